@@ -1,0 +1,35 @@
+"""headscope: a microscope for attention heads.
+
+Importing this loads nothing heavy: each public name is fetched from its room on first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headscope.attention.module import MultiHeadAttention
+    from headscope.attention.questions import Question
+    from headscope.names import Head
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Head": "headscope.names",
+    "MultiHeadAttention": "headscope.attention.module",
+    "Question": "headscope.attention.questions",
+}
+
+__all__ = ["Head", "MultiHeadAttention", "Question", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'headscope' has no attribute {name!r}; it has {', '.join(sorted(_HOMES))}")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

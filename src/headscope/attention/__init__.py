@@ -1,0 +1,32 @@
+"""The mechanism: attention itself, its masks and scores, and what can be seen inside it. Torch only."""
+
+from headscope.attention.cache import KVCache
+from headscope.attention.engine import choose, observe, refusals
+from headscope.attention.masks import Mask, causal, dense, documents, full, padding, window
+from headscope.attention.module import MultiHeadAttention
+from headscope.attention.observation import Observation, Totals
+from headscope.attention.questions import Question
+from headscope.attention.rope import Rope
+from headscope.attention.scores import Alibi, Relative, Scores
+
+__all__ = [
+    "Alibi",
+    "KVCache",
+    "Mask",
+    "MultiHeadAttention",
+    "Observation",
+    "Question",
+    "Relative",
+    "Rope",
+    "Scores",
+    "Totals",
+    "causal",
+    "choose",
+    "dense",
+    "documents",
+    "full",
+    "observe",
+    "padding",
+    "refusals",
+    "window",
+]

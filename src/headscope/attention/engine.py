@@ -1,0 +1,117 @@
+"""observe: attention, with exact statistics of every head and row, on the fastest backend that can answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass
+from typing import overload
+
+import torch
+from jaxtyping import Bool, Float, Num
+from torch import Tensor
+
+from headscope.attention import blockwise, dense, fast, fused
+from headscope.attention.observation import ALL_STATISTICS, Observation, Rows, Statistic, Totals
+from headscope.attention.questions import Question
+from headscope.attention.scores import Scores
+from headscope.errors import BackendError, ShapeError
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A way to observe, and its own word on which requests it cannot take."""
+
+    name: str
+    refuse: Callable[[Tensor, Tensor, Tensor, Scores], str | None]
+    observe: Callable[[Tensor, Tensor, Tensor, Scores, Mapping[str, Question], Set[Statistic]], Rows]
+
+
+# Fastest first.
+BACKENDS = {
+    backend.name: backend
+    for backend in (
+        Backend("fused", fused.refuse, fused.observe),
+        Backend("blockwise", blockwise.refuse, blockwise.observe),
+        Backend("dense", dense.refuse, dense.observe),
+    )
+}
+
+
+@overload
+def observe(
+    q: Tensor, k: Tensor, v: Tensor, *, scores: Scores = ..., questions: Mapping[str, Question] = ...,
+    statistics: Set[Statistic] = ..., reduce: None = ..., backend: str | None = ...,
+) -> Observation: ...  # fmt: skip
+
+
+@overload
+def observe(
+    q: Tensor, k: Tensor, v: Tensor, *, scores: Scores = ..., questions: Mapping[str, Question] = ...,
+    statistics: Set[Statistic] = ..., reduce: Tensor, backend: str | None = ...,
+) -> Totals: ...  # fmt: skip
+
+
+def observe(
+    q: Num[Tensor, "batch head query d_head"],
+    k: Num[Tensor, "batch_k kv key d_key"],
+    v: Num[Tensor, "batch_v kv_v key_v d_value"],
+    *,
+    scores: Scores = Scores(),  # noqa: B008 - frozen
+    questions: Mapping[str, Question] | None = None,
+    statistics: Set[Statistic] = ALL_STATISTICS,
+    reduce: Bool[Tensor, "batch query"] | None = None,
+    backend: str | None = None,
+) -> Observation | Totals:
+    """Attention over q, k, v under ``scores``, seen.
+
+    Every head and row answers the ``questions`` and the ``statistics``. ``reduce`` is a mask of query rows: with it
+    only sums over those rows come back. ``backend`` is a name from ``BACKENDS``, or the fastest that can do it.
+    """
+    _check(q, k, v)
+    questions = questions or {}
+    for question in questions.values():
+        question.check(q.shape[0], q.shape[2], k.shape[2])
+    bound = scores.bind(q, k)
+    chosen = choose(q, k, v, bound, backend)
+    with torch.no_grad():
+        rows = chosen.observe(q, k, v, bound, questions, statistics)
+    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
+        rows = Rows(fast.attention(q, k, v, scores), *(getattr(rows, name) for name in _AFTER_OUTPUT))
+    seen = Observation(rows, chosen.name, q.detach(), k.detach(), bound)
+    return seen if reduce is None else seen.totals(reduce)
+
+
+_AFTER_OUTPUT = ("logsumexp", "entropy", "distance", "strongest", "mass")
+
+
+def choose(q: Tensor, k: Tensor, v: Tensor, scores: Scores, backend: str | None = None) -> Backend:
+    """The backend asked for, or the fastest that can take the request."""
+    if backend is not None and backend not in BACKENDS:
+        raise BackendError(f"there is no backend {backend!r}; there are {', '.join(BACKENDS)}")
+    reasons = refusals(q, k, v, scores)
+    able = [name for name, reason in reasons.items() if reason is None]
+    if backend is None:
+        return BACKENDS[able[0]]
+    if reasons[backend] is not None:
+        raise BackendError(f"{reasons[backend]}; try {able[0]!r}")
+    return BACKENDS[backend]
+
+
+def refusals(q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> dict[str, str | None]:
+    """Why each backend would refuse this request; None where it would not."""
+    bound = scores.bind(q, k)
+    return {name: backend.refuse(q, k, v, bound) for name, backend in BACKENDS.items()}
+
+
+def _check(q: Float[Tensor, "..."] | Num[Tensor, "..."], k: Tensor, v: Tensor) -> None:
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        if not tensor.is_floating_point():
+            raise ShapeError(f"{name} holds {tensor.dtype}; attention works on floating-point vectors")
+    if q.shape[0] != k.shape[0] or q.shape[-1] != k.shape[-1]:
+        raise ShapeError(f"q {tuple(q.shape)} and k {tuple(k.shape)} differ in batch or d_head")
+    if k.shape[:3] != v.shape[:3]:
+        raise ShapeError(f"k {tuple(k.shape)} and v {tuple(v.shape)} differ in batch, KV heads or length")
+    if not (q.dtype == k.dtype == v.dtype and q.device == k.device == v.device):
+        raise ShapeError(
+            f"q, k and v differ: {q.dtype} on {q.device}, {k.dtype} on {k.device}, {v.dtype} on {v.device}"
+        )

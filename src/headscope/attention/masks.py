@@ -1,0 +1,300 @@
+"""Which query may see which key: small masks that compose with ``&``.
+
+Query ``i`` of ``n_query`` stands at key position ``i + offset`` with ``offset = n_key − n_query``, so that a short
+block of new queries after a long cache lines up with the end of the keys. Everything here uses that one convention.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from headscope.errors import MaskError
+
+Rows = Int[Tensor, " query"]
+Columns = Int[Tensor, " key"]
+Allowed = Bool[Tensor, "#batch #head query key"]
+
+
+class Part(Protocol):
+    """One condition. ``reach`` and ``clear`` bound the keys that any, or every, row of a block may see."""
+
+    def block(self, rows: Rows, columns: Columns, offset: int) -> Allowed: ...
+    def check(self, batch: int, n_heads: int, n_query: int, n_key: int) -> None: ...
+    def reach(self, start: int, stop: int, offset: int) -> tuple[float, float]: ...
+    def clear(self, start: int, stop: int, offset: int) -> tuple[float, float]: ...
+
+
+EVERYWHERE = (float("-inf"), float("inf"))
+NOWHERE = (0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Causal:
+    """No key after the query."""
+
+    def block(self, rows: Rows, columns: Columns, offset: int) -> Allowed:
+        return (columns[None, :] <= rows[:, None] + offset)[None, None]
+
+    def check(self, batch: int, n_heads: int, n_query: int, n_key: int) -> None:
+        pass
+
+    def reach(self, start: int, stop: int, offset: int) -> tuple[float, float]:
+        return float("-inf"), stop + offset
+
+    def clear(self, start: int, stop: int, offset: int) -> tuple[float, float]:
+        return float("-inf"), start + offset + 1
+
+    def __repr__(self) -> str:
+        return "causal()"
+
+
+@dataclass(frozen=True)
+class Window:
+    """Keys less than ``width`` away: with ``causal()``, the query itself and the ``width − 1`` keys before it."""
+
+    width: int
+
+    def block(self, rows: Rows, columns: Columns, offset: int) -> Allowed:
+        return ((rows[:, None] + offset - columns[None, :]).abs() < self.width)[None, None]
+
+    def check(self, batch: int, n_heads: int, n_query: int, n_key: int) -> None:
+        pass
+
+    def reach(self, start: int, stop: int, offset: int) -> tuple[float, float]:
+        return start + offset - self.width + 1, stop + offset + self.width - 1
+
+    def clear(self, start: int, stop: int, offset: int) -> tuple[float, float]:
+        return stop + offset - self.width, start + offset + self.width
+
+    def __repr__(self) -> str:
+        return f"window({self.width})"
+
+
+@dataclass(frozen=True)
+class Padding:
+    """Only the first (or, padded on the left, the last) ``lengths[b]`` keys of each batch item are real."""
+
+    lengths: Int[Tensor, " batch"]
+    side: Literal["right", "left"] = "right"
+    n_key: int | None = None
+
+    def real_keys(self, columns: Columns, n_key: int) -> Bool[Tensor, "batch key"]:
+        lengths = self.lengths.to(columns.device)[:, None]
+        return columns[None, :] < lengths if self.side == "right" else columns[None, :] >= n_key - lengths
+
+    def block(self, rows: Rows, columns: Columns, offset: int) -> Allowed:
+        if self.n_key is None:
+            raise AssertionError("padding is bound to its number of keys before it is asked for a block")
+        return self.real_keys(columns, self.n_key)[:, None, None, :].expand(-1, 1, len(rows), -1)
+
+    def check(self, batch: int, n_heads: int, n_query: int, n_key: int) -> None:
+        if len(self.lengths) not in (1, batch):
+            raise MaskError(f"padding has {len(self.lengths)} lengths for a batch of {batch}; give one length an item")
+        longest = int(self.lengths.max()) if len(self.lengths) else 0
+        if longest > n_key:
+            raise MaskError(f"padding says {longest} real keys, but there are only {n_key}; lengths count real tokens")
+
+    def reach(self, start: int, stop: int, offset: int) -> tuple[float, float]:
+        return EVERYWHERE
+
+    def clear(self, start: int, stop: int, offset: int) -> tuple[float, float]:
+        return NOWHERE
+
+    def __repr__(self) -> str:
+        side = "" if self.side == "right" else ", side='left'"
+        return f"padding({self.lengths.tolist()}{side})"
+
+
+@dataclass(frozen=True)
+class Documents:
+    """Query and key belong to the same document of a packed row."""
+
+    ids: Int[Tensor, "#batch key"]
+
+    def block(self, rows: Rows, columns: Columns, offset: int) -> Allowed:
+        ids = self.ids.to(columns.device)
+        return (ids[:, rows + offset, None] == ids[:, None, columns])[:, None]
+
+    def check(self, batch: int, n_heads: int, n_query: int, n_key: int) -> None:
+        if self.ids.shape[0] not in (1, batch) or self.ids.shape[1] != n_key or n_query > n_key:
+            raise MaskError(
+                f"documents has ids of shape {tuple(self.ids.shape)} for batch {batch}, {n_query} queries and "
+                f"{n_key} keys; give one id a key: ({batch}, {n_key})"
+            )
+
+    def reach(self, start: int, stop: int, offset: int) -> tuple[float, float]:
+        return EVERYWHERE
+
+    def clear(self, start: int, stop: int, offset: int) -> tuple[float, float]:
+        return NOWHERE
+
+    def __repr__(self) -> str:
+        return f"documents(<{self.ids.shape[0]}×{self.ids.shape[1]} ids>)"
+
+
+@dataclass(frozen=True)
+class Dense:
+    """Any mask at all, given as a tensor."""
+
+    allowed: Bool[Tensor, "#batch #head query key"]
+
+    def block(self, rows: Rows, columns: Columns, offset: int) -> Allowed:
+        return self.allowed.to(columns.device)[:, :, rows[:, None], columns[None, :]]
+
+    def check(self, batch: int, n_heads: int, n_query: int, n_key: int) -> None:
+        shape = tuple(self.allowed.shape)
+        if shape[0] not in (1, batch) or shape[1] not in (1, n_heads) or shape[2:] != (n_query, n_key):
+            raise MaskError(
+                f"a dense mask of shape {shape} does not fit batch {batch}, {n_heads} heads, {n_query} queries and "
+                f"{n_key} keys; give (query, key), (batch, query, key) or (batch, head, query, key), each of batch "
+                "and head 1 or whole"
+            )
+
+    def reach(self, start: int, stop: int, offset: int) -> tuple[float, float]:
+        return EVERYWHERE
+
+    def clear(self, start: int, stop: int, offset: int) -> tuple[float, float]:
+        return NOWHERE
+
+    def __repr__(self) -> str:
+        return f"dense(<{'×'.join(map(str, self.allowed.shape))}>)"
+
+
+@dataclass(frozen=True, repr=False)
+class Mask:
+    """Conditions that must all hold. ``print`` it to see it as a grid."""
+
+    parts: tuple[Part, ...] = ()
+
+    def __and__(self, other: Mask) -> Mask:
+        return Mask(self.parts + tuple(part for part in other.parts if part != Causal() or part not in self.parts))
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.parts) == 0  # not `not`: a compiled graph cannot negate a tuple
+
+    @property
+    def is_causal(self) -> bool:
+        """Causal and nothing else."""
+        return self.parts == (Causal(),)
+
+    def bind(self, batch: int, n_heads: int, n_query: int, n_key: int) -> Mask:
+        """This mask, checked against the sizes it will be used with."""
+        for part in self.parts:
+            part.check(batch, n_heads, n_query, n_key)
+        return Mask(tuple(Padding(p.lengths, p.side, n_key) if isinstance(p, Padding) else p for p in self.parts))
+
+    def block(self, rows: Rows, columns: Columns, offset: int) -> Allowed:
+        """Who may see whom among these rows and columns."""
+        allowed = torch.ones(1, 1, len(rows), len(columns), dtype=torch.bool, device=columns.device)
+        for part in self.parts:
+            allowed = allowed & part.block(rows, columns, offset)
+        return allowed
+
+    def dense(self, n_query: int, n_key: int, device: torch.device | str = "cpu") -> Allowed:
+        """The whole grid. For small sizes and for backends that want it so."""
+        rows, columns = torch.arange(n_query, device=device), torch.arange(n_key, device=device)
+        return self.block(rows, columns, n_key - n_query)
+
+    def reach(self, start: int, stop: int, offset: int, n_key: int) -> tuple[int, int]:
+        """The keys that any of the rows ``start:stop`` may see lie in this range."""
+        return _intersect([part.reach(start, stop, offset) for part in self.parts], n_key)
+
+    def clear(self, start: int, stop: int, offset: int, n_key: int) -> tuple[int, int]:
+        """Every one of the rows ``start:stop`` may see all keys in this range."""
+        return _intersect([part.clear(start, stop, offset) for part in self.parts], n_key)
+
+    def __repr__(self) -> str:
+        return " & ".join(map(repr, self.parts)) or "full()"
+
+    def __str__(self) -> str:
+        n_query, n_key, heads = _natural_size(self)
+        grid = self.bind(heads[0], heads[1], n_query, n_key).dense(n_query, n_key)[0, 0]
+        more = " (first batch item and head)" if heads != (1, 1) else ""
+        lines = [f"{self!r}: query ↓ key →{more}"]
+        return "\n".join(lines + [" ".join("■" if cell else "·" for cell in row) for row in grid.tolist()])
+
+
+def full() -> Mask:
+    """Everybody sees everything."""
+    return Mask()
+
+
+def causal() -> Mask:
+    """No key after the query."""
+    return Mask((Causal(),))
+
+
+def window(width: int) -> Mask:
+    """Keys less than ``width`` away, on either side; combine with ``causal()`` for a sliding window."""
+    if width < 1:
+        raise MaskError(f"window({width}): a window of less than one key hides everything; give at least 1")
+    return Mask((Window(width),))
+
+
+def padding(lengths: Int[Tensor, " batch"] | list[int], side: Literal["right", "left"] = "right") -> Mask:
+    """Real keys only: ``lengths`` counts them for each batch item, padded on that ``side``."""
+    if side not in ("right", "left"):
+        raise MaskError(f"padding(side={side!r}): the side is 'right' or 'left'")
+    counts = torch.as_tensor(lengths)
+    if counts.is_floating_point() or counts.ndim != 1 or (len(counts) and int(counts.min()) < 0):
+        raise MaskError(f"padding needs one whole number ≥ 0 a batch item, got {lengths}")
+    return Mask((Padding(counts, side),))
+
+
+def documents(ids: Int[Tensor, "..."] | list[list[int]]) -> Mask:
+    """Packed documents: a query sees only keys with its own id."""
+    tensor = torch.as_tensor(ids)
+    if tensor.is_floating_point() or tensor.ndim not in (1, 2):
+        raise MaskError(f"documents needs integer ids of shape (key) or (batch, key), got shape {tuple(tensor.shape)}")
+    return Mask((Documents(tensor if tensor.ndim == 2 else tensor[None]),))
+
+
+def dense(mask: Bool[Tensor, "..."] | Float[Tensor, "..."] | Int[Tensor, "..."]) -> Mask:
+    """Any mask: True (or 0.0) where a query may look, False (or −inf) where it may not."""
+    if not 2 <= mask.ndim <= 4:
+        raise MaskError(f"a dense mask has 2 to 4 axes, (query, key) last; got shape {tuple(mask.shape)}")
+    lifted = mask[(None,) * (4 - mask.ndim)] if mask.ndim != 3 else mask[:, None]
+    return Mask((Dense(_as_bool(lifted)),))
+
+
+def _as_bool(mask: Tensor) -> Bool[Tensor, "..."]:
+    if mask.dtype == torch.bool:
+        return mask
+    if not mask.is_floating_point():
+        raise MaskError(f"a dense mask of {mask.dtype} is ambiguous (keep or hide?); use bool, True where one may look")
+    wrong = mask.isnan()
+    if wrong.any():
+        where = tuple(wrong.nonzero()[0].tolist())
+        raise MaskError(f"the mask has {int(wrong.sum())} NaN, the first at {where}; use 0 to look and −inf to hide")
+    finite = (mask != 0) & ~mask.isneginf()
+    if finite.any():
+        value = float(mask[finite][0])
+        raise MaskError(f"the mask has {value:g}, neither 0 nor −inf; numbers to add to the scores go to Scores(bias=…)")
+    return mask == 0
+
+
+def _intersect(ranges: list[tuple[float, float]], n_key: int) -> tuple[int, int]:
+    low = max([0.0, *(low for low, _ in ranges)])
+    high = min([float(n_key), *(high for _, high in ranges)])
+    return (int(low), int(high)) if high > low else (0, 0)
+
+
+def _natural_size(mask: Mask) -> tuple[int, int, tuple[int, int]]:
+    """Sizes for printing: what the parts themselves imply, else eight by eight."""
+    n_query, n_key, batch, heads = 8, 8, 1, 1
+    for part in mask.parts:
+        if isinstance(part, Dense):
+            batch, heads = max(batch, part.allowed.shape[0]), max(heads, part.allowed.shape[1])
+            n_query, n_key = part.allowed.shape[2:]
+        elif isinstance(part, Documents):
+            batch, n_query, n_key = max(batch, part.ids.shape[0]), part.ids.shape[1], part.ids.shape[1]
+        elif isinstance(part, Padding):
+            batch = max(batch, len(part.lengths))
+            n_query = n_key = max(n_key, int(part.lengths.max()))
+    return n_query, n_key, (batch, heads)

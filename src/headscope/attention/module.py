@@ -1,0 +1,170 @@
+"""MultiHeadAttention: every head of a layer in one batched module. MHA, GQA and MQA; self- and cross-attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Num
+from torch import Tensor, nn
+
+from headscope.attention.cache import LayerCache
+from headscope.attention.masks import Mask, full
+from headscope.attention.observer import Call, attend
+from headscope.attention.rope import Rope
+from headscope.attention.scores import Scores
+from headscope.errors import ShapeError
+
+
+class ByHead(NamedTuple):
+    """The layer's output, and the part of it that each head wrote: ``parts.sum(1) + bias == output``."""
+
+    output: Float[Tensor, "batch query d_model"]
+    parts: Float[Tensor, "batch head query d_model"]
+
+
+class MultiHeadAttention(nn.Module):
+    """``n_heads`` questions asked of the same tokens at once, their answers concatenated and mixed by W_O.
+
+    ``n_kv_heads`` below ``n_heads`` shares keys and values between groups of heads (GQA; 1 is MQA). ``d_context`` is
+    the width of what cross-attention reads. By default only W_O has a bias.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        n_kv_heads: int | None = None,
+        d_head: int | None = None,
+        *,
+        bias: bool = False,
+        out_bias: bool = True,
+        rope: Rope | None = None,
+        qk_norm: bool = False,
+        dropout: float = 0.0,
+        d_context: int | None = None,
+    ) -> None:
+        super().__init__()
+        n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
+        self.d_head = _check_sizes(d_model, n_heads, n_kv_heads, d_head)
+        if rope is not None and rope.d_rotary > self.d_head:
+            raise ShapeError(f"RoPE turns {rope.d_rotary} numbers of each head, but d_head={self.d_head}")
+        self.d_model, self.n_heads, self.n_kv_heads = d_model, n_heads, n_kv_heads
+        self.d_context = d_model if d_context is None else d_context
+        self.rope, self.dropout = rope, dropout
+        self.q_proj = nn.Linear(d_model, n_heads * self.d_head, bias=bias)
+        self.k_proj = nn.Linear(self.d_context, n_kv_heads * self.d_head, bias=bias)
+        self.v_proj = nn.Linear(self.d_context, n_kv_heads * self.d_head, bias=bias)
+        self.o_proj = nn.Linear(n_heads * self.d_head, d_model, bias=out_bias)
+        self.q_norm = nn.RMSNorm(self.d_head) if qk_norm else None
+        self.k_norm = nn.RMSNorm(self.d_head) if qk_norm else None
+
+    def forward(
+        self,
+        x: Num[Tensor, "batch query d_model"],
+        context: Num[Tensor, "batch key d_context"] | None = None,
+        *,
+        mask: Mask | None = None,
+        cache: LayerCache | None = None,
+    ) -> Float[Tensor, "batch query d_model"]:
+        """What the layer adds to the residual stream. Without a mask every token sees every other."""
+        return self.o_proj(self._z(x, context, mask, cache).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+    def by_head(
+        self,
+        x: Num[Tensor, "batch query d_model"],
+        context: Num[Tensor, "batch key d_context"] | None = None,
+        *,
+        mask: Mask | None = None,
+        cache: LayerCache | None = None,
+    ) -> ByHead:
+        """The output, and the part each head wrote into it through its own rows of W_O."""
+        z = self._z(x, context, mask, cache)
+        parts = torch.einsum("bhqd,hdm->bhqm", z, self.output_weight())
+        return ByHead(self.o_proj(z.transpose(1, 2).flatten(2)), parts)
+
+    def patterns(
+        self,
+        x: Num[Tensor, "batch query d_model"],
+        context: Num[Tensor, "batch key d_context"] | None = None,
+        *,
+        mask: Mask | None = None,
+        heads: Sequence[int] | None = None,
+    ) -> Float[Tensor, "batch head query key"]:
+        """Dense attention weights of the heads asked for, and of no others."""
+        wanted = list(range(self.n_heads)) if heads is None else list(heads)
+        if any(not 0 <= head < self.n_heads for head in wanted):
+            raise ShapeError(f"heads={wanted}: this module has heads 0–{self.n_heads - 1}")
+        q, k, _ = self.project(x, context)
+        k = k.repeat_interleave(self.n_heads // self.n_kv_heads, dim=1)
+        q, k = q[:, wanted], k[:, wanted]
+        scores = Scores(mask=full() if mask is None else mask).bind(q, k)
+        rows, columns = torch.arange(q.shape[2], device=q.device), torch.arange(k.shape[2], device=q.device)
+        logits = scores.block(q, k, rows, columns, k.shape[2] - q.shape[2])
+        return torch.softmax(logits, dim=-1).nan_to_num(0.0)
+
+    def project(
+        self,
+        x: Num[Tensor, "batch query d_model"],
+        context: Num[Tensor, "batch key d_context"] | None = None,
+        *,
+        start: int = 0,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """q, k and v by head, ``[batch, head, position, d_head]``, normed and turned; x stands at ``start``."""
+        self._check_input(x, context)
+        source = x if context is None else context
+        q = self.q_proj(x).unflatten(-1, (self.n_heads, self.d_head))
+        k = self.k_proj(source).unflatten(-1, (self.n_kv_heads, self.d_head))
+        v = self.v_proj(source).unflatten(-1, (self.n_kv_heads, self.d_head)).transpose(1, 2)
+        if self.q_norm is not None and self.k_norm is not None:
+            q, k = self.q_norm(q), self.k_norm(k)
+        q, k = q.transpose(1, 2), k.transpose(1, 2)
+        if self.rope is not None:
+            cos, sin = self.rope.table(torch.arange(start, start + x.shape[1], device=x.device))
+            q, k = self.rope.turn(q, cos, sin), self.rope.turn(k, cos, sin)
+        return q, k, v
+
+    def output_weight(self) -> Float[Tensor, "head d_head d_model"]:
+        """W_O, cut into the rows that belong to each head."""
+        return self.o_proj.weight.T.unflatten(0, (self.n_heads, self.d_head))
+
+    def extra_repr(self) -> str:
+        return f"d_model={self.d_model}, n_heads={self.n_heads}, n_kv_heads={self.n_kv_heads}, d_head={self.d_head}"
+
+    def _z(
+        self, x: Tensor, context: Tensor | None, mask: Mask | None, cache: LayerCache | None
+    ) -> Float[Tensor, "batch head query d_head"]:
+        q, k, v = self.project(x, context, start=0 if cache is None else cache.length)
+        if cache is not None:
+            k, v = cache.extend(k, v)
+        scores = Scores(mask=full() if mask is None else mask)
+        return attend(Call(self, q, k, v, scores, self.dropout if self.training else 0.0))
+
+    def _check_input(self, x: Tensor, context: Tensor | None) -> None:
+        for name, tensor, width in (("x", x, self.d_model), ("context", context, self.d_context)):
+            if tensor is None:
+                continue
+            if not tensor.is_floating_point():
+                raise ShapeError(f"{name} holds {tensor.dtype}; attention reads vectors, so embed the tokens first")
+            if tensor.ndim != 3 or tensor.shape[-1] != width:
+                raise ShapeError(f"{name} has shape {tuple(tensor.shape)}; expected (batch, position, {width})")
+        if context is None and self.d_context != self.d_model:
+            raise ShapeError(f"this module reads a context of width {self.d_context}; pass context=")
+        if context is not None and self.rope is not None:
+            raise ShapeError("RoPE compares places in one text; cross-attention has two: build it without rope")
+
+
+def _check_sizes(d_model: int, n_heads: int, n_kv_heads: int, d_head: int | None) -> int:
+    """d_head, or an error that says which sizes do not fit."""
+    if min(d_model, n_heads, n_kv_heads) < 1:
+        raise ShapeError(f"sizes must be at least 1: {d_model=}, {n_heads=}, {n_kv_heads=}")
+    if n_heads % n_kv_heads:
+        raise ShapeError(f"{n_heads=} is not a multiple of {n_kv_heads=}; for multi-query attention use n_kv_heads=1")
+    if d_head is None:
+        if d_model % n_heads:
+            raise ShapeError(f"{d_model=} does not divide into {n_heads=}; give d_head yourself, or change one of them")
+        return d_model // n_heads
+    if d_head < 1:
+        raise ShapeError(f"{d_head=} must be at least 1")
+    return d_head

@@ -1,0 +1,166 @@
+"""What an observed attention call gives back: the output, and exact statistics of every head and query row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeVar
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from headscope.attention import rectangles
+from headscope.attention.scores import Scores
+from headscope.errors import HeadscopeError
+
+Statistic = Literal["entropy", "distance", "strongest"]
+ALL_STATISTICS: frozenset[Statistic] = frozenset(("entropy", "distance", "strongest"))
+
+PerRow = Float[Tensor, "batch head query"]
+T = TypeVar("T")
+
+
+class Distance(NamedTuple):
+    """How far back a head looks: mean and standard deviation of (query's place − key), over what lands on keys."""
+
+    mean: PerRow
+    spread: PerRow
+
+
+class Strongest(NamedTuple):
+    """The key that gets most, and its weight. A row that may look nowhere says key −1, weight 0."""
+
+    key: Int[Tensor, "batch head query"]
+    weight: PerRow
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The numbers a backend computes, one a row; what was not asked for is absent."""
+
+    output: Float[Tensor, "batch head query d_value"]
+    logsumexp: PerRow
+    entropy: PerRow | None
+    distance: Distance | None
+    strongest: Strongest | None
+    mass: dict[str, PerRow]
+
+
+@dataclass(frozen=True, repr=False)
+class Observation:
+    """An attention call, seen. Statistics are float32 (float64 for float64 inputs) and carry no gradient."""
+
+    rows: Rows
+    backend: str
+    q: Float[Tensor, "batch head query d_head"]
+    k: Float[Tensor, "batch kv key d_head"]
+    scores: Scores
+
+    @property
+    def output(self) -> Float[Tensor, "batch head query d_value"]:
+        """z: each head's weighted sum of values. Gradients flow through it."""
+        return self.rows.output
+
+    @property
+    def logsumexp(self) -> PerRow:
+        return self.rows.logsumexp
+
+    @property
+    def entropy(self) -> PerRow:
+        """In nats. A learned sink counts as one more outcome."""
+        return _asked(self.rows.entropy, "entropy")
+
+    @property
+    def distance(self) -> Distance:
+        return _asked(self.rows.distance, "distance")
+
+    @property
+    def strongest(self) -> Strongest:
+        return _asked(self.rows.strongest, "strongest")
+
+    @property
+    def mass(self) -> Mapping[str, PerRow]:
+        """For each question, the share of every row that lands where the labels are equal."""
+        return self.rows.mass
+
+    @property
+    def sink(self) -> PerRow:
+        """The share that a learned sink takes; zero where there is none."""
+        if self.scores.sinks is None:
+            return torch.zeros_like(self.logsumexp)
+        return torch.exp(self.scores.sinks.to(self.logsumexp)[None, :, None] - self.logsumexp)
+
+    def weights(
+        self, rows: rectangles.Index = slice(None), columns: rectangles.Index = slice(None), head: int | None = None
+    ) -> Float[Tensor, "batch head query key"]:
+        """A rectangle of the pattern, exact, from these rows and columns alone (one head of it, or all)."""
+        return rectangles.weights(self._rectangle_source(head), rows, columns)
+
+    def pooled(
+        self, head: int, shape: tuple[int, int], rows: slice = slice(None), columns: slice = slice(None)
+    ) -> rectangles.Pooled:
+        """A rectangle of one head's pattern as a small picture: mean and maximum over blocks, never held whole."""
+        return rectangles.pooled(self._rectangle_source(head), shape, rows, columns)
+
+    def totals(self, rows: Bool[Tensor, "batch query"] | None = None) -> Totals:
+        """Sums over the rows asked for: what a scan keeps."""
+        return Totals.of(self, rows)
+
+    def _rectangle_source(self, head: int | None) -> rectangles.Source:
+        return rectangles.Source(self.q, self.k, self.logsumexp, self.scores).only(head)
+
+    def __repr__(self) -> str:
+        batch, heads, query = self.logsumexp.shape
+        asked = ", ".join(self.mass) or "none"
+        return f"Observation({batch}×{heads} heads, {query} queries, backend={self.backend!r}, questions: {asked})"
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums, squares and maxima over rows, one number a head and statistic, in float64. ``+`` merges two."""
+
+    count: int
+    sums: dict[str, Float[Tensor, " head"]]
+    squares: dict[str, Float[Tensor, " head"]]
+    maxima: dict[str, Float[Tensor, " head"]]
+
+    @classmethod
+    def of(cls, seen: Observation, rows: Bool[Tensor, "batch query"] | None) -> Totals:
+        batch, _, n_query = seen.logsumexp.shape
+        if rows is None:
+            rows = torch.ones(batch, n_query, dtype=torch.bool)
+        if tuple(rows.shape) != (batch, n_query):
+            raise HeadscopeError(f"the row mask has shape {tuple(rows.shape)}; these rows are ({batch}, {n_query})")
+        keep = rows.to(seen.logsumexp.device)[:, None, :]
+        sums, squares, maxima = {}, {}, {}
+        for name, values in _by_name(seen.rows).items():
+            wide = values.double().masked_fill(~keep, 0.0)
+            sums[name], squares[name] = wide.sum((0, 2)), wide.square().sum((0, 2))
+            maxima[name] = values.double().masked_fill(~keep, float("-inf")).amax((0, 2))
+        return cls(int(rows.sum()), sums, squares, maxima)
+
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(
+            self.count + other.count,
+            {name: self.sums[name] + other.sums[name] for name in self.sums},
+            {name: self.squares[name] + other.squares[name] for name in self.squares},
+            {name: torch.maximum(self.maxima[name], other.maxima[name]) for name in self.maxima},
+        )
+
+
+def _asked(value: T | None, name: str) -> T:
+    if value is None:
+        raise HeadscopeError(f"{name} was not asked for; call observe(…, statistics={{{name!r}, …}})")
+    return value
+
+
+def _by_name(rows: Rows) -> dict[str, PerRow]:
+    named: dict[str, PerRow] = {}
+    if rows.entropy is not None:
+        named["entropy"] = rows.entropy
+    if rows.distance is not None:
+        named["distance"], named["spread"] = rows.distance.mean, rows.distance.spread
+    if rows.strongest is not None:
+        named["strongest"] = rows.strongest.weight
+    return named | {f"mass.{name}": values for name, values in rows.mass.items()}

@@ -1,0 +1,154 @@
+"""Everything between q·k and the softmax, as one frozen value: scale, softcap, bias, mask, sinks, in that order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from headscope.attention.masks import Mask, full
+from headscope.errors import ShapeError
+
+BiasBlock = Float[Tensor, "#batch #head query key"]
+
+
+class Bias(Protocol):
+    """Numbers added to the scores, given block by block so that a position bias never needs its T×T form."""
+
+    def block(self, rows: Int[Tensor, " query"], columns: Int[Tensor, " key"], offset: int) -> BiasBlock: ...
+    def check(self, batch: int, n_heads: int, n_query: int, n_key: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class DenseBias:
+    """Any bias, given whole."""
+
+    values: Float[Tensor, "#batch #head query key"]
+
+    def block(self, rows: Int[Tensor, " query"], columns: Int[Tensor, " key"], offset: int) -> BiasBlock:
+        return self.values[:, :, rows[:, None], columns[None, :]]
+
+    def check(self, batch: int, n_heads: int, n_query: int, n_key: int) -> None:
+        shape = tuple(self.values.shape)
+        if shape[0] not in (1, batch) or shape[1] not in (1, n_heads) or shape[2:] != (n_query, n_key):
+            raise ShapeError(
+                f"a bias of shape {shape} does not fit batch {batch}, {n_heads} heads, {n_query} queries and {n_key} keys"
+            )
+
+
+@dataclass(frozen=True)
+class Alibi:
+    """A penalty that grows with distance, one slope a head (Press et al. 2022)."""
+
+    slopes: Float[Tensor, " head"]
+
+    def block(self, rows: Int[Tensor, " query"], columns: Int[Tensor, " key"], offset: int) -> BiasBlock:
+        distance = (rows[:, None] + offset - columns[None, :]).abs()
+        return -self.slopes[None, :, None, None] * distance
+
+    def check(self, batch: int, n_heads: int, n_query: int, n_key: int) -> None:
+        if len(self.slopes) != n_heads:
+            raise ShapeError(f"ALiBi has {len(self.slopes)} slopes for {n_heads} heads; give one a head")
+
+
+@dataclass(frozen=True)
+class Relative:
+    """A learned number for each relative position (T5): ``table[:, zero + j − i]`` is added to the score of (i, j)."""
+
+    table: Float[Tensor, "head offset"]
+    zero: int
+
+    def block(self, rows: Int[Tensor, " query"], columns: Int[Tensor, " key"], offset: int) -> BiasBlock:
+        return self.table[:, columns[None, :] - rows[:, None] - offset + self.zero][None]
+
+    def check(self, batch: int, n_heads: int, n_query: int, n_key: int) -> None:
+        heads, width = self.table.shape
+        if heads != n_heads or self.zero < n_key - 1 or width - self.zero < n_query:
+            raise ShapeError(
+                f"a relative bias of {heads} heads and offsets {-self.zero}…{width - self.zero - 1} does not cover "
+                f"{n_heads} heads, {n_query} queries and {n_key} keys"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """How scores come from q and k. ``scale=None`` means 1/√d_head; sinks are one extra logit a head (gpt-oss)."""
+
+    scale: float | None = None
+    mask: Mask = full()
+    bias: Bias | Tensor | None = None
+    softcap: float | None = None
+    sinks: Float[Tensor, " head"] | None = None
+
+    def __post_init__(self) -> None:
+        if self.softcap is not None and not self.softcap > 0:
+            raise ShapeError(f"softcap={self.softcap} does not cap anything; give a number above 0, or None")
+        if isinstance(self.bias, Tensor):
+            lifted = self.bias[(None,) * (4 - self.bias.ndim)] if self.bias.ndim < 4 else self.bias
+            object.__setattr__(self, "bias", DenseBias(lifted))
+
+    @property
+    def is_plain(self) -> bool:
+        """Nothing but a scale and a mask."""
+        return self.bias is None and self.softcap is None and self.sinks is None
+
+    def bind(self, q: Float[Tensor, "batch head query d"], k: Float[Tensor, "batch kv key d"]) -> Scores:
+        """These scores, checked against q and k, with the scale filled in."""
+        batch, n_heads, n_query, d_head = q.shape
+        n_kv_heads, n_key = k.shape[1], k.shape[2]
+        if n_heads % n_kv_heads:
+            raise ShapeError(f"{n_heads=} is not a multiple of {n_kv_heads=}; each KV head serves equally many heads")
+        if isinstance(self.bias, DenseBias | Alibi | Relative):
+            self.bias.check(batch, n_heads, n_query, n_key)
+        if self.sinks is not None and len(self.sinks) != n_heads:
+            raise ShapeError(f"{len(self.sinks)} sinks for {n_heads} heads; give one a head")
+        scale = d_head**-0.5 if self.scale is None else self.scale
+        return replace(self, scale=scale, mask=self.mask.bind(batch, n_heads, n_query, n_key))
+
+    def block(
+        self,
+        q: Float[Tensor, "batch head query d"],
+        k: Float[Tensor, "batch kv key d"],
+        rows: Int[Tensor, " query"],
+        columns: Int[Tensor, " key"],
+        offset: int,
+    ) -> Float[Tensor, "batch head query key"]:
+        """Scores of these query rows and key columns in float32 or better; −inf where one may not look."""
+        scores = self.before_mask(q, k, rows, columns, offset)
+        if self.mask.is_full:
+            return scores
+        return scores.masked_fill(~self.mask.block(rows, columns, offset), float("-inf"))
+
+    def before_mask(
+        self,
+        q: Float[Tensor, "batch head query d"],
+        k: Float[Tensor, "batch kv key d"],
+        rows: Int[Tensor, " query"],
+        columns: Int[Tensor, " key"],
+        offset: int,
+    ) -> Float[Tensor, "batch head query key"]:
+        assert self.scale is not None, "bind() fills the scale in"
+        batch, n_heads, n_query, d_head = q.shape
+        n_kv_heads, n_key = k.shape[1], k.shape[2]
+        wide = torch.float64 if q.dtype == torch.float64 else torch.float32
+        grouped = (q.to(wide) * self.scale).reshape(batch, n_kv_heads, -1, d_head)
+        scores = (grouped @ k.to(wide).mT).view(batch, n_heads, n_query, n_key)
+        return self.after_scale(scores, rows, columns, offset)
+
+    def after_scale(
+        self,
+        scores: Float[Tensor, "batch head query key"],
+        rows: Int[Tensor, " query"],
+        columns: Int[Tensor, " key"],
+        offset: int,
+    ) -> Float[Tensor, "batch head query key"]:
+        """Softcap, then bias: what stands between scaling and the mask."""
+        if self.softcap is not None:
+            scores = torch.tanh(scores / self.softcap) * self.softcap
+        if self.bias is not None:
+            assert not isinstance(self.bias, Tensor), "tensors are wrapped when Scores is made"
+            scores = scores + self.bias.block(rows, columns, offset).to(scores.dtype)
+        return scores

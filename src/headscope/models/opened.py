@@ -1,0 +1,128 @@
+"""What every opened model offers, whichever seam leads into it. The rooms above know models only through this."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from headscope.attention.observer import Call
+from headscope.names import ModelShape
+
+SiteObserver = Callable[[str, Call], Tensor]
+"""Given a site's name and its attention call, answers with z ``[batch, head, query, d_value]``."""
+
+HeadSum = Literal["exact", "head-local", "mixed"]
+
+
+@dataclass(frozen=True)
+class Token:
+    """One token of a text: its id, how it reads, and where it stands in the text (None for added ones)."""
+
+    id: int
+    text: str
+    start: int | None = None
+    end: int | None = None
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A text made ready for the model: the tensors it is called with, and the tokens they stand for."""
+
+    inputs: Mapping[str, Tensor]
+    tokens: tuple[Token, ...]
+
+
+@dataclass(frozen=True)
+class OutputWeight:
+    """A site's W_O by head, its bias, and what kind of sum the head parts make.
+
+    ``exact``: z itself is W_O's input. ``head-local``: a gate or norm acts on each head between z and W_O, so parts
+    are taken at W_O's input. ``mixed``: something there mixes the heads; parts are not each head's own.
+    """
+
+    weight: Float[Tensor, "head d_value d_model"]
+    bias: Float[Tensor, " d_model"] | None
+    kind: HeadSum
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class SiteOutput:
+    """What went into one site's W_O, by head, and what came out."""
+
+    x: Float[Tensor, "batch query head d_value"]
+    output: Float[Tensor, "batch query d_model"]
+
+
+@dataclass(frozen=True)
+class Unembedding:
+    """From the residual stream to logits: the final norm, then the rows of W_U."""
+
+    norm: torch.nn.Module | None
+    weight: Float[Tensor, "vocabulary d_model"]
+    bias: Float[Tensor, " vocabulary"] | None
+    note: str = ""
+    """In words: how the final norm, a scale or a cap on the logits is treated when a logit is split over heads."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One forward pass: the logits (or, where a model has none, its last hidden states), and what was asked for."""
+
+    logits: Float[Tensor, "batch query vocabulary"]
+    outputs: Mapping[str, SiteOutput]
+    residual: Float[Tensor, "batch query d_model"] | None
+    """The input of the final norm, where it was asked for."""
+
+
+class OpenModel(Protocol):
+    """A model under the microscope."""
+
+    shape: ModelShape
+    notes: Sequence[str]
+    """What a person should know: parts that are not seen, how weights were loaded, and so on."""
+
+    @property
+    def model(self) -> torch.nn.Module: ...
+
+    def prepare(self, text: Any) -> Prepared:
+        """Text, token ids, messages, an image or audio features, as tensors and tokens; an InputError otherwise."""
+        ...
+
+    def tokens_of(self, ids: Int[Tensor, " token"]) -> tuple[Token, ...]: ...
+    def decode(self, ids: Int[Tensor, " token"]) -> str: ...
+
+    def run(
+        self,
+        inputs: Mapping[str, Tensor],
+        observer: SiteObserver | None = None,
+        *,
+        outputs: Sequence[str] = (),
+        residual: bool = False,
+    ) -> Pass:
+        """One forward pass with our attention under it. ``outputs`` names sites whose W_O is to be recorded."""
+        ...
+
+    def observing(self, observer: SiteObserver) -> AbstractContextManager[None]:
+        """Let the observer see every site inside the block, for calls this class does not make itself (generate)."""
+        ...
+
+    def output_weight(self, site: str) -> OutputWeight: ...
+    def query_weight(self, site: str) -> Float[Tensor, "head d_model d_head"]:
+        """W_Q by head, before any rotation or norm; refused by name where it cannot be had."""
+        ...
+
+    def key_weight(self, site: str) -> Float[Tensor, "kv d_model d_head"]: ...
+    def value_weight(self, site: str) -> Float[Tensor, "kv d_model d_value"]: ...
+    def embedding(self) -> Float[Tensor, "vocabulary d_model"]: ...
+    def unembedding(self) -> Unembedding: ...
+
+    def close(self) -> None:
+        """Leave the model as it was found."""
+        ...

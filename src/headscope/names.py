@@ -1,0 +1,94 @@
+"""How headscope names things: a site is one attention module of a model, a head is one head of a site."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from headscope.errors import HeadNameError
+
+AttentionKind = Literal["self", "cross", "merged"]
+
+
+@dataclass(frozen=True, order=True)
+class Head:
+    """One head: ``Head("5", 1)`` is written ``5.1``, ``Head("decoder.5.cross", 1)`` is ``decoder.5.cross.1``.
+
+    >>> Head.parse("decoder.5.cross.1")
+    Head(site='decoder.5.cross', head=1)
+    """
+
+    site: str
+    head: int
+
+    @classmethod
+    def parse(cls, name: str | Head) -> Head:
+        if isinstance(name, Head):
+            return name
+        site, dot, head = name.strip().rpartition(".")
+        if not dot or not site or not (head.isascii() and head.isdigit()):
+            raise HeadNameError(
+                f"{name!r} is not the name of a head; write SITE.HEAD, as in 5.1 (layer 5, head 1) or decoder.5.cross.1"
+            )
+        return cls(site, int(head))
+
+    def __str__(self) -> str:
+        return f"{self.site}.{self.head}"
+
+
+@dataclass(frozen=True)
+class Site:
+    """One attention module: its name, its size, and what kind of attention it does."""
+
+    name: str
+    n_heads: int
+    n_kv_heads: int
+    d_head: int
+    d_value: int
+    kind: AttentionKind = "self"
+    causal: bool = True
+    window: int | None = None
+
+    @property
+    def group_size(self) -> int:
+        """How many query heads share one key/value head."""
+        return self.n_heads // self.n_kv_heads
+
+    def heads(self) -> list[Head]:
+        return [Head(self.name, index) for index in range(self.n_heads)]
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """What a model's attention looks like from outside: every site in order, and the widths around them."""
+
+    name: str
+    d_model: int
+    vocabulary: int | None
+    context: int | None
+    sites: Mapping[str, Site] = field(default_factory=dict)
+
+    @property
+    def n_heads(self) -> int:
+        """All heads of the model together."""
+        return sum(site.n_heads for site in self.sites.values())
+
+    def heads(self) -> list[Head]:
+        return [head for site in self.sites.values() for head in site.heads()]
+
+    def find(self, name: str | Head) -> Head:
+        """The head of that name, or an error that says which there are."""
+        head = Head.parse(name)
+        site = self.sites.get(head.site)
+        if site is None:
+            raise HeadNameError(f"{head}: this model has {self._span()}")
+        if head.head >= site.n_heads:
+            raise HeadNameError(f"{head}: site {site.name} has heads 0–{site.n_heads - 1}")
+        return head
+
+    def _span(self) -> str:
+        names = list(self.sites)
+        if all(name.isdigit() for name in names) and names:
+            return f"layers {names[0]}–{names[-1]}"
+        return "the sites " + ", ".join(names)
