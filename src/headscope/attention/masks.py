@@ -7,7 +7,7 @@ block of new queries after a long cache lines up with the end of the keys. Every
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -20,6 +20,7 @@ Columns = Int[Tensor, " key"]
 Allowed = Bool[Tensor, "#batch #head query key"]
 
 
+@runtime_checkable
 class Part(Protocol):
     """One condition. ``reach`` and ``clear`` bound the keys that any, or every, row of a block may see."""
 

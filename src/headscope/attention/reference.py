@@ -44,10 +44,15 @@ def attend(
     allowed: Bool[Tensor, "query key"],
     scale: float,
 ) -> Attended:
-    """One head, from its queries, keys and values: score, mask, softmax, weigh."""
-    scores = (q @ k.T) * scale
-    scores = scores.masked_fill(~allowed, float("-inf"))
-    weights = softmax(scores)
+    """One head, from its queries, keys and values: every query meets every key, then the shares weigh the values."""
+    return weigh((q @ k.T) * scale, v, allowed)
+
+
+def weigh(
+    scores: Float[Tensor, "query key"], v: Float[Tensor, "key d_value"], allowed: Bool[Tensor, "query key"]
+) -> Attended:
+    """Mask, softmax, weigh: what follows once every query has its score for every key."""
+    weights = softmax(scores.masked_fill(~allowed, float("-inf")))
     return Attended(weights, weights @ v)
 
 

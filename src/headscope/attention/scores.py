@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -15,6 +15,7 @@ from headscope.errors import ShapeError
 BiasBlock = Float[Tensor, "#batch #head query key"]
 
 
+@runtime_checkable
 class Bias(Protocol):
     """Numbers added to the scores, given block by block so that a position bias never needs its T×T form."""
 

@@ -1,0 +1,48 @@
+# Each target does its own set-up. `make run` opens the microscope, `make test` runs the tests.
+.PHONY: run test check bench web docs help
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+JOBS ?= 2
+
+run: $(READY)
+	@$(BIN)/headscope
+
+test: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(TESTS)
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	@tools/generated.sh
+
+bench: $(READY)
+	$(BIN)/python bench/module.py --out bench/results/module-cpu.json
+
+web: $(READY) web/node_modules/.ready
+	cd web && PATH="$(CURDIR)/$(BIN):$$PATH" npm run web
+
+docs: $(READY)
+	@test -f mkdocs.yml || { echo "There is no docs site yet; read docs/ as it is."; exit 1; }
+	$(BIN)/python -m mkdocs build --strict
+
+help:
+	@echo "make run    the microscope, in the browser"
+	@echo "make test   all tests (JOBS=2 workers, TESTS=path to choose)"
+	@echo "make check  ruff, mypy, import-linter, generated files"
+	@echo "make bench  the attention module beside its peers, on this machine"
+	@echo "make web    rebuild the page (needs Node 20 or later)"
+	@echo "make docs   build the documentation"
+
+$(READY): pyproject.toml constraints.txt
+	@echo "Setting up .venv (some minutes the first time) …"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+web/node_modules/.ready: web/package-lock.json
+	cd web && npm ci --no-audit --no-fund
+	@touch $@
