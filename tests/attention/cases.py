@@ -59,9 +59,7 @@ class Case:
             shape = (self.batch, heads, length, self.d_head)
             return torch.randn(shape, generator=generator, dtype=torch.float64).to(device, dtype)
 
-        return QKV(
-            draw(self.n_heads, self.n_query), draw(self.n_kv_heads, self.keys), draw(self.n_kv_heads, self.keys)
-        )
+        return QKV(draw(self.n_heads, self.n_query), draw(self.n_kv_heads, self.keys), draw(self.n_kv_heads, self.keys))
 
     def allowed(self) -> Tensor:
         """Who may look where, for every batch item and head."""
@@ -76,6 +74,7 @@ BLIND_ROW = torch.ones(97, 97, dtype=torch.bool).tril()
 BLIND_ROW[[0, 41]] = False
 PER_HEAD = torch.rand(2, 4, 31, 57, generator=torch.Generator().manual_seed(1)) < 0.4
 PACKED = torch.tensor([0] * 40 + [1] * 1 + [2] * 56)
+COMPOSED = causal() & window(20) & padding([97, 50], side="left") & documents(PACKED)
 SLOPES = 2.0 ** -torch.arange(1, 5)
 TABLE = torch.randn(4, 257, generator=torch.Generator().manual_seed(2))
 SINKS = torch.tensor([-1.0, 0.0, 0.5, 3.0])
@@ -109,8 +108,8 @@ MASK_CASES = (
     Case("documents", Scores(mask=causal() & documents(PACKED)), batch=2),
     Case("blind-row", Scores(mask=dense(BLIND_ROW))),
     Case("any-mask", Scores(mask=dense(PER_HEAD)), 31, n_key=57, batch=2),
-    Case("everything-composed", Scores(mask=causal() & window(20) & padding([97, 50], side="left") & documents(PACKED)), batch=2),
-)  # fmt: skip
+    Case("everything-composed", Scores(mask=COMPOSED), batch=2),
+)
 
 SCORE_CASES = (
     Case("scale", Scores(mask=causal(), scale=1.0)),
@@ -178,10 +177,13 @@ def plain(case: Case, dtype: torch.dtype) -> Tensor:
     q, k, v = case.qkv(dtype)
     group = case.n_heads // case.n_kv_heads
     k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
-    scores = torch.stack([
-        torch.stack([logits(case.scores, item, head, q[item, head], k[item, head]).to(dtype) for head in range(case.n_heads)])
+    rows = [
+        logits(case.scores, item, head, q[item, head], k[item, head]).to(dtype)
         for item in range(case.batch)
-    ]).masked_fill(~case.allowed(), float("-inf"))  # fmt: skip
+        for head in range(case.n_heads)
+    ]
+    scores = torch.stack(rows).view(case.batch, case.n_heads, case.n_query, case.keys)
+    scores = scores.masked_fill(~case.allowed(), float("-inf"))
     if case.scores.sinks is not None:
         sink = case.scores.sinks.to(dtype)[None, :, None, None].expand(*scores.shape[:3], 1)
         scores = torch.cat((scores, sink), -1)
