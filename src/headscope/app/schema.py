@@ -1,0 +1,171 @@
+"""What the page may ask and what it is told. The front end's types are generated from these models.
+
+A ``...Card`` that comes with arrays is the ``values`` part of a container (see wire.py); its docstring names the arrays.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SCHEMA_VERSION = 1
+MAX_CHARACTERS = 1_000_000
+
+Unit = Literal["share", "nats", "tokens"]
+Pooling = Literal["max", "mean"]
+Removal = Literal["zero", "mean"]
+Span = tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SiteCard(Strict):
+    """One attention module."""
+
+    name: str
+    n_heads: int
+    n_kv_heads: int
+    d_head: int
+    d_value: int
+    kind: Literal["self", "cross", "merged"]
+    causal: bool
+    window: int | None
+
+
+class QuestionCard(Strict):
+    """Something every head is asked on a text: a question (a share of its attention) or a trait."""
+
+    name: str
+    title: str
+    sentence: str
+    unit: Unit
+
+
+class ModelCard(Strict):
+    """The model under the microscope."""
+
+    schema_version: int = SCHEMA_VERSION
+    name: str
+    d_model: int
+    vocabulary: int | None
+    context: int | None
+    sites: list[SiteCard]
+    questions: list[QuestionCard]
+    notes: list[str] = []
+
+
+class TokenCard(Strict):
+    """A token as the model reads it, and the characters of the text it came from."""
+
+    text: str
+    id: int
+    start: int
+    end: int
+
+
+class Guess(Strict):
+    """A possible next token."""
+
+    text: str
+    id: int
+    probability: float
+
+
+class LookRequest(Strict):
+    """A text, or the name of a look whose text the program still keeps."""
+
+    text: str | None = Field(default=None, max_length=MAX_CHARACTERS)
+    look: str | None = None
+
+
+class LookCard(Strict):
+    """One text under the microscope.
+
+    Arrays: ``answers`` float32 [question, head], the heads of all sites in order, NaN where the text gives no place to
+    ask; ``thumbnails`` uint8 [head, side, side], round(255·√weight), pooled by the maximum where the text is longer.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    look: str
+    text: str
+    tokens: list[TokenCard]
+    read: int
+    length: int
+    asked: list[int] = Field(description="for each question, at how many positions of this text it could be asked")
+    guesses: list[Guess] = Field(description="after the last token")
+
+
+class WeightsRequest(Strict):
+    """A rectangle of one head's pattern; with ``pool`` > 1 each number stands for pool × pool weights."""
+
+    look: str
+    head: str
+    rows: Span
+    columns: Span
+    pool: int = Field(default=1, ge=1)
+    how: Pooling = "max"
+
+
+class WeightsCard(Strict):
+    """Arrays: ``weights`` float32 [row, column]."""
+
+    look: str
+    head: str
+    rows: Span
+    columns: Span
+    pool: int
+    how: Pooling
+
+
+class MixRequest(Strict):
+    """What the heads of one site hand to one position, and toward which next token that pushes."""
+
+    look: str
+    site: str
+    position: int = Field(ge=0)
+    toward: int | None = Field(default=None, description="a token id; the likeliest next token unless given")
+
+
+class MixCard(Strict):
+    """Arrays, float32: ``reads`` [head, key]; ``delivered`` [head, d_value]; ``parts`` [head, d_model], each head's vector
+    through W_O; ``bias`` [d_model]; ``output`` [d_model], what the site hands on, so that parts + bias = output;
+    ``shares`` [head of the whole model], each head's share of the logit of ``toward``.
+    """
+
+    look: str
+    site: str
+    position: int
+    toward: Guess
+    note: str = Field(default="", description="how the final norm was taken into account")
+
+
+class PredictRequest(Strict):
+    """The next token as it is, and with some heads taken out."""
+
+    look: str
+    position: int = Field(ge=0)
+    off: list[str] = []
+    how: Removal = "zero"
+    count: int = Field(default=6, ge=1, le=100)
+
+
+class Prediction(Strict):
+    """``without`` gives the same tokens' probabilities with the heads taken out; ``kl`` is KL(as is ‖ without) in nats."""
+
+    look: str
+    position: int
+    off: list[str]
+    how: Removal
+    guesses: list[Guess]
+    without: list[float] | None
+    kl: float | None
+
+
+class Problem(Strict):
+    """What went wrong, in one sentence for the person at the page."""
+
+    kind: str
+    message: str

@@ -1,0 +1,55 @@
+// Sentences chosen for a phenomenon. `by` is the question that finds a head worth opening first; `at` the token to stand on.
+
+export interface Example {
+  name: string;
+  text: string;
+  lookFor: string;
+  by: string;
+  at?: string;
+}
+
+export const EXAMPLES: Example[] = [
+  {
+    name: "Repetition",
+    text: "Seven blue lamps hum near the old river. Seven blue lamps hum near the old",
+    lookFor: "heads that find what came next before.",
+    by: "induction",
+  },
+  {
+    name: "Indirect object",
+    text: "When Mary and John went to the store, John gave a drink to",
+    lookFor: "heads that fetch the other name.",
+    by: "duplicate",
+  },
+  {
+    name: "Pronoun",
+    text: "The horse crossed the road because it was tired.",
+    lookFor: "heads that link “it” to its noun.",
+    by: "distance",
+    at: " it",
+  },
+  {
+    name: "List",
+    text: "In the basket she found apples, pears, plums, figs,",
+    lookFor: "heads that step from comma to comma.",
+    by: "duplicate",
+  },
+  {
+    name: "Quotation",
+    text: "“Will you come?” asked the captain. “Not today,” said the boy. “Then when?” asked the",
+    lookFor: "heads that remember who spoke.",
+    by: "induction",
+  },
+  {
+    name: "Code",
+    text: "def area(width, height):\n    return width * height\n\ndef volume(width, height, depth):\n    return width * height *",
+    lookFor: "heads that copy names from the line above.",
+    by: "induction",
+  },
+  {
+    name: "Far back",
+    text: "Old Mr. Whitlow kept the ferry at the bend. Every morning he oiled the chain, swept the deck and counted the planks, and every evening he tied the boat, lit the lamp and counted them again. Nobody had ever seen him cross. One winter the river froze, and there was no work for old Mr.",
+    lookFor: "heads that read across the whole passage.",
+    by: "induction",
+  },
+];

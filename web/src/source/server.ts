@@ -1,0 +1,53 @@
+// The server's page: every answer is one request, and the last few dozen are remembered.
+import { fieldFrom, lookFrom, mixFrom } from "./answers";
+import { Problem, type ModelCard, type Prediction, type Source } from "./source";
+
+const KEPT = 200;
+const STOPPED = "The program on this machine has stopped. What you see is the last good picture.";
+
+async function ask(path: string, body: unknown, signal?: AbortSignal): Promise<Response> {
+  let response: Response;
+  try {
+    response = await fetch(`./api/${path}`, {
+      method: body === undefined ? "GET" : "POST",
+      headers: body === undefined ? {} : { "Content-Type": "application/json" },
+      body: body === undefined ? undefined : JSON.stringify(body),
+      signal,
+    });
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new Problem("Stopped", STOPPED);
+  }
+  if (response.ok) return response;
+  const told = await response.json().catch(() => null);
+  throw new Problem(told?.kind ?? "Failed", told?.message ?? `The program answered with an error (${response.status}).`);
+}
+
+/** Remembers settled answers; one that was cancelled or failed is asked for again. */
+function remembered<Wanted, Answer>(fetchIt: (wanted: Wanted, signal?: AbortSignal) => Promise<Answer>) {
+  const kept = new Map<string, Answer>();
+  return async (wanted: Wanted, signal?: AbortSignal): Promise<Answer> => {
+    const key = JSON.stringify(wanted);
+    const known = kept.get(key);
+    if (known !== undefined) return known;
+    const answer = await fetchIt(wanted, signal);
+    kept.set(key, answer);
+    if (kept.size > KEPT) kept.delete(kept.keys().next().value!);
+    return answer;
+  };
+}
+
+export function serverSource(): Source {
+  const container =
+    <Answer>(path: string, read: (bytes: ArrayBuffer) => Answer) =>
+    async (wanted: unknown, signal?: AbortSignal) =>
+      read(await (await ask(path, wanted, signal)).arrayBuffer());
+  return {
+    live: true,
+    model: async (signal) => (await ask("model", undefined, signal)).json() as Promise<ModelCard>,
+    look: container("look", lookFrom),
+    weights: remembered(container("weights", fieldFrom)),
+    mix: remembered(container("mix", mixFrom)),
+    predict: remembered(async (wanted, signal) => (await ask("predict", wanted, signal)).json() as Promise<Prediction>),
+  };
+}

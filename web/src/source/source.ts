@@ -1,0 +1,62 @@
+// Where the microscope's numbers come from: a server, a notebook or a file. The components know only this.
+import type { components } from "../api";
+
+type Schemas = components["schemas"];
+export type ModelCard = Schemas["ModelCard"];
+export type SiteCard = Schemas["SiteCard"];
+export type QuestionCard = Schemas["QuestionCard"];
+export type TokenCard = Schemas["TokenCard"];
+export type Guess = Schemas["Guess"];
+export type LookCard = Schemas["LookCard"];
+export type WeightsRequest = Required<Schemas["WeightsRequest"]>;
+export type MixRequest = Schemas["MixRequest"];
+export type MixCard = Schemas["MixCard"];
+export type PredictRequest = Required<Schemas["PredictRequest"]>;
+export type Prediction = Schemas["Prediction"];
+
+export interface Look extends LookCard {
+  answers: Float32Array; // [question, head]
+  thumbnails: Uint8Array; // [head, side, side], 255·√weight
+  side: number;
+}
+
+export interface Field {
+  // a rectangle of one head's pattern; each number stands for pool × pool weights
+  look: string;
+  head: string;
+  rows: [number, number];
+  columns: [number, number];
+  pool: number;
+  weights: Float32Array;
+  height: number;
+  width: number;
+}
+
+export interface Mix extends MixCard {
+  reads: Float32Array; // [head, key]
+  delivered: Float32Array; // [head, d_value]
+  parts: Float32Array; // [head, d_model]
+  bias: Float32Array;
+  output: Float32Array;
+  shares: Float32Array; // every head of the model
+}
+
+export interface Source {
+  /** false in an exported file: what needs the model is switched off, and the page says so */
+  readonly live: boolean;
+  model(signal?: AbortSignal): Promise<ModelCard>;
+  look(wanted: { text: string } | { look: string }, signal?: AbortSignal): Promise<Look>;
+  weights(wanted: WeightsRequest, signal?: AbortSignal): Promise<Field>;
+  mix(wanted: MixRequest, signal?: AbortSignal): Promise<Mix>;
+  predict(wanted: PredictRequest, signal?: AbortSignal): Promise<Prediction>;
+}
+
+/** A sentence for the person at the page. */
+export class Problem extends Error {
+  constructor(
+    readonly kind: string,
+    message: string,
+  ) {
+    super(message);
+  }
+}

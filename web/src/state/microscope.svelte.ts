@@ -1,0 +1,232 @@
+// What the microscope is looking at, and what it has been told about it. Components read this and call its verbs.
+import { untrack } from "svelte";
+import { EXAMPLES, type Example } from "../examples";
+import { held, poolFor, type Window } from "../draw/field";
+import type { Field, Look, Mix, ModelCard, Prediction, SiteCard, Source } from "../source/source";
+import { BEGINNING, read, write, type State } from "./address";
+
+export interface HeadPlace {
+  name: string;
+  site: SiteCard;
+  siteIndex: number;
+  head: number;
+}
+
+const WHOLE = 512; // up to here a pattern is fetched whole and exact; past it, as much as the picture can show
+const TYPING = 280;
+
+export class Microscope {
+  model = $state.raw<ModelCard | null>(null);
+  look = $state.raw<Look | null>(null);
+  field = $state.raw<Field | null>(null);
+  overview = $state.raw<Field | null>(null);
+  row = $state.raw<{ head: string; token: number; weights: Float32Array } | null>(null);
+  mix = $state.raw<Mix | null>(null);
+  prediction = $state.raw<Prediction | null>(null);
+
+  text = $state("");
+  head = $state(0); // among all heads
+  token = $state(0);
+  view = $state<State["view"]>("map");
+  show = $state("");
+  order = $state<State["order"]>("layers");
+  aside = $state(false);
+  compare = $state(true);
+  how = $state<State["how"]>("zero");
+  off = $state.raw<string[]>([]);
+  window = $state.raw<Window>({ row: 0, column: 0, span: 1 });
+
+  working = $state(0);
+  problem = $state<string | null>(null);
+
+  heads = $derived.by((): HeadPlace[] => (this.model?.sites ?? []).flatMap((site, siteIndex) =>
+    Array.from({ length: site.n_heads }, (_, head) => ({ name: `${site.name}.${head}`, site, siteIndex, head }))));
+  here = $derived<HeadPlace | undefined>(this.heads[this.head]);
+  tokens = $derived(this.look?.tokens ?? []);
+  length = $derived(this.tokens.length);
+  example = $derived<Example | undefined>(EXAMPLES.find((example) => example.text === this.text));
+  without = $derived.by(() => {
+    const name = this.here?.name;
+    return !this.compare || !name || this.off.includes(name) ? this.off : [...this.off, name];
+  });
+
+  private typing: ReturnType<typeof setTimeout> | undefined;
+  private reading: AbortController | undefined;
+
+  constructor(
+    readonly source: Source,
+    private readonly ownsAddress: boolean,
+  ) {}
+
+  async start(): Promise<void> {
+    try {
+      this.model = await this.source.model();
+      this.problem = null;
+    } catch (error) {
+      this.problem = (error as Error).message;
+      return;
+    }
+    await this.restore(this.ownsAddress ? read(location.hash) : BEGINNING);
+  }
+
+  /** Show what an address says; without a text, the first example. */
+  async restore(state: State): Promise<void> {
+    const { view, show, order, aside, compare, how, off } = state;
+    const known = new Set(this.heads.map((place) => place.name));
+    Object.assign(this, { view, show, order, aside, compare, how, off: off.filter((name) => known.has(name)) });
+    const wanted = state.text !== null ? { text: state.text } : state.look !== null ? { look: state.look } : null;
+    if (wanted === null) return this.openExample(EXAMPLES[0]);
+    if (!(await this.open(wanted))) return;
+    const head = this.heads.findIndex((place) => place.name === state.head);
+    if (head >= 0) this.head = head;
+    if (state.token !== null && state.token < this.length) this.token = state.token;
+  }
+
+  /** The address of what is shown now. */
+  address(): string {
+    const { view, show, order, aside, compare, how, off } = this;
+    const opened = this.look ? { text: this.look.text, look: this.look.look, token: this.token } : { text: null, look: null, token: null };
+    return write({ ...opened, head: this.here?.name ?? null, view, show, order, aside, compare, how, off });
+  }
+
+  /** Read a text (or a look the program keeps). The last picture stays until the new one is there. */
+  async open(wanted: { text: string } | { look: string }): Promise<boolean> {
+    clearTimeout(this.typing);
+    this.reading?.abort();
+    const reading = (this.reading = new AbortController());
+    if ("text" in wanted) this.text = wanted.text;
+    if ("text" in wanted && wanted.text === "") return false;
+    const look = await this.during(this.source.look(wanted, reading.signal), reading.signal);
+    if (!look) return false;
+    const atEnd = this.token >= this.length - 1;
+    if (!("text" in wanted)) this.text = look.text;
+    this.look = look;
+    this.token = atEnd ? look.tokens.length - 1 : Math.min(this.token, look.tokens.length - 1);
+    this.window = { row: 0, column: 0, span: look.tokens.length };
+    return true;
+  }
+
+  async openExample(example: Example): Promise<void> {
+    if (!(await this.open({ text: example.text }))) return;
+    const at = example.at === undefined ? -1 : this.tokens.findLastIndex((token) => token.text.trim() === example.at!.trim());
+    this.token = at >= 0 ? at : this.length - 1;
+    this.head = this.best(example.by);
+  }
+
+  type(text: string): void {
+    this.text = text;
+    clearTimeout(this.typing);
+    this.typing = setTimeout(() => this.open({ text }), TYPING);
+  }
+
+  /** The answers of all heads to one question, or their shares of the next token's logit. */
+  answers(question: string): Float32Array | null {
+    if (question === "share") return this.mix ? this.mix.shares.map(Math.abs) : null;
+    const index = this.model?.questions.findIndex((card) => card.name === question) ?? -1;
+    if (index < 0 || !this.look) return null;
+    return this.look.answers.subarray(index * this.heads.length, (index + 1) * this.heads.length);
+  }
+
+  best(question: string): number {
+    const found = this.answers(question) ?? [];
+    let best = 0;
+    for (let head = 1; head < found.length; head++) if (found[head] > (Number.isNaN(found[best]) ? -1 : found[best])) best = head;
+    return best;
+  }
+
+  rankBy(question: string): void {
+    this.show = question;
+    this.order = "ranked";
+  }
+
+  setOrder(order: State["order"]): void {
+    this.order = order;
+    if (order === "ranked" && !this.show) this.show = this.asked("induction") ? "induction" : "previous";
+  }
+
+  /** At how many positions of this text a question could be asked. */
+  asked(question: string): number {
+    const index = this.model?.questions.findIndex((card) => card.name === question) ?? -1;
+    return index < 0 || !this.look ? 0 : this.look.asked[index];
+  }
+
+  keepOff(name: string): void {
+    this.off = this.off.includes(name) ? this.off.filter((other) => other !== name) : [...this.off, name];
+  }
+
+  move(window: Window): void {
+    this.window = held(window, this.length);
+  }
+
+  whole = $derived(this.length <= WHOLE);
+
+  /** Effects: each fetches what its picture needs, and cancels itself when that changes. */
+  fetchField(): (() => void) | void {
+    const { look, here, length } = this;
+    if (!look || !here) return;
+    if (this.whole) return this.fetch((signal) => this.rectangle([0, length], [0, length], 1, signal), (field) => (this.field = field));
+    const pool = poolFor(this.window.span, WHOLE);
+    const start = (at: number) => Math.floor(at / pool) * pool;
+    const end = (at: number) => Math.min(length, Math.ceil((at + this.window.span) / pool) * pool);
+    const { row, column } = this.window;
+    return this.fetch((signal) => this.rectangle([start(row), end(row)], [start(column), end(column)], pool, signal), (field) => (this.field = field));
+  }
+
+  fetchOverview(): (() => void) | void {
+    const { look, here, length } = this;
+    if (!look || !here || this.whole) return;
+    return this.fetch((signal) => this.rectangle([0, length], [0, length], poolFor(length, WHOLE), signal), (field) => (this.overview = field));
+  }
+
+  fetchRow(): (() => void) | void {
+    const { look, here, token, length, field } = this;
+    if (!look || !here || token >= length) return;
+    if (this.whole) {
+      if (!field || field.look !== look.look || field.head !== here.name) return;
+      this.row = { head: here.name, token, weights: field.weights.subarray(token * length, (token + 1) * length) };
+      return;
+    }
+    return this.fetch((signal) => this.rectangle([token, token + 1], [0, length], 1, signal), (row) => (this.row = { head: row.head, token: row.rows[0], weights: row.weights }));
+  }
+
+  fetchMix(): (() => void) | void {
+    const { look, here, token } = this;
+    if (!look || !here) return;
+    const wanted = { look: look.look, site: here.site.name, position: token, toward: null };
+    return this.fetch((signal) => this.source.mix(wanted, signal), (mix) => (this.mix = mix));
+  }
+
+  fetchPrediction(): (() => void) | void {
+    const { look, token, without, how } = this;
+    if (!look) return;
+    const wanted = { look: look.look, position: token, off: without, how, count: 6 };
+    return this.fetch((signal) => this.source.predict(wanted, signal), (prediction) => (this.prediction = prediction));
+  }
+
+  private rectangle(rows: [number, number], columns: [number, number], pool: number, signal: AbortSignal): Promise<Field> {
+    return this.source.weights({ look: this.look!.look, head: this.here!.name, rows, columns, pool, how: "max" }, signal);
+  }
+
+  private fetch<Answer>(ask: (signal: AbortSignal) => Promise<Answer>, put: (answer: Answer) => void): () => void {
+    const asking = new AbortController();
+    const answer = ask(asking.signal);
+    untrack(() => this.during(answer, asking.signal)).then((found) => found && put(found));
+    return () => asking.abort();
+  }
+
+  /** Waits, shows that it waits, and turns a failure into a sentence above the last good picture. */
+  private async during<Answer>(answer: Promise<Answer>, signal: AbortSignal): Promise<Answer | undefined> {
+    this.working++;
+    try {
+      const found = await answer;
+      if (signal.aborted) return undefined;
+      this.problem = null;
+      return found;
+    } catch (error) {
+      if (!signal.aborted) this.problem = (error as Error).message;
+      return undefined;
+    } finally {
+      this.working--;
+    }
+  }
+}

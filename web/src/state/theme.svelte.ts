@@ -1,0 +1,30 @@
+// Light or dark: the system's wish until the person says otherwise. Pictures read their colours from here.
+import { palette, type Palette } from "../draw/colour";
+
+const KEY = "headscope.theme";
+type Theme = "light" | "dark";
+
+class Themes {
+  name = $state<Theme>("light");
+  colours = $state.raw<Palette>(null!);
+
+  start(root: HTMLElement = document.documentElement): void {
+    const asked = new URLSearchParams(location.search).get("theme") ?? localStorage.getItem(KEY);
+    const dark = matchMedia("(prefers-color-scheme: dark)");
+    this.set(asked === "dark" || asked === "light" ? asked : dark.matches ? "dark" : "light", root);
+    dark.addEventListener("change", () => localStorage.getItem(KEY) ?? this.set(dark.matches ? "dark" : "light", root));
+  }
+
+  toggle(): void {
+    this.set(this.name === "dark" ? "light" : "dark", document.documentElement);
+    localStorage.setItem(KEY, this.name);
+  }
+
+  private set(name: Theme, root: HTMLElement): void {
+    this.name = root.dataset.theme = name;
+    const style = getComputedStyle(root);
+    this.colours = palette((token) => style.getPropertyValue(token));
+  }
+}
+
+export const theme = new Themes();

@@ -1,0 +1,42 @@
+// How numbers and tokens are written on the page.
+
+/** A weight: .69, with a real minus and no leading zero. */
+export function short(value: number, digits = 2): string {
+  if (!Number.isFinite(value)) return "–";
+  const text = Math.abs(value).toFixed(digits).replace(/^0(?=\.)/, "");
+  return (value < 0 && Number(text) !== 0 ? "−" : "") + text;
+}
+
+/** A difference: +1.54, −0.08, 0.00. */
+export function signed(value: number, digits = 2): string {
+  const text = Math.abs(value).toFixed(digits);
+  if (Number(text) === 0) return text;
+  return (value > 0 ? "+" : "−") + text;
+}
+
+/** A probability in per cent with three figures, the least that tells neighbours apart. */
+export function percent(probability: number): string {
+  const value = probability * 100;
+  if (value > 0 && value < 0.005) return "<.01";
+  return value.toFixed(value >= 99.95 ? 0 : value >= 9.95 ? 1 : 2);
+}
+
+export function count(value: number): string {
+  return value.toLocaleString("en");
+}
+
+/** A token as it can be read: without its leading space, with its line breaks and lone spaces shown. */
+export function visible(text: string): string {
+  const shown = text.replace(/^[ ▁Ġ]/, "").replace(/\r?\n/g, "↵").replace(/\t/g, "⇥");
+  return shown.trim() === "" ? (shown === "" ? "␣" : shown.replace(/ /g, "␣")) : shown;
+}
+
+export function list(words: string[], most: number): string {
+  if (words.length <= most) return words.join(", ");
+  return `${words.slice(0, most).join(", ")} and ${words.length - most} more`;
+}
+
+/** "layer 5" in a plain decoder; elsewhere a site's own name, as in decoder.5.cross. */
+export function siteTitle(site: string): string {
+  return /^\d+$/.test(site) ? `layer ${site}` : site;
+}
