@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headscope.attention.module import MultiHeadAttention
     from headscope.attention.questions import Question
+    from headscope.heads.edits import ablate, cut, force, patch, scale
     from headscope.names import Head
+    from headscope.scope import load
 
 __version__ = "0.1.0"
 
@@ -19,9 +21,26 @@ _HOMES = {
     "Head": "headscope.names",
     "MultiHeadAttention": "headscope.attention.module",
     "Question": "headscope.attention.questions",
+    "ablate": "headscope.heads.edits",
+    "cut": "headscope.heads.edits",
+    "force": "headscope.heads.edits",
+    "load": "headscope.scope",
+    "patch": "headscope.heads.edits",
+    "scale": "headscope.heads.edits",
 }
 
-__all__ = ["Head", "MultiHeadAttention", "Question", "__version__"]
+__all__ = [
+    "Head",
+    "MultiHeadAttention",
+    "Question",
+    "__version__",
+    "ablate",
+    "cut",
+    "force",
+    "load",
+    "patch",
+    "scale",
+]
 
 
 def __getattr__(name: str) -> Any:

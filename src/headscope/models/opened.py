@@ -88,6 +88,9 @@ class OpenModel(Protocol):
     notes: Sequence[str]
     """What a person should know: parts that are not seen, how weights were loaded, and so on."""
 
+    end_tokens: frozenset[int]
+    """Tokens after which a text is over."""
+
     @property
     def model(self) -> torch.nn.Module: ...
 
@@ -97,6 +100,9 @@ class OpenModel(Protocol):
 
     def tokens_of(self, ids: Int[Tensor, " token"]) -> tuple[Token, ...]: ...
     def decode(self, ids: Int[Tensor, " token"]) -> str: ...
+    def token_ids(self, text: str) -> list[int]:
+        """The ids of a piece of text, with no special tokens added."""
+        ...
 
     def run(
         self,

@@ -1,0 +1,266 @@
+"""One text under the microscope: one observed pass, and every head's pattern on demand, never all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headscope.attention import rectangles
+from headscope.attention.engine import observe
+from headscope.attention.observation import Rows
+from headscope.attention.observer import Call, plain
+from headscope.attention.scores import Scores
+from headscope.errors import InputError
+from headscope.heads.contributions import Contributions, Shares, contributions_at, shares_of
+from headscope.heads.edits import Bound
+from headscope.heads.sampling import Prediction, strongest_predictions
+from headscope.heads.standard import standard_questions
+from headscope.models.opened import OpenModel, Pass, Prepared, SiteOutput, Token
+from headscope.names import Head, ModelShape, Site
+
+BUDGET = 2**30  # bytes of q, k and z that a look keeps; past it they are computed again when asked for
+LARGEST_PATTERN = 2**26  # cells of one dense pattern; larger ones are read in rectangles
+
+
+@dataclass(frozen=True)
+class SeenSite:
+    """One site of one pass: its statistics by row, and what a pattern is recomputed from while it is kept."""
+
+    rows: Rows
+    scores: Scores
+    value_norms: Float[Tensor, "kv key"]
+    kept: tuple[Tensor, Tensor] | None
+
+
+class Look:
+    """A text, seen. ``look.pattern("3.5")`` is one head's weights; ``look.statistics("3")`` a whole layer's numbers."""
+
+    display: ClassVar[Callable[[Look], Any] | None] = None
+    """Filled in by the app: how a notebook shows a look."""
+
+    def __init__(self, model: OpenModel, prepared: Prepared, edits: Sequence[Bound] = (), key: str = "") -> None:
+        self.model = model
+        self.prepared = prepared
+        self.edits = tuple(edits)
+        self.key = key
+        self._recorded: dict[str, SiteOutput] = {}
+        self._sites: dict[str, SeenSite] = {}
+        self._pass = self._run()
+
+    @property
+    def tokens(self) -> tuple[Token, ...]:
+        return self.prepared.tokens
+
+    @property
+    def shape(self) -> ModelShape:
+        return self.model.shape
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """The sites this text reached, in order."""
+        return tuple(self._sites)
+
+    @property
+    def logits(self) -> Float[Tensor, "query vocabulary"]:
+        return self._pass.logits[0]
+
+    def statistics(self, site: str) -> Rows:
+        """Entropy, distance, strongest key and the standard questions of every head and row of a site (batch of 1)."""
+        return self._site(site).rows
+
+    def pattern(self, head: str | Head) -> Float[Tensor, "query key"]:
+        """Dense weights of one head."""
+        found = self._find(head)
+        n_query, n_key = self._lengths(found.site)
+        if n_query * n_key > LARGEST_PATTERN:
+            raise InputError(
+                f"the pattern of {found} has {n_query}×{n_key} cells; read a part of it with weights(head, rows, "
+                "columns), or all of it as a picture with pooled(head, (256, 256))"
+            )
+        return self.weights(found)
+
+    def weights(
+        self, head: str | Head, rows: rectangles.Index = slice(None), columns: rectangles.Index = slice(None)
+    ) -> Float[Tensor, "query key"]:
+        """Any rectangle of one head's pattern, exact."""
+        found = self._find(head)
+        return rectangles.weights(self._source(found.site).only(found.head), rows, columns)[0, 0]
+
+    def pooled(
+        self, head: str | Head, shape: tuple[int, int], rows: slice = slice(None), columns: slice = slice(None)
+    ) -> rectangles.Pooled:
+        """A rectangle of one head's pattern as a small picture: mean and maximum over blocks."""
+        found = self._find(head)
+        return rectangles.pooled(self._source(found.site).only(found.head), shape, rows, columns)
+
+    def value_norms(self, head: str | Head) -> Float[Tensor, " key"]:
+        """How long each key's value is: a weight times this is how much it can carry."""
+        found = self._find(head)
+        norms = self._site(found.site).value_norms
+        return norms[found.head // self.shape.sites[found.site].group_size]
+
+    def delivered(self, site: str) -> Float[Tensor, "head query d_value"]:
+        """z: what each head of a site delivered at every position."""
+        rows = self._site(site).rows
+        return rows.output[0] if rows.output.numel() else self._recall(site)[2][0]
+
+    def contributions(self, position: int | str, sites: Sequence[str] | None = None) -> Contributions:
+        """At one position: what each head delivered, its part through W_O, and their sum with the bias."""
+        place = self.position(position)
+        wanted = [site for site in (self.sites if sites is None else sites) if self._is_query_text(self._site(site))]
+        self._record(wanted)
+        return contributions_at(self.model, {site: self._recorded[site] for site in wanted}, place)
+
+    def logit_shares(self, token: str | int, minus: str | int | None = None, position: int | str = -1) -> Shares:
+        """One next-token logit, or a difference of two, split over the heads at a position."""
+        self._needs_predictions()
+        place = self.position(position)
+        parts = self.contributions(place)
+        residual = self._with_residual()
+        ids = [self.token_id(token)] + ([] if minus is None else [self.token_id(minus)])
+        return shares_of(self.model, parts, residual[0, place], ids, self.logits[place])
+
+    def predictions(self, position: int | str = -1, count: int = 10) -> list[Prediction]:
+        """The likeliest next tokens after a position."""
+        self._needs_predictions()
+        return strongest_predictions(self.model, self.logits[self.position(position)], count)
+
+    def position(self, position: int | str) -> int:
+        """A place in the text: a number (negative from the end), or a token that stands there once."""
+        if isinstance(position, str):
+            found = [i for i, token in enumerate(self.tokens) if position in (token.text, token.text.strip())]
+            if len(found) != 1:
+                where = f"at positions {found}; give one of them" if found else "nowhere in this text"
+                raise InputError(f"the token {position!r} stands {where}")
+            return found[0]
+        if not -len(self.tokens) <= position < len(self.tokens):
+            raise InputError(f"position {position}: this text has {len(self.tokens)} tokens, 0–{len(self.tokens) - 1}")
+        return position % len(self.tokens)
+
+    def token_id(self, token: str | int) -> int:
+        """The id of a token given as text (with its leading space, where it has one) or as an id."""
+        if isinstance(token, int):
+            return token
+        ids = self.model.token_ids(token)
+        if len(ids) != 1:
+            raise InputError(f"{token!r} is {len(ids)} tokens of this model, not one; give a single token or an id")
+        return int(ids[0])
+
+    def _find(self, head: str | Head) -> Head:
+        found = self.shape.find(head)
+        self._site(found.site)
+        return found
+
+    def _site(self, site: str) -> SeenSite:
+        if site not in self._sites:
+            self.shape.find(Head(site, 0))
+            raise InputError(f"this text did not reach the site {site}; it reached {', '.join(self._sites)}")
+        return self._sites[site]
+
+    def _lengths(self, site: str) -> tuple[int, int]:
+        seen = self._site(site)
+        return seen.rows.logsumexp.shape[2], seen.value_norms.shape[1]
+
+    def _is_query_text(self, seen: SeenSite) -> bool:
+        return seen.rows.logsumexp.shape[2] == len(self.tokens)
+
+    @cached_property
+    def _token_ids(self) -> Tensor:
+        return torch.tensor([[token.id for token in self.tokens]])
+
+    def _run(self) -> Pass:
+        kept = 0
+
+        def see(site: str, call: Call) -> Tensor:
+            nonlocal kept
+            own = call.q.shape[2] == call.k.shape[2] == len(self.tokens) and call.q.shape[0] == 1
+            questions = standard_questions(self._token_ids.to(call.q.device)) if own else {}
+            seen = observe(call.q, call.k, call.v, scores=call.scores, questions=questions)
+            z = self._edited(site, call, seen.output)
+            kept += sum(t.numel() * t.element_size() for t in (call.q, call.k, z))
+            fits = kept <= BUDGET
+            output = z.detach() if fits else z.new_empty(0, *z.shape[1:])
+            rows = Rows(output, seen.logsumexp, seen.entropy, seen.distance, seen.strongest, dict(seen.mass))
+            norms = call.v[0].float().norm(dim=-1)
+            self._sites[site] = SeenSite(rows, seen.scores, norms, (seen.q, seen.k) if fits else None)
+            return z
+
+        with torch.no_grad():
+            return self.model.run(self.prepared.inputs, see)
+
+    def _edited(self, site: str, call: Call, z: Tensor) -> Tensor:
+        for edit in self.edits:
+            z = edit(site, call, z)
+        return z
+
+    def _attend(self, site: str, call: Call) -> Tensor:
+        return self._edited(site, call, plain(call))
+
+    def _source(self, site: str) -> rectangles.Source:
+        seen = self._site(site)
+        q, k = seen.kept if seen.kept is not None else self._recall(site)[:2]
+        return rectangles.Source(q, k, seen.rows.logsumexp, seen.scores)
+
+    def _recall(self, site: str) -> tuple[Tensor, Tensor, Tensor]:
+        """q, k and z of a site that were not kept: the pass again, up to that site and no further."""
+        caught: list[tuple[Tensor, Tensor, Tensor]] = []
+
+        def see(name: str, call: Call) -> Tensor:
+            z = self._attend(name, call)
+            if name == site:
+                caught.append((call.q, call.k, z))
+                raise _Reached
+            return z
+
+        with torch.no_grad():
+            try:
+                self.model.run(self.prepared.inputs, see)
+            except _Reached:
+                pass
+        return caught[0]
+
+    def _record(self, sites: Sequence[str]) -> None:
+        """Fetch what went into W_O at these sites, and what came out, if it is not there yet."""
+        missing = [site for site in sites if site not in self._recorded]
+        if missing:
+            with torch.no_grad():
+                done = self.model.run(self.prepared.inputs, self._attend, outputs=missing, residual=True)
+            self._recorded.update(done.outputs)
+            self._residual = done.residual
+
+    def _with_residual(self) -> Float[Tensor, "batch query d_model"]:
+        residual = getattr(self, "_residual", None)
+        if residual is None:
+            with torch.no_grad():
+                residual = self.model.run(self.prepared.inputs, self._attend, residual=True).residual
+        if residual is None:
+            raise InputError("this model's final norm was not found, so a logit cannot be split over its heads")
+        return residual
+
+    def _needs_predictions(self) -> None:
+        if self.shape.vocabulary is None:
+            raise InputError(f"{self.shape.name} predicts no tokens: it is an encoder without a language-model head")
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        return None if Look.display is None else Look.display(self)
+
+    def __repr__(self) -> str:
+        text = "".join(token.text for token in self.tokens)
+        short = text if len(text) <= 60 else text[:57] + "…"
+        return f"Look({short!r}: {len(self.tokens)} tokens, {self.shape.n_heads} heads in {len(self.sites)} sites)"
+
+
+class _Reached(Exception):
+    """Ends a pass early: what was looked for has been found."""
+
+
+def describe(site: Site) -> str:
+    """A site in words."""
+    groups = "" if site.n_kv_heads == site.n_heads else f", {site.n_kv_heads} KV heads"
+    return f"{site.name}: {site.n_heads} heads of {site.d_head}{groups}, {site.kind}"

@@ -1,0 +1,49 @@
+"""Token by token: a model fed with new tokens, its keys and values kept between steps where it can keep them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headscope.models.opened import OpenModel, SiteObserver
+
+DECODER_INPUTS = "decoder_input_ids"
+
+
+class Decoder:
+    """One generation. The cache belongs to it alone, so no two edits ever share one."""
+
+    def __init__(self, model: OpenModel, inputs: Mapping[str, Tensor], observer: SiteObserver) -> None:
+        self.model, self.observer = model, observer
+        self.inputs = dict(inputs)
+        self.name = DECODER_INPUTS if DECODER_INPUTS in inputs else "input_ids"
+        self.keeps_cache = bool(getattr(getattr(model.model, "config", None), "use_cache", False))
+        self._cache: object | None = None
+
+    def first(self) -> Float[Tensor, " vocabulary"]:
+        """The logits after the prompt."""
+        return self._step(self.inputs)
+
+    def feed(self, token: int) -> Float[Tensor, " vocabulary"]:
+        """The logits after one more token."""
+        ids = self.inputs[self.name]
+        new = torch.tensor([[token]], device=ids.device)
+        self.inputs[self.name] = torch.cat((ids, new), dim=1)
+        if "attention_mask" in self.inputs and self.name == "input_ids":
+            mask = self.inputs["attention_mask"]
+            self.inputs["attention_mask"] = torch.cat((mask, mask.new_ones(1, 1)), dim=1)
+        if self._cache is None:
+            return self._step(self.inputs)
+        return self._step({**self.inputs, self.name: new, "past_key_values": self._cache})
+
+    def _step(self, inputs: Mapping[str, object]) -> Float[Tensor, " vocabulary"]:
+        with torch.no_grad(), self.model.observing(self.observer):
+            if not self.keeps_cache:
+                return self.model.run(self.inputs, self.observer).logits[0, -1]
+            output = self.model.model(**inputs, use_cache=True)
+            self._cache = getattr(output, "past_key_values", None)
+            logits: Tensor = output.logits
+            return logits[0, -1]

@@ -1,0 +1,141 @@
+"""Scope: what a person holds. A model under the microscope, and everything that can be asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headscope.attention.observer import Call, plain
+from headscope.errors import InputError
+from headscope.heads.edits import Bound, Edit
+from headscope.heads.look import Look
+from headscope.heads.sampling import Cuts, Sampling, cuts, draw
+from headscope.models.decoding import Decoder
+from headscope.models.opened import OpenModel, Token
+from headscope.names import Head, ModelShape
+
+EMBEDDED = Path(__file__).parent / "models" / "embedded"
+
+
+@dataclass(frozen=True)
+class _ActiveEdit:
+    """An edit inside a ``with scope.edit(…)`` block, and the scope it belongs to."""
+
+    scope: int
+    bound: Bound
+    key: str
+
+
+_active: ContextVar[tuple[_ActiveEdit, ...]] = ContextVar("headscope_edits", default=())
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A continuation: its tokens, its text, and the distribution at each step before and after the cuts."""
+
+    text: str
+    tokens: tuple[Token, ...]
+    steps: tuple[Cuts, ...]
+
+
+class Scope:
+    """``scope.look(text)`` sees one text; ``with scope.edit(…)`` changes heads; closing leaves the model as it was."""
+
+    def __init__(self, model: OpenModel) -> None:
+        self.model = model
+
+    @property
+    def shape(self) -> ModelShape:
+        """Sites, heads, KV heads, widths: what the model's attention looks like from outside."""
+        return self.model.shape
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What to know about this model: which part is not seen, what kind of sum its head parts make."""
+        return self.model.notes
+
+    def look(self, text: Any) -> Look:
+        """One text (or token ids, messages, an image or audio where the model takes them) under the microscope."""
+        prepared = self.model.prepare(text)
+        mine = self._edits()
+        return Look(self.model, prepared, [edit.bound for edit in mine], "|".join(edit.key for edit in mine))
+
+    @contextmanager
+    def edit(self, *edits: Edit) -> Iterator[Scope]:
+        """Inside the block, heads are changed: in every look and every generation of this scope, in this thread."""
+        bound = tuple(_ActiveEdit(id(self), edit.bind(self.model), edit.key()) for edit in edits)
+        token = _active.set(_active.get() + bound)
+        try:
+            yield self
+        finally:
+            _active.reset(token)
+
+    def generate(self, text: Any, n_tokens: int = 40, sampling: Sampling | None = None) -> Generated:
+        """Let the model go on from a text. Greedy unless told otherwise; edits are honoured."""
+        if n_tokens < 1:
+            raise InputError(f"n_tokens={n_tokens}: ask for at least one token")
+        if self.shape.vocabulary is None:
+            raise InputError(f"{self.shape.name} predicts no tokens, so it cannot go on from a text")
+        sampling = sampling or Sampling()
+        mine = [edit.bound for edit in self._edits()]
+
+        def attend(site: str, call: Call) -> Tensor:
+            z = plain(call)
+            for change in mine:
+                z = change(site, call, z)
+            return z
+
+        decoder = Decoder(self.model, self.model.prepare(text).inputs, attend)
+        generator = torch.Generator().manual_seed(sampling.seed)
+        logits, ids, steps = decoder.first(), [], []
+        for _ in range(n_tokens):
+            steps.append(cuts(logits, sampling))
+            ids.append(draw(logits, sampling, generator))
+            if ids[-1] in self.model.end_tokens or len(ids) == n_tokens:
+                break
+            logits = decoder.feed(ids[-1])
+        chosen = torch.tensor(ids)
+        return Generated(self.model.decode(chosen), self.model.tokens_of(chosen), tuple(steps))
+
+    def group(self, head: str | Head) -> list[Head]:
+        """All heads that share this head's keys and values."""
+        found = self.shape.find(head)
+        site = self.shape.sites[found.site]
+        first = found.head // site.group_size * site.group_size
+        return [Head(site.name, first + index) for index in range(site.group_size)]
+
+    def close(self) -> None:
+        """Leave the model as it was found."""
+        self.model.close()
+
+    def _edits(self) -> list[_ActiveEdit]:
+        return [edit for edit in _active.get() if edit.scope == id(self)]
+
+    def __enter__(self) -> Scope:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        shape = self.shape
+        return f"Scope({shape.name}: {shape.n_heads} heads in {len(shape.sites)} sites, d_model {shape.d_model})"
+
+
+def load(source: Any = None, tokenizer: Any = None, **options: Any) -> Scope:
+    """Put a model under the microscope.
+
+    ``load()`` opens the embedded model; a string names a hub model, a folder or a GGUF file; a model object (with its
+    tokenizer, if it reads text) is used as it is, and left as it was found when the scope closes.
+    """
+    from headscope.models.huggingface import open_model
+
+    return Scope(open_model(EMBEDDED if source is None else source, tokenizer, **options))
