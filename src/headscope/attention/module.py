@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from jaxtyping import Float, Num
@@ -15,6 +15,9 @@ from headscope.attention.observer import Call, attend
 from headscope.attention.rope import Rope
 from headscope.attention.scores import Scores
 from headscope.errors import ShapeError
+
+if TYPE_CHECKING:
+    from headscope.attention.assembly import ParameterTable
 
 
 class ByHead(NamedTuple):
@@ -128,6 +131,38 @@ class MultiHeadAttention(nn.Module):
     def output_weight(self) -> Float[Tensor, "head d_head d_model"]:
         """W_O, cut into the rows that belong to each head."""
         return self.o_proj.weight.T.unflatten(0, (self.n_heads, self.d_head))
+
+    def split(self) -> list[MultiHeadAttention]:
+        """Every head as a module of its own; their outputs add up to this one's."""
+        from headscope.attention import assembly
+
+        return assembly.split(self)
+
+    @staticmethod
+    def from_heads(heads: Sequence[MultiHeadAttention], n_kv_heads: int | None = None) -> MultiHeadAttention:
+        """One module out of single heads; its output is the sum of theirs."""
+        from headscope.attention import assembly
+
+        return assembly.from_heads(heads, n_kv_heads)
+
+    @staticmethod
+    def from_torch(theirs: nn.MultiheadAttention) -> MultiHeadAttention:
+        """PyTorch's module with the same weights, exactly."""
+        from headscope.attention import assembly
+
+        return assembly.from_torch(theirs)
+
+    def to_torch(self) -> nn.MultiheadAttention:
+        """This module as PyTorch's, exactly; refused where PyTorch's cannot do the same."""
+        from headscope.attention import assembly
+
+        return assembly.to_torch(self)
+
+    def parameter_table(self) -> ParameterTable:
+        """How many numbers each matrix holds."""
+        from headscope.attention import assembly
+
+        return assembly.parameter_table(self)
 
     def extra_repr(self) -> str:
         return f"d_model={self.d_model}, n_heads={self.n_heads}, n_kv_heads={self.n_kv_heads}, d_head={self.d_head}"
