@@ -31,7 +31,7 @@ class SiteContribution:
     @property
     def norms(self) -> Float[Tensor, " head"]:
         """How long each head's part is."""
-        return self.parts.norm(dim=-1)
+        return torch.linalg.vector_norm(self.parts, dim=-1)
 
     @property
     def error(self) -> float:
@@ -119,7 +119,8 @@ def frozen_norm(
 
     def apply(x: Tensor) -> Tensor:
         with torch.no_grad():
-            return norm(x.to(parameter)[None, None])[0, 0].float()
+            normed: Tensor = norm(x.to(parameter)[None, None])
+        return normed[0, 0].float()
 
     at_zero = apply(torch.zeros_like(residual))
     shift = residual.std().clamp(min=1e-6) * 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -215,14 +216,11 @@ class Look:
             z = self._attend(name, call)
             if name == site:
                 caught.append((call.q, call.k, z))
-                raise _Reached
+                raise _ReachedError
             return z
 
-        with torch.no_grad():
-            try:
-                self.model.run(self.prepared.inputs, see)
-            except _Reached:
-                pass
+        with torch.no_grad(), suppress(_ReachedError):
+            self.model.run(self.prepared.inputs, see)
         return caught[0]
 
     def _record(self, sites: Sequence[str]) -> None:
@@ -247,7 +245,7 @@ class Look:
         if self.shape.vocabulary is None:
             raise InputError(f"{self.shape.name} predicts no tokens: it is an encoder without a language-model head")
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+    def _repr_mimebundle_(self, **_: Any) -> Any:
         return None if Look.display is None else Look.display(self)
 
     def __repr__(self) -> str:
@@ -256,7 +254,7 @@ class Look:
         return f"Look({short!r}: {len(self.tokens)} tokens, {self.shape.n_heads} heads in {len(self.sites)} sites)"
 
 
-class _Reached(Exception):
+class _ReachedError(Exception):
     """Ends a pass early: what was looked for has been found."""
 
 

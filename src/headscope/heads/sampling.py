@@ -1,4 +1,4 @@
-"""From a distribution to a token: greedy, temperature, top-k, top-p, with the distribution before and after each cut."""
+"""From a distribution to a token: greedy, temperature, top-k, top-p, with what each cut leaves of it."""
 
 from __future__ import annotations
 

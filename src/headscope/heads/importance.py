@@ -1,0 +1,212 @@
+"""How much each head matters: what the loss, and the whole prediction, does when it is switched off.
+
+Exactly, by switching every head off in turn: the layers below it are computed once and shared, and all heads of a
+site go through the layers above in one batch. Or at first order, all heads at once, from one backward pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from headscope.attention.observer import Call, plain
+from headscope.errors import InputError
+from headscope.models.opened import OpenModel
+from headscope.names import Head
+
+RESAMPLES = 1000
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A mean over texts and its 95 % bootstrap interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Importance:
+    """One head: the change of the loss (nats per token) without it, and how far the predictions move (KL, nats)."""
+
+    head: Head
+    loss: Effect
+    kl: Effect | None
+
+
+def importance(
+    model: OpenModel, texts: Sequence[Any], how: Literal["exact", "gradient"] = "exact", seed: int = 0
+) -> list[Importance]:
+    """Every head's importance over these texts, most important first."""
+    if not texts:
+        raise InputError("importance is measured on texts; give at least one")
+    if model.shape.vocabulary is None:
+        raise InputError(f"{model.shape.name} predicts no tokens, so a head's effect on its loss cannot be measured")
+    losses, divergences = [], []
+    for text in texts:
+        inputs = model.prepare(text).inputs
+        if inputs["input_ids"].shape[1] < 2:
+            raise InputError(f"{text!r} is one token long; the loss needs a next token")
+        effects = _exact(model, inputs) if how == "exact" else (_gradient(model, inputs), None)
+        losses.append(effects[0])
+        divergences.append(effects[1])
+    heads = model.shape.heads()
+    loss = _effects(torch.stack(losses), seed)
+    kl = (
+        _effects(torch.stack([d for d in divergences if d is not None]), seed)
+        if how == "exact"
+        else [None] * len(heads)
+    )
+    found = [Importance(head, a, b) for head, a, b in zip(heads, loss, kl, strict=True)]
+    return sorted(found, key=lambda entry: -abs(entry.loss.mean))
+
+
+def _exact(model: OpenModel, inputs: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """Δloss and KL of every head on one text."""
+    ids = inputs["input_ids"]
+    with torch.no_grad(), ExitStack() as stack:
+        blocks = stack.enter_context(_recorded_blocks(model))
+        whole = model.run(inputs).logits[0]
+        base = _loss(whole[None], ids)
+        loss, kl = [], []
+        for site in model.shape.sites.values():
+            copies = {name: value.expand(site.n_heads, *value.shape[1:]) for name, value in inputs.items()}
+            with blocks.skipping_below(site.name):
+                logits = model.run(copies, _one_off(site.name)).logits
+            loss.append(_loss(logits, ids.expand(site.n_heads, -1)) - base)
+            kl.append(_divergence(whole, logits))
+    return torch.cat(loss), torch.cat(kl)
+
+
+def _gradient(model: OpenModel, inputs: Mapping[str, Tensor]) -> Tensor:
+    """First-order Δloss of every head: minus the slope of the loss along the head's own delivery."""
+    gates = {name: torch.ones(site.n_heads, requires_grad=True) for name, site in model.shape.sites.items()}
+
+    def gated(site: str, call: Call) -> Tensor:
+        z = plain(call)
+        return z * gates[site].to(z)[None, :, None, None]
+
+    with torch.enable_grad():
+        loss = _loss(model.run(inputs, gated).logits, inputs["input_ids"]).sum()
+        slopes = torch.autograd.grad(loss, list(gates.values()), allow_unused=True)
+    sizes = [site.n_heads for site in model.shape.sites.values()]
+    return -torch.cat([torch.zeros(n) if g is None else g for g, n in zip(slopes, sizes, strict=True)])
+
+
+def _one_off(site: str) -> Any:
+    """An observer under which copy c of the batch lacks head c of one site."""
+
+    def attend(name: str, call: Call) -> Tensor:
+        z = plain(call)
+        if name == site:
+            each = torch.arange(z.shape[1])
+            z = z.clone()
+            z[each, each] = 0.0
+        return z
+
+    return attend
+
+
+def _loss(logits: Float[Tensor, "batch query vocabulary"], ids: Tensor) -> Float[Tensor, " batch"]:
+    entries = F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), ids[:, 1:].flatten(), reduction="none")
+    return entries.view(len(logits), -1).mean(-1)
+
+
+def _divergence(
+    whole: Float[Tensor, "query vocabulary"], changed: Float[Tensor, "batch query vocabulary"]
+) -> Float[Tensor, " batch"]:
+    reference = whole.float().log_softmax(-1)
+    return torch.stack(
+        [
+            F.kl_div(one.float().log_softmax(-1), reference, log_target=True, reduction="sum") / len(one)
+            for one in changed
+        ]
+    )
+
+
+class _Blocks:
+    """The model's stack of layers, and what each one gave in the plain pass."""
+
+    def __init__(self, layers: Sequence[torch.nn.Module], at: Mapping[str, int]) -> None:
+        self.layers, self.at = layers, at
+        self.given: dict[int, Any] = {}
+
+    @contextmanager
+    def skipping_below(self, site: str) -> Iterator[None]:
+        """Inside, the layers below this site answer with what they gave before, and compute nothing."""
+        below = self.at.get(site, 0)
+        with ExitStack() as stack:
+            for index in range(below):
+                stack.enter_context(_answering(self.layers[index], self.given[index]))
+            yield
+
+
+@contextmanager
+def _recorded_blocks(model: OpenModel) -> Iterator[_Blocks]:
+    """Find the stack of layers that holds the sites; remember what each layer gives in the next pass."""
+    blocks = _Blocks(*_layers_with_sites(model))
+
+    def keep(index: int) -> Any:
+        def hook(module: torch.nn.Module, args: Any, output: Any) -> None:
+            if index not in blocks.given:
+                blocks.given[index] = output
+
+        return hook
+
+    handles = [layer.register_forward_hook(keep(index)) for index, layer in enumerate(blocks.layers)]
+    try:
+        yield blocks
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _layers_with_sites(model: OpenModel) -> tuple[Sequence[torch.nn.Module], dict[str, int]]:
+    """The ModuleList whose members each hold one site, and which member that is; nothing where there is none."""
+    modules = model.site_modules()
+    for candidate in model.model.modules():
+        if not isinstance(candidate, torch.nn.ModuleList):
+            continue
+        at = {
+            name: index
+            for index, layer in enumerate(candidate)
+            for name, module in modules.items()
+            if any(module is inner for inner in layer.modules())
+        }
+        if len(at) == len(modules) and sorted(at.values()) == list(range(len(candidate))):
+            return list(candidate), at
+    return [], {}
+
+
+@contextmanager
+def _answering(layer: torch.nn.Module, given: Any) -> Iterator[None]:
+    """A layer that answers with what it gave before, once for each copy in the batch."""
+
+    def answer(x: Tensor, *args: Any, **kwargs: Any) -> Any:
+        def spread(value: Any) -> Any:
+            return value.expand(x.shape[0], *value.shape[1:]) if isinstance(value, Tensor) else value
+
+        return tuple(spread(value) for value in given) if isinstance(given, tuple) else spread(given)
+
+    layer.forward = answer  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del layer.forward
+
+
+def _effects(values: Float[Tensor, "text head"], seed: int) -> list[Effect]:
+    """Mean over texts with a bootstrap interval, one a head."""
+    generator = torch.Generator().manual_seed(seed)
+    draws = torch.randint(len(values), (RESAMPLES, len(values)), generator=generator)
+    means = values[draws].mean(1)
+    low, high = means.quantile(0.025, dim=0), means.quantile(0.975, dim=0)
+    return [Effect(float(m), float(a), float(b)) for m, a, b in zip(values.mean(0), low, high, strict=True)]
