@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from torch import Tensor
 from headscope.attention.observer import Call, plain
 from headscope.errors import InputError
 from headscope.heads.edits import Bound, Edit
+from headscope.heads.importance import Importance, importance
 from headscope.heads.look import Look
 from headscope.heads.sampling import Cuts, Sampling, cuts, draw
 from headscope.models.decoding import Decoder
@@ -104,6 +105,10 @@ class Scope:
             logits = decoder.feed(ids[-1])
         chosen = torch.tensor(ids)
         return Generated(self.model.decode(chosen), self.model.tokens_of(chosen), tuple(steps))
+
+    def importance(self, texts: Sequence[Any], how: Literal["exact", "gradient"] = "exact") -> list[Importance]:
+        """How much each head matters on these texts: exactly, or at first order from one backward pass each."""
+        return importance(self.model, texts, how)
 
     def group(self, head: str | Head) -> list[Head]:
         """All heads that share this head's keys and values."""

@@ -1,0 +1,83 @@
+"""What works here: versions, devices, backends and extras, each with the reason where it does not."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import asdict, dataclass
+from importlib import metadata, util
+from typing import Any
+
+EXTRAS = {
+    "notebook": ("anywidget", "the microscope inside a notebook"),
+    "ray": ("ray", "scans on several machines"),
+    "gguf": ("gguf", "models in GGUF files"),
+    "data": ("datasets", "corpora from the datasets library"),
+    "plot": ("matplotlib", "PNG pictures from the command line"),
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the examination."""
+
+    name: str
+    works: bool
+    detail: str
+
+
+def examine() -> list[Finding]:
+    """Everything a person or a bug report would ask about."""
+    return [_python(), *_packages(), *_devices(), *_backends(), _embedded(), *_extras()]
+
+
+def to_json(findings: list[Finding]) -> list[dict[str, Any]]:
+    return [asdict(finding) for finding in findings]
+
+
+def _python() -> Finding:
+    return Finding("python", True, f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+
+
+def _packages() -> list[Finding]:
+    names = ("headscope", "torch", "transformers", "safetensors", "pyarrow", "fastapi", "uvicorn")
+    return [Finding(name, True, metadata.version(name)) for name in names]
+
+
+def _devices() -> list[Finding]:
+    import torch
+
+    if not torch.cuda.is_available():
+        return [Finding("cuda", False, "no CUDA device: everything runs on the CPU")]
+    names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    return [Finding("cuda", True, ", ".join(names))]
+
+
+def _backends() -> list[Finding]:
+    import torch
+
+    from headscope.attention.engine import refusals
+    from headscope.attention.scores import Scores
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    q = torch.zeros(1, 1, 2, 64, device=device, dtype=torch.float16 if device == "cuda" else torch.float32)
+    return [
+        Finding(f"backend {name}", reason is None, reason or f"works on {device}")
+        for name, reason in refusals(q, q, q, Scores()).items()
+    ]
+
+
+def _embedded() -> Finding:
+    from headscope.scope import EMBEDDED
+
+    here = (EMBEDDED / "config.json").is_file()
+    detail = "opens with no download" if here else "missing from this copy; reinstall headscope"
+    return Finding("embedded model", here, detail)
+
+
+def _extras() -> list[Finding]:
+    found = []
+    for extra, (package, use) in EXTRAS.items():
+        here = util.find_spec(package) is not None
+        detail = f"{package} {metadata.version(package)}: {use}" if here else f"{use}: pip install 'headscope[{extra}]'"
+        found.append(Finding(f"extra {extra}", here, detail))
+    return found

@@ -1,0 +1,112 @@
+"""What a terminal shows: a head's pattern in cells of colour, predictions, and tables. Everything is rich's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from headscope.app.colour import weight_colour
+from headscope.errors import InputError
+from headscope.names import Head
+
+if TYPE_CHECKING:
+    from headscope.heads.importance import Importance
+    from headscope.heads.look import Look
+
+WIDEST = 48  # tokens a terminal can show side by side
+
+
+def summary(look: Look) -> RenderableType:
+    """A text at a glance: its tokens, what comes next, and the most pointed heads for each standard question."""
+    parts: list[RenderableType] = [Text(repr(look), style="bold"), token_row(look)]
+    if look.shape.vocabulary is not None:
+        parts.append(prediction_row(look))
+    parts.append(answers_table(look))
+    return Group(*parts)
+
+
+def token_row(look: Look) -> Text:
+    row = Text("tokens  ")
+    for index, token in enumerate(look.tokens[:WIDEST]):
+        row.append(visible(token.text), style="underline" if index % 2 else "")
+        row.append(" ")
+    if len(look.tokens) > WIDEST:
+        row.append(f"… and {len(look.tokens) - WIDEST} more")
+    return row
+
+
+def prediction_row(look: Look) -> Text:
+    row = Text("next    ")
+    for prediction in look.predictions(count=5):
+        row.append(visible(prediction.token.text), style="italic")
+        row.append(f" {percent(prediction.probability)}   ")
+    return row
+
+
+def answers_table(look: Look, count: int = 3) -> Table:
+    """For each standard question, the heads whose attention answers it most, with their mean mass."""
+    table = Table("question", "heads with most of their attention there (mean over this text)", box=None)
+    for name, ranked in strongest_answers(look, count).items():
+        cells = "   ".join(f"{head} {share(value)}" for head, value in ranked)
+        table.add_row(name, cells)
+    return table
+
+
+def strongest_answers(look: Look, count: int) -> dict[str, list[tuple[Head, float]]]:
+    """The heads with the highest mean mass on each question. Rows that could not answer count as zero."""
+    found: dict[str, list[tuple[Head, float]]] = {}
+    for site in look.sites:
+        for name, mass in look.statistics(site).mass.items():
+            means = mass[0].mean(-1).tolist()
+            found.setdefault(name, []).extend((Head(site, index), value) for index, value in enumerate(means))
+    return {name: sorted(entries, key=lambda entry: -entry[1])[:count] for name, entries in found.items()}
+
+
+def pattern(look: Look, head: str) -> RenderableType:
+    """One head as a triangle (or square) of coloured cells, a row a token, darker for more weight."""
+    weights = look.pattern(head)
+    n_query, n_key = weights.shape
+    if n_query > WIDEST or n_key > WIDEST:
+        raise InputError(
+            f"a pattern of {n_query}×{n_key} does not fit a terminal ({WIDEST} tokens at most); use --png or the page"
+        )
+    causal = n_query == n_key and not bool(weights.triu(1).any())
+    lines = [Text(f"head {head}", style="bold")]
+    for index in range(n_query):
+        line = Text()
+        for key in range(index + 1 if causal else n_key):
+            value = float(weights[index, key])
+            red, green, blue = weight_colour(value)
+            ink = "white" if value > 0.2 else "black"
+            label = share(value)[:3].rjust(3) if value >= 0.1 else "   "
+            line.append(label, style=f"{ink} on rgb({red},{green},{blue})")
+        name = visible(look.tokens[index].text) if index < len(look.tokens) else str(index)
+        lines.append(line.append(f" {name}"))
+    return Group(*lines)
+
+
+def importance_table(entries: Sequence[Importance], count: int = 12) -> Table:
+    table = Table("head", "loss without it", "95 %", "KL", box=None)
+    for entry in entries[:count]:
+        interval = f"[{entry.loss.low:+.4f}, {entry.loss.high:+.4f}]"
+        kl = "" if entry.kl is None else f"{entry.kl.mean:.4f}"
+        table.add_row(str(entry.head), f"{entry.loss.mean:+.4f}", interval, kl)
+    return table
+
+
+def visible(text: str) -> str:
+    """A token as one can see it: no line breaks, no leading space."""
+    return text.strip().replace("\n", "⏎") or {"\n": "⏎", "\t": "⇥"}.get(text[:1], "␣")
+
+
+def share(value: float) -> str:
+    """A weight without its leading zero: .69, 1.0."""
+    return f"{value:.2f}".removeprefix("0") if value < 0.995 else "1.0"
+
+
+def percent(value: float) -> str:
+    return f"{100 * value:.0f}%" if value >= 0.1 else f"{100 * value:.1f}%"

@@ -1,0 +1,137 @@
+"""A look gives the model's own numbers: logits, patterns, statistics, and head parts that add up."""
+
+import pytest
+import torch
+
+from headscope.attention import reference
+from headscope.errors import HeadNameError, InputError
+from headscope.heads import look as look_module
+from headscope.heads.standard import standard_questions
+from headscope.scope import Scope
+
+
+def eager_attentions(scope: Scope, ids: list[int]) -> list[torch.Tensor]:
+    """transformers' own weights, from a copy of the model with its own eager attention."""
+    import copy
+
+    model = copy.deepcopy(scope.model.model)
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        return list(model(torch.tensor([ids]), output_attentions=True).attentions)
+
+
+def test_patterns_are_the_models_own(scope: Scope, ids: list[int]) -> None:
+    look = scope.look(ids)
+    for layer, theirs in enumerate(eager_attentions(scope, ids)):
+        for head in range(theirs.shape[1]):
+            torch.testing.assert_close(look.pattern(f"{layer}.{head}"), theirs[0, head], atol=2e-6, rtol=1e-4)
+
+
+def test_statistics_are_those_of_the_pattern(scope: Scope, ids: list[int]) -> None:
+    look = scope.look(ids)
+    questions = standard_questions(torch.tensor([ids]))
+    for site in look.sites:
+        rows = look.statistics(site)
+        for head in range(rows.logsumexp.shape[1]):
+            pattern = look.pattern(f"{site}.{head}").double()
+            ours = reference.row_statistics(pattern)
+            torch.testing.assert_close(rows.entropy[0, head].double(), ours.entropy, atol=1e-5, rtol=1e-4)
+            torch.testing.assert_close(rows.distance.mean[0, head].double(), ours.distance_mean, atol=1e-4, rtol=1e-4)
+            assert rows.strongest.key[0, head].tolist() == ours.strongest_key.tolist()
+            for name, q in questions.items():
+                mass = reference.mass(pattern, q.query[0], q.key[0], q.exclude_self)
+                torch.testing.assert_close(rows.mass[name][0, head].double(), mass, atol=1e-6, rtol=1e-4)
+
+
+def test_a_rectangle_is_cut_out_of_the_pattern(llama: Scope, ids: list[int]) -> None:
+    look = llama.look(ids)
+    torch.testing.assert_close(look.weights("1.2", slice(3, 9), slice(0, 5)), look.pattern("1.2")[3:9, 0:5])
+
+
+def test_past_its_budget_a_look_computes_again_and_says_the_same(
+    llama: Scope, ids: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = llama.look(ids)
+    monkeypatch.setattr(look_module, "BUDGET", 0)
+    lean = llama.look(ids)
+    assert lean._sites["2"].kept is None
+    torch.testing.assert_close(lean.pattern("2.1"), kept.pattern("2.1"))
+    torch.testing.assert_close(lean.delivered("2"), kept.delivered("2"))
+
+
+def test_head_parts_and_the_bias_make_the_output(scope: Scope, ids: list[int]) -> None:
+    parts = scope.look(ids).contributions(7)
+    assert list(parts.sites) == list(scope.shape.sites)
+    for site in parts.sites.values():
+        assert site.kind == "exact"
+        torch.testing.assert_close(site.parts.sum(0) + site.bias, site.output, atol=1e-5, rtol=1e-4)
+        assert site.error < 1e-5
+
+
+def test_logit_shares_of_all_heads_and_the_rest_make_the_logit(scope: Scope, ids: list[int]) -> None:
+    look = scope.look(ids)
+    shares = look.logit_shares(11, position=9)
+    assert shares.total == pytest.approx(float(look.logits[9, 11]))
+    assert sum(shares.heads.values()) + shares.rest == pytest.approx(shares.total)
+    assert [abs(share) for _, share in shares.ranked()] == sorted(map(abs, shares.heads.values()), reverse=True)
+
+
+def test_a_share_is_what_removing_the_part_from_the_residual_does_at_frozen_norm(scope: Scope, ids: list[int]) -> None:
+    """Independently: the norm written out for this model, its scale frozen, applied to one head's part."""
+    look = scope.look(ids)
+    model = scope.model.model
+    residual = look._with_residual()[0, 9]
+    part = look.contributions(9).part("1.3")
+    if hasattr(model, "transformer"):
+        norm = model.transformer.ln_f
+        scale = (residual.var(unbiased=False) + norm.eps).rsqrt()
+        written = (part - part.mean()) * scale * norm.weight
+    else:
+        norm = model.model.norm
+        written = part * (residual.square().mean() + norm.variance_epsilon).rsqrt() * norm.weight
+    expected = float(written @ (model.lm_head.weight[11] - model.lm_head.weight[4]))
+    look_share = look.logit_shares(11, minus=4, position=9).heads
+    from headscope.names import Head
+
+    assert look_share[Head("1", 3)] == pytest.approx(expected, rel=1e-3, abs=1e-5)
+
+
+def test_predictions_are_the_softmax_of_the_logits(scope: Scope, ids: list[int]) -> None:
+    look = scope.look(ids)
+    top = look.predictions(position=5, count=3)
+    expected = look.logits[5].softmax(-1).topk(3)
+    assert [p.token.id for p in top] == expected.indices.tolist()
+    assert [p.probability for p in top] == pytest.approx(expected.values.tolist())
+
+
+def test_logits_are_the_models_own(scope: Scope, ids: list[int]) -> None:
+    import copy
+
+    plain = copy.deepcopy(scope.model.model)
+    plain.set_attn_implementation("eager")
+    with torch.no_grad():
+        theirs = plain(torch.tensor([ids])).logits[0]
+    torch.testing.assert_close(scope.look(ids).logits, theirs, atol=1e-4, rtol=1e-4)
+
+
+def test_a_head_that_is_not_there_is_named_with_those_that_are(llama: Scope, ids: list[int]) -> None:
+    look = llama.look(ids)
+    with pytest.raises(HeadNameError, match=r"13\.2: this model has layers 0–2"):
+        look.pattern("13.2")
+    with pytest.raises(HeadNameError, match=r"1\.9: site 1 has heads 0–5"):
+        look.pattern("1.9")
+    with pytest.raises(HeadNameError, match="'five' is not the name of a head"):
+        look.pattern("five")
+
+
+def test_a_position_beyond_the_text_is_refused(llama: Scope, ids: list[int]) -> None:
+    with pytest.raises(InputError, match="position 99: this text has 23 tokens, 0–22"):
+        llama.look(ids).contributions(99)
+
+
+def test_a_pattern_too_large_to_hold_is_refused_with_the_way_out(
+    llama: Scope, ids: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(look_module, "LARGEST_PATTERN", 100)
+    with pytest.raises(InputError, match=r"has 23×23 cells; read a part of it with weights"):
+        llama.look(ids).pattern("0.0")
