@@ -37,7 +37,8 @@ def from_heads(heads: Sequence[MultiHeadAttention], n_kv_heads: int | None = Non
         _fill(getattr(whole, name), [linear.weight for linear in linears], [linear.bias for linear in linears])
     whole.o_proj.weight.copy_(torch.cat([head.o_proj.weight for head in heads], dim=1))
     if whole.o_proj.bias is not None:
-        whole.o_proj.bias.copy_(sum(head.o_proj.bias for head in heads if head.o_proj.bias is not None))
+        biases: list[Tensor] = [head.o_proj.bias for head in heads if head.o_proj.bias is not None]
+        whole.o_proj.bias.copy_(torch.stack(biases).sum(0))
     _copy_norms(first, whole)
     return whole
 
@@ -220,15 +221,15 @@ def _same(one: Tensor | None, other: Tensor | None) -> bool:
 
 
 def _same_norms(one: MultiHeadAttention, other: MultiHeadAttention) -> bool:
-    assert one.q_norm is not None and one.k_norm is not None and other.q_norm is not None and other.k_norm is not None
-    return _same(one.q_norm.weight, other.q_norm.weight) and _same(one.k_norm.weight, other.k_norm.weight)
+    mine, theirs = (dict(module.named_parameters()) for module in (one, other))
+    return all(torch.equal(mine[name], theirs[name]) for name in ("q_norm.weight", "k_norm.weight"))
 
 
 def _copy_norms(source: MultiHeadAttention, target: MultiHeadAttention) -> None:
-    if source.q_norm is not None and source.k_norm is not None:
-        assert target.q_norm is not None and target.k_norm is not None
-        target.q_norm.load_state_dict(source.q_norm.state_dict())
-        target.k_norm.load_state_dict(source.k_norm.state_dict())
+    norms = dict(target.named_parameters())
+    for name, weight in source.named_parameters():
+        if name in ("q_norm.weight", "k_norm.weight"):
+            norms[name].copy_(weight)
 
 
 def _fill(linear: nn.Linear, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> None:
@@ -239,6 +240,5 @@ def _fill(linear: nn.Linear, weights: Sequence[Tensor], biases: Sequence[Tensor 
 
 def _their_weights(theirs: nn.MultiheadAttention) -> tuple[Tensor, ...]:
     """Views of PyTorch's three input matrices: packed into one where all widths agree."""
-    if theirs.in_proj_weight is not None:
-        return theirs.in_proj_weight.chunk(3)
-    return theirs.q_proj_weight, theirs.k_proj_weight, theirs.v_proj_weight
+    packed = theirs._parameters["in_proj_weight"]
+    return (theirs.q_proj_weight, theirs.k_proj_weight, theirs.v_proj_weight) if packed is None else packed.chunk(3)

@@ -23,6 +23,8 @@ class KVCache:
     """
 
     def __init__(self, like: MultiHeadAttention, *, n_layers: int = 1, batch: int = 1, capacity: int) -> None:
+        if min(n_layers, batch, capacity) < 1:
+            raise ShapeError(f"sizes must be at least 1: {n_layers=}, {batch=}, {capacity=}")
         weight = like.k_proj.weight
         shape = (n_layers, batch, like.n_kv_heads, capacity, like.d_head)
         self.keys = torch.zeros(shape, dtype=weight.dtype, device=weight.device)
@@ -31,6 +33,8 @@ class KVCache:
         self.length = 0
 
     def __getitem__(self, layer: int) -> LayerCache:
+        if not 0 <= layer < len(self.keys):
+            raise ShapeError(f"layer {layer}: this cache has layers 0–{len(self.keys) - 1}; make it with more n_layers")
         return LayerCache(self, layer)
 
     def advance(self, n_tokens: int) -> None:
@@ -66,7 +70,7 @@ class LayerCache:
     def extend(
         self, k: Float[Tensor, "batch kv new d"], v: Float[Tensor, "batch kv new d"]
     ) -> tuple[Float[Tensor, "batch kv key d"], Float[Tensor, "batch kv key d"]]:
-        """Write the new keys and values at the cursor; give back all of them, old and new."""
+        """Write the new keys and values at the cursor; give back all of them, old and new. They carry no gradient."""
         cache, new = self.cache, k.shape[2]
         cache._check_room(new)
         if k.shape[:2] != cache.keys.shape[1:3] or k.shape[3] != cache.keys.shape[4]:
@@ -75,6 +79,6 @@ class LayerCache:
                 f"{cache.keys.shape[2]} KV heads of {cache.keys.shape[4]}"
             )
         stop = cache.length + new
-        cache.keys[self.layer, :, :, cache.length : stop] = k
-        cache.values[self.layer, :, :, cache.length : stop] = v
+        cache.keys[self.layer, :, :, cache.length : stop] = k.detach()
+        cache.values[self.layer, :, :, cache.length : stop] = v.detach()
         return cache.keys[self.layer, :, :, :stop], cache.values[self.layer, :, :, :stop]

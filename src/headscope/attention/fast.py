@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from headscope.attention.masks import Causal, Mask, Window
 from headscope.attention.scores import Scores
 
 
@@ -22,11 +23,10 @@ def attention(
     if bound.softcap is not None or bound.sinks is not None:
         return _written_out(q, k, v, bound, dropout)
     n_query, n_key = q.shape[2], k.shape[2]
-    mask = bound.mask
-    causal = mask.is_causal and bound.bias is None and n_query == n_key
+    causal = bound.mask.is_causal and bound.bias is None and n_query == n_key
     # One new token after a cache sees every key: causality asks nothing of it.
-    open_row = mask.is_full or causal or (mask.is_causal and n_query == 1)
-    extra = None if open_row and bound.bias is None else _additive(q, k, bound)
+    open_rows = bound.mask.is_full or causal or (bound.mask.is_causal and n_query == 1)
+    extra, blind = (None, None) if open_rows and bound.bias is None else _additive(bound, q, n_key)
     z = F.scaled_dot_product_attention(
         q,
         k,
@@ -37,25 +37,32 @@ def attention(
         scale=bound.scale,
         enable_gqa=q.shape[1] != k.shape[1],
     )
-    return z if extra is None else _silence_blind_rows(z, bound, n_query, n_key)
+    return z if blind is None else z.masked_fill(blind, 0.0)
 
 
-def _additive(q: Tensor, k: Tensor, scores: Scores) -> Tensor:
-    """The mask, and the bias under it, in the form the fused call takes."""
-    n_query, n_key, device = q.shape[2], k.shape[2], q.device
-    allowed = scores.mask.dense(n_query, n_key, device)
+def _additive(scores: Scores, q: Tensor, n_key: int) -> tuple[Tensor, Tensor | None]:
+    """The mask, and the bias under it, in the form the fused call takes; and the rows that may look nowhere.
+
+    Kernels differ on such rows (NaN, an average, zeros), and NaN would reach every gradient. So these rows are shown
+    everything, and what they then deliver is thrown away.
+    """
+    n_query, offset = q.shape[2], n_key - q.shape[2]
+    rows, columns = torch.arange(n_query, device=q.device), torch.arange(n_key, device=q.device)
+    allowed = scores.mask.block(rows, columns, offset)
+    blind = None
+    if not _sees_itself(scores.mask, offset):
+        blind = ~allowed.any(-1, keepdim=True)
+        allowed = allowed | blind
     if scores.bias is None:
-        return allowed
-    assert not isinstance(scores.bias, Tensor)
-    rows, columns = torch.arange(n_query, device=device), torch.arange(n_key, device=device)
-    bias = scores.bias.block(rows, columns, n_key - n_query).to(q.dtype)
-    return bias.masked_fill(~allowed, float("-inf"))
+        return allowed, blind
+    assert not isinstance(scores.bias, Tensor), "tensors are wrapped when Scores is made"
+    bias = scores.bias.block(rows, columns, offset).to(q.dtype)
+    return bias.masked_fill(~allowed, float("-inf")), blind
 
 
-def _silence_blind_rows(z: Tensor, scores: Scores, n_query: int, n_key: int) -> Tensor:
-    """Rows that may look nowhere deliver zeros: some kernels leave NaN there, others an average."""
-    sees = scores.mask.dense(n_query, n_key, z.device).any(-1)
-    return z.masked_fill(~sees[..., None], 0.0)
+def _sees_itself(mask: Mask, offset: int) -> bool:
+    """Whether the kind of mask alone tells that no row is blind: each may see the key at its own place."""
+    return offset >= 0 and all(isinstance(part, Causal | Window) for part in mask.parts)
 
 
 def _written_out(q: Tensor, k: Tensor, v: Tensor, scores: Scores, dropout: float) -> Tensor:

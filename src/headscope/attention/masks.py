@@ -6,17 +6,19 @@ block of new queries after a long cache lines up with the end of the keys. Every
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int, Num, Shaped
 from torch import Tensor
 
 from headscope.errors import MaskError
 
 Rows = Int[Tensor, " query"]
 Columns = Int[Tensor, " key"]
+Side = Literal["right", "left"]
 Allowed = Bool[Tensor, "#batch #head query key"]
 
 
@@ -32,6 +34,7 @@ class Part(Protocol):
 
 EVERYWHERE = (float("-inf"), float("inf"))
 NOWHERE = (0.0, 0.0)
+SHOWN = 48  # a printed grid is no larger than this
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,8 @@ class Padding:
     """Only the first (or, padded on the left, the last) ``lengths[b]`` keys of each batch item are real."""
 
     lengths: Int[Tensor, " batch"]
-    side: Literal["right", "left"] = "right"
+    side: Side = "right"
+    longest: int = 0  # read off the lengths once, so that using the mask never waits for a device
     n_key: int | None = None
 
     def real_keys(self, columns: Columns, n_key: int) -> Bool[Tensor, "batch key"]:
@@ -96,9 +100,10 @@ class Padding:
     def check(self, batch: int, n_heads: int, n_query: int, n_key: int) -> None:
         if len(self.lengths) not in (1, batch):
             raise MaskError(f"padding has {len(self.lengths)} lengths for a batch of {batch}; give one length an item")
-        longest = int(self.lengths.max()) if len(self.lengths) else 0
-        if longest > n_key:
-            raise MaskError(f"padding says {longest} real keys, but there are only {n_key}; lengths count real tokens")
+        if self.longest > n_key:
+            raise MaskError(
+                f"padding says {self.longest} real keys, but there are only {n_key}; lengths count real tokens"
+            )
 
     def reach(self, start: int, stop: int, offset: int) -> tuple[float, float]:
         return EVERYWHERE
@@ -172,7 +177,9 @@ class Mask:
 
     parts: tuple[Part, ...] = ()
 
-    def __and__(self, other: Mask) -> Mask:
+    def __and__(self, other: object) -> Mask:
+        if not isinstance(other, Mask):
+            raise MaskError(f"& joins two masks, and {type(other).__name__} is none; wrap a tensor in dense(…)")
         return Mask(self.parts + tuple(part for part in other.parts if part != Causal() or part not in self.parts))
 
     @property
@@ -188,7 +195,9 @@ class Mask:
         """This mask, checked against the sizes it will be used with."""
         for part in self.parts:
             part.check(batch, n_heads, n_query, n_key)
-        return Mask(tuple(Padding(p.lengths, p.side, n_key) if isinstance(p, Padding) else p for p in self.parts))
+        if not any(isinstance(part, Padding) for part in self.parts):
+            return self
+        return Mask(tuple(replace(part, n_key=n_key) if isinstance(part, Padding) else part for part in self.parts))
 
     def block(self, rows: Rows, columns: Columns, offset: int) -> Allowed:
         """Who may see whom among these rows and columns."""
@@ -214,16 +223,21 @@ class Mask:
         return " & ".join(map(repr, self.parts)) or "full()"
 
     def __str__(self) -> str:
-        n_query, n_key, heads = _natural_size(self)
-        grid = self.bind(heads[0], heads[1], n_query, n_key).dense(n_query, n_key)[0, 0]
-        more = " (first batch item and head)" if heads != (1, 1) else ""
-        lines = [f"{self!r}: query ↓ key →{more}"]
-        return "\n".join(lines + [" ".join("■" if cell else "·" for cell in row) for row in grid.tolist()])
+        n_query, n_key, batch, heads = _natural_size(self)
+        bound, (height, width) = self.bind(batch, heads, n_query, n_key), (min(n_query, SHOWN), min(n_key, SHOWN))
+        grid = bound.block(torch.arange(height), torch.arange(width), n_key - n_query)[0, 0]
+        notes = [f"the first {height}×{width} of {n_query}×{n_key}"] if (height, width) != (n_query, n_key) else []
+        notes += ["first batch item and head"] if (batch, heads) != (1, 1) else []
+        title = f"{self!r}: query ↓ key →" + (f" ({', '.join(notes)})" if notes else "")
+        return "\n".join([title, *(" ".join("■" if cell else "·" for cell in row) for row in grid.tolist())])
+
+
+FULL = Mask()
 
 
 def full() -> Mask:
     """Everybody sees everything."""
-    return Mask()
+    return FULL
 
 
 def causal() -> Mask:
@@ -238,17 +252,18 @@ def window(width: int) -> Mask:
     return Mask((Window(width),))
 
 
-def padding(lengths: Int[Tensor, " batch"] | list[int], side: Literal["right", "left"] = "right") -> Mask:
+def padding(lengths: Num[Tensor, "..."] | Sequence[int | float], side: str = "right") -> Mask:
     """Real keys only: ``lengths`` counts them for each batch item, padded on that ``side``."""
-    if side not in ("right", "left"):
+    sides: dict[str, Side] = {"right": "right", "left": "left"}
+    if side not in sides:
         raise MaskError(f"padding(side={side!r}): the side is 'right' or 'left'")
     counts = torch.as_tensor(lengths)
-    if counts.is_floating_point() or counts.ndim != 1 or (len(counts) and int(counts.min()) < 0):
+    if counts.is_floating_point() or counts.ndim != 1 or not len(counts) or int(counts.min()) < 0:
         raise MaskError(f"padding needs one whole number ≥ 0 a batch item, got {lengths}")
-    return Mask((Padding(counts, side),))
+    return Mask((Padding(counts, sides[side], longest=int(counts.max())),))
 
 
-def documents(ids: Int[Tensor, "..."] | list[list[int]]) -> Mask:
+def documents(ids: Num[Tensor, "..."] | Sequence[int] | Sequence[Sequence[int]]) -> Mask:
     """Packed documents: a query sees only keys with its own id."""
     tensor = torch.as_tensor(ids)
     if tensor.is_floating_point() or tensor.ndim not in (1, 2):
@@ -256,8 +271,8 @@ def documents(ids: Int[Tensor, "..."] | list[list[int]]) -> Mask:
     return Mask((Documents(tensor if tensor.ndim == 2 else tensor[None]),))
 
 
-def dense(mask: Bool[Tensor, "..."] | Float[Tensor, "..."] | Int[Tensor, "..."]) -> Mask:
-    """Any mask: True (or 0.0) where a query may look, False (or −inf) where it may not."""
+def dense(mask: Shaped[Tensor, "..."]) -> Mask:
+    """Any mask: True (or 0.0) where a query may look, False (or −inf) where it may not. Three axes start with batch."""
     if not 2 <= mask.ndim <= 4:
         raise MaskError(f"a dense mask has 2 to 4 axes, (query, key) last; got shape {tuple(mask.shape)}")
     lifted = mask[(None,) * (4 - mask.ndim)] if mask.ndim != 3 else mask[:, None]
@@ -276,7 +291,7 @@ def _as_bool(mask: Tensor) -> Bool[Tensor, "..."]:
     finite = (mask != 0) & ~mask.isneginf()
     if finite.any():
         value = float(mask[finite][0])
-        raise MaskError(f"the mask has {value:g}, neither 0 nor −inf; numbers to add to the scores go to Scores(bias=…)")
+        raise MaskError(f"the mask has {value:g}, neither 0 nor −inf; numbers to add to scores go to Scores(bias=…)")
     return mask == 0
 
 
@@ -286,8 +301,8 @@ def _intersect(ranges: list[tuple[float, float]], n_key: int) -> tuple[int, int]
     return (int(low), int(high)) if high > low else (0, 0)
 
 
-def _natural_size(mask: Mask) -> tuple[int, int, tuple[int, int]]:
-    """Sizes for printing: what the parts themselves imply, else eight by eight."""
+def _natural_size(mask: Mask) -> tuple[int, int, int, int]:
+    """Queries, keys, batch and heads for printing: what the parts themselves imply, else eight by eight."""
     n_query, n_key, batch, heads = 8, 8, 1, 1
     for part in mask.parts:
         if isinstance(part, Dense):
@@ -297,5 +312,5 @@ def _natural_size(mask: Mask) -> tuple[int, int, tuple[int, int]]:
             batch, n_query, n_key = max(batch, part.ids.shape[0]), part.ids.shape[1], part.ids.shape[1]
         elif isinstance(part, Padding):
             batch = max(batch, len(part.lengths))
-            n_query = n_key = max(n_key, int(part.lengths.max()))
-    return n_query, n_key, (batch, heads)
+            n_query = n_key = max(n_key, part.longest)
+    return n_query, n_key, batch, heads

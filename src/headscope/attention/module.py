@@ -10,7 +10,7 @@ from jaxtyping import Float, Num
 from torch import Tensor, nn
 
 from headscope.attention.cache import LayerCache
-from headscope.attention.masks import Mask, full
+from headscope.attention.masks import FULL, Mask
 from headscope.attention.observer import Call, attend
 from headscope.attention.rope import Rope
 from headscope.attention.scores import Scores
@@ -51,6 +51,12 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
         self.d_head = _check_sizes(d_model, n_heads, n_kv_heads, d_head)
+        if not 0.0 <= dropout < 1.0:
+            raise ShapeError(
+                f"{dropout=} is the share of weights to drop; give a number from 0 up to, not including, 1"
+            )
+        if d_context is not None and d_context < 1:
+            raise ShapeError(f"{d_context=} must be at least 1")
         if rope is not None and rope.d_rotary > self.d_head:
             raise ShapeError(f"RoPE turns {rope.d_rotary} numbers of each head, but d_head={self.d_head}")
         self.d_model, self.n_heads, self.n_kv_heads = d_model, n_heads, n_kv_heads
@@ -100,12 +106,13 @@ class MultiHeadAttention(nn.Module):
         if any(not 0 <= head < self.n_heads for head in wanted):
             raise ShapeError(f"heads={wanted}: this module has heads 0–{self.n_heads - 1}")
         q, k, _ = self.project(x, context)
-        k = k.repeat_interleave(self.n_heads // self.n_kv_heads, dim=1)
-        q, k = q[:, wanted], k[:, wanted]
-        scores = Scores(mask=full() if mask is None else mask).bind(q, k)
+        group, offset = self.n_heads // self.n_kv_heads, k.shape[2] - q.shape[2]
+        scores = Scores(mask=FULL if mask is None else mask).bind(q, k)
         rows, columns = torch.arange(q.shape[2], device=q.device), torch.arange(k.shape[2], device=q.device)
-        logits = scores.block(q, k, rows, columns, k.shape[2] - q.shape[2])
-        return torch.softmax(logits, dim=-1).nan_to_num(0.0)
+        allowed = scores.mask.block(rows, columns, offset)
+        hidden = ~(allowed[:, wanted] if allowed.shape[1] > 1 else allowed)
+        logits = scores.before_mask(q[:, wanted], k[:, [head // group for head in wanted]], rows, columns, offset)
+        return torch.softmax(logits.masked_fill(hidden, float("-inf")), dim=-1).nan_to_num(0.0)
 
     def project(
         self,
@@ -117,20 +124,20 @@ class MultiHeadAttention(nn.Module):
         """q, k and v by head, ``[batch, head, position, d_head]``, normed and turned; x stands at ``start``."""
         self._check_input(x, context)
         source = x if context is None else context
-        q = self.q_proj(x).unflatten(-1, (self.n_heads, self.d_head))
-        k = self.k_proj(source).unflatten(-1, (self.n_kv_heads, self.d_head))
-        v = self.v_proj(source).unflatten(-1, (self.n_kv_heads, self.d_head)).transpose(1, 2)
+        q = self.q_proj(x).view(*x.shape[:2], self.n_heads, self.d_head)
+        k = self.k_proj(source).view(*source.shape[:2], self.n_kv_heads, self.d_head)
+        v = self.v_proj(source).view(*source.shape[:2], self.n_kv_heads, self.d_head).transpose(1, 2)
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
         q, k = q.transpose(1, 2), k.transpose(1, 2)
         if self.rope is not None:
-            cos, sin = self.rope.table(torch.arange(start, start + x.shape[1], device=x.device))
-            q, k = self.rope.turn(q, cos, sin), self.rope.turn(k, cos, sin)
+            table = self.rope.span(start, start + x.shape[1], like=q)
+            q, k = self.rope.turn(q, table), self.rope.turn(k, table)
         return q, k, v
 
     def output_weight(self) -> Float[Tensor, "head d_head d_model"]:
         """W_O, cut into the rows that belong to each head."""
-        return self.o_proj.weight.T.unflatten(0, (self.n_heads, self.d_head))
+        return self.o_proj.weight.T.view(self.n_heads, self.d_head, self.d_model)
 
     def split(self) -> list[MultiHeadAttention]:
         """Every head as a module of its own; their outputs add up to this one's."""
@@ -172,8 +179,10 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Tensor, "batch head query d_head"]:
         q, k, v = self.project(x, context, start=0 if cache is None else cache.length)
         if cache is not None:
+            if context is not None:
+                raise ShapeError("a cache holds one text that grows, and a context is whole; pass one of them")
             k, v = cache.extend(k, v)
-        scores = Scores(mask=full() if mask is None else mask)
+        scores = Scores(mask=FULL if mask is None else mask)
         return attend(Call(self, q, k, v, scores, self.dropout if self.training else 0.0))
 
     def _check_input(self, x: Tensor, context: Tensor | None) -> None:
@@ -184,6 +193,8 @@ class MultiHeadAttention(nn.Module):
                 raise ShapeError(f"{name} holds {tensor.dtype}; attention reads vectors, so embed the tokens first")
             if tensor.ndim != 3 or tensor.shape[-1] != width:
                 raise ShapeError(f"{name} has shape {tuple(tensor.shape)}; expected (batch, position, {width})")
+        if context is not None and len(context) != len(x):
+            raise ShapeError(f"x has batch {len(x)} and context has batch {len(context)}; give one context an item")
         if context is None and self.d_context != self.d_model:
             raise ShapeError(f"this module reads a context of width {self.d_context}; pass context=")
         if context is not None and self.rope is not None:

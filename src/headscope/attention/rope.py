@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -32,8 +32,7 @@ class NTK:
 
     def frequencies(self, plain: Float[Tensor, " pair"], base: float) -> Float[Tensor, " pair"]:
         pairs = len(plain)
-        stretched = base * self.factor ** (pairs / max(pairs - 1, 1))
-        return stretched ** (-torch.arange(pairs, dtype=plain.dtype) / pairs)
+        return _plain_frequencies(pairs, base * self.factor ** (pairs / max(pairs - 1, 1)))
 
 
 @dataclass(frozen=True)
@@ -54,6 +53,13 @@ class Llama3:
 Scaling = Linear | NTK | Llama3
 
 
+class Table(NamedTuple):
+    """The cosine and sine of every position's angle, one column a pair of numbers."""
+
+    cos: Float[Tensor, "position pair"]
+    sin: Float[Tensor, "position pair"]
+
+
 @dataclass(frozen=True)
 class Rope:
     """``pairing="half"`` turns entry i with entry i + d/2 (Llama, GPT-NeoX); ``"interleaved"`` turns 2i with 2i + 1."""
@@ -71,30 +77,42 @@ class Rope:
 
     def frequencies(self) -> Float[Tensor, " pair"]:
         """How far each pair turns from one position to the next, in radians."""
-        pairs = self.d_rotary // 2
-        plain = self.base ** (-torch.arange(pairs, dtype=torch.float64) / pairs)
+        plain = _plain_frequencies(self.d_rotary // 2, self.base)
         return plain if self.scaling is None else self.scaling.frequencies(plain, self.base)
 
-    def table(self, positions: Int[Tensor, " position"]) -> tuple[Tensor, Tensor]:
-        """Cosines and sines for these positions, in float32, one column a pair."""
-        angles = positions[:, None].to(torch.float64) * _frequencies(self).to(positions.device)
-        return angles.cos().float(), angles.sin().float()
+    def table(self, positions: Int[Tensor, " position"], dtype: torch.dtype = torch.float32) -> Table:
+        """Cosines and sines for these positions, one column a pair."""
+        angles = positions[:, None].to(torch.float64) * self.frequencies().to(positions.device)
+        return Table(angles.cos().to(dtype), angles.sin().to(dtype))
 
-    def turn(
-        self, x: Float[Tensor, "batch head position d"], cos: Float[Tensor, "position pair"], sin: Float[Tensor, "..."]
-    ) -> Float[Tensor, "batch head position d"]:
+    def span(self, start: int, stop: int, like: Float[Tensor, "..."]) -> Table:
+        """The table of the positions ``start:stop``, on the device and in the dtype of ``like``."""
+        if torch.compiler.is_compiling():
+            return self.table(torch.arange(start, stop, device=like.device), like.dtype)
+        cos, sin = _kept_table(self, 1 << max(stop - 1, 255).bit_length(), like.device, like.dtype)
+        return Table(cos[start:stop], sin[start:stop])
+
+    def turn(self, x: Float[Tensor, "batch head position d"], table: Table) -> Float[Tensor, "batch head position d"]:
         """x with the first ``d_rotary`` entries of every head turned to their positions; the rest is left as it is."""
         turned, rest = x[..., : self.d_rotary], x[..., self.d_rotary :]
-        cos, sin = cos.to(x.dtype), sin.to(x.dtype)
         if self.pairing == "half":
             first, second = turned.chunk(2, dim=-1)
-            out = torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+            out = torch.cat(_rotate(first, second, table), dim=-1)
         else:
-            first, second = turned[..., 0::2], turned[..., 1::2]
-            out = torch.stack((first * cos - second * sin, second * cos + first * sin), dim=-1).flatten(-2)
+            out = torch.stack(_rotate(turned[..., 0::2], turned[..., 1::2], table), dim=-1).flatten(-2)
         return torch.cat((out, rest), dim=-1) if rest.shape[-1] else out
 
 
-@lru_cache(maxsize=32)
-def _frequencies(rope: Rope) -> Tensor:
-    return rope.frequencies()
+def _rotate(first: Tensor, second: Tensor, table: Table) -> tuple[Tensor, Tensor]:
+    return first * table.cos - second * table.sin, second * table.cos + first * table.sin
+
+
+def _plain_frequencies(pairs: int, base: float) -> Float[Tensor, " pair"]:
+    return torch.pow(base, -torch.arange(pairs, dtype=torch.float64) / pairs)
+
+
+@lru_cache(maxsize=16)
+def _kept_table(rope: Rope, length: int, device: torch.device, dtype: torch.dtype) -> Table:
+    """One table for all layers and calls. A tensor made in inference mode could not be trained with later."""
+    with torch.inference_mode(False), torch.no_grad():
+        return rope.table(torch.arange(length, device=device), dtype)

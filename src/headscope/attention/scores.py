@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headscope.attention.masks import Mask, full
+from headscope.attention.masks import FULL, Mask
 from headscope.errors import ShapeError
 
 BiasBlock = Float[Tensor, "#batch #head query key"]
@@ -30,13 +30,14 @@ class DenseBias:
     values: Float[Tensor, "#batch #head query key"]
 
     def block(self, rows: Int[Tensor, " query"], columns: Int[Tensor, " key"], offset: int) -> BiasBlock:
-        return self.values[:, :, rows[:, None], columns[None, :]]
+        return self.values.to(rows.device)[:, :, rows[:, None], columns[None, :]]
 
     def check(self, batch: int, n_heads: int, n_query: int, n_key: int) -> None:
         shape = tuple(self.values.shape)
         if shape[0] not in (1, batch) or shape[1] not in (1, n_heads) or shape[2:] != (n_query, n_key):
             raise ShapeError(
-                f"a bias of shape {shape} does not fit batch {batch}, {n_heads} heads, {n_query} queries and {n_key} keys"
+                f"a bias of shape {shape} does not fit batch {batch}, {n_heads} heads, {n_query} queries and {n_key} "
+                "keys; give (query, key), (head, query, key) or (batch, head, query, key)"
             )
 
 
@@ -48,7 +49,7 @@ class Alibi:
 
     def block(self, rows: Int[Tensor, " query"], columns: Int[Tensor, " key"], offset: int) -> BiasBlock:
         distance = (rows[:, None] + offset - columns[None, :]).abs()
-        return -self.slopes[None, :, None, None] * distance
+        return -self.slopes.to(rows.device)[None, :, None, None] * distance
 
     def check(self, batch: int, n_heads: int, n_query: int, n_key: int) -> None:
         if len(self.slopes) != n_heads:
@@ -63,7 +64,7 @@ class Relative:
     zero: int
 
     def block(self, rows: Int[Tensor, " query"], columns: Int[Tensor, " key"], offset: int) -> BiasBlock:
-        return self.table[:, columns[None, :] - rows[:, None] - offset + self.zero][None]
+        return self.table.to(rows.device)[:, columns[None, :] - rows[:, None] - offset + self.zero][None]
 
     def check(self, batch: int, n_heads: int, n_query: int, n_key: int) -> None:
         heads, width = self.table.shape
@@ -79,7 +80,7 @@ class Scores:
     """How scores come from q and k. ``scale=None`` means 1/√d_head; sinks are one extra logit a head (gpt-oss)."""
 
     scale: float | None = None
-    mask: Mask = full()
+    mask: Mask = FULL
     bias: Bias | Tensor | None = None
     softcap: float | None = None
     sinks: Float[Tensor, " head"] | None = None
@@ -88,8 +89,7 @@ class Scores:
         if self.softcap is not None and not self.softcap > 0:
             raise ShapeError(f"softcap={self.softcap} does not cap anything; give a number above 0, or None")
         if isinstance(self.bias, Tensor):
-            lifted = self.bias[(None,) * (4 - self.bias.ndim)] if self.bias.ndim < 4 else self.bias
-            object.__setattr__(self, "bias", DenseBias(lifted))
+            object.__setattr__(self, "bias", DenseBias(_lift(self.bias)))
 
     @property
     def is_plain(self) -> bool:
@@ -102,7 +102,7 @@ class Scores:
         n_kv_heads, n_key = k.shape[1], k.shape[2]
         if n_heads % n_kv_heads:
             raise ShapeError(f"{n_heads=} is not a multiple of {n_kv_heads=}; each KV head serves equally many heads")
-        if isinstance(self.bias, DenseBias | Alibi | Relative):
+        if self.bias is not None and not isinstance(self.bias, Tensor):
             self.bias.check(batch, n_heads, n_query, n_key)
         if self.sinks is not None and len(self.sinks) != n_heads:
             raise ShapeError(f"{len(self.sinks)} sinks for {n_heads} heads; give one a head")
@@ -153,3 +153,12 @@ class Scores:
             assert not isinstance(self.bias, Tensor), "tensors are wrapped when Scores is made"
             scores = scores + self.bias.block(rows, columns, offset).to(scores.dtype)
         return scores
+
+
+def _lift(bias: Tensor) -> Float[Tensor, "#batch #head query key"]:
+    if not bias.is_floating_point() or not 2 <= bias.ndim <= 4:
+        raise ShapeError(
+            f"a bias is floating-point with 2 to 4 axes, (query, key) last; got {bias.dtype} of shape "
+            f"{tuple(bias.shape)}; what hides keys goes to Scores(mask=dense(…))"
+        )
+    return bias[(None,) * (4 - bias.ndim)] if bias.ndim < 4 else bias
