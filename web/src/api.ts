@@ -106,7 +106,8 @@ export interface components {
          * @description One text under the microscope.
          *
          *     Arrays: ``answers`` float32 [question, head], the heads of all sites in order, NaN where the text gives no place to
-         *     ask; ``thumbnails`` uint8 [head, side, side], round(255·√weight), pooled by the maximum where the text is longer.
+         *     ask; ``thumbnails`` uint8 [head, side, side], round(255·√weight), pooled by the maximum where the text is longer
+         *     (a text past 1,024 tokens by a sample of its rows).
          */
         LookCard: {
             /**
@@ -115,15 +116,16 @@ export interface components {
              */
             asked: number[];
             /**
-             * Guesses
-             * @description after the last token
+             * Length
+             * @description tokens the text has
              */
-            guesses: components["schemas"]["Guess"][];
-            /** Length */
             length: number;
             /** Look */
             look: string;
-            /** Read */
+            /**
+             * Read
+             * @description tokens the model reads: what is shown
+             */
             read: number;
             /**
              * Schema Version
@@ -147,11 +149,19 @@ export interface components {
         };
         /**
          * MixCard
-         * @description Arrays, float32: ``reads`` [head, key]; ``delivered`` [head, d_value]; ``parts`` [head, d_model], each head's vector
+         * @description One site at one position, head by head.
+         *
+         *     Arrays, float32: ``reads`` [head, key]; ``delivered`` [head, d_value]; ``parts`` [head, d_model], each head's vector
          *     through W_O; ``bias`` [d_model]; ``output`` [d_model], what the site hands on, so that parts + bias = output;
          *     ``shares`` [head of the whole model], each head's share of the logit of ``toward``.
          */
         MixCard: {
+            /**
+             * Kind
+             * @description what kind of sum the parts make
+             * @enum {string}
+             */
+            kind: "exact" | "head-local" | "mixed";
             /** Look */
             look: string;
             /**
@@ -164,7 +174,8 @@ export interface components {
             position: number;
             /** Site */
             site: string;
-            toward: components["schemas"]["Guess"];
+            /** @description none for a model that predicts no tokens */
+            toward: components["schemas"]["Guess"] | null;
         };
         /**
          * MixRequest
@@ -213,7 +224,7 @@ export interface components {
         };
         /**
          * Prediction
-         * @description ``without`` gives the same tokens' probabilities with the heads taken out; ``kl`` is KL(as is ‖ without) in nats.
+         * @description ``without``: the same tokens' probabilities with the heads taken out; ``kl``: KL(as is ‖ without) in nats.
          */
         Prediction: {
             /** Guesses */
@@ -314,15 +325,15 @@ export interface components {
         };
         /**
          * TokenCard
-         * @description A token as the model reads it, and the characters of the text it came from.
+         * @description A token as the model reads it, and the characters of the text it came from (none for an added token).
          */
         TokenCard: {
             /** End */
-            end: number;
+            end: number | null;
             /** Id */
             id: number;
             /** Start */
-            start: number;
+            start: number | null;
             /** Text */
             text: string;
         };

@@ -18,7 +18,7 @@ export function signed(value: number, digits = 2): string {
 export function percent(probability: number): string {
   const value = probability * 100;
   if (value > 0 && value < 0.005) return "<.01";
-  return value.toFixed(value >= 99.95 ? 0 : value >= 9.95 ? 1 : 2);
+  return value.toFixed(value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2);
 }
 
 export function count(value: number): string {

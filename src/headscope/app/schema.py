@@ -1,6 +1,6 @@
 """What the page may ask and what it is told. The front end's types are generated from these models.
 
-A ``...Card`` that comes with arrays is the ``values`` part of a container (see wire.py); its docstring names the arrays.
+A card that comes with arrays is the ``values`` part of a container (see wire.py); its docstring names the arrays.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ class ModelCard(Strict):
 
 
 class TokenCard(Strict):
-    """A token as the model reads it, and the characters of the text it came from."""
+    """A token as the model reads it, and the characters of the text it came from (none for an added token)."""
 
     text: str
     id: int
-    start: int
-    end: int
+    start: int | None
+    end: int | None
 
 
 class Guess(Strict):
@@ -78,24 +78,24 @@ class LookRequest(Strict):
     """A text, or the name of a look whose text the program still keeps."""
 
     text: str | None = Field(default=None, max_length=MAX_CHARACTERS)
-    look: str | None = None
+    look: str | None = Field(default=None, max_length=64)
 
 
 class LookCard(Strict):
     """One text under the microscope.
 
     Arrays: ``answers`` float32 [question, head], the heads of all sites in order, NaN where the text gives no place to
-    ask; ``thumbnails`` uint8 [head, side, side], round(255·√weight), pooled by the maximum where the text is longer.
+    ask; ``thumbnails`` uint8 [head, side, side], round(255·√weight), pooled by the maximum where the text is longer
+    (a text past 1,024 tokens by a sample of its rows).
     """
 
     schema_version: int = SCHEMA_VERSION
     look: str
     text: str
     tokens: list[TokenCard]
-    read: int
-    length: int
+    read: int = Field(description="tokens the model reads: what is shown")
+    length: int = Field(description="tokens the text has")
     asked: list[int] = Field(description="for each question, at how many positions of this text it could be asked")
-    guesses: list[Guess] = Field(description="after the last token")
 
 
 class WeightsRequest(Strict):
@@ -130,7 +130,9 @@ class MixRequest(Strict):
 
 
 class MixCard(Strict):
-    """Arrays, float32: ``reads`` [head, key]; ``delivered`` [head, d_value]; ``parts`` [head, d_model], each head's vector
+    """One site at one position, head by head.
+
+    Arrays, float32: ``reads`` [head, key]; ``delivered`` [head, d_value]; ``parts`` [head, d_model], each head's vector
     through W_O; ``bias`` [d_model]; ``output`` [d_model], what the site hands on, so that parts + bias = output;
     ``shares`` [head of the whole model], each head's share of the logit of ``toward``.
     """
@@ -138,7 +140,8 @@ class MixCard(Strict):
     look: str
     site: str
     position: int
-    toward: Guess
+    toward: Guess | None = Field(description="none for a model that predicts no tokens")
+    kind: Literal["exact", "head-local", "mixed"] = Field(description="what kind of sum the parts make")
     note: str = Field(default="", description="how the final norm was taken into account")
 
 
@@ -153,7 +156,7 @@ class PredictRequest(Strict):
 
 
 class Prediction(Strict):
-    """``without`` gives the same tokens' probabilities with the heads taken out; ``kl`` is KL(as is ‖ without) in nats."""
+    """``without``: the same tokens' probabilities with the heads taken out; ``kl``: KL(as is ‖ without) in nats."""
 
     look: str
     position: int

@@ -18,6 +18,7 @@ from fastapi.responses import JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from headscope import __version__
 from headscope.app import schema
@@ -27,6 +28,12 @@ from headscope.errors import HeadscopeError
 
 STATIC = Path(__file__).parent / "static"
 HOST = "127.0.0.1"
+HEADERS = {
+    "Cache-Control": "no-cache",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'",
+}
 GONE = 499  # nginx's number for a client that has left: nobody reads the answer
 
 Answer = TypeVar("Answer")
@@ -96,11 +103,11 @@ def application(session: Session) -> FastAPI:
     @app.middleware("http")
     async def headers(request: Request, call_next: Callable[[Request], Any]) -> Response:
         response: Response = await call_next(request)
-        response.headers["Cache-Control"] = "no-cache"
-        response.headers["X-Content-Type-Options"] = "nosniff"
-        response.headers["Content-Security-Policy"] = "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'"
+        response.headers.update(HEADERS)
         return response
 
+    # a page elsewhere must not reach this server by a name of its own that points here
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost", "testserver"])
     app.mount("/", StaticFiles(directory=STATIC, html=True))
     return app
 

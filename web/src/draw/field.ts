@@ -36,17 +36,30 @@ export function zoomed(window: Window, factor: number, across: number, down: num
   return held({ row: window.row + (window.span - span) * down, column: window.column + (window.span - span) * across, span }, length);
 }
 
+/** Tokens that one number of a field stands for, down or across: not whole where a text does not divide evenly. */
+export function grain(field: Field): { down: number; across: number } {
+  return { down: (field.rows[1] - field.rows[0]) / field.height, across: (field.columns[1] - field.columns[0]) / field.width };
+}
+
+/** The number of a field that covers this pair of tokens; the pooling splits n tokens into cells at n·cell/cells, rounded down. */
+export function weightAt(field: Field, row: number, column: number): number {
+  const cell = (at: number, [start, end]: [number, number], cells: number) => Math.floor(((at - start + 1) * cells - 1) / (end - start));
+  const [r, c] = [cell(row, field.rows, field.height), cell(column, field.columns, field.width)];
+  return r >= 0 && c >= 0 && r < field.height && c < field.width ? field.weights[r * field.width + c] : 0;
+}
+
 export function paintField(context: CanvasRenderingContext2D, scale: number, picture: FieldPicture, colours: Palette): void {
   const { field, window, side } = picture;
-  const unit = (side / window.span) * field.pool;
+  const unit = (side / window.span) * grain(field).across;
   context.clearRect(0, 0, side * scale, side * scale);
   if (unit >= 4) paintCells(context, scale, picture, colours, unit);
-  else paintPixels(context, scale, picture, colours, unit);
+  else paintPixels(context, scale, picture, colours);
 }
 
 function blank(picture: FieldPicture, row: number, column: number): boolean {
   const { field } = picture;
-  return picture.causal && field.columns[0] + column * field.pool > field.rows[0] + (row + 1) * field.pool - 1;
+  const { down, across } = grain(field);
+  return picture.causal && Math.floor(field.columns[0] + column * across) > Math.ceil(field.rows[0] + (row + 1) * down) - 1;
 }
 
 function shown(picture: FieldPicture, row: number, column: number): number {
@@ -71,7 +84,7 @@ function paintCells(context: CanvasRenderingContext2D, scale: number, picture: F
   }
 }
 
-function paintPixels(context: CanvasRenderingContext2D, scale: number, picture: FieldPicture, colours: Palette, unit: number): void {
+function paintPixels(context: CanvasRenderingContext2D, scale: number, picture: FieldPicture, colours: Palette): void {
   const { field, window, side } = picture;
   const image = new ImageData(field.width, field.height);
   const pixels = new Uint32Array(image.data.buffer);
@@ -83,6 +96,7 @@ function paintPixels(context: CanvasRenderingContext2D, scale: number, picture: 
   const small = new OffscreenCanvas(field.width, field.height);
   small.getContext("2d")!.putImageData(image, 0, 0);
   const place = (start: number, offset: number) => ((start - offset) * side * scale) / window.span;
-  context.imageSmoothingEnabled = unit * scale < 1;
-  context.drawImage(small, place(field.columns[0], window.column), place(field.rows[0], window.row), field.width * unit * scale, field.height * unit * scale);
+  const size = ([start, end]: [number, number]) => ((end - start) * side * scale) / window.span;
+  context.imageSmoothingEnabled = size(field.columns) < field.width;
+  context.drawImage(small, place(field.columns[0], window.column), place(field.rows[0], window.row), size(field.columns), size(field.rows));
 }

@@ -38,16 +38,30 @@ function remembered<Wanted, Answer>(fetchIt: (wanted: Wanted, signal?: AbortSign
 }
 
 export function serverSource(): Source {
-  const container =
-    <Answer>(path: string, read: (bytes: ArrayBuffer) => Answer) =>
-    async (wanted: unknown, signal?: AbortSignal) =>
-      read(await (await ask(path, wanted, signal)).arrayBuffer());
+  const texts = new Map<string, string>();
+
+  // A server that was restarted under an open page has forgotten its looks: read the text to it again, once.
+  async function about(path: string, wanted: { look: string }, signal?: AbortSignal): Promise<Response> {
+    try {
+      return await ask(path, wanted, signal);
+    } catch (error) {
+      const text = texts.get(wanted.look);
+      if (!(error instanceof Problem) || error.kind !== "ForgottenLook" || text === undefined) throw error;
+      await ask("look", { text }, signal);
+      return ask(path, wanted, signal);
+    }
+  }
+
   return {
     live: true,
     model: async (signal) => (await ask("model", undefined, signal)).json() as Promise<ModelCard>,
-    look: container("look", lookFrom),
-    weights: remembered(container("weights", fieldFrom)),
-    mix: remembered(container("mix", mixFrom)),
-    predict: remembered(async (wanted, signal) => (await ask("predict", wanted, signal)).json() as Promise<Prediction>),
+    look: async (wanted, signal) => {
+      const look = lookFrom(await (await ask("look", wanted, signal)).arrayBuffer());
+      texts.set(look.look, look.text);
+      return look;
+    },
+    weights: remembered(async (wanted, signal) => fieldFrom(await (await about("weights", wanted, signal)).arrayBuffer())),
+    mix: remembered(async (wanted, signal) => mixFrom(await (await about("mix", wanted, signal)).arrayBuffer())),
+    predict: remembered(async (wanted, signal) => (await about("predict", wanted, signal)).json() as Promise<Prediction>),
   };
 }

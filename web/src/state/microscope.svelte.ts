@@ -15,12 +15,21 @@ export interface HeadPlace {
 const WHOLE = 512; // up to here a pattern is fetched whole and exact; past it, as much as the picture can show
 const TYPING = 280;
 
+/** The head with the largest answer; the first where nobody could answer. */
+function best(answers: Float32Array | null): number {
+  let found = 0;
+  answers?.forEach((answer, head) => {
+    if (answer > (answers[found] || -1)) found = head;
+  });
+  return found;
+}
+
 export class Microscope {
   model = $state.raw<ModelCard | null>(null);
   look = $state.raw<Look | null>(null);
   field = $state.raw<Field | null>(null);
   overview = $state.raw<Field | null>(null);
-  row = $state.raw<{ head: string; token: number; weights: Float32Array } | null>(null);
+  row = $state.raw<{ look: string; head: string; token: number; weights: Float32Array } | null>(null);
   mix = $state.raw<Mix | null>(null);
   prediction = $state.raw<Prediction | null>(null);
 
@@ -52,6 +61,7 @@ export class Microscope {
 
   private typing: ReturnType<typeof setTimeout> | undefined;
   private reading: AbortController | undefined;
+  private failed = "";
 
   constructor(
     readonly source: Source,
@@ -76,10 +86,10 @@ export class Microscope {
     Object.assign(this, { view, show, order, aside, compare, how, off: off.filter((name) => known.has(name)) });
     const wanted = state.text !== null ? { text: state.text } : state.look !== null ? { look: state.look } : null;
     if (wanted === null) return this.openExample(EXAMPLES[0]);
-    if (!(await this.open(wanted))) return;
-    const head = this.heads.findIndex((place) => place.name === state.head);
-    if (head >= 0) this.head = head;
-    if (state.token !== null && state.token < this.length) this.token = state.token;
+    await this.open(wanted, (look) => ({
+      head: this.heads.findIndex((place) => place.name === state.head),
+      token: state.token ?? look.tokens.length - 1,
+    }));
   }
 
   /** The address of what is shown now. */
@@ -89,28 +99,30 @@ export class Microscope {
     return write({ ...opened, head: this.here?.name ?? null, view, show, order, aside, compare, how, off });
   }
 
-  /** Read a text (or a look the program keeps). The last picture stays until the new one is there. */
-  async open(wanted: { text: string } | { look: string }): Promise<boolean> {
+  /** Read a text (or a look the program keeps). The last picture stays, whole, until the new one is there. */
+  async open(wanted: { text: string } | { look: string }, stand?: (look: Look) => { head: number; token: number }): Promise<void> {
     clearTimeout(this.typing);
     this.reading?.abort();
     const reading = (this.reading = new AbortController());
     if ("text" in wanted) this.text = wanted.text;
-    if ("text" in wanted && wanted.text === "") return false;
-    const look = await this.during(this.source.look(wanted, reading.signal), reading.signal);
-    if (!look) return false;
-    const atEnd = this.token >= this.length - 1;
+    if ("text" in wanted && wanted.text === "") return;
+    const look = await this.during("look", this.source.look(wanted, reading.signal), reading.signal);
+    if (!look) return;
+    const last = look.tokens.length - 1;
+    const { head, token } = stand?.(look) ?? { head: this.head, token: this.token >= this.length - 1 ? last : this.token };
+    const name = (this.heads[head] ?? this.here ?? this.heads[0]).name;
+    const field = await this.during("weights", this.rectangle(look, name, [0, last + 1], [0, last + 1], poolFor(last + 1, WHOLE), reading.signal), reading.signal);
+    if (!field) return;
     if (!("text" in wanted)) this.text = look.text;
-    this.look = look;
-    this.token = atEnd ? look.tokens.length - 1 : Math.min(this.token, look.tokens.length - 1);
-    this.window = { row: 0, column: 0, span: look.tokens.length };
-    return true;
+    Object.assign(this, { look, field, token: Math.min(token, last), window: { row: 0, column: 0, span: last + 1 } });
+    if (head >= 0) this.head = head;
   }
 
-  async openExample(example: Example): Promise<void> {
-    if (!(await this.open({ text: example.text }))) return;
-    const at = example.at === undefined ? -1 : this.tokens.findLastIndex((token) => token.text.trim() === example.at!.trim());
-    this.token = at >= 0 ? at : this.length - 1;
-    this.head = this.best(example.by);
+  openExample(example: Example): Promise<void> {
+    return this.open({ text: example.text }, (look) => {
+      const at = example.at === undefined ? -1 : look.tokens.findLastIndex((token) => token.text.trim() === example.at!.trim());
+      return { token: at >= 0 ? at : look.tokens.length - 1, head: best(this.answersIn(look, example.by)) };
+    });
   }
 
   type(text: string): void {
@@ -122,16 +134,12 @@ export class Microscope {
   /** The answers of all heads to one question, or their shares of the next token's logit. */
   answers(question: string): Float32Array | null {
     if (question === "share") return this.mix ? this.mix.shares.map(Math.abs) : null;
-    const index = this.model?.questions.findIndex((card) => card.name === question) ?? -1;
-    if (index < 0 || !this.look) return null;
-    return this.look.answers.subarray(index * this.heads.length, (index + 1) * this.heads.length);
+    return this.look && this.answersIn(this.look, question);
   }
 
-  best(question: string): number {
-    const found = this.answers(question) ?? [];
-    let best = 0;
-    for (let head = 1; head < found.length; head++) if (found[head] > (Number.isNaN(found[best]) ? -1 : found[best])) best = head;
-    return best;
+  private answersIn(look: Look, question: string): Float32Array | null {
+    const index = this.model?.questions.findIndex((card) => card.name === question) ?? -1;
+    return index < 0 ? null : look.answers.subarray(index * this.heads.length, (index + 1) * this.heads.length);
   }
 
   rankBy(question: string): void {
@@ -164,18 +172,18 @@ export class Microscope {
   fetchField(): (() => void) | void {
     const { look, here, length } = this;
     if (!look || !here) return;
-    if (this.whole) return this.fetch((signal) => this.rectangle([0, length], [0, length], 1, signal), (field) => (this.field = field));
+    if (this.whole) return this.fetch("weights", (signal) => this.rectangle(look, here.name, [0, length], [0, length], 1, signal), (field) => (this.field = field));
     const pool = poolFor(this.window.span, WHOLE);
     const start = (at: number) => Math.floor(at / pool) * pool;
     const end = (at: number) => Math.min(length, Math.ceil((at + this.window.span) / pool) * pool);
     const { row, column } = this.window;
-    return this.fetch((signal) => this.rectangle([start(row), end(row)], [start(column), end(column)], pool, signal), (field) => (this.field = field));
+    return this.fetch("weights", (signal) => this.rectangle(look, here.name, [start(row), end(row)], [start(column), end(column)], pool, signal), (field) => (this.field = field));
   }
 
   fetchOverview(): (() => void) | void {
     const { look, here, length } = this;
     if (!look || !here || this.whole) return;
-    return this.fetch((signal) => this.rectangle([0, length], [0, length], poolFor(length, WHOLE), signal), (field) => (this.overview = field));
+    return this.fetch("overview", (signal) => this.rectangle(look, here.name, [0, length], [0, length], poolFor(length, WHOLE), signal), (field) => (this.overview = field));
   }
 
   fetchRow(): (() => void) | void {
@@ -183,47 +191,47 @@ export class Microscope {
     if (!look || !here || token >= length) return;
     if (this.whole) {
       if (!field || field.look !== look.look || field.head !== here.name) return;
-      this.row = { head: here.name, token, weights: field.weights.subarray(token * length, (token + 1) * length) };
+      this.row = { look: look.look, head: here.name, token, weights: field.weights.subarray(token * length, (token + 1) * length) };
       return;
     }
-    return this.fetch((signal) => this.rectangle([token, token + 1], [0, length], 1, signal), (row) => (this.row = { head: row.head, token: row.rows[0], weights: row.weights }));
+    return this.fetch("row", (signal) => this.rectangle(look, here.name, [token, token + 1], [0, length], 1, signal), (row) => (this.row = { look: row.look, head: row.head, token: row.rows[0], weights: row.weights }));
   }
 
   fetchMix(): (() => void) | void {
     const { look, here, token } = this;
     if (!look || !here) return;
     const wanted = { look: look.look, site: here.site.name, position: token, toward: null };
-    return this.fetch((signal) => this.source.mix(wanted, signal), (mix) => (this.mix = mix));
+    return this.fetch("mix", (signal) => this.source.mix(wanted, signal), (mix) => (this.mix = mix));
   }
 
   fetchPrediction(): (() => void) | void {
     const { look, token, without, how } = this;
     if (!look) return;
     const wanted = { look: look.look, position: token, off: without, how, count: 6 };
-    return this.fetch((signal) => this.source.predict(wanted, signal), (prediction) => (this.prediction = prediction));
+    return this.fetch("predict", (signal) => this.source.predict(wanted, signal), (prediction) => (this.prediction = prediction));
   }
 
-  private rectangle(rows: [number, number], columns: [number, number], pool: number, signal: AbortSignal): Promise<Field> {
-    return this.source.weights({ look: this.look!.look, head: this.here!.name, rows, columns, pool, how: "max" }, signal);
+  private rectangle(look: Look, head: string, rows: [number, number], columns: [number, number], pool: number, signal: AbortSignal): Promise<Field> {
+    return this.source.weights({ look: look.look, head, rows, columns, pool, how: "max" }, signal);
   }
 
-  private fetch<Answer>(ask: (signal: AbortSignal) => Promise<Answer>, put: (answer: Answer) => void): () => void {
+  private fetch<Answer>(what: string, ask: (signal: AbortSignal) => Promise<Answer>, put: (answer: Answer) => void): () => void {
     const asking = new AbortController();
     const answer = ask(asking.signal);
-    untrack(() => this.during(answer, asking.signal)).then((found) => found && put(found));
+    untrack(() => this.during(what, answer, asking.signal)).then((found) => found && put(found));
     return () => asking.abort();
   }
 
   /** Waits, shows that it waits, and turns a failure into a sentence above the last good picture. */
-  private async during<Answer>(answer: Promise<Answer>, signal: AbortSignal): Promise<Answer | undefined> {
+  private async during<Answer>(what: string, answer: Promise<Answer>, signal: AbortSignal): Promise<Answer | undefined> {
     this.working++;
     try {
       const found = await answer;
       if (signal.aborted) return undefined;
-      this.problem = null;
+      if (what === "look" || what === this.failed) this.problem = null;
       return found;
     } catch (error) {
-      if (!signal.aborted) this.problem = (error as Error).message;
+      if (!signal.aborted) [this.failed, this.problem] = [what, (error as Error).message];
       return undefined;
     } finally {
       this.working--;
