@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -66,7 +66,7 @@ class Rope:
 
     d_rotary: int
     base: float = 10_000.0
-    pairing: Literal["half", "interleaved"] = "half"
+    pairing: str = "half"
     scaling: Scaling | None = None
 
     def __post_init__(self) -> None:

@@ -1,0 +1,170 @@
+"""Masks: each is held against a predicate over (batch item, query, key), their bounds against the grid."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from headscope.attention.masks import Mask, causal, dense, documents, full, padding, window
+from headscope.errors import MaskError
+
+IDS = torch.tensor([[0, 0, 0, 1, 1, 2, 2, 2, 2, 2], [5, 5, 5, 5, 5, 5, 5, 5, 5, 9]])
+LENGTHS = torch.tensor([10, 4])
+ANY = torch.rand(2, 3, 10, 10, generator=torch.Generator().manual_seed(0)) < 0.5
+
+Predicate = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+PREDICATES: dict[str, tuple[Mask, Predicate]] = {
+    "full": (full(), lambda b, i, j: i == i),
+    "causal": (causal(), lambda b, i, j: j <= i),
+    "window": (window(3), lambda b, i, j: (i - j).abs() <= 2),
+    "sliding": (causal() & window(3), lambda b, i, j: (j <= i) & (j > i - 3)),
+    "padding": (padding(LENGTHS), lambda b, i, j: j < LENGTHS[b]),
+    "padding-left": (padding(LENGTHS, side="left"), lambda b, i, j: j >= 10 - LENGTHS[b]),
+    "documents": (documents(IDS), lambda b, i, j: IDS[b, i] == IDS[b, j]),
+    "dense": (dense(ANY[:, 0]), lambda b, i, j: ANY[b, 0, i, j]),
+    "all": (
+        causal() & window(4) & padding(LENGTHS) & documents(IDS) & dense(ANY[:, 1]),
+        lambda b, i, j: (j <= i) & (j > i - 4) & (j < LENGTHS[b]) & (IDS[b, i] == IDS[b, j]) & ANY[b, 1, i, j],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PREDICATES)
+def test_each_mask_says_what_its_predicate_says(name: str) -> None:
+    mask, predicate = PREDICATES[name]
+    grid = mask.bind(2, 3, 10, 10).dense(10, 10).expand(2, -1, 10, 10)
+    b, i, j = torch.meshgrid(torch.arange(2), torch.arange(10), torch.arange(10), indexing="ij")
+    assert torch.equal(grid[:, 0], predicate(b, i, j).expand(2, 10, 10))
+
+
+@pytest.mark.parametrize("name", sorted(set(PREDICATES) - {"dense", "all"}))
+def test_queries_after_a_cache_line_up_with_the_end_of_the_keys(name: str) -> None:
+    mask = PREDICATES[name][0]
+    whole = mask.bind(2, 3, 10, 10).dense(10, 10)
+    assert torch.equal(mask.bind(2, 3, 4, 10).dense(4, 10), whole[:, :, -4:])
+
+
+def test_a_mask_of_each_head_is_kept_by_head() -> None:
+    assert torch.equal(dense(ANY).bind(2, 3, 10, 10).dense(10, 10), ANY)
+
+
+@pytest.mark.parametrize("floats", [torch.zeros(3, 3), torch.full((3, 3), float("-inf")).triu(1)])
+def test_zero_looks_and_minus_infinity_hides(floats: Tensor) -> None:
+    assert torch.equal(dense(floats).dense(3, 3)[0, 0], floats == 0)
+
+
+def test_any_block_is_cut_from_the_whole() -> None:
+    mask = PREDICATES["all"][0].bind(2, 3, 10, 10)
+    rows, columns = torch.tensor([7, 2, 2]), torch.tensor([9, 0, 5, 4])
+    assert torch.equal(mask.block(rows, columns, 0), mask.dense(10, 10)[:, :, rows][..., columns])
+
+
+def test_causal_twice_is_causal() -> None:
+    assert (causal() & causal()).is_causal
+    assert not (causal() & window(3)).is_causal
+    assert (full() & full()).is_full
+
+
+def test_a_mask_prints_as_a_grid() -> None:
+    text = str(causal() & window(2) & padding([4]))
+    lines = text.splitlines()
+    assert lines[0] == "causal() & window(2) & padding([4]): query ↓ key →"
+    assert lines[1] == "■ · · · · · · ·"
+    assert lines[3] == "· ■ ■ · · · · ·"
+    assert lines[8] == "· · · · · · · ·"
+
+
+def test_a_large_mask_prints_its_corner_and_says_so() -> None:
+    lines = str(dense(torch.ones(2, 1, 300, 200, dtype=torch.bool))).splitlines()
+    assert "the first 48×48 of 300×200, first batch item and head" in lines[0]
+    assert len(lines) == 49
+
+
+@st.composite
+def recipes(draw: st.DrawFn) -> tuple[list[tuple[str, int]], int, int]:
+    """Parts to compose, each with a number to make it from, and sizes with at least as many keys as queries."""
+    n_key = draw(st.integers(1, 24))
+    kinds = st.sampled_from(["causal", "window", "right", "left", "documents", "dense"])
+    return draw(st.lists(st.tuples(kinds, st.integers(0, 999)), max_size=3)), draw(st.integers(1, n_key)), n_key
+
+
+def compose(recipe: list[tuple[str, int]], n_query: int, n_key: int) -> Mask:
+    mask = full()
+    for kind, number in recipe:
+        generator = torch.Generator().manual_seed(number)
+        if kind == "causal":
+            mask = mask & causal()
+        elif kind == "window":
+            mask = mask & window(1 + number % 30)
+        elif kind == "documents":
+            mask = mask & documents(torch.randint(0, 3, (2, n_key), generator=generator))
+        elif kind == "dense":
+            mask = mask & dense(torch.rand(n_query, n_key, generator=generator) < 0.7)
+        else:
+            mask = mask & padding(torch.randint(0, n_key + 1, (2,), generator=generator), side=kind)
+    return mask.bind(2, 1, n_query, n_key)
+
+
+@given(recipes(), st.integers(0, 23), st.integers(1, 24))
+def test_outside_its_reach_all_is_hidden_and_inside_its_clear_range_all_is_open(
+    recipe: tuple[list[tuple[str, int]], int, int], start: int, height: int
+) -> None:
+    kinds, n_query, n_key = recipe
+    mask, start = compose(kinds, n_query, n_key), start % n_query
+    stop = min(start + height, n_query)
+    band = mask.dense(n_query, n_key)[:, :, start:stop]
+    low, high = mask.reach(start, stop, n_key - n_query, n_key)
+    assert 0 <= low <= high <= n_key
+    assert not band[..., :low].any()
+    assert not band[..., high:].any()
+    low, high = mask.clear(start, stop, n_key - n_query, n_key)
+    assert 0 <= low <= high <= n_key
+    assert band[..., low:high].all()
+
+
+def test_causality_reaches_and_clears_as_far_as_it_can() -> None:
+    assert causal().reach(4, 8, 0, 100) == (0, 8)
+    assert causal().clear(4, 8, 0, 100) == (0, 5)
+    assert (causal() & window(3)).reach(4, 8, 0, 100) == (2, 8)
+    assert window(6).clear(4, 6, 0, 100) == (0, 10)
+
+
+NAN = torch.zeros(4, 4)
+NAN[2, 3] = float("nan")
+
+MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
+    "window": (lambda: window(0), "window(0): a window of less than one key hides everything; give at least 1"),
+    "side": (lambda: padding([1], side="both"), "padding(side='both'): the side is 'right' or 'left'"),
+    "lengths": (lambda: padding([1.5]), "one whole number ≥ 0 a batch item, got [1.5]"),
+    "negative": (lambda: padding([3, -1]), "one whole number ≥ 0 a batch item, got [3, -1]"),
+    "too-long": (lambda: padding([3, 12]).bind(2, 1, 8, 8), "padding says 12 real keys, but there are only 8"),
+    "batch": (lambda: padding([3, 4]).bind(3, 1, 8, 8), "padding has 2 lengths for a batch of 3; give one length"),
+    "ids": (lambda: documents(torch.zeros(8)), "documents needs integer ids of shape (key) or (batch, key)"),
+    "ids-shape": (
+        lambda: documents([[0, 1, 1]]).bind(1, 1, 4, 4),
+        "documents has ids of shape (1, 3) for batch 1, 4 queries and 4 keys; give one id a key: (1, 4)",
+    ),
+    "axes": (lambda: dense(torch.ones(4)), "a dense mask has 2 to 4 axes, (query, key) last; got shape (4,)"),
+    "integers": (lambda: dense(torch.ones(4, 4).long()), "a dense mask of torch.int64 is ambiguous (keep or hide?)"),
+    "nan": (lambda: dense(NAN), "the mask has 1 NaN, the first at (0, 0, 2, 3); use 0 to look and −inf to hide"),
+    "bias": (lambda: dense(torch.full((4, 4), 0.5)), "the mask has 0.5, neither 0 nor −inf; numbers to add to scores"),
+    "shape": (
+        lambda: dense(torch.ones(2, 3, 4, 5).bool()).bind(2, 6, 4, 5),
+        "a dense mask of shape (2, 3, 4, 5) does not fit batch 2, 6 heads, 4 queries and 5 keys",
+    ),
+    "not-a-mask": (lambda: causal() & torch.ones(4, 4), "& joins two masks, and Tensor is none; wrap a tensor in"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistaken_mask_is_refused_with_its_values(name: str) -> None:
+    make, message = MISTAKES[name]
+    with pytest.raises(MaskError, match=re.escape(message)):
+        make()

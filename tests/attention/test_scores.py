@@ -1,0 +1,87 @@
+"""Scores: the block they give, the order of scale, softcap, bias and mask, and what they refuse."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from headscope.attention.masks import causal
+from headscope.attention.scores import Alibi, Relative, Scores
+from headscope.errors import ShapeError
+from tests.attention.cases import CASES, Case, logits
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_block_equals_the_scores_of_single_heads(case: Case) -> None:
+    q, k, _ = case.qkv(torch.float64)
+    rows, columns = torch.arange(case.n_query), torch.arange(case.keys)
+    block = case.scores.bind(q, k).block(q, k, rows, columns, case.keys - case.n_query)
+    group, allowed = case.n_heads // case.n_kv_heads, case.allowed()
+    for head in range(case.n_heads):
+        expected = logits(case.scores, 0, head, q[0, head], k[0, head // group])
+        assert_close(block[0, head], expected.masked_fill(~allowed[0, head], float("-inf")), atol=1e-6, rtol=1e-6)
+
+
+def test_a_part_of_the_rows_and_columns_is_cut_from_the_whole() -> None:
+    q, k = torch.randn(1, 4, 9, 8), torch.randn(1, 2, 9, 8)
+    scores = Scores(mask=causal(), bias=Alibi(torch.rand(4)), softcap=5.0).bind(q, k)
+    every = torch.arange(9)
+    rows, columns = torch.tensor([8, 3]), torch.tensor([0, 2, 7])
+    whole = scores.block(q, k, every, every, 0)
+    assert_close(scores.block(q[:, :, rows], k[:, :, columns], rows, columns, 0), whole[:, :, rows][..., columns])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_scores_are_float32_at_least(dtype: torch.dtype) -> None:
+    q = torch.randn(1, 2, 3, 8, dtype=dtype)
+    every = torch.arange(3)
+    assert Scores().bind(q, q).block(q, q, every, every, 0).dtype == torch.float32
+
+
+def test_binding_fills_in_the_scale_and_keeps_one_that_is_given() -> None:
+    q = torch.randn(1, 2, 3, 16)
+    assert Scores().bind(q, q).scale == 0.25
+    assert Scores(scale=1.0).bind(q, q).scale == 1.0
+
+
+def test_plain_scores_have_only_scale_and_mask() -> None:
+    assert Scores(scale=0.1, mask=causal()).is_plain
+    assert not Scores(softcap=30.0).is_plain
+    assert not Scores(bias=torch.zeros(2, 2)).is_plain
+    assert not Scores(sinks=torch.zeros(2)).is_plain
+
+
+def bind(scores: Scores, n_heads: int = 4, n_kv_heads: int = 4, n_query: int = 6, n_key: int = 6) -> Scores:
+    return scores.bind(torch.zeros(2, n_heads, n_query, 8), torch.zeros(2, n_kv_heads, n_key, 8))
+
+
+MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
+    "groups": (lambda: bind(Scores(), 4, 3), "n_heads=4 is not a multiple of n_kv_heads=3; each KV head serves"),
+    "softcap": (lambda: Scores(softcap=0.0), "softcap=0.0 does not cap anything; give a number above 0, or None"),
+    "slopes": (lambda: bind(Scores(bias=Alibi(torch.ones(3)))), "ALiBi has 3 slopes for 4 heads; give one a head"),
+    "sinks": (lambda: bind(Scores(sinks=torch.ones(5))), "5 sinks for 4 heads; give one a head"),
+    "relative": (
+        lambda: bind(Scores(bias=Relative(torch.ones(4, 9), zero=4))),
+        "a relative bias of 4 heads and offsets -4…4 does not cover 4 heads, 6 queries and 6 keys",
+    ),
+    "bias-shape": (
+        lambda: bind(Scores(bias=torch.zeros(2, 6, 6))),
+        "a bias of shape (1, 2, 6, 6) does not fit batch 2, 4 heads, 6 queries and 6 keys; give (query, key), (head,",
+    ),
+    "bias-integers": (
+        lambda: Scores(bias=torch.zeros(6, 6).long()),
+        "a bias is floating-point with 2 to 4 axes, (query, key) last; got torch.int64 of shape (6, 6)",
+    ),
+    "bias-axes": (lambda: Scores(bias=torch.zeros(6)), "got torch.float32 of shape (6,)"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistaken_scores_are_refused_with_their_values(name: str) -> None:
+    make, message = MISTAKES[name]
+    with pytest.raises(ShapeError, match=re.escape(message)):
+        make()
