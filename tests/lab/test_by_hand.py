@@ -79,8 +79,7 @@ def test_only_induction_copies() -> None:
     ids = PROBE.tokens()
     for role in ROLES:
         model = by_hand(role)
-        site = model.blocks[-1].get_submodule("attention")
-        assert isinstance(site, MultiHeadAttention)
+        site = model.attention(-1)
         values = site.v_proj.weight.T[model.sizes.token]
         answers = (values @ site.o_proj.weight.T)[:, model.sizes.answer]
         assert float(answers.trace()) == (model.sizes.vocabulary if role == "induction" else 0)

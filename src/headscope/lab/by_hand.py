@@ -11,12 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor, nn
+from jaxtyping import Float
+from torch import Tensor
 
-from headscope.attention.masks import causal
-from headscope.attention.module import MultiHeadAttention
 from headscope.errors import InputError, ShapeError
+from headscope.lab.tiny import TinyConfig, TinyTransformer
 
 SHARPNESS = 24.0
 """How many nats a wanted key scores above the others: e²⁴ to one."""
@@ -71,44 +70,24 @@ class HandSizes:
         return slice(self.d_model - self.vocabulary, self.d_model)
 
 
-class HandBlock(nn.Module):
-    """One head, adding to the residual stream. No norm and no MLP: nothing but attention."""
-
-    def __init__(self, sizes: HandSizes) -> None:
-        super().__init__()
-        self.attention = MultiHeadAttention(sizes.d_model, n_heads=1, d_head=sizes.d_head, out_bias=False)
-
-    def forward(self, x: Float[Tensor, "batch token d_model"]) -> Float[Tensor, "batch token d_model"]:
-        return x + self.attention(x, mask=causal())  # type: ignore[no-any-return]
-
-
-class HandModel(nn.Module):
-    """Token ids in, logits out: one-hot tokens and places, blocks of one head, and an unembedding."""
+class HandModel(TinyTransformer):
+    """A transformer of nothing but attention, one head a layer, whose one-hot stream ``sizes`` describes."""
 
     def __init__(self, role: str, sizes: HandSizes, n_layers: int) -> None:
-        super().__init__()
+        config = TinyConfig(
+            vocabulary=sizes.vocabulary,
+            context=sizes.context,
+            d_model=sizes.d_model,
+            n_layers=n_layers,
+            d_head=sizes.d_head,
+        )
+        super().__init__(config)
         self.role, self.sizes = role, sizes
-        self.embedding = nn.Embedding(sizes.vocabulary, sizes.d_model)
-        self.places = nn.Embedding(sizes.context, sizes.d_model)
-        self.blocks = nn.ModuleList(HandBlock(sizes) for _ in range(n_layers))
-        self.norm = nn.Identity()
-        self.unembedding = nn.Linear(sizes.d_model, sizes.vocabulary, bias=False)
         for weight in self.parameters():
             weight.requires_grad_(False).zero_()
         self.embedding.weight[:, sizes.token] = torch.eye(sizes.vocabulary)
         self.places.weight[:, sizes.place] = torch.eye(sizes.context)
         self.unembedding.weight[:, sizes.answer] = LOUDNESS * torch.eye(sizes.vocabulary)
-
-    def forward(self, ids: Int[Tensor, "batch token"]) -> Float[Tensor, "batch token vocabulary"]:
-        length, vocabulary = ids.shape[1], self.sizes.vocabulary
-        if length > self.sizes.context:
-            raise InputError(f"{length} tokens, but this model has places for {self.sizes.context}; widen its context")
-        if ids.numel() and not 0 <= int(ids.min()) <= int(ids.max()) < vocabulary:
-            raise InputError(f"token ids {int(ids.min())}…{int(ids.max())}: this model knows 0…{vocabulary - 1}")
-        x = self.embedding(ids) + self.places.weight[:length]
-        for block in self.blocks:
-            x = block(x)
-        return self.unembedding(self.norm(x))  # type: ignore[no-any-return]
 
     def write(
         self,
@@ -119,8 +98,7 @@ class HandModel(nn.Module):
         output: Float[Tensor, "d_head d_model"],
     ) -> None:
         """Set the four matrices of a layer's head. The query is sharpened so that softmax becomes a choice."""
-        attention = self.blocks[layer].get_submodule("attention")
-        assert isinstance(attention, MultiHeadAttention)
+        attention = self.attention(layer)
         attention.q_proj.weight.copy_(query.T * SHARPNESS * self.sizes.d_head**0.5)
         attention.k_proj.weight.copy_(key.T)
         attention.v_proj.weight.copy_(value.T)
