@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -36,6 +36,8 @@ class Prepared:
 
     inputs: Mapping[str, Tensor]
     tokens: tuple[Token, ...]
+    decoder_tokens: tuple[Token, ...] = ()
+    """Where a model reads one text and writes another: the tokens on the writing side."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ class Pass:
     """The input of the final norm, where it was asked for."""
 
 
+@runtime_checkable
 class OpenModel(Protocol):
     """A model under the microscope."""
 

@@ -1,0 +1,319 @@
+"""A transformers model under the microscope: the OpenModel of every family that calls the attention interface."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from headscope.attention.observer import Call, plain, watching
+from headscope.errors import HeadNameError, InputError, ModelError
+from headscope.models import projections, sites
+from headscope.models.attention_seam import Arrival, install, tracer, uninstall
+from headscope.models.opened import OutputWeight, Pass, Prepared, SiteObserver, SiteOutput, Token, Unembedding
+from headscope.models.output_weight import Follow, follow, rows_by_head, weight_by_head
+from headscope.models.probe_inputs import probe_inputs
+from headscope.models.selfcheck import Report, check, own_answer
+from headscope.models.tokens import Reader
+from headscope.models.trace import trace
+from headscope.models.unembedding import Ending, find_ending, unembedding
+from headscope.names import ModelShape
+
+
+def open_model(source: Any, tokenizer: Any = None, **options: Any) -> Any:
+    """A hub name, a local folder, a GGUF file, or a model object, as an OpenModel. See ``loading.Options``."""
+    from headscope.models.loading import open_source
+
+    return open_source(source, tokenizer, **options)
+
+
+@dataclass
+class _Run:
+    """What one pass is asked to keep, and what it has kept so far. Lives in the context of the thread that runs it."""
+
+    owner: int
+    wanted: frozenset[str] = frozenset()
+    keep_residual: bool = False
+    times: dict[int, int] = field(default_factory=dict)
+    arrived: list[tuple[str, Tensor]] = field(default_factory=list)
+    outputs: dict[str, SiteOutput] = field(default_factory=dict)
+    residual: Tensor | None = None
+    latest: str | None = None
+
+
+_run: ContextVar[_Run | None] = ContextVar("headscope_run", default=None)
+
+
+class HuggingFaceModel:
+    """See ``OpenModel``. ``probe`` are inputs for the first, traced pass, where headscope cannot guess them."""
+
+    def __init__(self, model: nn.Module, reader: Reader, name: str, probe: Mapping[str, Tensor] | None = None) -> None:
+        self._model, self.reader = model, reader
+        self.notes: list[str] = []
+        self.report: Report | None = None
+        self._paths = {id(module): path for path, module in model.named_modules()}
+        self._training = [module for module in model.modules() if module.training]
+        self._hooks: list[Any] = []
+        self._extra = {
+            name: value for name, value in _QUIET.items() if name in inspect.signature(model.forward).parameters
+        }
+        self._closed = False
+        model.eval()
+        install(model)
+        try:
+            self._discover(name, probe_inputs(model) if probe is None else probe)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def model(self) -> nn.Module:
+        return self._model
+
+    @property
+    def end_tokens(self) -> frozenset[int]:
+        generation = getattr(self._model, "generation_config", None)
+        ends = [getattr(generation, "eos_token_id", None), getattr(self.reader.tokenizer, "eos_token_id", None)]
+        return frozenset(
+            token for end in ends for token in (end if isinstance(end, list) else [end]) if token is not None
+        )
+
+    def prepare(self, text: Any) -> Prepared:
+        if isinstance(text, Mapping):
+            return self._tensors({key: value for key, value in text.items() if isinstance(value, Tensor)}, text)
+        if isinstance(text, Tensor) and text.is_floating_point():
+            batch = text[None] if text.ndim in (1, 3) else text
+            return self._tensors({str(getattr(self._model, "main_input_name", "input_ids")): batch}, {})
+        return self.reader.prepare(text)
+
+    def tokens_of(self, ids: Int[Tensor, " token"]) -> tuple[Token, ...]:
+        return self.reader.tokens_of(ids)
+
+    def decode(self, ids: Int[Tensor, " token"]) -> str:
+        return self.reader.decode(ids)
+
+    def token_ids(self, text: str) -> list[int]:
+        return self.reader.token_ids(text)
+
+    def run(
+        self,
+        inputs: Mapping[str, Tensor],
+        observer: SiteObserver | None = None,
+        *,
+        outputs: Sequence[str] = (),
+        residual: bool = False,
+    ) -> Pass:
+        """One forward pass. Gradients flow where the caller lets them."""
+        for site in outputs:
+            self._follow_of(site)
+        run = _Run(id(self), frozenset(outputs), residual)
+        with self._active(run, observer):
+            answer = self._call(inputs)
+        missing = [site for site in outputs if site not in run.outputs]
+        if missing:
+            raise ModelError(f"{', '.join(missing)}: not reached by these inputs, so its W_O was not seen at work")
+        return Pass(sites.logits_of(answer), run.outputs, run.residual)
+
+    @contextmanager
+    def observing(self, observer: SiteObserver) -> Iterator[None]:
+        with self._active(_Run(id(self)), observer):
+            yield
+
+    def output_weight(self, site: str) -> OutputWeight:
+        how = self._follow_of(site)
+        assert how.matrix is not None
+        return weight_by_head(self._model.get_submodule(how.matrix), self.shape.sites[site].n_heads, how, site)
+
+    def query_weight(self, site: str) -> Float[Tensor, "head d_model d_head"]:
+        return self._projection(site, "q")
+
+    def key_weight(self, site: str) -> Float[Tensor, "kv d_model d_head"]:
+        return self._projection(site, "k")
+
+    def value_weight(self, site: str) -> Float[Tensor, "kv d_model d_value"]:
+        return self._projection(site, "v")
+
+    def embedding(self) -> Float[Tensor, "vocabulary d_model"]:
+        table: Any = getattr(self._model, "get_input_embeddings", lambda: None)()
+        weight = getattr(table, "weight", None)
+        if not isinstance(weight, Tensor) or weight.ndim != 2:
+            raise ModelError(f"{self.shape.name} has no table of token embeddings")
+        return weight
+
+    def unembedding(self) -> Unembedding:
+        return unembedding(self._ending, self.shape.name)
+
+    def site_modules(self) -> Mapping[str, nn.Module]:
+        return {name: self._model.get_submodule(path) for name, path in self._sites.items()}
+
+    def close(self) -> None:
+        """Leave the model as it was found. Closing twice does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        for hook in self._hooks:
+            hook.remove()
+        uninstall(self._model)
+        for module in self._training:
+            module.training = True
+
+    def _discover(self, name: str, probe: Mapping[str, Tensor]) -> None:
+        """The traced pass: sites, their output weights, the ending; then the self-check."""
+        self._probe = probe
+        seen = trace(self._model, probe, **self._extra)
+        if not seen.visits:
+            raise ModelError(sites.not_reached(self._model, name, seen))
+        found = sites.describe(self._model, seen, probe)
+        self._names = found.names
+        self._sites = found.paths
+        self._follows = dict(zip(found.order, follow(self._model, seen, probe, self._extra), strict=True))
+        logits = sites.logits_of(seen.output)
+        self._ending: Ending = find_ending(self._model, seen, logits)
+        self.shape: ModelShape = sites.shape_of(self._model, name, found.sites, self.reader)
+        self.notes += sites.notes_on(seen, self._follows, found)
+        self._set_hooks()
+        self.report = check(self, probe, own_answer(self._model, probe, self._extra))
+
+    def _set_hooks(self) -> None:
+        """Hooks that do nothing unless a run of this object, in this context, asks for something."""
+        matrices = {how.matrix for how in self._follows.values() if how.matrix is not None}
+        for path in matrices:
+            self._hooks.append(self._model.get_submodule(path).register_forward_hook(self._keep_output(path)))
+        if self._ending.reader is not None:
+            self._hooks.append(self._ending.reader.register_forward_pre_hook(self._keep_residual))
+        self._hooks.append(self._model.register_forward_pre_hook(self._begin))
+
+    def _mine(self) -> _Run | None:
+        run = _run.get()
+        return run if run is not None and run.owner == id(self) else None
+
+    def _begin(self, module: nn.Module, args: Any) -> None:
+        run = self._mine()
+        if run is not None:
+            run.times.clear()
+
+    def _keep_residual(self, module: nn.Module, args: Any) -> None:
+        run = self._mine()
+        if run is not None and run.keep_residual and args:
+            run.residual = args[0]
+
+    def _keep_output(self, path: str) -> Any:
+        def keep(module: nn.Module, args: Any, output: Any) -> None:
+            run = self._mine()
+            if run is None or not run.arrived:
+                return
+            x = args[0]
+            here = [(site, z) for site, z in run.arrived if self._follows[site.partition("@")[0]].matrix == path]
+            same = [(site, z) for site, z in here if z.data_ptr() == x.data_ptr() and z.numel() == x.numel()]
+            for site, z in same or here:
+                how = self._follows[site.partition("@")[0]]
+                heads = z.shape[2]
+                split = rows_by_head(x, z, how.layout).unflatten(-1, (heads, -1))
+                run.outputs[site] = SiteOutput(split, rows_by_head(output, z, how.layout))
+            run.arrived = [pair for pair in run.arrived if pair not in (same or here)]
+
+        return keep
+
+    @contextmanager
+    def _active(self, run: _Run, observer: SiteObserver | None) -> Iterator[None]:
+        if self._closed:
+            raise ModelError(f"{self.shape.name}: this scope is closed; load the model again")
+
+        def see(call: Call) -> Tensor:
+            name = self._site_of(run, call)
+            run.latest = name
+            return plain(call) if observer is None or name is None else observer(name, call)
+
+        def arrive(arrival: Arrival) -> Tensor:
+            if run.latest in run.wanted:
+                run.arrived.append((str(run.latest), arrival.z))
+            return arrival.z
+
+        with ExitStack() as stack:
+            token = _run.set(run)
+            stack.callback(_run.reset, token)
+            stack.enter_context(watching(see))
+            traced = tracer.set(arrive if run.wanted else None)
+            stack.callback(tracer.reset, traced)
+            yield
+
+    def _site_of(self, run: _Run, call: Call) -> str | None:
+        """The name of the site that calls, learning it if the traced pass never came by; None if it is not ours."""
+        path = self._paths.get(id(call.site))
+        if path is None:
+            return None
+        count = run.times[id(call.site)] = run.times.get(id(call.site), 0) + 1
+        base = self._names.get(path)
+        if base is None:
+            base = self._names[path] = path
+        name = base if count == 1 else f"{base}@{count}"
+        if name not in self.shape.sites:
+            self._sites[name] = path
+            site = sites.site_from_call(name, call, None)
+            self.shape = replace(self.shape, sites={**self.shape.sites, name: site})
+        return name
+
+    def _call(self, inputs: Mapping[str, Tensor]) -> Any:
+        device = next(self._model.parameters()).device
+        moved = {key: value.to(device) for key, value in inputs.items()}
+        try:
+            return self._model(**moved, **{key: value for key, value in self._extra.items() if key not in moved})
+        except torch.OutOfMemoryError as error:
+            raise InputError(_too_big(moved, device)) from error
+        except RuntimeError as error:
+            if "allocate memory" in str(error) or "not enough memory" in str(error):
+                raise InputError(_too_big(moved, device)) from error
+            raise
+
+    def _tensors(self, tensors: dict[str, Tensor], given: Mapping[str, Any]) -> Prepared:
+        takes = inspect.signature(self._model.forward).parameters
+        wrong = [key for key in given if key not in tensors or key not in takes]
+        if wrong or not tensors:
+            raise InputError(
+                f"cannot give this model {', '.join(map(repr, wrong)) or 'nothing'}; it takes tensors named {', '.join(takes)}"
+            )
+        ids = tensors.get("input_ids")
+        if ids is not None:
+            self.reader.check(ids[0].tolist())
+        shown = self.tokens_of(ids[0]) if ids is not None else sites.unread_tokens(self, tensors)
+        written = tensors.get("decoder_input_ids")
+        return Prepared(tensors, shown, () if written is None else self.tokens_of(written[0]))
+
+    def _follow_of(self, site: str) -> Follow:
+        if site not in self.shape.sites:
+            raise HeadNameError(f"{site}: this model has the sites {', '.join(self.shape.sites)}")
+        how = self._follows.get(site) or self._follows.get(site.partition("@")[0])
+        if how is None or how.matrix is None:
+            raise ModelError(
+                f"{site}: its heads cannot be split through W_O: {how.why if how else 'it was not traced'}"
+            )
+        return how
+
+    def _projection(self, site: str, which: projections.Which) -> Tensor:
+        if site not in self.shape.sites:
+            raise HeadNameError(f"{site}: this model has the sites {', '.join(self.shape.sites)}")
+        path = self._sites[site]
+        return projections.weight(self._model, path, which, lambda: self._call(self._probe), site)
+
+
+_QUIET: dict[str, Any] = {"use_cache": False, "return_dict": True}
+
+
+def _too_big(inputs: Mapping[str, Tensor], device: torch.device) -> str:
+    sizes = ", ".join(f"{key} {tuple(value.shape)}" for key, value in inputs.items())
+    return f"out of memory on {device} for {sizes}; give a shorter text, dtype=torch.bfloat16, or another device"
+
+
+def readable_name(source: Any) -> str:
+    """What to call a model in words: its folder's or file's name, its hub name, or its class."""
+    if isinstance(source, Path):
+        return source.name or str(source)
+    return str(source)

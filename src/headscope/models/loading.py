@@ -1,0 +1,215 @@
+"""From a name, a folder, a file or an object to an opened model, or to a reason why not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headscope.errors import InputError, ModelError
+from headscope.models.opened import OpenModel
+from headscope.models.tokens import Reader
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How to open a model. ``probe`` are inputs for the first pass of a model whose inputs headscope cannot guess."""
+
+    device: str | torch.device | None = None
+    dtype: torch.dtype | None = None
+    device_map: Any = None
+    revision: str | None = None
+    trust_remote_code: bool = False
+    local_files_only: bool = False
+    probe: Mapping[str, Tensor] | None = None
+    name: str | None = None
+
+
+def open_source(source: Any, tokenizer: Any = None, **given: Any) -> OpenModel:
+    """See ``huggingface.open_model``."""
+    known = {field.name for field in fields(Options)}
+    unknown = sorted(set(given) - known)
+    if unknown:
+        raise InputError(f"load does not know the option {', '.join(unknown)}; it knows {', '.join(sorted(known))}")
+    options = Options(**given)
+    if isinstance(source, nn.Module):
+        return open_object(source, tokenizer, options)
+    if isinstance(source, str | Path) and str(source):
+        return _from_files(source, tokenizer, options)
+    raise InputError(f"cannot open {type(source).__name__}; give a hub name, a folder, a GGUF file, or a model object")
+
+
+def open_object(model: nn.Module, tokenizer: Any, options: Options) -> OpenModel:
+    """A model somebody already has."""
+    from transformers import PreTrainedModel
+
+    from headscope.models.huggingface import HuggingFaceModel
+
+    model = getattr(model, "_orig_mod", model)  # torch.compile wraps; a compiled graph cannot be watched
+    if not isinstance(model, PreTrainedModel):
+        from headscope.models.native import NativeModel
+
+        return NativeModel(model, tokenizer, options.name or type(model).__name__)
+    if any(weight.device.type == "meta" for weight in model.parameters()) and not getattr(model, "hf_device_map", None):
+        raise ModelError(f"{type(model).__name__} has no weights (they are on the meta device); load them first")
+    name = options.name or str(getattr(model.config, "_name_or_path", "")) or type(model).__name__
+    return HuggingFaceModel(model, reader_for(model, tokenizer), Path(name).name or name, options.probe)
+
+
+def reader_for(model: nn.Module, tokenizer: Any) -> Reader:
+    """The tokenizer, with the limits that the model's config states."""
+    config: Any = model.config
+    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    embedding: Any = _quietly(getattr(model, "get_input_embeddings", None))
+    rows = (
+        getattr(getattr(embedding, "weight", None), "shape", (None,))[0]
+        if isinstance(embedding, nn.Embedding)
+        else None
+    )
+    lengths = [
+        getattr(text, key, None) for key in ("max_position_embeddings", "n_positions", "n_ctx", "max_target_positions")
+    ]
+    lengths.append(getattr(tokenizer, "model_max_length", None))
+    stated = [length for length in lengths if isinstance(length, int) and 0 < length < 10**9]
+    start = getattr(config, "decoder_start_token_id", None) if getattr(config, "is_encoder_decoder", False) else None
+    if start is None and getattr(config, "is_encoder_decoder", False):
+        start = getattr(config, "bos_token_id", None) or getattr(config, "pad_token_id", None) or 0
+    return Reader(tokenizer, vocabulary=rows, context=min(stated, default=None), start=start)
+
+
+def _quietly(getter: Any) -> Any:
+    try:
+        return None if getter is None else getter()
+    except (AttributeError, NotImplementedError):
+        return None
+
+
+def _from_files(source: str | Path, tokenizer: Any, options: Options) -> OpenModel:
+    path = Path(source).expanduser()
+    where = str(path) if path.exists() else str(source)
+    gguf = path.name if path.suffix.lower() == ".gguf" else None
+    if gguf and not path.is_file():
+        raise ModelError(f"there is no file {path}")
+    if gguf:
+        where = str(path.parent)
+    elif path.is_dir():
+        _check_folder(path)
+    elif path.exists():
+        raise ModelError(f"{path} is neither a folder with config.json and safetensors nor a .gguf file")
+    shared: dict[str, Any] = {
+        "local_files_only": options.local_files_only,
+        "trust_remote_code": options.trust_remote_code,
+    }
+    if options.revision:
+        shared["revision"] = options.revision
+    if gguf:
+        shared["gguf_file"] = gguf
+    model = _load_weights(where, str(source), options, shared)
+    if tokenizer is None:
+        tokenizer = _load_tokenizer(where, shared)
+    opened = open_object(
+        model, tokenizer, _named(options, path.stem if gguf else path.name if path.is_dir() else str(source))
+    )
+    if gguf:
+        opened.notes = [*opened.notes, f"weights come from {gguf}, unpacked to {next(model.parameters()).dtype}"]
+    return opened
+
+
+def _named(options: Options, name: str) -> Options:
+    from dataclasses import replace
+
+    return options if options.name else replace(options, name=name)
+
+
+def _check_folder(folder: Path) -> None:
+    """A folder that transformers can read without running anybody's code or unpickling anything."""
+    if not (folder / "config.json").is_file():
+        inside = ", ".join(sorted(p.name for p in folder.iterdir())[:6]) or "nothing"
+        raise ModelError(f"{folder} has no config.json (it holds {inside}); give a folder saved with save_pretrained")
+    if any(folder.glob("*.safetensors")):
+        return
+    pickles = sorted(p.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for p in folder.glob(pattern))
+    if pickles:
+        raise ModelError(_pickle(str(folder), pickles[0]))
+    raise ModelError(f"{folder} has a config.json but no safetensors weights; save it with save_pretrained")
+
+
+def _pickle(where: str, file: str) -> str:
+    return (
+        f"{where} holds its weights as a pickle ({file}), which can run code when it is opened; headscope reads "
+        "safetensors or GGUF only: open it once with transformers and save_pretrained() it as safetensors"
+    )
+
+
+def _load_weights(where: str, said: str, options: Options, shared: dict[str, Any]) -> nn.Module:
+    import transformers
+
+    try:
+        config = transformers.AutoConfig.from_pretrained(where, **shared)
+        kind = _model_class(config)
+        dtype = options.dtype or (torch.float32 if _device(options).type == "cpu" else "auto")
+        if "gguf_file" not in shared:
+            shared = {**shared, "use_safetensors": True}
+        place = {"device_map": options.device_map} if options.device_map is not None else {}
+        model: Any = kind.from_pretrained(where, dtype=dtype, **shared, **place)
+    except (OSError, ValueError, ImportError, KeyError) as error:
+        raise ModelError(_why_not(said, error)) from error
+    if options.device_map is None:
+        model.to(_device(options))
+    return model.eval()  # type: ignore[no-any-return]
+
+
+def _device(options: Options) -> torch.device:
+    if options.device is not None:
+        return torch.device(options.device)
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _model_class(config: Any) -> Any:
+    """The class a checkpoint names itself, else the first kind of head that its family has."""
+    import transformers
+
+    named = (getattr(config, "architectures", None) or [None])[0]
+    if named and hasattr(transformers, named):
+        return getattr(transformers, named)
+    for auto in ("AutoModelForCausalLM", "AutoModelForSeq2SeqLM", "AutoModelForMaskedLM", "AutoModel"):
+        kind = getattr(transformers, auto)
+        if type(config) in kind._model_mapping:
+            return kind
+    return transformers.AutoModel
+
+
+def _load_tokenizer(where: str, shared: dict[str, Any]) -> Any:
+    import transformers
+
+    try:
+        return transformers.AutoTokenizer.from_pretrained(where, **shared)
+    except (OSError, ValueError, ImportError, KeyError, TypeError, AttributeError):
+        return None  # a picture or sound model; text is refused in words when it is given
+
+
+def _why_not(said: str, error: Exception) -> str:
+    words = str(error)
+    if "trust_remote_code" in words or "custom code" in words:
+        return (
+            f"{said} asks to run Python code of its own; headscope does not unless you say so: read that code, and if "
+            "you trust it pass trust_remote_code=True"
+        )
+    if "safetensors" in words and ("does not appear to have" in words or "no file named" in words.lower()):
+        return _pickle(said, "no safetensors file was found")
+    if "gguf" in words.lower() and isinstance(error, ImportError):
+        return f"{said}: GGUF files need two more packages; pip install headscope[gguf]"
+    return f"{said} cannot be opened: {words.splitlines()[0] if words else type(error).__name__}"
+
+
+def model_type_of(folder: Path) -> str | None:
+    """What a folder's config.json calls its family."""
+    try:
+        return json.loads((folder / "config.json").read_text(encoding="utf-8")).get("model_type")  # type: ignore[no-any-return]
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,70 @@
+"""Names of sites in words: the path of a module, less everything that does not tell it from its neighbours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from headscope.names import AttentionKind
+
+# The first of these whose marks a path bears, before its first number, names the stack it belongs to.
+_STACKS = {
+    "vision": ("vision", "visual", "image", "vit", "video"),
+    "audio": ("audio", "speech", "sound"),
+    "decoder": ("decoder",),
+    "encoder": ("encoder",),
+    "text": ("text",),
+}
+
+
+def name_sites(paths: Sequence[str], kinds: Mapping[str, AttentionKind], stacks: Sequence[str]) -> dict[str, str]:
+    """A name for each path. ``stacks`` are the words that this model needs to tell its stacks apart."""
+    varying = _varying_numbers(paths)
+    named = {path: _name(path, varying[_template(path)], stacks) for path in paths}
+    named = {path: _with_kind(path, named, kinds) for path in paths}
+    taken: dict[str, str] = {}
+    for path, name in named.items():
+        taken[path] = name if list(named.values()).count(name) == 1 else _longer(path, name)
+    return {path: name if list(taken.values()).count(name) == 1 else path for path, name in taken.items()}
+
+
+def _template(path: str) -> str:
+    return re.sub(r"(?<![^.])\d+(?![^.])", "*", path)
+
+
+def _numbers(path: str) -> list[str]:
+    return [word for word in path.split(".") if word.isdigit()]
+
+
+def _varying_numbers(paths: Sequence[str]) -> dict[str, list[int]]:
+    """For each kind of path, which of its numbers tell sites apart: the first always, others if they differ."""
+    groups: dict[str, list[list[str]]] = {}
+    for path in paths:
+        groups.setdefault(_template(path), []).append(_numbers(path))
+    return {
+        template: [place for place in range(len(rows[0])) if place == 0 or len({row[place] for row in rows}) > 1]
+        for template, rows in groups.items()
+    }
+
+
+def _name(path: str, places: list[int], stacks: Sequence[str]) -> str:
+    numbers = _numbers(path)
+    layer = ".".join(numbers[place] for place in places) or path.split(".")[-1]
+    stack = stack_of(path, stacks)
+    return f"{stack}.{layer}" if stack else layer
+
+
+def stack_of(path: str, stacks: Sequence[str]) -> str:
+    """Which of these stacks a path belongs to; "" for none."""
+    words = re.split(r"\.\d+(?:\.|$)", path)[0].lower()
+    return next((stack for stack in stacks if any(mark in words for mark in _STACKS[stack])), "")
+
+
+def _with_kind(path: str, named: Mapping[str, str], kinds: Mapping[str, AttentionKind]) -> str:
+    return f"{named[path]}.cross" if kinds.get(path) == "cross" else named[path]
+
+
+def _longer(path: str, name: str) -> str:
+    """Two sites of one layer and kind: their own words tell them apart."""
+    word = next((word for word in reversed(path.split(".")) if not word.isdigit()), "")
+    return f"{name}.{word}"

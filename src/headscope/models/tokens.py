@@ -1,0 +1,140 @@
+"""What a person gives, made ready for a model: text, token ids, messages, or tensors of features."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from headscope.errors import InputError
+from headscope.models.opened import Prepared, Token
+
+
+class Reader:
+    """A tokenizer, if there is one, and the limits of the model it feeds."""
+
+    def __init__(
+        self, tokenizer: Any, *, vocabulary: int | None, context: int | None, start: int | None = None
+    ) -> None:
+        self.tokenizer, self.vocabulary, self.context = tokenizer, vocabulary, context
+        self.start = start
+        """The token a decoder begins with, in models that read one text and write another."""
+        self._read: dict[int, str] = {}
+
+    def prepare(self, given: Any) -> Prepared:
+        """Text, token ids, or messages."""
+        if isinstance(given, str):
+            return self._text(given)
+        if isinstance(given, Tensor) and not given.is_floating_point():
+            return self._ids(given.tolist() if given.ndim == 1 else given[0].tolist() if len(given) == 1 else None)
+        if isinstance(given, Sequence) and given and all(isinstance(item, Mapping) for item in given):
+            return self._messages(given)
+        if isinstance(given, Sequence) and all(isinstance(item, int) for item in given):
+            return self._ids(list(given))
+        if isinstance(given, tuple) and len(given) == 2 and all(isinstance(item, str) for item in given):
+            return self._pair(*given)
+        raise InputError(
+            f"cannot read {type(given).__name__}; give text, a list of token ids, messages as "
+            "[{'role': …, 'content': …}], a pair (source, target) for a model that reads one and writes the other, or tensors by name"
+        )
+
+    def tokens_of(self, ids: Int[Tensor, " token"]) -> tuple[Token, ...]:
+        return tuple(Token(int(token), self.reads(int(token))) for token in ids)
+
+    def decode(self, ids: Int[Tensor, " token"]) -> str:
+        if self.tokenizer is None:
+            return " ".join(str(int(token)) for token in ids)
+        return str(self.tokenizer.decode(ids.tolist(), skip_special_tokens=False))
+
+    def token_ids(self, text: str) -> list[int]:
+        """The ids of a piece of text, with no special tokens added."""
+        return list(self._need("read text")(text, add_special_tokens=False)["input_ids"])
+
+    def reads(self, token: int) -> str:
+        """How one token reads, its leading space included."""
+        if token not in self._read:
+            self._read[token] = f"[{token}]" if self.tokenizer is None else self._as_text(token)
+        return self._read[token]
+
+    def check(self, ids: Sequence[int], what: str = "the text") -> None:
+        """Ids that the model can read, and not more than it can hold."""
+        if not ids:
+            raise InputError(f"{what} is empty; there is nothing to look at")
+        if self.vocabulary is not None:
+            wrong = next((token for token in ids if not 0 <= token < self.vocabulary), None)
+            if wrong is not None:
+                raise InputError(f"token {wrong} is outside this model's vocabulary of 0–{self.vocabulary - 1}")
+        if self.context is not None and len(ids) > self.context:
+            raise InputError(
+                f"{what} has {len(ids)} tokens, and this model reads at most {self.context}; shorten it, or scan it in windows"
+            )
+
+    def _text(self, text: str) -> Prepared:
+        if not text.strip():
+            raise InputError("the text is empty; there is nothing to look at")
+        tokenizer = self._need("read text")
+        fast = bool(getattr(tokenizer, "is_fast", False))
+        read = tokenizer(text, return_offsets_mapping=fast) if fast else tokenizer(text)
+        ids = list(read["input_ids"])
+        self.check(ids)
+        places = read["offset_mapping"] if fast else [(0, 0)] * len(ids)
+        tokens = tuple(
+            Token(token, self.reads(token), start if end > start else None, end if end > start else None)
+            for token, (start, end) in zip(ids, places, strict=True)
+        )
+        return self._with_target(Prepared({"input_ids": torch.tensor([ids])}, tokens), [])
+
+    def _ids(self, ids: list[int] | None) -> Prepared:
+        if ids is None:
+            raise InputError("token ids for several texts at once; look at one text at a time")
+        self.check(ids, "the list of tokens")
+        made = Prepared({"input_ids": torch.tensor([ids])}, self.tokens_of(torch.tensor(ids)))
+        return self._with_target(made, [])
+
+    def _messages(self, messages: Sequence[Mapping[str, Any]]) -> Prepared:
+        tokenizer = self._need("read messages")
+        if not getattr(tokenizer, "chat_template", None):
+            raise InputError("this model's tokenizer has no chat template; give it text instead of messages")
+        text = tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
+        fast = bool(getattr(tokenizer, "is_fast", False))
+        if not fast:
+            return self._ids(list(tokenizer(text, add_special_tokens=False)["input_ids"]))
+        read = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        self.check(read["input_ids"], "the conversation")
+        tokens = tuple(
+            Token(token, self.reads(token), *place)
+            for token, place in zip(read["input_ids"], read["offset_mapping"], strict=True)
+        )
+        return self._with_target(Prepared({"input_ids": torch.tensor([read["input_ids"]])}, tokens), [])
+
+    def _pair(self, source: str, target: str) -> Prepared:
+        if self.start is None:
+            raise InputError(
+                "a pair (source, target) is for models that read one text and write another; this one reads one"
+            )
+        made = self._text(source)
+        return self._with_target(made, list(self._need("read text")(text_target=target)["input_ids"]))
+
+    def _with_target(self, made: Prepared, target: list[int]) -> Prepared:
+        if self.start is None:
+            return made
+        ids = [self.start, *target]
+        inputs = dict(made.inputs) | {"decoder_input_ids": torch.tensor([ids])}
+        return Prepared(inputs, made.tokens, self.tokens_of(torch.tensor(ids)))
+
+    def _need(self, purpose: str) -> Any:
+        if self.tokenizer is None:
+            raise InputError(
+                f"no tokenizer was given, so headscope cannot {purpose}; pass tokenizer=, or give token ids"
+            )
+        return self.tokenizer
+
+    def _as_text(self, token: int) -> str:
+        text = str(self.tokenizer.decode([token], clean_up_tokenization_spaces=False))
+        piece = self.tokenizer.convert_ids_to_tokens(token)
+        if isinstance(piece, str) and piece.startswith("▁") and not text.startswith(" "):
+            return " " + text
+        return text if text or not isinstance(piece, str) else piece
