@@ -12,7 +12,7 @@ CONFIG = TinyConfig(vocabulary=7, context=5, d_model=8, n_layers=2, n_heads=2, d
 
 
 def test_adam_takes_the_steps_of_torchs_adam() -> None:
-    ours, theirs = TinyTransformer(CONFIG), TinyTransformer(CONFIG)
+    ours, theirs = TinyTransformer(CONFIG).double(), TinyTransformer(CONFIG).double()
     ours.initialise(0)
     theirs.initialise(0)
     adam, reference = Adam(ours.parameters(), 0.01), torch.optim.Adam(theirs.parameters(), 0.01)

@@ -129,11 +129,11 @@ class Adam:
         """One step down this loss."""
         slopes = torch.autograd.grad(loss, self.weights)
         self.steps += 1
-        size = self.rate * (1 - 0.999**self.steps) ** 0.5 / (1 - 0.9**self.steps)
+        size, seen = self.rate / (1 - 0.9**self.steps), 1 - 0.999**self.steps
         for weight, slope, mean, square in zip(self.weights, slopes, self.mean, self.square, strict=True):
             mean.mul_(0.9).add_(slope, alpha=0.1)
             square.mul_(0.999).addcmul_(slope, slope, value=0.001)
-            weight.addcdiv_(mean, square.sqrt().add_(1e-8), value=-size)
+            weight.addcdiv_(mean, (square / seen).sqrt().add_(1e-8), value=-size)
 
 
 @contextmanager
