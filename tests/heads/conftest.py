@@ -42,12 +42,12 @@ def scope(request: pytest.FixtureRequest) -> Iterator[Scope]:
         yield opened
 
 
-@pytest.fixture()
+@pytest.fixture
 def llama() -> Iterator[Scope]:
     with headscope.load(small_llama()) as opened:
         yield opened
 
 
-@pytest.fixture()
+@pytest.fixture
 def ids() -> list[int]:
     return torch.randint(3, 80, (23,), generator=torch.Generator().manual_seed(5)).tolist()

@@ -28,9 +28,13 @@ def test_qk_and_ov_are_slices_of_the_models_own_weights(llama: Scope) -> None:
 
 
 @pytest.mark.parametrize("through", ["Q", "K", "V"])
-def test_composition_is_one_when_the_reader_reads_what_the_writer_writes(llama: Scope, through: str) -> None:
+def test_composition_is_the_norm_of_the_product_over_the_product_of_norms(llama: Scope, through: str) -> None:
     score = composition(llama.model, "0.1", "2.3", through)
-    circuit = {"Q": qk(llama.model, "2.3").dense(), "K": qk(llama.model, "2.3").dense().T, "V": ov(llama.model, "2.3").dense()}
+    circuit = {
+        "Q": qk(llama.model, "2.3").dense(),
+        "K": qk(llama.model, "2.3").dense().T,
+        "V": ov(llama.model, "2.3").dense(),
+    }
     written, read = ov(llama.model, "0.1").dense(), circuit[through]
     assert score == pytest.approx(float((written @ read).norm() / (written.norm() * read.norm())), rel=1e-4)
     assert 0 < score < 1

@@ -89,7 +89,7 @@ def test_a_share_is_what_removing_the_part_from_the_residual_does_at_frozen_norm
     else:
         norm = model.model.norm
         written = part * (residual.square().mean() + norm.variance_epsilon).rsqrt() * norm.weight
-    expected = float(written @ (model.lm_head.weight[11] - model.lm_head.weight[4]))
+    expected = float((written @ (model.lm_head.weight[11] - model.lm_head.weight[4])).detach())
     look_share = look.logit_shares(11, minus=4, position=9).heads
     from headscope.names import Head
 

@@ -75,6 +75,7 @@ def pattern(look: Look, head: str) -> RenderableType:
             f"a pattern of {n_query}×{n_key} does not fit a terminal ({WIDEST} tokens at most); use --png or the page"
         )
     causal = n_query == n_key and not bool(weights.triu(1).any())
+    names = [visible(token.text) for token in look.query_tokens(Head.parse(head).site)]
     lines = [Text(f"head {head}", style="bold")]
     for index in range(n_query):
         line = Text()
@@ -84,8 +85,7 @@ def pattern(look: Look, head: str) -> RenderableType:
             ink = "white" if value > 0.2 else "black"
             label = share(value)[:3].rjust(3) if value >= 0.1 else "   "
             line.append(label, style=f"{ink} on rgb({red},{green},{blue})")
-        name = visible(look.tokens[index].text) if index < len(look.tokens) else str(index)
-        lines.append(line.append(f" {name}"))
+        lines.append(line.append(f" {names[index] if index < len(names) else index}"))
     return Group(*lines)
 
 

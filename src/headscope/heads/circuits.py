@@ -54,14 +54,15 @@ class Factored:
 def qk(model: OpenModel, head: str | Head) -> Factored:
     """What a head looks for: ``W_Q · W_Kᵀ``, before any rotation or norm of q and k."""
     found, kv = _place(model, head)
-    return Factored(model.query_weight(found.site)[found.head].float(), model.key_weight(found.site)[kv].float().T)
+    query, key = model.query_weight(found.site)[found.head], model.key_weight(found.site)[kv]
+    return Factored(query.detach().float(), key.detach().float().T)
 
 
 def ov(model: OpenModel, head: str | Head) -> Factored:
     """What a head writes for what it reads: ``W_V · W_O``."""
     found, kv = _place(model, head)
-    values = model.value_weight(found.site)[kv].float()
-    return Factored(values, model.output_weight(found.site).weight[found.head].float())
+    value, output = model.value_weight(found.site)[kv], model.output_weight(found.site).weight[found.head]
+    return Factored(value.detach().float(), output.detach().float())
 
 
 def composition(model: OpenModel, writer: str | Head, reader: str | Head, through: Input) -> float:
@@ -82,7 +83,7 @@ def copying(model: OpenModel, head: str | Head) -> float:
     Over the whole vocabulary, ``W_E · OV · W_U``; the final norm is left out.
     """
     circuit = ov(model, head)
-    embed, unembed = model.embedding().float(), model.unembedding().weight.float()
+    embed, unembed = model.embedding().detach().float(), model.unembedding().weight.detach().float()
     around = unembed.T @ embed
     eigenvalues = Factored(circuit.left, circuit.right @ around).eigenvalues()
     return float(eigenvalues.real.sum() / eigenvalues.abs().sum().clamp(min=1e-30))

@@ -72,9 +72,9 @@ def contributions_at(model: OpenModel, recorded: Mapping[str, SiteOutput], posit
     for name, site in recorded.items():
         weight = model.output_weight(name)
         x = site.x[0, position].float()
-        parts = torch.einsum("hd,hdm->hm", x, weight.weight.float())
+        parts = torch.einsum("hd,hdm->hm", x, weight.weight.detach().float())
         output = site.output[0, position].float()
-        bias = torch.zeros_like(output) if weight.bias is None else weight.bias.float()
+        bias = torch.zeros_like(output) if weight.bias is None else weight.bias.detach().float()
         sites[name] = SiteContribution(x, parts, bias, output, weight.kind)
     return Contributions(position, sites)
 
@@ -88,10 +88,10 @@ def shares_of(
 ) -> Shares:
     """Each head's part through the final norm, its scale frozen at this position, onto the token's row of W_U."""
     head_end = model.unembedding()
-    direction = head_end.weight[tokens[0]].float()
+    direction = head_end.weight[tokens[0]].detach().float()
     total = float(logits[tokens[0]])
     if len(tokens) > 1:
-        direction = direction - head_end.weight[tokens[1]].float()
+        direction = direction - head_end.weight[tokens[1]].detach().float()
         total -= float(logits[tokens[1]])
     gain, centred = frozen_norm(head_end.norm, residual)
     reading = gain * direction

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -24,6 +24,7 @@ Bound = Callable[[str, Call, Tensor], Tensor]
 """Given a site, its call and z so far, the changed z."""
 
 
+@runtime_checkable
 class Edit(Protocol):
     """A change, before it is bound to a model."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
@@ -16,6 +15,7 @@ from headscope.attention import rectangles
 from headscope.attention.engine import observe
 from headscope.attention.observation import Rows
 from headscope.attention.observer import Call, plain
+from headscope.attention.questions import Question
 from headscope.attention.scores import Scores
 from headscope.errors import InputError
 from headscope.heads.contributions import Contributions, Shares, contributions_at, shares_of
@@ -57,6 +57,19 @@ class Look:
     @property
     def tokens(self) -> tuple[Token, ...]:
         return self.prepared.tokens
+
+    @property
+    def written(self) -> tuple[Token, ...]:
+        """The text whose next token is predicted: of a model that reads one text and writes another, the second."""
+        return self.prepared.decoder_tokens or self.prepared.tokens
+
+    def query_tokens(self, site: str) -> tuple[Token, ...]:
+        """The text that looks, at this site."""
+        return self.written if site.startswith("decoder") else self.tokens
+
+    def key_tokens(self, site: str) -> tuple[Token, ...]:
+        """The text that is looked at, at this site."""
+        return self.tokens if self.shape.sites[site].kind == "cross" else self.query_tokens(site)
 
     @property
     def shape(self) -> ModelShape:
@@ -114,7 +127,7 @@ class Look:
     def contributions(self, position: int | str, sites: Sequence[str] | None = None) -> Contributions:
         """At one position: what each head delivered, its part through W_O, and their sum with the bias."""
         place = self.position(position)
-        wanted = [site for site in (self.sites if sites is None else sites) if self._is_query_text(self._site(site))]
+        wanted = [site for site in self.sites if self.query_tokens(site) == self.written] if sites is None else sites
         self._record(wanted)
         return contributions_at(self.model, {site: self._recorded[site] for site in wanted}, place)
 
@@ -135,14 +148,15 @@ class Look:
     def position(self, position: int | str) -> int:
         """A place in the text: a number (negative from the end), or a token that stands there once."""
         if isinstance(position, str):
-            found = [i for i, token in enumerate(self.tokens) if position in (token.text, token.text.strip())]
+            found = [i for i, token in enumerate(self.written) if position in (token.text, token.text.strip())]
             if len(found) != 1:
                 where = f"at positions {found}; give one of them" if found else "nowhere in this text"
                 raise InputError(f"the token {position!r} stands {where}")
             return found[0]
-        if not -len(self.tokens) <= position < len(self.tokens):
-            raise InputError(f"position {position}: this text has {len(self.tokens)} tokens, 0–{len(self.tokens) - 1}")
-        return position % len(self.tokens)
+        length = len(self.written)
+        if not -length <= position < length:
+            raise InputError(f"position {position}: this text has {length} tokens, 0–{length - 1}")
+        return position % length
 
     def token_id(self, token: str | int) -> int:
         """The id of a token given as text (with its leading space, where it has one) or as an id."""
@@ -168,21 +182,19 @@ class Look:
         seen = self._site(site)
         return seen.rows.logsumexp.shape[2], seen.value_norms.shape[1]
 
-    def _is_query_text(self, seen: SeenSite) -> bool:
-        return seen.rows.logsumexp.shape[2] == len(self.tokens)
-
-    @cached_property
-    def _token_ids(self) -> Tensor:
-        return torch.tensor([[token.id for token in self.tokens]])
+    def _questions(self, site: str, call: Call) -> dict[str, Question]:
+        """The standard questions, where one text looks at itself; none where the rows are not these tokens."""
+        ids = [token.id for token in self.query_tokens(site)]
+        if self.key_tokens(site) != self.query_tokens(site) or not call.q.shape[2] == call.k.shape[2] == len(ids):
+            return {}
+        return standard_questions(torch.tensor([ids], device=call.q.device))
 
     def _run(self) -> Pass:
         kept = 0
 
         def see(site: str, call: Call) -> Tensor:
             nonlocal kept
-            own = call.q.shape[2] == call.k.shape[2] == len(self.tokens) and call.q.shape[0] == 1
-            questions = standard_questions(self._token_ids.to(call.q.device)) if own else {}
-            seen = observe(call.q, call.k, call.v, scores=call.scores, questions=questions)
+            seen = observe(call.q, call.k, call.v, scores=call.scores, questions=self._questions(site, call))
             z = self._edited(site, call, seen.output)
             kept += sum(t.numel() * t.element_size() for t in (call.q, call.k, z))
             fits = kept <= BUDGET
