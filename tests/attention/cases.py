@@ -137,11 +137,12 @@ def truth(case: Case, dtype: torch.dtype = torch.float64) -> Truth:
         for head in range(case.n_heads):
             one_k, one_v = k[item, head // group], v[item, head // group]
             scores = logits(case.scores, item, head, q[item, head], one_k)
-            weights[item, head], output[item, head] = _one(case, head, scores, one_v, allowed[item, head])
+            weights[item, head], output[item, head] = one_head(case, head, scores, one_v, allowed[item, head])
     return Truth(output, weights)
 
 
-def _one(case: Case, head: int, scores: Tensor, v: Tensor, allowed: Tensor) -> reference.Attended:
+def one_head(case: Case, head: int, scores: Tensor, v: Tensor, allowed: Tensor) -> reference.Attended:
+    """One head from its scores on, with its sink if it has one."""
     if case.scores.sinks is None:
         return reference.weigh(scores, v, allowed)
     # A sink is a key that everybody may see and that carries nothing.

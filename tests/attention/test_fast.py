@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
 from torch.testing import assert_close
 
-from headscope.attention import fast
-from headscope.attention.masks import causal, dense, padding
+from headscope.attention import fast, reference
+from headscope.attention.masks import causal
 from headscope.attention.scores import Scores
-from tests.attention.cases import CASES, Case, assert_within_twice, plain, truth
+from tests.attention.cases import CASES, Case, assert_within_twice, logits, one_head, plain, truth
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 half = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
@@ -33,3 +34,70 @@ def test_half_precision_errs_at_most_twice_as_much_as_plain_pytorch(case: Case, 
     z = fast.attention(*case.qkv(dtype), case.scores)
     assert z.dtype == dtype
     assert_within_twice(z, truth(case, dtype).output, plain(case, dtype))
+
+
+SMALL = [case for case in CASES if case.name not in ("length-1025", "d-head-256", "grouped", "length-257")]
+
+
+def reference_gradients(case: Case, weights: Tensor) -> list[Tensor]:
+    """Gradients of q, k and v through the definition, one head after another."""
+    q, k, v = (tensor.requires_grad_() for tensor in case.qkv(torch.float64))
+    group, allowed = case.n_heads // case.n_kv_heads, case.allowed()
+    total = torch.zeros((), dtype=torch.float64)
+    for item in range(case.batch):
+        for head in range(case.n_heads):
+            one_k, one_v = k[item, head // group], v[item, head // group]
+            scores = logits(case.scores, item, head, q[item, head], one_k)
+            z = one_head(case, head, scores, one_v, allowed[item, head]).z
+            total = total + (z * weights[item, head]).sum()
+    return list(torch.autograd.grad(total, (q, k, v)))
+
+
+@pytest.mark.parametrize("case", SMALL, ids=lambda case: case.name)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_gradients_equal_those_of_the_reference(case: Case, dtype: torch.dtype) -> None:
+    q, k, v = (tensor.requires_grad_() for tensor in case.qkv(dtype))
+    z = fast.attention(q, k, v, case.scores)
+    weights = torch.randn(z.shape, dtype=torch.float64)
+    ours = torch.autograd.grad((z * weights.to(dtype)).sum(), (q, k, v))
+    tolerance = 2e-5 if dtype == torch.float32 else 1e-10
+    for mine, expected in zip(ours, reference_gradients(case, weights), strict=True):
+        assert_close(mine.double(), expected, atol=tolerance, rtol=tolerance)
+
+
+def test_written_out_scores_pass_gradcheck() -> None:
+    scores = Scores(mask=causal(), softcap=2.0, sinks=torch.tensor([0.5, -1.0]))
+    q, k, v = (torch.randn(1, heads, 4, 3, dtype=torch.float64, requires_grad=True) for heads in (2, 1, 1))
+    assert torch.autograd.gradcheck(lambda q, k, v: fast.attention(q, k, v, scores), (q, k, v))
+
+
+@half
+@pytest.mark.parametrize("name", ["padding-left", "padding-whole", "blind-row", "softcap", "sinks-and-blind-row"])
+def test_blind_rows_leave_half_precision_gradients_finite(name: str, dtype: torch.dtype) -> None:
+    case = next(case for case in CASES if case.name == name)
+    tensors = [tensor.requires_grad_() for tensor in case.qkv(dtype)]
+    z = fast.attention(*tensors, case.scores)
+    blind = ~case.allowed().any(-1)
+    assert (z[blind] == 0).all()
+    for gradient in torch.autograd.grad(z.float().square().sum(), tensors):
+        assert gradient.isfinite().all()
+    assert (torch.autograd.grad(fast.attention(*tensors, case.scores).sum(), tensors[0])[0][blind] == 0).all()
+
+
+@pytest.mark.parametrize("scores", [Scores(), Scores(softcap=50.0)], ids=["fused", "written out"])
+def test_dropout_drops_its_share_and_keeps_the_mean(scores: Scores) -> None:
+    """With all scores equal and v all ones, z counts the weights that were kept."""
+    q, k, v = torch.zeros(1, 2, 400, 8), torch.randn(1, 2, 500, 8), torch.ones(1, 2, 500, 8)
+    assert_close(fast.attention(q, k, v, scores), torch.ones(1, 2, 400, 8))
+    z = fast.attention(q, k, v, scores, dropout=0.25)[..., 0]
+    assert_close(z.mean(), torch.tensor(1.0), atol=5e-3, rtol=0)
+    # A row keeps 500 weights of 1/500, each scaled by 4/3 with probability 3/4: variance 1/3 of 1/500.
+    assert_close(z.var(), torch.tensor(1 / 3 / 500), rtol=0.15, atol=0)
+
+
+def test_values_may_be_wider_than_keys() -> None:
+    q, k, v = torch.randn(1, 2, 5, 8), torch.randn(1, 2, 5, 8), torch.randn(1, 2, 5, 12)
+    z = fast.attention(q, k, v, Scores(mask=causal()))
+    for head in range(2):
+        allowed = torch.ones(5, 5, dtype=torch.bool).tril()
+        assert_close(z[0, head], reference.attend(q[0, head], k[0, head], v[0, head], allowed, 8**-0.5).z)

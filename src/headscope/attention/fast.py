@@ -22,22 +22,30 @@ def attention(
     bound = scores.bind(q, k)
     if bound.softcap is not None or bound.sinks is not None:
         return _written_out(q, k, v, bound, dropout)
-    n_query, n_key = q.shape[2], k.shape[2]
-    causal = bound.mask.is_causal and bound.bias is None and n_query == n_key
-    # One new token after a cache sees every key: causality asks nothing of it.
-    open_rows = bound.mask.is_full or causal or (bound.mask.is_causal and n_query == 1)
-    extra, blind = (None, None) if open_rows and bound.bias is None else _additive(bound, q, n_key)
-    z = F.scaled_dot_product_attention(
-        q,
-        k,
-        v,
-        attn_mask=extra,
-        dropout_p=dropout,
-        is_causal=causal,
-        scale=bound.scale,
-        enable_gqa=q.shape[1] != k.shape[1],
-    )
+    if bound.bias is None and bound.mask.is_full:
+        return _sdpa(q, k, v, bound, dropout)
+    if bound.bias is None and bound.mask.is_causal:
+        if q.shape[2] == k.shape[2]:
+            return _sdpa(q, k, v, bound, dropout, is_causal=True)
+        if q.shape[2] == 1:  # one new token after a cache sees every key: causality asks nothing of it
+            return _sdpa(q, k, v, bound, dropout)
+    extra, blind = _additive(bound, q, k.shape[2])
+    z = _sdpa(q, k, v, bound, dropout, extra)
     return z if blind is None else z.masked_fill(blind, 0.0)
+
+
+def _sdpa(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scores: Scores,
+    dropout: float,
+    extra: Tensor | None = None,
+    *,
+    is_causal: bool = False,
+) -> Tensor:
+    grouped = q.shape[1] != k.shape[1]
+    return F.scaled_dot_product_attention(q, k, v, extra, dropout, is_causal, scale=scores.scale, enable_gqa=grouped)
 
 
 def _additive(scores: Scores, q: Tensor, n_key: int) -> tuple[Tensor, Tensor | None]:

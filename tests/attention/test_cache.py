@@ -1,0 +1,95 @@
+"""A cache changes the cost of a step, and nothing else."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from headscope.attention.cache import KVCache
+from headscope.attention.masks import Mask, causal, window
+from headscope.attention.module import MultiHeadAttention
+from headscope.attention.rope import Rope
+from headscope.errors import ShapeError
+
+
+def in_steps(layers: list[MultiHeadAttention], x: Tensor, steps: list[int], mask: Mask) -> Tensor:
+    """Two or more layers over x, a few tokens at a time."""
+    cache = KVCache(layers[0], n_layers=len(layers), batch=len(x), capacity=sum(steps))
+    done = []
+    for new in x.split(steps, dim=1):
+        for layer, attention in enumerate(layers):
+            new = new + attention(new, mask=mask, cache=cache[layer])
+        cache.advance(new.shape[1])
+        done.append(new)
+    assert cache.length == sum(steps)
+    return torch.cat(done, dim=1)
+
+
+@pytest.mark.parametrize("mask", [causal(), causal() & window(4)], ids=repr)
+@pytest.mark.parametrize("steps", [[1] * 12, [12], [5, 1, 1, 4, 1]], ids=str)
+@pytest.mark.parametrize("pairing", [None, "half", "interleaved"])
+def test_step_by_step_equals_all_at_once(mask: Mask, steps: list[int], pairing: str | None) -> None:
+    rope = None if pairing is None else Rope(6, pairing=pairing)
+    layers = [MultiHeadAttention(16, 4, 2, d_head=6, rope=rope, qk_norm=True).double() for _ in range(2)]
+    x = whole = torch.randn(3, 12, 16).double()
+    for attention in layers:
+        whole = whole + attention(whole, mask=mask)
+    assert_close(in_steps(layers, x, steps, mask), whole)
+
+
+def test_rewinding_tries_another_continuation() -> None:
+    module = MultiHeadAttention(16, 2, rope=Rope(8)).eval()
+    x, other = torch.randn(1, 6, 16), torch.randn(1, 2, 16)
+    cache = KVCache(module, capacity=6)
+    module(x, mask=causal(), cache=cache[0])
+    cache.advance(6)
+    cache.rewind(4)
+    again = module(other, mask=causal(), cache=cache[0])
+    assert_close(again, module(torch.cat((x[:, :4], other), 1), mask=causal())[:, 4:])
+
+
+def test_the_model_moves_the_cursor_and_the_layers_do_not() -> None:
+    module = MultiHeadAttention(16, 2)
+    cache = KVCache(module, n_layers=2, capacity=4)
+    module(torch.randn(1, 3, 16), mask=causal(), cache=cache[1])
+    assert (cache.length, cache[0].length) == (0, 0)
+    cache.advance(3)
+    assert cache[1].length == 3
+
+
+def test_what_is_kept_carries_no_gradient() -> None:
+    module = MultiHeadAttention(16, 2)
+    cache = KVCache(module, capacity=4)
+    for _ in range(2):
+        module(torch.randn(1, 2, 16), mask=causal(), cache=cache[0])
+        cache.advance(2)
+    assert not cache.keys.requires_grad
+    assert not cache.values.requires_grad
+
+
+def test_a_cache_has_the_dtype_of_its_module() -> None:
+    assert KVCache(MultiHeadAttention(16, 2).bfloat16(), capacity=4).keys.dtype == torch.bfloat16
+
+
+def refused(message: str) -> pytest.RaisesExc[ShapeError]:
+    return pytest.raises(ShapeError, match=re.escape(message))
+
+
+def test_what_does_not_fit_is_refused_with_its_values() -> None:
+    module = MultiHeadAttention(16, 4, 2)
+    cache = KVCache(module, n_layers=2, batch=2, capacity=8)
+    cache.advance(6)
+    with refused("the cache is full: it holds 6 of 8 tokens and 3 more were given; make it with a larger capacity"):
+        module(torch.randn(2, 3, 16), cache=cache[0])
+    with refused("new keys of shape (1, 2, 1, 4) do not fit a cache for batch 2, 2 KV heads of 4"):
+        module(torch.randn(1, 1, 16), cache=cache[0])
+    with refused("cannot rewind to 7: the cache holds 6 tokens"):
+        cache.rewind(7)
+    with refused("layer 2: this cache has layers 0–1; make it with more n_layers"):
+        cache[2]
+    with refused("sizes must be at least 1: n_layers=1, batch=1, capacity=0"):
+        KVCache(module, capacity=0)

@@ -1,0 +1,44 @@
+"""torch.compile takes the module as one graph. In a process of its own: a compiler cannot trace the shape checks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+SCRIPT = """
+import torch
+from torch.testing import assert_close
+from headscope.attention import KVCache, MultiHeadAttention, Rope, causal, dense, documents, padding, window
+
+torch.manual_seed(0)
+BLIND = torch.ones(9, 9).tril().bool()
+BLIND[4] = False
+MASKS = [None, causal(), causal() & padding([9, 5], side="left"), causal() & window(3) & documents([0] * 4 + [1] * 5),
+         dense(BLIND)]
+for options in ({}, {"rope": Rope(4), "qk_norm": True, "bias": True}, {"rope": Rope(2, pairing="interleaved")}):
+    module = MultiHeadAttention(16, 4, 2, **options)
+    compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
+    for mask in MASKS:
+        x = torch.randn(2, 9, 16)
+        ours, theirs = compiled(x, mask=mask), module(x, mask=mask)
+        assert_close(ours, theirs)
+        weight = module.k_proj.weight
+        assert_close(*(torch.autograd.grad(y.square().sum(), weight)[0] for y in (ours, theirs)))
+    torch._dynamo.reset()
+
+module = MultiHeadAttention(16, 4, 2, rope=Rope(4)).eval()
+compiled = torch.compile(module, fullgraph=True, backend="aot_eager", dynamic=True)
+x, cache = torch.randn(1, 5, 16), KVCache(module, capacity=5)
+rows = []
+with torch.no_grad():
+    for place in range(5):
+        rows.append(compiled(x[:, place:place + 1], mask=causal(), cache=cache[0]))
+        cache.advance(1)
+    assert_close(torch.cat(rows, 1), module(x, mask=causal()))
+print("equal")
+"""
+
+
+def test_a_compiled_module_gives_the_same_outputs_and_gradients() -> None:
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout.strip() == "equal", done.stderr[-4000:]
