@@ -29,10 +29,35 @@ OUR_NAMES = (BOOL_NAME, FLOAT_NAME)
 
 # Arguments that reach the function and do not change its numbers: they travel through, or the mask already holds them.
 HARMLESS = frozenset(
-    """is_causal sliding_window dropout position_ids use_cache output_attentions output_hidden_states output_router_logits
-    encoder_hidden_states encoder_attention_mask image_sizes labels logits_to_keep deterministic past_key_values inputs_embeds
-    return_dict cu_seq_lens_q cu_seq_lens_k max_length_q max_length_k cache_position position_embeddings token_type_ids
-    return_loss num_items_in_batch interpolate_pos_encoding""".split()
+    {
+        "cache_position",
+        "cu_seq_lens_k",
+        "cu_seq_lens_q",
+        "deterministic",
+        "dropout",
+        "encoder_attention_mask",
+        "encoder_hidden_states",
+        "image_sizes",
+        "inputs_embeds",
+        "interpolate_pos_encoding",
+        "is_causal",
+        "labels",
+        "logits_to_keep",
+        "max_length_k",
+        "max_length_q",
+        "num_items_in_batch",
+        "output_attentions",
+        "output_hidden_states",
+        "output_router_logits",
+        "past_key_values",
+        "position_embeddings",
+        "position_ids",
+        "return_dict",
+        "return_loss",
+        "sliding_window",
+        "token_type_ids",
+        "use_cache",
+    }
 )
 
 

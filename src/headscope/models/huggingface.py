@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -57,7 +56,8 @@ class HuggingFaceModel:
 
     def __init__(self, model: nn.Module, reader: Reader, name: str, probe: Mapping[str, Tensor] | None = None) -> None:
         self._model, self.reader = model, reader
-        self.notes: list[str] = []
+        self.notes: Sequence[str] = ()
+        self.end_tokens = _end_tokens(model, reader.tokenizer)
         self.report: Report | None = None
         self._paths = {id(module): path for path, module in model.named_modules()}
         self._training = [module for module in model.modules() if module.training]
@@ -77,14 +77,6 @@ class HuggingFaceModel:
     @property
     def model(self) -> nn.Module:
         return self._model
-
-    @property
-    def end_tokens(self) -> frozenset[int]:
-        generation = getattr(self._model, "generation_config", None)
-        ends = [getattr(generation, "eos_token_id", None), getattr(self.reader.tokenizer, "eos_token_id", None)]
-        return frozenset(
-            token for end in ends for token in (end if isinstance(end, list) else [end]) if token is not None
-        )
 
     def prepare(self, text: Any) -> Prepared:
         if isinstance(text, Mapping):
@@ -178,7 +170,7 @@ class HuggingFaceModel:
         logits = sites.logits_of(seen.output)
         self._ending: Ending = find_ending(self._model, seen, logits)
         self.shape: ModelShape = sites.shape_of(self._model, name, found.sites, self.reader)
-        self.notes += sites.notes_on(seen, self._follows, found)
+        self.notes = sites.notes_on(seen, self._follows, found)
         self._set_hooks()
         self.report = check(self, probe, own_answer(self._model, probe, self._extra))
 
@@ -216,7 +208,8 @@ class HuggingFaceModel:
             for site, z in same or here:
                 how = self._follows[site.partition("@")[0]]
                 heads = z.shape[2]
-                split = rows_by_head(x, z, how.layout).unflatten(-1, (heads, -1))
+                rows = rows_by_head(x, z, how.layout)
+                split = rows.reshape(*rows.shape[:2], heads, -1)
                 run.outputs[site] = SiteOutput(split, rows_by_head(output, z, how.layout))
             run.arrived = [pair for pair in run.arrived if pair not in (same or here)]
 
@@ -277,9 +270,8 @@ class HuggingFaceModel:
         takes = inspect.signature(self._model.forward).parameters
         wrong = [key for key in given if key not in tensors or key not in takes]
         if wrong or not tensors:
-            raise InputError(
-                f"cannot give this model {', '.join(map(repr, wrong)) or 'nothing'}; it takes tensors named {', '.join(takes)}"
-            )
+            what = ", ".join(map(repr, wrong)) or "nothing"
+            raise InputError(f"cannot give this model {what}; it takes tensors named {', '.join(takes)}")
         ids = tensors.get("input_ids")
         if ids is not None:
             self.reader.check(ids[0].tolist())
@@ -307,13 +299,13 @@ class HuggingFaceModel:
 _QUIET: dict[str, Any] = {"use_cache": False, "return_dict": True}
 
 
+def _end_tokens(model: nn.Module, tokenizer: Any) -> frozenset[int]:
+    generation = getattr(model, "generation_config", None)
+    ends = [getattr(generation, "eos_token_id", None), getattr(tokenizer, "eos_token_id", None)]
+    single = [token for end in ends for token in (end if isinstance(end, list) else [end])]
+    return frozenset(token for token in single if token is not None)
+
+
 def _too_big(inputs: Mapping[str, Tensor], device: torch.device) -> str:
     sizes = ", ".join(f"{key} {tuple(value.shape)}" for key, value in inputs.items())
     return f"out of memory on {device} for {sizes}; give a shorter text, dtype=torch.bfloat16, or another device"
-
-
-def readable_name(source: Any) -> str:
-    """What to call a model in words: its folder's or file's name, its hub name, or its class."""
-    if isinstance(source, Path):
-        return source.name or str(source)
-    return str(source)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +81,9 @@ def reader_for(model: nn.Module, tokenizer: Any) -> Reader:
     return Reader(tokenizer, vocabulary=rows, context=min(stated, default=None), start=start)
 
 
+_LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "max_target_positions")
+
+
 def _quietly(getter: Any) -> Any:
     try:
         return None if getter is None else getter()
@@ -112,18 +114,11 @@ def _from_files(source: str | Path, tokenizer: Any, options: Options) -> OpenMod
     model = _load_weights(where, str(source), options, shared)
     if tokenizer is None:
         tokenizer = _load_tokenizer(where, shared)
-    opened = open_object(
-        model, tokenizer, _named(options, path.stem if gguf else path.name if path.is_dir() else str(source))
-    )
+    name = path.stem if gguf else path.resolve().name if path.is_dir() else str(source)
+    opened = open_object(model, tokenizer, options if options.name else replace(options, name=name))
     if gguf:
         opened.notes = [*opened.notes, f"weights come from {gguf}, unpacked to {next(model.parameters()).dtype}"]
     return opened
-
-
-def _named(options: Options, name: str) -> Options:
-    from dataclasses import replace
-
-    return options if options.name else replace(options, name=name)
 
 
 def _check_folder(folder: Path) -> None:
@@ -205,11 +200,3 @@ def _why_not(said: str, error: Exception) -> str:
     if "gguf" in words.lower() and isinstance(error, ImportError):
         return f"{said}: GGUF files need two more packages; pip install headscope[gguf]"
     return f"{said} cannot be opened: {words.splitlines()[0] if words else type(error).__name__}"
-
-
-def model_type_of(folder: Path) -> str | None:
-    """What a folder's config.json calls its family."""
-    try:
-        return json.loads((folder / "config.json").read_text(encoding="utf-8")).get("model_type")  # type: ignore[no-any-return]
-    except (OSError, ValueError):
-        return None

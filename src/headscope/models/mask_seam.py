@@ -29,9 +29,9 @@ class WordMask(Tensor):
     def __new__(
         cls, words: Mask, shape: tuple[int, int, int, int], dtype: torch.dtype, device: torch.device
     ) -> WordMask:
-        made = Tensor._make_wrapper_subclass(cls, shape, dtype=dtype, device=device)  # type: ignore[attr-defined]
+        made: WordMask = Tensor._make_wrapper_subclass(cls, shape, dtype=dtype, device=device)
         made.words, made._cells = words, None
-        return made  # type: ignore[no-any-return]
+        return made
 
     def cells(self) -> Tensor:
         """The mask, cell by cell: True where one may look, or 0 and the lowest number of a floating dtype."""
@@ -45,13 +45,13 @@ class WordMask(Tensor):
         return self._cells
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         if func in _UNCHANGED and _changes_nothing(func, args, kwargs or {}):
             return args[0]
         args, kwargs = tree_map(lambda a: a.cells() if isinstance(a, WordMask) else a, (args, kwargs or {}))
         return func(*args, **kwargs)
 
-    def __repr__(self, **_: Any) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return f"WordMask({self.words!r}, {'×'.join(map(str, self.shape))})"
 
 
@@ -63,8 +63,9 @@ def _changes_nothing(func: Any, args: Any, kwargs: dict[str, Any]) -> bool:
     """Whether this operation would give the same mask back: many families crop a mask to the length it has."""
     mask = args[0]
     if func is _aten.slice.Tensor:
-        dim, start, end, step = (*args[1:], *(None, 0, None, 1)[len(args) - 1 :])
-        size = mask.shape[dim or 0]
+        given = list(args[1:])
+        dim, start, end, step = given + [0, None, None, 1][len(given) :]
+        size = mask.shape[dim]
         return not kwargs and (start or 0) == 0 and (end is None or end >= size) and step == 1
     if func is _aten.expand.default:
         return len(args[1]) == mask.ndim and all(new in (-1, old) for new, old in zip(args[1], mask.shape, strict=True))

@@ -124,16 +124,14 @@ def weight_by_head(matrix: nn.Module, n_heads: int, how: Follow, site: str) -> O
     weight, bias = weight_and_bias(matrix, site)
     if weight.shape[0] % n_heads:
         raise ModelError(f"{site}: W_O takes {weight.shape[0]} numbers, which {n_heads} heads do not share evenly")
-    return OutputWeight(weight.unflatten(0, (n_heads, -1)), bias, how.kind, how.why)
+    return OutputWeight(weight.reshape(n_heads, -1, weight.shape[1]), bias, how.kind, how.why)
 
 
 def weight_and_bias(matrix: nn.Module, site: str) -> tuple[Float[Tensor, "in out"], Float[Tensor, " out"] | None]:
     """A matrix as ``x @ weight + bias``, read from its parameters or, where it is packed, from what it does."""
     weight, bias = getattr(matrix, "weight", None), getattr(matrix, "bias", None)
     if isinstance(weight, Tensor) and weight.device.type == "meta":
-        raise ModelError(
-            f"{site}: its weights are offloaded and not in memory; load the model with all layers in memory"
-        )
+        raise ModelError(f"{site}: its weights are offloaded; load the model with all layers in memory")
     plain = type(matrix) is nn.Linear or type(matrix).__name__ == "Conv1D"
     if plain and isinstance(weight, Tensor) and weight.is_floating_point():
         return (weight if type(matrix).__name__ == "Conv1D" else weight.T), bias

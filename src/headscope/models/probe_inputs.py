@@ -12,7 +12,7 @@ TEXT_LENGTH, TARGET_LENGTH, BATCH = 12, 7, 2
 
 
 def probe_inputs(model: torch.nn.Module, length: int = TEXT_LENGTH) -> dict[str, Tensor]:
-    """Inputs for one short forward pass. Encoder and decoder lengths differ, so that their attentions can be told apart."""
+    """Inputs for one short pass. Encoder and decoder lengths differ, so that their attentions can be told apart."""
     takes = set(inspect.signature(model.forward).parameters)
     config = getattr(model, "config", None)
     made: dict[str, Tensor] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -50,7 +50,7 @@ class Checked(Protocol):
     """What the self-check needs of a model."""
 
     shape: ModelShape
-    notes: list[str]
+    notes: Sequence[str]
 
     @property
     def model(self) -> nn.Module: ...

@@ -123,6 +123,9 @@ def width_of(model: nn.Module) -> int:
     return int(weight.shape[-1]) if isinstance(weight, Tensor) else 0
 
 
+_ANSWERS = ("logits", "last_hidden_state", "prediction_logits", "logits_per_text", "logits_per_image", "start_logits")
+
+
 def logits_of(answer: Any) -> Tensor:
     """The logits of an answer, else its last hidden states, as ``[batch, place, number]``."""
     for name in (

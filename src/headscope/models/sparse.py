@@ -59,9 +59,7 @@ class ChosenKeys:
     def check(self, batch: int, n_heads: int, n_query: int, n_key: int) -> None:
         shape = tuple(self.indices.shape)
         if shape[0] not in (1, batch) or n_heads % shape[1] or shape[2] != n_query:
-            raise MaskError(
-                f"chosen keys of shape {shape} do not fit batch {batch}, {n_heads} heads, {n_query} queries"
-            )
+            raise MaskError(f"chosen keys of shape {shape} do not fit {batch}×{n_heads} heads and {n_query} queries")
 
     def reach(self, start: int, stop: int, offset: int) -> tuple[float, float]:
         return EVERYWHERE

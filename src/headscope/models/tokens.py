@@ -38,7 +38,7 @@ class Reader:
             return self._pair(*given)
         raise InputError(
             f"cannot read {type(given).__name__}; give text, a list of token ids, messages as "
-            "[{'role': …, 'content': …}], a pair (source, target) for a model that reads one and writes the other, or tensors by name"
+            "[{'role': …, 'content': …}], a pair (source, target), or tensors by name"
         )
 
     def tokens_of(self, ids: Int[Tensor, " token"]) -> tuple[Token, ...]:
@@ -68,9 +68,7 @@ class Reader:
             if wrong is not None:
                 raise InputError(f"token {wrong} is outside this model's vocabulary of 0–{self.vocabulary - 1}")
         if self.context is not None and len(ids) > self.context:
-            raise InputError(
-                f"{what} has {len(ids)} tokens, and this model reads at most {self.context}; shorten it, or scan it in windows"
-            )
+            raise InputError(f"{what} has {len(ids)} tokens, and this model reads at most {self.context}; shorten it")
 
     def _text(self, text: str) -> Prepared:
         if not text.strip():
@@ -127,9 +125,7 @@ class Reader:
 
     def _need(self, purpose: str) -> Any:
         if self.tokenizer is None:
-            raise InputError(
-                f"no tokenizer was given, so headscope cannot {purpose}; pass tokenizer=, or give token ids"
-            )
+            raise InputError(f"no tokenizer was given, so this model cannot {purpose}; pass tokenizer=, or give ids")
         return self.tokenizer
 
     def _as_text(self, token: int) -> str:
