@@ -15,7 +15,7 @@ from headscope.attention.scores import Scores
 LARGEST = 2**31  # bytes of pattern: past this, ask a backend that does not store it
 
 
-def refuse(q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> str | None:
+def refuse(q: Tensor, k: Tensor, _v: Tensor, _scores: Scores) -> str | None:
     """Why this backend will not take the request, or None."""
     size = q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2] * 4
     if size > LARGEST:
@@ -58,11 +58,12 @@ def _pattern(q: Tensor, k: Tensor, scores: Scores) -> tuple[Tensor, Tensor]:
 
 
 def _entropy(weights: Tensor, scores: Scores, logsumexp: Tensor) -> Tensor:
-    total = -torch.special.xlogy(weights, weights).sum(-1)
+    total: Tensor = -torch.special.xlogy(weights, weights).sum(-1)
     if scores.sinks is None:
         return total
     sink = torch.exp(scores.sinks.to(weights)[None, :, None] - logsumexp)
-    return total - torch.special.xlogy(sink, sink)
+    with_sink: Tensor = total - torch.special.xlogy(sink, sink)
+    return with_sink
 
 
 def _distance(weights: Tensor) -> Distance:
@@ -83,7 +84,7 @@ def _strongest(weights: Tensor) -> Strongest:
 def _mass(weights: Tensor, question: Question) -> Tensor:
     n_query, n_key = weights.shape[-2:]
     query, key = question.query.to(weights.device)[:, :, None], question.key.to(weights.device)[:, None, :]
-    equal = (query == key) & (query >= 0)
+    equal = (query == key) & (query != -1)
     if question.exclude_self:
         place = torch.arange(n_query, device=weights.device)[:, None] + n_key - n_query
         equal = equal & (place != torch.arange(n_key, device=weights.device))

@@ -93,7 +93,7 @@ def plan(question: Question, device: torch.device | str = "cpu", path: Path | No
         if widest > 1:
             raise ShapeError(f"a query of this question matches {widest} keys; the single-pair path takes at most one")
         return _single(groups, query.shape[1], key.shape[1])
-    labels = torch.unique(key[key >= 0])
+    labels = torch.unique(key[key != -1])
     labels = labels[torch.isin(labels, query)]
     if path is None and len(labels) > MOST_CLASSES:
         return groups
@@ -132,7 +132,7 @@ def _group(query: Tensor, key: Tensor, exclude_self: bool) -> Groups:
     labels, order = key.sort(dim=-1, stable=True)
     start = torch.searchsorted(labels, query, side="left")
     stop = torch.searchsorted(labels, query, side="right")
-    return Groups(order, start, torch.where(query < 0, start, stop), exclude_self)
+    return Groups(order, start, torch.where(query == -1, start, stop), exclude_self)
 
 
 def _single(groups: Groups, n_query: int, n_key: int) -> Single:

@@ -13,7 +13,7 @@ from headscope.attention.masks import Dense, Mask
 from headscope.attention.scores import Alibi, DenseBias, Relative, Scores
 from headscope.errors import ShapeError
 
-Index = slice | Int[Tensor, " chosen"]
+Index = slice | Int[Tensor, "_"]
 
 BLOCK = 512
 
@@ -59,55 +59,70 @@ def weights(source: Source, rows: Index, columns: Index) -> Float[Tensor, "batch
 
 
 def pooled(source: Source, shape: tuple[int, int], rows: slice, columns: slice) -> Pooled:
-    """One head's rectangle in ``shape`` cells. Works block by block; cells split rows and columns as evenly as can be."""
+    """One head's rectangle in ``shape`` cells, block by block; cells split rows and columns as evenly as can be."""
     row_index = _indices(rows, source.q.shape[2], source.q.device)
     column_index = _indices(columns, source.k.shape[2], source.q.device)
     height, width = min(shape[0], len(row_index)), min(shape[1], len(column_index))
     if height < 1 or width < 1:
-        raise ShapeError(f"a picture of {shape[0]}×{shape[1]} cells over {len(row_index)} rows and "
-                         f"{len(column_index)} columns is empty")
-    batch = source.q.shape[0]
-    mean = torch.zeros(batch, height, width, dtype=source.logsumexp.dtype, device=source.q.device)
+        raise ShapeError(
+            f"a picture of {shape[0]}×{shape[1]} cells over {len(row_index)} rows and "
+            f"{len(column_index)} columns is empty"
+        )
+    n_query, n_key = source.q.shape[2], source.k.shape[2]
+    mean = source.logsumexp.new_zeros(source.q.shape[0], height, width)
     maximum = torch.zeros_like(mean)
-    for row_cells in _cell_blocks(len(row_index), height, source.q.device):
-        for column_cells in _cell_blocks(len(column_index), width, source.q.device):
-            part = weights(source, row_index[row_cells.items], column_index[column_cells.items])[:, 0]
-            _pool_into(part, row_cells, column_cells, mean, maximum)
+    for row_cells in _cell_blocks(row_index, height):
+        first, last = int(row_cells.items.min()), int(row_cells.items.max())
+        low, high = source.scores.mask.reach(first, last + 1, n_key - n_query, n_key)
+        for column_cells in _cell_blocks(column_index, width):
+            if int(column_cells.items.max()) >= low and int(column_cells.items.min()) < high:
+                part = weights(source, row_cells.items, column_cells.items)[:, 0]
+                here = (slice(None), row_cells.at, column_cells.at)
+                mean[here], maximum[here] = (
+                    _mean(part, row_cells, column_cells),
+                    _maximum(part, row_cells, column_cells),
+                )
     return Pooled(mean, maximum)
 
 
 class _Cells(NamedTuple):
-    """Consecutive items, and the cell that each belongs to."""
+    """Neighbouring cells of a picture along one side, and the positions they cover.
 
-    items: slice
-    cell: Int[Tensor, " item"]
-    first: int
-    count: int
-    sizes: Float[Tensor, " cell"]
+    ``members`` lists each cell's places among ``items``; a shorter cell repeats its last.
+    """
 
-
-def _cell_blocks(n_items: int, n_cells: int, device: torch.device) -> list[_Cells]:
-    """Cells in runs whose items together make about one block."""
-    edges = [n_items * cell // n_cells for cell in range(n_cells + 1)]
-    blocks, first = [], 0
-    for cell in range(1, n_cells + 1):
-        if cell == n_cells or edges[cell + 1] - edges[first] > BLOCK:
-            sizes = torch.tensor([b - a for a, b in zip(edges[first:cell], edges[first + 1 : cell + 1], strict=True)])
-            owner = torch.repeat_interleave(torch.arange(cell - first), sizes).to(device)
-            blocks.append(_Cells(slice(edges[first], edges[cell]), owner, first, cell - first, sizes.to(device)))
-            first = cell
-    return blocks
+    at: slice
+    items: Int[Tensor, " item"]
+    members: Int[Tensor, "cell member"]
+    share: Float[Tensor, "cell item"]
 
 
-def _pool_into(part: Tensor, rows: _Cells, columns: _Cells, mean: Tensor, maximum: Tensor) -> None:
-    batch, n_rows, _ = part.shape
-    wide_sum = part.new_zeros(batch, n_rows, columns.count).index_add_(2, columns.cell, part)
-    wide_max = part.new_zeros(batch, n_rows, columns.count).index_reduce_(2, columns.cell, part, "amax")
-    sums = part.new_zeros(batch, rows.count, columns.count).index_add_(1, rows.cell, wide_sum)
-    largest = part.new_zeros(batch, rows.count, columns.count).index_reduce_(1, rows.cell, wide_max, "amax")
-    area = rows.sizes[:, None] * columns.sizes[None, :]
-    here = (slice(None), slice(rows.first, rows.first + rows.count), slice(columns.first, columns.first + columns.count))
-    mean[here], maximum[here] = sums / area, largest
+def _cell_blocks(index: Int[Tensor, " chosen"], n_cells: int) -> list[_Cells]:
+    """Cells in runs whose positions together make about one block."""
+    edges = torch.arange(n_cells + 1) * len(index) // n_cells
+    per_block = max(1, BLOCK * n_cells // len(index))
+    return [_cells(index, edges[first : first + per_block + 1], first) for first in range(0, n_cells, per_block)]
+
+
+def _cells(index: Int[Tensor, " chosen"], edges: Int[Tensor, " edge"], first: int) -> _Cells:
+    start, stop = (edges[:-1] - edges[0])[:, None], (edges[1:] - edges[0])[:, None]
+    n_items = int(edges[-1] - edges[0])
+    members = torch.minimum(start + torch.arange(int((stop - start).max())), stop - 1).to(index.device)
+    place = torch.arange(n_items)
+    share = ((place >= start) & (place < stop)).double() / (stop - start)
+    items = index[int(edges[0]) : int(edges[-1])]
+    return _Cells(slice(first, first + len(start)), items, members, share.to(index.device))
+
+
+def _mean(part: Float[Tensor, "batch row column"], rows: _Cells, columns: _Cells) -> Float[Tensor, "batch cell width"]:
+    return rows.share.to(part) @ part @ columns.share.to(part).T
+
+
+def _maximum(
+    part: Float[Tensor, "batch row column"], rows: _Cells, columns: _Cells
+) -> Float[Tensor, "batch cell width"]:
+    by_row = part[:, rows.members].amax(2)
+    return by_row[:, :, columns.members].amax(3)
 
 
 def _indices(index: Index, length: int, device: torch.device) -> Int[Tensor, " chosen"]:

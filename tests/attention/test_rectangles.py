@@ -1,0 +1,70 @@
+"""Any part of a pattern, recomputed, equals the pattern itself; and so does its small picture."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from headscope.attention import rectangles
+from headscope.attention.engine import observe
+from headscope.attention.masks import causal
+from headscope.attention.scores import Scores
+from headscope.errors import ShapeError
+from tests.attention.cases import CASES, Case, truth
+from tests.attention.memory import peak_tensor_bytes
+
+every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+@every_case
+def test_a_rectangle_is_the_pattern_there(case: Case) -> None:
+    seen = observe(*case.qkv(torch.float64), scores=case.scores)
+    exact = truth(case).weights
+    rows, columns = slice(case.n_query // 3, case.n_query), torch.tensor([case.keys - 1, 0, case.keys // 2])
+    assert_close(seen.weights(rows, columns), exact[:, :, rows][..., columns], atol=1e-12, rtol=1e-12)
+    head = case.n_heads - 1
+    assert_close(
+        seen.weights(rows, columns, head=head)[:, 0], exact[:, head, rows][..., columns], atol=1e-12, rtol=1e-12
+    )
+
+
+@every_case
+def test_a_picture_pools_the_pattern(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rectangles, "BLOCK", 16)
+    seen = observe(*case.qkv(torch.float64), scores=case.scores)
+    head, shape = case.n_heads - 1, (5, 7)
+    picture = seen.pooled(head, shape)
+    exact = truth(case).weights[:, head]
+    height, width = (min(cells, length) for cells, length in zip(shape, exact.shape[1:], strict=True))
+    assert picture.mean.shape == picture.maximum.shape == (case.batch, height, width)
+    row_edges = [case.n_query * cell // height for cell in range(height + 1)]
+    column_edges = [case.keys * cell // width for cell in range(width + 1)]
+    for y, x in ((0, 0), (height - 1, width - 1), (height // 2, width // 2)):
+        cell = exact[:, row_edges[y] : row_edges[y + 1], column_edges[x] : column_edges[x + 1]]
+        assert_close(picture.mean[:, y, x], cell.mean((1, 2)), atol=1e-12, rtol=1e-9)
+        assert_close(picture.maximum[:, y, x], cell.amax((1, 2)), atol=1e-12, rtol=1e-9)
+
+
+def test_an_overview_never_holds_the_pattern() -> None:
+    q = torch.randn(1, 1, 2048, 16)
+    seen = observe(q, q, q, scores=Scores(mask=causal()))
+    assert peak_tensor_bytes(lambda: seen.pooled(0, (64, 64))) < 2048 * 2048 * 4 / 2
+
+
+def test_a_part_of_the_pattern_can_be_pooled() -> None:
+    x = torch.randn(1, 1, 40, 8)
+    seen = observe(x, x, x)
+    picture = seen.pooled(0, (2, 2), rows=slice(8, 16), columns=slice(20, 30))
+    assert_close(picture.mean[0, 1, 0], seen.weights()[0, 0, 12:16, 20:25].mean())
+
+
+def test_there_is_no_such_head_row_or_picture() -> None:
+    x = torch.randn(1, 2, 5, 4)
+    seen = observe(x, x, x)
+    with pytest.raises(ShapeError, match="head 2: there are heads 0–1"):
+        seen.weights(head=2)
+    with pytest.raises(ShapeError, match="indices 0…5 go beyond the 5 positions there are"):
+        seen.weights(rows=torch.tensor([0, 5]))
+    with pytest.raises(ShapeError, match="a picture of 0×4 cells over 5 rows and 5 columns is empty"):
+        seen.pooled(0, (0, 4))
