@@ -62,9 +62,8 @@ class HuggingFaceModel:
         self._paths = {id(module): path for path, module in model.named_modules()}
         self._training = [module for module in model.modules() if module.training]
         self._hooks: list[Any] = []
-        self._extra = {
-            name: value for name, value in _QUIET.items() if name in inspect.signature(model.forward).parameters
-        }
+        self.takes = frozenset(inspect.signature(model.forward).parameters)
+        self.quiet = {key: value for key, value in _QUIET.items() if key in self.takes}
         self._closed = False
         model.eval()
         install(model)
@@ -105,7 +104,7 @@ class HuggingFaceModel:
     ) -> Pass:
         """One forward pass. Gradients flow where the caller lets them."""
         for site in outputs:
-            self._follow_of(site)
+            self.follow_of(site)
         run = _Run(id(self), frozenset(outputs), residual)
         with self._active(run, observer):
             answer = self._call(inputs)
@@ -120,7 +119,7 @@ class HuggingFaceModel:
             yield
 
     def output_weight(self, site: str) -> OutputWeight:
-        how = self._follow_of(site)
+        how = self.follow_of(site)
         assert how.matrix is not None
         return weight_by_head(self._model.get_submodule(how.matrix), self.shape.sites[site].n_heads, how, site)
 
@@ -160,19 +159,19 @@ class HuggingFaceModel:
     def _discover(self, name: str, probe: Mapping[str, Tensor]) -> None:
         """The traced pass: sites, their output weights, the ending; then the self-check."""
         self._probe = probe
-        seen = trace(self._model, probe, **self._extra)
+        seen = trace(self._model, probe, **self.quiet)
         if not seen.visits:
             raise ModelError(sites.not_reached(self._model, name, seen))
         found = sites.describe(self._model, seen, probe)
         self._names = found.names
         self._sites = found.paths
-        self._follows = dict(zip(found.order, follow(self._model, seen, probe, self._extra), strict=True))
+        self._follows = dict(zip(found.order, follow(self._model, seen, probe, self.quiet), strict=True))
         logits = sites.logits_of(seen.output)
         self._ending: Ending = find_ending(self._model, seen, logits)
         self.shape: ModelShape = sites.shape_of(self._model, name, found.sites, self.reader)
         self.notes = sites.notes_on(seen, self._follows, found)
         self._set_hooks()
-        self.report = check(self, probe, own_answer(self._model, probe, self._extra))
+        self.report = check(self, probe, own_answer(self._model, probe, self.quiet))
 
     def _set_hooks(self) -> None:
         """Hooks that do nothing unless a run of this object, in this context, asks for something."""
@@ -258,7 +257,7 @@ class HuggingFaceModel:
         device = next(self._model.parameters()).device
         moved = {key: value.to(device) for key, value in inputs.items()}
         try:
-            return self._model(**moved, **{key: value for key, value in self._extra.items() if key not in moved})
+            return self._model(**moved, **{key: value for key, value in self.quiet.items() if key not in moved})
         except torch.OutOfMemoryError as error:
             raise InputError(_too_big(moved, device)) from error
         except RuntimeError as error:
@@ -267,11 +266,10 @@ class HuggingFaceModel:
             raise
 
     def _tensors(self, tensors: dict[str, Tensor], given: Mapping[str, Any]) -> Prepared:
-        takes = inspect.signature(self._model.forward).parameters
-        wrong = [key for key in given if key not in tensors or key not in takes]
+        wrong = [key for key in given if key not in tensors or key not in self.takes]
         if wrong or not tensors:
             what = ", ".join(map(repr, wrong)) or "nothing"
-            raise InputError(f"cannot give this model {what}; it takes tensors named {', '.join(takes)}")
+            raise InputError(f"cannot give this model {what}; it takes tensors named {', '.join(sorted(self.takes))}")
         ids = tensors.get("input_ids")
         if ids is not None:
             self.reader.check(ids[0].tolist())
@@ -279,7 +277,7 @@ class HuggingFaceModel:
         written = tensors.get("decoder_input_ids")
         return Prepared(tensors, shown, () if written is None else self.tokens_of(written[0]))
 
-    def _follow_of(self, site: str) -> Follow:
+    def follow_of(self, site: str) -> Follow:
         if site not in self.shape.sites:
             raise HeadNameError(f"{site}: this model has the sites {', '.join(self.shape.sites)}")
         how = self._follows.get(site) or self._follows.get(site.partition("@")[0])

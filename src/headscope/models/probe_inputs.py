@@ -11,7 +11,7 @@ from torch import Tensor
 TEXT_LENGTH, TARGET_LENGTH, BATCH = 12, 7, 2
 
 
-def probe_inputs(model: torch.nn.Module, length: int = TEXT_LENGTH) -> dict[str, Tensor]:
+def probe_inputs(model: torch.nn.Module, length: int = TEXT_LENGTH, target: int = TARGET_LENGTH) -> dict[str, Tensor]:
     """Inputs for one short pass. Encoder and decoder lengths differ, so that their attentions can be told apart."""
     takes = set(inspect.signature(model.forward).parameters)
     config = getattr(model, "config", None)
@@ -24,7 +24,7 @@ def probe_inputs(model: torch.nn.Module, length: int = TEXT_LENGTH) -> dict[str,
         if name in takes and (name == main or (not text_first and name == "pixel_values")):
             made[name] = make(config)
     if getattr(config, "is_encoder_decoder", False) and "decoder_input_ids" in takes:
-        made["decoder_input_ids"] = tokens(config, TARGET_LENGTH)
+        made["decoder_input_ids"] = tokens(config, target)
     if getattr(config, "add_cross_attention", False) and "encoder_hidden_states" in takes:
         made["encoder_hidden_states"] = torch.randn(BATCH, length + 4, _width(config), generator=_dice())
     if getattr(config, "is_encoder_decoder", False) and main != "input_ids" and "decoder_input_ids" in made:

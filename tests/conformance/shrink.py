@@ -1,0 +1,163 @@
+"""Tiny configs of any family: sizes set by attribute name, every layer type of the default config kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers import CONFIG_MAPPING, PreTrainedConfig
+
+WIDTH, HEADS, KV_HEADS, HEAD, LAYERS, VOCABULARY = 64, 4, 2, 16, 2, 200
+
+SIZES: dict[str, Any] = {
+    **dict.fromkeys(
+        "hidden_size d_model n_embd dim embed_dim embedding_size decoder_hidden_size encoder_hidden_size "
+        "text_embed_dim cross_attention_hidden_size enc_hidden_size dec_hidden_size mm_hidden_size".split(),
+        WIDTH,
+    ),
+    **dict.fromkeys(
+        "num_attention_heads n_head n_heads num_heads encoder_attention_heads decoder_attention_heads num_key_value_heads_enc "
+        "encoder_num_attention_heads decoder_num_attention_heads num_cross_attention_heads attention_heads "
+        "speech_encoder_attention_heads decoder_num_heads num_vision_heads".split(),
+        HEADS,
+    ),
+    **dict.fromkeys("num_key_value_heads num_kv_heads n_kv_heads encoder_num_key_value_heads decoder_num_key_value_heads".split(), KV_HEADS),
+    **dict.fromkeys("head_dim d_kv attention_head_dim kv_channels head_size swa_head_dim global_head_dim".split(), HEAD),
+    **dict.fromkeys(
+        "num_hidden_layers n_layer n_layers num_layers encoder_layers decoder_layers num_decoder_layers num_encoder_layers "
+        "speech_encoder_layers depth encoder_num_hidden_layers decoder_num_hidden_layers decoder_num_layers "
+        "num_mtp_layers".split(),
+        LAYERS,
+    ),
+    **dict.fromkeys(
+        "intermediate_size d_ff ffn_dim encoder_ffn_dim decoder_ffn_dim n_inner mlp_dim hidden_dim ffn_hidden_size "
+        "speech_encoder_intermediate_size decoder_ffn_size shared_intermediate_size intermediate_size_mlp".split(),
+        96,
+    ),
+    **dict.fromkeys(
+        "moe_intermediate_size shared_expert_intermediate_size moe_shared_expert_intermediate_size expert_ffn_hidden_size".split(), 32
+    ),
+    **dict.fromkeys("num_experts num_local_experts n_routed_experts moe_num_experts num_moe_experts".split(), 4),
+    **dict.fromkeys("num_experts_per_tok moe_topk moe_k num_experts_per_token moe_top_k".split(), 2),
+    **dict.fromkeys("n_group topk_group num_expert_group moe_layer_start_index".split(), 1),
+    "first_k_dense_replace": 1,
+    "vocab_size": VOCABULARY,
+    "vocab_size_per_layer_input": VOCABULARY,
+    "hidden_size_per_layer_input": 16,
+    "num_kv_shared_layers": 0,
+    "max_position_embeddings": 256,
+    "n_positions": 256,
+    "max_source_positions": 50,
+    "max_target_positions": 64,
+    "sliding_window": 8,
+    "sliding_window_size": 8,
+    "attention_chunk_size": 8,
+    "q_lora_rank": 32,
+    "kv_lora_rank": 24,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 12,
+    "index_n_heads": 2,
+    "index_head_dim": 16,
+    "index_topk": 6,
+    "image_size": 32,
+    "img_size": 32,
+    "patch_size": 8,
+    "num_mel_bins": 16,
+    "input_feat_per_channel": 16,
+    "feature_projection_input_dim": 16,
+    "mamba_n_heads": 8,
+    "mamba_d_head": 16,
+    "mamba_num_heads": 8,
+    "mamba_head_dim": 16,
+    "mamba_d_ssm": 128,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 16,
+    "lru_width": WIDTH,
+    "projection_dim": 32,
+    "num_buckets": 32,
+    "out_hidden_size": WIDTH,
+    "position_buckets": 32,
+    "num_frames": 4,
+    "tubelet_size": 2,
+    "temporal_patch_size": 2,
+    "conv_dim": [16, 16, 16],
+    "conv_kernel": [10, 3, 3],
+    "conv_stride": [5, 2, 2],
+    "num_feat_extract_layers": 3,
+    "num_conv_pos_embeddings": 16,
+    "num_conv_pos_embedding_groups": 4,
+    "tdnn_dim": [16, 16, 16, 16, 16],
+    "classifier_proj_size": 32,
+    "xvector_output_dim": 16,
+}
+TOKENS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1, "sep_token_id": 3, "cls_token_id": 4}
+LONGEST = 12
+
+
+def tiny_config(model_type: str, changes: dict[str, Any] | None = None) -> PreTrainedConfig:
+    """The smallest config of a family that still has every layer type of its default."""
+    kind = CONFIG_MAPPING[model_type]
+    return kind(**{**overrides(kind()), **(changes or {})})
+
+
+def overrides(default: Any, *, layers: bool = True) -> dict[str, Any]:
+    """What to construct a config with, given its defaults: sizes by name, inner configs in the same way."""
+    changed: dict[str, Any] = {}
+    inner = {name for name in getattr(default, "sub_configs", {}) if isinstance(getattr(default, name, None), PreTrainedConfig)}
+    for name in inner:
+        part = getattr(default, name)
+        changed[name] = {**overrides(part), **({"model_type": part.model_type} if part.model_type else {})}
+    for name, value in vars(default).items():
+        if name in inner or value is None:
+            continue
+        size = SIZES.get(name)
+        if size is not None and isinstance(value, (int, float, list, tuple)) and not isinstance(value, bool):
+            changed[name] = type(value)(size) if isinstance(value, tuple) and isinstance(size, list) else _like(value, size)
+        elif name in TOKENS:
+            changed[name] = TOKENS[name]
+        elif name.endswith(("token_id", "token_index")) and isinstance(value, int) and value >= VOCABULARY:
+            changed[name] = 150 + sum(map(ord, name)) % 40
+    if layers:
+        changed.update(_layers(default))
+    return changed
+
+
+def _like(value: Any, size: Any) -> Any:
+    if isinstance(value, (list, tuple)) and not isinstance(size, (list, tuple)):
+        return type(value)([size] * len(value))
+    return size
+
+
+def _layers(default: Any) -> dict[str, Any]:
+    """As many layers as it takes to see every type, and the lists that name them cut to that length."""
+    names = [name for name in ("layer_types", "layers_block_type", "block_types", "mlp_layer_types") if isinstance(getattr(default, name, None), (list, tuple))]
+    count = next((name for name in ("num_hidden_layers", "n_layer", "num_layers") if isinstance(getattr(default, name, None), int)), None)
+    if not names or count is None:
+        return {}
+    n = LAYERS
+    for name in names:
+        kinds = list(getattr(default, name))
+        n = max([n, *(kinds.index(kind) + 1 for kind in set(kinds))])
+    if n > LONGEST:
+        return {}
+    return {count: n, **{name: list(getattr(default, name))[:n] for name in names if len(getattr(default, name)) >= n}}
+
+
+@torch.no_grad()
+def redraw(model: torch.nn.Module, seed: int = 0) -> None:
+    """Weights large enough that attention matters: queries and keys that disagree, biases and sinks that are not zero."""
+    dice = torch.Generator().manual_seed(seed)
+    for name, weight in model.named_parameters():
+        if not weight.is_floating_point() or "A_log" in name or "dt_" in name:
+            continue
+        if weight.ndim >= 2 and "norm" not in name:
+            fan = weight.shape[-1] if weight.ndim == 2 else weight[0].numel() if weight.ndim != 3 else weight.shape[-1]
+            scale = 1.0 if "embed" in name.lower() else 1.4 * fan**-0.5
+            weight.copy_(torch.randn(weight.shape, generator=dice) * scale)
+        elif "bias" in name or "sink" in name:
+            weight.copy_(torch.randn(weight.shape, generator=dice) * 0.2)
+        elif weight.ndim == 1 and bool(weight.any()):
+            weight.mul_(1 + 0.2 * torch.randn(weight.shape, generator=dice))

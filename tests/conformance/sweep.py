@@ -1,0 +1,88 @@
+"""The full sweep: ``python -m tests.conformance.sweep`` tries every class and writes docs/conformance.md."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import multiprocessing
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+SECONDS = 60
+
+
+def main() -> None:
+    """Try all classes, or those whose family or class name contains one of the words given."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--log", type=Path, default=Path("scratch/conformance.jsonl"))
+    parser.add_argument("--write", type=Path, default=None)
+    given = parser.parse_args()
+    from tests.conformance.families import jobs
+
+    wanted = [job for job in jobs() if not given.words or any(w in (job.model_type, job.kind) for w in given.words)]
+    given.log.parent.mkdir(parents=True, exist_ok=True)
+    started = time.monotonic()
+    verdicts = []
+    with given.log.open("w", encoding="utf-8") as log:
+        for verdict in _all(wanted, given.workers):
+            verdicts.append(verdict)
+            log.write(json.dumps(verdict) + "\n")
+            log.flush()
+            job = verdict["job"]
+            sys.stdout.write(f"{verdict['state']:16} {job['category']:24} {job['model_type']:28} {job['kind']:44} {verdict['why'][:150]}\n")
+            sys.stdout.flush()
+    states = [verdict["state"] for verdict in verdicts]
+    sys.stdout.write(f"{ {state: states.count(state) for state in sorted(set(states))} } in {time.monotonic() - started:.0f} s\n")
+    if given.write is not None:
+        from tests.conformance.report import write
+
+        write(verdicts, given.write)
+
+
+def _all(wanted: list[Any], workers: int) -> Iterator[dict[str, Any]]:
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(workers, initializer=_quiet, maxtasksperchild=60) as pool:
+        yield from pool.imap_unordered(_one, wanted, chunksize=4)
+
+
+def _quiet() -> None:
+    import torch
+    import transformers
+
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()
+    logging.disable(logging.WARNING)
+
+
+def _one(job: Any) -> dict[str, Any]:
+    from tests.conformance.claims import Verdict, examine
+    from tests.conformance.families import folder_of
+
+    def late(*_: object) -> None:
+        raise TimeoutError(f"took longer than {SECONDS} s")
+
+    signal.signal(signal.SIGALRM, late)
+    signal.alarm(SECONDS)
+    try:
+        verdict = examine(job)
+    except BaseException as error:  # noqa: BLE001 - one family must not end the sweep
+        verdict = Verdict(job, "cannot be built", f"{type(error).__name__}: {error}")
+    finally:
+        signal.alarm(0)
+    try:
+        folder = folder_of(job)
+    except Exception:  # noqa: BLE001
+        folder = job.model_type
+    return {**asdict(verdict), "folder": folder}
+
+
+if __name__ == "__main__":
+    main()
