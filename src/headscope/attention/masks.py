@@ -19,6 +19,7 @@ from headscope.errors import MaskError
 Rows = Int[Tensor, " query"]
 Columns = Int[Tensor, " key"]
 Side = Literal["right", "left"]
+Bounds = tuple[int | float, int | float]
 Allowed = Bool[Tensor, "#batch #head query key"]
 
 
@@ -28,8 +29,8 @@ class Part(Protocol):
 
     def block(self, rows: Rows, columns: Columns, offset: int) -> Allowed: ...
     def check(self, batch: int, n_heads: int, n_query: int, n_key: int) -> None: ...
-    def reach(self, start: int, stop: int, offset: int) -> tuple[float, float]: ...
-    def clear(self, start: int, stop: int, offset: int) -> tuple[float, float]: ...
+    def reach(self, start: int, stop: int, offset: int) -> Bounds: ...
+    def clear(self, start: int, stop: int, offset: int) -> Bounds: ...
 
 
 EVERYWHERE = (float("-inf"), float("inf"))
@@ -47,10 +48,10 @@ class Causal:
     def check(self, batch: int, n_heads: int, n_query: int, n_key: int) -> None:
         pass
 
-    def reach(self, start: int, stop: int, offset: int) -> tuple[float, float]:
+    def reach(self, start: int, stop: int, offset: int) -> Bounds:
         return float("-inf"), stop + offset
 
-    def clear(self, start: int, stop: int, offset: int) -> tuple[float, float]:
+    def clear(self, start: int, stop: int, offset: int) -> Bounds:
         return float("-inf"), start + offset + 1
 
     def __repr__(self) -> str:
@@ -69,10 +70,10 @@ class Window:
     def check(self, batch: int, n_heads: int, n_query: int, n_key: int) -> None:
         pass
 
-    def reach(self, start: int, stop: int, offset: int) -> tuple[float, float]:
+    def reach(self, start: int, stop: int, offset: int) -> Bounds:
         return start + offset - self.width + 1, stop + offset + self.width - 1
 
-    def clear(self, start: int, stop: int, offset: int) -> tuple[float, float]:
+    def clear(self, start: int, stop: int, offset: int) -> Bounds:
         return stop + offset - self.width, start + offset + self.width
 
     def __repr__(self) -> str:
@@ -105,10 +106,10 @@ class Padding:
                 f"padding says {self.longest} real keys, but there are only {n_key}; lengths count real tokens"
             )
 
-    def reach(self, start: int, stop: int, offset: int) -> tuple[float, float]:
+    def reach(self, start: int, stop: int, offset: int) -> Bounds:
         return EVERYWHERE
 
-    def clear(self, start: int, stop: int, offset: int) -> tuple[float, float]:
+    def clear(self, start: int, stop: int, offset: int) -> Bounds:
         return NOWHERE
 
     def __repr__(self) -> str:
@@ -133,10 +134,10 @@ class Documents:
                 f"{n_key} keys; give one id a key: ({batch}, {n_key})"
             )
 
-    def reach(self, start: int, stop: int, offset: int) -> tuple[float, float]:
+    def reach(self, start: int, stop: int, offset: int) -> Bounds:
         return EVERYWHERE
 
-    def clear(self, start: int, stop: int, offset: int) -> tuple[float, float]:
+    def clear(self, start: int, stop: int, offset: int) -> Bounds:
         return NOWHERE
 
     def __repr__(self) -> str:
@@ -161,10 +162,10 @@ class Dense:
                 "and head 1 or whole"
             )
 
-    def reach(self, start: int, stop: int, offset: int) -> tuple[float, float]:
+    def reach(self, start: int, stop: int, offset: int) -> Bounds:
         return EVERYWHERE
 
-    def clear(self, start: int, stop: int, offset: int) -> tuple[float, float]:
+    def clear(self, start: int, stop: int, offset: int) -> Bounds:
         return NOWHERE
 
     def __repr__(self) -> str:
@@ -295,7 +296,7 @@ def _as_bool(mask: Tensor) -> Bool[Tensor, "..."]:
     return mask == 0
 
 
-def _intersect(ranges: list[tuple[float, float]], n_key: int) -> tuple[int, int]:
+def _intersect(ranges: list[Bounds], n_key: int) -> tuple[int, int]:
     low = max([0.0, *(low for low, _ in ranges)])
     high = min([float(n_key), *(high for _, high in ranges)])
     return (int(low), int(high)) if high > low else (0, 0)
