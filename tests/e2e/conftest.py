@@ -1,0 +1,92 @@
+"""A real browser on the real page: the server runs in a thread, on the embedded model where it has been built."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import uvicorn
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+import headscope
+from headscope.app.server import HOST, application, free_port
+from headscope.app.session import Session
+from headscope.scope import EMBEDDED, Scope
+from tests.app.conftest import small_model, word_tokenizer
+
+CHROMIUM = shutil.which("chromium")
+ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+REFUSED = "status of 422"  # Chromium reports every refused request; the page says why in words
+HERE = Path(__file__).parent
+
+expect.set_options(timeout=15_000)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(item.path).is_relative_to(HERE):
+            item.add_marker(pytest.mark.browser)
+            if CHROMIUM is None:
+                item.add_marker(pytest.mark.skip(reason="no Chromium here: apt-get install chromium"))
+
+
+@pytest.fixture(scope="session")
+def scope() -> Iterator[Scope]:
+    embedded = (EMBEDDED / "config.json").exists()
+    with headscope.load() if embedded else headscope.load(small_model(), word_tokenizer()) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def address(scope: Scope) -> Iterator[str]:
+    port = free_port()
+    server = uvicorn.Server(uvicorn.Config(application(Session(scope)), host=HOST, port=port, log_level="warning"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.02)
+    yield f"http://{HOST}:{port}/"
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def context(browser: Browser, address: str) -> Iterator[BrowserContext]:
+    """A person at the page. Every request must stay on this machine, and the console must stay quiet."""
+    opened = browser.new_context(viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
+    strays: list[str] = []
+    opened.on(
+        "request", lambda request: request.url.startswith((address, "data:", "blob:")) or strays.append(request.url)
+    )
+    opened.on(
+        "console", lambda said: strays.append(said.text) if said.type == "error" and REFUSED not in said.text else None
+    )
+    opened.on("weberror", lambda error: strays.append(str(error.error)))
+    yield opened
+    opened.close()
+    assert strays == []
+
+
+@pytest.fixture
+def open_page(context: BrowserContext, address: str) -> Callable[[str], Page]:
+    """Open the page at a fragment and wait for its first pattern."""
+
+    def open_at(fragment: str = "", query: str = "") -> Page:
+        page = context.new_page()
+        page.goto(f"{address}{query}{fragment}")
+        expect(page.get_by_role("application", name="Pattern of head")).to_be_visible()
+        return page
+
+    return open_at

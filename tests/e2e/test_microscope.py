@@ -1,0 +1,203 @@
+"""What a person does on the microscope page, and that the numbers they read are the Scope's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from headscope import ablate
+from headscope.scope import Scope
+
+TEXT = "the old lamp on the landing burned until morning and the old lamp on the"
+AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
+Open = Callable[..., Page]
+
+
+def at(**fields: str | int) -> str:
+    return "#microscope?" + "&".join(f"{name}={quote(str(value))}" for name, value in {"text": TEXT, **fields}.items())
+
+
+def tokens(page: Page) -> Locator:
+    return page.get_by_role("listbox", name="Tokens")
+
+
+def short(value: float, digits: int = 2) -> str:
+    text = f"{abs(value):.{digits}f}"
+    return text[1:] if text.startswith("0.") else text
+
+
+def per_cent(probability: float) -> str:
+    value = probability * 100
+    return "<.01" if 0 < value < 0.005 else f"{value:.{0 if value >= 99.95 else 1 if value >= 9.995 else 2}f}"
+
+
+def test_type_a_sentence_and_read_a_known_weight(open_page: Open, scope: Scope):
+    page = open_page()
+    page.get_by_label("Sentence").fill(TEXT)
+    page.get_by_label("Sentence").press("Enter")
+    look = scope.look(TEXT)
+    row = tokens(page)
+    expect(row.get_by_role("option")).to_have_count(len(look.tokens))
+    head = page.get_by_role("heading", name="Head").inner_text().split()[-1]
+    weights = look.weights(head)[-1]
+    best = int(weights.argmax())
+    expect(row.get_by_role("option").nth(best)).to_have_accessible_name(
+        f"{look.tokens[best].text.strip()} , weight {short(float(weights[best]))}"
+    )
+    expect(page.locator(".inspector .number").first).to_have_text(short(float(weights[best]), 3))
+
+
+def test_hovering_a_cell_says_its_weight(open_page: Open, scope: Scope):
+    page = open_page(at(head="1.2", token=6))
+    matrix = page.get_by_role("application", name="Pattern of head 1.2")
+    box = matrix.bounding_box()
+    assert box is not None
+    look = scope.look(TEXT)
+    cell = box["width"] / len(look.tokens)
+    page.mouse.move(box["x"] + 4.5 * cell, box["y"] + 9.5 * cell)
+    said = f"reads {look.tokens[4].text.strip()} {short(float(look.weights('1.2')[9, 4]), 3)}"
+    expect(matrix.locator(".tip")).to_contain_text(said)
+
+
+def test_the_grid_is_walked_by_keyboard(open_page: Open):
+    page = open_page(at(head="0.0"))
+    page.get_by_role("application", name="All heads").focus()
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_role("heading", name="Head 1.0")).to_be_visible()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("heading", name="Head 1.2")).to_be_visible()
+    page.keyboard.press("[")
+    expect(page.get_by_role("heading", name="Head 1.1")).to_be_visible()
+    page.keyboard.press("/")
+    expect(page.get_by_label("Sentence")).to_be_focused()
+
+
+def test_the_token_row_is_walked_by_keyboard(open_page: Open):
+    page = open_page(at(head="0.0", token=3))
+    tokens(page).get_by_role("option", selected=True).focus()
+    page.keyboard.press("ArrowLeft")
+    expect(tokens(page).get_by_role("option").nth(2)).to_be_focused()
+    assert "token=2" in page.url
+    page.keyboard.press("End")
+    expect(tokens(page).get_by_role("option").last).to_have_attribute("aria-selected", "true")
+
+
+def test_the_output_mix_shows_the_scopes_shares_and_their_sum(open_page: Open, scope: Scope):
+    page = open_page(at(head="1.3", token=9))
+    look = scope.look(TEXT)
+    shares = look.logit_shares(look.predictions(9, 1)[0].token.id, position=9).heads
+    of_layer = {str(head): share for head, share in shares.items() if head.site == "1"}
+    for name, share in of_layer.items():
+        expect(page.locator(f"[data-share='{name}']")).to_have_text(signed(share))
+    expect(page.locator("[data-share='all']")).to_have_text(signed(sum(of_layer.values())))
+
+
+@pytest.mark.parametrize("how", ["zero", "mean"])
+def test_a_head_switched_off_changes_the_prediction_as_an_edit_says(open_page: Open, scope: Scope, how: str):
+    page = open_page(at(head="1.4", token=9, compare=0))
+    before = scope.look(TEXT).logits[9].double().softmax(-1)
+    with scope.edit(ablate("1.4", how=how)):
+        after = scope.look(TEXT).logits[9].double().softmax(-1)
+    expect(page.locator("[data-without]").first).to_have_text("")
+    page.get_by_role("button", name=how, exact=True).click()
+    page.get_by_role("switch", name="without 1.4").click()
+    best = int(before.argmax())
+    expect(page.locator("[data-guess]").first).to_have_text(per_cent(float(before[best])))
+    expect(page.locator("[data-without]").first).to_have_text(per_cent(float(after[best])))
+    expect(page.locator("[data-kl]")).to_have_text(short(float((before * (before / after).log()).sum()), 3))
+
+
+def test_heads_kept_off_stay_off_while_looking_at_others(open_page: Open, scope: Scope):
+    page = open_page(at(head="1.4", token=9))
+    page.get_by_role("button", name="Keep it off").click()
+    page.keyboard.press("]")
+    expect(page.get_by_role("heading", name="Head 1.5")).to_be_visible()
+    before = scope.look(TEXT).logits[9].double().softmax(-1)
+    with scope.edit(ablate("1.4", "1.5")):
+        after = scope.look(TEXT).logits[9].double().softmax(-1)
+    expect(page.locator("[data-kl]")).to_have_text(short(float((before * (before / after).log()).sum()), 3))
+    page.get_by_role("button", name="All heads on").click()
+    assert "off=" not in page.url
+
+
+def test_ranking_by_a_question_puts_its_best_head_first(open_page: Open, scope: Scope):
+    page = open_page(at(head="0.0"))
+    page.get_by_role("button", name="Previous token").click()
+    expect(page.get_by_role("button", name="ranked")).to_have_attribute("aria-pressed", "true")
+    look = scope.look(TEXT)
+    best = max(float(look.statistics(site).mass["previous"][0, :, 1:].mean(1).max()) for site in look.sites)
+    expect(page.locator(".wrap text").filter(has_text=short(best)).first).to_be_visible()
+
+
+def test_a_shared_address_restores_the_view(open_page: Open):
+    first = open_page(
+        at(head="1.5", token=4, view="arcs", show="first", order="ranked", aside=1, how="mean", off="0.1")
+    )
+    expect(first.get_by_role("application", name="Pattern of head 1.5 as arcs")).to_be_visible()
+    second = open_page(first.url[first.url.index("#") :])
+    for page in (first, second):
+        expect(tokens(page).get_by_role("option").nth(4)).to_have_attribute("aria-selected", "true")
+        expect(page.get_by_role("switch", name="set the first token aside")).to_have_attribute("aria-checked", "true")
+        expect(page.get_by_label("Show")).to_have_value("first")
+    assert first.url == second.url
+
+
+def test_a_long_text_is_zoomed_until_a_weight_is_read(open_page: Open, scope: Scope):
+    text = " ".join([TEXT, "."] * 70)
+    page = open_page(at(text=text[:1400], head="0.0"))
+    page.get_by_label("Sentence").fill(text)
+    page.get_by_label("Sentence").press("Enter")
+    length = len(scope.look(text).tokens)
+    tokens(page).get_by_role("option").last.click()
+    page.get_by_role("button", name="Around the selected token").click()
+    expect(page.get_by_text(f"24 of {length} tokens")).to_be_visible()
+    matrix = page.get_by_role("application", name="Pattern of head 0.0")
+    box = matrix.bounding_box()
+    assert box is not None
+    row, column, cell = length - 4, length - 20, box["width"] / 24
+    weight = float(scope.look(text).weights("0.0", slice(row, row + 1), slice(column, column + 1)))
+    page.mouse.move(box["x"] + 4.5 * cell, box["y"] + 20.5 * cell)
+    expect(matrix.locator(".tip")).to_contain_text(short(weight, 3))
+    expect(matrix.locator(".tip")).not_to_contain_text("at most")
+    assert "look=" in page.url
+
+
+def test_an_empty_text_and_an_error_leave_the_last_picture(open_page: Open):
+    page = open_page(at(head="0.0"))
+    page.get_by_label("Sentence").fill("")
+    expect(page.get_by_text("Type a sentence, or pick an example. Nothing leaves this machine.")).to_be_visible()
+    page.get_by_label("Sentence").fill("   ")
+    expect(page.get_by_role("alert")).to_contain_text("this text is empty; type a sentence")
+    expect(page.get_by_role("application", name="Pattern of head 0.0")).to_be_visible()
+    page.get_by_label("Sentence").fill(TEXT)
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+@pytest.mark.parametrize("width", [360, 768, 2560])
+def test_the_page_never_scrolls_sideways(open_page: Open, width: int):
+    page = open_page(at(head="1.1"))
+    page.set_viewport_size({"width": width, "height": 900})
+    expect(page.get_by_role("application", name="Pattern of head 1.1")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: npm ci in web/")
+def test_no_serious_violation_of_accessibility(open_page: Open, theme: str):
+    page = open_page(at(head="1.1"), query=f"?theme={theme}")
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
+    serious = [
+        (rule["id"], rule["nodes"][0]["html"][:120]) for rule in found if rule["impact"] in ("serious", "critical")
+    ]
+    assert serious == []
+
+
+def signed(value: float) -> str:
+    text = f"{abs(value):.2f}"
+    return text if float(text) == 0 else ("+" if value > 0 else "−") + text
