@@ -3,7 +3,7 @@
 import torch
 
 from headscope.attention import reference
-from headscope.heads.standard import STANDARD, standard_questions
+from headscope.heads.standard import STANDARD, answerable, standard_questions
 
 TOKENS = torch.tensor([[7, 3, 7, 5, 3]])
 
@@ -44,3 +44,10 @@ def test_padding_neither_asks_nor_answers() -> None:
     assert wanted("first", real=real) == [(i, 1) for i in range(1, 5)]
     assert wanted("duplicate", real=real) == [(4, 1)]
     assert wanted("previous", real=real) == [(2, 1), (3, 2), (4, 3)]
+
+
+def test_a_row_can_answer_where_a_key_it_may_read_carries_its_label() -> None:
+    questions = standard_questions(TOKENS)
+    assert answerable(questions["duplicate"], causal=True)[0].tolist() == [False, False, True, False, True]
+    assert answerable(questions["duplicate"], causal=False)[0].tolist() == [True, True, True, False, True]
+    assert answerable(questions["itself"], causal=True)[0].tolist() == [False, True, True, True, True]

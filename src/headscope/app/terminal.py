@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -11,6 +11,7 @@ from rich.text import Text
 
 from headscope.app.colour import weight_colour
 from headscope.errors import InputError
+from headscope.heads.standard import STANDARD
 from headscope.names import Head
 
 if TYPE_CHECKING:
@@ -50,19 +51,20 @@ def prediction_row(look: Look) -> Text:
 def answers_table(look: Look, count: int = 3) -> Table:
     """For each standard question, the heads whose attention answers it most, with their mean mass."""
     table = Table("question", "heads with most of their attention there (mean over this text)", box=None)
-    for name, ranked in strongest_answers(look, count).items():
-        cells = "   ".join(f"{head} {share(value)}" for head, value in ranked)
-        table.add_row(name, cells)
+    found = strongest_answers(look, count)
+    for name, ranked in found.items():
+        table.add_row(name, "   ".join(f"{head} {share(value)}" for head, value in ranked))
+    for name in [name for name in STANDARD if name not in found]:
+        table.add_row(name, "nowhere to ask it in this text")
     return table
 
 
 def strongest_answers(look: Look, count: int) -> dict[str, list[tuple[Head, float]]]:
-    """The heads with the highest mean mass on each question. Rows that could not answer count as zero."""
+    """The heads with the highest mean mass on each question, over the rows that could answer it."""
     found: dict[str, list[tuple[Head, float]]] = {}
     for site in look.sites:
-        for name, mass in look.statistics(site).mass.items():
-            means = mass[0].mean(-1).tolist()
-            found.setdefault(name, []).extend((Head(site, index), value) for index, value in enumerate(means))
+        for name, values in look.mean_answers(site).items():
+            found.setdefault(name, []).extend((Head(site, index), value) for index, value in enumerate(values.tolist()))
     return {name: sorted(entries, key=lambda entry: -entry[1])[:count] for name, entries in found.items()}
 
 
@@ -95,6 +97,15 @@ def importance_table(entries: Sequence[Importance], count: int = 12) -> Table:
         interval = f"[{entry.loss.low:+.4f}, {entry.loss.high:+.4f}]"
         kl = "" if entry.kl is None else f"{entry.kl.mean:.4f}"
         table.add_row(str(entry.head), f"{entry.loss.mean:+.4f}", interval, kl)
+    return table
+
+
+def change_table(change: Mapping[str, Any]) -> Table:
+    """The next token with and without some heads."""
+    title = f"without {', '.join(change['heads'])}: KL {change['kl_nats']:.3f} nats"
+    table = Table("next token", "as is", "without", box=None, title=title, title_justify="left")
+    for entry in change["next"]:
+        table.add_row(visible(entry["token"]), percent(entry["with"]), percent(entry["without"]))
     return table
 
 

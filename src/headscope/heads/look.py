@@ -21,7 +21,7 @@ from headscope.errors import InputError
 from headscope.heads.contributions import Contributions, Shares, contributions_at, shares_of
 from headscope.heads.edits import Bound
 from headscope.heads.sampling import Prediction, strongest_predictions
-from headscope.heads.standard import standard_questions
+from headscope.heads.standard import answerable, standard_questions
 from headscope.models.opened import OpenModel, Pass, Prepared, SiteOutput, Token
 from headscope.names import Head, ModelShape, Site
 
@@ -87,6 +87,18 @@ class Look:
     def statistics(self, site: str) -> Rows:
         """Entropy, distance, strongest key and the standard questions of every head and row of a site (batch of 1)."""
         return self._site(site).rows
+
+    def mean_answers(self, site: str) -> dict[str, Float[Tensor, " head"]]:
+        """Each head's mean mass on every standard question, over the rows that could answer; none if no row could."""
+        causal = self.shape.sites[site].causal
+        ids = torch.tensor([[token.id for token in self.query_tokens(site)]])
+        asked = {name: answerable(question, causal)[0] for name, question in standard_questions(ids).items()}
+        masses = self.statistics(site).mass
+        return {
+            name: masses[name][0][:, where.to(masses[name].device)].mean(-1)
+            for name, where in asked.items()
+            if name in masses and bool(where.any())
+        }
 
     def pattern(self, head: str | Head) -> Float[Tensor, "query key"]:
         """Dense weights of one head."""

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from headscope.attention.questions import Question
+from headscope.attention.questions import Question, pairs, plan
 
 STANDARD = ("previous", "itself", "first", "duplicate", "induction")
 
@@ -34,3 +34,20 @@ def standard_questions(
         "duplicate": Question(token, token, exclude_self=True),
         "induction": Question(token, before.where(real, -1), exclude_self=True),
     }
+
+
+def answerable(question: Question, causal: bool) -> Bool[Tensor, "batch query"]:
+    """The rows where a question has an answer: some key that may be read carries the query's label.
+
+    The first row of causal attention has one key and no choice, so it is never asked.
+    """
+    n_query, offset = question.query.shape[1], question.key.shape[1] - question.query.shape[1]
+    groups = plan(question, question.query.device, path="groups")
+    found = torch.zeros(groups.start.shape, dtype=torch.bool, device=groups.start.device)
+    for item in range(len(found)):
+        rows, keys = pairs(groups, item, 0, n_query, offset)
+        open_rows = rows[keys <= rows + offset] if causal else rows
+        found[item, open_rows] = True
+    if causal and offset == 0:
+        found[:, 0] = False
+    return found

@@ -91,6 +91,9 @@ class OpenModel(Protocol):
     notes: Sequence[str]
     """What a person should know: parts that are not seen, how weights were loaded, and so on."""
 
+    report: Any
+    """The self-check; ``str()`` of it is the full text."""
+
     end_tokens: frozenset[int]
     """Tokens after which a text is over."""
 
