@@ -36,7 +36,7 @@ def test_weights_travel_exactly(client, scope):
 def test_our_errors_are_a_sentence(client):
     answer = client.post("/api/look", json={"look": "gone"})
     assert answer.status_code == 422
-    assert answer.json()["kind"] == "ForgottenLook"
+    assert answer.json()["kind"] == "ForgottenLookError"
     assert "no longer kept" in answer.json()["message"]
 
 

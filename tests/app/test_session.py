@@ -9,7 +9,7 @@ import torch
 from headscope import ablate
 from headscope.app import schema
 from headscope.app.answers import QUESTIONS
-from headscope.app.session import KEPT_LOOKS, THUMBNAIL_SIDE, ForgottenLook, Session
+from headscope.app.session import KEPT_LOOKS, THUMBNAIL_SIDE, ForgottenLookError, Session
 from headscope.errors import HeadNameError, InputError
 
 TEXT = "the old lamp on the landing burned until morning and the old lamp on the"
@@ -121,7 +121,7 @@ def test_a_text_longer_than_the_context_is_read_as_far_as_it_goes(session):
 
 def test_what_cannot_be_answered_is_said(session):
     card, _ = open_look(session)
-    with pytest.raises(ForgottenLook, match="the text of look 'gone' is no longer kept"):
+    with pytest.raises(ForgottenLookError, match="the text of look 'gone' is no longer kept"):
         session.look(schema.LookRequest(look="gone"))
     with pytest.raises(InputError, match="this text is empty"):
         open_look(session, "   ")

@@ -136,6 +136,11 @@ export interface components {
             text: string;
             /** Tokens */
             tokens: components["schemas"]["TokenCard"][];
+            /**
+             * Written
+             * @description what a model that reads one text and writes another has written
+             */
+            written: components["schemas"]["TokenCard"][];
         };
         /**
          * LookRequest
@@ -310,6 +315,12 @@ export interface components {
             /** D Value */
             d_value: number;
             /**
+             * Keys
+             * @description the text that is looked at
+             * @enum {string}
+             */
+            keys: "text" | "written";
+            /**
              * Kind
              * @enum {string}
              */
@@ -320,6 +331,12 @@ export interface components {
             n_kv_heads: number;
             /** Name */
             name: string;
+            /**
+             * Queries
+             * @description the text that looks, at this site
+             * @enum {string}
+             */
+            queries: "text" | "written";
             /** Window */
             window: number | null;
         };

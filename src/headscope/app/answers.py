@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
-import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from headscope.app.schema import QuestionCard
-from headscope.attention.observation import Rows
-from headscope.attention.questions import Question
+from headscope.heads.look import Look
 from headscope.names import Site
 
 QUESTIONS = (
@@ -36,39 +32,22 @@ QUESTIONS = (
 )
 
 
-def places(question: Question, causal: bool) -> Bool[Tensor, " query"]:
-    """Where the question can be asked: some key that may be read carries the query's label.
-
-    The first row of causal attention has one key to read and no choice, so it is never asked.
-    """
-    queries, keys = question.query[0].tolist(), question.key[0].tolist()
-    at: dict[int, list[int]] = {}
-    for place, label in enumerate(keys):
-        at.setdefault(label, []).append(place)
-
-    def some(place: int, label: int) -> bool:
-        if label == -1 or (causal and place == 0):
-            return False
-        first_two = at.get(label, [])[:2]
-        return any((not causal or key <= place) and not (question.exclude_self and key == place) for key in first_two)
-
-    return torch.tensor([some(place, label) for place, label in enumerate(queries)], dtype=torch.bool)
-
-
-def site_answers(
-    site: Site, rows: Rows | None, asked: Mapping[str, Bool[Tensor, " query"]]
-) -> Float[np.ndarray, "question head"]:
-    """The mean answer of each head of a site; NaN where the text gives no place to ask, or the site was not reached."""
+def site_answers(look: Look, site: Site) -> Float[np.ndarray, "question head"]:
+    """The mean answer of each head of a site; NaN where the text gives no place to ask, or did not reach the site."""
     answers = np.full((len(QUESTIONS), site.n_heads), np.nan, dtype=np.float32)
-    if rows is None:
+    if site.name not in look.sites:
         return answers
-    traits = {"entropy": rows.entropy, "distance": None if rows.distance is None else rows.distance.mean}
+    found = look.mean_answers(site.name) | _traits(look, site)
     for index, card in enumerate(QUESTIONS):
-        values = traits.get(card.name) if card.name in traits else rows.mass.get(card.name)
-        if values is None:
-            continue
-        where = asked.get(card.name)
-        kept = values[0, :, 1:] if where is None else values[0][:, where.to(values.device)]
-        if kept.shape[1]:
-            answers[index] = kept.double().mean(1).cpu().numpy()
+        if card.name in found:
+            answers[index] = found[card.name].double().cpu().numpy()
     return answers
+
+
+def _traits(look: Look, site: Site) -> dict[str, Float[Tensor, " head"]]:
+    """Means over all rows; the first of causal attention has one key and no choice, so it does not count."""
+    rows = look.statistics(site.name)
+    first = 1 if site.causal and site.kind == "self" else 0
+    if rows.entropy is None or rows.distance is None or rows.entropy.shape[2] <= first:
+        return {}
+    return {"entropy": rows.entropy[0, :, first:].mean(-1), "distance": rows.distance.mean[0, :, first:].mean(-1)}

@@ -15,6 +15,7 @@ MAX_CHARACTERS = 1_000_000
 Unit = Literal["share", "nats", "tokens"]
 Pooling = Literal["max", "mean"]
 Removal = Literal["zero", "mean"]
+Stream = Literal["text", "written"]
 Span = tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
 
 
@@ -33,6 +34,8 @@ class SiteCard(Strict):
     kind: Literal["self", "cross", "merged"]
     causal: bool
     window: int | None
+    queries: Stream = Field(description="the text that looks, at this site")
+    keys: Stream = Field(description="the text that is looked at")
 
 
 class QuestionCard(Strict):
@@ -93,6 +96,7 @@ class LookCard(Strict):
     look: str
     text: str
     tokens: list[TokenCard]
+    written: list[TokenCard] = Field(description="what a model that reads one text and writes another has written")
     read: int = Field(description="tokens the model reads: what is shown")
     length: int = Field(description="tokens the text has")
     asked: list[int] = Field(description="for each question, at how many positions of this text it could be asked")

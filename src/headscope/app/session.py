@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headscope.app import schema
-from headscope.app.answers import QUESTIONS, places, site_answers
+from headscope.app.answers import QUESTIONS, site_answers
 from headscope.errors import InputError
 from headscope.heads.edits import ablate
 from headscope.heads.look import Look
-from headscope.heads.standard import standard_questions
+from headscope.heads.standard import answerable, standard_questions
 from headscope.models.opened import Token
 from headscope.names import Head, Site
 from headscope.scope import Scope
@@ -39,7 +39,7 @@ SAMPLED_ROWS = 256
 LARGEST_ANSWER = 2**22  # numbers in one rectangle
 
 
-class ForgottenLook(InputError):
+class ForgottenLookError(InputError):
     """The page speaks of a text that is no longer kept; it reads it to us again."""
 
 
@@ -49,6 +49,7 @@ class Opened:
 
     name: str
     text: str
+    source: str | list[int]
     look: Look
     length: int
 
@@ -77,26 +78,28 @@ class Session:
     def look(self, asked: schema.LookRequest) -> tuple[schema.LookCard, Arrays]:
         opened = self._open_text(asked.text) if asked.text is not None else self._open(asked.look or "")
         look = opened.look
-        sites = self.scope.shape.sites
-        causal = all(site.causal for site in sites.values())
-        ids = torch.tensor([[token.id for token in look.tokens]])
-        where = {name: places(question, causal) for name, question in standard_questions(ids).items()}
-        reached = {name: look.statistics(name) for name in look.sites}
-        answers = [site_answers(site, reached.get(name), where) for name, site in sites.items()]
+        sites = self.scope.shape.sites.values()
+        answers = [site_answers(look, site) for site in sites]
+        tokens = torch.tensor([[token.id for token in look.tokens]])
+        causal = all(site.causal for site in sites)
+        asked_at = {name: int(answerable(each, causal).sum()) for name, each in standard_questions(tokens).items()}
         card = schema.LookCard(
             look=opened.name,
             text=opened.text,
             tokens=[_token_card(token) for token in look.tokens],
+            written=[] if look.written is look.tokens else [_token_card(token) for token in look.written],
             read=len(look.tokens),
             length=opened.length,
-            asked=[int(where[card.name].sum()) if card.name in where else len(look.tokens) - 1 for card in QUESTIONS],
+            asked=[asked_at.get(question.name, len(look.tokens) - 1) for question in QUESTIONS],
         )
         pictures = [self._thumbnail(look, head) for head in self.scope.shape.heads()]
         return card, {"answers": np.concatenate(answers, axis=1), "thumbnails": np.stack(pictures)}
 
     def weights(self, asked: schema.WeightsRequest) -> tuple[schema.WeightsCard, Arrays]:
         look = self._open(asked.look).look
-        rows, columns = self._span(look, asked.rows), self._span(look, asked.columns)
+        site = self.scope.shape.find(asked.head).site
+        rows = _span(asked.rows, len(look.query_tokens(site)))
+        columns = _span(asked.columns, len(look.key_tokens(site)))
         height, width = (-(-(end - start) // asked.pool) for start, end in (rows, columns))
         if height * width > LARGEST_ANSWER:
             raise InputError(
@@ -122,7 +125,7 @@ class Session:
         reads = [look.weights(head, slice(place, place + 1))[0] for head in site.heads()]
         shares = np.full(self.scope.shape.n_heads, np.nan, dtype=np.float32)
         toward, note = None, ""
-        if self.scope.shape.vocabulary is not None:
+        if self.scope.shape.vocabulary is not None and look.query_tokens(asked.site) == look.written:
             toward = self._guess(look, place, asked.toward)
             found = look.logit_shares(toward.id, position=place)
             shares[:] = [found.heads.get(head, np.nan) for head in self.scope.shape.heads()]
@@ -171,7 +174,7 @@ class Session:
             self._looks.move_to_end(name)
             return self._looks[name]
         if name not in self._texts:
-            raise ForgottenLook(f"the text of look {name!r} is no longer kept; type or paste it again")
+            raise ForgottenLookError(f"the text of look {name!r} is no longer kept; type or paste it again")
         opened = self._read(name, self._texts[name])
         return _keep(self._looks, name, opened, KEPT_LOOKS)
 
@@ -180,18 +183,16 @@ class Session:
         if not text.strip():
             raise InputError("this text is empty; type a sentence")
         most = min(LONGEST, self.scope.shape.context or LONGEST)
-        if len(text) <= most // 2:
-            look = self.scope.look(text)
-            return Opened(name, text, look, len(look.tokens))
-        ids = self.scope.model.token_ids(text)
-        look = self.scope.look(text if len(ids) < most else ids[:most])
-        return Opened(name, text, look, max(len(ids), len(look.tokens)))
+        ids = self.scope.model.token_ids(text) if len(text) > most // 2 else []
+        source = text if len(ids) < most else ids[:most]
+        look = self.scope.look(source)
+        return Opened(name, text, source, look, max(len(ids), len(look.tokens)))
 
     def _without(self, opened: Opened, place: int, off: list[str], how: schema.Removal) -> Tensor:
         key = (opened.name, ",".join(sorted(off)), how, place)
         if key not in self._edited:
             with self.scope.edit(ablate(*off, how=how)):
-                changed = self.scope.look([token.id for token in opened.look.tokens])
+                changed = self.scope.look(opened.source)
             return _keep(self._edited, key, changed.logits[place].clone(), KEPT_EDITS)
         return self._edited[key]
 
@@ -204,20 +205,21 @@ class Session:
         return schema.Guess(text=text, id=chosen, probability=float(probabilities[chosen]))
 
     def _thumbnail(self, look: Look, head: Head) -> NDArray[np.uint8]:
-        length = len(look.tokens)
-        side = min(length, THUMBNAIL_SIDE)
+        side = min(len(look.tokens), THUMBNAIL_SIDE)
         if head.site not in look.sites:
             return np.zeros((side, side), dtype=np.uint8)
+        length = len(look.query_tokens(head.site))
         rows = torch.arange(length) if length <= DENSE_THUMBNAIL else torch.linspace(0, length - 1, SAMPLED_ROWS).long()
         weights = look.weights(head, rows)
         small = torch.nn.functional.adaptive_max_pool2d(weights[None].float(), (side, side))[0]
         return (small.clamp(0, 1).sqrt() * 255).round().to(torch.uint8).cpu().numpy()
 
-    def _span(self, look: Look, span: tuple[int, int]) -> tuple[int, int]:
-        start, end = span[0], min(span[1], len(look.tokens))
-        if start >= end:
-            raise InputError(f"positions {span[0]} to {span[1]}: this text has {len(look.tokens)} tokens")
-        return start, end
+
+def _span(span: tuple[int, int], length: int) -> tuple[int, int]:
+    start, end = span[0], min(span[1], length)
+    if start >= end:
+        raise InputError(f"positions {span[0]} to {span[1]}: this text has {length} tokens")
+    return start, end
 
 
 def _keep(kept: OrderedDict[Any, Kept], key: Any, value: Kept, most: int) -> Kept:
@@ -233,6 +235,7 @@ def _numbers(values: Tensor) -> NDArray[np.float32]:
 
 
 def _site_card(site: Site) -> schema.SiteCard:
+    queries: schema.Stream = "written" if site.name.startswith("decoder") else "text"
     return schema.SiteCard(
         name=site.name,
         n_heads=site.n_heads,
@@ -242,6 +245,8 @@ def _site_card(site: Site) -> schema.SiteCard:
         kind=site.kind,
         causal=site.causal,
         window=site.window,
+        queries=queries,
+        keys="text" if site.kind == "cross" else queries,
     )
 
 

@@ -46,7 +46,7 @@ export function serverSource(): Source {
       return await ask(path, wanted, signal);
     } catch (error) {
       const text = texts.get(wanted.look);
-      if (!(error instanceof Problem) || error.kind !== "ForgottenLook" || text === undefined) throw error;
+      if (!(error instanceof Problem) || error.kind !== "ForgottenLookError" || text === undefined) throw error;
       await ask("look", { text }, signal);
       return ask(path, wanted, signal);
     }

@@ -51,6 +51,11 @@ export interface Source {
   predict(wanted: PredictRequest, signal?: AbortSignal): Promise<Prediction>;
 }
 
+/** The tokens that look, or are looked at: of most models there is one text and it looks at itself. */
+export function stream(look: Pick<LookCard, "tokens" | "written">, which: SiteCard["queries"]): TokenCard[] {
+  return which === "written" && look.written.length ? look.written : look.tokens;
+}
+
 /** A sentence for the person at the page. */
 export class Problem extends Error {
   constructor(

@@ -2,7 +2,7 @@
 import { untrack } from "svelte";
 import { EXAMPLES, type Example } from "../examples";
 import { held, poolFor, type Window } from "../draw/field";
-import type { Field, Look, Mix, ModelCard, Prediction, SiteCard, Source } from "../source/source";
+import { stream, type Field, type Look, type Mix, type ModelCard, type Prediction, type SiteCard, type Source, type TokenCard } from "../source/source";
 import { BEGINNING, read, write, type State } from "./address";
 
 export interface HeadPlace {
@@ -51,8 +51,10 @@ export class Microscope {
   heads = $derived.by((): HeadPlace[] => (this.model?.sites ?? []).flatMap((site, siteIndex) =>
     Array.from({ length: site.n_heads }, (_, head) => ({ name: `${site.name}.${head}`, site, siteIndex, head }))));
   here = $derived<HeadPlace | undefined>(this.heads[this.head]);
-  tokens = $derived(this.look?.tokens ?? []);
+  tokens = $derived<TokenCard[]>(this.look && this.here ? stream(this.look, this.here.site.queries) : []); // rows: who looks
+  keys = $derived<TokenCard[]>(this.look && this.here ? stream(this.look, this.here.site.keys) : []); // columns: what is looked at
   length = $derived(this.tokens.length);
+  extent = $derived(Math.max(this.length, this.keys.length));
   example = $derived<Example | undefined>(EXAMPLES.find((example) => example.text === this.text));
   without = $derived.by(() => {
     const name = this.here?.name;
@@ -108,13 +110,14 @@ export class Microscope {
     if ("text" in wanted && wanted.text === "") return;
     const look = await this.during("look", this.source.look(wanted, reading.signal), reading.signal);
     if (!look) return;
-    const last = look.tokens.length - 1;
-    const { head, token } = stand?.(look) ?? { head: this.head, token: this.token >= this.length - 1 ? last : this.token };
-    const name = (this.heads[head] ?? this.here ?? this.heads[0]).name;
-    const field = await this.during("weights", this.rectangle(look, name, [0, last + 1], [0, last + 1], poolFor(last + 1, WHOLE), reading.signal), reading.signal);
+    const { head, token } = stand?.(look) ?? { head: this.head, token: this.token >= this.length - 1 ? Infinity : this.token };
+    const { name, site } = this.heads[head] ?? this.here ?? this.heads[0];
+    const [rows, columns] = [stream(look, site.queries).length, stream(look, site.keys).length];
+    const span = Math.max(rows, columns);
+    const field = await this.during("weights", this.rectangle(look, name, [0, rows], [0, columns], poolFor(span, WHOLE), reading.signal), reading.signal);
     if (!field) return;
     if (!("text" in wanted)) this.text = look.text;
-    Object.assign(this, { look, field, token: Math.min(token, last), window: { row: 0, column: 0, span: last + 1 } });
+    Object.assign(this, { look, field, token: Math.min(token, rows - 1), window: { row: 0, column: 0, span } });
     if (head >= 0) this.head = head;
   }
 
@@ -163,38 +166,48 @@ export class Microscope {
   }
 
   move(window: Window): void {
-    this.window = held(window, this.length);
+    this.window = held(window, this.extent);
   }
 
-  whole = $derived(this.length <= WHOLE);
+  showAll(): void {
+    this.window = { row: 0, column: 0, span: this.extent };
+  }
+
+  /** A head of another site may look from, and at, another text. */
+  settle(): void {
+    if (!this.length) return;
+    if (this.token >= this.length) this.token = this.length - 1;
+    if (this.window.span > this.extent) this.showAll();
+  }
+
+  whole = $derived(this.extent <= WHOLE);
 
   /** Effects: each fetches what its picture needs, and cancels itself when that changes. */
   fetchField(): (() => void) | void {
-    const { look, here, length } = this;
+    const { look, here, length, keys } = this;
     if (!look || !here) return;
-    if (this.whole) return this.fetch("weights", (signal) => this.rectangle(look, here.name, [0, length], [0, length], 1, signal), (field) => (this.field = field));
-    const pool = poolFor(this.window.span, WHOLE);
-    const start = (at: number) => Math.floor(at / pool) * pool;
-    const end = (at: number) => Math.min(length, Math.ceil((at + this.window.span) / pool) * pool);
-    const { row, column } = this.window;
-    return this.fetch("weights", (signal) => this.rectangle(look, here.name, [start(row), end(row)], [start(column), end(column)], pool, signal), (field) => (this.field = field));
+    if (this.whole) return this.fetch("weights", (signal) => this.rectangle(look, here.name, [0, length], [0, keys.length], 1, signal), (field) => (this.field = field));
+    const { row, column, span } = this.window;
+    const pool = poolFor(span, WHOLE);
+    const range = (at: number, end: number): [number, number] => [Math.floor(at / pool) * pool, Math.min(end, Math.ceil((at + span) / pool) * pool)];
+    return this.fetch("weights", (signal) => this.rectangle(look, here.name, range(row, length), range(column, keys.length), pool, signal), (field) => (this.field = field));
   }
 
   fetchOverview(): (() => void) | void {
-    const { look, here, length } = this;
+    const { look, here, length, keys, extent } = this;
     if (!look || !here || this.whole) return;
-    return this.fetch("overview", (signal) => this.rectangle(look, here.name, [0, length], [0, length], poolFor(length, WHOLE), signal), (field) => (this.overview = field));
+    return this.fetch("overview", (signal) => this.rectangle(look, here.name, [0, length], [0, keys.length], poolFor(extent, WHOLE), signal), (field) => (this.overview = field));
   }
 
   fetchRow(): (() => void) | void {
-    const { look, here, token, length, field } = this;
+    const { look, here, token, length, keys, field } = this;
     if (!look || !here || token >= length) return;
     if (this.whole) {
       if (!field || field.look !== look.look || field.head !== here.name) return;
-      this.row = { look: look.look, head: here.name, token, weights: field.weights.subarray(token * length, (token + 1) * length) };
+      this.row = { look: look.look, head: here.name, token, weights: field.weights.subarray(token * keys.length, (token + 1) * keys.length) };
       return;
     }
-    return this.fetch("row", (signal) => this.rectangle(look, here.name, [token, token + 1], [0, length], 1, signal), (row) => (this.row = { look: row.look, head: row.head, token: row.rows[0], weights: row.weights }));
+    return this.fetch("row", (signal) => this.rectangle(look, here.name, [token, token + 1], [0, keys.length], 1, signal), (row) => (this.row = { look: row.look, head: row.head, token: row.rows[0], weights: row.weights }));
   }
 
   fetchMix(): (() => void) | void {
@@ -205,9 +218,11 @@ export class Microscope {
   }
 
   fetchPrediction(): (() => void) | void {
-    const { look, token, without, how } = this;
-    if (!look) return;
-    const wanted = { look: look.look, position: token, off: without, how, count: 6 };
+    const { look, here, token, without, how } = this;
+    if (!look || !here) return;
+    const written = stream(look, "written");
+    const position = stream(look, here.site.queries) === written ? token : written.length - 1;
+    const wanted = { look: look.look, position, off: without, how, count: 6 };
     return this.fetch("predict", (signal) => this.source.predict(wanted, signal), (prediction) => (this.prediction = prediction));
   }
 
