@@ -20,52 +20,55 @@ def attention(
 ) -> Float[Tensor, "batch head query d_value"]:
     """z = softmax(scores) · v."""
     bound = scores.bind(q, k)
+    assert bound.scale is not None, "bind() fills the scale in"
     if bound.softcap is not None or bound.sinks is not None:
         return _written_out(q, k, v, bound, dropout)
-    if bound.bias is None and bound.mask.is_full:
-        return _sdpa(q, k, v, bound, dropout)
-    if bound.bias is None and bound.mask.is_causal:
-        if q.shape[2] == k.shape[2]:
-            return _sdpa(q, k, v, bound, dropout, is_causal=True)
-        if q.shape[2] == 1:  # one new token after a cache sees every key: causality asks nothing of it
-            return _sdpa(q, k, v, bound, dropout)
-    extra, blind = _additive(bound, q, k.shape[2])
-    z = _sdpa(q, k, v, bound, dropout, extra)
+    if bound.bias is None:
+        return masked_attention(q, k, v, bound.mask, bound.scale, dropout)
+    allowed, blind = _open_blind_rows(bound.mask, q, k)
+    assert not isinstance(bound.bias, Tensor), "tensors are wrapped when Scores is made"
+    bias = bound.bias.block(*_places(q, k)).to(q.dtype).masked_fill(~allowed, float("-inf"))
+    z = F.scaled_dot_product_attention(q, k, v, bias, dropout, scale=bound.scale, enable_gqa=q.shape[1] != k.shape[1])
     return z if blind is None else z.masked_fill(blind, 0.0)
 
 
-def _sdpa(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    scores: Scores,
-    dropout: float,
-    extra: Tensor | None = None,
-    *,
-    is_causal: bool = False,
-) -> Tensor:
+def masked_attention(
+    q: Float[Tensor, "batch head query d_head"],
+    k: Float[Tensor, "batch kv key d_head"],
+    v: Float[Tensor, "batch kv key d_value"],
+    mask: Mask,
+    scale: float,
+    dropout: float = 0.0,
+) -> Float[Tensor, "batch head query d_value"]:
+    """The common case, a scale and a mask and nothing more, with as little as possible before PyTorch's own call."""
     grouped = q.shape[1] != k.shape[1]
-    return F.scaled_dot_product_attention(q, k, v, extra, dropout, is_causal, scale=scores.scale, enable_gqa=grouped)
+    # One new token after a cache sees every key: causality asks nothing of it.
+    if mask.is_full or (mask.is_causal and q.shape[2] == 1):
+        return F.scaled_dot_product_attention(q, k, v, None, dropout, scale=scale, enable_gqa=grouped)
+    if mask.is_causal and q.shape[2] == k.shape[2]:
+        return F.scaled_dot_product_attention(q, k, v, None, dropout, True, scale=scale, enable_gqa=grouped)
+    allowed, blind = _open_blind_rows(mask.bind(q.shape[0], q.shape[1], q.shape[2], k.shape[2]), q, k)
+    z = F.scaled_dot_product_attention(q, k, v, allowed, dropout, scale=scale, enable_gqa=grouped)
+    return z if blind is None else z.masked_fill(blind, 0.0)
 
 
-def _additive(scores: Scores, q: Tensor, n_key: int) -> tuple[Tensor, Tensor | None]:
-    """The mask, and the bias under it, in the form the fused call takes; and the rows that may look nowhere.
+def _open_blind_rows(mask: Mask, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Who may look where, and the rows that may look nowhere.
 
     Kernels differ on such rows (NaN, an average, zeros), and NaN would reach every gradient. So these rows are shown
     everything, and what they then deliver is thrown away.
     """
-    n_query, offset = q.shape[2], n_key - q.shape[2]
-    rows, columns = torch.arange(n_query, device=q.device), torch.arange(n_key, device=q.device)
-    allowed = scores.mask.block(rows, columns, offset)
-    blind = None
-    if not _sees_itself(scores.mask, offset):
-        blind = ~allowed.any(-1, keepdim=True)
-        allowed = allowed | blind
-    if scores.bias is None:
-        return allowed, blind
-    assert not isinstance(scores.bias, Tensor), "tensors are wrapped when Scores is made"
-    bias = scores.bias.block(rows, columns, offset).to(q.dtype)
-    return bias.masked_fill(~allowed, float("-inf")), blind
+    rows, columns, offset = _places(q, k)
+    allowed = mask.block(rows, columns, offset)
+    if _sees_itself(mask, offset):
+        return allowed, None
+    blind = ~allowed.any(-1, keepdim=True)
+    return allowed | blind, blind
+
+
+def _places(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, int]:
+    n_query, n_key = q.shape[2], k.shape[2]
+    return torch.arange(n_query, device=q.device), torch.arange(n_key, device=q.device), n_key - n_query
 
 
 def _sees_itself(mask: Mask, offset: int) -> bool:
@@ -76,8 +79,7 @@ def _sees_itself(mask: Mask, offset: int) -> bool:
 def _written_out(q: Tensor, k: Tensor, v: Tensor, scores: Scores, dropout: float) -> Tensor:
     """Softcap and sinks have no fused call in PyTorch: scores, softmax and weighing, one after the other."""
     n_query, n_key = q.shape[2], k.shape[2]
-    rows, columns = torch.arange(n_query, device=q.device), torch.arange(n_key, device=q.device)
-    logits = scores.block(q, k, rows, columns, n_key - n_query)
+    logits = scores.block(q, k, *_places(q, k))
     if scores.sinks is not None:
         sink = scores.sinks.to(logits.dtype)[None, :, None, None].expand(q.shape[0], -1, n_query, 1)
         logits = torch.cat((logits, sink), dim=-1)

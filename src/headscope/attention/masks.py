@@ -190,10 +190,12 @@ class Mask:
     @property
     def is_causal(self) -> bool:
         """Causal and nothing else."""
-        return self.parts == (Causal(),)
+        return len(self.parts) == 1 and isinstance(self.parts[0], Causal)
 
     def bind(self, batch: int, n_heads: int, n_query: int, n_key: int) -> Mask:
         """This mask, checked against the sizes it will be used with."""
+        if self.is_full or self.is_causal:
+            return self
         for part in self.parts:
             part.check(batch, n_heads, n_query, n_key)
         if not any(isinstance(part, Padding) for part in self.parts):

@@ -10,8 +10,9 @@ from jaxtyping import Float, Num
 from torch import Tensor, nn
 
 from headscope.attention.cache import LayerCache
+from headscope.attention.fast import masked_attention
 from headscope.attention.masks import FULL, Mask
-from headscope.attention.observer import Call, attend
+from headscope.attention.observer import Call, attend, watched
 from headscope.attention.rope import Rope
 from headscope.attention.scores import Scores
 from headscope.errors import ShapeError
@@ -60,6 +61,7 @@ class MultiHeadAttention(nn.Module):
         if rope is not None and rope.d_rotary > self.d_head:
             raise ShapeError(f"RoPE turns {rope.d_rotary} numbers of each head, but d_head={self.d_head}")
         self.d_model, self.n_heads, self.n_kv_heads = d_model, n_heads, n_kv_heads
+        self.scale = self.d_head**-0.5
         self.d_context = d_model if d_context is None else d_context
         self.rope, self.dropout = rope, dropout
         self.q_proj = nn.Linear(d_model, n_heads * self.d_head, bias=bias)
@@ -124,14 +126,15 @@ class MultiHeadAttention(nn.Module):
         """q, k and v by head, ``[batch, head, position, d_head]``, normed and turned; x stands at ``start``."""
         self._check_input(x, context)
         source = x if context is None else context
-        q = self.q_proj(x).view(*x.shape[:2], self.n_heads, self.d_head)
-        k = self.k_proj(source).view(*source.shape[:2], self.n_kv_heads, self.d_head)
-        v = self.v_proj(source).view(*source.shape[:2], self.n_kv_heads, self.d_head).transpose(1, 2)
+        batch, n_query, n_key = x.shape[0], x.shape[1], source.shape[1]
+        q = self.q_proj(x).view(batch, n_query, self.n_heads, self.d_head)
+        k = self.k_proj(source).view(batch, n_key, self.n_kv_heads, self.d_head)
+        v = self.v_proj(source).view(batch, n_key, self.n_kv_heads, self.d_head).transpose(1, 2)
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
         q, k = q.transpose(1, 2), k.transpose(1, 2)
         if self.rope is not None:
-            table = self.rope.span(start, start + x.shape[1], like=q)
+            table = self.rope.span(start, start + n_query, like=q)
             q, k = self.rope.turn(q, table), self.rope.turn(k, table)
         return q, k, v
 
@@ -182,23 +185,29 @@ class MultiHeadAttention(nn.Module):
             if context is not None:
                 raise ShapeError("a cache holds one text that grows, and a context is whole; pass one of them")
             k, v = cache.extend(k, v)
-        scores = Scores(mask=FULL if mask is None else mask)
-        return attend(Call(self, q, k, v, scores, self.dropout if self.training else 0.0))
+        mask, dropout = FULL if mask is None else mask, self.dropout if self.training else 0.0
+        if not watched():  # then nobody reads a Call: at small sizes making one costs more than its arithmetic
+            return masked_attention(q, k, v, mask, self.scale, dropout)
+        return attend(Call(self, q, k, v, Scores(scale=self.scale, mask=mask), dropout))
 
     def _check_input(self, x: Tensor, context: Tensor | None) -> None:
-        for name, tensor, width in (("x", x, self.d_model), ("context", context, self.d_context)):
-            if tensor is None:
-                continue
-            if not tensor.is_floating_point():
-                raise ShapeError(f"{name} holds {tensor.dtype}; attention reads vectors, so embed the tokens first")
-            if tensor.ndim != 3 or tensor.shape[-1] != width:
-                raise ShapeError(f"{name} has shape {tuple(tensor.shape)}; expected (batch, position, {width})")
-        if context is not None and len(context) != len(x):
+        _check_tensor("x", x, self.d_model)
+        if context is None:
+            if self.d_context != self.d_model:
+                raise ShapeError(f"this module reads a context of width {self.d_context}; pass context=")
+            return
+        _check_tensor("context", context, self.d_context)
+        if len(context) != len(x):
             raise ShapeError(f"x has batch {len(x)} and context has batch {len(context)}; give one context an item")
-        if context is None and self.d_context != self.d_model:
-            raise ShapeError(f"this module reads a context of width {self.d_context}; pass context=")
-        if context is not None and self.rope is not None:
+        if self.rope is not None:
             raise ShapeError("RoPE compares places in one text; cross-attention has two: build it without rope")
+
+
+def _check_tensor(name: str, tensor: Tensor, width: int) -> None:
+    if not tensor.is_floating_point():
+        raise ShapeError(f"{name} holds {tensor.dtype}; attention reads vectors, so embed the tokens first")
+    if tensor.ndim != 3 or tensor.shape[-1] != width:
+        raise ShapeError(f"{name} has shape {tuple(tensor.shape)}; expected (batch, position, {width})")
 
 
 def _check_sizes(d_model: int, n_heads: int, n_kv_heads: int, d_head: int | None) -> int:

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headscope.attention import fast
 from headscope.attention.scores import Scores
 
 
@@ -50,15 +51,17 @@ def watching(observer: Observer | None) -> Iterator[None]:
         _current.reset(token)
 
 
+def watched() -> bool:
+    """Whether anybody is watching. A compiled graph cannot ask: its model is observed in its uncompiled form."""
+    return not torch.compiler.is_compiling() and _current.get() is not None
+
+
 def attend(call: Call) -> Float[Tensor, "batch head query d_value"]:
     """z for this call, from the observer if there is one."""
-    # A compiled graph cannot read a context variable; compiled models are observed through their uncompiled form.
-    observer = None if torch.compiler.is_compiling() else _current.get()
+    observer = _current.get() if watched() else None
     return plain(call) if observer is None else observer(call)
 
 
 def plain(call: Call) -> Float[Tensor, "batch head query d_value"]:
     """z, unobserved, as fast as PyTorch can."""
-    from headscope.attention.fast import attention
-
-    return attention(call.q, call.k, call.v, call.scores, call.dropout)
+    return fast.attention(call.q, call.k, call.v, call.scores, call.dropout)

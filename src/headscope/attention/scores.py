@@ -106,8 +106,10 @@ class Scores:
             self.bias.check(batch, n_heads, n_query, n_key)
         if self.sinks is not None and len(self.sinks) != n_heads:
             raise ShapeError(f"{len(self.sinks)} sinks for {n_heads} heads; give one a head")
-        scale = d_head**-0.5 if self.scale is None else self.scale
-        return replace(self, scale=scale, mask=self.mask.bind(batch, n_heads, n_query, n_key))
+        mask = self.mask.bind(batch, n_heads, n_query, n_key)
+        if self.scale is not None and mask is self.mask:
+            return self
+        return replace(self, scale=d_head**-0.5 if self.scale is None else self.scale, mask=mask)
 
     def block(
         self,
