@@ -171,7 +171,7 @@ export interface components {
             look: string;
             /**
              * Note
-             * @description how the final norm was taken into account
+             * @description how the final norm was taken into account, or why it was not
              * @default
              */
             note: string;
@@ -179,7 +179,7 @@ export interface components {
             position: number;
             /** Site */
             site: string;
-            /** @description none for a model that predicts no tokens */
+            /** @description none where no logit can be split over the heads; the note says why */
             toward: components["schemas"]["Guess"] | null;
         };
         /**

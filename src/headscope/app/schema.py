@@ -144,9 +144,9 @@ class MixCard(Strict):
     look: str
     site: str
     position: int
-    toward: Guess | None = Field(description="none for a model that predicts no tokens")
+    toward: Guess | None = Field(description="none where no logit can be split over the heads; the note says why")
     kind: Literal["exact", "head-local", "mixed"] = Field(description="what kind of sum the parts make")
-    note: str = Field(default="", description="how the final norm was taken into account")
+    note: str = Field(default="", description="how the final norm was taken into account, or why it was not")
 
 
 class PredictRequest(Strict):

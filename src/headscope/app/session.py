@@ -127,9 +127,13 @@ class Session:
         toward, note = None, ""
         if self.scope.shape.vocabulary is not None and look.query_tokens(asked.site) == look.written:
             toward = self._guess(look, place, asked.toward)
-            found = look.logit_shares(toward.id, position=place)
-            shares[:] = [found.heads.get(head, np.nan) for head in self.scope.shape.heads()]
-            note = found.note
+            try:
+                found = look.logit_shares(toward.id, position=place)
+            except InputError as why:  # a model whose logits cannot be split still has parts and sums to show
+                toward, note = None, str(why)
+            else:
+                shares[:] = [found.heads.get(head, np.nan) for head in self.scope.shape.heads()]
+                note = found.note
         card = schema.MixCard(
             look=asked.look, site=asked.site, position=place, toward=toward, kind=part.kind, note=note
         )

@@ -77,7 +77,7 @@ export function shades(shape: GridShape, lying: boolean): GridLayout {
   const rows = shape.ranked ? Math.ceil(shape.order.length / widest.n_heads) : shape.rows.length;
   const across = lying ? rows : widest.n_heads;
   const cell = Math.max(4, Math.floor((shape.width - shape.left) / across));
-  const cellHeight = lying ? Math.max(13, Math.min(cell, 24)) : Math.max(5, Math.min(cell, Math.floor((shape.heightForRows - TOP) / rows)));
+  const cellHeight = lying ? Math.max(13, Math.min(cell, 24)) : Math.max(5, Math.min(cell * 2, Math.floor((shape.heightForRows - TOP) / rows)));
   const gap = shape.ranked ? 0 : 4;
   const top = lying ? 2 : TOP;
   const place = (row: number, column: number, group: number) =>
