@@ -13,25 +13,26 @@ from headscope.errors import HeadscopeError
 
 app = typer.Typer(
     name="headscope",
-    help="A microscope for attention heads: build, see, measure and change every head of a transformer.",
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
 
 def main() -> None:
-    """Run the command line; an error of ours is one line, not a stack trace."""
+    """Run the command line. With no command: the microscope. An error of ours is one line, not a stack trace."""
+    given = sys.argv[1:] or ["serve" if _can_open_the_page() else "build"]
     try:
-        app()
+        app(given)
     except HeadscopeError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(1)
 
 
-def _print_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> bool:
     if wanted:
         typer.echo(f"headscope {__version__}")
         raise typer.Exit
+    return wanted
 
 
 Model = Annotated[
@@ -41,20 +42,13 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program t
 Heads = Annotated[list[str], typer.Option("--head", "-h", help="A head, as in 3.5; several times for several.")]
 
 
-@app.callback(invoke_without_command=True)
+@app.callback()
 def start(
-    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """With no command: open the microscope on the embedded model."""
-    if context.invoked_subcommand is not None:
-        return
-    if _can_open_the_page():
-        serve()
-    else:
-        build()
+    """A microscope for attention heads. With no command: open it on the embedded model."""
 
 
 @app.command()

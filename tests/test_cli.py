@@ -1,0 +1,37 @@
+"""The command line, as a person runs it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from typer.testing import CliRunner
+
+from headscope import __version__
+from headscope.cli import app
+
+
+def test_it_tells_its_version() -> None:
+    done = CliRunner().invoke(app, ["--version"])
+    assert (done.exit_code, done.output.strip()) == (0, f"headscope {__version__}")
+
+
+def test_help_names_the_commands() -> None:
+    done = CliRunner().invoke(app, ["--help"])
+    assert done.exit_code == 0
+    assert "serve" in done.output
+    assert "build" in done.output
+
+
+def test_build_shows_the_build() -> None:
+    done = CliRunner().invoke(app, ["build", "--d-model", "16", "--heads", "2"])
+    assert done.exit_code == 0
+    assert "All checks pass." in done.output
+
+
+def test_an_error_of_ours_is_one_line_and_a_status() -> None:
+    command = "import sys; sys.argv = ['headscope', 'build', '--heads', '7']; from headscope.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: d_model=768 does not divide into n_heads=7")
+    assert done.stderr.count("\n") == 1
