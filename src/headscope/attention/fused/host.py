@@ -1,0 +1,268 @@
+"""From tensors and masks to kernel launches, and the reasons not to launch. Triton itself is loaded on first use."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from headscope.attention.fused.intervals import Intervals, intervals, refuse_mask
+from headscope.attention.observation import Distance, PerRow, Rows, Statistic, Strongest
+from headscope.attention.questions import Groups, Question, Single, plan
+from headscope.attention.scores import Scores
+
+WIDEST = 256
+DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+
+
+def refuse(q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> str | None:
+    """Why this backend will not take the request, or None. ``scores`` is bound."""
+    if not interpreted() and q.device.type != "cuda":
+        return f"fused needs CUDA, got {q.device.type}"
+    if importlib.util.find_spec("triton") is None:
+        return "fused needs Triton, which is not installed"
+    if q.dtype not in DTYPES:
+        return f"fused takes bfloat16, float16 and float32, got {q.dtype}"
+    if q.shape[-1] > WIDEST:
+        return f"fused takes d_head up to {WIDEST}, got {q.shape[-1]}"
+    if v.shape[-1] != q.shape[-1]:
+        return f"fused needs values as wide as keys, got {v.shape[-1]} and {q.shape[-1]}"
+    if 0 in q.shape or 0 in k.shape:
+        return f"fused needs at least one query and key, got {q.shape[2]} and {k.shape[2]}"
+    return refuse_scores(scores) or refuse_mask(scores.mask)
+
+
+def refuse_scores(scores: Scores) -> str | None:
+    if scores.bias is not None:
+        return f"fused adds no bias to the scores, got {type(scores.bias).__name__}"
+    if scores.sinks is not None:
+        return "fused knows no learned sinks"
+    if scores.scale is None or scores.scale <= 0:
+        return f"fused needs a scale above zero, got {scores.scale}"
+    return None
+
+
+def interpreted() -> bool:
+    """Triton's interpreter runs the kernels on the CPU: slow, and good for tests."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def observe(
+    q: Float[Tensor, "batch head query d_head"],
+    k: Float[Tensor, "batch kv key d_head"],
+    v: Float[Tensor, "batch kv key d_value"],
+    scores: Scores,
+    questions: Mapping[str, Question],
+    statistics: Set[Statistic],
+) -> Rows:
+    """Every statistic from one flash pass; the questions afterwards, from its log-sum-exp. ``scores`` is bound."""
+    call = Call.prepare(q, k, v, scores)
+    flash = call.attend(statistics)
+    strongest = None
+    if flash.weight is not None and flash.tile is not None:
+        strongest = Strongest(call.strongest_keys(flash), flash.weight)
+    mass = call.masses(questions, flash.logsumexp)
+    return Rows(flash.output, flash.logsumexp, flash.entropy, flash.distance, strongest, mass)
+
+
+@dataclass(frozen=True)
+class Flash:
+    """What the one pass gives; of the strongest key only the tile it is in."""
+
+    output: Float[Tensor, "batch head query d_value"]
+    logsumexp: PerRow
+    entropy: PerRow | None
+    distance: Distance | None
+    weight: PerRow | None
+    tile: Int[Tensor, "batch head query"] | None
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Tile sizes of the flash pass."""
+
+    rows: int
+    keys: int
+    warps: int
+    stages: int
+
+
+def shape_for(d_head: int, dtype: torch.dtype) -> Shape:
+    """Tiles that measured best on an H200 at each head size; float32 is computed without tensor cores."""
+    if interpreted():
+        return Shape(64, 64, 4, 1)
+    if dtype == torch.float32:
+        return Shape(64, 32, 4, 2) if d_head > 128 else Shape(64, 64, 4, 2)
+    if d_head > 128:
+        return Shape(128, 64, 8, 2)
+    return Shape(128, 128, 8, 2)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request, ready for the kernels: rows contiguous along d_head, and the mask as one interval of keys a row."""
+
+    q: Float[Tensor, "batch head query d_head"]
+    k: Float[Tensor, "batch kv key d_head"]
+    v: Float[Tensor, "batch kv key d_head"]
+    seen: Intervals
+    scale: float
+    softcap: float | None
+    shape: Shape
+
+    @classmethod
+    def prepare(cls, q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> Call:
+        assert scores.scale is not None
+        q, k, v = (_rows_contiguous(tensor.detach()) for tensor in (q, k, v))
+        seen = intervals(scores.mask, q.shape[2], k.shape[2], q.device)
+        log2e = math.log2(math.e)
+        # With a softcap, tanh(x) = 1 − 2 / (2^(2x·log2 e) + 1).
+        scale = scores.scale * log2e if scores.softcap is None else 2 * scores.scale * log2e / scores.softcap
+        softcap = None if scores.softcap is None else scores.softcap * log2e
+        return cls(q, k, v, seen, scale, softcap, shape_for(q.shape[-1], q.dtype))
+
+    @property
+    def common(self) -> dict[str, object]:
+        """What every kernel is told."""
+        d_head = self.q.shape[-1]
+        return {
+            "GROUP": self.q.shape[1] // self.k.shape[1],
+            "D": d_head,
+            "DP": max(16, 1 << (d_head - 1).bit_length()),
+            "HAS_SOFTCAP": self.softcap is not None,
+        }
+
+    @property
+    def precision(self) -> str:
+        return "ieee" if self.q.dtype == torch.float32 else "tf32"
+
+    def blank(self, dtype: torch.dtype = torch.float32) -> Tensor:
+        return torch.empty(self.q.shape[:3], dtype=dtype, device=self.q.device)
+
+    def attend(self, statistics: Set[Statistic]) -> Flash:
+        """The flash pass."""
+        from headscope.attention.fused import kernels
+
+        batch, n_heads, n_query, d_head = self.q.shape
+        n_kv_heads, n_key = self.k.shape[1:3]
+        output = torch.empty(batch, n_heads, n_query, d_head, dtype=self.v.dtype, device=self.q.device)
+        lse = self.blank()
+        entropy = self.blank() if "entropy" in statistics else None
+        distance = Distance(self.blank(), self.blank()) if "distance" in statistics else None
+        strongest = "strongest" in statistics
+        weight, tile = (self.blank(), self.blank(torch.int32)) if strongest else (None, None)
+        mean, spread = distance if distance is not None else (lse, lse)
+        grid = (-(-n_query // self.shape.rows) * n_heads * batch,)
+        kernels.attend[grid](
+            self.q, self.k, self.v, output, lse, lse if entropy is None else entropy, mean, spread,
+            lse if weight is None else weight, lse if tile is None else tile, self.seen.low, self.seen.high,
+            n_query, n_key, n_kv_heads, self.scale, self.softcap or 0.0, self.seen.stride,
+            *self.q.stride()[:3], *self.k.stride()[:3], *self.v.stride()[:3], *output.stride()[:3],
+            BM=self.shape.rows, BN=self.shape.keys, HAS_LOW=self.seen.has_low, ENTROPY=entropy is not None,
+            DISTANCE=distance is not None, STRONGEST=strongest, PRECISION=self.precision,
+            num_warps=self.shape.warps, num_stages=self.shape.stages, **self.common,
+        )  # fmt: skip
+        return Flash(output, lse, entropy, distance, weight, tile)
+
+    def strongest_keys(self, flash: Flash) -> Int[Tensor, "batch head query"]:
+        """Each row goes back to its best tile, rows with the same one together, and finds the key there."""
+        assert flash.tile is not None
+        batch, n_heads, n_query, _ = self.q.shape
+        n_tiles = -(-self.k.shape[2] // self.shape.keys) + 1
+        heads = torch.arange(batch * n_heads, dtype=torch.int32, device=self.q.device)[:, None]
+        flat = flash.tile.view(-1, n_query) + (1 + heads * n_tiles)
+        ranked, order = flat.view(-1).sort()
+        rows = (order % n_query).to(torch.int32).view(batch, n_heads, n_query)
+        start = ((ranked.view(-1, n_query) - (1 + heads * n_tiles)) * self.shape.keys).view(rows.shape)
+        low, high = (bound.expand(batch, n_query)[:, None].expand_as(rows) for bound in (self.seen.low, self.seen.high))
+        first = torch.maximum(start, low.gather(2, rows.long()))
+        last = torch.minimum(start + self.shape.keys, high.gather(2, rows.long()))
+        keys = self.blank(torch.int64)
+        self._listed(keys, flash.logsumexp, Listing(rows, None, first, torch.where(start < 0, first, last)), False)
+        return keys
+
+    def masses(self, questions: Mapping[str, Question], lse: PerRow) -> dict[str, PerRow]:
+        """One kernel for all single-pair questions, and one for each of the others, over its matching keys."""
+        found: dict[str, PerRow] = {}
+        single: dict[str, Single] = {}
+        for name, question in questions.items():
+            cheapest = plan(question, self.q.device)
+            if isinstance(cheapest, Single):
+                single[name] = cheapest
+            else:
+                groups = cheapest if isinstance(cheapest, Groups) else plan(question, self.q.device, "groups")
+                assert isinstance(groups, Groups)
+                found[name] = self.blank()
+                self._listed(found[name], lse, self._matching(question, groups), question.exclude_self)
+        if single:
+            found |= self._single(single, lse)
+        return {name: found[name] for name in questions}
+
+    def _matching(self, question: Question, groups: Groups) -> Listing:
+        """Rows sorted by label; the keys of a label stand together in order, so a row's own are one stretch of them."""
+        n_query, n_key = self.q.shape[2], self.k.shape[2]
+        batch = max(len(groups.order), len(self.seen.low))
+        order = groups.order.expand(batch, -1)
+        start, stop = groups.start.expand(batch, -1), groups.stop.expand(batch, -1)
+        labels = question.key.to(self.q.device).long().expand(batch, -1).gather(1, order)
+        # Keys numbered by (where their label begins, place): increasing, so a bound on the place is one search.
+        numbered = torch.searchsorted(labels.contiguous(), labels.contiguous()) * n_key + order
+        low, high = (bound.expand(batch, n_query).long() for bound in (self.seen.low, self.seen.high))
+        first = torch.searchsorted(numbered, start * n_key + low)
+        last = torch.searchsorted(numbered, start * n_key + high)
+        last = torch.where(stop > start, last, first)
+        ranked, rows = first.sort(dim=-1)
+        return Listing(*(t.to(torch.int32).contiguous() for t in (rows, order, ranked, last.gather(1, rows))))
+
+    def _single(self, plans: Mapping[str, Single], lse: PerRow) -> dict[str, PerRow]:
+        from headscope.attention.fused import kernels
+
+        batch, n_heads, n_query, _ = self.q.shape
+        items = max(len(plan.target) for plan in plans.values())
+        targets = torch.stack([plan.target.expand(items, -1) for plan in plans.values()], 1).to(torch.int32)
+        mass = torch.empty(len(plans), *self.q.shape[:3], dtype=torch.float32, device=self.q.device)
+        kernels.single[(-(-n_query // 64), batch * n_heads)](
+            self.q, self.k, lse, targets, mass, self.seen.low, self.seen.high, n_query, self.k.shape[2], n_heads,
+            self.scale, self.softcap or 0.0, self.seen.stride, targets.stride(0) if items > 1 else 0,
+            *self.q.stride()[:3], *self.k.stride()[:3], BM=64, N=len(plans), num_warps=4, **self.common,
+        )  # fmt: skip
+        return dict(zip(plans, mass.unbind(), strict=True))
+
+    def _listed(self, result: Tensor, lse: PerRow, listing: Listing, exclude_self: bool) -> None:
+        from headscope.attention.fused import kernels
+
+        batch, n_heads, n_query, _ = self.q.shape
+        rows, keys, start, stop = listing.rows, listing.keys, listing.start, listing.stop
+        per_head = rows.ndim == 3
+        order_b = rows.stride(0) if len(rows) > 1 else 0
+        keys_b = keys.stride(0) if keys is not None and len(keys) > 1 else 0
+        size = 64
+        kernels.listed[(-(-n_query // size), batch * n_heads)](
+            self.q, self.k, lse, result, rows, rows if keys is None else keys, start, stop, n_query,
+            self.k.shape[2], n_heads, self.scale, self.softcap or 0.0,
+            order_b, rows.stride(1) if per_head else 0, keys_b, *self.q.stride()[:3], *self.k.stride()[:3],
+            BM=size, BN=size, EXCLUDE_SELF=exclude_self,
+            SUM=keys is not None, PRECISION=self.precision, num_warps=4, **self.common,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Rows in a chosen order, and for each the stretch of keys it meets: of ``keys`` in that order, or of all keys."""
+
+    rows: Int[Tensor, "..."]
+    keys: Int[Tensor, "..."] | None
+    start: Int[Tensor, "..."]
+    stop: Int[Tensor, "..."]
+
+
+def _rows_contiguous(tensor: Tensor) -> Tensor:
+    """The kernels step along d_head by one and count places in 32 bits."""
+    fits = tensor.stride(-1) == 1 and tensor.stride(2) * tensor.shape[2] < 2**31
+    return tensor if fits else tensor.contiguous()
