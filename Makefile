@@ -19,7 +19,7 @@ check: $(READY)
 	$(BIN)/lint-imports
 	@tools/generated.sh
 
-bench: $(READY)
+bench: $(READY) .venv/peers/.ready
 	$(BIN)/python bench/module.py --out bench/results/module-cpu.json
 
 web: $(READY) web/node_modules/.ready
@@ -41,6 +41,10 @@ $(READY): pyproject.toml constraints.txt
 	@echo "Setting up .venv (some minutes the first time) …"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+.venv/peers/.ready: bench/peers.txt $(READY)
+	@$(BIN)/python -m pip install --quiet --no-deps --upgrade --target .venv/peers -r bench/peers.txt
 	@touch $@
 
 web/node_modules/.ready: web/package-lock.json
