@@ -43,8 +43,9 @@ class Verdict:
 def build(job: Job) -> torch.nn.Module:
     """A tiny random model of this class."""
     torch.manual_seed(0)
-    config = tiny_config(job.model_type, CHANGES.get(job.model_type))
-    model = getattr(transformers, job.kind)(config).eval().float()
+    kind = getattr(transformers, job.kind)
+    config = tiny_config(job.model_type, kind, CHANGES.get(job.kind) or CHANGES.get(job.model_type))
+    model = kind(config).eval().float()
     redraw(model)
     return model
 
@@ -75,7 +76,7 @@ def examine(job: Job) -> Verdict:
 def _hold(job: Job, opened: HuggingFaceModel) -> Verdict:
     verdict = Verdict(job, "verified", sites=len(opened.shape.sites))
     verdict.unseen = "; ".join(note for note in opened.notes if "not seen" in note)
-    plain_inputs = probe_for(opened.model, job, LENGTH, TARGET) or probe_inputs(opened.model, LENGTH, TARGET)
+    plain_inputs = probe_for(opened.model, job, LENGTH, TARGET) or _same_kind(opened)
     cases = {"plain": plain_inputs}
     padded = left_padded(opened, plain_inputs)
     if padded is not None:
@@ -91,6 +92,12 @@ def _hold(job: Job, opened: HuggingFaceModel) -> Verdict:
     if wrong:
         verdict.state, verdict.why = "wrong", ", ".join(f"{name} {error:.1e}" for name, error in wrong.items())
     return verdict
+
+
+def _same_kind(opened: HuggingFaceModel) -> dict[str, Tensor]:
+    """Longer inputs of the kind that the model was opened with."""
+    guesses = probe_inputs(opened.model, LENGTH, TARGET)
+    return next(guess for guess in guesses if set(guess) == set(opened.probe))
 
 
 def left_padded(opened: HuggingFaceModel, inputs: dict[str, Tensor]) -> dict[str, Tensor] | None:

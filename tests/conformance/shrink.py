@@ -95,45 +95,74 @@ SIZES: dict[str, Any] = {
 }
 TOKENS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1, "sep_token_id": 3, "cls_token_id": 4}
 LONGEST = 12
+LAYER_LISTS = ("layer_types", "layers_block_type", "block_types", "mlp_layer_types")
 
 
-def tiny_config(model_type: str, changes: dict[str, Any] | None = None) -> PreTrainedConfig:
+def tiny_config(model_type: str, model: Any, changes: dict[str, Any] | None = None) -> PreTrainedConfig:
     """The smallest config of a family that still has every layer type of its default."""
     kind = CONFIG_MAPPING[model_type]
-    return kind(**{**overrides(kind()), **(changes or {})})
+    own = getattr(model, "config_class", None)
+    kind = own if own is not None and own is not kind and not issubclass(kind, own) else kind
+    return kind(**_merge(overrides(kind()), changes or {}))
 
 
-def overrides(default: Any, *, layers: bool = True) -> dict[str, Any]:
+def _merge(made: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    for name, value in changes.items():
+        made[name] = _merge(dict(made.get(name) or {}), value) if isinstance(value, dict) else value
+    return {name: value for name, value in made.items() if value is not LEAVE}
+
+
+def overrides(default: Any) -> dict[str, Any]:
     """What to construct a config with, given its defaults: sizes by name, inner configs in the same way."""
     changed: dict[str, Any] = {}
     inner = {name for name in getattr(default, "sub_configs", {}) if isinstance(getattr(default, name, None), PreTrainedConfig)}
     for name in inner:
         part = getattr(default, name)
         changed[name] = {**overrides(part), **({"model_type": part.model_type} if part.model_type else {})}
+    latent = hasattr(default, "qk_rope_head_dim")
     for name, value in vars(default).items():
-        if name in inner or value is None:
+        if name in inner or (latent and name == "head_dim") or (value is None and name not in NEEDED):
             continue
         size = SIZES.get(name)
-        if size is not None and isinstance(value, (int, float, list, tuple)) and not isinstance(value, bool):
-            changed[name] = type(value)(size) if isinstance(value, tuple) and isinstance(size, list) else _like(value, size)
+        if latent and name == "num_key_value_heads":
+            changed[name] = HEADS
+        elif size is not None and _fits(value, size):
+            changed[name] = _like(value, size)
         elif name in TOKENS:
             changed[name] = TOKENS[name]
         elif name.endswith(("token_id", "token_index")) and isinstance(value, int) and value >= VOCABULARY:
             changed[name] = 150 + sum(map(ord, name)) % 40
-    if layers:
-        changed.update(_layers(default))
-    return changed
+        elif name in ("rope_parameters", "rope_scaling") and isinstance(value, dict) and "mrope_section" in value:
+            changed[name] = {**value, "mrope_section": _sections(value)}
+    return {**changed, **_layers(default)}
+
+
+LEAVE = object()
+NEEDED = {"vocab_size", "head_dim", "num_experts_per_tok"}
+
+
+def _sections(rope: dict[str, Any]) -> list[int]:
+    """The parts of a rotation over time, height and width, shrunk with the head."""
+    old, half = rope["mrope_section"], int(HEAD * rope.get("partial_rotary_factor", 1.0)) // 2
+    first = max(1, half * old[0] // sum(old))
+    return [first, (half - first) // 2, half - first - (half - first) // 2]
+
+
+def _fits(value: Any, size: Any) -> bool:
+    if isinstance(value, bool) or not (value is None or isinstance(value, (int, float, list, tuple))):
+        return False
+    return isinstance(value, (list, tuple)) or not isinstance(size, list)
 
 
 def _like(value: Any, size: Any) -> Any:
-    if isinstance(value, (list, tuple)) and not isinstance(size, (list, tuple)):
-        return type(value)([size] * len(value))
+    if isinstance(value, (list, tuple)):
+        return type(value)(size if isinstance(size, list) else [size] * len(value))
     return size
 
 
 def _layers(default: Any) -> dict[str, Any]:
     """As many layers as it takes to see every type, and the lists that name them cut to that length."""
-    names = [name for name in ("layer_types", "layers_block_type", "block_types", "mlp_layer_types") if isinstance(getattr(default, name, None), (list, tuple))]
+    names = [name for name in LAYER_LISTS if isinstance(vars(default).get(name), (list, tuple))]
     count = next((name for name in ("num_hidden_layers", "n_layer", "num_layers") if isinstance(getattr(default, name, None), int)), None)
     if not names or count is None:
         return {}

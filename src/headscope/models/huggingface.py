@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headscope.attention.observer import Call, plain, watching
-from headscope.errors import HeadNameError, InputError, ModelError
+from headscope.errors import HeadNameError, HeadscopeError, InputError, ModelError
 from headscope.models import projections, sites
 from headscope.models.attention_seam import Arrival, install, tracer, uninstall
 from headscope.models.opened import OutputWeight, Pass, Prepared, SiteObserver, SiteOutput, Token, Unembedding
@@ -22,7 +22,7 @@ from headscope.models.output_weight import Follow, follow, rows_by_head, weight_
 from headscope.models.probe_inputs import probe_inputs
 from headscope.models.selfcheck import Report, check, own_answer
 from headscope.models.tokens import Reader
-from headscope.models.trace import trace
+from headscope.models.trace import Trace, trace
 from headscope.models.unembedding import Ending, find_ending, unembedding
 from headscope.names import ModelShape
 
@@ -60,15 +60,19 @@ class HuggingFaceModel:
         self.end_tokens = _end_tokens(model, reader.tokenizer)
         self.report: Report | None = None
         self._paths = {id(module): path for path, module in model.named_modules()}
+        # model.compile() leaves compiled calls on the modules; they are set aside while the scope is open.
+        self._compiled = [(m, m._compiled_call_impl) for m in model.modules() if m._compiled_call_impl is not None]
         self._training = [module for module in model.modules() if module.training]
         self._hooks: list[Any] = []
         self.takes = frozenset(inspect.signature(model.forward).parameters)
         self.quiet = {key: value for key, value in _QUIET.items() if key in self.takes}
         self._closed = False
         model.eval()
+        for module, _ in self._compiled:
+            module._compiled_call_impl = None
         install(model)
         try:
-            self._discover(name, probe_inputs(model) if probe is None else probe)
+            self._discover(name, probe_inputs(model) if probe is None else [probe])
         except BaseException:
             self.close()
             raise
@@ -133,8 +137,7 @@ class HuggingFaceModel:
         return self._projection(site, "v")
 
     def embedding(self) -> Float[Tensor, "vocabulary d_model"]:
-        table: Any = getattr(self._model, "get_input_embeddings", lambda: None)()
-        weight = getattr(table, "weight", None)
+        weight = getattr(sites.input_table(self._model), "weight", None)
         if not isinstance(weight, Tensor) or weight.ndim != 2:
             raise ModelError(f"{self.shape.name} has no table of token embeddings")
         return weight
@@ -155,11 +158,13 @@ class HuggingFaceModel:
         uninstall(self._model)
         for module in self._training:
             module.training = True
+        for module, compiled in self._compiled:
+            module._compiled_call_impl = compiled
 
-    def _discover(self, name: str, probe: Mapping[str, Tensor]) -> None:
+    def _discover(self, name: str, probes: Sequence[Mapping[str, Tensor]]) -> None:
         """The traced pass: sites, their output weights, the ending; then the self-check."""
-        self._probe = probe
-        seen = trace(self._model, probe, **self.quiet)
+        probe, seen = self._first_that_runs(name, probes)
+        self.probe = probe
         if not seen.visits:
             raise ModelError(sites.not_reached(self._model, name, seen))
         found = sites.describe(self._model, seen, probe)
@@ -172,6 +177,22 @@ class HuggingFaceModel:
         self.notes = sites.notes_on(seen, self._follows, found)
         self._set_hooks()
         self.report = check(self, probe, own_answer(self._model, probe, self.quiet))
+
+    def _first_that_runs(self, name: str, probes: Sequence[Mapping[str, Tensor]]) -> tuple[Mapping[str, Tensor], Trace]:
+        """Guessed inputs may be wrong, and every family fails on wrong ones in its own way: the next guess is tried."""
+        first: Exception | None = None
+        for probe in probes:
+            try:
+                return probe, trace(self._model, probe, **self.quiet)
+            except HeadscopeError:
+                raise
+            except Exception as error:
+                first = first or error
+        tried = " or ".join("+".join(probe) for probe in probes)
+        raise ModelError(
+            f"{name} did not run on the inputs that headscope guessed ({tried}): {type(first).__name__}: {first}; "
+            "pass probe={…}, tensors by name that it does run on"
+        ) from first
 
     def _set_hooks(self) -> None:
         """Hooks that do nothing unless a run of this object, in this context, asks for something."""
@@ -291,7 +312,7 @@ class HuggingFaceModel:
         if site not in self.shape.sites:
             raise HeadNameError(f"{site}: this model has the sites {', '.join(self.shape.sites)}")
         path = self._sites[site]
-        return projections.weight(self._model, path, which, lambda: self._call(self._probe), site)
+        return projections.weight(self._model, path, which, lambda: self._call(self.probe), site)
 
 
 _QUIET: dict[str, Any] = {"use_cache": False, "return_dict": True}

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from headscope.errors import InputError, ModelError
 from headscope.models.opened import OpenModel
+from headscope.models.sites import input_table
 from headscope.models.tokens import Reader
 
 
@@ -64,15 +65,9 @@ def reader_for(model: nn.Module, tokenizer: Any) -> Reader:
     """The tokenizer, with the limits that the model's config states."""
     config: Any = model.config
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
-    embedding: Any = _quietly(getattr(model, "get_input_embeddings", None))
-    rows = (
-        getattr(getattr(embedding, "weight", None), "shape", (None,))[0]
-        if isinstance(embedding, nn.Embedding)
-        else None
-    )
-    lengths = [
-        getattr(text, key, None) for key in ("max_position_embeddings", "n_positions", "n_ctx", "max_target_positions")
-    ]
+    table = input_table(model)
+    rows = table.weight.shape[0] if isinstance(table, nn.Embedding) else None
+    lengths = [getattr(text, key, None) for key in _LENGTHS]
     lengths.append(getattr(tokenizer, "model_max_length", None))
     stated = [length for length in lengths if isinstance(length, int) and 0 < length < 10**9]
     start = getattr(config, "decoder_start_token_id", None) if getattr(config, "is_encoder_decoder", False) else None
@@ -82,13 +77,6 @@ def reader_for(model: nn.Module, tokenizer: Any) -> Reader:
 
 
 _LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "max_target_positions")
-
-
-def _quietly(getter: Any) -> Any:
-    try:
-        return None if getter is None else getter()
-    except (AttributeError, NotImplementedError):
-        return None
 
 
 def _from_files(source: str | Path, tokenizer: Any, options: Options) -> OpenModel:

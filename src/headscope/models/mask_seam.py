@@ -44,10 +44,16 @@ class WordMask(Tensor):
             self._cells = allowed
         return self._cells
 
+    def again(self) -> WordMask:
+        """The same mask as another tensor: a view may not be its own base."""
+        made = WordMask(self.words, tuple(self.shape), self.dtype, self.device)
+        made._cells = self._cells
+        return made
+
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         if func in _UNCHANGED and _changes_nothing(func, args, kwargs or {}):
-            return args[0]
+            return args[0].again()
         args, kwargs = tree_map(lambda a: a.cells() if isinstance(a, WordMask) else a, (args, kwargs or {}))
         return func(*args, **kwargs)
 
@@ -147,7 +153,10 @@ def _read_all(functions: tuple[Any, ...], kv_offset: int, n_key: int) -> Mask | 
     together, windows = masks.full(), masks.full()
     for function in functions:
         if getattr(function, "__qualname__", "") == "sliding_window_overlay.<locals>.inner_mask":
-            windows = windows & masks.window(function.__closure__[0].cell_contents)
+            width = function.__closure__[0].cell_contents
+            if not isinstance(width, int) or width < 1:
+                return None
+            windows = windows & masks.window(width)
             continue
         part = _read(function, kv_offset, n_key)
         if part is None:

@@ -37,10 +37,12 @@ def follow(model: nn.Module, seen: Trace, inputs: Mapping[str, Tensor], call: di
     """For each visit of the trace, where its z went."""
     lost = {(visit.path, visit.times) for visit in seen.visits if visit.matrix is None}
     found = _by_gradient(model, inputs, call, lost) if lost else {}
+    for path, times in sorted(found, key=lambda key: key[1]):  # a module called again goes the same way
+        found.setdefault((path, 0), found[path, times])
     return [
         Follow(visit.matrix, "exact")
         if visit.matrix is not None
-        else found.get((visit.path, visit.times), Follow(None, "mixed", NO_MATRIX))
+        else found.get((visit.path, visit.times)) or found.get((visit.path, 0)) or Follow(None, "mixed", NO_MATRIX)
         for visit in seen.visits
     ]
 

@@ -11,26 +11,35 @@ from torch import Tensor
 TEXT_LENGTH, TARGET_LENGTH, BATCH = 12, 7, 2
 
 
-def probe_inputs(model: torch.nn.Module, length: int = TEXT_LENGTH, target: int = TARGET_LENGTH) -> dict[str, Tensor]:
-    """Inputs for one short pass. Encoder and decoder lengths differ, so that their attentions can be told apart."""
+def probe_inputs(
+    model: torch.nn.Module, length: int = TEXT_LENGTH, target: int = TARGET_LENGTH
+) -> list[dict[str, Tensor]]:
+    """Guesses at inputs for one short pass, best first. Encoder and decoder lengths differ, to tell them apart."""
     takes = set(inspect.signature(model.forward).parameters)
     config = getattr(model, "config", None)
-    made: dict[str, Tensor] = {}
-    if "input_ids" in takes:
-        made["input_ids"] = tokens(config, length)
     main = str(getattr(model, "main_input_name", "input_ids"))
-    text_first = "input_ids" in made and main == "input_ids" and hasattr(model, "generate")
-    for name, make in _MAKERS.items():
-        if name in takes and (name == main or (not text_first and name == "pixel_values")):
-            made[name] = make(config)
-    if getattr(config, "is_encoder_decoder", False) and "decoder_input_ids" in takes:
-        made["decoder_input_ids"] = tokens(config, target)
+    around: dict[str, Tensor] = {}
+    two_sided = bool(getattr(config, "is_encoder_decoder", False))
+    if two_sided and "decoder_input_ids" in takes:
+        around["decoder_input_ids"] = tokens(config, target)
     if getattr(config, "add_cross_attention", False) and "encoder_hidden_states" in takes:
-        made["encoder_hidden_states"] = torch.randn(BATCH, length + 4, _width(config), generator=_dice())
-    if getattr(config, "is_encoder_decoder", False) and main != "input_ids" and "decoder_input_ids" in made:
-        made.pop("input_ids", None)
+        around["encoder_hidden_states"] = torch.randn(BATCH, length + 4, _width(config), generator=_dice())
+    text = {"input_ids": tokens(config, length)} if "input_ids" in takes else {}
+    others = [{name: make(config)} for name, make in _MAKERS.items() if name in takes]
+    alone = [{**other, **around} for other in others]
+    guesses = [{**text, **around}] if text else []
+    if text and main != "input_ids" and two_sided:
+        guesses = alone + guesses
+    elif not text or main != "input_ids":
+        guesses = alone + [{**text, **other} for other in others] + guesses
+    else:
+        guesses += [{**text, **other, **around} for other in others] + alone
+    return [_placed(guess, model) for guess in guesses if guess]
+
+
+def _placed(inputs: dict[str, Tensor], model: torch.nn.Module) -> dict[str, Tensor]:
     device, dtype = _place(model)
-    return {name: value.to(device, dtype if value.is_floating_point() else value.dtype) for name, value in made.items()}
+    return {key: value.to(device, dtype if value.is_floating_point() else value.dtype) for key, value in inputs.items()}
 
 
 def tokens(config: Any, length: int) -> Tensor:

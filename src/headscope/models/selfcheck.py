@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from headscope.attention.observer import Call, plain
 from headscope.errors import ModelError
 from headscope.models.attention_seam import exclusively
-from headscope.models.opened import OutputWeight, Pass, SiteObserver
+from headscope.models.opened import OpenModel, Pass
 from headscope.models.sites import logits_of
 from headscope.names import ModelShape
 
@@ -46,26 +46,7 @@ class Report:
         return "\n".join([self.model, *rows, *(f"note  {note}" for note in self.notes)])
 
 
-class Checked(Protocol):
-    """What the self-check needs of a model."""
-
-    shape: ModelShape
-    notes: Sequence[str]
-
-    @property
-    def model(self) -> nn.Module: ...
-    def run(
-        self,
-        inputs: Mapping[str, Tensor],
-        observer: SiteObserver | None = None,
-        *,
-        outputs: Any = (),
-        residual: bool = False,
-    ) -> Pass: ...
-    def output_weight(self, site: str) -> OutputWeight: ...
-
-
-def check(opened: Checked, inputs: Mapping[str, Tensor], own: Tensor | None) -> Report:
+def check(opened: OpenModel, inputs: Mapping[str, Tensor], own: Tensor | None) -> Report:
     """Try everything; a failure refuses the model and says what differed. ``own`` is the model's own answer."""
     with torch.no_grad():
         reached: set[str] = set()
@@ -129,7 +110,7 @@ def _equal_logits(own: Tensor, ours: Tensor) -> Line:
     )
 
 
-def _splits(opened: Checked, site: str) -> bool:
+def _splits(opened: OpenModel, site: str) -> bool:
     try:
         opened.output_weight(site)
     except ModelError:
@@ -137,7 +118,7 @@ def _splits(opened: Checked, site: str) -> bool:
     return True
 
 
-def _parts_add_up(opened: Checked, seen: Pass) -> Line:
+def _parts_add_up(opened: OpenModel, seen: Pass) -> Line:
     worst, where = 0.0, ""
     dtype = seen.logits.dtype
     for site, out in seen.outputs.items():
@@ -152,7 +133,7 @@ def _parts_add_up(opened: Checked, seen: Pass) -> Line:
     return Line("head parts + bias = attention output", worst <= allowed, detail)
 
 
-def _edit_moves(opened: Checked, inputs: Mapping[str, Tensor], before: Tensor) -> Line:
+def _edit_moves(opened: OpenModel, inputs: Mapping[str, Tensor], before: Tensor) -> Line:
     """Silence the heads one site at a time, from the first, until the answer moves."""
     for target in opened.shape.sites:
 

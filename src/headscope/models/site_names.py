@@ -22,10 +22,11 @@ def name_sites(paths: Sequence[str], kinds: Mapping[str, AttentionKind], stacks:
     varying = _varying_numbers(paths)
     named = {path: _name(path, varying[_template(path)], stacks) for path in paths}
     named = {path: _with_kind(path, named, kinds) for path in paths}
-    taken: dict[str, str] = {}
+    sharing: dict[str, list[str]] = {}
     for path, name in named.items():
-        taken[path] = name if list(named.values()).count(name) == 1 else _longer(path, name)
-    return {path: name if list(taken.values()).count(name) == 1 else path for path, name in taken.items()}
+        sharing.setdefault(name, []).append(path)
+    longer = {path: _longer(path, named[path], sharing[named[path]]) for path in paths}
+    return {path: name if list(longer.values()).count(name) == 1 else path for path, name in longer.items()}
 
 
 def _template(path: str) -> str:
@@ -64,7 +65,14 @@ def _with_kind(path: str, named: Mapping[str, str], kinds: Mapping[str, Attentio
     return f"{named[path]}.cross" if kinds.get(path) == "cross" else named[path]
 
 
-def _longer(path: str, name: str) -> str:
-    """Two sites of one layer and kind: their own words tell them apart."""
-    word = next((word for word in reversed(path.split(".")) if not word.isdigit()), "")
-    return f"{name}.{word}"
+def _longer(path: str, name: str, sharing: list[str]) -> str:
+    """Where several sites would share a name, the first word that tells their paths apart stands before or after it."""
+    if len(sharing) == 1:
+        return name
+    words = [other.split(".") for other in sharing]
+    mine = path.split(".")
+    for place, word in enumerate(mine):
+        if len({other[place] if place < len(other) else "" for other in words}) > 1 and not word.isdigit():
+            before_layer = not any(earlier.isdigit() for earlier in mine[:place])
+            return f"{word}.{name}" if before_layer else f"{name}.{word}"
+    return path

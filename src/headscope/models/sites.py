@@ -118,9 +118,16 @@ def width_of(model: nn.Module) -> int:
             value = getattr(part, name, None)
             if isinstance(value, int):
                 return value
-    embedding: Any = getattr(model, "get_input_embeddings", lambda: None)()
-    weight = getattr(embedding, "weight", None)
+    weight = getattr(input_table(model), "weight", None)
     return int(weight.shape[-1]) if isinstance(weight, Tensor) else 0
+
+
+def input_table(model: nn.Module) -> Any:
+    """The table of token embeddings, or None: some classes have no such thing and say so by raising."""
+    try:
+        return getattr(model, "get_input_embeddings", lambda: None)()
+    except (AttributeError, NotImplementedError):
+        return None
 
 
 _ANSWERS = ("logits", "last_hidden_state", "prediction_logits", "logits_per_text", "logits_per_image", "start_logits")
@@ -128,21 +135,12 @@ _ANSWERS = ("logits", "last_hidden_state", "prediction_logits", "logits_per_text
 
 def logits_of(answer: Any) -> Tensor:
     """The logits of an answer, else its last hidden states, as ``[batch, place, number]``."""
-    for name in (
-        "logits",
-        "last_hidden_state",
-        "prediction_logits",
-        "logits_per_text",
-        "logits_per_image",
-        "start_logits",
-    ):
+    for name in _ANSWERS:
         value = getattr(answer, name, None)
         if isinstance(value, Tensor):
             return _three_axes(value)
-    values = (
-        answer.values() if isinstance(answer, Mapping) else answer if isinstance(answer, tuple | list) else [answer]
-    )
-    for value in values:
+    values = list(answer.values()) if isinstance(answer, Mapping) else answer
+    for value in values if isinstance(values, tuple | list) else [values]:
         if isinstance(value, Tensor) and value.is_floating_point():
             return _three_axes(value)
     raise ModelError(f"the model answered with {type(answer).__name__}, which holds neither logits nor hidden states")

@@ -1,0 +1,49 @@
+"""Tiny random models and tokenizers, made once where a test only reads them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import transformers
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+SIZES: dict[str, Any] = {
+    "hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 2, "intermediate_size": 48, "vocab_size": 97,
+    "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+}  # fmt: skip
+
+
+def build(config: str, model: str, **sizes: Any) -> PreTrainedModel:
+    """A small random model whose attention is far from uniform."""
+    torch.manual_seed(0)
+    made = getattr(transformers, model)(getattr(transformers, config)(**sizes))
+    with torch.no_grad():
+        for name, weight in made.named_parameters():
+            if weight.ndim == 2 and "embed" not in name:
+                weight.normal_(0, 1.4 * weight.shape[-1] ** -0.5)
+    return made.eval()  # type: ignore[no-any-return]
+
+
+def llama(**more: Any) -> PreTrainedModel:
+    sizes = {**SIZES, "num_key_value_heads": 2, "max_position_embeddings": 128, **more}
+    return build("LlamaConfig", "LlamaForCausalLM", **sizes)
+
+
+def gpt2(**more: Any) -> PreTrainedModel:
+    sizes = {"n_embd": 32, "n_head": 4, "n_layer": 2, "vocab_size": 97, "n_positions": 64, "bos_token_id": 1, "eos_token_id": 2}
+    return build("GPT2Config", "GPT2LMHeadModel", **{**sizes, **more})
+
+
+def t5(**more: Any) -> PreTrainedModel:
+    sizes = {"d_model": 32, "d_kv": 8, "num_heads": 4, "num_layers": 2, "d_ff": 48, "vocab_size": 97, "decoder_start_token_id": 0}
+    return build("T5Config", "T5ForConditionalGeneration", **{**sizes, **more})
+
+
+def tokenizer() -> PreTrainedTokenizerFast:
+    """Words split at spaces; enough to read a sentence."""
+    words = "[pad] [start] [end] [unknown] the horse crossed road because it was tired .".split()
+    made = Tokenizer(models.WordLevel({word: place for place, word in enumerate(words)}, unk_token="[unknown]"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    return PreTrainedTokenizerFast(tokenizer_object=made, unk_token="[unknown]", eos_token="[end]", pad_token="[pad]")
