@@ -6,6 +6,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -42,9 +43,21 @@ def scope() -> Iterator[Scope]:
 
 
 @pytest.fixture(scope="session")
-def address(scope: Scope) -> Iterator[str]:
+def session(scope: Scope) -> Session:
+    return Session(scope)
+
+
+@pytest.fixture(scope="session")
+def address(session: Session) -> Iterator[str]:
+    with served(session) as opened:
+        yield opened
+
+
+@contextmanager
+def served(session: Session) -> Iterator[str]:
+    """The page's address, while its server runs in a thread."""
     port = free_port()
-    server = uvicorn.Server(uvicorn.Config(application(Session(scope)), host=HOST, port=port, log_level="warning"))
+    server = uvicorn.Server(uvicorn.Config(application(session), host=HOST, port=port, log_level="warning"))
     thread = threading.Thread(target=server.run)
     thread.start()
     while not server.started:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+import torch
 from playwright.sync_api import Locator, Page, expect
 
 from headscope import ablate
+from headscope.app.session import Session
 from headscope.scope import Scope
 
 TEXT = "the old lamp on the landing burned until morning and the old lamp on the"
@@ -177,6 +180,30 @@ def test_an_empty_text_and_an_error_leave_the_last_picture(open_page: Open):
     expect(page.get_by_role("application", name="Pattern of head 0.0")).to_be_visible()
     page.get_by_label("Sentence").fill(TEXT)
     expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_a_server_that_forgot_the_text_is_told_it_again(open_page: Open, session: Session):
+    page = open_page(at(head="0.0"))
+    session._looks.clear()
+    session._texts.clear()
+    page.keyboard.press("]")
+    expect(page.get_by_role("application", name="Pattern of head 0.1")).to_be_visible()
+    expect(page.locator("[data-share='0.1']")).to_be_visible()
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_a_pattern_is_saved_as_numbers_and_as_a_picture(open_page: Open, scope: Scope):
+    page = open_page(at(head="1.2"))
+    with page.expect_download() as waiting:
+        page.get_by_label("Save this pattern").select_option("csv")
+    assert waiting.value.suggested_filename == "head-1.2.csv"
+    rows = list(csv.reader(waiting.value.path().read_text(encoding="utf-8").splitlines()))
+    saved = torch.tensor([[float(value) for value in row[1:]] for row in rows[1:]])
+    torch.testing.assert_close(saved, scope.look(TEXT).pattern("1.2"), atol=1e-6, rtol=1e-5)
+    for kind, start in (("png", b"\x89PNG"), ("svg", b"<svg ")):
+        with page.expect_download() as waiting:
+            page.get_by_label("Save this pattern").select_option(kind)
+        assert waiting.value.path().read_bytes().startswith(start)
 
 
 @pytest.mark.parametrize("width", [360, 768, 2560])
