@@ -54,7 +54,7 @@ class TinyBlock(nn.Module):
         self.attention = MultiHeadAttention(
             config.d_model, config.n_heads, config.n_kv_heads, config.d_head, out_bias=False
         )
-        self.ffn_norm = nn.RMSNorm(config.d_model) if config.norm else nn.Identity()
+        self.ffn_norm = nn.RMSNorm(config.d_model) if config.norm and config.d_ff else nn.Identity()
         self.ffn: nn.Module | None = None
         if config.d_ff:
             up, down = nn.Linear(config.d_model, config.d_ff), nn.Linear(config.d_ff, config.d_model)

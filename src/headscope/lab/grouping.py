@@ -1,0 +1,100 @@
+"""MHA to GQA to MQA: share a trained model's key and value heads by averaging them, and measure what that costs.
+
+Averaging the KV heads of each group is the conversion of Ainslie et al. 2023; they then train a little further, so
+``share`` can be followed by any training one likes.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from headscope.attention.module import MultiHeadAttention
+from headscope.errors import ShapeError
+
+Model = TypeVar("Model", bound=nn.Module)
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """One number of KV heads: the loss it leaves, and the bytes its cache takes for each token."""
+
+    n_kv_heads: int
+    attention: str
+    loss: float
+    kv_bytes_per_token: int
+    parameters: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@torch.no_grad()
+def share_heads(attention: MultiHeadAttention, n_kv_heads: int) -> MultiHeadAttention:
+    """The same attention with fewer KV heads, each the mean of the ones it replaces."""
+    before = attention.n_kv_heads
+    if n_kv_heads < 1 or before % n_kv_heads:
+        raise ShapeError(f"{before} KV heads cannot be averaged into {n_kv_heads}; use a divisor of {before}")
+    shared = MultiHeadAttention(
+        attention.d_model,
+        attention.n_heads,
+        n_kv_heads,
+        attention.d_head,
+        bias=attention.q_proj.bias is not None,
+        out_bias=attention.o_proj.bias is not None,
+        rope=attention.rope,
+        qk_norm=attention.q_norm is not None,
+        dropout=attention.dropout,
+        d_context=attention.d_context,
+    )
+    kept = {
+        name: weight for name, weight in attention.state_dict().items() if not name.startswith(("k_proj", "v_proj"))
+    }
+    for name in ("k_proj", "v_proj"):
+        projection = getattr(attention, name)
+        for part, weight in projection.named_parameters():
+            groups = weight.view(n_kv_heads, before // n_kv_heads, attention.d_head, *weight.shape[1:])
+            kept[f"{name}.{part}"] = groups.mean(dim=1).flatten(0, 1)
+    shared.load_state_dict(kept)
+    return shared.to(attention.q_proj.weight.device, attention.q_proj.weight.dtype).train(attention.training)
+
+
+def share(model: Model, n_kv_heads: int) -> Model:
+    """A copy of the model in which every attention module has this many KV heads."""
+    sharing = copy.deepcopy(model)
+    found = [(name, module) for name, module in sharing.named_modules() if isinstance(module, MultiHeadAttention)]
+    if not found:
+        raise ShapeError(f"{type(model).__name__} has no MultiHeadAttention to share the heads of")
+    for name, module in found:
+        parent, _, child = name.rpartition(".")
+        setattr(sharing.get_submodule(parent), child, share_heads(module, n_kv_heads))
+    return sharing
+
+
+def kv_bytes_per_token(model: nn.Module, bytes_a_number: int = 2) -> int:
+    """What the KV cache of all layers takes for one token."""
+    sites = [module for module in model.modules() if isinstance(module, MultiHeadAttention)]
+    return sum(2 * site.n_kv_heads * site.d_head * bytes_a_number for site in sites)
+
+
+def by_groups(model: Model, loss: Callable[[Model], float], counts: Sequence[int] | None = None) -> list[Grouped]:
+    """The loss and the cache for each number of KV heads, from as many as there are down to one."""
+    first = next((module for module in model.modules() if isinstance(module, MultiHeadAttention)), None)
+    if first is None:
+        raise ShapeError(f"{type(model).__name__} has no MultiHeadAttention to share the heads of")
+    if counts is None:
+        counts = [count for count in range(first.n_kv_heads, 0, -1) if first.n_kv_heads % count == 0]
+    return [_measured(share(model, count), count, first.n_heads, loss) for count in counts]
+
+
+def _measured(model: Model, count: int, n_heads: int, loss: Callable[[Model], float]) -> Grouped:
+    kind = "MHA" if count == n_heads else "MQA" if count == 1 else "GQA"
+    with torch.no_grad():
+        value = loss(model)
+    parameters = sum(weight.numel() for weight in model.parameters())
+    return Grouped(count, kind, round(value, 4), kv_bytes_per_token(model), parameters)

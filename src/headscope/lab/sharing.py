@@ -1,0 +1,177 @@
+"""Do heads learn different things? Heads started equal, heads started at random, and how many are needed at the end.
+
+Equal heads get equal gradients: nothing in the mathematics tells them apart, so they stay one head that is paid for
+several times. A random start, or the smallest nudge, breaks the tie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from headscope.attention.observer import Call, plain, watching
+from headscope.errors import InputError
+from headscope.lab.lookups import Arm, Budget, Finder, Task, judge
+from headscope.lab.one_or_many import KEYS
+from headscope.lab.tiny import Adam, one_thread
+
+STARTS = ("random", "equal", "nudged")
+NUDGE = 1e-3
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The heads after some steps: how alike their patterns are, how far apart their weights, and how good the model."""
+
+    step: int
+    similarity: float
+    distance: float
+    loss: float
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How the heads of one layer went together, or apart."""
+
+    start: str
+    n_heads: int
+    moments: list[Moment]
+    accuracy: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def similarity(patterns: Float[Tensor, "row head key"]) -> Float[Tensor, "head head"]:
+    """How much of their attention two heads share, on average over the rows: 1 when equal, 0 when they never meet."""
+    n_heads = patterns.shape[1]
+    shared = torch.minimum(patterns[:, :, None], patterns[:, None]).sum(-1)
+    return shared.mean(0).view(n_heads, n_heads)
+
+
+def mean_similarity(patterns: Float[Tensor, "row head key"]) -> float:
+    """The mean over pairs of different heads."""
+    matrix = similarity(patterns)
+    count = len(matrix)
+    if count < 2:
+        return 1.0
+    return float((matrix.sum() - matrix.trace()) / (count * (count - 1)))
+
+
+@torch.no_grad()
+def last_patterns(model: Finder, ids: Int[Tensor, "row token"]) -> Float[Tensor, "row head key"]:
+    """What each head of the first layer reads at the last place."""
+    block = model.body.blocks[0]
+    x = block.get_submodule("attention_norm")(model.body.embed(ids))
+    return model.body.attention().patterns(x, mask=block.mask)[:, :, -1]  # type: ignore[arg-type]
+
+
+@torch.no_grad()
+def make_equal(model: Finder, nudge: float = 0.0, seed: int = 0) -> None:
+    """Give every head of the first layer the first head's weights; a nudge moves them apart by that much."""
+    attention = model.body.attention()
+    generator = torch.Generator().manual_seed(seed)
+    for projection in (attention.q_proj, attention.k_proj, attention.v_proj):
+        rows = projection.weight.view(attention.n_heads, attention.d_head, -1)
+        rows.copy_(rows[:1].expand_as(rows).clone())
+        rows.add_(nudge * torch.randn(rows.shape, generator=generator))
+    columns = attention.o_proj.weight.view(-1, attention.n_heads, attention.d_head)
+    columns.copy_(columns[:, :1].expand_as(columns).clone())
+
+
+@torch.no_grad()
+def weight_distance(model: Finder) -> float:
+    """The largest difference between any two heads' query and key weights."""
+    attention = model.body.attention()
+    stacked = torch.cat([p.weight.view(attention.n_heads, -1) for p in (attention.q_proj, attention.k_proj)], dim=1)
+    return float((stacked[:, None] - stacked[None]).abs().max())
+
+
+@one_thread()
+def grow(
+    start: str = "random", *, n_heads: int = 2, budget: Budget | None = None, every: int = 50, seed: int = 0
+) -> Growth:
+    """Train one layer of heads on two lookups at once, and watch how alike they are."""
+    if start not in STARTS:
+        raise InputError(f"heads cannot start {start!r}; they start {', '.join(STARTS)}")
+    budget = budget or Budget()
+    if n_heads < 2 or budget.d_model % n_heads:
+        raise InputError(f"{n_heads} heads in a width of {budget.d_model}: use at least 2, and a divisor of the width")
+    model = Finder(KEYS, Arm(name="grown", n_heads=n_heads, d_head=budget.d_model // n_heads), budget, seed)
+    if start != "random":
+        make_equal(model, NUDGE if start == "nudged" else 0.0, seed)
+    probe, _ = KEYS.rows(256, torch.Generator().manual_seed(10_007))
+    generator, adam = torch.Generator().manual_seed(seed), Adam(model.parameters(), budget.learning_rate)
+    moments: list[Moment] = []
+    for step in range(budget.steps + 1):
+        ids, answers = KEYS.rows(budget.batch, generator)
+        loss = F.cross_entropy(model(ids).flatten(0, 1), answers.flatten())
+        if step % every == 0 or step == budget.steps:
+            alike = mean_similarity(last_patterns(model, probe))
+            moments.append(Moment(step, round(alike, 4), weight_distance(model), round(float(loss.detach()), 4)))
+        if step < budget.steps:
+            adam.descend(loss)
+    right = judge(model.eval(), KEYS, budget.test_rows)
+    return Growth(start, n_heads, moments, float(right.all(-1).float().mean()))
+
+
+@dataclass(frozen=True)
+class Removal:
+    """One more head switched off: which, and what it cost."""
+
+    removed: list[int]
+    loss: float
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Redundancy:
+    """Heads removed one after the other, always the one that is missed least."""
+
+    n_heads: int
+    removals: list[Removal]
+
+    def spare(self, tolerance: float = 0.01) -> int:
+        """How many heads can go before the accuracy falls by more than this."""
+        whole = self.removals[0].accuracy
+        return max(len(each.removed) for each in self.removals if each.accuracy >= whole - tolerance)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"spare": self.spare()}
+
+
+@one_thread()
+@torch.no_grad()
+def redundancy(model: Finder, task: Task = KEYS, rows: int = 1024) -> Redundancy:
+    """Switch off the heads of the first layer, the least missed first, until none is left."""
+    n_heads = model.body.attention().n_heads
+    removals = [_without(model, task, [], rows)]
+    while len(removals[-1].removed) < n_heads:
+        gone = removals[-1].removed
+        left = [head for head in range(n_heads) if head not in gone]
+        removals.append(min((_without(model, task, [*gone, head], rows) for head in left), key=lambda each: each.loss))
+    return Redundancy(n_heads, removals)
+
+
+def _without(model: Finder, task: Task, heads: Sequence[int], rows: int) -> Removal:
+    ids, answers = task.rows(rows, torch.Generator().manual_seed(20_011))
+    site = model.body.attention()
+
+    def observer(call: Call) -> Tensor:
+        z = plain(call)
+        if call.site is site and heads:
+            z = z.clone()
+            z[:, list(heads)] = 0
+        return z
+
+    with watching(observer):
+        logits = model(ids)
+    loss = F.cross_entropy(logits.flatten(0, 1), answers.flatten())
+    right = (logits.argmax(-1) == answers).all(-1).float().mean()
+    return Removal(list(heads), round(float(loss), 4), round(float(right), 4))
