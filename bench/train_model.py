@@ -1,0 +1,172 @@
+"""Train the embedded model: ``python bench/train_model.py novels.jsonl.xz source.jsonl.xz --out runs/embedded``.
+
+The first text is prose, of which four novels are marked as held out; the second is source code (see
+``headscope.lab.corpus``). A third, of templated sentences about people, is made here. ``--trial`` runs the first steps
+of several variants instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from headscope.lab import people
+from headscope.lab.training import Material, Progress, Run, TextFile, TrainingOptions, prepare, train
+
+PEOPLE_PAGES = 20_000
+WEIGHTS = (0.70, 0.28, 0.02)
+
+EMBEDDED = TrainingOptions(
+    d_model=320,
+    n_layers=8,
+    n_heads=8,
+    n_kv_heads=4,
+    d_mlp=1056,
+    vocabulary=8192,
+    context=512,
+    rows=128,
+    steps=12_000,
+    long_context=4096,
+    long_steps=1_600,
+    learning_rate=3e-3,
+    warmup=200,
+    decay=0.5,
+    repeats=0.1,
+    checkpoint_seconds=100.0,
+)
+
+BEGAN = time.monotonic()
+
+
+def say(*words: object) -> None:
+    print(f"[{time.monotonic() - BEGAN:6.1f}s]", *words, flush=True)
+
+
+def texts(files: list[Path], out: Path) -> list[TextFile]:
+    """The files given, and the page of people written beside the run."""
+    out.mkdir(parents=True, exist_ok=True)
+    pages = out / "people.jsonl"
+    lines = (json.dumps({"text": page}) for page in people.documents(PEOPLE_PAGES))
+    pages.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return [TextFile(path, weight) for path, weight in zip([*files, pages], WEIGHTS, strict=True)]
+
+
+def watch(run: Run) -> None:
+    """Say what the film's newest point shows."""
+    film = run.recorder.film
+    point = film.points[-1]
+    say(
+        f"step {point.step:5d} loss {point.loss:.3f} text {point.text_loss:.3f} copies {point.first_copy:.2f} -> "
+        f"{point.second_copy:.2f} induction {film.best('induction')[-1]:.2f} previous {film.best('previous')[-1]:.2f} "
+        f"duplicate {film.best('duplicate')[-1]:.2f} first {film.best('first')[-1]:.2f}"
+    )
+
+
+def trial(material: Material, out: Path, options: TrainingOptions, seconds: float) -> None:
+    """The first steps of several variants, as long as the time lasts; then the speed of the long stage."""
+    variants = {
+        "gqa4 seed0": options,
+        "mha seed0": replace(options, n_kv_heads=8, d_mlp=960),
+        "gqa4 seed1": replace(options, seed=1),
+        "gqa4 seed0 lr5e-3": replace(options, learning_rate=5e-3),
+        "mha seed1": replace(options, n_kv_heads=8, d_mlp=960, seed=1),
+    }
+    for name, variant in variants.items():
+        if time.monotonic() - BEGAN > seconds:
+            break
+        say("trial", name)
+        run = Run(material, out / name.replace(" ", "-"), replace(variant, decay=0.0, long_steps=0))
+        seen = 0
+
+        def report(progress: Progress, run: Run = run) -> None:
+            nonlocal seen
+            if progress.step % 100 == 0:
+                say(f"step {progress.step} loss {progress.loss:.3f} {progress.tokens_per_second / 1e6:.2f} M tokens/s")
+            if len(run.recorder.film.points) >= seen + 5:
+                seen = len(run.recorder.film.points)
+                watch(run)
+
+        run.loop(report, _never())
+        watch(run)
+
+
+def speed(material: Material, out: Path, options: TrainingOptions) -> None:
+    """Seconds a step in both stages, and the kernels that take them."""
+    run = Run(material, out / "speed", options)
+    forward = torch.compile(run.model.loss, dynamic=False) if run.on_gpu else run.model.loss
+    for stage, first in (("short", 0), ("long", options.steps)):
+        run.step = first
+        start = time.monotonic()
+        run._advance(forward)
+        _wait(run)
+        say(f"{stage}: compiled in {time.monotonic() - start:.1f} s")
+        for _ in range(5):
+            run._advance(forward)
+        _wait(run)
+        start = time.monotonic()
+        for _ in range(20):
+            run._advance(forward)
+        _wait(run)
+        rows, context = options.stage(first)
+        each = (time.monotonic() - start) / 20
+        say(f"{stage}: {each * 1e3:.1f} ms a step, {rows * context / each / 1e6:.2f} M tokens/s")
+        if run.on_gpu:
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+                run._advance(forward)
+                _wait(run)
+            print(profile.key_averages().table(sort_by="self_cuda_time_total", row_limit=16, max_name_column_width=70))
+
+
+def _wait(run: Run) -> None:
+    if run.on_gpu:
+        torch.cuda.synchronize()
+
+
+def _never() -> object:
+    import threading
+
+    return threading.Event()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("texts", type=Path, nargs=2, metavar="TEXT", help="prose, and source code")
+    parser.add_argument("--out", type=Path, default=Path("runs/embedded"))
+    parser.add_argument("--tokenizer", type=Path, help="a tokenizer.json to use instead of training one")
+    parser.add_argument("--options", default="{}", help="JSON of training options that differ from the recipe")
+    parser.add_argument("--trial", type=float, metavar="SECONDS", help="try the first steps of several variants")
+    given = parser.parse_args()
+    torch.set_float32_matmul_precision("high")
+    options = replace(EMBEDDED, tokenizer=given.tokenizer, **json.loads(given.options))
+    files = texts(given.texts, given.out)
+    if given.trial is not None:
+        material = prepare(files, options, given.out)
+        sizes = {stream.name: len(stream.tokens) for stream in material.streams}
+        say("prepared", sizes, "unseen", len(material.unseen))
+        speed(material, given.out, options)
+        trial(material, given.out, options, given.trial)
+        return
+
+    def report(progress: Progress) -> None:
+        if progress.step % 200 == 0:
+            speed = f"{progress.tokens_per_second / 1e6:.2f} M tokens/s, {progress.seconds_left:.0f} s left"
+            say(f"step {progress.step}/{progress.total} loss {progress.loss:.3f} {speed}")
+
+    trained = train(files, given.out, options, report)
+    film = trained.film
+    say("finished" if trained.finished else "stopped", "at step", trained.step, "->", trained.folder)
+    for point, induction, previous in zip(film.points, film.best("induction"), film.best("previous"), strict=True):
+        print(
+            f"{point.step:6d} loss {point.loss:.3f} text {point.text_loss:.3f} at 50 {point.early_loss:.2f} at 500 "
+            f"{point.late_loss:.2f} copies {point.first_copy:.2f} -> {point.second_copy:.2f} "
+            f"induction {induction:.2f} previous {previous:.2f}"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,228 @@
+"""The film of a training run: what every head does, at moments close together early and further apart later.
+
+``TrainingRecorder(model, text=…).record(step)`` works in any loop. It measures its own time and waits whenever it has
+used more than its share, so it can be left on. The film is one safetensors file, arrays with a JSON description.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from safetensors import safe_open
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from headscope.attention.observer import Call, plain, watching
+from headscope.errors import InputError
+from headscope.heads.probe import STANDARD, RepeatProbe, ask, pattern
+
+SCHEMA_VERSION = 1
+EARLY, LATE = 50, 500
+AROUND = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilmPoint:
+    """One moment of training. Means are over rows that could answer; losses are nats a token."""
+
+    step: int
+    tokens_seen: int
+    loss: float
+    text_loss: float
+    early_loss: float
+    late_loss: float
+    first_copy: float
+    second_copy: float
+
+
+NUMBERS = tuple(FilmPoint.__dataclass_fields__)
+
+
+@dataclass
+class Film:
+    """All moments: numbers by name, and per head what it does on text and on repeated random tokens."""
+
+    heads: tuple[str, ...] = ()
+    points: list[FilmPoint] = field(default_factory=list)
+    text: list[Float[Tensor, "head question"]] = field(default_factory=list)
+    entropy: list[Float[Tensor, " head"]] = field(default_factory=list)
+    repeats: list[Float[Tensor, "head question"]] = field(default_factory=list)
+    sentences: list[dict[str, Any]] = field(default_factory=list)
+    pattern_steps: list[int] = field(default_factory=list)
+    patterns: list[list[Float[Tensor, "head query key"]]] = field(default_factory=list)
+
+    def series(self, name: str) -> list[float]:
+        """One number over time, such as ``second_copy``."""
+        return [float(getattr(point, name)) for point in self.points]
+
+    def best(self, question: str) -> list[float]:
+        """The best head's score on repeated random tokens, over time."""
+        return [float(scores[:, STANDARD.index(question)].max()) for scores in self.repeats]
+
+    def cut(self, step: int) -> None:
+        """Forget everything after this step: a resumed run writes it again."""
+        keep = sum(point.step <= step for point in self.points)
+        for series in (self.points, self.text, self.entropy, self.repeats):
+            del series[keep:]
+        shown = sum(at <= step for at in self.pattern_steps)
+        del self.pattern_steps[shown:], self.patterns[shown:]
+
+    def save(self, file: Path) -> None:
+        arrays: dict[str, Tensor] = {}
+        if self.points:
+            for name in NUMBERS:
+                wide = torch.int64 if name in ("step", "tokens_seen") else torch.float32
+                arrays[f"points.{name}"] = torch.tensor([getattr(point, name) for point in self.points], dtype=wide)
+            for name in ("text", "entropy", "repeats"):
+                arrays[name] = torch.stack(getattr(self, name)).to(torch.float32).contiguous()
+        for number in range(len(self.sentences) if self.patterns else 0):
+            kept = [frame[number] for frame in self.patterns]
+            arrays[f"patterns.{number}"] = torch.stack(kept).to(torch.float16).contiguous()
+        about = {
+            "schema_version": SCHEMA_VERSION,
+            "heads": self.heads,
+            "questions": STANDARD,
+            "sentences": self.sentences,
+            "pattern_steps": self.pattern_steps,
+        }
+        partial = file.with_suffix(".partial")
+        partial.write_bytes(save(arrays, metadata={"film": json.dumps(about)}))
+        partial.replace(file)
+
+    @classmethod
+    def load(cls, file: Path) -> Film:
+        with safe_open(file, framework="pt") as stored:
+            about = json.loads(stored.metadata()["film"])
+            arrays = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 — not a dict
+        if about["schema_version"] != SCHEMA_VERSION:
+            raise InputError(f"{file}: a film of schema {about['schema_version']}; this program reads {SCHEMA_VERSION}")
+        film = cls(tuple(about["heads"]), sentences=about["sentences"], pattern_steps=about["pattern_steps"])
+        columns = {name: arrays[f"points.{name}"].tolist() for name in NUMBERS if f"points.{name}" in arrays}
+        film.points = [FilmPoint(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
+        for name in ("text", "entropy", "repeats"):
+            setattr(film, name, list(arrays[name].unbind()) if name in arrays else [])
+        shown = [arrays[f"patterns.{n}"].unbind() for n in range(len(film.sentences)) if f"patterns.{n}" in arrays]
+        film.patterns = [list(frame) for frame in zip(*shown, strict=True)]
+        return film
+
+
+def moments(last: int, n_points: int) -> list[int]:
+    """About ``n_points`` steps from 0 to ``last``: doubling, and by a cubic, so that they are dense early."""
+    doubling = [2**power for power in range(n_points // 5) if 2**power < last]
+    cubic = [round(last * (index / n_points) ** 3) for index in range(n_points)]
+    return sorted({*doubling, *cubic, 0, last})
+
+
+class TrainingRecorder:
+    """Records a film of any model whose attention headscope can see. ``text`` is rows of held-out tokens."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        text: Int[Tensor, "row token"] | None = None,
+        probe: RepeatProbe | None = None,
+        sentences: Mapping[str, Sequence[int]] | None = None,
+        file: Path | None = None,
+        share: float = 0.02,
+    ) -> None:
+        self.model, self.file, self.share = model, file, share
+        self.probe = probe or RepeatProbe(vocabulary=_vocabulary(model), rows=4)
+        self.device = next(model.parameters()).device
+        self.text = None if text is None else text.to(self.device)
+        self.repeated = self.probe.tokens().to(self.device)
+        shown = sentences or {}
+        self.sentences = {name: torch.tensor([list(ids)], device=self.device) for name, ids in shown.items()}
+        self.film = Film()
+        self.film.sentences = [{"text": name, "tokens": ids[0].tolist()} for name, ids in self.sentences.items()]
+        self.next_step, self.spent, self.began = 0, 0.0, time.perf_counter()
+
+    def due(self, step: int) -> bool:
+        """Whether this step deserves a look: steps grow by an eighth, and never more than our share of the time."""
+        return step >= self.next_step and self.spent <= self.share * (time.perf_counter() - self.began) + 1e-9
+
+    def record(self, step: int, *, loss: float = float("nan"), tokens_seen: int = 0, force: bool = False) -> bool:
+        """Look now if it is due; says whether it looked."""
+        if not force and not self.due(step):
+            return False
+        start = time.perf_counter()
+        training = self.model.training
+        self.model.eval()
+        try:
+            self._look(step, loss, tokens_seen)
+        finally:
+            self.model.train(training)
+        self.next_step = step + max(1, step // 8)
+        if self.file is not None:
+            self.film.save(self.file)
+        self.spent += time.perf_counter() - start
+        return True
+
+    @torch.no_grad()
+    def show(self, step: int) -> None:
+        """Keep every head's pattern on the sentences."""
+        training = self.model.training
+        self.model.eval()
+        frame = [torch.cat(self._patterns(ids)).to("cpu", torch.float16) for ids in self.sentences.values()]
+        self.model.train(training)
+        self.film.patterns.append(frame)
+        self.film.pattern_steps.append(step)
+
+    def _look(self, step: int, loss: float, tokens_seen: int) -> None:
+        repeats, logits = ask(self._run, self.repeated)
+        copies = self.probe.losses(logits, self.repeated)
+        self.film.heads = repeats.heads
+        self.film.repeats.append(torch.stack([repeats.mean(name) for name in STANDARD], dim=1))
+        numbers = dict.fromkeys(("text_loss", "early_loss", "late_loss"), float("nan"))
+        seen = repeats
+        if self.text is not None:
+            seen, logits = ask(self._run, self.text)
+            numbers = in_context_loss(logits, self.text)
+        numbers |= {"first_copy": copies.first, "second_copy": copies.second}
+        self.film.text.append(torch.stack([seen.mean(name) for name in STANDARD], dim=1))
+        self.film.entropy.append(seen.entropy / seen.n_rows)
+        self.film.points.append(FilmPoint(step=step, tokens_seen=tokens_seen, loss=loss, **numbers))
+
+    def _run(self, tokens: Int[Tensor, "row token"]) -> Float[Tensor, "row token vocabulary"]:
+        out = self.model(tokens)
+        logits: Tensor = out if isinstance(out, Tensor) else out.logits
+        return logits
+
+    def _patterns(self, ids: Int[Tensor, "1 token"]) -> list[Float[Tensor, "head query key"]]:
+        seen: list[Tensor] = []
+
+        def observer(call: Call) -> Tensor:
+            seen.append(pattern(call)[0])
+            return plain(call)
+
+        with watching(observer):
+            self.model(ids)
+        return seen
+
+
+def in_context_loss(
+    logits: Float[Tensor, "row token vocabulary"], tokens: Int[Tensor, "row token"]
+) -> dict[str, float]:
+    """Mean loss on the text, around its 50th and around its 500th token (its last ones, if it is shorter)."""
+    surprise = F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), tokens[:, 1:].flatten(), reduction="none")
+    surprise = surprise.view(tokens.shape[0], -1)
+    around = {"early_loss": EARLY, "late_loss": LATE}
+    ends = {name: min(at + AROUND, surprise.shape[1]) for name, at in around.items()}
+    losses = {name: float(surprise[:, max(0, end - 2 * AROUND) : end].mean()) for name, end in ends.items()}
+    return {"text_loss": float(surprise.mean())} | losses
+
+
+def _vocabulary(model: nn.Module) -> int:
+    config = getattr(model, "config", None)
+    size = getattr(config, "vocab_size", None) or getattr(config, "vocabulary", None)
+    if size is None:
+        raise InputError("this model does not say how many tokens it knows; give probe=RepeatProbe(vocabulary=…)")
+    return int(size)

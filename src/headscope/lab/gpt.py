@@ -1,0 +1,158 @@
+"""A small GPT on our own MultiHeadAttention: rotary positions, RMSNorm, a gated MLP, tied embeddings.
+
+It is the Llama architecture, so its weights convert to transformers' layout by renaming alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from headscope.attention.cache import KVCache, LayerCache
+from headscope.attention.masks import causal
+from headscope.attention.module import MultiHeadAttention
+from headscope.attention.rope import Rope
+from headscope.errors import InputError, ShapeError
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPTConfig:
+    """The sizes of a GPT. ``context`` is the length it is trained for; the mechanism itself has no limit."""
+
+    vocabulary: int
+    d_model: int = 128
+    n_layers: int = 4
+    n_heads: int = 4
+    n_kv_heads: int | None = None
+    d_mlp: int | None = None
+    context: int = 256
+    rope_base: float = 10_000.0
+    norm_eps: float = 1e-5
+
+    def __post_init__(self) -> None:
+        if self.n_heads > self.d_model:
+            raise ShapeError(
+                f"n_heads={self.n_heads} heads do not fit d_model={self.d_model}: each needs at least 2 numbers"
+            )
+        if self.d_model % self.n_heads or self.d_head % 2:
+            raise ShapeError(
+                f"d_model={self.d_model} does not divide into n_heads={self.n_heads} of an even width; RoPE turns pairs"
+            )
+        if min(self.vocabulary, self.n_layers, self.context) < 1:
+            raise ShapeError(f"sizes must be at least 1: {self}")
+
+    @property
+    def d_head(self) -> int:
+        return self.d_model // self.n_heads
+
+    @property
+    def kv_heads(self) -> int:
+        return self.n_heads if self.n_kv_heads is None else self.n_kv_heads
+
+    @property
+    def mlp_width(self) -> int:
+        """Three times the width unless told: a gated MLP of 3 has as many weights as a plain one of 4.5."""
+        return 3 * self.d_model if self.d_mlp is None else self.d_mlp
+
+
+class GatedMLP(nn.Module):
+    """SwiGLU: one projection decides how much of the other passes."""
+
+    def __init__(self, d_model: int, d_mlp: int) -> None:
+        super().__init__()
+        self.gate_proj = nn.Linear(d_model, d_mlp, bias=False)
+        self.up_proj = nn.Linear(d_model, d_mlp, bias=False)
+        self.down_proj = nn.Linear(d_mlp, d_model, bias=False)
+
+    def forward(self, x: Float[Tensor, "batch token d_model"]) -> Float[Tensor, "batch token d_model"]:
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))  # type: ignore[no-any-return]
+
+
+class Block(nn.Module):
+    """Attention, then the MLP; each reads a normed copy of the residual stream and adds to it."""
+
+    def __init__(self, config: GPTConfig) -> None:
+        super().__init__()
+        rope = Rope(config.d_head, base=config.rope_base)
+        self.attention_norm = nn.RMSNorm(config.d_model, eps=config.norm_eps)
+        self.attention = MultiHeadAttention(config.d_model, config.n_heads, config.kv_heads, out_bias=False, rope=rope)
+        self.mlp_norm = nn.RMSNorm(config.d_model, eps=config.norm_eps)
+        self.mlp = GatedMLP(config.d_model, config.mlp_width)
+
+    def forward(
+        self, x: Float[Tensor, "batch token d_model"], cache: LayerCache | None = None
+    ) -> Float[Tensor, "batch token d_model"]:
+        x = x + self.attention(self.attention_norm(x), mask=causal(), cache=cache)
+        return x + self.mlp(self.mlp_norm(x))  # type: ignore[no-any-return]
+
+
+class GPT(nn.Module):
+    """Tokens in, logits of the next token out."""
+
+    def __init__(self, config: GPTConfig, *, seed: int = 0) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocabulary, config.d_model)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layers))
+        self.norm = nn.RMSNorm(config.d_model, eps=config.norm_eps)
+        self.initialise(seed)
+
+    @torch.no_grad()
+    def initialise(self, seed: int) -> None:
+        """Small normal weights; what writes into the residual stream starts smaller, the deeper the model."""
+        generator = torch.Generator().manual_seed(seed)
+        for name, weight in self.named_parameters():
+            if weight.ndim < 2:
+                weight.fill_(1.0)
+                continue
+            writes = name.endswith(("o_proj.weight", "down_proj.weight"))
+            std = 0.02 / (2 * self.config.n_layers) ** 0.5 if writes else 0.02
+            weight.copy_(torch.randn(weight.shape, generator=generator) * std)
+
+    def forward(
+        self, tokens: Int[Tensor, "batch token"], cache: KVCache | None = None
+    ) -> Float[Tensor, "batch token vocabulary"]:
+        x = self.embedding(tokens)
+        for layer, block in enumerate(self.blocks):
+            x = block(x, None if cache is None else cache[layer])
+        if cache is not None:
+            cache.advance(tokens.shape[1])
+        return F.linear(self.norm(x), self.embedding.weight)
+
+    def loss(self, rows: Int[Tensor, "batch tokens"]) -> Float[Tensor, "batch tokens-1"]:
+        """How surprised the model is by each token after the first, in nats."""
+        logits = self(rows[:, :-1])
+        surprise = F.cross_entropy(logits.flatten(0, 1).float(), rows[:, 1:].flatten(), reduction="none")
+        return surprise.view(rows.shape[0], -1)
+
+    def n_parameters(self) -> int:
+        return sum(weight.numel() for weight in self.parameters())
+
+    def new_cache(self, batch: int, capacity: int) -> KVCache:
+        first = self.blocks[0]
+        assert isinstance(first, Block)
+        return KVCache(first.attention, n_layers=len(self.blocks), batch=batch, capacity=capacity)
+
+    @torch.no_grad()
+    def generate(
+        self, prompt: Int[Tensor, " token"], n_new: int, *, temperature: float = 0.7, seed: int = 0
+    ) -> Iterator[int]:
+        """New tokens, one at a time; ``temperature=0`` takes the likeliest."""
+        if not len(prompt):
+            raise InputError("generate needs at least one token to begin with; give it the start token")
+        generator = torch.Generator(device=prompt.device).manual_seed(seed)
+        cache = self.new_cache(1, len(prompt) + n_new)
+        tokens = prompt[None]
+        for _ in range(n_new):
+            logits = self(tokens, cache)[0, -1].float()
+            if temperature == 0:
+                tokens = logits.argmax().view(1, 1)
+            else:
+                chances = torch.softmax(logits / temperature, dim=-1)
+                tokens = torch.multinomial(chances, 1, generator=generator).view(1, 1)
+            yield int(tokens)

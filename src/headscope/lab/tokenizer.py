@@ -1,0 +1,68 @@
+"""Text to tokens: a byte-level BPE, trained on the text that the model will read.
+
+Any string can be written in it, because its first pieces are the 256 bytes. Digits stay single, so that numbers are
+spelled; words keep the space before them. Token 0 is the start of a text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+from headscope.errors import InputError
+
+START = "<|start|>"
+START_ID = 0
+SMALLEST_VOCABULARY = 257
+WORDS = r"'(?:s|t|re|ve|m|ll|d)| ?\p{L}+| ?\p{N}| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+
+
+def train_tokenizer(texts: Iterable[str], vocabulary: int, *, progress: bool = False) -> Tokenizer:
+    """A byte-level BPE of at most ``vocabulary`` tokens; equal texts give equal tokens."""
+    if vocabulary < SMALLEST_VOCABULARY:
+        raise InputError(
+            f"{vocabulary=} is too small: the start token and the 256 bytes alone are {SMALLEST_VOCABULARY}"
+        )
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(WORDS), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.train_from_iterator(
+        texts,
+        trainers.BpeTrainer(
+            vocab_size=vocabulary,
+            special_tokens=[START],
+            initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+            show_progress=progress,
+        ),
+    )
+    tokenizer.post_processor = processors.TemplateProcessing(single=f"{START} $A", special_tokens=[(START, START_ID)])
+    return tokenizer
+
+
+def save_tokenizer(tokenizer: Tokenizer, folder: Path, context: int) -> None:
+    """Write what transformers' AutoTokenizer reads: tokenizer.json and tokenizer_config.json."""
+    tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": START,
+        "eos_token": START,
+        "model_max_length": context,
+        "clean_up_tokenization_spaces": False,
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+
+def load_tokenizer(file: Path) -> Tokenizer:
+    """A tokenizer.json of ours; another's has no start token and is refused."""
+    tokenizer = Tokenizer.from_file(str(file))
+    if tokenizer.token_to_id(START) != START_ID:
+        raise InputError(f"{file} has no {START} as token {START_ID}; train one with train_tokenizer")
+    return tokenizer
