@@ -10,9 +10,10 @@ from urllib.parse import quote
 
 import pytest
 import torch
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from headscope import ablate
+from headscope.app.export import save_html
 from headscope.app.session import Session
 from headscope.scope import Scope
 
@@ -204,6 +205,28 @@ def test_a_pattern_is_saved_as_numbers_and_as_a_picture(open_page: Open, scope: 
         with page.expect_download() as waiting:
             page.get_by_label("Save this pattern").select_option(kind)
         assert waiting.value.path().read_bytes().startswith(start)
+
+
+def test_a_saved_page_opens_from_disk_without_a_network(browser: Browser, scope: Scope, tmp_path: Path):
+    look = scope.look(TEXT)
+    save_html(look, tmp_path / "look.html")
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, offline=True)
+    errors: list[str] = []
+    context.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
+    context.on("weberror", lambda error: errors.append(str(error.error)))
+    page = context.new_page()
+    page.goto(f"file://{tmp_path / 'look.html'}#microscope?head=1.2&token=9")
+    expect(page.get_by_role("application", name="Pattern of head 1.2")).to_be_visible()
+    best = float(look.weights("1.2")[9].max())
+    expect(page.locator(".inspector .number").first).to_have_text(short(best, 3))
+    expect(page.locator("[data-guess]").first).to_have_text(per_cent(look.predictions(9, 1)[0].probability))
+    expect(page.get_by_label("Sentence")).to_be_disabled()
+    expect(page.get_by_text("Heads cannot be switched off in a saved file")).to_be_visible()
+    expect(page.get_by_text("This file holds the mix after the last token only.")).to_be_visible()
+    tokens(page).get_by_role("option").last.click()
+    expect(page.locator("[data-share='all']")).to_be_visible()
+    assert errors == []
+    context.close()
 
 
 @pytest.mark.parametrize("width", [360, 768, 2560])

@@ -168,6 +168,14 @@ class Session:
         kl = max(0.0, float((before.exp() * (before - after)).nansum()))
         return card.model_copy(update={"guesses": guesses, "without": without, "kl": kl})
 
+    def adopt(self, look: Look) -> str:
+        """Take in a look that somebody already has; its name."""
+        ids = [token.id for token in look.tokens]
+        text = "".join(token.text for token in look.tokens)
+        name = hashlib.sha256(repr(ids).encode()).hexdigest()[:16]
+        _keep(self._looks, name, Opened(name, text, ids, look, len(ids)), KEPT_LOOKS)
+        return name
+
     def _open_text(self, text: str) -> Opened:
         name = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         _keep(self._texts, name, text, KEPT_TEXTS)

@@ -2,7 +2,7 @@
 import { untrack } from "svelte";
 import { EXAMPLES, type Example } from "../examples";
 import { held, poolFor, type Window } from "../draw/field";
-import { stream, type Field, type Look, type Mix, type ModelCard, type Prediction, type SiteCard, type Source, type TokenCard } from "../source/source";
+import { Problem, stream, type Field, type Look, type Mix, type ModelCard, type Prediction, type SiteCard, type Source, type TokenCard } from "../source/source";
 import { BEGINNING, read, write, type State } from "./address";
 
 export interface HeadPlace {
@@ -58,6 +58,7 @@ export class Microscope {
   example = $derived<Example | undefined>(EXAMPLES.find((example) => example.text === this.text));
   without = $derived.by(() => {
     const name = this.here?.name;
+    if (!this.source.live) return [];
     return !this.compare || !name || this.off.includes(name) ? this.off : [...this.off, name];
   });
 
@@ -87,10 +88,10 @@ export class Microscope {
     const known = new Set(this.heads.map((place) => place.name));
     Object.assign(this, { view, show, order, aside, compare, how, off: off.filter((name) => known.has(name)) });
     const wanted = state.text !== null ? { text: state.text } : state.look !== null ? { look: state.look } : null;
-    if (wanted === null) return this.openExample(EXAMPLES[0]);
-    await this.open(wanted, (look) => ({
-      head: this.heads.findIndex((place) => place.name === state.head),
-      token: state.token ?? look.tokens.length - 1,
+    if (this.source.live && wanted === null) return this.openExample(EXAMPLES[0]);
+    await this.open(this.source.live && wanted !== null ? wanted : { look: "" }, (look) => ({
+      head: state.head === null ? best(this.answersIn(look, "induction")) : this.heads.findIndex((place) => place.name === state.head),
+      token: state.token ?? Infinity,
     }));
   }
 
@@ -214,6 +215,7 @@ export class Microscope {
     const { look, here, token } = this;
     if (!look || !here) return;
     const wanted = { look: look.look, site: here.site.name, position: token, toward: null };
+    this.mix = this.source.live ? untrack(() => this.mix) : null; // a file holds the mix of few places: show none rather than another's
     return this.fetch("mix", (signal) => this.source.mix(wanted, signal), (mix) => (this.mix = mix));
   }
 
@@ -246,7 +248,8 @@ export class Microscope {
       if (what === "look" || what === this.failed) this.problem = null;
       return found;
     } catch (error) {
-      if (!signal.aborted) [this.failed, this.problem] = [what, (error as Error).message];
+      const absent = error instanceof Problem && error.kind === "NotInFile"; // said where it is missing
+      if (!signal.aborted && !absent) [this.failed, this.problem] = [what, (error as Error).message];
       return undefined;
     } finally {
       this.working--;

@@ -1,0 +1,90 @@
+"""One look as a single .html file: the same page, its numbers inside, no server and no network.
+
+The file holds one container (wire.py) whose arrays are containers themselves, each under the name of the request that
+it answers. What needs the model, such as another text or a head switched off, is disabled there, and the page says so.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from pathlib import Path
+
+import numpy as np
+
+from headscope.app import schema
+from headscope.app.session import Arrays, Session
+from headscope.app.wire import pack
+from headscope.errors import InputError
+from headscope.heads.look import Look
+from headscope.scope import Scope
+
+STATIC = Path(__file__).parent / "static"
+LARGEST = 48 * 2**20  # bytes of numbers; a browser opens that, a mail does not carry more
+DATA_ID = "headscope-data"
+
+
+def save_html(look: Look, path: Path | str) -> None:
+    """Write the microscope with this look in it."""
+    Path(path).write_text(page(look), encoding="utf-8")
+
+
+def page(look: Look) -> str:
+    """The whole file: page, styles, typeface, program and numbers."""
+    data = base64.b64encode(bundle(look)).decode("ascii")
+    html = (STATIC / "index.html").read_text(encoding="utf-8")
+    html = re.sub(r'\s*<link rel="icon"[^>]*>', "", html)
+    html = re.sub(r'<link rel="stylesheet"[^>]*href="\./([^"]+)">', lambda found: _style(found[1]), html)
+    script = re.search(r'\s*<script type="module"[^>]*src="\./([^"]+)"></script>', html)
+    if script is None:
+        raise InputError("the built page names no script; run `make web`")
+    program = (STATIC / script[1]).read_text(encoding="utf-8").replace("</script", "<\\/script")
+    body = f'<script type="text/plain" id="{DATA_ID}">{data}</script>\n<script type="module">{program}</script>'
+    return html.replace(script[0], "").replace("</body>", f"{body}\n</body>")
+
+
+def bundle(look: Look) -> bytes:
+    """Every answer the page may need about this look, in one container."""
+    heads, tokens = look.shape.n_heads, len(look.tokens)
+    size = heads * tokens * tokens * 4
+    if size > LARGEST:
+        raise InputError(
+            f"{tokens} tokens × {heads} heads are {size / 2**20:.0f} MiB of weights, more than one file should hold "
+            f"({LARGEST // 2**20} MiB); export a shorter text"
+        )
+    session = Session(Scope(look.model))
+    name = session.adopt(look)
+    answers: Arrays = {"look": _packed(*session.look(schema.LookRequest(look=name)))}
+    for head in look.shape.heads():
+        if head.site in look.sites:
+            whole = schema.WeightsRequest(look=name, head=str(head), rows=(0, tokens), columns=(0, 2**31))
+            answers[f"weights {head}"] = _packed(*session.weights(whole))
+    last = len(look.written) - 1
+    for site in look.sites:
+        if look.query_tokens(site) == look.written:
+            answers[f"mix {site} {last}"] = _packed(
+                *session.mix(schema.MixRequest(look=name, site=site, position=last))
+            )
+    predictions = [session.predict(schema.PredictRequest(look=name, position=at)) for at in range(last + 1)]
+    values = {
+        "schema_version": schema.SCHEMA_VERSION,
+        "model": session.model().model_dump(mode="json"),
+        "predictions": [told.model_dump(mode="json") for told in predictions],
+    }
+    return pack(values, answers)
+
+
+def _packed(card: schema.Strict, arrays: Arrays) -> np.ndarray:
+    return np.frombuffer(pack(card.model_dump(mode="json"), arrays), dtype=np.uint8)
+
+
+def _style(name: str) -> str:
+    """The stylesheet with its typeface inside."""
+    folder = (STATIC / name).parent
+
+    def inline(found: re.Match[str]) -> str:
+        font = base64.b64encode((folder / found[1]).read_bytes()).decode("ascii")
+        return f"url(data:font/woff2;base64,{font})"
+
+    styles = re.sub(r"url\(\"?\./([^)\"]+\.woff2)\"?\)", inline, (STATIC / name).read_text(encoding="utf-8"))
+    return f"<style>{styles}</style>"
