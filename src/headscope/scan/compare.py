@@ -1,0 +1,99 @@
+"""Two censuses side by side: which heads changed between two checkpoints, or between two kinds of text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import torch
+
+from headscope.errors import InputError
+from headscope.heads.tally import TRAITS
+from headscope.names import Head
+from headscope.scan.census import Census
+
+
+@dataclass(frozen=True)
+class Change:
+    """One head and question in both. ``low`` and ``high`` bound the middle 95 % of bootstrap differences."""
+
+    head: Head
+    question: str
+    before: float
+    after: float
+    low: float
+    high: float
+
+    @property
+    def difference(self) -> float:
+        return self.after - self.before
+
+    @property
+    def clear(self) -> bool:
+        """Whether the interval leaves out zero. Nothing is corrected for looking at many heads."""
+        return self.low > 0 or self.high < 0
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Every head and question that both have, largest change first."""
+
+    names: tuple[str, str]
+    changes: tuple[Change, ...]
+
+    def of(self, question: str) -> list[Change]:
+        return [change for change in self.changes if change.question == question]
+
+    def to_arrow(self) -> pa.Table:
+        columns = {"head": [str(change.head) for change in self.changes]}
+        names = ("question", "before", "after", "difference", "low", "high", "clear")
+        return pa.table(columns | {name: [getattr(change, name) for change in self.changes] for name in names})
+
+    def __repr__(self) -> str:
+        clear = sum(change.clear for change in self.changes if change.question not in TRAITS)
+        return f"Comparison({self.names[0]} → {self.names[1]}: {clear} clear changes among {len(self.changes)} rows)"
+
+
+def compare(a: Census | str | Path, b: Census | str | Path) -> Comparison:
+    """From ``a`` to ``b``: two checkpoints, or one model on two corpora. Both must have the same heads.
+
+    Replicates are drawn by document and seed: over one corpus they are paired, and the interval is that much narrower.
+    """
+    before, after = (one if isinstance(one, Census) else Census.load(one) for one in (a, b))
+    if before.layout.sites != after.layout.sites:
+        raise InputError(
+            f"one census is of {_words(before)}, the other of {_words(after)}: their heads do not correspond; compare "
+            "two checkpoints of one model, or one model on two corpora"
+        )
+    shared = [name for name in (*TRAITS, *before.questions) if name in (*TRAITS, *after.questions)]
+    changes = [change for name in shared for change in _changes(before, after, name)]
+    changes.sort(key=lambda change: (change.question in TRAITS, -abs(change.difference)))
+    return Comparison((_title(before), _title(after)), tuple(changes))
+
+
+def _changes(before: Census, after: Census, question: str) -> list[Change]:
+    means, drawn = [], []
+    for census in (before, after):
+        index = census.layout.quantities.index(question)
+        means.append(census.tally.means()[index])
+        drawn.append(census.tally.drawn_means()[:, index])
+    replicates = min(len(one) for one in drawn)
+    moved = drawn[1][:replicates] - drawn[0][:replicates]
+    low, high = (torch.nanquantile(moved, edge, dim=0) for edge in (0.025, 0.975))
+    return [
+        Change(head, question, *(float(part[column]) for part in (*means, low, high)))
+        for column, head in enumerate(before.heads())
+        if not (means[0][column].isnan() or means[1][column].isnan())
+    ]
+
+
+def _words(census: Census) -> str:
+    return f"{census.model_name} ({census.layout.n_heads} heads in {len(census.layout.sites)} sites)"
+
+
+def _title(census: Census) -> str:
+    sources = census.recipe.words["corpus"]
+    one = sources[0]
+    named = one.get("file") or one.get("stream") or one.get("dataset") or f"{one.get('texts')} texts"
+    return f"{census.model_name} on {named if len(sources) == 1 else f'{len(sources)} files'}"

@@ -1,0 +1,164 @@
+"""One shard's rows through the model, every head seen: the work that workers do."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from headscope.attention.engine import observe
+from headscope.attention.observation import Observation
+from headscope.attention.observer import Call, plain
+from headscope.attention.questions import Question
+from headscope.heads.chance import hashed
+from headscope.heads.rules import LabelRule
+from headscope.heads.tally import TRAITS, Layout, Seen, Tally
+from headscope.models.opened import OpenModel
+from headscope.scan.labels import Labels, label
+from headscope.scan.packing import Frame, PackedRows
+from headscope.scan.separation import Block, Separation
+
+Tick = Callable[[int], None]
+"""Told how many tokens were just read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How rows become numbers; travels to workers."""
+
+    frame: Frame
+    layout: Layout
+    rules: tuple[LabelRule, ...]
+    batch: int
+    seed: int
+    threads: int
+    unit: str
+    first_position: int | None
+    """The position number of a piece's first token, or None where positions simply run on."""
+
+
+class Measurer:
+    """A model, and what is asked of it."""
+
+    def __init__(self, model: OpenModel, plan: Plan) -> None:
+        self.model, self.plan = model, plan
+        self.device = next(model.model.parameters()).device
+
+    def measure(self, rows: PackedRows, tick: Tick | None = None) -> Tally:
+        """The tally of these rows."""
+        tally = Tally.zero(self.plan.layout)
+        with torch.no_grad(), threads(self.plan.threads):
+            for batch in rows.batches(self.plan.batch):
+                labels = label(batch, self.plan.frame, self.plan.rules, self.model, self.plan.seed)
+                watcher = _Watcher(batch, labels, self.plan, tally, self)
+                self.model.run(inputs_for(self.model, batch, self.plan.first_position), watcher.see)
+                if tick is not None:
+                    tick(batch.n_tokens)
+        return tally
+
+    def is_causal(self, site: str) -> bool:
+        return self.model.shape.sites[site].causal
+
+
+class _Watcher:
+    """Sees every site of one batch, and adds what it saw to the tally."""
+
+    def __init__(self, rows: PackedRows, labels: Labels, plan: Plan, tally: Tally, measurer: Measurer) -> None:
+        self.rows, self.labels, self.plan, self.tally, self.measurer = rows, labels, plan, tally, measurer
+        self.separation = Separation.of(rows)
+        self.questions = labels.to(measurer.device)
+        self.units = units(rows, plan.unit)
+        self.known = {name for name, _ in plan.layout.sites}
+        self._valid: dict[bool, Tensor] = {}
+
+    def see(self, site: str, call: Call) -> Tensor:
+        sizes = (call.q.shape[0], call.q.shape[2], call.k.shape[2])
+        if site not in self.known or sizes != (*self.rows.ids.shape, self.rows.ids.shape[1]):
+            return plain(call)
+        seen = _Gathered(call, len(self.plan.layout.quantities))
+        for block, part in self.separation.parts(call):
+            seen.take(block, observe(part.q, part.k, part.v, scores=part.scores, questions=self._inside(block)))
+        causal = self.measurer.is_causal(site)
+        spans = self.rows.pieces
+        self.tally.add(site, Seen(seen.values, self.valid(causal), seen.strongest, self.rows.ids, spans, self.units))
+        return seen.z
+
+    def _inside(self, block: Block) -> dict[str, Question]:
+        """The questions of one block: labels of its own rows and columns."""
+        at = (list(block.rows), slice(block.start, block.stop))
+        return {name: Question(q.query[at], q.key[at], q.exclude_self) for name, q in self.questions.items()}
+
+    def valid(self, causal: bool) -> Bool[Tensor, "row position quantity"]:
+        """Which rows count for which quantity: those with an answer, the same ones for a question and its null."""
+        if causal not in self._valid:
+            counted = [self.labels.counted] * len(TRAITS)
+            asked = [self.labels.answerable(name, causal) for name in self.plan.layout.questions]
+            stacked = torch.stack([*counted, *asked, *asked], dim=-1)
+            self._valid[causal] = stacked.to(self.measurer.device)
+        return self._valid[causal]
+
+
+class _Gathered:
+    """The numbers of one call, put together from its blocks."""
+
+    def __init__(self, call: Call, n_quantities: int) -> None:
+        batch, n_heads, length, _ = call.q.shape
+        self.z = call.v.new_zeros(batch, n_heads, length, call.v.shape[-1])
+        self.values = torch.zeros(batch, length, n_quantities, n_heads, device=call.q.device)
+        self.strongest = torch.full((batch, length, n_heads), -1, dtype=torch.long, device=call.q.device)
+
+    def take(self, block: Block, seen: Observation) -> None:
+        rows, columns = list(block.rows), slice(block.start, block.stop)
+        traits = [seen.entropy, seen.distance.mean, seen.distance.spread, seen.strongest.weight]
+        values = torch.stack([*traits, *seen.mass.values()], dim=-1).float()
+        self.values[rows, columns] = values.permute(0, 2, 3, 1)
+        self.strongest[rows, columns] = seen.strongest.key.transpose(1, 2) + block.start
+        if len(block.rows) == len(self.z) and columns == slice(0, self.z.shape[2]):
+            self.z = seen.output
+        else:
+            self.z[rows, :, columns] = seen.output
+
+
+def units(rows: PackedRows, unit: str) -> list[int]:
+    """What the bootstrap draws together: all pieces of a document, or each piece."""
+    if unit == "document":
+        return [piece.document for piece in rows.pieces]
+    documents = np.array([piece.document for piece in rows.pieces], dtype=np.uint64)
+    offsets = np.array([piece.offset for piece in rows.pieces], dtype=np.uint64)
+    return [int(number) for number in hashed(hashed(documents) ^ offsets)]
+
+
+def takes(model: OpenModel) -> frozenset[str]:
+    """What the model may be called with."""
+    return frozenset(inspect.signature(model.model.forward).parameters)
+
+
+def inputs_for(model: OpenModel, rows: PackedRows, first_position: int | None) -> dict[str, Tensor]:
+    """What the model is called with. Logits are not needed, so only one position's are asked for where that works."""
+    names = takes(model)
+    device = next(model.model.parameters()).device
+    inputs = {"input_ids": rows.ids.to(device)}
+    if "decoder_input_ids" in names:
+        inputs["decoder_input_ids"] = inputs["input_ids"]
+    if first_position is not None:
+        inputs["position_ids"] = rows.places().to(device) + first_position
+    if "logits_to_keep" in names:
+        inputs["logits_to_keep"] = torch.zeros(1, dtype=torch.long, device=device)
+    return inputs
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """So many threads inside the block: the last digits of a matrix product depend on them."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,103 @@
+"""What another person needs to get the same bytes: the weights, the text, how it was cut, and on what it ran."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import torch
+
+import headscope
+from headscope.errors import InputError
+from headscope.models.opened import OpenModel
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Plain words and numbers, as they stand in recipe.json."""
+
+    words: dict[str, Any]
+
+    def to_json(self) -> str:
+        return json.dumps(self.words, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Recipe:
+        read = json.loads(text)
+        version = read.get("schema_version") if isinstance(read, dict) else None
+        if version != SCHEMA_VERSION:
+            raise InputError(f"a recipe of version {version}; this headscope reads version {SCHEMA_VERSION}")
+        return cls(read)
+
+    def with_result(self, **found: Any) -> Recipe:
+        """The same recipe, saying also what came of it."""
+        return Recipe({**self.words, "result": found})
+
+    def differences(self, other: Recipe) -> list[str]:
+        """What differs, in words: ``context: 128 there, 256 here``."""
+        mine, theirs = (dict(_flat({k: v for k, v in r.words.items() if k != "result"})) for r in (self, other))
+        return [
+            f"{name}: {theirs.get(name, 'nothing')} there, {mine.get(name, 'nothing')} here"
+            for name in sorted(mine.keys() | theirs.keys())
+            if mine.get(name) != theirs.get(name)
+        ]
+
+
+def model_words(model: OpenModel) -> dict[str, Any]:
+    """Which weights these are, in which precision."""
+    return {
+        "name": model.shape.name,
+        "weights_sha256": weight_hash(model.model),
+        "heads": model.shape.n_heads,
+        "sites": {site.name: site.n_heads for site in model.shape.sites.values()},
+        "dtype": str(next(model.model.parameters()).dtype).removeprefix("torch."),
+    }
+
+
+def machine_words(model: OpenModel, threads: int) -> dict[str, Any]:
+    """What the last digits depend on."""
+    return {
+        "device": device_words(next(model.model.parameters()).device),
+        "threads": threads,
+        "torch": torch.__version__,
+        "transformers": version("transformers"),
+        "headscope": headscope.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def device_words(device: torch.device) -> str:
+    if device.type == "cuda":
+        return str(torch.cuda.get_device_name(device))
+    if device.type == "cpu":
+        return f"cpu, {torch.backends.cpu.get_cpu_capability()}"
+    return device.type
+
+
+def weight_hash(model: torch.nn.Module) -> str:
+    """SHA-256 over names, types, shapes and bytes of all weights."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        flat = tensor.detach().contiguous().cpu().flatten()
+        if flat.numel():
+            digest.update(memoryview(flat.view(torch.uint8).numpy()))
+    return digest.hexdigest()
+
+
+def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _flat(inner, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _flat(inner, f"{path}[{index}]")
+    else:
+        yield path, value

@@ -1,0 +1,108 @@
+"""The table, its comparison with another, and the page."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from headscope.errors import InputError
+from headscope.models.native import NativeModel
+from headscope.scan.census import Census
+from headscope.scan.compare import compare
+from headscope.scan.options import ScanOptions
+from headscope.scan.run import scan
+from tests.scan.tiny import Bytes, TinyModel, open_tiny, texts
+
+OPTIONS: dict[str, Any] = {"threads": 1, "replicates": 50}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("census") / "out"
+    scan(open_tiny(), [*texts(30), "<script>alert(1)</script> & <b>"], out=out, options=ScanOptions(**OPTIONS))
+    return out
+
+
+def test_the_table_has_a_row_for_every_head_and_question(folder: Path) -> None:
+    table = pq.read_table(folder / "census.parquet")
+    assert table.num_rows == 4 * 9
+    rows = table.to_pylist()
+    assert {row["kind"] for row in rows if row["question"] in ("entropy", "distance", "spread", "strongest")} == {
+        "trait"
+    }
+    for row in rows:
+        assert row["minimum"] <= row["mean"] <= row["maximum"]
+        assert row["low"] <= row["mean"] <= row["high"]
+        assert (row["null_mean"] is None) == (row["kind"] == "trait")
+    assert b"weights_sha256" in table.schema.metadata[b"recipe"]
+
+
+def test_a_row_that_is_not_there_is_said(folder: Path) -> None:
+    census = Census.load(folder)
+    assert census.top("first", 1)[0].mean == max(row.mean for row in census.rows if row.question == "first")
+    with pytest.raises(InputError, match=r"no row for 0.0 and 'coreference'; questions are entropy, distance"):
+        census.row("0.0", "coreference")
+
+
+def test_a_folder_without_a_census_is_said(tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"holds no census \(tally.safetensors is missing\); give the folder that a scan"
+    ):
+        Census.load(tmp_path)
+    (tmp_path / "work").mkdir()
+    with pytest.raises(InputError, match="its scan is not finished: run it again"):
+        Census.load(tmp_path)
+
+
+def test_a_census_does_not_differ_from_itself_and_does_from_other_weights(folder: Path, tmp_path: Path) -> None:
+    same = compare(folder, Census.load(folder))
+    assert all(change.difference == 0 and not change.clear for change in same.changes)
+    other = scan(open_tiny(seed=1), [*texts(30), "<script>alert(1)</script> & <b>"], options=ScanOptions(**OPTIONS))
+    moved = compare(folder, other)
+    assert len(moved.changes) == 4 * 9
+    sizes = [abs(change.difference) for change in moved.changes if change.question in other.questions]
+    assert sizes == sorted(sizes, reverse=True)
+    largest = moved.changes[0]
+    assert largest.clear
+    assert largest.after == pytest.approx(other.row(largest.head, largest.question).mean)
+    assert moved.to_arrow().num_rows == len(moved.changes)
+    assert "tiny on 31 texts → tiny on 31 texts" in repr(moved)
+
+
+def test_censuses_of_models_with_other_heads_are_not_compared(folder: Path) -> None:
+    small = TinyModel()
+    del small.layers[1]
+    other = scan(NativeModel(small, Bytes(), name="one layer"), texts(5), options=ScanOptions(**OPTIONS))
+    said = r"one census is of tiny \(4 heads in 2 sites\), the other of one layer \(2 heads in 1 sites\): their heads"
+    with pytest.raises(InputError, match=said):
+        compare(folder, other)
+
+
+def test_the_page_is_small_needs_no_network_and_shows_text_as_text(folder: Path) -> None:
+    page = (folder / "report.html").read_text()
+    assert len(page) < 120_000
+    assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org/2000/svg", "")
+    assert "<script>alert" not in page
+    assert "{{" not in page.split("<script>")[0]
+    assert "induction" in page
+    assert "weights_sha256" in page
+
+
+def test_few_documents_are_drawn_by_piece_and_the_recipe_says_so() -> None:
+    long = " ".join(texts(20))
+    census = scan(open_tiny(), [long], options=ScanOptions(**OPTIONS))
+    assert census.recipe.words["result"]["interval_over"] == "piece"
+    row = census.row("0.0", "previous")
+    assert row.low < row.mean < row.high
+    many = scan(open_tiny(), texts(25), options=ScanOptions(**OPTIONS))
+    assert many.recipe.words["result"]["interval_over"] == "document"
+
+
+def test_one_piece_has_no_interval_to_speak_of() -> None:
+    row = scan(open_tiny(), ["one short text"], options=ScanOptions(**OPTIONS)).row("0.0", "previous")
+    assert row.low == pytest.approx(row.mean)
+    assert math.isclose(row.low, row.high)

@@ -1,0 +1,68 @@
+"""The same shards on a real Ray of two workers, one of them killed: the same bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headscope.errors import InputError
+from headscope.scan.options import ScanOptions
+from headscope.scan.run import scan
+from tests.scan.test_resume import content
+from tests.scan.tiny import open_tiny, texts
+
+SCRIPT = """
+import json, os, signal, sys
+from pathlib import Path
+import psutil
+from headscope.scan.options import ScanOptions
+from headscope.scan.run import scan
+from headscope.scan.shards import ScanFolder
+from tests.scan.tiny import open_tiny, texts
+
+plain, killed = ScanFolder.write, []
+
+def write(self, path, data):
+    plain(self, path, data)
+    if path.name.endswith(".tally.safetensors") and not killed:
+        mine = psutil.Process().children(recursive=True)
+        worker = next(child for child in mine if "ScanWorker" in " ".join(child.cmdline()))
+        killed.append(worker.pid)
+        os.kill(worker.pid, signal.SIGKILL)
+
+ScanFolder.write = write
+options = ScanOptions(**json.loads(sys.argv[2]), ray="local")
+scan(open_tiny(), texts(30), out=Path(sys.argv[1]), options=options, opener=open_tiny)
+assert len(killed) == 1, killed
+"""
+OPTIONS = {"context": 64, "batch": 2, "shard_tokens": 128, "threads": 1, "replicates": 20, "workers": 2}
+
+
+def test_two_ray_workers_one_killed_give_the_bytes_of_one_process(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed: pip install headscope[ray]")
+    scan(open_tiny(), texts(30), out=tmp_path / "one", options=ScanOptions(**(OPTIONS | {"workers": 1})))  # type: ignore[arg-type]
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(tmp_path / "ray"), json.dumps(OPTIONS)],
+        cwd=root, env=os.environ | {"PYTHONPATH": str(root), "RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert content(tmp_path / "ray") == content(tmp_path / "one")
+
+
+def test_a_ray_that_is_not_there_is_said(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed: pip install headscope[ray]")
+    options = ScanOptions(ray="127.0.0.1:1", threads=1)
+    with pytest.raises(InputError, match=r"there is no Ray at '127.0.0.1:1' .*start one with `ray start --head`"):
+        scan(open_tiny(), texts(3), out=tmp_path, options=options, opener=open_tiny)
+
+
+def test_ray_needs_a_model_it_can_open_itself() -> None:
+    with pytest.raises(InputError, match="several workers open the model themselves"):
+        scan(open_tiny(), texts(3), options=ScanOptions(ray="local"))

@@ -1,0 +1,130 @@
+"""A scan that is killed anywhere goes on where it was, and ends with the same bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headscope.errors import InputError
+from headscope.scan.options import ScanOptions
+from headscope.scan.run import scan
+from headscope.scan.shards import ScanFolder
+from tests.scan.tiny import open_tiny, texts
+
+OPTIONS: dict[str, Any] = {"context": 64, "batch": 2, "shard_tokens": 128, "threads": 1, "replicates": 20}
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in sorted(folder.iterdir()) if file.name != ".lock"}
+
+
+def test_a_scan_killed_at_many_moments_ends_with_the_same_bytes(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.scan.killed", str(tmp_path), "12", "0"],
+        cwd=root, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert (said["killed"], said["status"]) == (12, 0)
+    assert len(said["moments"]) >= 4, f"kills fell at too few different moments: {said}"
+    assert content(Path(said["out"])) == content(tmp_path / "whole")
+
+
+class StopError(Exception):
+    pass
+
+
+def stop_after(monkeypatch: pytest.MonkeyPatch, writes: int, error: BaseException) -> None:
+    """Let so many files be written, then fail as a full disk or an impatient person would."""
+    plain, count = ScanFolder.write, 0
+
+    def write(self: ScanFolder, path: Path, data: bytes) -> None:
+        nonlocal count
+        count += 1
+        if count > writes:
+            raise error
+        plain(self, path, data)
+
+    monkeypatch.setattr(ScanFolder, "write", write)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), StopError()])
+def test_a_scan_stopped_between_any_two_files_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    documents, options = texts(12), ScanOptions(**OPTIONS)
+    scan(open_tiny(), documents, out=tmp_path / "whole", options=options)
+    for writes in (0, 1, 2, 5, 9):
+        with monkeypatch.context() as patch:
+            stop_after(patch, writes, error)
+            with pytest.raises(type(error)):
+                scan(open_tiny(), documents, out=tmp_path / "stopped", options=options)
+    scan(open_tiny(), documents, out=tmp_path / "stopped", options=options)
+    assert content(tmp_path / "stopped") == content(tmp_path / "whole")
+
+
+def test_ctrl_c_says_how_much_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stop_after(monkeypatch, 14, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt, match=r"\d of \d+ shards are kept in .*out"):
+        scan(open_tiny(), texts(12), out=tmp_path / "out", options=ScanOptions(**OPTIONS))
+
+
+def test_a_full_disk_keeps_what_is_finished(tmp_path: Path) -> None:
+    documents, options = texts(12), ScanOptions(**OPTIONS)
+    scan(open_tiny(), documents, out=tmp_path / "whole", options=options)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8000, before[1]))  # rows fit, tallies do not
+    try:
+        with pytest.raises(InputError, match=r"no room for [\d,]+ bytes in .*out .*what is finished is kept"):
+            scan(open_tiny(), documents, out=tmp_path / "out", options=options)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list((tmp_path / "out").glob("work/*.rows.safetensors"))
+    assert not list((tmp_path / "out").glob("work/*.part"))
+    scan(open_tiny(), documents, out=tmp_path / "out", options=options)
+    assert content(tmp_path / "out") == content(tmp_path / "whole")
+
+
+def test_two_scans_into_one_folder_are_refused(tmp_path: Path) -> None:
+    with ScanFolder(tmp_path).held(), pytest.raises(InputError, match="another scan is writing into"):
+        scan(open_tiny(), texts(3), out=tmp_path, options=ScanOptions(**OPTIONS))
+    scan(open_tiny(), texts(3), out=tmp_path, options=ScanOptions(**OPTIONS))
+
+
+@pytest.mark.parametrize(
+    ("model", "changed", "said"),
+    [
+        ({}, {"context": 32}, "packing.context: 64 there, 32 here"),
+        ({}, {"seed": 1}, "seed: 0 there, 1 here"),
+        ({"seed": 1}, {}, "model.weights_sha256: "),
+    ],
+)
+def test_another_recipe_is_refused_with_what_differs(
+    tmp_path: Path, model: dict[str, Any], changed: dict[str, Any], said: str
+) -> None:
+    scan(open_tiny(), texts(3), out=tmp_path, options=ScanOptions(**OPTIONS))
+    with pytest.raises(InputError, match=said):
+        scan(open_tiny(**model), texts(3), out=tmp_path, options=ScanOptions(**(OPTIONS | changed)))
+    with pytest.raises(InputError, match=r"corpus\[0\].sha256"):
+        scan(open_tiny(), texts(4), out=tmp_path, options=ScanOptions(**OPTIONS))
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"holds thesis.txt, which is not a scan's; choose an empty folder"):
+        scan(open_tiny(), texts(3), out=tmp_path, options=ScanOptions(**OPTIONS))
+
+
+def test_a_resumed_scan_keeps_the_threads_it_began_with(tmp_path: Path) -> None:
+    options = OPTIONS | {"threads": 2}
+    scan(open_tiny(), texts(3), out=tmp_path, options=ScanOptions(**options))
+    again = scan(open_tiny(), texts(3), out=tmp_path, options=ScanOptions(**(options | {"threads": None})))
+    assert again.recipe.words["machine"]["threads"] == 2

@@ -1,0 +1,96 @@
+"""A real small model for scans: two layers of our own attention over bytes, opened in a fraction of a second."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headscope.attention.masks import causal
+from headscope.attention.module import MultiHeadAttention
+from headscope.attention.rope import Rope
+from headscope.models.native import NativeModel
+
+WORDS = [
+    "the",
+    "cat",
+    "sat",
+    "on",
+    "a",
+    "mat",
+    "and",
+    "saw",
+    "that",
+    "it",
+    "was",
+    "good",
+    ";",
+    "no",
+    "dog",
+    "came",
+    ".",
+]
+
+
+class Bytes:
+    """A tokenizer: a token a byte; with ``start``, token 256 before every text."""
+
+    is_fast = False
+
+    def __init__(self, start: bool = False) -> None:
+        self.start = start
+
+    def __call__(self, text: str, add_special_tokens: bool = True) -> dict[str, list[int]]:
+        ids = list(text.encode())
+        return {"input_ids": [256, *ids] if self.start and add_special_tokens else ids}
+
+    def decode(self, ids: Sequence[int], **_: Any) -> str:
+        return "".join("<s>" if token == 256 else chr(token) for token in ids)
+
+    def convert_ids_to_tokens(self, token: int) -> str:
+        return self.decode([token])
+
+
+class TinyModel(nn.Module):
+    """Embedding, two attention layers that add to the stream, logits."""
+
+    def __init__(self, seed: int = 0, context: int = 64, absolute: bool = False) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(context=context)
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            self.embedding = nn.Embedding(257, 16)
+            self.places = nn.Embedding(context, 16) if absolute else None
+            rope = None if absolute else Rope(8)
+            self.layers = nn.ModuleList(
+                MultiHeadAttention(16, n_heads=2, n_kv_heads=1, d_head=8, rope=rope) for _ in range(2)
+            )
+            self.unembedding = nn.Linear(16, 257)
+        for weight in self.parameters():
+            weight.data.mul_(3.0)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.embedding(ids)
+        if self.places is not None:
+            x = x + self.places.weight[: ids.shape[1]]
+        for layer in self.layers:
+            x = x + layer(x, mask=causal())
+        return self.unembedding(x)  # type: ignore[no-any-return]
+
+
+def open_tiny(seed: int = 0, context: int = 64, start: bool = False, absolute: bool = False) -> NativeModel:
+    return NativeModel(TinyModel(seed, context, absolute), Bytes(start), name="tiny")
+
+
+def texts(count: int = 40, seed: int = 0) -> list[str]:
+    """Documents of very different lengths, with repetitions in them."""
+    chance = torch.Generator().manual_seed(seed)
+    words = WORDS
+
+    def word() -> str:
+        return words[int(torch.randint(len(words), (1,), generator=chance))]
+
+    return [" ".join(word() for _ in range(2 + int(torch.randint(60, (1,), generator=chance)))) for _ in range(count)]
