@@ -16,7 +16,7 @@ from headscope.errors import ModelError
 from headscope.models.huggingface import HuggingFaceModel
 from headscope.models.loading import open_source
 from headscope.models.probe_inputs import probe_inputs
-from headscope.models.selfcheck import difference, own_answer
+from headscope.models.selfcheck import difference, own_answer, same_dice
 from tests.conformance.families import Job
 from tests.conformance.inputs import probe_for
 from tests.conformance.shrink import redraw, tiny_config
@@ -56,18 +56,18 @@ def examine(job: Job) -> Verdict:
         warnings.simplefilter("ignore")
         try:
             model = build(job)
-        except Exception as error:  # noqa: BLE001 - anything may go wrong in a config shrunk by rule
+        except Exception as error:  # anything may go wrong in a config shrunk by rule
             return Verdict(job, "cannot be built", f"{type(error).__name__}: {_line(error)}")
         try:
             opened = open_source(model, probe=probe_for(model, job))
         except ModelError as error:
             return Verdict(job, "refused", _line(error))
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             return Verdict(job, "cannot be built", f"{type(error).__name__}: {_line(error)}")
         assert isinstance(opened, HuggingFaceModel)
         try:
             return _hold(job, opened)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             return Verdict(job, "wrong", f"{type(error).__name__}: {_line(error)}")
         finally:
             opened.close()
@@ -114,7 +114,7 @@ def _equal(opened: HuggingFaceModel, inputs: dict[str, Tensor]) -> float:
     """How far our answer is from the model's own, on real tokens."""
     own = own_answer(opened.model, inputs, opened.quiet)
     assert own is not None
-    with torch.no_grad():
+    with torch.no_grad(), same_dice():
         ours = opened.run(inputs).logits
     mask = inputs.get("attention_mask")
     if mask is not None and ours.shape[:2] == mask.shape:
@@ -148,8 +148,12 @@ def _statistics(opened: HuggingFaceModel, inputs: dict[str, Tensor]) -> float:
     worst = [0.0]
 
     def see(site: str, call: Call) -> Tensor:
-        seen, dense = (observe(call.q, call.k, call.v, scores=call.scores, backend=name) for name in ("blockwise", "dense"))
-        for one, other in ((seen.entropy, dense.entropy), (seen.distance.mean, dense.distance.mean), (seen.output, dense.output)):
+        ways = ("blockwise", "dense")
+        seen, dense = (observe(call.q, call.k, call.v, scores=call.scores, backend=name) for name in ways)
+        pairs = [(seen.entropy, dense.entropy), (seen.logsumexp, dense.logsumexp), (seen.output, dense.output)]
+        pairs.append((seen.distance.mean, dense.distance.mean))
+        for one, other in pairs:
+            one, other = one.nan_to_num(neginf=0.0), other.nan_to_num(neginf=0.0)
             worst[0] = max(worst[0], float((one - other).abs().max()) / (1 + float(other.abs().max())))
         return plain(call)
 
@@ -180,10 +184,12 @@ def _ablated(opened: HuggingFaceModel, inputs: dict[str, Tensor]) -> float | Non
         return (x, *args[1:])
 
     with torch.no_grad():
-        ours = opened.run(inputs, silence).logits
+        with same_dice():
+            ours = opened.run(inputs, silence).logits
         hook = opened.model.get_submodule(str(opened.follow_of(target).matrix)).register_forward_pre_hook(by_hand)
         try:
-            hand = opened.run(inputs).logits
+            with same_dice():
+                hand = opened.run(inputs).logits
         finally:
             hook.remove()
     return difference(ours, hand)

@@ -11,35 +11,104 @@ WIDTH, HEADS, KV_HEADS, HEAD, LAYERS, VOCABULARY = 64, 4, 2, 16, 2, 200
 
 SIZES: dict[str, Any] = {
     **dict.fromkeys(
-        "hidden_size d_model n_embd dim embed_dim embedding_size decoder_hidden_size encoder_hidden_size "
-        "text_embed_dim cross_attention_hidden_size enc_hidden_size dec_hidden_size mm_hidden_size".split(),
+        [
+            "hidden_size",
+            "d_model",
+            "n_embd",
+            "dim",
+            "embed_dim",
+            "embedding_size",
+            "decoder_hidden_size",
+            "encoder_hidden_size",
+            "text_embed_dim",
+            "cross_attention_hidden_size",
+            "enc_hidden_size",
+            "dec_hidden_size",
+            "mm_hidden_size",
+        ],
         WIDTH,
     ),
     **dict.fromkeys(
-        "num_attention_heads n_head n_heads num_heads encoder_attention_heads decoder_attention_heads num_key_value_heads_enc "
-        "encoder_num_attention_heads decoder_num_attention_heads num_cross_attention_heads attention_heads "
-        "speech_encoder_attention_heads decoder_num_heads num_vision_heads".split(),
+        [
+            "num_attention_heads",
+            "n_head",
+            "n_heads",
+            "num_heads",
+            "encoder_attention_heads",
+            "decoder_attention_heads",
+            "num_key_value_heads_enc",
+            "encoder_num_attention_heads",
+            "decoder_num_attention_heads",
+            "num_cross_attention_heads",
+            "attention_heads",
+            "speech_encoder_attention_heads",
+            "decoder_num_heads",
+            "num_vision_heads",
+        ],
         HEADS,
     ),
-    **dict.fromkeys("num_key_value_heads num_kv_heads n_kv_heads encoder_num_key_value_heads decoder_num_key_value_heads".split(), KV_HEADS),
-    **dict.fromkeys("head_dim d_kv attention_head_dim kv_channels head_size swa_head_dim global_head_dim".split(), HEAD),
     **dict.fromkeys(
-        "num_hidden_layers n_layer n_layers num_layers encoder_layers decoder_layers num_decoder_layers num_encoder_layers "
-        "speech_encoder_layers depth encoder_num_hidden_layers decoder_num_hidden_layers decoder_num_layers "
-        "num_mtp_layers".split(),
+        [
+            "num_key_value_heads",
+            "num_kv_heads",
+            "n_kv_heads",
+            "encoder_num_key_value_heads",
+            "decoder_num_key_value_heads",
+        ],
+        KV_HEADS,
+    ),
+    **dict.fromkeys(
+        ["head_dim", "d_kv", "attention_head_dim", "kv_channels", "head_size", "swa_head_dim", "global_head_dim"], HEAD
+    ),
+    **dict.fromkeys(
+        [
+            "num_hidden_layers",
+            "n_layer",
+            "n_layers",
+            "num_layers",
+            "encoder_layers",
+            "decoder_layers",
+            "num_decoder_layers",
+            "num_encoder_layers",
+            "speech_encoder_layers",
+            "depth",
+            "encoder_num_hidden_layers",
+            "decoder_num_hidden_layers",
+            "decoder_num_layers",
+            "num_mtp_layers",
+        ],
         LAYERS,
     ),
     **dict.fromkeys(
-        "intermediate_size d_ff ffn_dim encoder_ffn_dim decoder_ffn_dim n_inner mlp_dim hidden_dim ffn_hidden_size "
-        "speech_encoder_intermediate_size decoder_ffn_size shared_intermediate_size intermediate_size_mlp".split(),
+        [
+            "intermediate_size",
+            "d_ff",
+            "ffn_dim",
+            "encoder_ffn_dim",
+            "decoder_ffn_dim",
+            "n_inner",
+            "mlp_dim",
+            "hidden_dim",
+            "ffn_hidden_size",
+            "speech_encoder_intermediate_size",
+            "decoder_ffn_size",
+            "shared_intermediate_size",
+            "intermediate_size_mlp",
+        ],
         96,
     ),
     **dict.fromkeys(
-        "moe_intermediate_size shared_expert_intermediate_size moe_shared_expert_intermediate_size expert_ffn_hidden_size".split(), 32
+        [
+            "moe_intermediate_size",
+            "shared_expert_intermediate_size",
+            "moe_shared_expert_intermediate_size",
+            "expert_ffn_hidden_size",
+        ],
+        32,
     ),
-    **dict.fromkeys("num_experts num_local_experts n_routed_experts moe_num_experts num_moe_experts".split(), 4),
-    **dict.fromkeys("num_experts_per_tok moe_topk moe_k num_experts_per_token moe_top_k".split(), 2),
-    **dict.fromkeys("n_group topk_group num_expert_group moe_layer_start_index".split(), 1),
+    **dict.fromkeys(["num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "num_moe_experts"], 4),
+    **dict.fromkeys(["num_experts_per_tok", "moe_topk", "moe_k", "num_experts_per_token", "moe_top_k"], 2),
+    **dict.fromkeys(["n_group", "topk_group", "num_expert_group", "moe_layer_start_index"], 1),
     "first_k_dense_replace": 1,
     "vocab_size": VOCABULARY,
     "vocab_size_per_layer_input": VOCABULARY,
@@ -93,7 +162,14 @@ SIZES: dict[str, Any] = {
     "classifier_proj_size": 32,
     "xvector_output_dim": 16,
 }
-TOKENS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1, "sep_token_id": 3, "cls_token_id": 4}
+TOKENS = {
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "decoder_start_token_id": 1,
+    "sep_token_id": 3,
+    "cls_token_id": 4,
+}
 LONGEST = 12
 LAYER_LISTS = ("layer_types", "layers_block_type", "block_types", "mlp_layer_types")
 
@@ -115,7 +191,11 @@ def _merge(made: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 def overrides(default: Any) -> dict[str, Any]:
     """What to construct a config with, given its defaults: sizes by name, inner configs in the same way."""
     changed: dict[str, Any] = {}
-    inner = {name for name in getattr(default, "sub_configs", {}) if isinstance(getattr(default, name, None), PreTrainedConfig)}
+    inner = {
+        name
+        for name in getattr(default, "sub_configs", {})
+        if isinstance(getattr(default, name, None), PreTrainedConfig)
+    }
     for name in inner:
         part = getattr(default, name)
         changed[name] = {**overrides(part), **({"model_type": part.model_type} if part.model_type else {})}
@@ -163,7 +243,14 @@ def _like(value: Any, size: Any) -> Any:
 def _layers(default: Any) -> dict[str, Any]:
     """As many layers as it takes to see every type, and the lists that name them cut to that length."""
     names = [name for name in LAYER_LISTS if isinstance(vars(default).get(name), (list, tuple))]
-    count = next((name for name in ("num_hidden_layers", "n_layer", "num_layers") if isinstance(getattr(default, name, None), int)), None)
+    count = next(
+        (
+            name
+            for name in ("num_hidden_layers", "n_layer", "num_layers")
+            if isinstance(getattr(default, name, None), int)
+        ),
+        None,
+    )
     if not names or count is None:
         return {}
     n = LAYERS
@@ -177,7 +264,7 @@ def _layers(default: Any) -> dict[str, Any]:
 
 @torch.no_grad()
 def redraw(model: torch.nn.Module, seed: int = 0) -> None:
-    """Weights large enough that attention matters: queries and keys that disagree, biases and sinks that are not zero."""
+    """Weights large enough that attention matters: queries and keys that disagree, biases and sinks not zero."""
     dice = torch.Generator().manual_seed(seed)
     for name, weight in model.named_parameters():
         if not weight.is_floating_point() or "A_log" in name or "dt_" in name:

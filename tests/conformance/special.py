@@ -20,8 +20,28 @@ CHANGES: dict[str, dict[str, Any]] = {
     "zaya": {"num_experts_per_tok": 1},
     "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
     "nemotron": {"num_key_value_heads": 2},
-    **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "paddleocr_vl", "glm4v", "glm46v", "glm_ocr", "glmga"), {"text_config": _THREE_AXES}),
+    **{
+        key: {"text_config": _THREE_AXES}
+        for key in ("qwen2_vl", "qwen2_5_vl", "paddleocr_vl", "glm4v", "glm46v", "glm_ocr", "glmga")
+    },
     "glm4v_moe": {"text_config": _HALF_TURNED},
-    "qwen2_5_omni_thinker": {"text_config": _THREE_AXES},
-    **dict.fromkeys(("swin", "donut-swin"), {"window_size": 4, "image_size": 32, "patch_size": 4, "depths": [2, 2], "num_heads": [2, 4], "embed_dim": 16}),
+    "qwen2_5_omni_thinker": {"text_config": _THREE_AXES, "vision_start_token_id": 155},
+    "qwen3_omni_moe_thinker": {"vision_start_token_id": 155},
+    "granitemoehybrid": {"layer_types": ["mamba", "attention"], "num_hidden_layers": 2},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_hidden_layers": 2},
+    "dots1": {"n_routed_experts": 4, "n_shared_experts": 1},
+    "fun_asr_nano": {"adaptor_config": {"intermediate_size": 16}},
+    "molmo2": {"adapter_config": {"vision_feature_layer": [1, 0]}},
+    "nemo_speechlm": {"head_config": {"audio_hidden_size": 64}},
+    **{
+        key: {
+            "window_size": 4,
+            "image_size": 32,
+            "patch_size": 4,
+            "depths": [2, 2],
+            "num_heads": [2, 4],
+            "embed_dim": 16,
+        }
+        for key in ("swin", "donut-swin")
+    },
 }

@@ -37,10 +37,15 @@ def main() -> None:
             log.write(json.dumps(verdict) + "\n")
             log.flush()
             job = verdict["job"]
-            sys.stdout.write(f"{verdict['state']:16} {job['category']:24} {job['model_type']:28} {job['kind']:44} {verdict['why'][:150]}\n")
+            sys.stdout.write(
+                f"{verdict['state']:16} {job['category']:24} {job['model_type']:28} {job['kind']:44} "
+                f"{verdict['why'][:150]}\n"
+            )
             sys.stdout.flush()
     states = [verdict["state"] for verdict in verdicts]
-    sys.stdout.write(f"{ {state: states.count(state) for state in sorted(set(states))} } in {time.monotonic() - started:.0f} s\n")
+    sys.stdout.write(
+        f"{ {state: states.count(state) for state in sorted(set(states))} } in {time.monotonic() - started:.0f} s\n"
+    )
     if given.write is not None:
         from tests.conformance.report import write
 
@@ -73,13 +78,13 @@ def _one(job: Any) -> dict[str, Any]:
     signal.alarm(SECONDS)
     try:
         verdict = examine(job)
-    except BaseException as error:  # noqa: BLE001 - one family must not end the sweep
+    except BaseException as error:  # one family must not end the sweep
         verdict = Verdict(job, "cannot be built", f"{type(error).__name__}: {error}")
     finally:
         signal.alarm(0)
     try:
         folder = folder_of(job)
-    except Exception:  # noqa: BLE001
+    except Exception:
         folder = job.model_type
     return {**asdict(verdict), "folder": folder}
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.models import tiny
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -15,7 +16,6 @@ from headscope.attention.observer import Call, plain
 from headscope.errors import HeadNameError, InputError, ModelError
 from headscope.models.huggingface import HuggingFaceModel, open_model
 from headscope.names import Site
-from tests.models import tiny
 
 IDS = torch.tensor([[5, 9, 33, 60, 12, 7, 41, 28]])
 
@@ -26,7 +26,9 @@ def llama() -> HuggingFaceModel:
 
 
 def test_sites_are_measured_from_a_pass() -> None:
-    opened = open_model(tiny.build("MistralConfig", "MistralForCausalLM", **tiny.SIZES, num_key_value_heads=2, sliding_window=50))
+    opened = open_model(
+        tiny.build("MistralConfig", "MistralForCausalLM", **tiny.SIZES, num_key_value_heads=2, sliding_window=50)
+    )
     assert opened.shape.sites["1"] == Site("1", 4, 2, 8, 8, "self", causal=True, window=50)
     assert (opened.shape.d_model, opened.shape.vocabulary) == (32, 97)
     opened.close()
@@ -179,7 +181,12 @@ def test_two_scopes_may_hold_one_model() -> None:
 
 
 def test_sub_models_get_back_what_each_had() -> None:
-    sizes: dict[str, Any] = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 1, "intermediate_size": 48}
+    sizes: dict[str, Any] = {
+        "hidden_size": 32,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 1,
+        "intermediate_size": 48,
+    }
     model = tiny.build(
         "CLIPConfig", "CLIPModel",
         text_config={**sizes, "vocab_size": 97, "bos_token_id": 1, "eos_token_id": 2},

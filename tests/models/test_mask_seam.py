@@ -22,9 +22,7 @@ FUNCTIONS = {
     "both sides": hf.bidirectional_mask_function,
     "window on both sides": hf.sliding_window_bidirectional_mask_function(2),
     "packed": hf.and_masks(hf.causal_mask_function, hf.packed_sequence_mask_function(PACKED)),
-    "packed window": hf.and_masks(
-        hf.sliding_window_causal_mask_function(3), hf.packed_sequence_mask_function(PACKED)
-    ),
+    "packed window": hf.and_masks(hf.sliding_window_causal_mask_function(3), hf.packed_sequence_mask_function(PACKED)),
 }
 
 
@@ -88,7 +86,13 @@ def test_any_operation_gets_honest_cells() -> None:
     made = bool_mask(**asked(hf.causal_mask_function))
     assert isinstance(made, WordMask)
     cells = made.cells()
-    for change in (lambda m: ~m, lambda m: m[..., :5], lambda m: m.to(torch.float32), lambda m: m & m, lambda m: m.any()):
+    for change in (
+        lambda m: ~m,
+        lambda m: m[..., :5],
+        lambda m: m.to(torch.float32),
+        lambda m: m & m,
+        lambda m: m.any(),
+    ):
         assert torch.equal(change(made), change(cells))
         assert not isinstance(change(made), WordMask)
     assert torch.equal(torch.where(made, 1.0, 0.0), torch.where(cells, 1.0, 0.0))

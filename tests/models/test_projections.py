@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.models import tiny
 
 from headscope.errors import ModelError
 from headscope.models.huggingface import open_model
-from tests.models import tiny
 
 
 def test_separate_projections() -> None:
@@ -52,8 +52,17 @@ def test_cross_attention_reads_the_encoder() -> None:
 
 def test_a_latent_is_refused_by_name() -> None:
     sizes = {**tiny.SIZES, "num_key_value_heads": 4, "q_lora_rank": 16, "kv_lora_rank": 12, "qk_nope_head_dim": 8}
-    more = {"qk_rope_head_dim": 4, "v_head_dim": 6, "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1}
-    model = tiny.build("DeepseekV3Config", "DeepseekV3ForCausalLM", **sizes, **more, moe_intermediate_size=16, first_k_dense_replace=2)
+    more = {
+        "qk_rope_head_dim": 4,
+        "v_head_dim": 6,
+        "n_routed_experts": 4,
+        "num_experts_per_tok": 2,
+        "n_group": 1,
+        "topk_group": 1,
+    }
+    model = tiny.build(
+        "DeepseekV3Config", "DeepseekV3ForCausalLM", **sizes, **more, moe_intermediate_size=16, first_k_dense_replace=2
+    )
     opened = open_model(model)
     assert (opened.shape.sites["0"].d_head, opened.shape.sites["0"].d_value) == (12, 6)
     with pytest.raises(ModelError, match="0: W_Q cannot be had: it is made in two stages"):

@@ -32,18 +32,48 @@ def llama(**more: Any) -> PreTrainedModel:
 
 
 def gpt2(**more: Any) -> PreTrainedModel:
-    sizes = {"n_embd": 32, "n_head": 4, "n_layer": 2, "vocab_size": 97, "n_positions": 64, "bos_token_id": 1, "eos_token_id": 2}
+    sizes = {
+        "n_embd": 32,
+        "n_head": 4,
+        "n_layer": 2,
+        "vocab_size": 97,
+        "n_positions": 64,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    }
     return build("GPT2Config", "GPT2LMHeadModel", **{**sizes, **more})
 
 
 def t5(**more: Any) -> PreTrainedModel:
-    sizes = {"d_model": 32, "d_kv": 8, "num_heads": 4, "num_layers": 2, "d_ff": 48, "vocab_size": 97, "decoder_start_token_id": 0}
+    sizes = {
+        "d_model": 32,
+        "d_kv": 8,
+        "num_heads": 4,
+        "num_layers": 2,
+        "d_ff": 48,
+        "vocab_size": 97,
+        "decoder_start_token_id": 0,
+    }
     return build("T5Config", "T5ForConditionalGeneration", **{**sizes, **more})
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
     """Words split at spaces; enough to read a sentence."""
-    words = "[pad] [start] [end] [unknown] the horse crossed road because it was tired .".split()
+    words = [
+        "[pad]",
+        "[start]",
+        "[end]",
+        "[unknown]",
+        "the",
+        "horse",
+        "crossed",
+        "road",
+        "because",
+        "it",
+        "was",
+        "tired",
+        ".",
+    ]
     made = Tokenizer(models.WordLevel({word: place for place, word in enumerate(words)}, unk_token="[unknown]"))
     made.pre_tokenizer = pre_tokenizers.Whitespace()
     return PreTrainedTokenizerFast(tokenizer_object=made, unk_token="[unknown]", eos_token="[end]", pad_token="[pad]")

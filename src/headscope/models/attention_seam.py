@@ -127,9 +127,7 @@ def _chosen(module: torch.nn.Module, n_heads: int, named: dict[str, Any]) -> Mas
     if blocks is not None:
         width = getattr(getattr(module, "indexer", None), "block_size", None)
         if width is None:
-            raise ModelError(
-                f"{type(module).__name__} passes block_indices, but has no indexer.block_size to read them by"
-            )
+            raise ModelError(f"{type(module).__name__} passes block_indices, but its indexer has no block_size")
         parts.append(ChosenKeys(blocks, n_heads, int(width)))
     return Mask(tuple(parts))
 

@@ -26,9 +26,7 @@ class WordMask(Tensor):
     _cells: Tensor | None
 
     @staticmethod
-    def __new__(
-        cls, words: Mask, shape: tuple[int, int, int, int], dtype: torch.dtype, device: torch.device
-    ) -> WordMask:
+    def __new__(cls, words: Mask, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> WordMask:
         made: WordMask = Tensor._make_wrapper_subclass(cls, shape, dtype=dtype, device=device)
         made.words, made._cells = words, None
         return made

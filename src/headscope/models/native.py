@@ -49,6 +49,7 @@ class NativeModel:
             )
         self._model = model
         self.notes: Sequence[str] = ()
+        self.report: Report | None = None
         self._training = [module for module in model.modules() if module.training]
         model.eval()
         names = name_sites(list(modules), {}, [])
@@ -166,7 +167,7 @@ class NativeModel:
         self.shape = ModelShape(name, d_model, self.reader.vocabulary, self.reader.context, found)
         self._ending = self._find_ending(leaves, logits)
         self._set_hooks()
-        self.report: Report = check(self, probe, None)
+        self.report = check(self, probe, None)
 
     @contextmanager
     def _leaves(self) -> Iterator[list[tuple[nn.Module, Tensor]]]:

@@ -1,0 +1,84 @@
+"""Models on our own attention, through the same door."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.models import tiny
+from torch import Tensor, nn
+
+from headscope.attention.masks import causal
+from headscope.attention.module import MultiHeadAttention
+from headscope.attention.observer import Call, plain
+from headscope.errors import HeadNameError, ModelError
+from headscope.models.huggingface import open_model
+
+
+class Small(nn.Module):
+    """Two layers of nothing but attention, a norm, and a tied or separate W_U."""
+
+    def __init__(self, *, tied: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.table = nn.Embedding(13, 16)
+        self.layers = nn.ModuleList(MultiHeadAttention(16, 4, 2) for _ in range(2))
+        self.norm = nn.LayerNorm(16)
+        self.out = None if tied else nn.Linear(16, 13)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.table(ids)
+        for layer in self.layers:
+            x = x + layer(x, mask=causal())
+        x = self.norm(x)
+        return x @ self.table.weight.T if self.out is None else self.out(x)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_everything_an_opened_model_offers(tied: bool) -> None:
+    model = Small(tied=tied).train()
+    opened = open_model(model, tiny.tokenizer(), name="small")
+    assert list(opened.shape.sites) == ["0", "1"]
+    assert opened.shape.sites["0"].causal
+    inputs = opened.prepare("the horse crossed the road").inputs
+    with torch.no_grad():
+        done = opened.run(inputs, outputs=["1"], residual=True)
+        torch.testing.assert_close(done.logits, model(inputs["input_ids"]))
+        weight, out = opened.output_weight("1"), done.outputs["1"]
+        torch.testing.assert_close(torch.einsum("bqhd,hdm->bqm", out.x, weight.weight) + weight.bias, out.output)
+        end = opened.unembedding()
+        assert end.norm is model.norm
+        logits = end.norm(done.residual) @ end.weight.T
+        torch.testing.assert_close(logits if end.bias is None else logits + end.bias, done.logits)
+    torch.testing.assert_close(opened.query_weight("1").transpose(1, 2).reshape(16, 16), model.layers[1].q_proj.weight)
+    assert opened.key_weight("1").shape == (2, 16, 4)
+    opened.close()
+    assert model.training
+    assert not model.layers[0].o_proj._forward_hooks
+
+
+def test_an_observer_sees_and_changes() -> None:
+    opened = open_model(Small(tied=True))
+
+    def silence(site: str, call: Call) -> Tensor:
+        return plain(call) * float(site != "0")
+
+    ids = {"input_ids": torch.tensor([[3, 4, 5]])}
+    with torch.no_grad():
+        assert not torch.allclose(opened.run(ids).logits, opened.run(ids, silence).logits)
+        with opened.observing(silence):
+            torch.testing.assert_close(opened.model(ids["input_ids"]), opened.run(ids, silence).logits)
+    with pytest.raises(HeadNameError, match="5: this model has the sites 0, 1"):
+        opened.output_weight("5")
+
+
+def test_logits_are_needed() -> None:
+    class Silent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.attention = nn.Embedding(4, 8), MultiHeadAttention(8, 2)
+
+        def forward(self, ids: Tensor) -> Tensor:
+            return self.attention(self.table(ids))[:, 0]
+
+    with pytest.raises(ModelError, match=r"Silent must answer token ids with logits \[batch, token, vocabulary\]"):
+        open_model(Silent())

@@ -1,0 +1,83 @@
+"""The self-check refuses what it should, says what it refused, and its report can be read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from tests.models import tiny
+
+from headscope.errors import ModelError
+from headscope.models import attention_seam
+from headscope.models.huggingface import open_model
+
+
+def test_the_report_says_what_was_checked() -> None:
+    opened = open_model(tiny.llama())
+    assert [line.what for line in opened.report.lines] == [
+        "sites reached",
+        "logits equal the model's own",
+        "head parts + bias = attention output",
+        "an edit moves the logits",
+    ]
+    assert opened.report.passed
+    assert "ok    sites reached: 2 of 2" in str(opened.report)
+    opened.close()
+
+
+def test_a_model_that_acts_differently_under_our_name_is_refused() -> None:
+    """Several families look at the name of the implementation; this one doubles its queries for ours."""
+    model = tiny.llama()
+    before = model.config._attn_implementation
+    for layer in model.model.layers:
+        linear = layer.self_attn.q_proj
+
+        def doubled(x: torch.Tensor, linear: Any = linear) -> torch.Tensor:
+            factor = 2.0 if model.config._attn_implementation == "headscope" else 1.0
+            return torch.nn.functional.linear(x, linear.weight) * factor
+
+        linear.forward = doubled
+    with pytest.raises(
+        ModelError, match="fails its self-check and will not be shown: logits equal the model's own: largest"
+    ):
+        open_model(model)
+    assert model.config._attn_implementation == before
+
+
+def test_an_argument_that_could_change_the_numbers_is_refused_by_name() -> None:
+    q = torch.randn(1, 2, 3, 4)
+    module = torch.nn.Module()
+    with pytest.raises(
+        ModelError, match=r"Module passes temperature=2.0 to its attention, which headscope does not know"
+    ):
+        attention_seam.attention(module, q, q, q, None, temperature=2.0)
+    with pytest.raises(ModelError, match=r"passes tilt=<tensor \(3,\)>"):
+        attention_seam.attention(module, q, q, q, None, tilt=torch.ones(3))
+    z, _ = attention_seam.attention(module, q, q, q, None, temperature=None, use_cache=True, scaling=0.5)
+    assert z.shape == (1, 3, 2, 4)
+
+
+def test_blocks_need_their_width() -> None:
+    q = torch.randn(1, 2, 3, 4)
+    with pytest.raises(ModelError, match="passes block_indices, but its indexer has no block_size"):
+        attention_seam.attention(
+            torch.nn.Module(), q, q, q, None, block_indices=torch.zeros(1, 1, 3, 1, dtype=torch.long)
+        )
+
+
+def test_parts_that_are_not_seen_are_said() -> None:
+    sizes = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 1, "intermediate_size": 48}
+    model = tiny.build("SiglipVisionConfig", "SiglipVisionModel", **sizes, image_size=16, patch_size=8)
+    opened = open_model(model)
+    assert any("not seen" in note and "head" in note for note in opened.notes)
+    opened.close()
+
+
+def test_a_second_scope_does_not_disturb_the_first() -> None:
+    model = tiny.llama()
+    first = open_model(model)
+    second = open_model(model)
+    assert "logits equal" not in str(second.report)
+    first.close()
+    second.close()

@@ -1,0 +1,76 @@
+"""What a person may give, and what is said about the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from tests.models import tiny
+
+from headscope.errors import InputError
+from headscope.models.tokens import Reader
+
+
+@pytest.fixture(scope="module")
+def reader() -> Reader:
+    return Reader(tiny.tokenizer(), vocabulary=13, context=6)
+
+
+def test_text_keeps_its_places(reader: Reader) -> None:
+    prepared = reader.prepare("it was  tired.")
+    assert prepared.inputs["input_ids"].tolist() == [[9, 10, 11, 12]]
+    assert [(token.start, token.end) for token in prepared.tokens] == [(0, 2), (3, 6), (8, 13), (13, 14)]
+
+
+@pytest.mark.parametrize("ids", [[4, 5, 6], torch.tensor([4, 5, 6]), torch.tensor([[4, 5, 6]])])
+def test_ids_are_read_as_tokens(reader: Reader, ids: Any) -> None:
+    prepared = reader.prepare(ids)
+    assert [token.text for token in prepared.tokens] == ["the", "horse", "crossed"]
+    assert prepared.inputs["input_ids"].shape == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("", "the text is empty"),
+        ("  \n", "the text is empty"),
+        ([], "the list of tokens is empty"),
+        ([4, 13], "token 13 is outside this model's vocabulary of 0–12"),
+        ([-1], "token -1 is outside"),
+        ("the " * 7, "the text has 7 tokens, and this model reads at most 6"),
+        (torch.tensor([[1, 2], [3, 4]]), "several texts at once"),
+        (3.5, "cannot read float; give text"),
+        (("a", "b"), "for models that read one text and write another"),
+        ([{"role": "user", "content": "it"}], "has no chat template"),
+    ],
+)
+def test_what_cannot_be_read_is_said(reader: Reader, given: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        reader.prepare(given)
+
+
+def test_messages_go_through_the_chat_template() -> None:
+    tokenizer = tiny.tokenizer()
+    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }} {% endfor %}."
+    prepared = Reader(tokenizer, vocabulary=13, context=None).prepare([{"role": "user", "content": "the horse"}])
+    assert [token.text for token in prepared.tokens] == ["the", "horse", "."]
+
+
+def test_a_pair_is_for_models_that_write() -> None:
+    prepared = Reader(tiny.tokenizer(), vocabulary=13, context=None, start=1).prepare(("the horse", "it was"))
+    assert prepared.inputs["decoder_input_ids"].tolist() == [[1, 9, 10]]
+    assert [token.text for token in prepared.decoder_tokens] == ["[start]", "it", "was"]
+
+
+def test_without_a_tokenizer_ids_still_work() -> None:
+    reader = Reader(None, vocabulary=13, context=None)
+    assert [token.text for token in reader.prepare([4, 5]).tokens] == ["[4]", "[5]"]
+    assert reader.decode(torch.tensor([4, 5])) == "4 5"
+    with pytest.raises(InputError, match="no tokenizer was given, so this model cannot read text"):
+        reader.prepare("the horse")
+
+
+def test_pieces_of_text_have_ids_of_their_own(reader: Reader) -> None:
+    assert reader.token_ids("tired") == [11]
+    assert reader.decode(torch.tensor([9, 10])) == "it was"
