@@ -55,8 +55,7 @@ def interleaved(
 
 
 def peak_bytes(work: Work, device: str = "cpu") -> int:
-    """The most bytes held above what was there before, at any moment of one run."""
-    work()
+    """The most bytes held above what was there before, at any moment of one run. Warm the work up first."""
     if device == "cuda":
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()

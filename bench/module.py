@@ -51,17 +51,16 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Contender:
-    """A module, and how it is called. ``takes_ours``: it holds the same weights, so its output is compared too."""
+    """A module that holds the same weights as ours, and how it is called."""
 
     module: nn.Module
     run: Run
-    takes_ours: bool
 
 
 def ours(size: Size) -> Contender:
     module = MultiHeadAttention(size.d_model, size.n_heads, size.n_kv_heads, out_bias=False)
     mask = causal()
-    return Contender(module, lambda x: module(x, mask=mask), True)
+    return Contender(module, lambda x: module(x, mask=mask))
 
 
 def pytorch(size: Size, like: MultiHeadAttention, *, biased: bool) -> Contender:
@@ -79,7 +78,7 @@ def pytorch(size: Size, like: MultiHeadAttention, *, biased: bool) -> Contender:
         output: Tensor = module(x, x, x, attn_mask=hidden[length], is_causal=True, need_weights=False)[0]
         return output
 
-    return Contender(module, run, True)
+    return Contender(module, run)
 
 
 def torchtune(size: Size, like: MultiHeadAttention) -> Contender:
@@ -94,16 +93,22 @@ def torchtune(size: Size, like: MultiHeadAttention) -> Contender:
     )
     for name, theirs in (("q_proj", "q_proj"), ("k_proj", "k_proj"), ("v_proj", "v_proj"), ("o_proj", "output_proj")):
         getattr(module, theirs).load_state_dict(getattr(like, name).state_dict())
-    return Contender(module, lambda x: module(x, x), True)
+    return Contender(module, lambda x: module(x, x))
 
 
 def x_transformers(size: Size, like: MultiHeadAttention) -> Contender:
     attention = importlib.import_module("x_transformers.x_transformers").Attention
     grouped = {} if size.n_kv_heads == size.n_heads else {"kv_heads": size.n_kv_heads}
     module = attention(size.d_model, dim_head=like.d_head, heads=size.n_heads, causal=True, flash=True, **grouped)
-    for name, theirs in (("q_proj", "to_q"), ("k_proj", "to_k"), ("v_proj", "to_v"), ("o_proj", "to_out")):
-        getattr(module, theirs).load_state_dict(getattr(like, name).state_dict())
-    return Contender(module, lambda x: module(x), True)
+    module.to_k.load_state_dict(like.k_proj.state_dict())
+    module.to_v.load_state_dict(like.v_proj.state_dict())
+    # Its heads 0, 1, 2 … take the KV heads in turn, where ours take the same one until the group is full.
+    groups = (size.n_kv_heads, size.n_heads // size.n_kv_heads, like.d_head)
+    with torch.no_grad():
+        queries, outputs = like.q_proj.weight.view(*groups, -1), like.o_proj.weight.T.view(*groups, -1)
+        module.to_q.weight.copy_(queries.transpose(0, 1).flatten(0, 2))
+        module.to_out.weight.copy_(outputs.transpose(0, 1).flatten(0, 2).T)
+    return Contender(module, lambda x: module(x))
 
 
 def contenders(size: Size, device: str, dtype: torch.dtype) -> dict[str, Contender]:
@@ -160,7 +165,7 @@ def measured(size: Size, given: argparse.Namespace) -> Iterator[dict[str, Any]]:
             works = {}
             for name, contender in field.items():
                 works[name] = prepare(contender, x)
-            timings = measure.interleaved(works, device=given.device, seconds=given.seconds)
+            timings = measure.interleaved(works, device=given.device, seconds=given.seconds, least=given.least)
             for name, timing in timings.items():
                 peak = measure.peak_bytes(works[name], given.device)
                 yield {"size": size.name, "tokens": length, "dtype": str(dtype), "mode": mode,
@@ -199,6 +204,7 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--out", type=Path, default=None)
     parser.add_argument("--seconds", type=float, default=2.0, help="for each race")
+    parser.add_argument("--least", type=int, default=7, help="rounds of each race, however long they take")
     parser.add_argument("--threads", type=int, default=None, help="CPU threads (as many as torch likes)")
     parser.add_argument("--sizes", type=int, nargs="*", default=None, help="widths to run (all)")
     parser.add_argument("--lengths", type=int, nargs="*", default=None, help="lengths to run (all)")
@@ -212,10 +218,11 @@ def main() -> None:
     for size in SIZES[given.device]:
         if given.sizes is None or size.d_model in given.sizes:
             lengths = tuple(length for length in size.lengths if given.lengths is None or length in given.lengths)
-            rows += list(measured(Size(size.d_model, size.n_heads, size.n_kv_heads, lengths), given))
-    print("\n".join(summary(rows)))
-    if given.out is not None:
-        measure.write(given.out, benchmark="module", about=about, rows=rows)
+            new = list(measured(Size(size.d_model, size.n_heads, size.n_kv_heads, lengths), given))
+            print("\n".join(summary(new)), flush=True)
+            rows += new
+            if given.out is not None:
+                measure.write(given.out, benchmark="module", about=about, rows=rows)
 
 
 if __name__ == "__main__":
