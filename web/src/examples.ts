@@ -1,4 +1,5 @@
-// Sentences chosen for a phenomenon. `by` is the question that finds a head worth opening first; `at` the token to stand on.
+// Sentences chosen for a phenomenon. `by` is the question that finds a head worth opening first; `at` the token to stand on;
+// `reads` the token which that head should read from there.
 
 export interface Example {
   name: string;
@@ -6,12 +7,13 @@ export interface Example {
   lookFor: string;
   by: string;
   at?: string;
+  reads?: string; // better than `by`, where the phenomenon is one word reading another
 }
 
 export const EXAMPLES: Example[] = [
   {
     name: "Repetition",
-    text: "Seven blue lamps hum near the old river. Seven blue lamps hum near the old",
+    text: "My white horse drank at the river. My white horse drank at the",
     lookFor: "heads that find what came next before.",
     by: "induction",
   },
@@ -20,23 +22,25 @@ export const EXAMPLES: Example[] = [
     text: "When Mary and John went to the store, John gave a drink to",
     lookFor: "heads that fetch the other name.",
     by: "duplicate",
+    reads: "Mary",
   },
   {
     name: "Pronoun",
     text: "The horse crossed the road because it was tired.",
     lookFor: "heads that link “it” to its noun.",
     by: "distance",
-    at: " it",
+    at: "it",
+    reads: "horse",
   },
   {
     name: "List",
-    text: "In the basket she found apples, pears, plums, figs,",
+    text: "In the basket she found bread, butter, wine, milk,",
     lookFor: "heads that step from comma to comma.",
     by: "duplicate",
   },
   {
     name: "Quotation",
-    text: "“Will you come?” asked the captain. “Not today,” said the boy. “Then when?” asked the",
+    text: '"Will you come?" asked the captain. "Not now," said the boy. "Then when?" asked the',
     lookFor: "heads that remember who spoke.",
     by: "induction",
   },

@@ -24,6 +24,13 @@ function best(answers: Float32Array | null): number {
   return found;
 }
 
+/** How much each head reads one token from another, as far as its thumbnail shows every token. */
+function reading(look: Look, query: number, key: number): Float32Array | null {
+  if (key < 0 || look.side < look.tokens.length) return null;
+  const cells = look.side * look.side;
+  return Float32Array.from({ length: look.thumbnails.length / cells }, (_, head) => look.thumbnails[head * cells + query * look.side + key]);
+}
+
 export class Microscope {
   model = $state.raw<ModelCard | null>(null);
   look = $state.raw<Look | null>(null);
@@ -124,8 +131,9 @@ export class Microscope {
 
   openExample(example: Example): Promise<void> {
     return this.open({ text: example.text }, (look) => {
-      const at = example.at === undefined ? -1 : look.tokens.findLastIndex((token) => token.text.trim() === example.at!.trim());
-      return { token: at >= 0 ? at : look.tokens.length - 1, head: best(this.answersIn(look, example.by)) };
+      const find = (word: string | undefined) => look.tokens.findLastIndex((token) => token.text.trim() === word);
+      const token = find(example.at) >= 0 ? find(example.at) : look.tokens.length - 1;
+      return { token, head: best(reading(look, token, find(example.reads)) ?? this.answersIn(look, example.by)) };
     });
   }
 
