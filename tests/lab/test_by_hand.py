@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import headscope
 from headscope.attention.module import MultiHeadAttention
 from headscope.attention.observer import Call, plain, watching
 from headscope.errors import InputError, ShapeError
@@ -84,6 +85,19 @@ def test_only_induction_copies() -> None:
         answers = (values @ site.o_proj.weight.T)[:, model.sizes.answer]
         assert float(answers.trace()) == (model.sizes.vocabulary if role == "induction" else 0)
         assert model(ids).std() > 0
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_it_opens_in_the_microscope(role: str) -> None:
+    model = by_hand(role)
+    scope = headscope.load(model)
+    try:
+        assert scope.shape.n_heads == len(model.blocks)
+        look = scope.look(PROBE.tokens()[0].tolist())
+        head = f"{len(model.blocks) - 1}.0"
+        torch.testing.assert_close(look.pattern(head), without(model, -1, PROBE.tokens()[:1])[0])
+    finally:
+        scope.close()
 
 
 def test_other_sizes() -> None:

@@ -9,6 +9,7 @@ import time
 import pytest
 import torch
 
+import headscope
 from headscope.errors import InputError
 from headscope.lab.crafted import Crafted, CraftSettings, craft
 from headscope.lab.fitting import Snapshot
@@ -20,10 +21,10 @@ def crafted() -> Crafted:
     return craft()
 
 
-def test_four_heads_hit_their_targets_in_two_seconds(crafted: Crafted) -> None:
-    start = time.perf_counter()
+def test_four_heads_hit_their_targets_in_two_seconds_of_work(crafted: Crafted) -> None:
+    start = time.process_time()
     crafted = craft(settings=CraftSettings(seed=3))
-    assert time.perf_counter() - start <= 2
+    assert time.process_time() - start <= 2
     assert [head.name for head in crafted.heads][2] == "Pronoun to antecedent"
     for head in crafted.heads:
         assert head.hit >= 0.9
@@ -60,9 +61,20 @@ def test_a_token_can_be_followed_to_the_output(crafted: Crafted) -> None:
 def test_the_output_names_what_the_heads_found(crafted: Crafted) -> None:
     ids = crafted.tokenizer.encode(SENTENCE).ids
     assert ids == crafted.ids[0].tolist()
+    assert crafted.tokenizer.decode(ids) == SENTENCE
     best = crafted.model(crafted.ids)[0, crafted.words.index("it")].topk(2).indices
     named = {crafted.tokenizer.id_to_token(int(token)) for token in best}
     assert named == {"horse", "because"}
+
+
+def test_it_opens_in_the_microscope(crafted: Crafted) -> None:
+    place = crafted.words.index("it")
+    scope = headscope.load(crafted.model, tokenizer=crafted.tokenizer)
+    try:
+        look = scope.look(SENTENCE)
+        torch.testing.assert_close(look.pattern("0.2")[place], crafted.read(place).weights[2])
+    finally:
+        scope.close()
 
 
 def test_progress_is_told_as_it_happens() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 
 from headscope.errors import InputError
@@ -159,6 +159,7 @@ def word_tokenizer(words: Sequence[str]) -> Tokenizer:
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
     marks = pre_tokenizers.Split(Regex(r"[^\w\s'’-]"), "isolated")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), marks])
+    tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=False)  # puts the spaces back
     return tokenizer
 
 
