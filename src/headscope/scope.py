@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -22,6 +23,12 @@ from headscope.heads.sampling import Cuts, Sampling, cuts, draw
 from headscope.models.decoding import Decoder
 from headscope.models.opened import OpenModel, Token
 from headscope.names import Head, ModelShape
+
+if TYPE_CHECKING:
+    from headscope.heads.examine import Options
+    from headscope.heads.report import Report
+    from headscope.scan.census import Census
+    from headscope.scan.options import ScanOptions
 
 EMBEDDED = Path(__file__).parent / "models" / "embedded"
 
@@ -50,8 +57,9 @@ class Generated:
 class Scope:
     """``scope.look(text)`` sees one text; ``with scope.edit(…)`` changes heads; closing leaves the model as it was."""
 
-    def __init__(self, model: OpenModel) -> None:
+    def __init__(self, model: OpenModel, opener: Callable[[], OpenModel] | None = None) -> None:
         self.model = model
+        self._opener = opener
 
     @property
     def shape(self) -> ModelShape:
@@ -110,6 +118,19 @@ class Scope:
         """How much each head matters on these texts: exactly, or at first order from one backward pass each."""
         return importance(self.model, texts, how)
 
+    def heads(self, options: Options | None = None) -> Report:
+        """The battery: every head's roles with score, null, interval and paper, and how many heads have none."""
+        from headscope.heads.examine import heads
+
+        return heads(self.model, options)
+
+    def scan(self, corpus: Any, *, out: str | Path | None = None, options: ScanOptions | None = None) -> Census:
+        """A census: every head and question over a corpus, streaming and resumable, with a progress bar."""
+        from headscope.scan.options import ScanOptions
+        from headscope.scan.run import scan
+
+        return scan(self.model, corpus, out=out, options=options or ScanOptions(), opener=self._opener)
+
     def group(self, head: str | Head) -> list[Head]:
         """All heads that share this head's keys and values."""
         found = self.shape.find(head)
@@ -143,4 +164,6 @@ def load(source: Any = None, tokenizer: Any = None, **options: Any) -> Scope:
     """
     from headscope.models.huggingface import open_model
 
-    return Scope(open_model(EMBEDDED if source is None else source, tokenizer, **options))
+    source = EMBEDDED if source is None else source
+    elsewhere = partial(open_model, source, tokenizer, **options) if isinstance(source, str | Path) else None
+    return Scope(open_model(source, tokenizer, **options), elsewhere)

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from headscope.app.terminal import strongest_answers
 from headscope.heads.look import Look
 from headscope.heads.sampling import Prediction
+from headscope.scan.census import Census
 from headscope.scope import Generated, Scope
 
 
@@ -81,3 +82,8 @@ def of_scope(scope: Scope) -> dict[str, Any]:
 
 def _prediction(prediction: Prediction) -> dict[str, Any]:
     return {"token": prediction.token.text, "id": prediction.token.id, "probability": prediction.probability}
+
+
+def of_census(census: Census) -> dict[str, Any]:
+    """A census's rows and recipe."""
+    return {"recipe": census.recipe.words, "rows": census.to_arrow().to_pylist()}

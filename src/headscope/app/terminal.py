@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
+from rich.markdown import Markdown
 from rich.table import Table
 from rich.text import Text
 
@@ -17,6 +19,9 @@ from headscope.names import Head
 if TYPE_CHECKING:
     from headscope.heads.importance import Importance
     from headscope.heads.look import Look
+    from headscope.lab.lessons import Lesson
+    from headscope.lab.training import Progress
+    from headscope.scan.compare import Comparison
 
 WIDEST = 48  # tokens a terminal can show side by side
 
@@ -107,6 +112,47 @@ def change_table(change: Mapping[str, Any]) -> Table:
     for entry in change["next"]:
         table.add_row(visible(entry["token"]), percent(entry["with"]), percent(entry["without"]))
     return table
+
+
+def comparison_table(comparison: Comparison, count: int) -> Table:
+    """The largest changes between two censuses."""
+    table = Table("head", "question", *comparison.names, "change", "95 %", box=None)
+    for change in comparison.changes[:count]:
+        interval = f"[{change.low:+.3f}, {change.high:+.3f}]" + ("" if change.clear else "  not clear of zero")
+        values = (f"{change.before:.3f}", f"{change.after:.3f}", f"{change.difference:+.3f}")
+        table.add_row(str(change.head), change.question, *values, interval)
+    return table
+
+
+def lesson_page(lesson: Lesson) -> RenderableType:
+    """A lesson as it reads in a terminal."""
+    asked = []
+    for number, question in enumerate(lesson.questions, start=1):
+        options = [] if question.numeric else [f"   {chr(96 + i)}) {o.text}" for i, o in enumerate(question.options, 1)]
+        asked.append("\n".join([f"**{number}.** {question.text}", "", *options]))
+    text = [
+        f"# {lesson.number}. {lesson.title}",
+        lesson.idea,
+        f"```python\n{lesson.code}```",
+        f"```\n{lesson.output}\n```",
+    ]
+    return Markdown("\n\n".join([*text, lesson.computed, "**Try it.** " + lesson.try_it, *asked]))
+
+
+@contextmanager
+def training_bar(total: int) -> Iterator[Callable[[Progress], None]]:
+    """A progress bar with loss, tokens a second and time left."""
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    words = TextColumn("loss {task.fields[loss]:.3f}  {task.fields[speed]:,.0f} tokens/s")
+    with Bar(TextColumn("step {task.completed} of {task.total}"), BarColumn(), words, TimeRemainingColumn()) as bar:
+        task = bar.add_task("training", total=total, loss=float("nan"), speed=0.0)
+
+        def report(progress: Progress) -> None:
+            bar.update(task, completed=progress.step, loss=progress.loss, speed=progress.tokens_per_second)
+
+        yield report
 
 
 def visible(text: str) -> str:

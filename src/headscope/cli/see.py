@@ -1,54 +1,13 @@
-"""The command line. Each command is a short function; what it needs is imported when it runs."""
+"""Commands that look at a text, and change heads while it is read: serve, build, look, ablate, generate."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from headscope import __version__
-from headscope.errors import HeadscopeError
-
-app = typer.Typer(
-    name="headscope",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-
-
-def main() -> None:
-    """Run the command line. With no command: the microscope. An error of ours is one line, not a stack trace."""
-    given = sys.argv[1:] or ["serve" if _can_open_the_page() else "build"]
-    try:
-        app(given)
-    except HeadscopeError as error:
-        typer.echo(f"error: {error}", err=True)
-        sys.exit(1)
-
-
-def _print_version(wanted: bool) -> bool:
-    if wanted:
-        typer.echo(f"headscope {__version__}")
-        raise typer.Exit
-    return wanted
-
-
-Model = Annotated[
-    str | None, typer.Option("--model", "-m", help="A hub name, a folder or a GGUF file; the embedded model if none.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
-Heads = Annotated[list[str], typer.Option("--head", "-h", help="A head, as in 3.5; several times for several.")]
-
-
-@app.callback()
-def start(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    """A microscope for attention heads. With no command: open it on the embedded model."""
+from headscope.cli.shared import AsJson, Heads, Model, app, show, show_json
 
 
 @app.command()
@@ -72,9 +31,9 @@ def build(
     kv_heads: Annotated[int | None, typer.Option(help="Key/value heads, shared in groups.")] = None,
 ) -> None:
     """Build multi-head attention from one head to many, with the shape at each step."""
-    from headscope.attention.__main__ import show
+    from headscope.attention.__main__ import show as show_build
 
-    raise typer.Exit(show(d_model, heads, kv_heads))
+    raise typer.Exit(show_build(d_model, heads, kv_heads))
 
 
 @app.command()
@@ -98,9 +57,9 @@ def look(
     with load(model) as scope:
         seen = scope.look(text)
         if as_json:
-            _print_json(report.of_look(seen, head))
+            show_json(report.of_look(seen, head))
             return
-        _print(terminal.summary(seen) if head is None else terminal.pattern(seen, head))
+        show(terminal.summary(seen) if head is None else terminal.pattern(seen, head))
         if png is not None and head is not None:
             picture.save_png(seen, head, png)
             typer.echo(f"saved {png}")
@@ -128,9 +87,9 @@ def ablate(
             after = scope.look(text)
         change = report.of_change(before, after, head)
     if as_json:
-        _print_json(change)
+        show_json(change)
     else:
-        _print(terminal.change_table(change))
+        show(terminal.change_table(change))
 
 
 @app.command()
@@ -156,58 +115,6 @@ def generate(
     with load(model) as scope, scope.edit(*([Ablate(tuple(off))] if off else [])):
         made = scope.generate(text, tokens, Sampling(temperature=temperature, top_p=top_p, seed=seed))
     if as_json:
-        _print_json(report.of_generated(text, made))
+        show_json(report.of_generated(text, made))
     else:
         typer.echo(text + made.text)
-
-
-@app.command()
-def check(
-    model: Annotated[str | None, typer.Argument(help="A hub name, a folder or a GGUF file.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Open a model and print its self-check in full: sites, logits, head parts, an edit.
-
-    Example: headscope check gpt2
-    """
-    from headscope.app import report
-    from headscope.scope import load
-
-    with load(model) as scope:
-        if as_json:
-            _print_json(report.of_scope(scope))
-            return
-        typer.echo(str(scope.model.report))
-        for note in scope.notes:
-            typer.echo(f"note  {note}")
-
-
-@app.command()
-def doctor(as_json: AsJson = False) -> None:
-    """What is installed, which backends work here, and why others do not."""
-    from headscope.app.doctor import examine, to_json
-
-    findings = examine()
-    if as_json:
-        _print_json(to_json(findings))
-        return
-    for finding in findings:
-        typer.echo(f"{'ok ' if finding.works else 'no '} {finding.name:<18} {finding.detail}")
-
-
-def _print(what: Any) -> None:
-    from rich.console import Console
-
-    Console().print(what)
-
-
-def _print_json(what: Any) -> None:
-    import json
-
-    typer.echo(json.dumps(what, ensure_ascii=False, indent=2))
-
-
-def _can_open_the_page() -> bool:
-    """Whether the page and the embedded model have been built into this copy."""
-    package = Path(__file__).parent
-    return (package / "app/static/index.html").exists() and (package / "models/embedded/config.json").exists()

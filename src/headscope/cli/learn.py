@@ -1,0 +1,102 @@
+"""Commands that teach: model cards, lessons, and training a small model of one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headscope.cli.shared import AsJson, app, show, show_json
+
+
+@app.command()
+def card(
+    names: Annotated[list[str] | None, typer.Argument(help="Built-in names, config.json files or folders.")] = None,
+    d_model: Annotated[int | None, typer.Option(help="A card from bare sizes: the width,")] = None,
+    heads: Annotated[int | None, typer.Option(help="its heads,")] = None,
+    kv_heads: Annotated[int | None, typer.Option(help="and its KV heads.")] = None,
+    length: Annotated[int | None, typer.Option(help="Count the KV cache at this many tokens.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What a model card's numbers mean: heads, KV heads, parameters, cache, and what they do not mean.
+
+    Example: headscope card gpt3-175b phi-4-mini
+    """
+    from headscope.errors import InputError
+    from headscope.lab import card_text, cards
+
+    found = [cards.card(name) for name in names or []]
+    if d_model is not None or heads is not None:
+        if d_model is None or heads is None:
+            raise InputError("a card from bare sizes needs both --d-model and --heads")
+        found.append(cards.from_sizes(d_model, heads, n_kv_heads=kv_heads))
+    if as_json:
+        show_json([one.to_dict() for one in found] or sorted(cards.built_in()))
+    elif found:
+        card_text.show(found, length)
+    else:
+        typer.echo("cards: " + ", ".join(sorted(cards.built_in())))
+        show(card_text.render_head_sizes())
+
+
+@app.command()
+def learn(
+    which: Annotated[str | None, typer.Argument(help="A lesson's number or name; the list of lessons if none.")] = None,
+    question: Annotated[int, typer.Option(help="Answer this question of the lesson")] = 1,
+    answer: Annotated[str | None, typer.Option(help="with this.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Short lessons that compute in front of you, each with two questions.
+
+    Example: headscope learn 3, then headscope learn 3 --answer b
+    """
+    from headscope.lab import lessons
+
+    if which is None:
+        listed = lessons.contents()
+        if as_json:
+            show_json([{"number": number, "name": name, "title": title} for number, name, title in listed])
+            return
+        for number, name, title in listed:
+            typer.echo(f"{number:>3}  {title}  ({name})")
+        return
+    lesson = lessons.lesson(which)
+    if answer is not None:
+        marked = lesson.check(question, answer)
+        show_json(marked.to_dict()) if as_json else typer.echo(f"{'Right.' if marked.right else 'No.'} {marked.says}")
+    elif as_json:
+        show_json(lesson.to_dict())
+    else:
+        from headscope.app.terminal import lesson_page
+
+        show(lesson_page(lesson))
+
+
+@app.command()
+def train(
+    text: Annotated[list[Path], typer.Option("--text", "-t", help="A text file to learn from; several for several.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The folder of the run; a stopped run goes on there.")
+    ] = Path("runs/model"),
+    heads: Annotated[int, typer.Option(help="Heads in each layer.")] = 4,
+    d_model: Annotated[int, typer.Option(help="Width of the model.")] = 128,
+    layers: Annotated[int, typer.Option(help="Layers.")] = 4,
+    context: Annotated[int, typer.Option(help="Tokens the model sees at once.")] = 256,
+    steps: Annotated[int, typer.Option(help="Steps of training.")] = 1500,
+    seed: Annotated[int, typer.Option(help="The same seed trains the same model.")] = 0,
+) -> None:
+    """Train a small GPT on your own text, and film its heads as they form.
+
+    Example: headscope train --text book.txt --heads 4 --d-model 128
+    """
+    from headscope.app.terminal import training_bar
+    from headscope.lab.texts import TextFile
+    from headscope.lab.training import TrainingOptions
+    from headscope.lab.training import train as train_model
+
+    options = TrainingOptions(d_model=d_model, n_layers=layers, n_heads=heads, context=context, steps=steps, seed=seed)
+    with training_bar(options.total_steps) as report:
+        trained = train_model([TextFile(path) for path in text], out, options, report)
+    word = "finished" if trained.finished else "stopped; the same command goes on"
+    typer.echo(f"{word} at step {trained.step}. Look at it with: headscope serve {trained.folder}")

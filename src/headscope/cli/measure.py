@@ -1,0 +1,131 @@
+"""Commands that measure a model: its self-check, its heads' roles, a scan of a corpus, two scans compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headscope.cli.shared import AsJson, ModelArgument, app, show, show_json
+
+
+@app.command()
+def heads(
+    model: ModelArgument = None,
+    inputs: Annotated[int, typer.Option(help="Inputs a probe; more inputs, narrower intervals.")] = 32,
+    role: Annotated[list[str] | None, typer.Option(help="Test this role only; several times for several.")] = None,
+    papers: Annotated[bool, typer.Option("--papers", help="Hold published claims about this model beside it.")] = False,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same inputs.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """What every head does, with evidence: roles that pass their tests, and how many heads have none.
+
+    Example: headscope heads gpt2 --papers
+    """
+    from dataclasses import asdict
+
+    from headscope.heads.examine import Options
+    from headscope.heads.papers import hold
+    from headscope.scope import load
+
+    with load(model) as scope:
+        report = scope.heads(Options(inputs=inputs, roles=tuple(role) if role else None, seed=seed))
+    claims = hold(report) if papers else []
+    if as_json:
+        show_json(report.to_dict() | {"papers": [asdict(claim) for claim in claims]})
+        return
+    typer.echo(str(report))
+    for claim in claims:
+        typer.echo(f"  {claim}")
+    if papers and not claims:
+        typer.echo(f"no published claims about {report.model} are known to headscope")
+
+
+@app.command()
+def scan(
+    corpus: Annotated[list[str], typer.Option("--corpus", "-c", help="Text, JSONL, Parquet, a folder, a glob, or -.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the census; a killed scan goes on there.")],
+    model: ModelArgument = None,
+    context: Annotated[int | None, typer.Option(help="Tokens in a row; up to 1,024 unless given.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="Stop after about so many tokens.")] = None,
+    workers: Annotated[int, typer.Option(help="Processes that share the work.")] = 1,
+    ray: Annotated[str | None, typer.Option(help="A Ray address, or local.")] = None,
+    question: Annotated[list[str] | None, typer.Option("--class", help="NAME=REGEX: attention to such tokens.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """A census: every head and question over a whole corpus, resumable.
+
+    Example: headscope scan --corpus books/*.txt --out census --class "digits=[0-9]+"
+    """
+    from headscope.app.report import of_census
+    from headscope.heads.rules import token_class
+    from headscope.scan.options import ScanOptions
+    from headscope.scope import load
+
+    rules = tuple(
+        token_class(*entry.split("=", 1)) if "=" in entry else token_class(entry, entry) for entry in question or ()
+    )
+    options = ScanOptions(context=context, max_tokens=max_tokens, workers=workers, ray=ray, rules=rules)
+    with load(model) as scope:
+        census = scope.scan(corpus[0] if len(corpus) == 1 else corpus, out=out, options=options)
+    if as_json:
+        show_json(of_census(census))
+    else:
+        show(census)
+        typer.echo(f"{out}/report.html shows it; census.parquet has a row for each head and question")
+
+
+@app.command()
+def compare(
+    before: Annotated[Path, typer.Argument(help="The folder of a census.")],
+    after: Annotated[Path, typer.Argument(help="The folder of another one.")],
+    count: Annotated[int, typer.Option("--count", "-n", help="How many changes to print.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Two censuses side by side: which heads changed most.
+
+    Example: headscope compare census/english census/code
+    """
+    from headscope.app.terminal import comparison_table
+    from headscope.scan.compare import compare as compare_censuses
+
+    found = compare_censuses(before, after)
+    if as_json:
+        show_json(found.to_arrow().to_pylist())
+    else:
+        show(comparison_table(found, count))
+
+
+@app.command()
+def check(
+    model: ModelArgument = None,
+    as_json: AsJson = False,
+) -> None:
+    """Open a model and print its self-check in full: sites, logits, head parts, an edit.
+
+    Example: headscope check gpt2
+    """
+    from headscope.app import report
+    from headscope.scope import load
+
+    with load(model) as scope:
+        if as_json:
+            show_json(report.of_scope(scope))
+            return
+        typer.echo(str(scope.model.report))
+        for note in scope.notes:
+            typer.echo(f"note  {note}")
+
+
+@app.command()
+def doctor(as_json: AsJson = False) -> None:
+    """What is installed, which backends work here, and why others do not."""
+    from headscope.app.doctor import examine, to_json
+
+    findings = examine()
+    if as_json:
+        show_json(to_json(findings))
+        return
+    for finding in findings:
+        typer.echo(f"{'ok ' if finding.works else 'no '} {finding.name:<18} {finding.detail}")
