@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from torch import Tensor, nn
 from headscope.attention.observer import Call, plain, watching
 from headscope.errors import InputError
 from headscope.heads.probe import STANDARD, RepeatProbe, ask, pattern
+from headscope.models import attention_seam
 
 SCHEMA_VERSION = 1
 EARLY, LATE = 50, 500
@@ -134,8 +136,9 @@ class TrainingRecorder:
         file: Path | None = None,
         share: float = 0.02,
     ) -> None:
-        self.model, self.file, self.share = model, file, share
-        self.probe = probe or RepeatProbe(vocabulary=_vocabulary(model), rows=4)
+        self.model: nn.Module = getattr(model, "_orig_mod", model)  # a compiled graph cannot be watched
+        self.file, self.share = file, share
+        self.probe = probe or RepeatProbe(vocabulary=_vocabulary(self.model), rows=4)
         self.device = next(model.parameters()).device
         self.text = None if text is None else text.to(self.device)
         self.repeated = self.probe.tokens().to(self.device)
@@ -154,12 +157,8 @@ class TrainingRecorder:
         if not force and not self.due(step):
             return False
         start = time.perf_counter()
-        training = self.model.training
-        self.model.eval()
-        try:
+        with self._watchable():
             self._look(step, loss, tokens_seen)
-        finally:
-            self.model.train(training)
         self.next_step = step + max(1, step // 8)
         if self.file is not None:
             self.film.save(self.file)
@@ -169,12 +168,31 @@ class TrainingRecorder:
     @torch.no_grad()
     def show(self, step: int) -> None:
         """Keep every head's pattern on the sentences."""
-        training = self.model.training
-        self.model.eval()
-        frame = [torch.cat(self._patterns(ids)).to("cpu", torch.float16) for ids in self.sentences.values()]
-        self.model.train(training)
+        with self._watchable():
+            frame = [torch.cat(self._patterns(ids)).to("cpu", torch.float16) for ids in self.sentences.values()]
         self.film.patterns.append(frame)
         self.film.pattern_steps.append(step)
+
+    def callback(self) -> Any:
+        """This recorder as a callback for transformers' Trainer."""
+        from headscope.models.trainer import FilmCallback
+
+        return FilmCallback(self)
+
+    @contextmanager
+    def _watchable(self) -> Iterator[None]:
+        """The model as it is when nobody trains it, attending through us if it is one of transformers'."""
+        training = self.model.training
+        theirs = hasattr(getattr(self.model, "config", None), "_attn_implementation")
+        self.model.eval()
+        if theirs:
+            attention_seam.install(self.model)
+        try:
+            yield
+        finally:
+            if theirs:
+                attention_seam.uninstall(self.model)
+            self.model.train(training)
 
     def _look(self, step: int, loss: float, tokens_seen: int) -> None:
         repeats, logits = ask(self._run, self.repeated)
@@ -192,7 +210,7 @@ class TrainingRecorder:
         self.film.points.append(FilmPoint(step=step, tokens_seen=tokens_seen, loss=loss, **numbers))
 
     def _run(self, tokens: Int[Tensor, "row token"]) -> Float[Tensor, "row token vocabulary"]:
-        out = self.model(tokens)
+        out = self.model.forward(tokens)
         logits: Tensor = out if isinstance(out, Tensor) else out.logits
         return logits
 
@@ -204,7 +222,7 @@ class TrainingRecorder:
             return plain(call)
 
         with watching(observer):
-            self.model(ids)
+            self._run(ids)
         return seen
 
 

@@ -36,9 +36,7 @@ class GPTConfig:
 
     def __post_init__(self) -> None:
         if self.n_heads > self.d_model:
-            raise ShapeError(
-                f"n_heads={self.n_heads} heads do not fit d_model={self.d_model}: each needs at least 2 numbers"
-            )
+            raise ShapeError(f"n_heads={self.n_heads} do not fit d_model={self.d_model}: each needs at least 2 numbers")
         if self.d_model % self.n_heads or self.d_head % 2:
             raise ShapeError(
                 f"d_model={self.d_model} does not divide into n_heads={self.n_heads} of an even width; RoPE turns pairs"

@@ -46,7 +46,7 @@ class Rows:
         self.weights = torch.tensor([stream.weight for stream in streams], device=device)
         self.generator = torch.Generator(device=device)
 
-    def batch(self, step: int, n_rows: int, context: int) -> Int[Tensor, "row context+1"]:
+    def batch(self, step: int, n_rows: int, context: int) -> Int[Tensor, "{n_rows} {context}+1"]:
         """The rows of this step: ``context`` inputs and, shifted by one, their targets."""
         self.generator.manual_seed(self.seed * 1_000_003 + step)
         rows = self.windows(n_rows, context + 1)

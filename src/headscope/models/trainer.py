@@ -1,0 +1,41 @@
+"""transformers' Trainer keeps a film of its heads: ``Trainer(…, callbacks=[FilmCallback(recorder)])``."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+
+class Recorder(Protocol):
+    """Whoever looks at the model when a step deserves it."""
+
+    def record(self, step: int, *, loss: float = ..., tokens_seen: int = ..., force: bool = ...) -> bool: ...
+
+
+class FilmCallback(TrainerCallback):
+    """Tells the recorder of every step; the recorder decides which of them to look at."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.loss = float("nan")
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self._record(state, force=True)
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        self._record(state, force=False)
+
+    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        self.loss = float((kwargs.get("logs") or {}).get("loss", self.loss))
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self._record(state, force=True)
+
+    def _record(self, state: TrainerState, *, force: bool) -> None:
+        seen = int(state.num_input_tokens_seen or 0)
+        self.recorder.record(state.global_step, loss=self.loss, tokens_seen=seen, force=force)
