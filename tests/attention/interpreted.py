@@ -31,7 +31,7 @@ def _patch_tensor_index(tensor: Any, scope: Any) -> None:
 
 interpreter._patch_lang_tensor = _patch_tensor_index
 
-SMALL = {"length-1", "length-2", "full", "d-head-17", "cross-short", "after-a-cache", "window-both-sides"}
+SMALL = {"length-1", "d-head-17", "cross-short", "after-a-cache", "window-both-sides"}
 SMALL |= {"padding-whole", "everything-composed", "softcap"}
 FITTING = [case for case in CASES if case.name in SMALL]
 REFUSED = {case.name for case in CASES if host.refuse(*case.qkv(), case.scores.bind(*case.qkv()[:2]))}

@@ -14,11 +14,12 @@ from tests.attention.cases import CASES, Case, assert_within_twice, plain, truth
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 RUNS = torch.tensor([0] * 100 + [1] * 3 + [2] * 210)
+LEFT = causal() & padding([313, 120], "left")
 MORE = (
     Case("gqa-128", Scores(mask=causal()), 517, n_heads=8, n_kv_heads=2, d_head=128, batch=2),
     Case("gqa-128-full", Scores(), 300, n_heads=4, n_kv_heads=1, d_head=128),
     Case("window-128", Scores(mask=causal() & window(150)), 700, n_heads=4, n_kv_heads=2, d_head=128),
-    Case("left-padding-128", Scores(mask=causal() & padding([313, 120], "left")), 313, n_heads=2, n_kv_heads=2, d_head=128, batch=2),
+    Case("left-padding-128", Scores(mask=LEFT), 313, n_heads=2, n_kv_heads=2, d_head=128, batch=2),
     Case("documents-128", Scores(mask=causal() & documents(RUNS)), 313, n_heads=2, n_kv_heads=1, d_head=128),
     Case("documents-both-ways-64", Scores(mask=documents(RUNS)), 313, n_heads=2, n_kv_heads=1, d_head=64),
     Case("softcap-128", Scores(mask=causal(), softcap=5.0), 313, n_heads=2, n_kv_heads=1, d_head=128),

@@ -7,9 +7,9 @@ keys, so only the matching pairs are listed. All three give the same masses.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
 
 import torch
 from jaxtyping import Float, Int, Num
@@ -18,6 +18,7 @@ from torch import Tensor
 from headscope.errors import ShapeError
 
 Path = Literal["single", "classes", "groups"]
+T = TypeVar("T")
 
 MOST_CLASSES = 16
 
@@ -32,6 +33,7 @@ class Question:
     query: Num[Tensor, "..."]
     key: Num[Tensor, "..."]
     exclude_self: bool = False
+    _known: dict[Hashable, tuple[Hashable, Any]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("query", "key"):
@@ -42,6 +44,14 @@ class Question:
                     f"got {labels.dtype} of shape {tuple(labels.shape)}"
                 )
             object.__setattr__(self, name, labels if labels.ndim == 2 else labels[None])
+
+    def once(self, what: Hashable, make: Callable[[], T]) -> T:
+        """What ``make`` gives, worked out once for these labels: every layer of a model puts the same questions."""
+        state = tuple(0 if labels.is_inference() else labels._version for labels in (self.query, self.key))
+        if what not in self._known or self._known[what][0] != state:
+            self._known[what] = (state, make())
+        found: T = self._known[what][1]
+        return found
 
     def check(self, batch: int, n_query: int, n_key: int) -> None:
         for name, labels, length in (("query", self.query, n_query), ("key", self.key, n_key)):
@@ -84,11 +94,30 @@ Plan = Single | Classes | Groups
 
 def plan(question: Question, device: torch.device | str = "cpu", path: Path | None = None) -> Plan:
     """The cheapest form of a question, or the form asked for."""
+    return question.once((str(device), path), lambda: _plan(question, torch.device(device), path))
+
+
+def single_or_groups(question: Question, device: torch.device) -> Single | Groups:
+    """The cheapest form for a backend that lists matching keys whatever their number."""
+    groups = plan(question, device, "groups")
+    assert isinstance(groups, Groups)
+    if question.once((str(device), "widest"), lambda: _widest(groups)) > 1:
+        return groups
+    found = plan(question, device, "single")
+    assert isinstance(found, Single)
+    return found
+
+
+def plans(questions: Mapping[str, Question], device: torch.device) -> dict[str, Plan]:
+    return {name: plan(question, device) for name, question in questions.items()}
+
+
+def _plan(question: Question, device: torch.device, path: Path | None) -> Plan:
     query, key = question.query.to(device).long(), question.key.to(device).long()
     groups = _group(query, key, question.exclude_self)
     if path == "groups":
         return groups
-    widest = int((groups.stop - groups.start).max()) if groups.start.numel() else 0
+    widest = _widest(groups)
     if path == "single" or (path is None and widest <= 1):
         if widest > 1:
             raise ShapeError(f"a query of this question matches {widest} keys; the single-pair path takes at most one")
@@ -100,8 +129,9 @@ def plan(question: Question, device: torch.device | str = "cpu", path: Path | No
     return Classes(_index(query, labels), _index(key, labels), len(labels), question.exclude_self)
 
 
-def plans(questions: Mapping[str, Question], device: torch.device) -> dict[str, Plan]:
-    return {name: plan(question, device) for name, question in questions.items()}
+def _widest(groups: Groups) -> int:
+    """How many keys a query matches at most."""
+    return int((groups.stop - groups.start).max()) if groups.start.numel() else 0
 
 
 def pairs(groups: Groups, item: int, start: int, stop: int, offset: int) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from headscope.attention.fused.intervals import Intervals, intervals, refuse_mask
 from headscope.attention.observation import Distance, PerRow, Rows, Statistic, Strongest
-from headscope.attention.questions import Groups, Question, Single, plan
+from headscope.attention.questions import Groups, Question, Single, single_or_groups
 from headscope.attention.scores import Scores
 
 WIDEST = 256
@@ -81,6 +81,7 @@ class Flash:
     distance: Distance | None
     weight: PerRow | None
     tile: Int[Tensor, "batch head query"] | None
+    tile_size: int
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class Shape:
     stages: int
 
 
-def shape_for(d_head: int, dtype: torch.dtype) -> Shape:
+def shape_for(d_head: int, dtype: torch.dtype, statistics: Set[Statistic]) -> Shape:
     """Tiles that measured best on an H200 at each head size; float32 is computed without tensor cores."""
     if interpreted():
         return Shape(64, 64, 4, 1)
@@ -101,7 +102,8 @@ def shape_for(d_head: int, dtype: torch.dtype) -> Shape:
         return Shape(64, 32, 4, 2) if d_head > 128 else Shape(64, 64, 4, 2)
     if d_head > 128:
         return Shape(128, 64, 8, 2)
-    return Shape(128, 128, 8, 2)
+    # The moments of the distance need registers that 256 rows leave no room for.
+    return Shape(128, 64, 8, 3) if "distance" in statistics else Shape(256, 64, 8, 3)
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,6 @@ class Call:
     seen: Intervals
     scale: float
     softcap: float | None
-    shape: Shape
 
     @classmethod
     def prepare(cls, q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> Call:
@@ -125,7 +126,7 @@ class Call:
         # With a softcap, tanh(x) = 1 − 2 / (2^(2x·log2 e) + 1).
         scale = scores.scale * log2e if scores.softcap is None else 2 * scores.scale * log2e / scores.softcap
         softcap = None if scores.softcap is None else scores.softcap * log2e
-        return cls(q, k, v, seen, scale, softcap, shape_for(q.shape[-1], q.dtype))
+        return cls(q, k, v, seen, scale, softcap)
 
     @property
     def common(self) -> dict[str, object]:
@@ -151,6 +152,7 @@ class Call:
 
         batch, n_heads, n_query, d_head = self.q.shape
         n_kv_heads, n_key = self.k.shape[1:3]
+        shape = shape_for(d_head, self.q.dtype, statistics)
         output = torch.empty(batch, n_heads, n_query, d_head, dtype=self.v.dtype, device=self.q.device)
         lse = self.blank()
         entropy = self.blank() if "entropy" in statistics else None
@@ -158,33 +160,34 @@ class Call:
         strongest = "strongest" in statistics
         weight, tile = (self.blank(), self.blank(torch.int32)) if strongest else (None, None)
         mean, spread = distance if distance is not None else (lse, lse)
-        grid = (-(-n_query // self.shape.rows) * n_heads * batch,)
+        grid = (-(-n_query // shape.rows) * n_heads * batch,)
         kernels.attend[grid](
             self.q, self.k, self.v, output, lse, lse if entropy is None else entropy, mean, spread,
             lse if weight is None else weight, lse if tile is None else tile, self.seen.low, self.seen.high,
             n_query, n_key, n_kv_heads, self.scale, self.softcap or 0.0, self.seen.stride,
             *self.q.stride()[:3], *self.k.stride()[:3], *self.v.stride()[:3], *output.stride()[:3],
-            BM=self.shape.rows, BN=self.shape.keys, HAS_LOW=self.seen.has_low, ENTROPY=entropy is not None,
+            BM=shape.rows, BN=shape.keys, HAS_LOW=self.seen.has_low, ENTROPY=entropy is not None,
             DISTANCE=distance is not None, STRONGEST=strongest, PRECISION=self.precision,
-            num_warps=self.shape.warps, num_stages=self.shape.stages, **self.common,
+            num_warps=shape.warps, num_stages=shape.stages, **self.common,
         )  # fmt: skip
-        return Flash(output, lse, entropy, distance, weight, tile)
+        return Flash(output, lse, entropy, distance, weight, tile, shape.keys)
 
     def strongest_keys(self, flash: Flash) -> Int[Tensor, "batch head query"]:
         """Each row goes back to its best tile, rows with the same one together, and finds the key there."""
+        from headscope.attention.fused import kernels
+
         assert flash.tile is not None
         batch, n_heads, n_query, _ = self.q.shape
-        n_tiles = -(-self.k.shape[2] // self.shape.keys) + 1
-        heads = torch.arange(batch * n_heads, dtype=torch.int32, device=self.q.device)[:, None]
-        flat = flash.tile.view(-1, n_query) + (1 + heads * n_tiles)
-        ranked, order = flat.view(-1).sort()
-        rows = (order % n_query).to(torch.int32).view(batch, n_heads, n_query)
-        start = ((ranked.view(-1, n_query) - (1 + heads * n_tiles)) * self.shape.keys).view(rows.shape)
-        low, high = (bound.expand(batch, n_query)[:, None].expand_as(rows) for bound in (self.seen.low, self.seen.high))
-        first = torch.maximum(start, low.gather(2, rows.long()))
-        last = torch.minimum(start + self.shape.keys, high.gather(2, rows.long()))
+        n_tiles = -(-self.k.shape[2] // flash.tile_size)
+        heads = torch.arange(0, batch * n_heads * (n_tiles + 1), n_tiles + 1, dtype=torch.int32, device=self.q.device)
+        order = (flash.tile.view(-1, n_query) + heads[:, None]).view(-1).argsort()
         keys = self.blank(torch.int64)
-        self._listed(keys, flash.logsumexp, Listing(rows, None, first, torch.where(start < 0, first, last)), False)
+        kernels.strongest[(-(-n_query // 64), batch * n_heads)](
+            self.q, self.k, keys, order, flash.tile, self.seen.low, self.seen.high, n_query, self.k.shape[2], n_heads,
+            self.scale, self.softcap or 0.0, self.seen.stride, flash.tile_size,
+            *self.q.stride()[:3], *self.k.stride()[:3], BM=64, BN=64, PRECISION=self.precision,
+            num_warps=4, **self.common,
+        )  # fmt: skip
         return keys
 
     def masses(self, questions: Mapping[str, Question], lse: PerRow) -> dict[str, PerRow]:
@@ -192,17 +195,20 @@ class Call:
         found: dict[str, PerRow] = {}
         single: dict[str, Single] = {}
         for name, question in questions.items():
-            cheapest = plan(question, self.q.device)
+            cheapest = single_or_groups(question, self.q.device)
             if isinstance(cheapest, Single):
                 single[name] = cheapest
             else:
-                groups = cheapest if isinstance(cheapest, Groups) else plan(question, self.q.device, "groups")
-                assert isinstance(groups, Groups)
-                found[name] = self.blank()
-                self._listed(found[name], lse, self._matching(question, groups), question.exclude_self)
+                found[name] = self._listed(question, self._listing(question, cheapest), lse)
         if single:
             found |= self._single(single, lse)
         return {name: found[name] for name in questions}
+
+    def _listing(self, question: Question, groups: Groups) -> Listing:
+        """Worked out once for these labels and this mask: the layers of a model share both."""
+        what = (str(self.q.device), "listing")
+        seen, listing = question.once(what, lambda: (self.seen, self._matching(question, groups)))
+        return listing if seen is self.seen else self._matching(question, groups)
 
     def _matching(self, question: Question, groups: Groups) -> Listing:
         """Rows sorted by label; the keys of a label stand together in order, so a row's own are one stretch of them."""
@@ -234,32 +240,29 @@ class Call:
         )  # fmt: skip
         return dict(zip(plans, mass.unbind(), strict=True))
 
-    def _listed(self, result: Tensor, lse: PerRow, listing: Listing, exclude_self: bool) -> None:
+    def _listed(self, question: Question, listing: Listing, lse: PerRow) -> PerRow:
         from headscope.attention.fused import kernels
 
         batch, n_heads, n_query, _ = self.q.shape
-        rows, keys, start, stop = listing.rows, listing.keys, listing.start, listing.stop
-        per_head = rows.ndim == 3
-        order_b = rows.stride(0) if len(rows) > 1 else 0
-        keys_b = keys.stride(0) if keys is not None and len(keys) > 1 else 0
-        size = 64
-        kernels.listed[(-(-n_query // size), batch * n_heads)](
-            self.q, self.k, lse, result, rows, rows if keys is None else keys, start, stop, n_query,
-            self.k.shape[2], n_heads, self.scale, self.softcap or 0.0,
-            order_b, rows.stride(1) if per_head else 0, keys_b, *self.q.stride()[:3], *self.k.stride()[:3],
-            BM=size, BN=size, EXCLUDE_SELF=exclude_self,
-            SUM=keys is not None, PRECISION=self.precision, num_warps=4, **self.common,
+        rows, keys = listing.rows, listing.keys
+        mass = self.blank()
+        kernels.listed[(-(-n_query // 64), batch * n_heads)](
+            self.q, self.k, lse, mass, rows, keys, listing.start, listing.stop, n_query, self.k.shape[2], n_heads,
+            self.scale, self.softcap or 0.0, n_query if len(rows) > 1 else 0, keys.shape[1] if len(keys) > 1 else 0,
+            *self.q.stride()[:3], *self.k.stride()[:3], BM=64, BN=64, EXCLUDE_SELF=question.exclude_self,
+            PRECISION=self.precision, num_warps=4, **self.common,
         )  # fmt: skip
+        return mass
 
 
 @dataclass(frozen=True)
 class Listing:
-    """Rows in a chosen order, and for each the stretch of keys it meets: of ``keys`` in that order, or of all keys."""
+    """Rows in a chosen order, keys in another, and for each row the stretch of those keys that it meets."""
 
-    rows: Int[Tensor, "..."]
-    keys: Int[Tensor, "..."] | None
-    start: Int[Tensor, "..."]
-    stop: Int[Tensor, "..."]
+    rows: Int[Tensor, "item query"]
+    keys: Int[Tensor, "item key"]
+    start: Int[Tensor, "item query"]
+    stop: Int[Tensor, "item query"]
 
 
 def _rows_contiguous(tensor: Tensor) -> Tensor:

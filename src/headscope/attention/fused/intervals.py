@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from headscope.attention.masks import Causal, Documents, Mask, Padding, Part, Window
+from headscope.attention.masks import Causal, Documents, Mask, Padding, Part, Window, causal, full
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,18 @@ def refuse_mask(mask: Mask) -> str | None:
 
 
 def intervals(mask: Mask, n_query: int, n_key: int, device: torch.device) -> Intervals:
-    """The bounds that all parts of a mask leave together."""
+    """The bounds that all parts of a mask leave together. Those of causality alone are kept: every layer asks again."""
+    if mask.is_full or mask.is_causal:
+        return _plain(mask.is_causal, n_query, n_key, device)
+    return _intervals(mask, n_query, n_key, device)
+
+
+@lru_cache(maxsize=4)
+def _plain(is_causal: bool, n_query: int, n_key: int, device: torch.device) -> Intervals:
+    return _intervals(causal() if is_causal else full(), n_query, n_key, device)
+
+
+def _intervals(mask: Mask, n_query: int, n_key: int, device: torch.device) -> Intervals:
     place = torch.arange(n_key - n_query, n_key, dtype=torch.int32, device=device)[None]
     low, high = torch.zeros_like(place), torch.full_like(place, n_key)
     for part in mask.parts:

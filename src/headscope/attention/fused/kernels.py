@@ -180,47 +180,65 @@ def single(
 
 @triton.jit
 def listed(
-    Q, K, LSE, RESULT, Q_ORDER, K_ORDER, START, STOP, n_query, n_key, n_heads, scale, softcap,
-    order_b, order_h, keys_b, q_b, q_h, q_t, k_b, k_h, k_t,
+    Q, K, LSE, MASS, Q_ORDER, K_ORDER, START, STOP, n_query, n_key, n_heads, scale, softcap,
+    order_b, keys_b, q_b, q_h, q_t, k_b, k_h, k_t,
     GROUP: tl.constexpr, D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-    HAS_SOFTCAP: tl.constexpr, EXCLUDE_SELF: tl.constexpr, SUM: tl.constexpr, PRECISION: tl.constexpr,
+    HAS_SOFTCAP: tl.constexpr, EXCLUDE_SELF: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Rows in ``Q_ORDER`` against the stretch ``START[n] : STOP[n]`` of the keys in ``K_ORDER``.
-
-    SUM adds their weights up; otherwise the strongest of them is looked for among the keys in their own order.
-    """
+    """Rows in ``Q_ORDER``: the sum of their weights on ``START[n] : STOP[n]`` of the keys in ``K_ORDER``."""
     item, head = (tl.program_id(1) // n_heads).to(tl.int64), (tl.program_id(1) % n_heads).to(tl.int64)
     n = tl.program_id(0) * BM + tl.arange(0, BM)
-    real, held = n < n_query, tl.minimum(n, n_query - 1)
-    order = item * order_b + head * order_h
-    rows = tl.load(Q_ORDER + order + held)
-    start, stop = tl.load(START + order + held), tl.load(STOP + order + held)
+    held = item * order_b + tl.minimum(n, n_query - 1)
+    rows, start, stop = tl.load(Q_ORDER + held), tl.load(START + held), tl.load(STOP + held)
     features = tl.arange(0, DP)
     width = (features < D)[None, :]
     q = tl.load(Q + item * q_b + head * q_h + rows[:, None] * q_t + features[None, :], mask=width, other=0.0)
     at = (item * n_heads + head) * n_query + rows
     lse = tl.load(LSE + at) * 1.4426950408889634
     k_start = K + item * k_b + (head // GROUP) * k_h
-    mass, best = tl.zeros([BM], dtype=tl.float32), tl.zeros([BM], dtype=tl.float32) + LOWEST
-    where = tl.zeros([BM], dtype=tl.int32) - 1
+    mass = tl.zeros([BM], dtype=tl.float32)
     some = stop > start
     begin, end = tl.min(tl.where(some, start, n_key), 0), tl.max(tl.where(some, stop, 0), 0)
     for first in range(begin, end, BN):
         places = first + tl.arange(0, BN)
-        there = places < n_key
-        keys = tl.load(K_ORDER + item * keys_b + places, mask=there, other=0) if SUM else tl.where(there, places, 0)
-        k = tl.load(k_start + keys[:, None] * k_t + features[None, :], mask=width & there[:, None], other=0.0)
+        keys = tl.load(K_ORDER + item * keys_b + places, mask=places < n_key, other=0)
+        k = tl.load(k_start + keys[:, None] * k_t + features[None, :], mask=width, other=0.0)
         scores = _base2(tl.dot(q, tl.trans(k), input_precision=PRECISION), scale, softcap, HAS_SOFTCAP)
         counts = (places[None, :] >= start[:, None]) & (places[None, :] < stop[:, None])
         if EXCLUDE_SELF:
             counts = counts & (keys[None, :] != (rows + (n_key - n_query))[:, None])
-        if SUM:
-            mass += tl.sum(tl.where(counts, tl.math.exp2(scores - lse[:, None]), 0.0), 1)
-        else:
-            top, inside = tl.max(tl.where(counts, scores, HIDDEN), 1, return_indices=True)
-            where = tl.where(top > best, first + inside, where)
-            best = tl.maximum(top, best)
-    if SUM:
-        tl.store(RESULT + at, mass, mask=real)
-    else:
-        tl.store(RESULT + at, where.to(tl.int64), mask=real)
+        mass += tl.sum(tl.where(counts, tl.math.exp2(scores - lse[:, None]), 0.0), 1)
+    tl.store(MASS + at, mass, mask=n < n_query)
+
+
+@triton.jit
+def strongest(
+    Q, K, KEY, ORDER, TILE, LOW, HIGH, n_query, n_key, n_heads, scale, softcap, stride_mask, tile_size,
+    q_b, q_h, q_t, k_b, k_h, k_t,
+    GROUP: tl.constexpr, D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    HAS_SOFTCAP: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Rows in ``ORDER``, those with the same best tile together, find the best key in it. ``ORDER`` counts all rows."""
+    item, head = (tl.program_id(1) // n_heads).to(tl.int64), (tl.program_id(1) % n_heads).to(tl.int64)
+    n = tl.program_id(0) * BM + tl.arange(0, BM)
+    before = (item * n_heads + head) * n_query
+    rows = (tl.load(ORDER + before + tl.minimum(n, n_query - 1)) - before).to(tl.int32)
+    tile = tl.load(TILE + before + rows)
+    start = tl.maximum(tile * tile_size, tl.load(LOW + item * stride_mask + rows))
+    stop = tl.minimum((tile + 1) * tile_size, tl.load(HIGH + item * stride_mask + rows))
+    features = tl.arange(0, DP)
+    width = (features < D)[None, :]
+    q = tl.load(Q + item * q_b + head * q_h + rows[:, None] * q_t + features[None, :], mask=width, other=0.0)
+    k_start = K + item * k_b + (head // GROUP) * k_h
+    best, key = tl.zeros([BM], dtype=tl.float32) + LOWEST, tl.zeros([BM], dtype=tl.int32) - 1
+    begin, end = tl.maximum(tl.min(tile, 0), 0) * tile_size, tl.minimum((tl.max(tile, 0) + 1) * tile_size, n_key)
+    for first in range(begin, end, BN):
+        places = first + tl.arange(0, BN)
+        k_at = k_start + places[:, None] * k_t + features[None, :]
+        k = tl.load(k_at, mask=width & (places < n_key)[:, None], other=0.0)
+        scores = _base2(tl.dot(q, tl.trans(k), input_precision=PRECISION), scale, softcap, HAS_SOFTCAP)
+        counts = (places[None, :] >= start[:, None]) & (places[None, :] < stop[:, None])
+        top, inside = tl.max(tl.where(counts, scores, HIDDEN), 1, return_indices=True)
+        key = tl.where(top > best, first + inside, key)
+        best = tl.maximum(top, best)
+    tl.store(KEY + before + rows, key.to(tl.int64), mask=n < n_query)
