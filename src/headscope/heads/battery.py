@@ -88,7 +88,7 @@ BAHDANAU = Paper("Bahdanau et al.", 2014, "Neural Machine Translation by Jointly
 
 MOST = "more than half of its attention, so that no other place can have as much"
 PUBLISHED_CUT = "the cut at which Olsson's recipe gives GPT-2 small's five well-known induction heads and no others"
-RAISED = "higher than nine tenths of the candidates; chance is a half, and a random OV circuit stays within a tenth of it"
+RAISED = "higher than nine tenths of the candidates; chance is a half, and a random OV circuit stays near it"
 ABOVE_CHANCE = "clearly above the half that chance gives"
 A_FIFTH = "a fifth of its attention on one word, beside the sink that trained heads rest on"
 PART = "a fiftieth of all heads' direct parts together; in GPT-2 small the published movers have several times that"

@@ -48,12 +48,14 @@ def _tail(n: int) -> Tensor:
         shifted = torch.zeros_like(chances)
         shifted[rank:] = chances[:-rank]
         chances = (chances + shifted) / 2
-    return chances.flip(0).cumsum(0).flip(0).clamp(max=1.0)
+    tail: Tensor = chances.flip(0).cumsum(0).flip(0).clamp(max=1.0)
+    return tail
 
 
 def _normal_tail(total: Tensor, n: int) -> Tensor:
     mean, variance = n * (n + 1) / 4, n * (n + 1) * (2 * n + 1) / 24
-    return torch.special.ndtr(-(total - mean - 0.5) / variance**0.5)
+    tail: Tensor = torch.special.ndtr(-(total - mean - 0.5) / variance**0.5)
+    return tail
 
 
 def holm(p: Float[Tensor, " test"], family: int | None = None) -> Float[Tensor, " test"]:

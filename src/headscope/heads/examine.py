@@ -18,7 +18,7 @@ from headscope.heads.probes import Probe
 from headscope.heads.randomised import randomised
 from headscope.heads.report import Ablated, Finding, Piece, Report, Trial, p_value, rounded
 from headscope.heads.traits import traits
-from headscope.heads.trials import Tried, Trials, make_probes, run_trials
+from headscope.heads.trials import Trials, Tried, make_probes, run_trials
 from headscope.heads.vocabulary import Vocabulary
 from headscope.models.opened import OpenModel
 from headscope.names import Head
@@ -113,7 +113,7 @@ def _findings(
             ablated = ablation.of(every[index], tried.role.probe.name)
             lead = evidence[0].score - evidence[0].rival
             found.append((lead, Finding(str(every[index]), name, False, p, evidence, ablated)))
-    strongest = {}
+    strongest: dict[str, tuple[float, str]] = {}
     for lead, finding in found:
         if lead > strongest.get(finding.head, (-1.0, ""))[0]:
             strongest[finding.head] = (lead, finding.role)
@@ -132,9 +132,15 @@ def _pieces(tried: Tried, seed: int) -> list[list[Piece]]:
         found.append(
             [
                 Piece(
-                    f"{evidence.kind}: {evidence.of}", rounded(float(score)), rounded(float(a)), rounded(float(b)),
-                    rounded(float(rival)), name, evidence.threshold, p_value(float(chance)),
-                )  # fmt: skip
+                    measure=f"{evidence.kind}: {evidence.of}",
+                    score=rounded(float(score)),
+                    low=rounded(float(a)),
+                    high=rounded(float(b)),
+                    rival=rounded(float(rival)),
+                    rival_name=name,
+                    threshold=evidence.threshold,
+                    p=p_value(float(chance)),
+                )
                 for score, a, b, rival, name, chance in columns
             ]
         )
@@ -203,7 +209,7 @@ def _trial(
         role.name, True, "", *about, probe.made, probe.n_inputs, sum(batch.ids.numel() for batch in probe.batches),
         int(tried.asked.sum()), tuple(every[i] for i in named[role.name].nonzero().flatten().tolist()),
         column(score), column(rival), None if best is None else rounded(best), probe.task or "",
-        {name: rounded(value) for name, value in probe.baselines.items()},
+        {e.of: rounded(probe.baselines[e.of]) for e in role.evidence if e.of in probe.baselines},
     )  # fmt: skip
 
 

@@ -1,8 +1,9 @@
-"""What is measured of every head on a probe: four kinds, each written once.
+"""What is measured of every head on a probe: five kinds, each written once.
 
 *Attention*: the share of its attention that lands on the answer, beside the rival answer it gives most to.
 *Reading*: when it reads a place, how high does it raise a token? *Share*: its direct part of a logit difference.
-*Effect*: what other heads do when it is switched off. All are numbers per input and head, the rival's beside it.
+*Effect*: what other heads do when it is switched off. *Accuracy*: how often the word it looks at most is the right one,
+beside the best fixed offset. All are numbers per input and head, the rival's beside it.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from headscope.attention.engine import observe
 from headscope.attention.observer import Call, plain
 from headscope.errors import ModelError
 from headscope.heads.contributions import frozen_norm
-from headscope.heads.probes import Answer, Ask, Batch, Probe, Reading, is_encoder_decoder
+from headscope.heads.probes import Answer, Ask, Batch, Probe, Reading, WordArcs, is_encoder_decoder
 from headscope.models.opened import OpenModel, Pass
 from headscope.names import Head, Site
 
 Where = Literal["causal", "bidirectional", "cross"]
-Kind = Literal["attention", "reading", "share", "effect"]
+Kind = Literal["attention", "reading", "share", "effect", "accuracy"]
 PerInput = Float[Tensor, "input head"]
 
 DENSE_UP_TO = 128  # tokens: below this the whole pattern is the quickest way to many answers
@@ -46,6 +47,7 @@ class Wanted:
 
     asks: Mapping[str, frozenset[Where]] = field(default_factory=dict)
     readings: frozenset[str] = frozenset()
+    arcs: frozenset[str] = frozenset()
     shares: bool = False
 
 
@@ -65,6 +67,7 @@ class Collected:
         self.readings: dict[str, list[tuple[PerInput, PerInput]]] = {}
         self.shares: list[tuple[PerInput, PerInput]] = []
         self.task: list[Float[Tensor, " input"]] = []
+        self.right: dict[str, list[tuple[PerInput, PerInput]]] = {}
 
     def attention(self, ask: str) -> Measured:
         """The wanted mass, beside that of the rival which has most on average, head by head."""
@@ -78,6 +81,10 @@ class Collected:
     def reading(self, name: str) -> Measured:
         scores, rivals = (torch.cat(part) for part in zip(*self.readings[name], strict=True))
         return Measured(scores, rivals, ("another token",) * len(self.heads))
+
+    def accuracy(self, name: str) -> Measured:
+        scores, rivals = (torch.cat(part) for part in zip(*self.right[name], strict=True))
+        return Measured(scores, rivals, ("the best fixed offset",) * len(self.heads))
 
     def share(self, sign: int) -> Measured:
         scores, rivals = (torch.cat(part) for part in zip(*self.shares, strict=True))
@@ -98,6 +105,8 @@ def collect(model: OpenModel, probe: Probe, wanted: Wanted) -> Collected:
             collected.readings.setdefault(name, []).append(_readings(model, batch.readings[name], seen))
         if wanted.shares and batch.answer is not None:
             collected.shares.append(_shares(model, batch.answer, done, outputs))
+        for name in wanted.arcs:
+            collected.right.setdefault(name, []).append(_accuracy(batch.arcs[name], seen, name))
         graded = grade(batch, done.logits)
         if graded is not None:
             collected.task.append(graded)
@@ -156,12 +165,15 @@ class _Seen:
         self.model, self.batch, self.wanted = model, batch, wanted
         self.masses: dict[tuple[str, str], dict[str, Tensor]] = {}
         self.values: dict[str, Tensor] = {}
+        self.right: dict[str, dict[str, Tensor]] = {name: {} for name in wanted.arcs}
 
     def __call__(self, site: str, call: Call) -> Tensor:
         known = self.model.shape.sites.get(site)
         kind = None if known is None else where(known)
         if self.wanted.readings and kind == "causal":
             self.values[site] = call.v
+        if self.wanted.arcs and kind in ("causal", "bidirectional") and call.q.shape[2] == self.batch.ids.shape[1]:
+            return self._find_words(site, call)
         asks = {name: self.batch.asks[name] for name, kinds in self.wanted.asks.items() if kind in kinds}
         asks = {name: ask for name, ask in asks.items() if _fits(ask, call)}
         if not asks:
@@ -180,6 +192,14 @@ class _Seen:
             for rival in ("", *ask.rivals):
                 mass = (seen.mass[f"{name}\n{rival}"] * rows).sum(2)
                 self.masses.setdefault((name, rival), {})[site] = mass.float().cpu()
+        return seen.output
+
+    def _find_words(self, site: str, call: Call) -> Tensor:
+        """For every arc, whether the word that gets most is the wanted one."""
+        seen = observe(call.q, call.k, call.v, scores=call.scores, statistics=frozenset())
+        weights = seen.weights().float().cpu()
+        for name in self.wanted.arcs:
+            self.right[name][site] = _strongest_word(weights, self.batch.arcs[name])
         return seen.output
 
     def joined(self, by_site: Mapping[str, Tensor]) -> PerInput:
@@ -290,6 +310,30 @@ def _shares(model: OpenModel, answer: Answer, done: Pass, sites: Sequence[str]) 
         found.append(join(model, parts, n))
     size = found[0].abs().nansum(1, keepdim=True).clamp(min=1e-12)
     return found[0] / size, found[1] / size
+
+
+def _strongest_word(weights: Float[Tensor, "input head query key"], arcs: WordArcs) -> Float[Tensor, "arc head"]:
+    """1 where the other word with most of the row's attention is the wanted one. Tokens of no word do not count."""
+    rows, words = weights[arcs.item, :, arcs.row], arcs.words[arcs.item]
+    own = words.gather(1, arcs.row[:, None])
+    others = ((words >= 0) & (words != own))[:, None].float()
+    n_words = int(arcs.words.max()) + 1
+    index = words.clamp(min=0)[:, None].expand(-1, rows.shape[1], -1)
+    by_word = torch.zeros(len(rows), rows.shape[1], n_words).scatter_add_(2, index, rows * others)
+    return (by_word.argmax(2) == arcs.wanted[:, None]).float()
+
+
+def _accuracy(arcs: WordArcs, seen: _Seen, name: str) -> tuple[PerInput, PerInput]:
+    """Means over each input's arcs; inputs without one are left out."""
+    counts = torch.bincount(arcs.item, minlength=len(seen.batch)).float()
+    have = counts > 0
+
+    def mean(values: Float[Tensor, "arc head"]) -> PerInput:
+        sums = torch.zeros(len(counts), values.shape[1]).index_add_(0, arcs.item, values)
+        return (sums / counts[:, None])[have]
+
+    scores = join(seen.model, {site: mean(values) for site, values in seen.right[name].items()}, int(have.sum()))
+    return scores, mean(arcs.by_offset[:, None].float()).expand_as(scores)
 
 
 def _dice() -> torch.Generator:

@@ -1,7 +1,7 @@
 """Probes: inputs made so that one thing, and only it, tells a head that does it from one that does not.
 
-A probe is a list of batches of equal length. Each batch carries label questions (an answer wanted, and rival answers
-that a head might be giving instead), tokens whose reading is to be judged, and, where there is one, the model's own task.
+A probe is a list of batches of inputs of one length. Each batch carries label questions (an answer wanted, and rival
+answers that a head might be giving instead), tokens whose reading is judged, and the model's own task, if it has one.
 """
 
 from __future__ import annotations
@@ -53,12 +53,30 @@ class Answer:
 
 
 @dataclass(frozen=True)
+class WordArcs:
+    """Which word each token is of (−1: none); then, an arc each: input, asking row, wanted word, and whether the
+    best fixed offset would have found it."""
+
+    words: Int[Tensor, "input token"]
+    item: Int[Tensor, " arc"]
+    row: Int[Tensor, " arc"]
+    wanted: Int[Tensor, " arc"]
+    by_offset: Int[Tensor, " arc"]
+
+    def part(self, start: int, stop: int) -> WordArcs:
+        keep = (self.item >= start) & (self.item < stop)
+        arcs = (each[keep] for each in (self.item - start, self.row, self.wanted, self.by_offset))
+        return WordArcs(self.words[start:stop], *arcs)
+
+
+@dataclass(frozen=True)
 class Batch:
     """Inputs of one length. ``graded`` marks rows whose next token is the task; ``twin`` are matched inputs."""
 
     ids: Int[Tensor, "input token"]
     asks: Mapping[str, Ask] = field(default_factory=dict)
     readings: Mapping[str, Reading] = field(default_factory=dict)
+    arcs: Mapping[str, WordArcs] = field(default_factory=dict)
     answer: Answer | None = None
     graded: Bool[Tensor, "input token"] | None = None
     source: Int[Tensor, "input source"] | None = None
@@ -87,6 +105,7 @@ class Batch:
                 name: Reading(read.places[keep], read.right[keep], read.wrong[keep], read.candidates)
                 for name, read in self.readings.items()
             },
+            arcs={name: arcs.part(start, stop) for name, arcs in self.arcs.items()},
             answer=None if self.answer is None else Answer(*(getattr(self.answer, f)[keep] for f in _ANSWER)),
             graded=None if self.graded is None else self.graded[keep],
             source=None if self.source is None else self.source[keep],
@@ -129,7 +148,7 @@ def towards(targets: Int[Tensor, "input query"], n_key: int | None = None) -> Qu
     return Question(targets, torch.arange(targets.shape[1] if n_key is None else n_key))
 
 
-def one_row(row: Int[Tensor, " input"], keys: Sequence[Sequence[int]] | Int[Tensor, "input key"], length: int) -> Question:
+def one_row(row: Int[Tensor, " input"], keys: Sequence[Sequence[int]], length: int) -> Question:
     """One row of each input asks for a set of keys (or none, an empty list)."""
     query = torch.full((len(row), length), -1)
     query[torch.arange(len(row)), row] = 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -163,5 +163,5 @@ def p_value(value: float) -> float:
     return float(f"{value:.3g}")
 
 
-def _order(head: str) -> Sequence[Any]:
+def _order(head: str) -> list[tuple[int, int, str]]:
     return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in head.split(".")]

@@ -12,19 +12,22 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
 WORDS: dict[str, tuple[str, ...]] = {
-    "woman": tuple("Mary Anne Jane Alice Emma Lucy Kate Rose Helen Clara Sarah Laura Julia Amy Emily Susan".split()),
-    "man": tuple("John James George William Henry Charles Thomas Robert Peter Paul David Adam Simon Tom Frank Mark".split()),
-    "person": tuple(
-        "doctor teacher king farmer soldier captain lady gentleman sailor nurse lawyer writer servant boy girl".split()
-    ),
-    "verb": tuple("slept laughed smiled danced cried sang ran waited prayed coughed worked waved".split()),
-    "adjective": tuple("old red small black white great green young dark new heavy blue".split()),
-    "material": tuple("iron stone paper silver gold glass".split()),
-    "place": tuple("garden kitchen village school church town".split()),
-    "object": tuple("table door box house book chair clock window lamp wall cup bell".split()),
-    "feeling": tuple("tired happy angry afraid hungry glad sad ill rich poor sorry ready".split()),
-    "adverb": tuple("very quite rather always often still".split()),
+    "woman": _words("Mary Anne Jane Alice Emma Lucy Kate Rose Helen Clara Sarah Laura Julia Amy Emily Susan"),
+    "man": _words("John James George William Henry Charles Thomas Robert Peter Paul David Adam Simon Tom Frank"),
+    "person": _words("doctor teacher king farmer soldier captain lady sailor nurse lawyer writer servant boy girl"),
+    "verb": _words("slept laughed smiled danced cried sang ran waited prayed coughed worked waved"),
+    "adjective": _words("old red small black white great green young dark new heavy blue"),
+    "material": _words("iron stone paper silver gold glass"),
+    "place": _words("garden kitchen village school church town"),
+    "object": _words("table door box house book chair clock window lamp wall cup bell"),
+    "feeling": _words("tired happy angry afraid hungry glad sad ill rich poor sorry ready"),
+    "adverb": _words("very quite rather always often still"),
 }
 
 COREFERENCE = (
@@ -57,11 +60,11 @@ NOUN_TO_MODIFIER = (
 )
 NEGATION = (
     "{woman} was <d:adverb> {feeling}, but {man} was <t=not> <q:feeling> then.",
-    "{woman} was <d:adverb> {feeling}, but {man} was <t=not> at all <q:feeling> then.",
+    "{man} was <d:adverb> {feeling}, but {woman} was <t=not> yet <q:feeling> then.",
     "{man} was <d:adverb> {feeling}, but {woman} was <t=not> in the least <q:feeling> then.",
     "{woman} was <t=not> even <d:adverb> <q:feeling> then.",
     "{man} was <t=not> in our eyes <d:adverb> <q:feeling> then.",
-    "{man} had <t=not> been <d:adverb> <q:feeling> then.",
+    "{man} had <t=not>, I think, been <d:adverb> <q:feeling> then.",
 )
 
 _MARK = re.compile(r"<([qtd])([:=])(\w+)>|\{(\w+)\}")
@@ -85,14 +88,14 @@ def arcs(templates: Sequence[str], count: int, seed: int) -> list[Arc]:
 
 def fill(template: str, draw: random.Random) -> Arc:
     """One sentence of a template; words of one class never repeat in it."""
-    words = _choices(draw)
+    classes = _choices(draw)
     taken: set[str] = set()
     text, spans, at = "", {}, 0
     for mark in _MARK.finditer(template):
         text += template[at : mark.start()]
         role, how, named, plain = mark.groups()
-        word = named if how == "=" else _draw(words, plain or named, taken, draw)
-        if word == "he" and words["same"] is WORDS["woman"]:
+        word = named if how == "=" else _draw(classes, plain or named, taken, draw)
+        if word == "he" and classes["same"] is WORDS["woman"]:
             word = "she"
         if role:
             spans[role] = (len(text), len(text) + len(word))

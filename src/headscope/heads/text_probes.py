@@ -30,7 +30,8 @@ FARTHEST = 12  # places: fixed offsets up to this one are tried as rivals
 def indirect_objects(vocabulary: Vocabulary, count: int, seed: int) -> Probe:
     """Two people, one of them named again: to whom was it given? Each pair stands in both orders."""
     names = _enough(vocabulary, NAMES, "names", 8)
-    texts, twins, answers = [], [], []
+    texts, twins = [], []
+    answers: list[tuple[str, str, list[str]]] = []
     for index in range(count):
         draw = random.Random(seed + index // 2)
         giver, receiver, third, *absent = draw.sample(sorted(names), 5)
@@ -47,7 +48,8 @@ def indirect_objects(vocabulary: Vocabulary, count: int, seed: int) -> Probe:
     def batch(chosen: list[int]) -> Batch:
         end, ids = _ends(vocabulary, [spelled[i] for i in chosen])
         twin_end, twin_ids = _ends(vocabulary, [told[i] for i in chosen])
-        right, wrong = (torch.tensor([names[answers[i][side]] for i in chosen]) for side in (0, 1))
+        right = torch.tensor([names[answers[i][0]] for i in chosen])
+        wrong = torch.tensor([names[answers[i][1]] for i in chosen])
         absent = torch.tensor([[names[name] for name in answers[i][2]] for i in chosen])
         asks = _people(ids, end, right, wrong)
         return Batch(
@@ -67,9 +69,8 @@ def needle(vocabulary: Vocabulary, count: int, seed: int) -> Probe:
     room = min(NEEDLE_ROOM, vocabulary.room)
     if room < 90:
         raise UntestableError(f"its context of {vocabulary.room} tokens is too short for a needle in a long text (90)")
-    made = []
-    for index in range(count):
-        made.append(_haystack(vocabulary, random.Random(seed + index), sorted(colours), sorted(things), room))
+    words = (sorted(colours), sorted(things))
+    made = [_haystack(vocabulary, random.Random(seed + index), *words, room) for index in range(count)]
     spelled = [each[0] for each in made]
 
     def batch(chosen: list[int]) -> Batch:
@@ -87,7 +88,7 @@ def needle(vocabulary: Vocabulary, count: int, seed: int) -> Probe:
         answer = Answer(end, said[:, 0], said[:, 1], said[:, 2:4])
         return Batch(ids, asks={"needle": Ask(wanted, rivals)}, answer=answer)
 
-    told = f"{NEEDLES} facts (“The red box holds the key.”) in {room} tokens of plain sentences, one asked for at the end"
+    told = f"{NEEDLES} facts (“The red box holds the key.”) in {room} tokens of plain sentences, one asked about"
     return Probe(_batches(vocabulary, spelled, batch), told, "logit of the right thing minus another box's")
 
 
@@ -127,7 +128,7 @@ def arc_probe(vocabulary: Vocabulary, sentences: Sequence[Arc], what: str) -> Pr
     distances = [s.at(arc.query)[-1] - s.at(arc.target)[-1] for s, arc in zip(spelled, sentences, strict=True)]
     best = max(distances.count(distance) for distance in set(distances)) / len(distances)
     made = f"sentences of a small grammar: {what}; targets {min(distances)}–{max(distances)} tokens back"
-    return Probe(_batches(vocabulary, spelled, batch), made, baselines={"best fixed offset": best})
+    return Probe(_batches(vocabulary, spelled, batch), made, baselines={"arc": best})
 
 
 def _people(ids: Tensor, end: Tensor, receiver: Tensor, giver: Tensor) -> dict[str, Ask]:
@@ -189,7 +190,9 @@ def _batches(
     return tuple(batch(chosen) for chosen in groups.values())
 
 
-def _ends(vocabulary: Vocabulary, spelled: Sequence[Spelled]) -> tuple[Int[Tensor, " input"], Int[Tensor, "input token"]]:
+def _ends(
+    vocabulary: Vocabulary, spelled: Sequence[Spelled]
+) -> tuple[Int[Tensor, " input"], Int[Tensor, "input token"]]:
     """The last place of the text proper, and ids padded with their own last token."""
     longest = max(len(each.ids) for each in spelled)
     ids = torch.tensor([list(each.ids) + [each.ids[-1]] * (longest - len(each.ids)) for each in spelled])
@@ -206,5 +209,5 @@ def _enough(vocabulary: Vocabulary, words: Sequence[str], what: str, least: int)
         raise UntestableError("it reads no text: there is no tokenizer, or one that does not say where tokens stand")
     found = vocabulary.single(words)
     if len(found) < least:
-        raise UntestableError(f"only {len(found)} of {len(words)} {what} are single tokens of this model; {least} are needed")
+        raise UntestableError(f"only {len(found)} of {len(words)} {what} are single tokens of it; {least} are needed")
     return found

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from headscope.errors import InputError
 from headscope.heads.battery import BATTERY, Role
 from headscope.heads.evidence import holm, passes, signed_ranks
 from headscope.heads.inhibition import inhibition
@@ -79,7 +80,7 @@ def make_probes(vocabulary: Vocabulary, roles: Sequence[Role], count: int, seed:
         if role.probe.name not in made and why_not(vocabulary.model, role) is None:
             try:
                 made[role.probe.name] = role.probe.make(vocabulary, count, seed).cut(vocabulary.model)
-            except UntestableError as reason:
+            except (UntestableError, InputError) as reason:
                 made[role.probe.name] = str(reason)
     return made
 
@@ -89,7 +90,7 @@ def why_not(model: OpenModel, role: Role) -> str | None:
     kinds = {where(site) for site in model.shape.sites.values()}
     if not kinds & role.sites:
         return f"it has no {' or '.join(sorted(role.sites))} attention"
-    if any(evidence.kind != "attention" for evidence in role.evidence):
+    if any(evidence.kind not in ("attention", "accuracy") for evidence in role.evidence):
         return why_no_logits(model)
     return None
 
@@ -114,7 +115,8 @@ def run_trials(model: OpenModel, roles: Sequence[Role], probes: dict[str, Probe 
         if any(evidence.kind == "effect" for evidence in role.evidence):
             _try_effect(model, role, trials, alpha)
         else:
-            trials.tried[role.name] = _try(model, role, [_measure(role, collected, i) for i in range(len(role.evidence))])
+            measured = [_measure(role, collected, index) for index in range(len(role.evidence))]
+            trials.tried[role.name] = _try(model, role, measured)
     return trials
 
 
@@ -129,6 +131,8 @@ def _wanted(roles: Sequence[Role], probe: str) -> Wanted:
                 wanted = replace(wanted, asks={**wanted.asks, evidence.of: kinds})
             elif evidence.kind == "reading":
                 wanted = replace(wanted, readings=wanted.readings | {evidence.of})
+            elif evidence.kind == "accuracy":
+                wanted = replace(wanted, arcs=wanted.arcs | {evidence.of})
             elif evidence.kind == "share":
                 wanted = replace(wanted, shares=True)
     return wanted
@@ -140,6 +144,8 @@ def _measure(role: Role, collected: dict[str, Collected], index: int) -> Measure
         return found.attention(evidence.of)
     if evidence.kind == "reading":
         return found.reading(evidence.of)
+    if evidence.kind == "accuracy":
+        return found.accuracy(evidence.of)
     return found.share(1 if evidence.of == "+" else -1)
 
 
@@ -169,7 +175,8 @@ def _try_effect(model: OpenModel, role: Role, trials: Trials, alpha: float) -> N
     attends = passes(
         first.scores.nan_to_num(0.0), first.rivals.nan_to_num(0.0), role.evidence[0].threshold, role.evidence[0].margin
     )
-    candidates = [head for head, ok in zip(heads, attends.tolist(), strict=True) if ok and order.index(head.site) < last]
+    able = zip(heads, attends.tolist(), strict=True)
+    candidates = [head for head, ok in able if ok and order.index(head.site) < last]
     effect = inhibition(model, trials.probes[role.probe.name], movers, candidates)
     trials.tried[role.name] = _try(model, role, (first, effect))
 

@@ -124,7 +124,7 @@ class Vocabulary:
         """Punctuation and line ends, and what the tokenizer puts after a text; never the first token."""
         known = set(self.given_separators) | set(self.suffix)
         if self.reads_text:
-            read = self.model.tokens_of(ids.unique())
+            read = self.model.tokens_of(torch.unique(ids))
             known |= {token.id for token in read if _SEPARATOR.match(token.text)}
         found = torch.isin(ids, torch.tensor(sorted(known), dtype=torch.long))
         found[:, 0] = False
