@@ -15,11 +15,11 @@ from headscope.attention.observer import Call, plain
 from headscope.errors import ModelError
 from headscope.models.huggingface import HuggingFaceModel
 from headscope.models.loading import open_source
-from headscope.models.probe_inputs import probe_inputs
+from headscope.models.probe_inputs import BATCH, probe_inputs
 from headscope.models.selfcheck import difference, own_answer, same_dice
 from tests.conformance.families import Job
 from tests.conformance.inputs import probe_for
-from tests.conformance.shrink import redraw, tiny_config
+from tests.conformance.shrink import VOCABULARY, redraw, tiny_config
 from tests.conformance.special import CHANGES
 
 LENGTH, TARGET, PADDED = 40, 24, 11
@@ -61,7 +61,8 @@ def examine(job: Job) -> Verdict:
         try:
             opened = open_source(model, probe=probe_for(model, job))
         except ModelError as error:
-            return Verdict(job, "refused", _line(error))
+            state = "cannot be built" if "did not run on the inputs" in str(error) else "refused"
+            return Verdict(job, state, _line(error))
         except Exception as error:
             return Verdict(job, "cannot be built", f"{type(error).__name__}: {_line(error)}")
         assert isinstance(opened, HuggingFaceModel)
@@ -103,11 +104,15 @@ def _same_kind(opened: HuggingFaceModel) -> dict[str, Tensor]:
 def left_padded(opened: HuggingFaceModel, inputs: dict[str, Tensor]) -> dict[str, Tensor] | None:
     """The same inputs, the first item padded on the left; None where a model reads no attention mask."""
     ids = inputs.get("input_ids")
-    if ids is None or "attention_mask" not in opened.takes or ids.shape[1] <= PADDED:
+    if ids is None or "attention_mask" not in opened.takes or ids.shape[1] <= PADDED or len(ids) != BATCH:
         return None
     mask = torch.ones_like(ids)
     mask[0, :PADDED] = 0
-    return {**inputs, "attention_mask": mask}
+    end = getattr(opened.model.config.get_text_config(), "eos_token_id", None)
+    if isinstance(end, int) and end < (opened.shape.vocabulary or VOCABULARY):
+        ids = ids.clone()
+        ids[:, -1] = end  # models that pool where a text ends must not pool a padded row
+    return {**inputs, "input_ids": ids, "attention_mask": mask}
 
 
 def _equal(opened: HuggingFaceModel, inputs: dict[str, Tensor]) -> float:

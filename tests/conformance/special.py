@@ -29,6 +29,16 @@ CHANGES: dict[str, dict[str, Any]] = {
     "qwen3_omni_moe_thinker": {"vision_start_token_id": 155},
     "granitemoehybrid": {"layer_types": ["mamba", "attention"], "num_hidden_layers": 2},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_hidden_layers": 2},
+    "longcat_flash": {"head_dim": 8},
+    "step3p7": {"text_config": {"sliding_window": 8}},
+    "zamba": {"num_hidden_layers": 5, "layers_block_type": ["mamba", "mamba", "hybrid", "mamba", "hybrid"]},
+    "lilt": {"hidden_size": 48, "num_attention_heads": 4},
+    "gemma3n_text": {"intermediate_size": [96] * 5, "activation_sparsity_pattern": [0.0] * 5, "laurel_rank": 8},
+    "gemma3n": {
+        "text_config": {"intermediate_size": [96] * 5, "activation_sparsity_pattern": [0.0] * 5, "laurel_rank": 8}
+    },
+    "moonshine": {"encoder_num_key_value_heads": 4, "decoder_num_key_value_heads": 4},
+    "granite_speech5_ctc": {"num_key_value_heads": 4, "encoder_config": {"num_key_value_heads": 4}},
     "dots1": {"n_routed_experts": 4, "n_shared_experts": 1},
     "fun_asr_nano": {"adaptor_config": {"intermediate_size": 16}},
     "molmo2": {"adapter_config": {"vision_feature_layer": [1, 0]}},

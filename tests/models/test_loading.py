@@ -69,10 +69,10 @@ def test_incomplete_folders_are_named(tmp_path: Path, files: dict[str, str], mes
 
 
 def test_missing_files_and_wrong_things_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="there is no file .*nowhere.gguf"):
+    with pytest.raises(ModelError, match=r"there is no file .*nowhere.gguf"):
         open_model(tmp_path / "nowhere.gguf")
     (tmp_path / "notes.txt").write_text("hello")
-    with pytest.raises(ModelError, match="neither a folder with config.json and safetensors nor a .gguf file"):
+    with pytest.raises(ModelError, match=r"neither a folder with config.json and safetensors nor a .gguf file"):
         open_model(tmp_path / "notes.txt")
     with pytest.raises(InputError, match="cannot open int"):
         open_model(7)
@@ -89,7 +89,7 @@ def test_a_family_without_the_interface_is_refused_and_left_alone() -> None:
     model = tiny.build("FalconConfig", "FalconForCausalLM", **tiny.SIZES)
     before = model.config._attn_implementation
     with pytest.raises(
-        ModelError, match="falcon does not call the attention interface of transformers.*FalconAttention"
+        ModelError, match=r"falcon does not call the attention interface of transformers.*FalconAttention"
     ):
         open_model(model)
     assert model.config._attn_implementation == before

@@ -165,18 +165,32 @@ class HuggingFaceModel:
         """The traced pass: sites, their output weights, the ending; then the self-check."""
         probe, seen = self._first_that_runs(name, probes)
         self.probe = probe
+        self._kinds = {"input_ids", "attention_mask", *probe}
         if not seen.visits:
             raise ModelError(sites.not_reached(self._model, name, seen))
-        found = sites.describe(self._model, seen, probe)
-        self._names = found.names
-        self._sites = found.paths
-        self._follows = dict(zip(found.order, follow(self._model, seen, probe, self.quiet), strict=True))
-        logits = sites.logits_of(seen.output)
-        self._ending: Ending = find_ending(self._model, seen, logits)
-        self.shape: ModelShape = sites.shape_of(self._model, name, found.sites, self.reader)
-        self.notes = sites.notes_on(seen, self._follows, found)
-        self._set_hooks()
+        self._names: dict[str, str] = {}
+        self._sites: dict[str, str] = {}
+        self._follows: dict[str, Follow] = {}
+        self.shape = ModelShape(name, sites.width_of(self._model), self.reader.vocabulary, self.reader.context)
+        self._ending: Ending = find_ending(self._model, seen, sites.logits_of(seen.output))
+        if self._ending.reader is not None:
+            self._hooks.append(self._ending.reader.register_forward_pre_hook(self._keep_residual))
+        self._hooks.append(self._model.register_forward_pre_hook(self._begin))
+        self._learn(probe, seen)
         self.report = check(self, probe, own_answer(self._model, probe, self.quiet))
+
+    def _learn(self, inputs: Mapping[str, Tensor], seen: Trace) -> None:
+        """Sites that this pass reached and no earlier one did. Names given before stay."""
+        found = sites.describe(self._model, seen, inputs, self._names)
+        follows = zip(found.order, follow(self._model, seen, inputs, self.quiet), strict=True)
+        new = {site: how for site, how in follows if site not in self._follows}
+        for path in {how.matrix for how in new.values()} - {how.matrix for how in self._follows.values()} - {None}:
+            matrix = self._model.get_submodule(str(path))
+            self._hooks.append(matrix.register_forward_hook(self._keep_output(str(path))))
+        self._names, self._sites = {**found.names, **self._names}, {**found.paths, **self._sites}
+        self._follows.update(new)
+        self.shape = replace(self.shape, sites={**found.sites, **self.shape.sites})
+        self.notes = sites.notes_on(self._model, seen, self._follows, self._sites)
 
     def _first_that_runs(self, name: str, probes: Sequence[Mapping[str, Tensor]]) -> tuple[Mapping[str, Tensor], Trace]:
         """Guessed inputs may be wrong, and every family fails on wrong ones in its own way: the next guess is tried."""
@@ -193,15 +207,6 @@ class HuggingFaceModel:
             f"{name} did not run on the inputs that headscope guessed ({tried}): {type(first).__name__}: {first}; "
             "pass probe={…}, tensors by name that it does run on"
         ) from first
-
-    def _set_hooks(self) -> None:
-        """Hooks that do nothing unless a run of this object, in this context, asks for something."""
-        matrices = {how.matrix for how in self._follows.values() if how.matrix is not None}
-        for path in matrices:
-            self._hooks.append(self._model.get_submodule(path).register_forward_hook(self._keep_output(path)))
-        if self._ending.reader is not None:
-            self._hooks.append(self._ending.reader.register_forward_pre_hook(self._keep_residual))
-        self._hooks.append(self._model.register_forward_pre_hook(self._begin))
 
     def _mine(self) -> _Run | None:
         run = _run.get()
@@ -266,7 +271,7 @@ class HuggingFaceModel:
         count = run.times[id(call.site)] = run.times.get(id(call.site), 0) + 1
         base = self._names.get(path)
         if base is None:
-            base = self._names[path] = path
+            base = self._names[path] = sites.names_of(self._model, [path], {}, self._names)[path]
         name = base if count == 1 else f"{base}@{count}"
         if name not in self.shape.sites:
             self._sites[name] = path
@@ -291,12 +296,29 @@ class HuggingFaceModel:
         if wrong or not tensors:
             what = ", ".join(map(repr, wrong)) or "nothing"
             raise InputError(f"cannot give this model {what}; it takes tensors named {', '.join(sorted(self.takes))}")
+        self._look_for_new_sites(tensors)
         ids = tensors.get("input_ids")
         if ids is not None:
             self.reader.check(ids[0].tolist())
         shown = self.tokens_of(ids[0]) if ids is not None else sites.unread_tokens(self, tensors)
         written = tensors.get("decoder_input_ids")
         return Prepared(tensors, shown, () if written is None else self.tokens_of(written[0]))
+
+    def _look_for_new_sites(self, inputs: Mapping[str, Tensor]) -> None:
+        """Inputs of a kind the model was not opened with may reach other parts of it: a picture, a vision tower."""
+        if set(inputs) <= self._kinds:
+            return
+        device = next(self._model.parameters()).device
+        moved = {key: value.to(device) for key, value in inputs.items()}
+        try:
+            seen = trace(self._model, moved, **self.quiet)
+        except HeadscopeError:
+            raise
+        except Exception as error:
+            names = ", ".join(f"{key} {tuple(value.shape)}" for key, value in inputs.items())
+            raise InputError(f"this model does not run on {names}: {type(error).__name__}: {error}") from error
+        self._learn(moved, seen)
+        self._kinds |= set(inputs)
 
     def follow_of(self, site: str) -> Follow:
         if site not in self.shape.sites:

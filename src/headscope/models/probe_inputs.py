@@ -124,4 +124,15 @@ def _place(model: torch.nn.Module) -> tuple[torch.device, torch.dtype]:
     return first.device, floating
 
 
-_MAKERS = {"pixel_values": _pixels, "input_features": _features, "input_values": _wave, "pixel_values_videos": _pixels}
+def _series(config: Any) -> Tensor:
+    length = _first(config, "context_length", "prediction_length", otherwise=32)
+    return torch.randn(BATCH, length, _first(config, "num_input_channels", otherwise=1), generator=_dice())
+
+
+_MAKERS = {
+    "past_values": _series,
+    "pixel_values": _pixels,
+    "input_features": _features,
+    "input_values": _wave,
+    "pixel_values_videos": _pixels,
+}

@@ -15,9 +15,8 @@ from headscope.errors import ModelError
 from headscope.models.opened import Token
 from headscope.models.output_weight import Follow
 from headscope.models.site_names import name_sites, stack_of
-from headscope.models.tokens import Reader
 from headscope.models.trace import Trace
-from headscope.names import AttentionKind, ModelShape, Site
+from headscope.names import AttentionKind, Site
 
 
 @dataclass(frozen=True)
@@ -30,10 +29,10 @@ class Described:
     order: list[str]
 
 
-def describe(model: nn.Module, seen: Trace, inputs: Mapping[str, Tensor]) -> Described:
-    """Every site of the trace, named."""
+def describe(model: nn.Module, seen: Trace, inputs: Mapping[str, Tensor], known: Mapping[str, str]) -> Described:
+    """Every site of the trace, named; ``known`` are names by path that were given before."""
     kinds = {visit.path: _kind(visit.arrival.call, inputs) for visit in seen.visits}
-    names = name_sites(list(kinds), kinds, _stacks(model, list(kinds)))
+    names = {**names_of(model, list(kinds), kinds, known), **{path: known[path] for path in kinds if path in known}}
     sites, paths, order = {}, {}, []
     for visit in seen.visits:
         name = names[visit.path] if visit.times == 1 else f"{names[visit.path]}@{visit.times}"
@@ -42,6 +41,15 @@ def describe(model: nn.Module, seen: Trace, inputs: Mapping[str, Tensor]) -> Des
         found = site_from_call(name, visit.arrival.call, visit.arrival.sliding_window)
         sites[name] = Site(**{**vars(found), "kind": kinds[visit.path]})
     return Described(sites, names, paths, order)
+
+
+def names_of(
+    model: nn.Module, paths: list[str], kinds: Mapping[str, AttentionKind], known: Mapping[str, str]
+) -> dict[str, str]:
+    """Names for paths, in words where they are free."""
+    names = name_sites(paths, kinds, _stacks(model, paths))
+    taken = {name for path, name in known.items() if path not in names}
+    return {path: path if name in taken else name for path, name in names.items()}
 
 
 def site_from_call(name: str, call: Call, sliding_window: int | None) -> Site:
@@ -104,11 +112,6 @@ def _generates(model: nn.Module) -> bool:
     return bool(can()) if callable(can) else False
 
 
-def shape_of(model: nn.Module, name: str, sites: dict[str, Site], reader: Reader) -> ModelShape:
-    """The model's shape: its sites, and the widths around them."""
-    return ModelShape(name, width_of(model), reader.vocabulary, reader.context, sites)
-
-
 def width_of(model: nn.Module) -> int:
     """d_model: the width of the residual stream that tokens are read into."""
     config: Any = getattr(model, "config", None)
@@ -160,15 +163,18 @@ def not_reached(model: nn.Module, name: str, seen: Trace) -> str:
     return f"{kind} does not call the attention interface of transformers, so its heads cannot be seen: {does} ({name})"
 
 
-def notes_on(seen: Trace, follows: Mapping[str, Follow], found: Described) -> list[str]:
+def notes_on(model: nn.Module, seen: Trace, follows: Mapping[str, Follow], paths: Mapping[str, str]) -> list[str]:
     """What a person should know before trusting a picture of this model."""
     notes = []
-    sites = set(found.paths.values())
+    sites = set(paths.values())
     outside = {path: how for path, how in seen.unseen.items() if path not in sites and _is_attention(path, how)}
     if outside:
         where = ", ".join(f"{path or 'the model itself'} ({how})" for path, how in list(outside.items())[:4])
         more = f" and {len(outside) - 4} more" if len(outside) > 4 else ""
         notes.append(f"attention outside transformers' interface is not seen: {where}{more}")
+    quiet = _not_run(model, seen, sites)
+    if quiet:
+        notes.append(f"not run by the inputs it was opened with, so not seen yet: {', '.join(quiet)}")
     by_reason: dict[str, list[str]] = {}
     for site, how in follows.items():
         if how.why:
@@ -176,6 +182,16 @@ def notes_on(seen: Trace, follows: Mapping[str, Follow], found: Described) -> li
     for reason, names in by_reason.items():
         notes.append(f"head parts of {_span(names)} are {reason}")
     return notes
+
+
+def _not_run(model: nn.Module, seen: Trace, sites: set[str]) -> list[str]:
+    """Sub-models that took no part in the pass: the vision tower of a model that was given text alone."""
+    from transformers import PreTrainedModel
+
+    ran = {leaf.path for leaf in seen.leaves} | sites
+    parts = [path for path, part in model.named_modules() if path and isinstance(part, PreTrainedModel)]
+    idle = [path for path in parts if not any(other.startswith(f"{path}.") for other in ran)]
+    return [path for path in idle if not any(path.startswith(f"{other}.") for other in idle)]
 
 
 def _is_attention(path: str, how: str) -> bool:
