@@ -1,4 +1,4 @@
-"""One head or many, measured: writes bench/results/one-or-many.json, what the package ships of it, and docs/one-or-many.md.
+"""One head or many, measured: writes bench/results/one-or-many.json, its copy in the package, and docs/one-or-many.md.
 
 python bench/one_or_many.py [--seeds 5] [--page-only]
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import re
@@ -11,10 +12,12 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from rich.console import Console
 
 from headscope.errors import InputError
-from headscope.lab.anatomy import read_config
+from headscope.lab.anatomy import KEYS, read_config
 from headscope.lab.card_text import big, render_head_sizes, show, size
 from headscope.lab.cards import Card, built_in, card, from_sizes, head_sizes, make_card, notes
 from headscope.lab.counting import count_parameters, kv_bytes
@@ -76,18 +79,18 @@ def test_parameters_and_cache_equal_what_transformers_allocates(name: str) -> No
 def test_families_with_two_builds() -> None:
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    for name, given in (
+    for name, odd in (
         ("falcon", {"new_decoder_architecture": True, "num_kv_heads": 1}),
         ("falcon", {"multi_query": False, "parallel_attn": False, "bias": True}),
         ("deepseek_v2", {"q_lora_rank": None}),
         ("gpt_bigcode", {"multi_query": False}),
     ):
-        config = AutoConfig.for_model(name, num_hidden_layers=2, **given)
+        config = AutoConfig.for_model(name, num_hidden_layers=2, **odd)
         with torch.device("meta"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model = AutoModelForCausalLM.from_config(config)
         count = sum(weight.numel() for weight in model.parameters())
-        assert count_parameters(read_config(config.to_dict())).total == count, (name, given)
+        assert count_parameters(read_config(config.to_dict())).total == count, (name, odd)
 
 
 def test_what_a_config_leaves_out_is_what_transformers_assumes() -> None:
@@ -241,6 +244,33 @@ MAMBA = {"model_type": "mamba", "hidden_size": 768, "num_hidden_layers": 24, "st
 def test_bad_input_is_answered_kindly(what: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         card(what)
+
+
+ANYTHING = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-5, 300),
+    st.floats(),
+    st.text(max_size=3),
+    st.lists(st.text(max_size=9), max_size=4),
+)
+KEYS_OF_CONFIGS = sorted({key for keys in KEYS.values() for key in keys} | {
+    "sliding_window", "layer_types", "kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "v_head_dim",
+    "qk_rope_head_dim", "moe_intermediate_size", "num_experts_per_tok", "n_shared_experts", "first_k_dense_replace", "text_config",
+    "mlp_only_layers", "decoder_sparse_step", "expansion_ratio", "architectures", "tie_word_embeddings", "moe_layers",
+})  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.sampled_from([*FAMILIES, "unknown"]),
+    st.dictionaries(st.sampled_from(KEYS_OF_CONFIGS), ANYTHING, max_size=8),
+    st.booleans(),
+)
+def test_any_config_gives_a_card_or_an_input_error(family: str, odd: dict[str, Any], has_heads: bool) -> None:
+    base = {"hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 8, "vocab_size": 100} if has_heads else {}
+    with contextlib.suppress(InputError):
+        assert json.dumps(make_card({"model_type": family, **base, **odd}).to_dict(1000))
 
 
 def test_bad_files(tmp_path: Path) -> None:

@@ -49,6 +49,12 @@ def conclusions(results: Results) -> list[str]:
         f"{_percent(wide)} ({chance}). It gets {100 * _mean(wide.parts_right):.0f} % of the parts right: it can "
         "look at both keys at once, but their values arrive as one average, and which was asked first is lost."
     ]
+    solved = sum(each >= CAUGHT_UP for each in many.accuracies)
+    if 0 < solved < len(many.accuracies):
+        lines.append(
+            f"Having two heads is no promise that they will share the work: {solved} of {len(many.accuracies)} seeds "
+            "solve the task; in the rest they had not learned to when training ended."
+        )
     for outcome, what in ((deep, "Depth can stand in for heads"), (ffn, "So can a bigger FFN")):
         if outcome.mean >= CAUGHT_UP:
             lines.append(f"{what} here: {outcome.arm}, reaches {_percent(outcome)}. {_WHY[outcome.arm]}")
@@ -69,8 +75,8 @@ def _on_roles(roles: list[Outcome]) -> str:
     if all(outcome.mean >= CAUGHT_UP for outcome in roles):
         return (
             "Where each value's own token says what it is for, every arm solves the task, one wide head too: it "
-            "averages two tokens that can be told apart again. Two things to find do not by themselves need two heads; two "
-            "questions whose answers look alike do."
+            "averages two tokens that can be told apart again. Two things to find do not by themselves need two heads; "
+            "two questions whose answers look alike do."
         )
     shown = ", ".join(f"{outcome.arm} {_percent(outcome)}" for outcome in roles)
     return f"Where each value's own token says what it is for: {shown}."
