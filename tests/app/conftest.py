@@ -31,7 +31,7 @@ def small_model(layers: int = 2) -> transformers.PreTrainedModel:
     torch.manual_seed(0)
     config = transformers.LlamaConfig(
         vocab_size=len(WORDS) + 1, hidden_size=48, intermediate_size=64, num_hidden_layers=layers,
-        num_attention_heads=6, num_key_value_heads=3, max_position_embeddings=4096,
+        num_attention_heads=6, num_key_value_heads=3, max_position_embeddings=1280,
         bos_token_id=None, eos_token_id=None,
     )  # fmt: skip
     model = transformers.LlamaForCausalLM(config).eval()

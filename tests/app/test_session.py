@@ -8,8 +8,9 @@ import torch
 
 from headscope import ablate
 from headscope.app import schema
+from headscope.app import session as session_module
 from headscope.app.answers import QUESTIONS
-from headscope.app.session import KEPT_LOOKS, THUMBNAIL_SIDE, ForgottenLookError, Session
+from headscope.app.session import KEPT_LOOKS, THUMBNAIL_SIDE, ForgottenLookError, Session, _weight
 from headscope.errors import HeadNameError, InputError
 
 TEXT = "the old lamp on the landing burned until morning and the old lamp on the"
@@ -114,9 +115,18 @@ def test_a_look_can_be_asked_for_by_its_name_while_its_text_is_kept(session):
     assert again.text == TEXT
 
 
+def test_kept_looks_stay_within_their_budget_and_the_latest_always_stays(session, monkeypatch):
+    monkeypatch.setattr(session_module, "KEPT_BYTES", 3 * _weight(session.scope.look(TEXT)))
+    names = [open_look(session, f"{TEXT} lamp{' lamp' * more}")[0].look for more in range(5)]
+    assert list(session._looks) == names[-2:]
+    monkeypatch.setattr(session_module, "KEPT_BYTES", 1)
+    last, _ = open_look(session, LONG)
+    assert list(session._looks) == [last.look]
+
+
 def test_a_text_longer_than_the_context_is_read_as_far_as_it_goes(session):
-    card, _ = open_look(session, "the lamp " * 2100)
-    assert (card.read, card.length, len(card.tokens)) == (4096, 4200, 4096)
+    card, _ = open_look(session, "the lamp " * 700)
+    assert (card.read, card.length, len(card.tokens)) == (1280, 1400, 1280)
 
 
 def test_what_cannot_be_answered_is_said(session):

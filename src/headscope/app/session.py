@@ -29,7 +29,8 @@ from headscope.scope import Scope
 Arrays = dict[str, NDArray[Any]]
 Kept = TypeVar("Kept")
 
-KEPT_LOOKS = 6
+KEPT_LOOKS = 32
+KEPT_BYTES = 2 * 2**30  # of all kept looks together; the latest is kept whatever it weighs
 KEPT_TEXTS = 512
 KEPT_EDITS = 64
 LONGEST = 16_384  # tokens that a page shows
@@ -173,8 +174,7 @@ class Session:
         ids = [token.id for token in look.tokens]
         text = "".join(token.text for token in look.tokens)
         name = hashlib.sha256(repr(ids).encode()).hexdigest()[:16]
-        _keep(self._looks, name, Opened(name, text, ids, look, len(ids)), KEPT_LOOKS)
-        return name
+        return self._keep_look(Opened(name, text, ids, look, len(ids))).name
 
     def _open_text(self, text: str) -> Opened:
         name = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -187,8 +187,13 @@ class Session:
             return self._looks[name]
         if name not in self._texts:
             raise ForgottenLookError(f"the text of look {name!r} is no longer kept; type or paste it again")
-        opened = self._read(name, self._texts[name])
-        return _keep(self._looks, name, opened, KEPT_LOOKS)
+        return self._keep_look(self._read(name, self._texts[name]))
+
+    def _keep_look(self, opened: Opened) -> Opened:
+        _keep(self._looks, opened.name, opened, KEPT_LOOKS)
+        while len(self._looks) > 1 and sum(_weight(kept.look) for kept in self._looks.values()) > KEPT_BYTES:
+            self._looks.popitem(last=False)
+        return opened
 
     def _read(self, name: str, text: str) -> Opened:
         """The text as far as the model reads it."""
@@ -225,6 +230,15 @@ class Session:
         weights = look.weights(head, rows)
         small = torch.nn.functional.adaptive_max_pool2d(weights[None].float(), (side, side))[0]
         return (small.clamp(0, 1).sqrt() * 255).round().to(torch.uint8).cpu().numpy()
+
+
+def _weight(look: Look) -> int:
+    """About how many bytes a look holds: q, k, z and what went through W_O at every site, and the logits."""
+    sites = look.shape.sites.values()
+    per_token = sum(
+        site.n_heads * site.d_head + site.n_kv_heads * site.d_head + 2 * site.n_heads * site.d_value for site in sites
+    )
+    return 4 * len(look.tokens) * (per_token + len(sites) * look.shape.d_model + (look.shape.vocabulary or 0))
 
 
 def _span(span: tuple[int, int], length: int) -> tuple[int, int]:

@@ -13,6 +13,7 @@ export interface HeadPlace {
 }
 
 const WHOLE = 512; // up to here a pattern is fetched whole and exact; past it, as much as the picture can show
+const COMPARED = 1024; // past this many tokens a second pass, without the head, waits until it is asked for
 const TYPING = 280;
 
 /** The head with the largest answer; the first where nobody could answer. */
@@ -125,6 +126,7 @@ export class Microscope {
     const field = await this.during("weights", this.rectangle(look, name, [0, rows], [0, columns], poolFor(span, WHOLE), reading.signal), reading.signal);
     if (!field) return;
     if (!("text" in wanted)) this.text = look.text;
+    if (span > COMPARED) this.compare = false;
     Object.assign(this, { look, field, token: Math.min(token, rows - 1), window: { row: 0, column: 0, span } });
     if (head >= 0) this.head = head;
   }
