@@ -256,8 +256,9 @@ ANYTHING = st.one_of(
 )
 KEYS_OF_CONFIGS = sorted({key for keys in KEYS.values() for key in keys} | {
     "sliding_window", "layer_types", "kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "v_head_dim",
-    "qk_rope_head_dim", "moe_intermediate_size", "num_experts_per_tok", "n_shared_experts", "first_k_dense_replace", "text_config",
-    "mlp_only_layers", "decoder_sparse_step", "expansion_ratio", "architectures", "tie_word_embeddings", "moe_layers",
+    "qk_rope_head_dim", "moe_intermediate_size", "num_experts_per_tok", "n_shared_experts", "first_k_dense_replace",
+    "text_config", "mlp_only_layers", "decoder_sparse_step", "expansion_ratio", "architectures", "tie_word_embeddings",
+    "moe_layers",
 })  # fmt: skip
 
 

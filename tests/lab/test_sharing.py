@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from headscope.errors import InputError
 from headscope.lab.lookups import Arm, Budget, Finder
 from headscope.lab.one_or_many import KEYS
 from headscope.lab.sharing import grow, last_patterns, make_equal, mean_similarity, redundancy, similarity
+from headscope.lab.sharing_page import page
 
 QUICK = Budget(steps=150, batch=64, test_rows=256)
 
@@ -68,3 +70,12 @@ def test_bad_input() -> None:
         grow("twice")
     with pytest.raises(InputError, match="3 heads in a width of 32: use at least 2, and a divisor"):
         grow("equal", n_heads=3)
+
+
+def test_the_page_follows_from_the_committed_results() -> None:
+    root = Path(__file__).parents[2]
+    results = json.loads((root / "bench/results/sharing.json").read_text(encoding="utf-8"))
+    assert (root / "docs/sharing.md").read_text(encoding="utf-8") == page(results)
+    ends = {growth["start"]: growth["moments"][-1]["similarity"] for growth in results["growths"]}
+    assert ends["equal"] > 0.99 > ends["nudged"]
+    assert ends["random"] < 0.5
