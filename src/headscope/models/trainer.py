@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 
+@runtime_checkable
 class Recorder(Protocol):
     """Whoever looks at the model when a step deserves it."""
 
