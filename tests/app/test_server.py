@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from headscope.app import schema
-from headscope.app.server import STATIC, free_port, openapi
+from headscope.app.server import HOST, STATIC, free_port, openapi
 from headscope.app.wire import unpack
+from headscope.errors import InputError
 
 TEXT = "the old lamp on the landing burned until morning"
 TYPES = Path(__file__).parents[2] / "web/src/api.ts"
@@ -91,3 +93,12 @@ def test_the_front_end_types_know_every_field_of_the_schema():
 def test_a_port_is_found_and_a_wanted_one_is_kept():
     port = free_port()
     assert free_port(port) == port
+
+
+def test_a_port_in_use_is_named():
+    with socket.socket() as other:
+        other.bind((HOST, 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        with pytest.raises(InputError, match=f"port {taken} cannot be used .* leave --port out for a free one"):
+            free_port(taken)

@@ -65,7 +65,7 @@ def test_hovering_a_cell_says_its_weight(open_page: Open, scope: Scope):
     cell = box["width"] / len(look.tokens)
     page.mouse.move(box["x"] + 4.5 * cell, box["y"] + 9.5 * cell)
     said = f"reads {look.tokens[4].text.strip()} {short(float(look.weights('1.2')[9, 4]), 3)}"
-    expect(matrix.locator(".tip")).to_contain_text(said)
+    expect(matrix.locator("[data-tip]")).to_contain_text(said)
 
 
 def test_the_grid_is_walked_by_keyboard(open_page: Open):
@@ -168,8 +168,8 @@ def test_a_long_text_is_zoomed_until_a_weight_is_read(open_page: Open, scope: Sc
     row, column, cell = length - 4, length - 20, box["width"] / 24
     weight = float(scope.look(text).weights("0.0", slice(row, row + 1), slice(column, column + 1)))
     page.mouse.move(box["x"] + 4.5 * cell, box["y"] + 20.5 * cell)
-    expect(matrix.locator(".tip")).to_contain_text(short(weight, 3))
-    expect(matrix.locator(".tip")).not_to_contain_text("at most")
+    expect(matrix.locator("[data-tip]")).to_contain_text(short(weight, 3))
+    expect(matrix.locator("[data-tip]")).not_to_contain_text("at most")
 
 
 def test_an_empty_text_and_an_error_leave_the_last_picture(open_page: Open):
@@ -177,7 +177,7 @@ def test_an_empty_text_and_an_error_leave_the_last_picture(open_page: Open):
     page.get_by_label("Sentence").fill("")
     expect(page.get_by_text("Type a sentence, or pick an example. Nothing leaves this machine.")).to_be_visible()
     page.get_by_label("Sentence").fill("   ")
-    expect(page.get_by_role("alert")).to_contain_text("this text is empty; type a sentence")
+    expect(page.get_by_role("alert")).to_contain_text("This text is empty; type a sentence.")
     expect(page.get_by_role("application", name="Pattern of head 0.0")).to_be_visible()
     page.get_by_label("Sentence").fill(TEXT)
     expect(page.get_by_role("alert")).to_have_count(0)

@@ -31,6 +31,12 @@ export function visible(text: string): string {
   return shown.trim() === "" ? (shown === "" ? "␣" : shown.replace(/ /g, "␣")) : shown;
 }
 
+/** A message as a sentence: errors of the program begin small and end without a stop. */
+export function sentence(message: string): string {
+  const begun = message.charAt(0).toUpperCase() + message.slice(1);
+  return /[.!?]$/.test(begun) ? begun : `${begun}.`;
+}
+
 export function list(words: string[], most: number): string {
   if (words.length <= most) return words.join(", ");
   return `${words.slice(0, most).join(", ")} and ${words.length - most} more`;

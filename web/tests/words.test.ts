@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { list, percent, short, signed, visible } from "../src/words";
+import { list, percent, sentence, short, signed, visible } from "../src/words";
 
 test("weights have no leading zero and a real minus", () => {
   expect([0.691, 0, 1, -0.25, -0.001].map((value) => short(value))).toEqual([".69", ".00", "1.00", "−.25", ".00"]);
@@ -17,6 +17,11 @@ test("per cent with three figures", () => {
 
 test("a token can be seen", () => {
   expect([" Mary", "\n", " ", "", "▁it", "a b", "\n\n"].map(visible)).toEqual(["Mary", "↵", "␣", "␣", "it", "a b", "↵↵"]);
+});
+
+test("a message becomes a sentence", () => {
+  expect(sentence("this text is empty; type a sentence")).toBe("This text is empty; type a sentence.");
+  expect(sentence("The program has stopped.")).toBe("The program has stopped.");
 });
 
 test("long lists are cut", () => {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import sys
 import threading
 import webbrowser
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from headscope import __version__
 from headscope.app import schema
 from headscope.app.session import Arrays, Session
 from headscope.app.wire import pack
-from headscope.errors import HeadscopeError
+from headscope.errors import HeadscopeError, InputError
 
 STATIC = Path(__file__).parent / "static"
 HOST = "127.0.0.1"
@@ -127,7 +128,12 @@ def free_port(wanted: int | None = None) -> int:
     """The wanted port, or any free one."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind((HOST, wanted or 0))
+        try:
+            probe.bind((HOST, wanted or 0))
+        except OSError as error:
+            raise InputError(
+                f"port {wanted} cannot be used ({error.strerror}); leave --port out for a free one"
+            ) from error
         return int(probe.getsockname()[1])
 
 
@@ -135,6 +141,7 @@ def serve(session: Session, *, port: int | None = None, open_browser: bool = Tru
     """Show the page until interrupted."""
     port = free_port(port)
     address = f"http://{HOST}:{port}/"
+    sys.stderr.write(f"The microscope is at {address} (Ctrl+C stops it).\n")
     if open_browser:
         threading.Timer(0.8, webbrowser.open, [address]).start()
     uvicorn.run(application(session), host=HOST, port=port, log_level="warning")
