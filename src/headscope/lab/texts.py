@@ -8,8 +8,9 @@ import json
 import lzma
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -57,9 +58,9 @@ def read_documents(path: Path) -> list[Document]:
     return documents
 
 
-def _open(path: Path) -> IO[str]:
+def _open(path: Path) -> TextIOWrapper:
     opener = OPENERS.get(path.suffix)
-    stream: IO[str] = opener(path, "rt", encoding="utf-8") if opener else path.open(encoding="utf-8")
+    stream: TextIOWrapper = opener(path, "rt", encoding="utf-8") if opener else path.open(encoding="utf-8")
     return stream
 
 
