@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
+from tests.e2e.conftest import served
 
 from headscope.app import schema
 from headscope.app.server import HOST, STATIC, free_port, openapi
@@ -63,6 +67,19 @@ def test_strange_text_is_read_or_refused_in_words(client, text):
     assert answer.status_code in (200, 422)
     if answer.status_code == 422:
         assert answer.json()["message"]
+
+
+def test_a_person_who_typed_on_is_not_served(session):
+    slow = " ".join(["the old lamp on landing burned until morning ."] * 140)
+    with served(session) as address, ThreadPoolExecutor() as pool:
+        first = pool.submit(httpx.post, f"{address}api/look", json={"text": slow}, timeout=120)
+        while slow not in session._texts.values():
+            time.sleep(0.001)
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(f"{address}api/look", json={"text": "typed and gone"}, timeout=0.02)
+        last = httpx.post(f"{address}api/look", json={"text": TEXT}, timeout=120)
+        assert (first.result().status_code, last.status_code) == (200, 200)
+    assert "typed and gone" not in session._texts.values()
 
 
 def test_another_host_name_is_refused(client):

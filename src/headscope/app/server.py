@@ -19,7 +19,9 @@ from fastapi.responses import JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import MutableHeaders
 from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headscope import __version__
 from headscope.app import schema
@@ -64,6 +66,21 @@ class Desk:
         return Response(status_code=GONE) if data is None else ContainerResponse(data)
 
 
+class Headers:
+    """Says on every answer what the browser may do with it. Plain ASGI, so that a lost connection stays visible."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        await self.app(scope, receive, send_with_headers)
+
+
 def _pack(card: BaseModel, arrays: Arrays) -> bytes:
     return pack(card.model_dump(mode="json"), arrays)
 
@@ -101,13 +118,8 @@ def application(session: Session) -> FastAPI:
         found = await desk.answer(request, lambda: session.predict(asked))
         return Response(status_code=GONE) if found is None else found
 
-    @app.middleware("http")
-    async def headers(request: Request, call_next: Callable[[Request], Any]) -> Response:
-        response: Response = await call_next(request)
-        response.headers.update(HEADERS)
-        return response
-
     # a page elsewhere must not reach this server by a name of its own that points here
+    app.add_middleware(Headers)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost", "testserver"])
     app.mount("/", StaticFiles(directory=STATIC, html=True))
     return app
