@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from headscope.errors import InputError
-from headscope.heads.chance import poisson_weights, shuffled
+from headscope.heads.chance import poisson_weights
 from headscope.heads.examples import BEFORE, WINDOW, Span
 from headscope.heads.tally import TRAITS, Layout, Seen, Tally
 
@@ -130,12 +130,6 @@ def test_pieces_of_one_document_are_drawn_together() -> None:
     assert float(many.mean()) == pytest.approx(1, abs=0.02)
     assert float(many.var()) == pytest.approx(1, abs=0.03)
     assert not torch.equal(poisson_weights([5], 50, seed=4)[:, 0], weights[:, 0])
-
-
-def test_a_shuffle_is_a_permutation_that_its_keys_decide() -> None:
-    assert sorted(shuffled(100, 1, 2).tolist()) == list(range(100))
-    assert torch.equal(shuffled(100, 1, 2), shuffled(100, 1, 2))
-    assert not torch.equal(shuffled(100, 1, 2), shuffled(100, 2, 1))
 
 
 def test_tallies_of_different_scans_do_not_merge() -> None:

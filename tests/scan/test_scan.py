@@ -121,19 +121,32 @@ def test_entropy_and_distance_equal_the_dense_ones() -> None:
         assert sum(row.histogram) == len(values)
 
 
-def test_the_null_is_the_mass_where_shuffled_labels_match() -> None:
-    """Over a text of one repeated token a shuffle changes nothing; over real text the null of 'itself' is diluted."""
-    census = scan(open_tiny(), ["aaaaaaaaaaaaaaaaaaaa"] * 20, options=ScanOptions(**OPTIONS))
-    row = census.row("0.0", "duplicate")
+def test_the_null_is_the_mean_over_shuffles_of_the_labels_a_row_may_see() -> None:
+    model, text = open_tiny(), texts(1, seed=2)[0][:24]
+    ids = model.token_ids(text)
+    census = scan(model, [text], options=ScanOptions(**OPTIONS))
+    weights = patterns(model, ids)["0"][0]
+    for question in ("previous", "first", "induction", "duplicate"):
+        drawn: list[float] = []
+        exact: list[float] = []
+        for i in range(1, len(ids)):
+            others = [j for j in range(i + 1) if j != i or question in ("previous", "first")]
+            match = torch.tensor([matches(question, ids, i, j) for j in others])
+            if match.any():
+                orders = torch.rand(400, len(others)).argsort(1)
+                masses = (weights[i, others] * match[orders]).sum(1)
+                drawn.append(float(masses.mean()))
+                exact.append(float(weights[i, others].sum() * match.double().mean()))
+        null = census.row("0.0", question).null_mean
+        assert null == pytest.approx(sum(exact) / len(exact), abs=1e-6)
+        assert null == pytest.approx(sum(drawn) / len(drawn), abs=0.02)
+
+
+def test_a_text_of_one_token_answers_as_chance_does() -> None:
+    """Every earlier key matches, so shuffling changes nothing."""
+    row = scan(open_tiny(), ["aaaaaaaaaaaaaaaaaaaa"] * 20, options=ScanOptions(**OPTIONS)).row("0.0", "duplicate")
     assert row.null_mean == pytest.approx(row.mean, abs=1e-6)
-    census = scan(open_tiny(), texts(), options=ScanOptions(**OPTIONS))
-    for head in census.heads():
-        row = census.row(head, "itself")
-        assert row.null_mean is not None
-        assert row.null_low is not None
-        assert row.null_high is not None
-        assert row.null_mean < 0.06
-        assert row.null_low <= row.null_mean <= row.null_high
+    assert row.null_low == pytest.approx(row.low, abs=1e-6)
 
 
 def test_examples_point_at_the_text_where_a_head_answers_most() -> None:

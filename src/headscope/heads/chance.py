@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -27,11 +27,6 @@ def hashed(numbers: NDArray[np.uint64], *keys: int) -> NDArray[np.uint64]:
         mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         mixed = mixed ^ (mixed >> np.uint64(31))
     return mixed
-
-
-def shuffled(length: int, *keys: int) -> Int[Tensor, " length"]:
-    """A permutation that depends on the keys alone."""
-    return torch.from_numpy(np.argsort(hashed(np.arange(length, dtype=np.uint64), *keys), kind="stable"))
 
 
 def poisson_weights(units: Sequence[int], replicates: int, seed: int) -> Float[Tensor, "replicate unit"]:

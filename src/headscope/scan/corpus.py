@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from headscope.errors import InputError
 from headscope.scan.files import BrokenError, decoded, json_texts, parquet_texts, passages_of
@@ -35,7 +35,7 @@ class Reading:
 
     field: str = "text"
     lines: bool = False
-    broken: Literal["stop", "skip"] = "stop"
+    broken: str = "stop"
 
 
 class Corpus:

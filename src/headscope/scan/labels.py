@@ -1,4 +1,8 @@
-"""The questions of a batch of packed rows: labels, their shuffled nulls, and which rows have an answer at all."""
+"""The questions of a batch of packed rows: labels, which rows have an answer at all, and what chance would give.
+
+The null of a question has the same labels, shuffled among the keys that a row may see. Its mean over all shuffles
+needs no shuffling: if m of a row's n keys match, each key carries a match with chance m/n, whatever the head does.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from headscope.attention.questions import Groups, Question, plan
-from headscope.heads.chance import shuffled
+from headscope.attention.questions import Question
 from headscope.heads.examples import Span
 from headscope.heads.rules import LARGEST_LABEL, LabelRule
 from headscope.heads.standard import STANDARD, standard_questions
@@ -20,13 +23,13 @@ from headscope.scan.packing import Frame, PackedRows
 
 @dataclass(frozen=True)
 class Asked:
-    """One question put to every piece of a batch. The null has the same labels, shuffled among the piece's keys."""
+    """One question put to every piece of a batch."""
 
     question: Question
-    null: Question
-    before: Bool[Tensor, "row position"]
-    """Rows with a matching key at or before them: what a head that only looks back can answer."""
-    anywhere: Bool[Tensor, "row position"]
+    matching: Int[Tensor, "row position"]
+    """How many keys of the piece have the label that this row asks for, itself left out where the question does."""
+    matching_before: Int[Tensor, "row position"]
+    """The same, of the keys up to this row: what a head that only looks back can find."""
 
 
 @dataclass(frozen=True)
@@ -35,19 +38,21 @@ class Labels:
 
     asked: dict[str, Asked]
     counted: Bool[Tensor, "row position"]
-
-    def to(self, device: torch.device) -> dict[str, Question]:
-        """Questions and nulls by name, on the device where attention happens."""
-        named = {name: asked.question for name, asked in self.asked.items()}
-        named |= {null_name(name): asked.null for name, asked in self.asked.items()}
-        return {
-            name: Question(question.query.to(device), question.key.to(device), question.exclude_self)
-            for name, question in named.items()
-        }
+    visible: Int[Tensor, "row position"]
+    """How many keys the piece has."""
+    visible_before: Int[Tensor, "row position"]
 
     def answerable(self, name: str, causal: bool) -> Bool[Tensor, "row position"]:
+        """Rows that have something to find."""
         asked = self.asked[name]
-        return self.counted & (asked.before if causal else asked.anywhere)
+        return self.counted & ((asked.matching_before if causal else asked.matching) > 0)
+
+    def chance(self, name: str, causal: bool) -> Float[Tensor, "row position"]:
+        """The share of the keys a row sees that match."""
+        asked = self.asked[name]
+        matching = asked.matching_before if causal else asked.matching
+        others = (self.visible_before if causal else self.visible) - int(asked.question.exclude_self)
+        return matching / others.clamp(min=1)
 
 
 def null_name(name: str) -> str:
@@ -58,26 +63,25 @@ def question_names(rules: Sequence[LabelRule]) -> tuple[str, ...]:
     return (*STANDARD, *(rule.name for rule in rules))
 
 
-def label(rows: PackedRows, frame: Frame, rules: Sequence[LabelRule], model: OpenModel, seed: int) -> Labels:
+def label(rows: PackedRows, frame: Frame, rules: Sequence[LabelRule], model: OpenModel) -> Labels:
     """Label a batch, piece by piece: labels of different pieces are never equal."""
     shape = rows.ids.shape
     names = question_names(rules)
     query = {name: torch.full(shape, -1, dtype=torch.long) for name in names}
     key = {name: torch.full(shape, -1, dtype=torch.long) for name in names}
-    null = {name: torch.full(shape, -1, dtype=torch.long) for name in names}
     counted = torch.zeros(shape, dtype=torch.bool)
+    visible = torch.zeros(shape, dtype=torch.long)
     alone: set[str] = set()
     for number, piece in enumerate(rows.pieces):
         at = (piece.row, slice(piece.start, piece.stop))
-        order = shuffled(piece.stop - piece.start, seed, piece.document, piece.offset)
         for name, question in _of_piece(rows.ids[at], rules, model).items():
             query[name][at], key[name][at] = (_own(part[0], number) for part in (question.query, question.key))
-            null[name][at] = key[name][at][order]
             if question.exclude_self:
                 alone.add(name)
         counted[piece.row, _counted(piece, frame)] = True
-    asked = {name: _asked(query[name], key[name], null[name], name in alone) for name in names}
-    return Labels(asked, counted)
+        visible[at] = piece.stop - piece.start
+    asked = {name: _asked(Question(query[name], key[name], name in alone)) for name in names}
+    return Labels(asked, counted, visible, rows.places() + 1)
 
 
 def _of_piece(ids: Int[Tensor, " token"], rules: Sequence[LabelRule], model: OpenModel) -> dict[str, Question]:
@@ -98,13 +102,16 @@ def _counted(piece: Span, frame: Frame) -> slice:
     return slice(piece.start + max(len(frame.before), 1), piece.stop - len(frame.after))
 
 
-def _asked(query: Tensor, key: Tensor, null: Tensor, exclude_self: bool) -> Asked:
-    question = Question(query, key, exclude_self)
-    groups = plan(question, path="groups")
-    assert isinstance(groups, Groups)
-    place = torch.arange(query.shape[1])
-    earliest = groups.order.gather(1, groups.start.clamp(max=query.shape[1] - 1))
-    found = groups.stop > groups.start
-    itself = ((query == key) & (query >= 0)).long() if exclude_self else torch.zeros_like(query)
-    before = found & ((earliest < place) if exclude_self else (earliest <= place))
-    return Asked(question, Question(query, null, exclude_self), before, groups.stop - groups.start - itself > 0)
+def _asked(question: Question) -> Asked:
+    """Count the matches of every row by binary search among keys sorted by label, then place."""
+    rows, length = question.query.shape
+    _, ranks = torch.unique(torch.cat((question.query, question.key)), return_inverse=True)
+    query, key = ranks[:rows] * length, ranks[rows:] * length
+    place = torch.arange(length)
+    ordered = (key + place).sort(dim=1).values
+    first, here, end = (
+        torch.searchsorted(ordered, wanted.contiguous()) for wanted in (query, query + place + 1, query + length)
+    )
+    asks = question.query >= 0
+    itself = ((query == key) & asks).long() if question.exclude_self else torch.zeros_like(query)
+    return Asked(question, (end - first - itself) * asks, (here - first - itself) * asks)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from headscope.attention.engine import observe
@@ -36,7 +36,6 @@ class Plan:
     layout: Layout
     rules: tuple[LabelRule, ...]
     batch: int
-    seed: int
     threads: int
     unit: str
     first_position: int | None
@@ -55,7 +54,7 @@ class Measurer:
         tally = Tally.zero(self.plan.layout)
         with torch.no_grad(), threads(self.plan.threads):
             for batch in rows.batches(self.plan.batch):
-                labels = label(batch, self.plan.frame, self.plan.rules, self.model, self.plan.seed)
+                labels = label(batch, self.plan.frame, self.plan.rules, self.model)
                 watcher = _Watcher(batch, labels, self.plan, tally, self)
                 self.model.run(inputs_for(self.model, batch, self.plan.first_position), watcher.see)
                 if tick is not None:
@@ -72,36 +71,54 @@ class _Watcher:
     def __init__(self, rows: PackedRows, labels: Labels, plan: Plan, tally: Tally, measurer: Measurer) -> None:
         self.rows, self.labels, self.plan, self.tally, self.measurer = rows, labels, plan, tally, measurer
         self.separation = Separation.of(rows)
-        self.questions = labels.to(measurer.device)
+        self.questions = {name: asked.question for name, asked in labels.asked.items()}
         self.units = units(rows, plan.unit)
         self.known = {name for name, _ in plan.layout.sites}
         self._valid: dict[bool, Tensor] = {}
+        self._chance: dict[bool, Tensor] = {}
 
     def see(self, site: str, call: Call) -> Tensor:
         sizes = (call.q.shape[0], call.q.shape[2], call.k.shape[2])
         if site not in self.known or sizes != (*self.rows.ids.shape, self.rows.ids.shape[1]):
             return plain(call)
-        seen = _Gathered(call, len(self.plan.layout.quantities))
+        seen = _Gathered(call, len(TRAITS) + len(self.questions))
         for block, part in self.separation.parts(call):
-            seen.take(block, observe(part.q, part.k, part.v, scores=part.scores, questions=self._inside(block)))
+            seen.take(block, observe(part.q, part.k, part.v, scores=part.scores, questions=self._inside(block, part)))
         causal = self.measurer.is_causal(site)
+        values = torch.cat((seen.values, self._nulls(seen, causal)), dim=2)
         spans = self.rows.pieces
-        self.tally.add(site, Seen(seen.values, self.valid(causal), seen.strongest, self.rows.ids, spans, self.units))
+        self.tally.add(site, Seen(values, self.valid(causal), seen.strongest, self.rows.ids, spans, self.units))
         return seen.z
 
-    def _inside(self, block: Block) -> dict[str, Question]:
+    def _inside(self, block: Block, part: Call) -> dict[str, Question]:
         """The questions of one block: labels of its own rows and columns."""
         at = (list(block.rows), slice(block.start, block.stop))
-        return {name: Question(q.query[at], q.key[at], q.exclude_self) for name, q in self.questions.items()}
+        device = part.q.device
+        return {
+            name: Question(asked.query[at].to(device), asked.key[at].to(device), asked.exclude_self)
+            for name, asked in self.questions.items()
+        }
+
+    def _nulls(self, seen: _Gathered, causal: bool) -> Float[Tensor, "row position question head"]:
+        """What shuffled labels would give: chance, times what of the row lands on the keys that may match."""
+        itself = seen.values[:, :, len(TRAITS) + list(self.questions).index("itself"), None]
+        alone = [asked.exclude_self for asked in self.questions.values()]
+        others = torch.tensor(alone, device=itself.device, dtype=itself.dtype)[:, None]
+        return self.chance(causal)[..., None] * (seen.on_keys[:, :, None] - others * itself)
 
     def valid(self, causal: bool) -> Bool[Tensor, "row position quantity"]:
         """Which rows count for which quantity: those with an answer, the same ones for a question and its null."""
         if causal not in self._valid:
             counted = [self.labels.counted] * len(TRAITS)
-            asked = [self.labels.answerable(name, causal) for name in self.plan.layout.questions]
-            stacked = torch.stack([*counted, *asked, *asked], dim=-1)
-            self._valid[causal] = stacked.to(self.measurer.device)
+            asked = [self.labels.answerable(name, causal) for name in self.questions]
+            self._valid[causal] = torch.stack([*counted, *asked, *asked], dim=-1).to(self.measurer.device)
         return self._valid[causal]
+
+    def chance(self, causal: bool) -> Float[Tensor, "row position question"]:
+        if causal not in self._chance:
+            stacked = torch.stack([self.labels.chance(name, causal) for name in self.questions], dim=-1)
+            self._chance[causal] = stacked.to(self.measurer.device)
+        return self._chance[causal]
 
 
 class _Gathered:
@@ -112,6 +129,7 @@ class _Gathered:
         self.z = call.v.new_zeros(batch, n_heads, length, call.v.shape[-1])
         self.values = torch.zeros(batch, length, n_quantities, n_heads, device=call.q.device)
         self.strongest = torch.full((batch, length, n_heads), -1, dtype=torch.long, device=call.q.device)
+        self.on_keys = torch.ones(batch, length, n_heads, device=call.q.device)
 
     def take(self, block: Block, seen: Observation) -> None:
         rows, columns = list(block.rows), slice(block.start, block.stop)
@@ -119,6 +137,8 @@ class _Gathered:
         values = torch.stack([*traits, *seen.mass.values()], dim=-1).float()
         self.values[rows, columns] = values.permute(0, 2, 3, 1)
         self.strongest[rows, columns] = seen.strongest.key.transpose(1, 2) + block.start
+        if seen.scores.sinks is not None:
+            self.on_keys[rows, columns] = 1 - seen.sink.transpose(1, 2).float()
         if len(block.rows) == len(self.z) and columns == slice(0, self.z.shape[2]):
             self.z = seen.output
         else:

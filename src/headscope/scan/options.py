@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from headscope.errors import InputError
 from headscope.heads.rules import LabelRule
@@ -29,7 +28,7 @@ class ScanOptions:
     field: str = "text"
     lines: bool = False
     """In text files, each line is a document; otherwise each file."""
-    broken: Literal["stop", "skip"] = "stop"
+    broken: str = "stop"
     """At input that cannot be read: end the corpus there, or go on after it."""
     rules: tuple[LabelRule, ...] = ()
     """Questions beside the five standard ones."""

@@ -189,7 +189,6 @@ def _plan(model: OpenModel, options: ScanOptions, fitting: Fitting, n_threads: i
         layout=layout,
         rules=options.rules,
         batch=options.batch_for(fitting.frame.context),
-        seed=options.seed,
         threads=n_threads,
         unit=packed.unit,
         first_position=fitting.first_position,

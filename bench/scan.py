@@ -1,0 +1,258 @@
+"""A scan beside a plain forward pass over the same rows: ``python bench/scan.py --out bench/results/scan-cpu.json``.
+
+Plain is the model with PyTorch's own fused attention, causal over packed rows, no logits but one position's. The scan
+does the same and sees every head: entropy, distance, strongest key, five questions and their shuffled nulls, bootstrap
+replicates, histograms, examples. Text is the standard library's source, so tokens repeat as they do in real text.
+
+``--device cuda`` takes a model of Llama 3.1 8B's shape with random weights, rows of 8,192 and 32,768 tokens, and finds
+the longest row that fits, for the scan and for eager attention.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import os
+import statistics
+import tempfile
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import measure
+import torch
+
+from headscope.heads.tally import Layout
+from headscope.models.huggingface import open_model
+from headscope.models.opened import OpenModel
+from headscope.scan.fitting import fit
+from headscope.scan.labels import null_name, question_names
+from headscope.scan.measure import Measurer, Plan, inputs_for
+from headscope.scan.options import ScanOptions
+from headscope.scan.packing import PackedRows, pack
+from headscope.scan.run import scan
+
+EMBEDDED = Path(__file__).parents[1] / "src" / "headscope" / "models" / "embedded"
+
+
+class Words:
+    """A tokenizer for models without one: each word and each gap is a token, its id a hash."""
+
+    is_fast = False
+
+    def __init__(self, vocabulary: int) -> None:
+        self.vocabulary = vocabulary
+
+    def __call__(self, text: str, add_special_tokens: bool = True) -> dict[str, list[int]]:
+        return {"input_ids": [zlib.crc32(word.encode()) % self.vocabulary for word in text.split()]}
+
+    def decode(self, ids: Sequence[int], **_: Any) -> str:
+        return "".join(f"[{token}]" for token in ids)
+
+    def convert_ids_to_tokens(self, token: int) -> str:
+        return f"[{token}]"
+
+
+def gpt2() -> tuple[Any, Any]:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(0)
+    return GPT2LMHeadModel(GPT2Config(attn_implementation="sdpa")).eval(), Words(50257)
+
+
+def embedded() -> tuple[Any, Any]:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(EMBEDDED, dtype=torch.float32, attn_implementation="sdpa").eval()
+    return model, AutoTokenizer.from_pretrained(EMBEDDED)
+
+
+def llama() -> tuple[Any, Any]:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=128256, hidden_size=4096, intermediate_size=14336, num_hidden_layers=32, num_attention_heads=32,
+        num_key_value_heads=8, max_position_embeddings=131072, attn_implementation="sdpa",
+    )  # fmt: skip
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        with torch.device("cuda"):
+            return LlamaForCausalLM(config).eval(), Words(128256)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def texts() -> list[str]:
+    """The standard library's modules, one document each, longest first so that rows fill."""
+    paths = sorted(Path(os.__file__).parent.glob("*.py"), key=lambda path: (-path.stat().st_size, path.name))
+    return [path.read_text(encoding="utf-8", errors="replace") for path in paths[:80]]
+
+
+class Case:
+    """One model and length: rows to read, the plain pass and the scan of them."""
+
+    def __init__(self, name: str, made: tuple[Any, Any], context: int, rows: int) -> None:
+        self.name, self.context = name, context
+        self.plain_model, tokenizer = made
+        self.model: OpenModel = open_model(_with_own_config(self.plain_model), tokenizer)
+        self.options = ScanOptions(context=context, batch=rows, shard_tokens=context * rows)
+        self.fitting = fit(self.model, context)
+        stream = ((number, self.model.token_ids(text)) for number, text in enumerate(texts()))
+        self.rows: PackedRows = next(iter(pack(stream, self.fitting.frame, rows)))
+        self.measurer = Measurer(self.model, self._plan(rows))
+
+    def _plan(self, rows: int) -> Plan:
+        names = question_names(())
+        sites = tuple((site.name, site.n_heads) for site in self.model.shape.sites.values())
+        nulls = tuple(null_name(name) for name in names)
+        return Plan(
+            frame=self.fitting.frame, layout=Layout(sites=sites, questions=names, nulls=nulls, context=self.context),
+            rules=(), batch=rows, threads=torch.get_num_threads(), unit="document",
+            first_position=self.fitting.first_position,
+        )  # fmt: skip
+
+    def plain(self) -> None:
+        inputs = inputs_for(self.model, self.rows, None)
+        with torch.no_grad():
+            self.plain_model(**inputs, use_cache=False)
+
+    def plain_with_logits(self) -> None:
+        with torch.no_grad():
+            self.plain_model(self.rows.ids, use_cache=False)
+
+    def scan(self) -> None:
+        self.measurer.measure(self.rows)
+
+
+def _with_own_config(model: Any) -> Any:
+    """The same weights in a second model, so that one keeps PyTorch's attention while the other is watched."""
+    with torch.device("meta"):
+        twin = type(model)(copy.deepcopy(model.config))
+    twin.load_state_dict(model.state_dict(), assign=True)
+    twin.tie_weights()
+    for (name, buffer), (_, own) in zip(model.named_buffers(), twin.named_buffers(), strict=True):
+        if own.device.type == "meta":
+            place, _, last = name.rpartition(".")
+            twin.get_submodule(place).register_buffer(last, buffer, persistent=False)
+    return twin.eval()
+
+
+def processor_seconds(contenders: dict[str, Callable[[], None]], rounds: int) -> dict[str, float]:
+    """Median processor time: what a neighbour on the same cores disturbs least."""
+    taken: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(rounds):
+        for name, work in contenders.items():
+            began = time.process_time()
+            work()
+            taken[name].append(time.process_time() - began)
+    return {name: statistics.median(runs) for name, runs in taken.items()}
+
+
+def cpu_row(case: Case, seconds: float) -> dict[str, Any]:
+    contenders: dict[str, Callable[[], None]] = {
+        "plain": case.plain, "plain_with_logits": case.plain_with_logits, "scan": case.scan,
+    }  # fmt: skip
+    timing = measure.interleaved(contenders, seconds=seconds, least=5)
+    busy = processor_seconds(contenders, rounds=3)
+    tokens = case.rows.ids.numel()
+    found = {
+        "model": case.name, "context": case.context, "tokens": tokens, "pieces": len(case.rows.pieces),
+        **{f"{name}_ms": timing[name] for name in contenders},
+        **{f"{name}_tokens_per_second": round(tokens / timing[name].median_ms * 1e3) for name in contenders},
+        "ratio": round(timing["plain"].median_ms / timing["scan"].median_ms, 3),
+        "ratio_with_logits": round(timing["plain_with_logits"].median_ms / timing["scan"].median_ms, 3),
+        "ratio_processor_time": round(busy["plain"] / busy["scan"], 3),
+        "goal": 0.85 if case.name == "gpt2-shape" else 0.7,
+    }  # fmt: skip
+    print(f"{case.name}, {case.context}: {found['ratio']} of plain (processor time {found['ratio_processor_time']})")
+    return found
+
+
+def whole_scan_row(name: str, made: tuple[Any, Any], max_tokens: int) -> dict[str, Any]:
+    """Everything: reading, tokenising, shards on disk, the report."""
+    model = open_model(_with_own_config(made[0]), made[1])
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.perf_counter()
+        census = scan(model, texts(), out=Path(folder) / "out", options=ScanOptions(max_tokens=max_tokens))
+        took = time.perf_counter() - began
+    tokens = census.recipe.words["result"]["tokens"]
+    return {"model": name, "whole_scan_tokens": tokens, "whole_scan_tokens_per_second": round(tokens / took)}
+
+
+def cuda_row(case: Case, seconds: float) -> dict[str, Any]:
+    contenders: dict[str, Callable[[], None]] = {"plain": case.plain, "scan": case.scan}
+    timing = measure.interleaved(contenders, device="cuda", seconds=seconds, least=5)
+    peak = {name: measure.peak_bytes(work, "cuda") for name, work in contenders.items()}
+    found = {
+        "model": case.name, "context": case.context, "tokens": case.rows.ids.numel(),
+        **{f"{name}_ms": timing[name] for name in contenders},
+        "times_plain": round(timing["scan"].median_ms / timing["plain"].median_ms, 3), "goal_times_plain": 1.15,
+        **{f"{name}_peak_bytes": peak[name] for name in contenders},
+    }  # fmt: skip
+    print(f"{case.name}, {case.context}: {found['times_plain']} times plain")
+    return found
+
+
+def longest(made: tuple[Any, Any], limit: int = 2**20) -> dict[str, Any]:
+    """The longest row that fits on this device, doubling, for the scan and for eager attention with its weights."""
+    found = {"model": "llama-3.1-8b-shape", "scan_longest": 0, "eager_longest": 0}
+    for kind in ("scan", "eager"):
+        context = 2048
+        while context <= limit:
+            try:
+                _one_pass(made, context, kind)
+            except torch.OutOfMemoryError:
+                break
+            finally:
+                torch.cuda.empty_cache()
+            found[f"{kind}_longest"] = context
+            context *= 2
+    return found
+
+
+def _one_pass(made: tuple[Any, Any], context: int, kind: str) -> None:
+    if kind == "scan":
+        Case("llama-3.1-8b-shape", made, context, 1).scan()
+        return
+    model = made[0]
+    before = model.config._attn_implementation
+    model.set_attn_implementation("eager")
+    try:
+        with torch.no_grad():
+            ids = torch.randint(1000, (1, context), device="cuda")
+            model(ids, use_cache=False, output_attentions=True, logits_to_keep=1)
+    finally:
+        model.set_attn_implementation(before)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--rows", type=int, default=2)
+    parser.add_argument("--longest", action="store_true")
+    parser.add_argument("--out", default="bench/results/scan-cpu.json")
+    chosen = parser.parse_args()
+    if chosen.threads:
+        torch.set_num_threads(chosen.threads)
+    about = measure.machine(chosen.device)
+    if chosen.device == "cuda":
+        made = llama()
+        rows = [cuda_row(Case("llama-3.1-8b-shape", made, length, 1), chosen.seconds) for length in (8192, 32768)]
+        rows += [longest(made)] if chosen.longest else []
+    else:
+        made = gpt2()
+        rows = [cpu_row(Case("gpt2-shape", made, 1024, chosen.rows), chosen.seconds)]
+        rows.append(whole_scan_row("gpt2-shape", made, 16384))
+        if (EMBEDDED / "config.json").exists():
+            ours = embedded()
+            rows.append(cpu_row(Case("embedded", ours, 1024, 4 * chosen.rows), chosen.seconds))
+            rows.append(whole_scan_row("embedded", ours, 65536))
+    measure.write(chosen.out, benchmark="scan", about=about, rows=rows)
+
+
+if __name__ == "__main__":
+    main()

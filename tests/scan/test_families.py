@@ -1,0 +1,76 @@
+"""Packing changes no number, in families that count positions, masks and scores in different ways."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from headscope.models.huggingface import open_model
+from headscope.scan import run
+from headscope.scan.census import Census
+from headscope.scan.fitting import Fitting, fit
+from headscope.scan.options import ScanOptions
+from headscope.scan.packing import Frame
+from tests.scan.tiny import Bytes, texts
+
+SIZES = {
+    "vocab_size": 300,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 32,
+}
+
+
+def family(name: str) -> Any:
+    import transformers as t
+
+    made = {
+        "gpt2": lambda: t.GPT2LMHeadModel(t.GPT2Config(vocab_size=300, n_embd=32, n_layer=2, n_head=4, n_positions=64)),
+        "llama": lambda: t.LlamaForCausalLM(t.LlamaConfig(**SIZES, num_key_value_heads=2, max_position_embeddings=64)),
+        "gemma2": lambda: t.Gemma2ForCausalLM(
+            t.Gemma2Config(**SIZES, num_key_value_heads=2, head_dim=8, sliding_window=6, max_position_embeddings=64)
+        ),
+        "roberta": lambda: t.RobertaForMaskedLM(t.RobertaConfig(**SIZES, max_position_embeddings=66)),
+        "t5": lambda: t.T5ForConditionalGeneration(
+            t.T5Config(vocab_size=300, d_model=32, d_kv=8, d_ff=32, num_layers=2, num_heads=4, decoder_start_token_id=0)
+        ),
+    }
+    torch.manual_seed(0)
+    model = made[name]().eval()
+    for weight in model.parameters():
+        weight.data.mul_(4.0 if weight.ndim > 1 else 1.0)
+    return model
+
+
+OPTIONS = ScanOptions(context=64, batch=4, shard_tokens=512, threads=1, replicates=5, examples=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "first_position", "n_heads"),
+    [("gpt2", 0, 8), ("llama", 0, 8), ("gemma2", 0, 8), ("roberta", 2, 8), ("t5", None, 24)],
+)
+def test_packed_documents_answer_as_documents_alone(
+    name: str, first_position: int | None, n_heads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = open_model(family(name), Bytes())
+    fitting = fit(model, 64)
+    assert fitting == Fitting(Frame(64), first_position)
+    documents = [text[:40] for text in texts(12, seed=4)]
+    packed = run.scan(model, documents, options=OPTIONS)
+    assert packed.recipe.words["result"]["rows"] < packed.recipe.words["result"]["pieces"]
+    monkeypatch.setattr(run, "fit", lambda *_: Fitting(Frame(64, share_rows=False), None))
+    alone = run.scan(model, documents, options=OPTIONS)
+    assert alone.recipe.words["result"]["rows"] == alone.recipe.words["result"]["pieces"]
+    assert_same(packed, alone, n_heads)
+
+
+def assert_same(packed: Census, alone: Census, n_heads: int) -> None:
+    assert len(packed.rows) == len(alone.rows) == n_heads * 9
+    for one, two in zip(packed.rows, alone.rows, strict=True):
+        assert (one.head, one.question, one.count) == (two.head, two.question, two.count)
+        assert one.mean == pytest.approx(two.mean, abs=2e-5, rel=2e-5)
+        assert one.maximum == pytest.approx(two.maximum, abs=2e-4, rel=2e-4)
+        assert one.null_mean == (None if two.null_mean is None else pytest.approx(two.null_mean, abs=2e-5))
