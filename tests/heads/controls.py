@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
@@ -24,7 +25,7 @@ def all_words() -> list[str]:
     """Every word that any English probe can use."""
     grammar = (sentences.COREFERENCE, sentences.VERB_TO_SUBJECT, sentences.NOUN_TO_MODIFIER, sentences.NEGATION)
     texts = [re.sub(r"[<{][qtd]?[:=]?", " ", template) for each in grammar for template in each]
-    texts += [*text_probes.GIVING, "The box holds the. In the box we found the horse she"]
+    texts += [*text_probes.GIVING, sentences.LEAD, "So we know that The box holds the horse she"]
     lists = (*sentences.WORDS.values(), *SEQUENCES.values())
     more = (text_probes.SHOPS, text_probes.GIFTS, text_probes.COLOURS, text_probes.CONTENTS, *lists)
     found = {word for text in texts for word in re.findall(r"\w+|[^\w\s]", text)}
@@ -135,7 +136,9 @@ def retrieval() -> HandModel:
     model = HandModel("retrieval", SIZES, 2)
     asking = [*text_probes.CONTENTS, "the"]
     colours = words([text_probes.COLOURS])
-    model.write(0, token(words([asking, asking])), token(colours) + later(1, 0.01), VALUE, tell(SIZES, SIZES.note, copy=True))
+    model.write(
+        0, token(words([asking, asking])), token(colours) + later(1, 0.01), VALUE, tell(SIZES, SIZES.note, copy=True)
+    )
     tint = read(SIZES, SIZES.note, words([[colour] for colour in text_probes.COLOURS]), at=1)
     model.write(1, token(words([["the"]])) + tint, token(words([text_probes.CONTENTS])) + tint, VALUE,
                 tell(SIZES, SIZES.answer, copy=True))  # fmt: skip
@@ -147,7 +150,7 @@ def successor() -> HandModel:
     model = HandModel("successor", SIZES, 1)
     following = torch.zeros(SIZES.vocabulary, SIZES.vocabulary)
     for members in SEQUENCES.values():
-        for one, other in zip(members, members[1:], strict=False):
+        for one, other in pairwise(members):
             following[AT[one], AT[other]] = 1
     output = torch.zeros(SIZES.d_head, SIZES.d_model)
     output[: SIZES.vocabulary, SIZES.answer] = following
@@ -180,9 +183,7 @@ CONTROLS = {
     "giving": Control(
         lambda: giving(1.0), {"0.0": {"duplicate token"}, "1.0": {"S-inhibition"}, "2.0": {"name mover", "copying"}}
     ),
-    "giving, negative": Control(
-        lambda: giving(-1.0), {"0.0": {"duplicate token"}, "2.0": {"negative name mover"}}
-    ),
+    "giving, negative": Control(lambda: giving(-1.0), {"0.0": {"duplicate token"}, "2.0": {"negative name mover"}}),
     "retrieval": Control(retrieval, {"1.0": {"retrieval", "copying"}}),
     "successor": Control(successor, {"0.0": {"successor"}}),
     "next token": Control(next_token, {"0.0": {"next token"}}),

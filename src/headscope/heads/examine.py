@@ -37,6 +37,8 @@ class Options:
     separators: tuple[int, ...] = ()
     ablate: int = 16
     """On how many of a probe's inputs heads are switched off; 0 leaves that out."""
+    most_ablated: int = 12
+    """How many heads of each role are switched off, the strongest first."""
 
     def __post_init__(self) -> None:
         if not 8 <= self.inputs <= 4096:
@@ -99,18 +101,16 @@ def _controls(
     return found
 
 
-def _findings(
-    model: OpenModel, trials: Trials, named: Mapping[str, Tensor], options: Options
-) -> tuple[Finding, ...]:
+def _findings(model: OpenModel, trials: Trials, named: Mapping[str, Tensor], options: Options) -> tuple[Finding, ...]:
     every, corrected = model.shape.heads(), trials.corrected()
     ablation = _Ablation(model, trials, options)
     found: list[tuple[float, Finding]] = []
     for name, tried in trials.tried.items():
         pieces = _pieces(tried, options.seed)
-        for index in named[name].nonzero().flatten().tolist():
+        for place, index in enumerate(_by_score(tried, named[name])):
             evidence = tuple(piece[index] for piece in pieces)
             p = p_value(float(corrected[name][index]))
-            ablated = ablation.of(every[index], tried.role.probe.name)
+            ablated = ablation.of(every[index], tried.role.probe.name) if place < options.most_ablated else None
             lead = evidence[0].score - evidence[0].rival
             found.append((lead, Finding(str(every[index]), name, False, p, evidence, ablated)))
     strongest: dict[str, tuple[float, str]] = {}
@@ -120,6 +120,12 @@ def _findings(
     order = {str(head): index for index, head in enumerate(every)}
     marked = [replace(finding, strongest=strongest[finding.head][1] == finding.role) for _, finding in found]
     return tuple(sorted(marked, key=lambda finding: order[finding.head]))
+
+
+def _by_score(tried: Tried, named: Tensor) -> list[int]:
+    """The named heads, highest score first."""
+    found: list[int] = named.nonzero().flatten().tolist()
+    return sorted(found, key=lambda index: -float(tried.score[index]))
 
 
 def _pieces(tried: Tried, seed: int) -> list[list[Piece]]:
@@ -194,7 +200,7 @@ def _trial(
     tried = trials.tried.get(role.name)
     if tried is None:
         why = trials.untested[role.name]
-        return Trial(role.name, False, why, *about, "", 0, 0, 0, (), {}, {}, None, "", {})
+        return Trial(role.name, False, why, *about, "", 0, 0, 0, (), {}, {}, None, "", None, {})
     probe, every = trials.probes[role.probe.name], [str(head) for head in model.shape.heads()]
     score, rival = (getattr(tried.measured[0], side).double().mean(0) for side in ("scores", "rivals"))
 
@@ -209,8 +215,15 @@ def _trial(
         role.name, True, "", *about, probe.made, probe.n_inputs, sum(batch.ids.numel() for batch in probe.batches),
         int(tried.asked.sum()), tuple(every[i] for i in named[role.name].nonzero().flatten().tolist()),
         column(score), column(rival), None if best is None else rounded(best), probe.task or "",
+        _task_score(trials, role),
         {e.of: rounded(probe.baselines[e.of]) for e in role.evidence if e.of in probe.baselines},
     )  # fmt: skip
+
+
+def _task_score(trials: Trials, role: Role) -> float | None:
+    """How well the whole model does the probe's task, on average."""
+    graded = trials.collected[role.probe.name].task
+    return rounded(float(torch.cat(graded).mean())) if graded and trials.probes[role.probe.name].task else None
 
 
 def _traits(model: OpenModel, trials: Trials) -> dict[str, dict[str, float]]:
@@ -229,7 +242,10 @@ def _recipe(model: OpenModel, vocabulary: Vocabulary, trials: Trials, options: O
         "test": "Wilcoxon's signed ranks, one-sided, exact, score against the head's own strongest rival; Holm",
         "interval": f"95 % bootstrap over inputs, {RESAMPLES} draws",
         "controls": options.controls,
-        "ablation": f"the head's mean over the batch in its place, on about {options.ablate} inputs",
+        "ablation": (
+            f"the head's mean over the batch in its place, on about {options.ablate} inputs, "
+            f"for at most {options.most_ablated} heads a role"
+        ),
         "start_and_end": vocabulary.rule,
         "separators": list(options.separators),
         "dtype": str(weight.dtype).removeprefix("torch."),

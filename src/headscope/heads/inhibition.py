@@ -56,13 +56,10 @@ def _in_batch(model: OpenModel, batch: Batch, movers: Sequence[Head], without: H
 
     def see(site: str, call: Call) -> Tensor:
         if site in wanted:
-            mass = observe(
-                call.q, call.k, call.v, scores=call.scores, questions=questions, statistics=frozenset()
-            ).mass
+            mass = observe(call.q, call.k, call.v, scores=call.scores, questions=questions, statistics=frozenset()).mass
             towards = mass["receiver"] - mass["giver"] - mass["again"]
             seen.append(towards.sum(2)[:, wanted[site]].cpu())
         return plain(call) if edit is None else edit(site, call)
 
     model.run(batch.inputs(model), see)
     return torch.cat(seen, dim=1).float().mean(1)
-

@@ -250,9 +250,7 @@ def _fits(ask: Ask, call: Call) -> bool:
     return ask.wanted.query.shape[1] == call.q.shape[2] and ask.wanted.key.shape[1] == call.k.shape[2]
 
 
-def _reading_directions(
-    model: OpenModel, tokens: Tensor, residual: Tensor | None
-) -> Float[Tensor, "... d_model"]:
+def _reading_directions(model: OpenModel, tokens: Tensor, residual: Tensor | None) -> Float[Tensor, "... d_model"]:
     """What a part has to point along to raise these tokens: rows of W_U seen through the final norm's gain."""
     end = model.unembedding()
     gain, centred = frozen_norm(end.norm, torch.ones(end.weight.shape[1]) if residual is None else residual)

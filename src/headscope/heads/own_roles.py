@@ -11,7 +11,7 @@ from torch import Tensor
 from headscope.attention.questions import Question
 from headscope.heads.battery import MOST, SELF, Evidence, ProbeMaker, Role
 from headscope.heads.measures import where
-from headscope.heads.probes import Ask, Batch, Probe, offsets, towards
+from headscope.heads.probes import Ask, Batch, Probe, offsets
 from headscope.heads.rules import LabelRule
 from headscope.heads.sentences import filler
 from headscope.heads.vocabulary import Spelled, UntestableError, Vocabulary
@@ -54,11 +54,9 @@ def _batch(group: Sequence[Spelled], rule: LabelRule, causal: bool, generator: t
     asking = _answerable(query, key, causal, rule.exclude_self)
     keep = asking.any(1)
     query, key, asking = query.where(asking, -1)[keep], key[keep], asking[keep]
-    place = torch.arange(query.shape[1]).expand_as(query)
-    order = torch.stack([torch.randperm(query.shape[1], generator=generator) for _ in query]) if len(query) else place
+    order = torch.rand(query.shape, generator=generator).argsort(1)
     rivals = {
         "the same labels, shuffled": Question(query, key.gather(1, order), rule.exclude_self),
-        "first token": towards(torch.zeros_like(place).where(asking, -1)),
         **offsets(asking, (0, 1)),
     }
     ids = torch.tensor([spelled.ids for spelled in group])[keep]

@@ -114,9 +114,7 @@ def claims_about(model: str) -> list[Claim]:
 def hold(report: Report) -> list[Held]:
     """Every published head of this model beside what the battery found."""
     trials = {trial.role: trial for trial in report.trials}
-    return [
-        _held(claim, head, trials.get(claim.role)) for claim in claims_about(report.model) for head in claim.heads
-    ]
+    return [_held(claim, head, trials.get(claim.role)) for claim in claims_about(report.model) for head in claim.heads]
 
 
 def _held(claim: Claim, head: str, trial: Trial | None) -> Held:

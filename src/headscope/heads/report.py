@@ -71,6 +71,7 @@ class Trial:
     rivals: Mapping[str, float | None]
     control: float | None
     task: str
+    task_score: float | None
     baselines: Mapping[str, float]
 
 
@@ -97,6 +98,14 @@ class Report:
         return self.n_heads - len(self.named)
 
     @property
+    def n_resting(self) -> int:
+        """How many heads have no role but to rest on the first token."""
+        roles: dict[str, set[str]] = {}
+        for finding in self.findings:
+            roles.setdefault(finding.head, set()).add(finding.role)
+        return sum(each == {"first token"} for each in roles.values())
+
+    @property
     def share_without(self) -> float:
         return self.n_without / self.n_heads if self.n_heads else 0.0
 
@@ -121,6 +130,7 @@ class Report:
             "summary": {
                 "named": self.named,
                 "without_a_role": self.n_without,
+                "only_rest_on_the_first_token": self.n_resting,
                 "share_without_a_role": rounded(self.share_without),
             },
         }
@@ -146,7 +156,10 @@ class Report:
         return cls(**{**kept, "findings": findings, "trials": trials})
 
     def __str__(self) -> str:
-        lines = [f"{self.model}: {len(self.named)} of {self.n_heads} heads have a role, {self.n_without} have none"]
+        lines = [
+            f"{self.model}: {len(self.named)} of {self.n_heads} heads have a role, {self.n_without} have none; "
+            f"{self.n_resting} do nothing but rest on the first token"
+        ]
         for trial in self.trials:
             found = ", ".join(f"{f.head} {f.score:.2f}" for f in self.with_role(trial.role))
             lines.append(f"  {trial.role}: {found or 'no head' if trial.tested else 'not tested: ' + trial.why_not}")

@@ -2,7 +2,8 @@
 
 Templates mark three words: ``<q…>`` asks, ``<t…>`` is what it should find, ``<d…>`` is a distractor of the same
 class. ``<t:person>`` draws a word of a class, ``<t=not>`` is that word, ``{person}`` draws one unmarked. Distances
-vary and the nearer of target and distractor is not always the target, so no fixed offset answers for a head.
+vary and the nearer of target and distractor is not always the target, so no fixed offset answers for a head. A few
+words stand before each sentence, so that no word asked for is the first token, on which many heads rest.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ NEGATION = (
     "{man} had <t=not>, I think, been <d:adverb> <q:feeling> then.",
 )
 
+LEAD = "It was late. "
 _MARK = re.compile(r"<([qtd])([:=])(\w+)>|\{(\w+)\}")
 
 
@@ -90,7 +92,7 @@ def fill(template: str, draw: random.Random) -> Arc:
     """One sentence of a template; words of one class never repeat in it."""
     classes = _choices(draw)
     taken: set[str] = set()
-    text, spans, at = "", {}, 0
+    text, spans, at = LEAD, {}, 0
     for mark in _MARK.finditer(template):
         text += template[at : mark.start()]
         role, how, named, plain = mark.groups()
@@ -105,7 +107,7 @@ def fill(template: str, draw: random.Random) -> Arc:
 
 def filler(count: int, seed: int) -> list[str]:
     """Plain sentences about nobody in particular, to put between things that matter."""
-    return [arc.text for arc in arcs(VERB_TO_SUBJECT + NOUN_TO_MODIFIER, count, seed)]
+    return [arc.text.removeprefix(LEAD) for arc in arcs(VERB_TO_SUBJECT + NOUN_TO_MODIFIER, count, seed)]
 
 
 def _choices(draw: random.Random) -> Mapping[str, tuple[str, ...]]:

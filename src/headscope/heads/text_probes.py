@@ -82,7 +82,7 @@ def needle(vocabulary: Vocabulary, count: int, seed: int) -> Probe:
             for other in range(NEEDLES - 1)
         }
         asking = torch.arange(length) == end[:, None]
-        rivals |= offsets(asking, (0, 1, 2)) | {"first token": one_row(end, [[0]] * len(end), length)}
+        rivals |= offsets(asking, (0, 1, 2))
         wanted = one_row(end, [each[0] for each in spans], length)
         said = torch.tensor([[things[thing] for thing in made[i][2]] for i in chosen])
         answer = Answer(end, said[:, 0], said[:, 1], said[:, 2:4])
@@ -122,7 +122,6 @@ def arc_probe(vocabulary: Vocabulary, sentences: Sequence[Arc], what: str) -> Pr
         length = ids.shape[1]
         asking = torch.arange(length) == row[:, None]
         rivals = {"the distractor": one_row(row, other, length), **offsets(asking, range(FARTHEST + 1))}
-        rivals["first token"] = one_row(row, [[0]] * len(row), length)
         return Batch(ids, asks={"arc": Ask(one_row(row, target, length), rivals)})
 
     distances = [s.at(arc.query)[-1] - s.at(arc.target)[-1] for s, arc in zip(spelled, sentences, strict=True)]
@@ -137,7 +136,7 @@ def _people(ids: Tensor, end: Tensor, receiver: Tensor, giver: Tensor) -> dict[s
     given = [_places(row, token) for row, token in zip(ids, giver, strict=True)]
     received = [_places(row, token) for row, token in zip(ids, receiver, strict=True)]
     asking = torch.arange(length) == end[:, None]
-    places = {**offsets(asking, (0, 1, 2)), "first token": one_row(end, [[0]] * len(end), length)}
+    places = offsets(asking, (0, 1, 2))
     first, again = ([[each[at]] for each in given] for at in (0, -1))
     to_receiver, to_first, to_again = (one_row(end, keys, length) for keys in (received, first, again))
     return {
@@ -153,7 +152,7 @@ def _haystack(
     boxes = list(zip(draw.sample(colours, NEEDLES), draw.sample(things, NEEDLES + 2)[:NEEDLES], strict=True))
     absent = draw.sample([thing for thing in things if thing not in {thing for _, thing in boxes}], 2)
     plain = [text for text in filler(40, draw.randrange(10**6)) if not any(f" {thing}" in text for thing in things)]
-    question = f"In the {boxes[0][0]} box we found the"
+    question = f"So we know that the {boxes[0][0]} box holds the"
     facts = [f"The {colour} box holds the {thing}." for colour, thing in boxes]
     length = len(vocabulary.spell(" ".join([*facts, question])).ids)
     kept: list[str] = []

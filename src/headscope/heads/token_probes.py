@@ -17,7 +17,6 @@ LONGEST = 25  # tokens of one copy, as in the published recipes
 READ = 8  # places of each input whose reading is judged
 
 
-
 def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
@@ -69,7 +68,6 @@ def _repeat_batch(ids: Int[Tensor, "input token"], start: int, length: int, seed
         "two after the earlier copy": towards((place - length + 2).where(second, -1)),
         "another token of the first copy": towards(elsewhere.where(second, -1)),
         **offsets(second, (0, 1, 2)),
-        "first token": towards(torch.zeros_like(place).where(second, -1)),
     }
     return Batch(
         ids,
@@ -103,7 +101,6 @@ def scattered(vocabulary: Vocabulary, count: int, seed: int) -> Probe:
         "what followed it": towards((target + 1).where(inside, -1)),
         "what came before it": towards((target - 1).where(asking & (target > start), -1)),
         "another earlier token": towards(target.roll(1, dims=0).where(target.roll(1, dims=0) != target, -1)),
-        "first token": towards(torch.zeros_like(target).where(asking, -1)),
         **offsets(asking, (0, 1, 2)),
     }
     made = f"{length} random whole-word tokens, then the same in another order"
@@ -128,7 +125,6 @@ def separated(vocabulary: Vocabulary, count: int, seed: int) -> Probe:
         "as many other places": keys(shuffled),
         "the token before each": keys(is_separator.roll(-1, dims=1) & ~is_separator),
         "the token after each": keys(is_separator.roll(1, dims=1) & ~is_separator),
-        "first token": towards(torch.zeros_like(place).where(asking, -1)),
         **offsets(asking, (0, 1)),
     }
     graded = (place >= len(vocabulary.prefix)) & (place < ids.shape[1] - 1 - len(vocabulary.suffix))

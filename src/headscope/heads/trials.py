@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -117,7 +118,21 @@ def run_trials(model: OpenModel, roles: Sequence[Role], probes: dict[str, Probe 
         else:
             measured = [_measure(role, collected, index) for index in range(len(role.evidence))]
             trials.tried[role.name] = _try(model, role, measured)
+    _leave_out_the_powerless(trials, alpha)
     return trials
+
+
+def _leave_out_the_powerless(trials: Trials, alpha: float) -> None:
+    """A role whose inputs are so few that even a perfect head could not rule out chance was not tested."""
+    family = trials.family
+    needed = math.ceil(math.log2(max(family, 1) / alpha))
+    for name, tried in list(trials.tried.items()):
+        count = min(len(measured.scores) for measured in tried.measured)
+        if count < needed:
+            del trials.tried[name]
+            trials.untested[name] = (
+                f"{count} inputs cannot rule out chance among {family} questions; it takes at least {needed}"
+            )
 
 
 def _wanted(roles: Sequence[Role], probe: str) -> Wanted:

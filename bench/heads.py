@@ -1,0 +1,45 @@
+"""The battery on a model, written down: python bench/heads.py [MODEL] [--name NAME] [--twice]
+
+The numbers go to results/heads/NAME.json. With --twice it is run a second time and has to come out equal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import torch
+
+from headscope.heads.examine import Options, heads
+from headscope.scope import load
+
+RESULTS = Path(__file__).parent / "results" / "heads"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", nargs="?", help="a folder, a GGUF file or a hub name; the embedded model unless given")
+    parser.add_argument("--name", help="what to call the file")
+    parser.add_argument("--twice", action="store_true", help="run it again and compare")
+    parser.add_argument("--threads", type=int, default=1, help="part of the recipe: sums depend on it in the last bits")
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    with load(given.model, dtype=torch.float32) as scope:
+        began = time.process_time()
+        report = heads(scope.model, Options())
+        took = time.process_time() - began
+        print(report)
+        print(f"{took:.1f} s of processor time")
+        if given.twice:
+            assert heads(scope.model, Options()).to_dict() == report.to_dict(), "the second run differs from the first"
+            print("a second run gives the same report")
+    target = RESULTS / f"{given.name or report.model}.json"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(json.dumps(report.to_dict(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(f"-> {target}")
+
+
+if __name__ == "__main__":
+    main()
