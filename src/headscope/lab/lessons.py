@@ -20,6 +20,7 @@ from headscope.errors import InputError
 
 FOLDER = Path(__file__).with_name("lessons")
 SECTIONS = ("Idea", "Computed", "Try it", "Questions")
+CODE = "<the code stood here>"
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,10 @@ class Marked:
 
 @dataclass(frozen=True)
 class Lesson:
-    """A lesson, read: every number filled in, and what its code printed."""
+    """A lesson, read: every number filled in, and what its code printed.
+
+    In the order in which it is told: the idea, the code, its output, what was computed, something to try, questions.
+    """
 
     number: int
     name: str
@@ -130,11 +134,13 @@ def _read(file: Path) -> Lesson:
     text = file.read_text(encoding="utf-8")
     code = _code(text, file.name)
     names, output = _run(code, file.name)
-    filled = fill(text.replace(f"```python\n{code}```\n", "", 1), names)
+    filled = fill(text.replace(f"```python\n{code}```\n", CODE, 1), names)
     title, parts = _sections(filled, file.name)
     number, name = file.stem.split("-", 1)
+    before, _, after = (part.strip() for part in parts["Computed"].partition(CODE))
+    idea = f"{parts['Idea']}\n\n{before}".strip()
     questions = [_question(piece) for piece in re.split(r"^### ", parts["Questions"], flags=re.M)[1:]]
-    return Lesson(int(number), name, title, parts["Idea"], code, output, parts["Computed"], parts["Try it"], questions)
+    return Lesson(int(number), name, title, idea, code, output, after, parts["Try it"], questions)
 
 
 def _code(text: str, name: str) -> str:

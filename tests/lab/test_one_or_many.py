@@ -1,0 +1,97 @@
+"""One head or many: the committed results make the page, and a small rerun finds the same order."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from headscope.errors import InputError
+from headscope.lab.lookups import Arm, Budget, Task, train
+from headscope.lab.one_or_many import KEYS, ROLES, Outcome, Results, arms, compare, partition_arms, stored_results
+from headscope.lab.one_or_many_page import conclusions, page
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_page_and_the_package_follow_from_the_committed_results() -> None:
+    stored = json.loads((ROOT / "bench/results/one-or-many.json").read_text(encoding="utf-8"))
+    results = Results.from_dict(stored)
+    assert (ROOT / "docs/one-or-many.md").read_text(encoding="utf-8") == page(results)
+    assert stored_results() == results
+    assert results.seeds >= 5
+    assert stored["machine"]["torch"]
+
+
+def test_a_small_rerun_finds_the_same_order() -> None:
+    results = stored_results()
+    many, wide, deep, _ = arms()
+    budget = Budget(steps=450, test_rows=512)
+    rerun = {arm.name: train(KEYS, arm, 0, budget).accuracy for arm in (many, wide)}
+    assert rerun[many.name] > rerun[wide.name] + 0.2
+    assert results.of(KEYS.name, many.name).mean > results.of(KEYS.name, wide.name).mean + 0.2
+    assert results.of(KEYS.name, deep.name).mean > results.of(KEYS.name, wide.name).mean
+
+
+def test_arms_spend_about_the_same() -> None:
+    for outcome in stored_results().arms:
+        first = next(each for each in stored_results().arms if each.task == outcome.task)
+        assert outcome.n_parameters == pytest.approx(first.n_parameters, rel=0.02)
+    assert [(arm.n_heads, arm.d_head) for arm in partition_arms(8)] == [(1, 8), (2, 4), (4, 2), (8, 1)]
+
+
+def test_the_answer_is_where_the_question_points() -> None:
+    for task in (KEYS, ROLES, Task(name="three", kind="keys", lookups=3, n_keys=5)):
+        ids, answers = task.rows(20, torch.Generator().manual_seed(0))
+        assert ids.shape == (20, task.context)
+        assert int(ids.max()) < task.vocabulary
+        for row, wanted in zip(ids, answers, strict=True):
+            held = {int(token) // task.n_values: int(token) % task.n_values for token in row[:-1]}
+            asked = task.questions[int(row[-1]) - task.n_keys * task.n_values]
+            assert [held[int(key)] for key in asked] == wanted.tolist()
+
+
+def test_equal_seeds_give_equal_models() -> None:
+    arm, budget = Arm(name="a", n_heads=2, d_head=4), Budget(d_model=8, steps=5, batch=8, test_rows=16)
+    first, second = (train(ROLES, arm, 3, budget) for _ in range(2))
+    assert first.losses == second.losses
+    assert torch.equal(first.model.body.embedding.weight, second.model.body.embedding.weight)
+
+
+def outcome(task: str, arm: str, *accuracies: float) -> Outcome:
+    return Outcome(task, arm, 2, 16, 1, 0, 100, list(accuracies), list(accuracies))
+
+
+def test_intervals_are_students() -> None:
+    assert outcome("t", "a", 0.4, 0.5, 0.6).interval == pytest.approx((0.2516, 0.7484), abs=1e-3)
+    assert outcome("t", "a", 0.9).interval == (0.0, 1.0)
+    assert outcome("t", "a", 1.0, 1.0).interval == (1.0, 1.0)
+
+
+def test_conclusions_follow_the_numbers_either_way() -> None:
+    names = [arm.name for arm in arms()]
+    for deep in (0.2, 0.99):
+        rows = [outcome(KEYS.name, name, score) for name, score in zip(names, (1.0, 0.2, deep, 0.5), strict=True)]
+        rows += [outcome(ROLES.name, name, 0.5) for name in names]
+        said = " ".join(conclusions(Results(rows, [], Budget(), 1)))
+        assert ("Depth can stand in for heads" in said) == (deep > 0.9)
+        assert "One head, bigger FFN, reaches 50 %: it did not catch up" in said
+        assert "one wide head 50 %" in said
+
+
+def test_progress_and_bad_input() -> None:
+    told: list[Outcome] = []
+    tiny = Budget(d_model=8, steps=2, batch=4, test_rows=8)
+    made = compare(ROLES, partition_arms(8)[:2], 2, tiny, told.append)
+    assert told == made
+    assert json.dumps(made[0].to_dict())
+    with pytest.raises(InputError, match="seeds=0: at least one run is needed"):
+        compare(ROLES, [], 0)
+    with pytest.raises(InputError, match="lookups=9, n_keys=6, n_values=8: ask for 1 to n_keys things"):
+        Task(name="t", kind="keys", lookups=9)
+    with pytest.raises(InputError, match="these results have schema_version 99; expected 1"):
+        Results.from_dict({"schema_version": 99})
+    with pytest.raises(InputError, match="there is no outcome for keys: none; there are"):
+        stored_results().of("keys", "none")
