@@ -95,11 +95,11 @@ class Shape:
 
 
 def shape_for(d_head: int, dtype: torch.dtype, statistics: Set[Statistic]) -> Shape:
-    """Tiles that measured best on an H200 at each head size; float32 is computed without tensor cores."""
+    """Tiles that measured best on an H200 at d_head 128, and that fit its registers elsewhere."""
     if interpreted():
         return Shape(64, 64, 4, 1)
     if dtype == torch.float32:
-        return Shape(64, 32, 4, 2) if d_head > 128 else Shape(64, 64, 4, 2)
+        return Shape(16, 32, 8, 1) if d_head > 128 else Shape(32, 32, 8 if d_head > 64 else 4, 1)
     if d_head > 128:
         return Shape(128, 64, 8, 2)
     # The moments of the distance need registers that 256 rows leave no room for.
@@ -143,6 +143,11 @@ class Call:
     def precision(self) -> str:
         return "ieee" if self.q.dtype == torch.float32 else "tf32"
 
+    @property
+    def tile(self) -> int:
+        """Rows and keys at once where few keys count; without tensor cores more would not fit the registers."""
+        return 32 if self.q.dtype == torch.float32 and not interpreted() else 64
+
     def blank(self, dtype: torch.dtype = torch.float32) -> Tensor:
         return torch.empty(self.q.shape[:3], dtype=dtype, device=self.q.device)
 
@@ -182,10 +187,10 @@ class Call:
         heads = torch.arange(0, batch * n_heads * (n_tiles + 1), n_tiles + 1, dtype=torch.int32, device=self.q.device)
         order = (flash.tile.view(-1, n_query) + heads[:, None]).view(-1).argsort()
         keys = self.blank(torch.int64)
-        kernels.strongest[(-(-n_query // 64), batch * n_heads)](
+        kernels.strongest[(-(-n_query // self.tile), batch * n_heads)](
             self.q, self.k, keys, order, flash.tile, self.seen.low, self.seen.high, n_query, self.k.shape[2], n_heads,
             self.scale, self.softcap or 0.0, self.seen.stride, flash.tile_size,
-            *self.q.stride()[:3], *self.k.stride()[:3], BM=64, BN=64, PRECISION=self.precision,
+            *self.q.stride()[:3], *self.k.stride()[:3], BM=self.tile, BN=self.tile, PRECISION=self.precision,
             num_warps=4, **self.common,
         )  # fmt: skip
         return keys
@@ -233,10 +238,11 @@ class Call:
         items = max(len(plan.target) for plan in plans.values())
         targets = torch.stack([plan.target.expand(items, -1) for plan in plans.values()], 1).to(torch.int32)
         mass = torch.empty(len(plans), *self.q.shape[:3], dtype=torch.float32, device=self.q.device)
-        kernels.single[(-(-n_query // 64), batch * n_heads)](
+        rows = 64 if interpreted() else 8
+        kernels.single[(-(-n_query // rows), batch * n_heads)](
             self.q, self.k, lse, targets, mass, self.seen.low, self.seen.high, n_query, self.k.shape[2], n_heads,
             self.scale, self.softcap or 0.0, self.seen.stride, targets.stride(0) if items > 1 else 0,
-            *self.q.stride()[:3], *self.k.stride()[:3], BM=64, N=len(plans), num_warps=4, **self.common,
+            *self.q.stride()[:3], *self.k.stride()[:3], BM=rows, N=len(plans), num_warps=4, **self.common,
         )  # fmt: skip
         return dict(zip(plans, mass.unbind(), strict=True))
 
@@ -246,10 +252,10 @@ class Call:
         batch, n_heads, n_query, _ = self.q.shape
         rows, keys = listing.rows, listing.keys
         mass = self.blank()
-        kernels.listed[(-(-n_query // 64), batch * n_heads)](
+        kernels.listed[(-(-n_query // self.tile), batch * n_heads)](
             self.q, self.k, lse, mass, rows, keys, listing.start, listing.stop, n_query, self.k.shape[2], n_heads,
             self.scale, self.softcap or 0.0, n_query if len(rows) > 1 else 0, keys.shape[1] if len(keys) > 1 else 0,
-            *self.q.stride()[:3], *self.k.stride()[:3], BM=64, BN=64, EXCLUDE_SELF=question.exclude_self,
+            *self.q.stride()[:3], *self.k.stride()[:3], BM=self.tile, BN=self.tile, EXCLUDE_SELF=question.exclude_self,
             PRECISION=self.precision, num_warps=4, **self.common,
         )  # fmt: skip
         return mass
