@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from headscope.attention.masks import Causal, Mask, Window
+from headscope.attention.masks import FULL, Causal, Mask, Window
 from headscope.attention.scores import Scores
 
 
@@ -41,13 +41,15 @@ def masked_attention(
     dropout: float = 0.0,
 ) -> Float[Tensor, "batch head query d_value"]:
     """The common case, a scale and a mask and nothing more, with as little as possible before PyTorch's own call."""
-    grouped = q.shape[1] != k.shape[1]
-    # One new token after a cache sees every key: causality asks nothing of it.
-    if mask.is_full or (mask.is_causal and q.shape[2] == 1):
+    grouped, n_query, n_key = q.size(1) != k.size(1), q.size(2), k.size(2)
+    if mask.is_causal:
+        if n_query == n_key:
+            return F.scaled_dot_product_attention(q, k, v, None, dropout, True, scale=scale, enable_gqa=grouped)
+        if n_query == 1:  # one new token after a cache sees every key: causality asks nothing of it
+            mask = FULL
+    if mask.is_full:
         return F.scaled_dot_product_attention(q, k, v, None, dropout, scale=scale, enable_gqa=grouped)
-    if mask.is_causal and q.shape[2] == k.shape[2]:
-        return F.scaled_dot_product_attention(q, k, v, None, dropout, True, scale=scale, enable_gqa=grouped)
-    allowed, blind = _open_blind_rows(mask.bind(q.shape[0], q.shape[1], q.shape[2], k.shape[2]), q, k)
+    allowed, blind = _open_blind_rows(mask.bind(q.size(0), q.size(1), n_query, n_key), q, k)
     z = F.scaled_dot_product_attention(q, k, v, allowed, dropout, scale=scale, enable_gqa=grouped)
     return z if blind is None else z.masked_fill(blind, 0.0)
 

@@ -126,7 +126,7 @@ class MultiHeadAttention(nn.Module):
         """q, k and v by head, ``[batch, head, position, d_head]``, normed and turned; x stands at ``start``."""
         self._check_input(x, context)
         source = x if context is None else context
-        batch, n_query, n_key = x.shape[0], x.shape[1], source.shape[1]
+        batch, n_query, n_key = x.size(0), x.size(1), source.size(1)
         q = self.q_proj(x).view(batch, n_query, self.n_heads, self.d_head)
         k = self.k_proj(source).view(batch, n_key, self.n_kv_heads, self.d_head)
         v = self.v_proj(source).view(batch, n_key, self.n_kv_heads, self.d_head).transpose(1, 2)
@@ -191,23 +191,20 @@ class MultiHeadAttention(nn.Module):
         return attend(Call(self, q, k, v, Scores(scale=self.scale, mask=mask), dropout))
 
     def _check_input(self, x: Tensor, context: Tensor | None) -> None:
-        _check_tensor("x", x, self.d_model)
-        if context is None:
-            if self.d_context != self.d_model:
-                raise ShapeError(f"this module reads a context of width {self.d_context}; pass context=")
+        fits = x.ndim == 3 and x.size(2) == self.d_model and x.is_floating_point()
+        if fits and context is None and self.d_context == self.d_model:
             return
-        _check_tensor("context", context, self.d_context)
-        if len(context) != len(x):
+        for name, tensor, width in (("x", x, self.d_model), ("context", context, self.d_context)):
+            if tensor is None:
+                raise ShapeError(f"this module reads a context of width {self.d_context}; pass context=")
+            if not tensor.is_floating_point():
+                raise ShapeError(f"{name} holds {tensor.dtype}; attention reads vectors, so embed the tokens first")
+            if tensor.ndim != 3 or tensor.size(2) != width:
+                raise ShapeError(f"{name} has shape {tuple(tensor.shape)}; expected (batch, position, {width})")
+        if context is not None and len(context) != len(x):
             raise ShapeError(f"x has batch {len(x)} and context has batch {len(context)}; give one context an item")
         if self.rope is not None:
             raise ShapeError("RoPE compares places in one text; cross-attention has two: build it without rope")
-
-
-def _check_tensor(name: str, tensor: Tensor, width: int) -> None:
-    if not tensor.is_floating_point():
-        raise ShapeError(f"{name} holds {tensor.dtype}; attention reads vectors, so embed the tokens first")
-    if tensor.ndim != 3 or tensor.shape[-1] != width:
-        raise ShapeError(f"{name} has shape {tuple(tensor.shape)}; expected (batch, position, {width})")
 
 
 def _check_sizes(d_model: int, n_heads: int, n_kv_heads: int, d_head: int | None) -> int:

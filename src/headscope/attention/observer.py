@@ -53,7 +53,7 @@ def watching(observer: Observer | None) -> Iterator[None]:
 
 def watched() -> bool:
     """Whether anybody is watching. A compiled graph cannot ask: its model is observed in its uncompiled form."""
-    return not torch.compiler.is_compiling() and _current.get() is not None
+    return not torch.compiler.is_dynamo_compiling() and _current.get() is not None
 
 
 def attend(call: Call) -> Float[Tensor, "batch head query d_value"]:
