@@ -95,3 +95,14 @@ def test_labels_fit_the_tensors() -> None:
         observe(x, x, x, questions={"short": Question(PLACE[:8], PLACE)})
     with pytest.raises(ShapeError, match=r"key labels .* shape \(3, 9\); these tensors need \(1 or 2, 9\)"):
         observe(x, x, x, questions={"wide": Question(PLACE, PLACE.expand(3, 9))})
+
+
+def test_labels_are_worked_out_once_and_again_when_they_change() -> None:
+    labels = torch.tensor([0, 1, 0, 1])
+    question = Question(labels, labels)
+    first = plan(question, path="groups")
+    assert plan(question, path="groups") is first
+    labels[3] = 0
+    again = plan(question, path="groups")
+    assert isinstance(again, Groups)
+    assert (again.stop - again.start).tolist() == [[3, 1, 3, 3]]
