@@ -105,7 +105,7 @@ def novels_loss(model: GPT, folder: Path, novels: Path, window: int, most: int) 
         if not document.held_out:
             continue
         tokens = encode(tokenizer, [document])[1:].long()
-        rows = tokens[: len(tokens) // window * window].view(-1, window)[:: max(1, len(tokens) // window * 4 // most)]
+        rows = tokens[: len(tokens) // window * window].view(-1, window)[:: max(1, 4 * len(tokens) // most)]
         loss = sum(float(model.loss(torch.nn.functional.pad(row[None], (1, 0))).sum()) for row in rows)
         print(f"  {document.title}: {loss / rows.numel():.3f} nats a token over {rows.numel()} tokens", flush=True)
         nats, n_tokens = nats + loss, n_tokens + rows.numel()

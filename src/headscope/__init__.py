@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from headscope.attention.module import MultiHeadAttention
     from headscope.attention.questions import Question
     from headscope.heads.edits import ablate, cut, force, patch, scale
+    from headscope.heads.film import TrainingRecorder
     from headscope.names import Head
     from headscope.scope import load
 
@@ -21,6 +22,7 @@ _HOMES = {
     "Head": "headscope.names",
     "MultiHeadAttention": "headscope.attention.module",
     "Question": "headscope.attention.questions",
+    "TrainingRecorder": "headscope.heads.film",
     "ablate": "headscope.heads.edits",
     "cut": "headscope.heads.edits",
     "force": "headscope.heads.edits",
@@ -33,6 +35,7 @@ __all__ = [
     "Head",
     "MultiHeadAttention",
     "Question",
+    "TrainingRecorder",
     "__version__",
     "ablate",
     "cut",
