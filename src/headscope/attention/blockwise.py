@@ -140,7 +140,6 @@ class _Sums:
     """What the bands leave behind, still relative to each row's ``shift`` and not yet divided by its total."""
 
     output: Float[Tensor, "batch head query d_value"]
-    top: PerRow
     shift: PerRow
     total: PerRow
     expected: PerRow | None
@@ -157,7 +156,6 @@ class _Sums:
 
         return cls(
             output=torch.empty(*shape, work.v.shape[-1], dtype=work.q.dtype, device=work.q.device),
-            top=blank(),
             shift=blank(),
             total=blank(),
             expected=blank() if "entropy" in statistics else None,
@@ -174,9 +172,7 @@ def _observe_band(work: _Work, band: _Band, hidden: list[tuple[slice, Tensor]], 
     tile_max = scores.view(n_heads, n_rows, -1, TILE).amax(-1)
     top = tile_max.amax(-1)
     shift = top.clamp(min=HIDDEN / 2)  # a row that sees nothing then has powers of zero, not of one
-    if work.scores.sinks is not None:
-        shift = torch.maximum(shift, _sinks(work.scores, top)[at[1], None])
-    sums.top[at], sums.shift[at] = top, shift
+    sums.shift[at] = shift
     scores -= shift[..., None]
     powers = torch.exp2(scores, out=work.buffers[1][: scores.numel()].view(scores.shape))
     tile_sum = powers.view((*tile_max.shape, TILE)).sum(-1)
@@ -221,11 +217,6 @@ def _part(values: Tensor, at: tuple[int, slice, slice]) -> Tensor:
     return values[at[1]] if len(values) > 1 else values
 
 
-def _sinks(scores: Scores, like: Tensor) -> Float[Tensor, " head"]:
-    assert scores.sinks is not None
-    return scores.sinks.detach().to(like) * math.log2(math.e)
-
-
 def _strongest(scores: Tensor, tile_max: Tensor) -> Int[Tensor, "head row"]:
     """The arg-max: first the best tile, then the best key inside that one tile."""
     tile = tile_max.argmax(-1, keepdim=True)
@@ -256,24 +247,44 @@ def _distance(
 
 def _finish(work: _Work, sums: _Sums, output: torch.dtype) -> Rows:
     """Divide by the totals, a learned sink among them, and go over to natural logarithms."""
-    total, shift, expected = sums.total, sums.shift, sums.expected
-    if work.scores.sinks is not None:
-        logit = _sinks(work.scores, shift)[:, None] - shift
-        total = total + torch.exp2(logit)
-        expected = None if expected is None else expected + torch.exp2(logit) * logit
-    seen = total > 0
-    share = torch.where(seen, 1 / total, 0.0)
-    log_total = torch.where(seen, total, 1.0).log()
-    logsumexp = torch.where(seen, log_total + shift * math.log(2), float("-inf"))
+    outcome = _with_sink(work.scores, sums)
+    seen, looks = outcome.total > 0, sums.total > 0
+    share = torch.where(seen, outcome.keys / outcome.total, 0.0)
+    log_total = torch.where(seen, outcome.total, 1.0).log()
+    entropy = None
+    if outcome.expected is not None:
+        expected = torch.where(seen, outcome.expected / outcome.total, 0.0)
+        entropy = (log_total - expected * math.log(2)).clamp_(min=0.0)
     strongest = None
     if sums.strongest is not None:
-        key = torch.where(sums.total > 0, sums.strongest, -1)
-        strongest = Strongest(key, torch.where(sums.total > 0, torch.exp2(sums.top - shift) * share, 0.0))
+        strongest = Strongest(torch.where(looks, sums.strongest, -1), torch.where(looks, share, 0.0))
     return Rows(
         output=sums.output.mul_(share[..., None]).to(output),
-        logsumexp=logsumexp,
-        entropy=None if expected is None else (log_total - expected * share * math.log(2)).clamp_(min=0.0),
+        logsumexp=torch.where(seen, log_total + outcome.shift * math.log(2), float("-inf")),
+        entropy=entropy,
         distance=sums.distance,
         strongest=strongest,
         mass={name: mass.mul_(share) for name, mass in sums.mass.items()},
     )
+
+
+class _Outcome(NamedTuple):
+    """Sums over all outcomes relative to ``shift``, and the factor that brings those over the keys there."""
+
+    shift: PerRow
+    total: PerRow
+    expected: PerRow | None
+    keys: PerRow | float
+
+
+def _with_sink(scores: Scores, sums: _Sums) -> _Outcome:
+    """A sink joins at the end: keys that are nothing beside it still have their distances among themselves."""
+    if scores.sinks is None:
+        return _Outcome(sums.shift, sums.total, sums.expected, 1.0)
+    logit = (scores.sinks.detach().to(sums.shift) * math.log2(math.e))[:, None]
+    shift = torch.maximum(sums.shift, logit)
+    keys, sink = torch.exp2(sums.shift - shift), torch.exp2(logit - shift)
+    expected = None
+    if sums.expected is not None:
+        expected = (sums.expected + (sums.shift - shift) * sums.total) * keys + sink * (logit - shift)
+    return _Outcome(shift, sums.total * keys + sink, expected, keys)
