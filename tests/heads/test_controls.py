@@ -17,7 +17,7 @@ from headscope.models.huggingface import open_model
 from headscope.models.native import NativeModel
 from tests.heads.controls import CONTROLS, SIZES, opened, random_model
 
-QUICK = Options(inputs=16, controls=0, ablate=0)
+QUICK = Options(controls=0, ablate=0)
 
 
 def roles_of(report: Report) -> dict[str, set[str]]:
@@ -46,7 +46,7 @@ def test_a_model_of_words_written_for_a_role_earns_it_and_no_other(name: str) ->
 def test_a_cross_attention_head_that_finds_its_own_word_is_aligned(shift: int, role: str) -> None:
     model = open_model(translator(shift), name="translator")
     report = heads(model, QUICK)
-    assert roles_of(report) == {"decoder.0.cross.0": {role}}
+    assert roles_of(report) == {"encoder.0.0": {"previous token"}, "decoder.0.cross.0": {role}}
     assert not report.trial("copying").tested
 
 
@@ -71,6 +71,8 @@ def translator(shift: int) -> transformers.PreTrainedModel:
     cross = model.decoder.block[0].layer[1].EncDecAttention
     cross.q.weight[:size, :size] = one
     cross.k.weight[:size, (shift * size) : (shift + 1) * size] = one
+    cross.v.weight[:size, :size] = one
+    cross.o.weight[:size, :size] = one
     model.lm_head.weight[:, :size] = one
     return model
 
