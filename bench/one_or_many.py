@@ -1,6 +1,6 @@
 """One head or many, measured: writes bench/results/one-or-many.json, its copy in the package, and docs/one-or-many.md.
 
-python bench/one_or_many.py [--seeds 5] [--page-only]
+python bench/one_or_many.py [--seeds 5] [--partition-only] [--page-only]
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from headscope.lab.one_or_many import Outcome, Results, one_or_many
+from headscope.lab.one_or_many import Outcome, Results, one_or_many, partition
 from headscope.lab.one_or_many_page import page
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,9 +32,14 @@ def told(outcome: Outcome) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--partition-only", action="store_true", help="measure only the partition anew")
     parser.add_argument("--page-only", action="store_true", help="write the page from the results that are there")
     asked = parser.parse_args()
-    if not asked.page_only:
+    if asked.partition_only:
+        stored = json.loads(RESULTS.read_text(encoding="utf-8"))
+        stored["partition"] = [outcome.to_dict() for outcome in partition(asked.seeds, on_outcome=told)]
+        RESULTS.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
+    elif not asked.page_only:
         start = time.perf_counter()
         measured = one_or_many(asked.seeds, on_outcome=told).to_dict()
         machine = {"python": platform.python_version(), "torch": torch.__version__, "machine": platform.machine()}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,9 @@ CAUGHT_UP = 0.95
 
 KEYS = Task(name="two keys, two values", kind="keys")
 ROLES = Task(name="a subject and its modifier", kind="roles")
+CUT = Task(name="two keys of eight", kind="keys", n_keys=8)
+CUT_WIDTH = 16
+"""The partition is made in a narrower model with more keys, where heads of one number can run short."""
 
 # Student's t, two-sided 95 %, by degrees of freedom.
 _T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
@@ -112,10 +115,10 @@ def arms(lookups: int = 2, d_model: int = 32) -> list[Arm]:
     ]
 
 
-def partition_arms(d_model: int = 32) -> list[Arm]:
+def partition_arms(d_model: int = CUT_WIDTH) -> list[Arm]:
     """One width cut into 1, 2, 4 … heads."""
     counts = [2**power for power in range(d_model.bit_length()) if 2**power <= d_model]
-    return [Arm(name=f"{count} heads", n_heads=count, d_head=d_model // count) for count in counts]
+    return [Arm(name=f"{count} head{'s' * (count > 1)}", n_heads=count, d_head=d_model // count) for count in counts]
 
 
 Told = Callable[[Outcome], None]
@@ -154,8 +157,12 @@ def one_or_many(seeds: int = 5, budget: Budget | None = None, on_outcome: Told |
     budget = budget or Budget()
     ways = arms(KEYS.lookups, budget.d_model)
     measured = [outcome for task in (KEYS, ROLES) for outcome in compare(task, ways, seeds, budget, on_outcome)]
-    cut = compare(KEYS, partition_arms(budget.d_model), seeds, budget, on_outcome)
-    return Results(measured, cut, budget, seeds)
+    return Results(measured, partition(seeds, budget, on_outcome), budget, seeds)
+
+
+def partition(seeds: int = 5, budget: Budget | None = None, on_outcome: Told | None = None) -> list[Outcome]:
+    """One width, cut in every way there is."""
+    return compare(CUT, partition_arms(), seeds, replace(budget or Budget(), d_model=CUT_WIDTH), on_outcome)
 
 
 def stored_results() -> Results:
