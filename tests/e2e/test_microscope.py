@@ -15,7 +15,9 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from headscope import ablate
 from headscope.app.export import save_html
 from headscope.app.session import Session
-from headscope.scope import Scope
+from headscope.scope import Scope, load
+from tests.app.conftest import small_model, word_tokenizer
+from tests.e2e.conftest import served
 
 TEXT = "the old lamp on the landing burned until morning and the old lamp on the"
 AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
@@ -252,3 +254,41 @@ def test_no_serious_violation_of_accessibility(open_page: Open, theme: str):
 def signed(value: float) -> str:
     text = f"{abs(value):.2f}"
     return text if float(text) == 0 else ("+" if value > 0 else "−") + text
+
+
+def test_the_best_induction_head_is_named_with_its_score(open_page: Open, session: Session):
+    roles = session.roles()
+    if roles.state != "tested":
+        pytest.skip("this model ships no report")
+    best = max((found for found in roles.findings if found.role == "induction"), key=lambda f: f.evidence[0].score)
+    page = open_page(at(head=best.head))
+    card = page.get_by_role("region", name="What this head is")
+    expect(card.get_by_role("heading", name="Induction", exact=True)).to_be_visible()
+    piece = best.evidence[0]
+    said = f"attention there {short(piece.score)} next best {short(piece.rival)}"
+    expect(card.get_by_role("img", name=said)).to_be_visible()
+    expect(card).to_contain_text("In-context Learning and Induction Heads")
+    expect(page.get_by_text(f"{roles.named} of 64 heads have a name")).to_be_visible()
+    named = sum(found.role == "induction" for found in roles.findings)
+    page.get_by_label("Show").select_option("role:induction")
+    expect(page.get_by_text(f"{named} of 64 heads earned this name")).to_be_visible()
+
+
+def test_a_head_without_a_name_is_called_so(open_page: Open, session: Session, scope: Scope):
+    roles = session.roles()
+    if roles.state != "tested":
+        pytest.skip("this model ships no report")
+    named = {found.head for found in roles.findings}
+    nobody = next(str(head) for head in scope.shape.heads() if str(head) not in named)
+    page = open_page(at(head=nobody))
+    expect(page.get_by_role("heading", name="No name")).to_be_visible()
+    expect(page.get_by_text(f"like {roles.without - 1} other heads of 64")).to_be_visible()
+
+
+def test_heads_nobody_has_tested_are_tested_by_a_click(browser: Browser):
+    with load(small_model(), word_tokenizer()) as small, served(Session(small)) as address:
+        page = browser.new_page()
+        page.goto(f"{address}{at(head='0.0')}")
+        page.get_by_role("button", name="Test this model’s heads").click()
+        expect(page.get_by_text(re.compile(r"of 12 heads have a name|heads have none"))).to_be_visible(timeout=60_000)
+        page.close()

@@ -68,6 +68,24 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/roles": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Roles */
+        get: operations["roles_api_roles_get"];
+        put?: never;
+        /** Test Heads */
+        post: operations["test_heads_api_roles_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/weights": {
         parameters: {
             query?: never;
@@ -89,6 +107,61 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /**
+         * Effect
+         * @description What the probe's task loses when the head is switched off.
+         */
+        Effect: {
+            /** High */
+            high: number;
+            /** Loss */
+            loss: number;
+            /** Low */
+            low: number;
+            /** Task */
+            task: string;
+            /** Whole */
+            whole: number;
+        };
+        /**
+         * EvidencePiece
+         * @description One thing that was measured on a head: its score with an interval, and its own strongest other answer.
+         */
+        EvidencePiece: {
+            /** High */
+            high: number;
+            /** Low */
+            low: number;
+            /** Measure */
+            measure: string;
+            /** P */
+            p: number;
+            /** Rival */
+            rival: number;
+            /** Rival Name */
+            rival_name: string;
+            /** Score */
+            score: number;
+            /** Threshold */
+            threshold: number;
+        };
+        /**
+         * Finding
+         * @description A head that earned a role.
+         */
+        Finding: {
+            ablated: components["schemas"]["Effect"] | null;
+            /** Evidence */
+            evidence: components["schemas"]["EvidencePiece"][];
+            /** Head */
+            head: string;
+            /** P */
+            p: number;
+            /** Role */
+            role: string;
+            /** Strongest */
+            strongest: boolean;
+        };
         /**
          * Guess
          * @description A possible next token.
@@ -302,6 +375,83 @@ export interface components {
              * @enum {string}
              */
             unit: "share" | "nats" | "tokens";
+        };
+        /**
+         * Roles
+         * @description What the heads of the model are called, on what evidence; or that nobody has tested them yet.
+         */
+        Roles: {
+            /**
+             * Findings
+             * @default []
+             */
+            findings: components["schemas"]["Finding"][];
+            /**
+             * Named
+             * @default 0
+             */
+            named: number;
+            /**
+             * Recipe
+             * @default
+             */
+            recipe: string;
+            /**
+             * Resting
+             * @description heads whose only role is to rest on the first token
+             * @default 0
+             */
+            resting: number;
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "untested" | "testing" | "tested";
+            /**
+             * Trials
+             * @default []
+             */
+            trials: components["schemas"]["RoleTrial"][];
+            /**
+             * Without
+             * @default 0
+             */
+            without: number;
+        };
+        /**
+         * RoleTrial
+         * @description One role on this model; ``scores`` and ``rivals`` have an entry for every head, in order.
+         */
+        RoleTrial: {
+            /**
+             * Control
+             * @description the best head of the same model with random weights
+             */
+            control: number | null;
+            /** Measure */
+            measure: string;
+            /** N Inputs */
+            n_inputs: number;
+            /** Named */
+            named: string[];
+            /** Paper */
+            paper: string;
+            /** Probe */
+            probe: string;
+            /** Rivals */
+            rivals: (number | null)[];
+            /** Role */
+            role: string;
+            /** Scores */
+            scores: (number | null)[];
+            /** Sentence */
+            sentence: string;
+            /** Tested */
+            tested: boolean;
+            /** Threshold */
+            threshold: number | null;
+            /** Why Not */
+            why_not: string;
         };
         /**
          * SiteCard
@@ -536,6 +686,64 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Prediction"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    roles_api_roles_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Roles"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    test_heads_api_roles_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Roles"];
                 };
             };
             /** @description Unprocessable Entity */

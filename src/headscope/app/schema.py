@@ -171,6 +171,70 @@ class Prediction(Strict):
     kl: float | None
 
 
+class EvidencePiece(Strict):
+    """One thing that was measured on a head: its score with an interval, and its own strongest other answer."""
+
+    measure: str
+    score: float
+    low: float
+    high: float
+    rival: float
+    rival_name: str
+    threshold: float
+    p: float
+
+
+class Effect(Strict):
+    """What the probe's task loses when the head is switched off."""
+
+    task: str
+    whole: float
+    loss: float
+    low: float
+    high: float
+
+
+class Finding(Strict):
+    """A head that earned a role."""
+
+    head: str
+    role: str
+    strongest: bool
+    p: float
+    evidence: list[EvidencePiece]
+    ablated: Effect | None
+
+
+class RoleTrial(Strict):
+    """One role on this model; ``scores`` and ``rivals`` have an entry for every head, in order."""
+
+    role: str
+    sentence: str
+    paper: str
+    tested: bool
+    why_not: str
+    probe: str
+    n_inputs: int
+    named: list[str]
+    measure: str
+    threshold: float | None
+    control: float | None = Field(description="the best head of the same model with random weights")
+    scores: list[float | None]
+    rivals: list[float | None]
+
+
+class Roles(Strict):
+    """What the heads of the model are called, on what evidence; or that nobody has tested them yet."""
+
+    state: Literal["untested", "testing", "tested"]
+    named: int = 0
+    without: int = 0
+    resting: int = Field(default=0, description="heads whose only role is to rest on the first token")
+    findings: list[Finding] = []
+    trials: list[RoleTrial] = []
+    recipe: str = ""
+
+
 class Problem(Strict):
     """What went wrong, in one sentence for the person at the page."""
 

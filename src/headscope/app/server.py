@@ -118,6 +118,15 @@ def application(session: Session) -> FastAPI:
         found = await desk.answer(request, lambda: session.predict(asked))
         return Response(status_code=GONE) if found is None else found
 
+    @app.get("/api/roles", responses=problem)
+    async def roles(request: Request) -> schema.Roles:
+        return await run_in_threadpool(session.roles)
+
+    @app.post("/api/roles", response_model=schema.Roles, responses=problem)
+    async def test_heads(request: Request) -> Any:
+        found = await desk.answer(request, session.test_heads)
+        return Response(status_code=GONE) if found is None else found
+
     # a page elsewhere must not reach this server by a name of its own that points here
     app.add_middleware(Headers)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost", "testserver"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,9 +19,11 @@ from torch import Tensor
 
 from headscope.app import schema
 from headscope.app.answers import QUESTIONS, site_answers
+from headscope.app.roles import roles_card, shipped
 from headscope.errors import InputError
 from headscope.heads.edits import ablate
 from headscope.heads.look import Look
+from headscope.heads.report import Report
 from headscope.heads.standard import answerable, standard_questions
 from headscope.models.opened import Token
 from headscope.names import Head, Site
@@ -63,6 +66,8 @@ class Session:
         self._looks: OrderedDict[str, Opened] = OrderedDict()
         self._texts: OrderedDict[str, str] = OrderedDict()
         self._edited: OrderedDict[tuple[str, str, str, int], Tensor] = OrderedDict()
+        self._tested: Report | None = None
+        self._testing = False
 
     def model(self) -> schema.ModelCard:
         shape = self.scope.shape
@@ -168,6 +173,27 @@ class Session:
         without = after.exp()[[guess.id for guess in guesses]].tolist()
         kl = max(0.0, float((before.exp() * (before - after)).nansum()))
         return card.model_copy(update={"guesses": guesses, "without": without, "kl": kl})
+
+    def roles(self) -> schema.Roles:
+        """What the heads are called, as far as they have been tested. Waits for nothing."""
+        report = self._tested or self._shipped
+        if report is None:
+            return schema.Roles(state="testing" if self._testing else "untested")
+        return roles_card(report, [str(head) for head in self.scope.shape.heads()])
+
+    def test_heads(self) -> schema.Roles:
+        """The battery, once a model."""
+        if self._tested is None and self._shipped is None:
+            self._testing = True
+            try:
+                self._tested = self.scope.heads()
+            finally:
+                self._testing = False
+        return self.roles()
+
+    @cached_property
+    def _shipped(self) -> Report | None:
+        return shipped(self.scope)
 
     def adopt(self, look: Look) -> str:
         """Take in a look that somebody already has; its name."""

@@ -1,7 +1,7 @@
 // A page that was saved: every answer it holds lies in one container inside the file (app/export.py writes it).
 import { unpack, type Container } from "../wire";
 import { fieldFrom, lookFrom, mixFrom } from "./answers";
-import { Problem, type ModelCard, type Prediction, type Source } from "./source";
+import { Problem, type ModelCard, type Prediction, type Roles, type Source } from "./source";
 
 const NOT_HERE = "This file holds one text and no model. For this, open the text in headscope.";
 
@@ -14,7 +14,7 @@ function part(bundle: Container, name: string): ArrayBuffer {
 
 export function fileSource(bytes: ArrayBuffer): Source {
   const bundle = unpack(bytes);
-  const { model, predictions } = bundle.values as { model: ModelCard; predictions: Prediction[] };
+  const { model, predictions, roles } = bundle.values as { model: ModelCard; predictions: Prediction[]; roles: Roles };
   return {
     live: false,
     model: async () => model,
@@ -22,6 +22,8 @@ export function fileSource(bytes: ArrayBuffer): Source {
     weights: async ({ head }) => fieldFrom(part(bundle, `weights ${head}`)),
     mix: async ({ site, position }) => mixFrom(part(bundle, `mix ${site} ${position}`)),
     predict: async ({ position }) => predictions[position],
+    roles: async () => roles,
+    testHeads: async () => roles,
   };
 }
 

@@ -1,6 +1,6 @@
 // The server's page: every answer is one request, and the last few dozen are remembered.
 import { fieldFrom, lookFrom, mixFrom } from "./answers";
-import { Problem, type ModelCard, type Prediction, type Source } from "./source";
+import { Problem, type ModelCard, type Prediction, type Roles, type Source } from "./source";
 
 const KEPT = 200;
 const STOPPED = "The program on this machine has stopped. What you see is the last good picture.";
@@ -63,5 +63,7 @@ export function serverSource(): Source {
     weights: remembered(async (wanted, signal) => fieldFrom(await (await about("weights", wanted, signal)).arrayBuffer())),
     mix: remembered(async (wanted, signal) => mixFrom(await (await about("mix", wanted, signal)).arrayBuffer())),
     predict: remembered(async (wanted, signal) => (await about("predict", wanted, signal)).json() as Promise<Prediction>),
+    roles: async () => (await ask("roles", undefined)).json() as Promise<Roles>,
+    testHeads: async () => (await ask("roles", {})).json() as Promise<Roles>,
   };
 }

@@ -13,6 +13,9 @@ export type MixRequest = Schemas["MixRequest"];
 export type MixCard = Schemas["MixCard"];
 export type PredictRequest = Required<Schemas["PredictRequest"]>;
 export type Prediction = Schemas["Prediction"];
+export type Roles = Schemas["Roles"];
+export type Finding = Schemas["Finding"];
+export type RoleTrial = Schemas["RoleTrial"];
 
 export interface Look extends LookCard {
   answers: Float32Array; // [question, head]
@@ -49,6 +52,9 @@ export interface Source {
   weights(wanted: WeightsRequest, signal?: AbortSignal): Promise<Field>;
   mix(wanted: MixRequest, signal?: AbortSignal): Promise<Mix>;
   predict(wanted: PredictRequest, signal?: AbortSignal): Promise<Prediction>;
+  roles(): Promise<Roles>;
+  /** puts every head to the test, which takes a while */
+  testHeads(): Promise<Roles>;
 }
 
 /** The tokens that look, or are looked at: of most models there is one text and it looks at itself. */

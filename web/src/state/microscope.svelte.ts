@@ -2,7 +2,8 @@
 import { untrack } from "svelte";
 import { EXAMPLES, type Example } from "../examples";
 import { held, poolFor, type Window } from "../draw/field";
-import { Problem, stream, type Field, type Look, type Mix, type ModelCard, type Prediction, type SiteCard, type Source, type TokenCard } from "../source/source";
+import { Problem, stream, type Field, type Look, type Mix, type ModelCard, type Prediction, type Roles, type SiteCard, type Source, type TokenCard } from "../source/source";
+import { answersOf, isRole } from "./roles";
 import { BEGINNING, read, write, type State } from "./address";
 
 export interface HeadPlace {
@@ -15,6 +16,7 @@ export interface HeadPlace {
 const WHOLE = 512; // up to here a pattern is fetched whole and exact; past it, as much as the picture can show
 const COMPARED = 1024; // past this many tokens a second pass, without the head, waits until it is asked for
 const TYPING = 280;
+const ASK_AGAIN = 2000; // while another page has the heads tested
 
 /** The head with the largest answer; the first where nobody could answer. */
 function best(answers: Float32Array | null): number {
@@ -40,6 +42,7 @@ export class Microscope {
   row = $state.raw<{ look: string; head: string; token: number; weights: Float32Array } | null>(null);
   mix = $state.raw<Mix | null>(null);
   prediction = $state.raw<Prediction | null>(null);
+  roles = $state.raw<Roles | null>(null);
 
   text = $state("");
   head = $state(0); // among all heads
@@ -87,7 +90,21 @@ export class Microscope {
       this.problem = (error as Error).message;
       return;
     }
+    this.fetchRoles();
     await this.restore(this.ownsAddress ? read(location.hash) : BEGINNING);
+  }
+
+  private async fetchRoles(): Promise<void> {
+    this.roles = await this.source.roles().catch(() => null);
+    if (this.roles?.state === "testing") setTimeout(() => this.fetchRoles(), ASK_AGAIN);
+  }
+
+  /** Have every head tested for every role; other questions wait until that is done. */
+  async testHeads(): Promise<void> {
+    if (!this.roles || this.roles.state !== "untested") return;
+    const before = this.roles;
+    this.roles = { ...before, state: "testing" };
+    this.roles = (await this.during("roles", this.source.testHeads(), new AbortController().signal)) ?? before;
   }
 
   /** Show what an address says; without a text, the first example. */
@@ -148,6 +165,7 @@ export class Microscope {
   /** The answers of all heads to one question, or their shares of the next token's logit. */
   answers(question: string): Float32Array | null {
     if (question === "share") return this.mix ? this.mix.shares.map(Math.abs) : null;
+    if (isRole(question)) return this.roles && answersOf(this.roles, question, this.heads.map((place) => place.name));
     return this.look && this.answersIn(this.look, question);
   }
 
