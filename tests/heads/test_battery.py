@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from headscope.heads.battery import BATTERY, ROLES
 from headscope.heads.examine import Options, heads
 from headscope.heads.randomised import randomised
 from headscope.heads.report import Report
+from headscope.heads.roles_page import page
 from headscope.heads.token_probes import repeat
 from headscope.heads.traits import MEANING
 from headscope.heads.vocabulary import Vocabulary
@@ -166,3 +168,8 @@ def test_the_table_is_complete() -> None:
 def test_bad_options(wrong: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Options(**wrong)  # type: ignore[arg-type]
+
+
+def test_the_page_of_roles_is_up_to_date() -> None:
+    written = Path(__file__).parents[2] / "docs" / "roles.md"
+    assert written.read_text(encoding="utf-8") == page()
