@@ -25,7 +25,7 @@ CROSS_SECTION = {
     "Gemma2ForCausalLM": "softcap, windows on every other layer",
     "Gemma3ForCausalLM": "two rotations",
     "GptOssForCausalLM": "sinks",
-    "MimoV2FlashForCausalLM": "sinks on some layers, values of their own width",
+    "MiMoV2FlashForCausalLM": "sinks on some layers, values of their own width",
     "GraniteForCausalLM": "logits divided",
     "CohereForCausalLM": "parallel layers, logits multiplied",
     "PhiForCausalLM": "part of a head turned",
