@@ -43,7 +43,7 @@ Inputs begin and end as the model's own tokenizer begins and ends a text; no row
 def page() -> str:
     traits = "\n".join(f"- **{name}**: {meaning}" for name, meaning in MEANING.items())
     closing = (
-        "## Relations of a treebank\n\nWith a CoNLL-U file, every relation that stands in at least 20 sentences becomes "
+        "## Relations of a treebank\n\nWith a CoNLL-U file, every relation in at least 20 of its sentences becomes "
         "a role in both directions: the word that gets most of a word's attention has to be the right one 30 % of the "
         "time, and 10 points more often than the best fixed offset in words, chosen with hindsight (the baseline of "
         "Clark et al.). Causal models are asked only for arcs that look back.\n\n"
@@ -56,8 +56,8 @@ def _role(role: Role) -> str:
     lines = [f"## {role.name[0].upper()}{role.name[1:]}", "", role.sentence, ""]
     lines += [f"- {_evidence(evidence)}" for evidence in role.evidence]
     lines.append(f"- Probe: {role.probe.name}. Put to {' and '.join(sorted(role.sites))} attention.")
-    described = "nobody that we know of described such a head" if role.paper is None else str(role.paper)
-    return "\n".join([*lines, f"- First described: {described}.", ""])
+    described = "by nobody that we know of" if role.paper is None else f"in {role.paper}"
+    return "\n".join([*lines, f"- Described {described}.", ""])
 
 
 def _evidence(evidence: Evidence) -> str:
