@@ -1,5 +1,5 @@
 # Each target does its own set-up. `make run` opens the microscope, `make test` runs the tests.
-.PHONY: run test check bench web docs help
+.PHONY: run test check verify bench web docs help
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -17,13 +17,17 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	@tools/generated.sh
+	@if command -v npm >/dev/null; then $(MAKE) --silent verify; \
+	else echo "npm is not installed: the built page is not compared with its sources"; fi
 
 bench: $(READY) .venv/peers/.ready
 	$(BIN)/python bench/module.py --out bench/results/module-cpu.json
 
 web: $(READY) web/node_modules/.ready
-	cd web && PATH="$(CURDIR)/$(BIN):$$PATH" npm run web
+	cd web && env -u PYTHON npm run web
+
+verify: $(READY) web/node_modules/.ready
+	cd web && env -u PYTHON npm run verify
 
 docs: $(READY)
 	@test -f mkdocs.yml || { echo "There is no docs site yet; read docs/ as it is."; exit 1; }
@@ -34,7 +38,7 @@ help:
 	@echo "make test   all tests (JOBS=2 workers, TESTS=path to choose)"
 	@echo "make check  ruff, mypy, import-linter, generated files"
 	@echo "make bench  the attention module beside its peers, on this machine"
-	@echo "make web    rebuild the page (needs Node 20 or later)"
+	@echo "make web    rebuild the page (needs Node 20 or later); make verify compares it with its sources"
 	@echo "make docs   build the documentation"
 
 $(READY): pyproject.toml constraints.txt
@@ -48,5 +52,5 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 web/node_modules/.ready: web/package-lock.json
-	cd web && npm ci --no-audit --no-fund
+	cd web && npm install --no-audit --no-fund
 	@touch $@
