@@ -153,7 +153,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "zero": (lambda: from_torch(nn.MultiheadAttention(16, 4, add_zero_attn=True)), "add_zero_attn=True appends a key"),
     "kdim": (lambda: from_torch(nn.MultiheadAttention(16, 4, kdim=8, vdim=9)), "kdim=8 and vdim=9 differ; here"),
     "to-grouped": (lambda: MODULES["grouped"]().to_torch(), "has no n_kv_heads=2 shared by n_heads=4; it cannot hold"),
-    "to-odd": (lambda: one().to_torch(), "has no 1 heads of 4 in a width of 12; it cannot hold"),
+    "to-odd": (lambda: one().to_torch(), "has no 1 heads of 4 in width 12; it cannot hold"),
     "to-rope": (lambda: MODULES["rope"]().to_torch(), "torch.nn.MultiheadAttention has no RoPE; it cannot hold this"),
     "to-normed": (lambda: MultiHeadAttention(16, 4, qk_norm=True).to_torch(), "has no QK-norm; it cannot hold"),
 }  # fmt: skip

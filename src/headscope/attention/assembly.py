@@ -74,7 +74,7 @@ def to_torch(ours: MultiHeadAttention) -> nn.MultiheadAttention:
     """The same attention as a ``torch.nn.MultiheadAttention`` (batch first). A bias that it must have is zero there."""
     for wrong, what in (
         (ours.n_kv_heads != ours.n_heads, f"n_kv_heads={ours.n_kv_heads} shared by n_heads={ours.n_heads}"),
-        (ours.n_heads * ours.d_head != ours.d_model, f"{ours.n_heads} heads of {ours.d_head} in a width of {ours.d_model}"),
+        (ours.n_heads * ours.d_head != ours.d_model, f"{ours.n_heads} heads of {ours.d_head} in width {ours.d_model}"),
         (ours.rope is not None, "RoPE"),
         (ours.q_norm is not None, "QK-norm"),
     ):
