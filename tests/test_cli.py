@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 from typer.testing import CliRunner
 
 from headscope import __version__
+from headscope.app.wire import unpack
 from headscope.cli import app
 
 
@@ -35,3 +39,14 @@ def test_an_error_of_ours_is_one_line_and_a_status() -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("error: d_model=768 does not divide into n_heads=7")
     assert done.stderr.count("\n") == 1
+
+
+def test_look_saves_the_microscope_as_one_file(tmp_path: Path) -> None:
+    text = "The old lamp burned."
+    done = CliRunner().invoke(app, ["look", text, "--html", str(tmp_path / "look.html")])
+    assert done.exit_code == 0, done.output
+    assert f"saved {tmp_path / 'look.html'}" in done.output.replace("\n", "")
+    data = re.search(r'id="headscope-data">([^<]+)<', (tmp_path / "look.html").read_text(encoding="utf-8"))
+    assert data is not None
+    look = unpack(unpack(base64.b64decode(data[1])).arrays["look"].tobytes())
+    assert look.values["text"].endswith(text)

@@ -42,6 +42,7 @@ def look(
     model: Model = None,
     head: Annotated[str | None, typer.Option("--head", "-h", help="Draw this head's pattern, as in 3.5.")] = None,
     png: Annotated[Path | None, typer.Option(help="Save the head's pattern as a picture (needs --head).")] = None,
+    html: Annotated[Path | None, typer.Option(help="Save the whole microscope as one file that opens offline.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """One text under the microscope: its next tokens, and which heads do what in it.
@@ -49,6 +50,7 @@ def look(
     Example: headscope look "The horse crossed the road because it was tired." --head 3.5
     """
     from headscope.app import picture, report, terminal
+    from headscope.app.export import save_html
     from headscope.errors import InputError
     from headscope.scope import load
 
@@ -56,13 +58,16 @@ def look(
         raise InputError("--png draws one head; name it with --head, as in --head 3.5")
     with load(model) as scope:
         seen = scope.look(text)
+        if html is not None:
+            save_html(seen, html)
+        if png is not None and head is not None:
+            picture.save_png(seen, head, png)
         if as_json:
             show_json(report.of_look(seen, head))
             return
         show(terminal.summary(seen) if head is None else terminal.pattern(seen, head))
-        if png is not None and head is not None:
-            picture.save_png(seen, head, png)
-            typer.echo(f"saved {png}")
+        for saved in filter(None, (png, html)):
+            typer.echo(f"saved {saved}")
 
 
 @app.command()
