@@ -113,9 +113,9 @@ def _on_partition(results: Results) -> list[str]:
             "heads fail where keys are many, this experiment does not show."
         )
     lines.append(
-        "This is the second set-up that was tried. In the first, twice as wide and among fewer keys, narrow heads did not "
-        "fail (docs/log.md has its numbers): where the fall begins depends on the width and on how much there is to tell "
-        "apart."
+        "This is the second set-up that was tried. In the first, twice as wide and among fewer keys, narrow heads did "
+        "not fail (docs/log.md has its numbers): where the fall begins depends on the width and on how much there is "
+        "to tell apart."
     )
     return lines
 
