@@ -3,64 +3,34 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 
-from headscope.attention.observer import Call, plain
 from headscope.errors import InputError
 from headscope.heads.battery import BATTERY, ROLES
 from headscope.heads.examine import Options, heads
 from headscope.heads.randomised import randomised
 from headscope.heads.report import Report
 from headscope.heads.roles_page import page
-from headscope.heads.token_probes import repeat
 from headscope.heads.traits import MEANING
-from headscope.heads.vocabulary import Vocabulary
 from headscope.lab.by_hand import by_hand
 from headscope.models.native import NativeModel
 from headscope.scope import Scope
 from tests.heads.controls import CONTROLS, opened, random_model
+from tests.heads.dense import dense_scores
 
 QUICK = Options(inputs=16, controls=0, ablate=0, roles=("previous token", "induction", "copying"))
 
 
-def patterns(model: NativeModel, ids: Tensor) -> dict[str, Tensor]:
-    """Softmax of q·k, written out: no engine, no question."""
-    seen = {}
-
-    def see(site: str, call: Call) -> Tensor:
-        keys = call.k.repeat_interleave(call.q.shape[1] // call.k.shape[1], dim=1).double()
-        scores = call.q.double() @ keys.transpose(-1, -2) * call.q.shape[-1] ** -0.5
-        hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
-        seen[site] = scores.masked_fill(hidden, float("-inf")).softmax(-1)
-        return plain(call)
-
-    with torch.no_grad():
-        model.run({"input_ids": ids}, see)
-    return seen
-
-
 @pytest.mark.parametrize("make", [lambda: random_model(3), lambda: NativeModel(by_hand("induction"), None, "hand")])
-def test_previous_token_and_induction_agree_with_a_dense_computation(make: object) -> None:
-    model: NativeModel = make()  # type: ignore[operator]
+def test_previous_token_and_induction_agree_with_a_dense_computation(make: Callable[[], NativeModel]) -> None:
+    model = make()
     report = heads(model, QUICK)
-    probe = repeat(Vocabulary(model), QUICK.inputs, QUICK.seed)
-    before, after = {}, {}
-    start = len(Vocabulary(model).prefix)
-    for batch in probe.batches:
-        length = (batch.ids.shape[1] - start) // 2
-        for site, pattern in patterns(model, batch.ids).items():
-            rows = torch.arange(start + 8, start + 2 * length - 1)
-            second = torch.arange(start + length, start + 2 * length - 1)
-            before.setdefault(site, []).append(pattern[:, :, rows, rows - 1].mean(-1))
-            after.setdefault(site, []).append(pattern[:, :, second, second - length + 1].mean(-1))
-    for head in model.shape.heads():
-        for role, dense in (("previous token", before), ("induction", after)):
-            expected = float(torch.cat(dense[head.site])[:, head.head].mean())
-            assert report.trial(role).scores[str(head)] == pytest.approx(expected, abs=1e-5)
+    for role, scores in dense_scores(model, QUICK.inputs).items():
+        assert report.trial(role).scores == pytest.approx(scores, abs=1e-5)
 
 
 def test_a_report_is_equal_when_run_twice_and_survives_json() -> None:

@@ -144,7 +144,7 @@ def averaged(head: Head, places: Tensor | None = None) -> Callable[[str, Call], 
 
 
 def grade(batch: Batch, logits: Float[Tensor, "input token vocabulary"]) -> Float[Tensor, " input"] | None:
-    """How well the model does its task, more is better: a logit difference, or minus the loss on graded rows."""
+    """How well the model does its task, more is better: a logit difference, or mean log-probability on graded rows."""
     if batch.answer is not None:
         each = torch.arange(len(batch))
         at_end = logits[each, batch.answer.place.to(logits.device)].float().cpu()

@@ -38,6 +38,11 @@ class Held:
     rank: int | None
     why: str
 
+    def __str__(self) -> str:
+        shown = "" if self.score is None else f", scores {self.score:.2f}, rank {self.rank}"
+        why = f" ({self.why})" if self.why else ""
+        return f"{self.head} {self.claim.role}: {self.outcome}{shown}{why}. {self.claim.source}"
+
 
 WANG = "Wang et al. 2022, the circuit in Easy-Transformer's ioi_circuit_extraction.py"
 SONG = "Song et al., removal-ih/IH_list of ood-generalization-via-composition (25 random tokens twice, no start token)"
@@ -130,4 +135,4 @@ def _held(claim: Claim, head: str, trial: Trial | None) -> Held:
     if name in trial.named:
         return Held(claim, head, "agrees", score, rank, "")
     rival = trial.rivals.get(name) or 0.0
-    return Held(claim, head, "differs", score, rank, f"scores {score:.2f} here, its strongest rival answer {rival:.2f}")
+    return Held(claim, head, "differs", score, rank, f"its strongest rival answer has {rival:.2f}")

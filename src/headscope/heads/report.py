@@ -28,7 +28,10 @@ class Piece:
 
 @dataclass(frozen=True)
 class Ablated:
-    """What the probe's own task loses when the head is switched off (its mean put in its place)."""
+    """What the probe's own task loses when the head is switched off (its mean put in its place).
+
+    ``whole`` is how well the model does with all its heads, more is better; ``loss`` is how much of it goes.
+    """
 
     task: str
     whole: float

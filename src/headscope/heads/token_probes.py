@@ -45,7 +45,7 @@ def repeat(vocabulary: Vocabulary, count: int, seed: int) -> Probe:
         ids = vocabulary.wrap(vocabulary.ordinary[drawn.tokens()])
         batches.append(_repeat_batch(ids, start, length, seed + turn))
     made = f"{longest - 6}–{longest} random whole-word tokens, twice"
-    return Probe(tuple(batches), made, "loss on the second copy, nats a token")
+    return Probe(tuple(batches), made, "log-probability of the second copy, nats a token")
 
 
 def _repeat_batch(ids: Int[Tensor, "input token"], start: int, length: int, seed: int) -> Batch:
@@ -129,7 +129,7 @@ def separated(vocabulary: Vocabulary, count: int, seed: int) -> Probe:
     }
     graded = (place >= len(vocabulary.prefix)) & (place < ids.shape[1] - 1 - len(vocabulary.suffix))
     made = "plain sentences" if vocabulary.reads_text else "random tokens among separators"
-    task = "loss on the text, nats a token" if vocabulary.reads_text else None
+    task = "log-probability of the text, nats a token" if vocabulary.reads_text else None
     batch = Batch(ids, asks={"separators": Ask(keys(is_separator), rivals)}, graded=graded if task else None)
     return Probe((batch,), f"{made}, {ids.shape[1]} tokens", task)
 
