@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -72,8 +73,17 @@ def test_head_parts_and_bias_are_the_attention_output() -> None:
     with torch.no_grad():
         out = opened.run({"input_ids": IDS}, outputs=["1"]).outputs["1"]
     weight = opened.output_weight("1")
-    assert weight.kind == "exact"
+    assert (weight.kind, weight.after) == ("exact", None)
     torch.testing.assert_close(torch.einsum("bqhd,hdm->bqm", out.x, weight.weight) + weight.bias, out.output)
+    opened.close()
+
+
+def test_a_norm_after_w_o_is_found_and_said() -> None:
+    sizes = {**tiny.SIZES, "head_dim": 8, "num_key_value_heads": 2}
+    model = tiny.build("Gemma2Config", "Gemma2ForCausalLM", **sizes)
+    opened = open_model(model)
+    assert opened.output_weight("1").after is model.model.layers[1].post_attention_layernorm
+    assert any("a norm stands between W_O and the residual stream of 0, 1" in note for note in opened.notes)
     opened.close()
 
 
@@ -219,6 +229,50 @@ def test_a_compiled_model_is_seen_through_its_uncompiled_form(in_place: bool) ->
     with torch.no_grad():
         opened.run({"input_ids": IDS}, see)
     assert seen == ["0", "1"]
+    opened.close()
+
+
+def test_a_model_spread_over_devices_works(tmp_path: Path) -> None:
+    tiny.llama().save_pretrained(tmp_path)
+    opened = open_model(tmp_path, device_map={"": "cpu"})
+    with torch.no_grad():
+        torch.testing.assert_close(opened.run({"input_ids": IDS}).logits, tiny.llama()(IDS).logits)
+    opened.close()
+
+
+def test_offloaded_layers_run_but_cannot_be_split() -> None:
+    from accelerate import cpu_offload
+
+    model = tiny.llama()
+    cpu_offload(model, execution_device=torch.device("cpu"))
+    model.hf_device_map = {"": "cpu"}
+    opened = open_model(model)
+    with torch.no_grad():
+        torch.testing.assert_close(opened.run({"input_ids": IDS}).logits, tiny.llama()(IDS).logits)
+    with pytest.raises(ModelError, match="0: its weights are offloaded; load the model with all layers in memory"):
+        opened.output_weight("0")
+    opened.close()
+
+
+def test_packed_weights_are_read_from_what_they_do() -> None:
+    """A quantised or adapted layer is a matrix of another class: its weight is what it answers to unit vectors."""
+
+    class Packed(torch.nn.Module):
+        def __init__(self, linear: torch.nn.Linear) -> None:
+            super().__init__()
+            self.in_features, self.out_features = linear.in_features, linear.out_features
+            self.scale = torch.nn.Parameter(linear.weight.abs().max() / 127, requires_grad=False)
+            self.register_buffer("packed", (linear.weight / self.scale).round().to(torch.int8))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x @ (self.packed.to(x.dtype) * self.scale).T
+
+    model = tiny.llama()
+    attention = model.model.layers[0].self_attn
+    attention.o_proj = Packed(attention.o_proj)
+    opened = open_model(model)
+    expected = (attention.o_proj.packed.float() * attention.o_proj.scale).T
+    torch.testing.assert_close(opened.output_weight("0").weight.reshape(32, 32), expected)
     opened.close()
 
 

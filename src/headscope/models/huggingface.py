@@ -19,7 +19,7 @@ from headscope.models import projections, sites
 from headscope.models.attention_seam import Arrival, install, tracer, uninstall
 from headscope.models.opened import OutputWeight, Pass, Prepared, SiteObserver, SiteOutput, Token, Unembedding
 from headscope.models.output_weight import Follow, follow, rows_by_head, weight_by_head
-from headscope.models.probe_inputs import probe_inputs
+from headscope.models.probe_inputs import device_of, probe_inputs
 from headscope.models.selfcheck import Report, check, own_answer
 from headscope.models.tokens import Reader
 from headscope.models.trace import Trace, trace
@@ -123,9 +123,7 @@ class HuggingFaceModel:
             yield
 
     def output_weight(self, site: str) -> OutputWeight:
-        how = self.follow_of(site)
-        assert how.matrix is not None
-        return weight_by_head(self._model.get_submodule(how.matrix), self.shape.sites[site].n_heads, how, site)
+        return weight_by_head(self._model, self.follow_of(site), self.shape.sites[site].n_heads, site)
 
     def query_weight(self, site: str) -> Float[Tensor, "head d_model d_head"]:
         return self._projection(site, "q")
@@ -280,7 +278,7 @@ class HuggingFaceModel:
         return name
 
     def _call(self, inputs: Mapping[str, Tensor]) -> Any:
-        device = next(self._model.parameters()).device
+        device = device_of(self._model)
         moved = {key: value.to(device) for key, value in inputs.items()}
         try:
             return self._model(**moved, **{key: value for key, value in self.quiet.items() if key not in moved})
@@ -308,7 +306,7 @@ class HuggingFaceModel:
         """Inputs of a kind the model was not opened with may reach other parts of it: a picture, a vision tower."""
         if set(inputs) <= self._kinds:
             return
-        device = next(self._model.parameters()).device
+        device = device_of(self._model)
         moved = {key: value.to(device) for key, value in inputs.items()}
         try:
             seen = trace(self._model, moved, **self.quiet)

@@ -51,6 +51,9 @@ def open_object(model: nn.Module, tokenizer: Any, options: Options) -> OpenModel
     from headscope.models.huggingface import HuggingFaceModel
 
     model = getattr(model, "_orig_mod", model)  # torch.compile wraps; a compiled graph cannot be watched
+    unwrap: Any = getattr(model, "get_base_model", None)
+    if not isinstance(model, PreTrainedModel) and unwrap is not None:
+        model = unwrap()  # adapters wrap a model, and live in its layers
     if not isinstance(model, PreTrainedModel):
         from headscope.models.native import NativeModel
 

@@ -52,6 +52,8 @@ class OutputWeight:
     bias: Float[Tensor, " d_model"] | None
     kind: HeadSum
     why: str = ""
+    after: torch.nn.Module | None = None
+    """A norm between W_O's output and the residual stream (Gemma 2, OLMo 2): parts are before it."""
 
 
 @dataclass(frozen=True)

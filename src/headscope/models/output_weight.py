@@ -7,7 +7,7 @@ local to the head (a gate, a norm of each head), else it mixes the heads.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -31,6 +31,8 @@ class Follow:
     why: str = ""
     layout: Layout = "as z"
     """How the rows of W_O's input lie: as z's do, with batch and position turned, or in an order of their own."""
+    after: str | None = None
+    """The path of a norm that takes W_O's output before it joins the residual stream."""
 
 
 def follow(model: nn.Module, seen: Trace, inputs: Mapping[str, Tensor], call: dict[str, Any]) -> list[Follow]:
@@ -39,12 +41,25 @@ def follow(model: nn.Module, seen: Trace, inputs: Mapping[str, Tensor], call: di
     found = _by_gradient(model, inputs, call, lost) if lost else {}
     for path, times in sorted(found, key=lambda key: key[1]):  # a module called again goes the same way
         found.setdefault((path, 0), found[path, times])
-    return [
+    ways = [
         Follow(visit.matrix, "exact")
         if visit.matrix is not None
         else found.get((visit.path, visit.times)) or found.get((visit.path, 0)) or Follow(None, "mixed", NO_MATRIX)
         for visit in seen.visits
     ]
+    after = _norms_after({way.matrix for way in ways if way.matrix is not None}, seen)
+    return [replace(way, after=after.get(way.matrix or "")) for way in ways]
+
+
+def _norms_after(matrices: set[str], seen: Trace) -> dict[str, str]:
+    """For each W_O, the leaf that took its output and changed it without being a matrix: a norm after attention."""
+    made = {leaf.left.data_ptr(): leaf.path for leaf in seen.leaves if leaf.path in matrices}
+    found: dict[str, str] = {}
+    for leaf in seen.leaves:
+        changes = leaf.left.data_ptr() != leaf.entered.data_ptr() and leaf.left.shape == leaf.entered.shape
+        if changes and not is_matrix(leaf.module) and leaf.entered.data_ptr() in made:
+            found.setdefault(made[leaf.entered.data_ptr()], leaf.path)
+    return found
 
 
 NO_MATRIX = "no single matrix takes the heads side by side: W_O has several stages here, or is chosen for each token"
@@ -121,12 +136,14 @@ def _same_rows(x: Tensor, z: Tensor) -> bool:
     return left <= right or right <= left
 
 
-def weight_by_head(matrix: nn.Module, n_heads: int, how: Follow, site: str) -> OutputWeight:
-    """W_O cut into the rows of each head, with its bias."""
-    weight, bias = weight_and_bias(matrix, site)
+def weight_by_head(model: nn.Module, how: Follow, n_heads: int, site: str) -> OutputWeight:
+    """W_O cut into the rows of each head, with its bias, and the norm after it if there is one."""
+    assert how.matrix is not None
+    weight, bias = weight_and_bias(model.get_submodule(how.matrix), site)
+    after = None if how.after is None else model.get_submodule(how.after)
     if weight.shape[0] % n_heads:
         raise ModelError(f"{site}: W_O takes {weight.shape[0]} numbers, which {n_heads} heads do not share evenly")
-    return OutputWeight(weight.reshape(n_heads, -1, weight.shape[1]), bias, how.kind, how.why)
+    return OutputWeight(weight.reshape(n_heads, -1, weight.shape[1]), bias, how.kind, how.why, after)
 
 
 def weight_and_bias(matrix: nn.Module, site: str) -> tuple[Float[Tensor, "in out"], Float[Tensor, " out"] | None]:

@@ -117,11 +117,14 @@ def _dice() -> torch.Generator:
 
 
 def _place(model: torch.nn.Module) -> tuple[torch.device, torch.dtype]:
-    first = next((weight for weight in model.parameters() if weight.device.type != "meta"), None)
-    if first is None:
-        return torch.device("cpu"), torch.float32
     floating = next((weight.dtype for weight in model.parameters() if weight.is_floating_point()), torch.float32)
-    return first.device, floating
+    return device_of(model), floating
+
+
+def device_of(model: torch.nn.Module) -> torch.device:
+    """Where inputs go: the device of the first weights that are in memory. Offloaded ones are on none."""
+    devices = (weight.device for weight in model.parameters())
+    return next((device for device in devices if device.type != "meta"), torch.device("cpu"))
 
 
 def _series(config: Any) -> Tensor:

@@ -175,6 +175,9 @@ def notes_on(model: nn.Module, seen: Trace, follows: Mapping[str, Follow], paths
     quiet = _not_run(model, seen, sites)
     if quiet:
         notes.append(f"not run by the inputs it was opened with, so not seen yet: {', '.join(quiet)}")
+    after = [site for site, how in follows.items() if how.after is not None]
+    if after:
+        notes.append(f"a norm stands between W_O and the residual stream of {_span(after)}; head parts are before it")
     by_reason: dict[str, list[str]] = {}
     for site, how in follows.items():
         if how.why:
