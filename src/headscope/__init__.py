@@ -50,7 +50,16 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'headscope' has no attribute {name!r}; it has {', '.join(sorted(_HOMES))}")
+    if name == "load":
+        _let_looks_show_themselves()
     return getattr(import_module(home), name)
+
+
+def _let_looks_show_themselves() -> None:
+    """Give Look its display: the app, which heads may not import, and which is loaded when a look is first shown."""
+    from headscope.heads.look import Look
+
+    Look.display = lambda look: import_module("headscope.app.notebook").display(look)
 
 
 def __dir__() -> list[str]:

@@ -1,6 +1,7 @@
 import { mount } from "svelte";
 import App from "./App.svelte";
 import { bytesInPage, fileSource } from "./source/file";
+import { asker, channel, notebookSource } from "./source/notebook";
 import { serverSource } from "./source/server";
 import { theme } from "./state/theme.svelte";
 import "./styles/fonts.css";
@@ -9,7 +10,6 @@ import "./styles/base.css";
 
 theme.start();
 const saved = bytesInPage();
-mount(App, {
-  target: document.getElementById("headscope")!,
-  props: { source: saved ? fileSource(saved) : serverSource(), ownsAddress: true },
-});
+const shown = document.getElementById("headscope-look")?.textContent;
+const source = saved ? fileSource(saved) : shown ? notebookSource(shown, asker(channel())) : serverSource();
+mount(App, { target: document.getElementById("headscope")!, props: { source, ownsAddress: !shown } });

@@ -32,6 +32,11 @@ def save_html(look: Look, path: Path | str) -> None:
 def page(look: Look) -> str:
     """The whole file: page, styles, typeface, program and numbers."""
     data = base64.b64encode(bundle(look)).decode("ascii")
+    return assemble(f'<script type="text/plain" id="{DATA_ID}">{data}</script>')
+
+
+def assemble(told: str) -> str:
+    """The built page as one text that needs no other file; ``told`` is the element that says what it shows."""
     html = (STATIC / "index.html").read_text(encoding="utf-8")
     html = re.sub(r'\s*<link rel="icon"[^>]*>', "", html)
     html = re.sub(r'<link rel="stylesheet"[^>]*href="\./([^"]+)">', lambda found: _style(found[1]), html)
@@ -39,7 +44,7 @@ def page(look: Look) -> str:
     if script is None:
         raise InputError("the built page names no script; run `make web`")
     program = (STATIC / script[1]).read_text(encoding="utf-8").replace("</script", "<\\/script")
-    body = f'<script type="text/plain" id="{DATA_ID}">{data}</script>\n<script type="module">{program}</script>'
+    body = f'{told}\n<script type="module">{program}</script>'
     return html.replace(script[0], "").replace("</body>", f"{body}\n</body>")
 
 

@@ -198,7 +198,8 @@ class Session:
     def adopt(self, look: Look) -> str:
         """Take in a look that somebody already has; its name."""
         ids = [token.id for token in look.tokens]
-        text = "".join(token.text for token in look.tokens)
+        typed = [token for token in look.tokens if token.start is not None]  # not what the tokenizer added
+        text = "".join(token.text for token in typed or look.tokens)
         name = hashlib.sha256(repr(ids).encode()).hexdigest()[:16]
         return self._keep_look(Opened(name, text, ids, look, len(ids))).name
 

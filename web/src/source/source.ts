@@ -47,6 +47,8 @@ export interface Mix extends MixCard {
 export interface Source {
   /** false in an exported file: what needs the model is switched off, and the page says so */
   readonly live: boolean;
+  /** the look that a notebook shows before anybody types */
+  readonly first?: string;
   model(signal?: AbortSignal): Promise<ModelCard>;
   look(wanted: { text: string } | { look: string }, signal?: AbortSignal): Promise<Look>;
   weights(wanted: WeightsRequest, signal?: AbortSignal): Promise<Field>;

@@ -112,7 +112,8 @@ export class Microscope {
     const { view, show, order, aside, compare, how, off } = state;
     const known = new Set(this.heads.map((place) => place.name));
     Object.assign(this, { view, show, order, aside, compare, how, off: off.filter((name) => known.has(name)) });
-    const wanted = state.text !== null ? { text: state.text } : state.look !== null ? { look: state.look } : null;
+    const kept = state.look ?? this.source.first ?? null;
+    const wanted = state.text !== null ? { text: state.text } : kept !== null ? { look: kept } : null;
     if (this.source.live && wanted === null) return this.openExample(EXAMPLES[0]);
     await this.open(this.source.live && wanted !== null ? wanted : { look: "" }, (look) => ({
       head: state.head === null ? best(this.answersIn(look, "induction")) : this.heads.findIndex((place) => place.name === state.head),

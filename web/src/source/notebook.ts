@@ -1,0 +1,51 @@
+// A notebook: the page lies in a frame, and its questions travel over a channel to the kernel (app/widget.py answers).
+import { fieldFrom, lookFrom, mixFrom } from "./answers";
+import { Problem, type ModelCard, type Prediction, type Roles, type Source } from "./source";
+
+interface Answer {
+  id: number;
+  value?: unknown;
+  bytes?: ArrayBuffer;
+  problem?: { kind: string; message: string };
+}
+
+/** Sends numbered questions and hands each answer to the one who asked; the host may answer in any order. */
+export function asker(port: MessagePort) {
+  const waiting = new Map<number, { resolve: (answer: Answer) => void; reject: (error: Error) => void }>();
+  let last = 0;
+  port.onmessage = ({ data }: MessageEvent<Answer>) => {
+    const asked = waiting.get(data.id);
+    waiting.delete(data.id);
+    if (data.problem) asked?.reject(new Problem(data.problem.kind, data.problem.message));
+    else asked?.resolve(data);
+  };
+  return (ask: string, body: unknown = null): Promise<Answer> =>
+    new Promise((resolve, reject) => {
+      const id = ++last;
+      waiting.set(id, { resolve, reject });
+      port.postMessage({ id, ask, body });
+    });
+}
+
+export function notebookSource(first: string, ask: ReturnType<typeof asker>): Source {
+  const bytes = async (what: string, wanted: unknown) => (await ask(what, wanted)).bytes!;
+  const value = async <Told>(what: string, wanted?: unknown) => (await ask(what, wanted)).value as Told;
+  return {
+    live: true,
+    first,
+    model: () => value<ModelCard>("model"),
+    look: async (wanted) => lookFrom(await bytes("look", wanted)),
+    weights: async (wanted) => fieldFrom(await bytes("weights", wanted)),
+    mix: async (wanted) => mixFrom(await bytes("mix", wanted)),
+    predict: (wanted) => value<Prediction>("predict", wanted),
+    roles: () => value<Roles>("roles"),
+    testHeads: () => value<Roles>("testHeads"),
+  };
+}
+
+/** Open the channel to the frame's owner. */
+export function channel(): MessagePort {
+  const { port1, port2 } = new MessageChannel();
+  parent.postMessage("headscope", "*", [port2]);
+  return port1;
+}
