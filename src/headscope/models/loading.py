@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -142,12 +143,28 @@ def _load_weights(where: str, said: str, options: Options, shared: dict[str, Any
         if "gguf_file" not in shared:
             shared = {**shared, "use_safetensors": True}
         place = {"device_map": options.device_map} if options.device_map is not None else {}
-        model: Any = kind.from_pretrained(where, dtype=dtype, **shared, **place)
+        with _without_bars(Path(where).is_dir() and "gguf_file" not in shared):
+            model: Any = kind.from_pretrained(where, dtype=dtype, **shared, **place)
     except (OSError, ValueError, ImportError, KeyError) as error:
         raise ModelError(_why_not(said, error)) from error
     if options.device_map is None:
         model.to(_device(options))
     return model.eval()  # type: ignore[no-any-return]
+
+
+@contextmanager
+def _without_bars(quiet: bool) -> Iterator[None]:
+    """Weights that are already here load at once; a progress bar for them is noise. It is put back as it was."""
+    from transformers.utils import logging
+
+    quiet = quiet and logging.is_progress_bar_enabled()
+    if quiet:
+        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        if quiet:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def _device(options: Options) -> torch.device:
