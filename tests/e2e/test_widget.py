@@ -62,6 +62,8 @@ def test_a_notebook_shows_the_microscope_and_answers_a_click(browser: Browser, s
     top = float(look.weights(head)[13].max())
     shown = f"{top:.3f}".removeprefix("0")
     expect(frame.locator(".inspector .number").first).to_have_text(shown)
+    guess = look.predictions(13)[0].token.text.strip()
+    expect(frame.get_by_role("region", name="Next token")).to_contain_text(guess)
     page.evaluate("leave()")
     page.close()
     assert errors == []
