@@ -88,24 +88,19 @@ _PARTS = ("score", "document", "position", "key", "tokens")
 
 
 def best_of(
-    scores: Float[Tensor, "row position question head"],
-    strongest: Int[Tensor, "row position head"],
-    ids: Int[Tensor, "row position"],
-    spans: Sequence[Span],
-    slots: int,
+    tops: tuple[Tensor, Tensor, Tensor], ids: Int[Tensor, "row position"], spans: Sequence[Span], slots: int
 ) -> Best:
-    """The best examples of one batch; a score of −inf says that this row has no answer."""
-    tops = [scores[span.row, span.start : span.stop].max(0) for span in spans]
-    score = torch.stack([top.values for top in tops], dim=2).float().cpu()
-    column = torch.stack([top.indices + span.start for top, span in zip(tops, spans, strict=True)], dim=2).cpu()
-    table = torch.tensor(spans)
-    row, start, stop, document, offset = (part.expand_as(column) for part in table.unbind(1))
-    order = _order(score, document, offset)[..., :slots]
-    score, column, row, start, stop, document, offset = (
-        part.gather(2, order) for part in (score, column, row, start, stop, document, offset)
+    """The best examples of one batch, from the best row of every span: score, column, and column looked at.
+
+    Each is ``[question, head, span]``; a score of −inf says that no row of the span has an answer.
+    """
+    row, start, stop, document, offset = (part.expand_as(tops[0]) for part in torch.tensor(spans).unbind(1))
+    order = _order(tops[0], document, offset)[..., :slots]
+    score, column, looks_at = (part.gather(2, order) for part in tops)
+    row, start, stop, document, offset = (part.gather(2, order) for part in (row, start, stop, document, offset))
+    best = Best(
+        score, document, column - start + offset, looks_at - start + offset, _windows(ids, row, column, start, stop)
     )
-    looks_at = strongest.cpu()[row, column, torch.arange(score.shape[1])[:, None]] - start + offset
-    best = Best(score, document, column - start + offset, looks_at, _windows(ids, row, column, start, stop))
     _empty(best, score.isneginf())
     return best
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from safetensors import safe_open
 from safetensors.torch import save as save_tensors
 from torch import Tensor
@@ -20,9 +20,8 @@ from torch import Tensor
 from headscope.errors import InputError
 from headscope.heads.chance import poisson_weights
 from headscope.heads.examples import Best, Span, best_of
+from headscope.heads.reduction import DISTANCE_BINS, ENTROPY_BINS, TRAITS, Reduced
 
-TRAITS = ("entropy", "distance", "spread", "strongest")
-ENTROPY_BINS, DISTANCE_BINS = 32, 24
 SCHEMA_VERSION = 1
 
 
@@ -47,16 +46,6 @@ class Layout:
     def n_heads(self) -> int:
         return sum(heads for _, heads in self.sites)
 
-    @property
-    def entropy_edges(self) -> list[float]:
-        """Equal steps from nothing to all keys alike."""
-        return [i * math.log(self.context) / ENTROPY_BINS for i in range(ENTROPY_BINS + 1)]
-
-    @property
-    def distance_edges(self) -> list[float]:
-        """Powers of two: 0, ½, 1, 2, 4 …"""
-        return [0.0, *(2.0 ** (i - 1) for i in range(DISTANCE_BINS))]
-
     def heads_of(self, site: str) -> slice:
         start = 0
         for name, heads in self.sites:
@@ -70,13 +59,9 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """One site's numbers for one batch, ready to be added: a value for every row, quantity and head."""
+class Source:
+    """Where the numbers of a batch come from."""
 
-    values: Float[Tensor, "row position quantity head"]
-    valid: Bool[Tensor, "row position quantity"]
-    strongest: Int[Tensor, "row position head"]
-    """The key that each row looks at most, as a column."""
     ids: Int[Tensor, "row position"]
     spans: Sequence[Span]
     units: Sequence[int]
@@ -118,34 +103,22 @@ class Tally:
             best=Best.none(len(layout.questions), h, layout.examples),
         )
 
-    def add(self, site: str, seen: Seen) -> None:
+    def add(self, site: str, seen: Reduced, source: Source) -> None:
         """Count one batch of a site."""
         heads, index = self.layout.heads_of(site), self.layout.index_of(site)
-        valid = seen.valid[..., None]
-        wide = seen.values.double() * valid
-        sums = torch.stack([wide[span.row, span.start : span.stop].sum(0) for span in seen.spans]).cpu()
-        rows = torch.stack([seen.valid[span.row, span.start : span.stop].sum(0) for span in seen.spans]).cpu()
-        self.count[:, index] += rows.sum(0)
-        self.sums[:, heads] += sums.sum(0)
-        self.squares[:, heads] += wide.square().sum((0, 1)).cpu()
-        weights = poisson_weights(seen.units, self.layout.replicates, self.layout.seed)
-        self.drawn_count[:, :, index] += weights @ rows.double()
-        self.drawn_sums[:, :, heads] += torch.einsum("rp,pqh->rqh", weights, sums)
-        high, low = (seen.values.masked_fill(~valid, fill) for fill in (-math.inf, math.inf))
-        self.largest[:, heads] = torch.maximum(self.largest[:, heads], high.amax((0, 1)).double().cpu())
-        self.smallest[:, heads] = torch.minimum(self.smallest[:, heads], low.amin((0, 1)).double().cpu())
-        self._fill_histograms(heads, seen)
-        asked = slice(len(TRAITS), len(TRAITS) + len(self.layout.questions))
-        best = best_of(high[:, :, asked], seen.strongest, seen.ids, seen.spans, self.layout.examples)
+        self.count[:, index] += seen.rows.sum(0)
+        self.sums[:, heads] += seen.sums.sum(0)
+        self.squares[:, heads] += seen.squares
+        self.largest[:, heads] = torch.maximum(self.largest[:, heads], seen.largest)
+        self.smallest[:, heads] = torch.minimum(self.smallest[:, heads], seen.smallest)
+        self.entropy[heads] += seen.entropy
+        self.distance[heads] += seen.distance
+        weights = poisson_weights(source.units, self.layout.replicates, self.layout.seed)
+        self.drawn_count[:, :, index] += weights @ seen.rows.double()
+        self.drawn_sums[:, :, heads] += torch.einsum("rp,pqh->rqh", weights, seen.sums)
+        tops = (seen.top_score, seen.top_column, seen.top_looks_at)
+        best = best_of(tops, source.ids, source.spans, self.layout.examples)
         self.best.set(heads, self.best.only(heads).merge(best))
-
-    def _fill_histograms(self, heads: slice, seen: Seen) -> None:
-        counted = seen.valid[..., 0]
-        entropy, distance = (seen.values[..., TRAITS.index(name), :][counted] for name in ("entropy", "distance"))
-        width = math.log(self.layout.context) / ENTROPY_BINS if self.layout.context > 1 else 1.0
-        self.entropy[heads] += _histogram((entropy / width).long(), ENTROPY_BINS)
-        steps = torch.log2(distance.abs().clamp(min=2.0**-8)).floor().long() + 2
-        self.distance[heads] += _histogram(steps, DISTANCE_BINS)
 
     def merge(self, other: Tally) -> Tally:
         """Both together."""
@@ -222,12 +195,6 @@ class Tally:
 _ARRAYS = (
     "count", "sums", "squares", "largest", "smallest", "drawn_count", "drawn_sums", "entropy", "distance",
 )  # fmt: skip
-
-
-def _histogram(bins: Int[Tensor, "row head"], n_bins: int) -> Int[Tensor, "head bin"]:
-    n_heads = bins.shape[1]
-    place = bins.clamp(0, n_bins - 1) + torch.arange(n_heads, device=bins.device) * n_bins
-    return torch.bincount(place.flatten(), minlength=n_heads * n_bins).view(n_heads, n_bins).cpu()
 
 
 def _tensors(data: bytes) -> dict[str, Tensor]:

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from headscope.errors import InputError
 from headscope.heads.examples import BEFORE, NO_TOKEN
-from headscope.heads.tally import TRAITS, Layout, Tally
+from headscope.heads.reduction import TRAITS
+from headscope.heads.tally import Layout, Tally
 from headscope.models.opened import Token
 from headscope.names import Head
 from headscope.scan.recipe import SCHEMA_VERSION, Recipe

@@ -9,7 +9,7 @@ import pyarrow as pa
 import torch
 
 from headscope.errors import InputError
-from headscope.heads.tally import TRAITS
+from headscope.heads.reduction import TRAITS
 from headscope.names import Head
 from headscope.scan.census import Census
 

@@ -17,8 +17,9 @@ from headscope.attention.observation import Observation
 from headscope.attention.observer import Call, plain
 from headscope.attention.questions import Question
 from headscope.heads.chance import hashed
+from headscope.heads.reduction import TRAITS, Reduced, Seen, reduce
 from headscope.heads.rules import LabelRule
-from headscope.heads.tally import TRAITS, Layout, Seen, Tally
+from headscope.heads.tally import Layout, Source, Tally
 from headscope.models.opened import OpenModel
 from headscope.scan.labels import Labels, label
 from headscope.scan.packing import Frame, PackedRows
@@ -50,15 +51,22 @@ class Measurer:
         self.device = next(model.model.parameters()).device
 
     def measure(self, rows: PackedRows, tick: Tick | None = None) -> Tally:
-        """The tally of these rows."""
+        """The tally of these rows. While a GPU reads one batch, the CPU counts the one before."""
         tally = Tally.zero(self.plan.layout)
+        waiting: _Watcher | None = None
         with torch.no_grad(), threads(self.plan.threads):
             for batch in rows.batches(self.plan.batch):
                 labels = label(batch, self.plan.frame, self.plan.rules, self.model)
-                watcher = _Watcher(batch, labels, self.plan, tally, self)
+                watcher = _Watcher(batch, labels, self)
                 self.model.run(inputs_for(self.model, batch, self.plan.first_position), watcher.see)
+                watcher.finish()
+                if waiting is not None:
+                    waiting.count(tally)
+                waiting = watcher
                 if tick is not None:
                     tick(batch.n_tokens)
+            if waiting is not None:
+                waiting.count(tally)
         return tally
 
     def is_causal(self, site: str) -> bool:
@@ -66,14 +74,16 @@ class Measurer:
 
 
 class _Watcher:
-    """Sees every site of one batch, and adds what it saw to the tally."""
+    """Sees every site of one batch, and keeps the sums of what it saw until they are counted."""
 
-    def __init__(self, rows: PackedRows, labels: Labels, plan: Plan, tally: Tally, measurer: Measurer) -> None:
-        self.rows, self.labels, self.plan, self.tally, self.measurer = rows, labels, plan, tally, measurer
+    def __init__(self, rows: PackedRows, labels: Labels, measurer: Measurer) -> None:
+        self.rows, self.labels, self.measurer, self.plan = rows, labels, measurer, measurer.plan
         self.separation = Separation.of(rows)
         self.questions = {name: asked.question for name, asked in labels.asked.items()}
-        self.units = units(rows, plan.unit)
-        self.known = {name for name, _ in plan.layout.sites}
+        self.known = {name for name, _ in self.plan.layout.sites}
+        self.seen: list[tuple[str, Reduced]] = []
+        self._ready: torch.cuda.Event | None = None
+        self._inside: dict[tuple[Block, torch.device], dict[str, Question]] = {}
         self._valid: dict[bool, Tensor] = {}
         self._chance: dict[bool, Tensor] = {}
 
@@ -83,28 +93,42 @@ class _Watcher:
             return plain(call)
         seen = _Gathered(call, len(TRAITS) + len(self.questions))
         for block, part in self.separation.parts(call):
-            seen.take(block, observe(part.q, part.k, part.v, scores=part.scores, questions=self._inside(block, part)))
+            asked = self.inside(block, call.q.device)
+            seen.take(block, observe(part.q, part.k, part.v, scores=part.scores, questions=asked))
         causal = self.measurer.is_causal(site)
         values = torch.cat((seen.values, self._nulls(seen, causal)), dim=2)
-        spans = self.rows.pieces
-        self.tally.add(site, Seen(values, self.valid(causal), seen.strongest, self.rows.ids, spans, self.units))
+        whole = Seen(values, self.valid(causal).to(values.device), seen.strongest, self.rows.pieces)
+        self.seen.append((site, reduce(whole, len(self.questions), self.plan.layout.context).to_host()))
         return seen.z
 
-    def _inside(self, block: Block, part: Call) -> dict[str, Question]:
-        """The questions of one block: labels of its own rows and columns."""
-        at = (list(block.rows), slice(block.start, block.stop))
-        device = part.q.device
-        return {
-            name: Question(asked.query[at].to(device), asked.key[at].to(device), asked.exclude_self)
-            for name, asked in self.questions.items()
-        }
+    def finish(self) -> None:
+        """The pass is over, as far as the CPU can tell."""
+        if self.measurer.device.type == "cuda":
+            self._ready = torch.cuda.current_stream(self.measurer.device).record_event()
+
+    def count(self, tally: Tally) -> None:
+        if self._ready is not None:
+            self._ready.synchronize()
+        source = Source(self.rows.ids, self.rows.pieces, units(self.rows, self.plan.unit))
+        for site, seen in self.seen:
+            tally.add(site, seen, source)
+
+    def inside(self, block: Block, device: torch.device) -> dict[str, Question]:
+        """The questions of one block, made once for all sites: a question remembers how it is best answered."""
+        if (block, device) not in self._inside:
+            at = (list(block.rows), slice(block.start, block.stop))
+            self._inside[block, device] = {
+                name: Question(asked.query[at].to(device), asked.key[at].to(device), asked.exclude_self)
+                for name, asked in self.questions.items()
+            }
+        return self._inside[block, device]
 
     def _nulls(self, seen: _Gathered, causal: bool) -> Float[Tensor, "row position question head"]:
         """What shuffled labels would give: chance, times what of the row lands on the keys that may match."""
         itself = seen.values[:, :, len(TRAITS) + list(self.questions).index("itself"), None]
         alone = [asked.exclude_self for asked in self.questions.values()]
         others = torch.tensor(alone, device=itself.device, dtype=itself.dtype)[:, None]
-        return self.chance(causal)[..., None] * (seen.on_keys[:, :, None] - others * itself)
+        return self.chance(causal).to(itself.device)[..., None] * (seen.on_keys[:, :, None] - others * itself)
 
     def valid(self, causal: bool) -> Bool[Tensor, "row position quantity"]:
         """Which rows count for which quantity: those with an answer, the same ones for a question and its null."""

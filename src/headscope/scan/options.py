@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headscope.errors import InputError
+from headscope.heads.reduction import TRAITS
 from headscope.heads.rules import LabelRule
 from headscope.heads.standard import STANDARD
-from headscope.heads.tally import TRAITS
 
 DEFAULT_CONTEXT = 1024
 TOKENS_AT_ONCE = 8192

@@ -7,7 +7,7 @@ import json
 from importlib.resources import files
 from typing import Any
 
-from headscope.heads.tally import TRAITS
+from headscope.heads.reduction import TRAITS
 from headscope.scan.census import Census, Row
 
 WORDS = {
