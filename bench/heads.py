@@ -26,7 +26,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="part of the recipe: sums depend on it in the last bits")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
-    with load(given.model, dtype=torch.float32) as scope:
+    called = {"name": given.name} if given.name else {}
+    with load(given.model, dtype=torch.float32, **called) as scope:
         began = time.process_time()
         report = heads(scope.model, Options())
         took = time.process_time() - began

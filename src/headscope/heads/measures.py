@@ -107,7 +107,7 @@ def collect(model: OpenModel, probe: Probe, wanted: Wanted) -> Collected:
             collected.shares.append(_shares(model, batch.answer, done, outputs))
         for name in wanted.arcs:
             collected.right.setdefault(name, []).append(_accuracy(batch.arcs[name], seen, name))
-        graded = grade(batch, done.logits)
+        graded = grade(batch, done.logits) if predicts_next(model) else None
         if graded is not None:
             collected.task.append(graded)
     return collected
@@ -231,6 +231,11 @@ def direct_sites(model: OpenModel) -> list[str]:
         except ModelError:
             continue
     return found
+
+
+def predicts_next(model: OpenModel) -> bool:
+    """Whether the model goes on from a text, so that its next tokens can be graded."""
+    return model.shape.vocabulary is not None and all(where(site) == "causal" for site in model.shape.sites.values())
 
 
 def why_no_logits(model: OpenModel) -> str | None:
