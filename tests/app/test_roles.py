@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import pytest
 import torch
+from tests.e2e.conftest import served
 
 import headscope
 from headscope.app.roles import SHIPPED, fingerprint, roles_card, ship, shipped
@@ -34,6 +37,16 @@ def test_an_untested_model_says_so_and_is_tested_when_asked(client, session, sco
     found = session._tested
     previous = next(trial for trial in told["trials"] if trial["role"] == "previous token")
     assert previous["scores"] == [found.trial("previous token").scores[str(head)] for head in scope.shape.heads()]
+
+
+def test_a_second_page_is_told_that_the_test_is_running(session):
+    with served(session) as address, ThreadPoolExecutor() as pool:
+        running = pool.submit(httpx.post, f"{address}api/roles", timeout=120)
+        states = []
+        while not running.done():
+            states.append(httpx.get(f"{address}api/roles", timeout=120).json()["state"])
+        assert running.result().json()["state"] == "tested"
+    assert "testing" in states
 
 
 def test_the_embedded_model_ships_its_report(embedded, report):
