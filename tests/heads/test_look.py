@@ -135,3 +135,34 @@ def test_a_pattern_too_large_to_hold_is_refused_with_the_way_out(
     monkeypatch.setattr(look_module, "LARGEST_PATTERN", 100)
     with pytest.raises(InputError, match=r"has 23×23 cells; read a part of it with weights"):
         llama.look(ids).pattern("0.0")
+
+
+def test_a_norm_after_w_o_is_held_at_this_texts_statistics(ids: list[int]) -> None:
+    """Gemma 2 norms the attention output before adding it: the last layer's shares and the MLP's make the logit."""
+    import transformers
+
+    import headscope
+    from headscope.names import Head
+
+    torch.manual_seed(3)
+    config = transformers.Gemma2Config(
+        vocab_size=97, hidden_size=48, intermediate_size=32, num_hidden_layers=1, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=12, final_logit_softcapping=None, max_position_embeddings=64,
+    )  # fmt: skip
+    model = transformers.Gemma2ForCausalLM(config).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    with headscope.load(model) as scope:
+        look = scope.look(ids)
+        part = look.contributions(9).sites["0"]
+        share = look.logit_shares(11, position=9)
+        layer, final = model.model.layers[0], model.model.norm
+        residual = look._with_residual()[0, 9]
+        after, end = layer.post_attention_layernorm, final
+        with torch.no_grad():
+            scale = (part.output.square().mean() + after.eps).rsqrt() * (1 + after.weight)
+            scale = scale * (residual.square().mean() + end.eps).rsqrt() * (1 + end.weight)
+            expected = (part.parts * scale) @ model.lm_head.weight[11]
+    for index in range(4):
+        assert share.heads[Head("0", index)] == pytest.approx(float(expected[index]), rel=1e-3, abs=1e-5)
+    assert "after W_O" in share.note

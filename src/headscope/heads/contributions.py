@@ -12,6 +12,8 @@ from torch import Tensor
 from headscope.models.opened import HeadSum, OpenModel, SiteOutput
 from headscope.names import Head
 
+AFTER_NOTE = "so is the norm that stands after W_O"
+
 
 @dataclass(frozen=True)
 class SiteContribution:
@@ -93,16 +95,24 @@ def shares_of(
     if len(tokens) > 1:
         direction = direction - head_end.weight[tokens[1]].detach().float()
         total -= float(logits[tokens[1]])
-    gain, centred = frozen_norm(head_end.norm, residual)
+    at_the_end = _read_through(head_end.norm, residual, direction)
+    shares, note = {}, head_end.note
+    for name, site in parts.sites.items():
+        after = model.output_weight(name).after
+        reading = at_the_end if after is None else _read_through(after, site.output, at_the_end)
+        shares |= {Head(name, index): value for index, value in enumerate((site.parts @ reading).tolist())}
+        if after is not None and AFTER_NOTE not in note:
+            note = f"{note}; {AFTER_NOTE}"
+    return Shares(shares, total - sum(shares.values()), total, note)
+
+
+def _read_through(
+    norm: torch.nn.Module | None, at: Float[Tensor, " d_model"], direction: Float[Tensor, " d_model"]
+) -> Float[Tensor, " d_model"]:
+    """The direction that, before this norm, reads what ``direction`` reads after it, with the norm's scale held."""
+    gain, centred = frozen_norm(norm, at)
     reading = gain * direction
-    if centred:
-        reading = reading - reading.mean()
-    shares = {
-        Head(name, index): float(value)
-        for name, site in parts.sites.items()
-        for index, value in enumerate((site.parts @ reading).tolist())
-    }
-    return Shares(shares, total - sum(shares.values()), total, head_end.note)
+    return reading - reading.mean() if centred else reading
 
 
 def frozen_norm(

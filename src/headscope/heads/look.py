@@ -52,6 +52,7 @@ class Look:
         self.key = key
         self._recorded: dict[str, SiteOutput] = {}
         self._sites: dict[str, SeenSite] = {}
+        self._asked: dict[tuple[Token, ...], dict[str, Question]] = {}
         self._pass = self._run()
 
     @property
@@ -91,8 +92,8 @@ class Look:
     def mean_answers(self, site: str) -> dict[str, Float[Tensor, " head"]]:
         """Each head's mean mass on every standard question, over the rows that could answer; none if no row could."""
         causal = self.shape.sites[site].causal
-        ids = torch.tensor([[token.id for token in self.query_tokens(site)]])
-        asked = {name: answerable(question, causal)[0] for name, question in standard_questions(ids).items()}
+        questions = self._asked.get(self.query_tokens(site), {})
+        asked = {name: answerable(question, causal)[0] for name, question in questions.items()}
         masses = self.statistics(site).mass
         return {
             name: masses[name][0][:, where.to(masses[name].device)].mean(-1)
@@ -196,10 +197,12 @@ class Look:
 
     def _questions(self, site: str, call: Call) -> dict[str, Question]:
         """The standard questions, where one text looks at itself; none where the rows are not these tokens."""
-        ids = [token.id for token in self.query_tokens(site)]
-        if self.key_tokens(site) != self.query_tokens(site) or not call.q.shape[2] == call.k.shape[2] == len(ids):
+        text = self.query_tokens(site)
+        if self.key_tokens(site) is not text or not call.q.shape[2] == call.k.shape[2] == len(text):
             return {}
-        return standard_questions(torch.tensor([ids], device=call.q.device))
+        if text not in self._asked:  # the same labels for every layer: the engine sorts them once
+            self._asked[text] = standard_questions(torch.tensor([[token.id for token in text]], device=call.q.device))
+        return self._asked[text]
 
     def _run(self) -> Pass:
         kept = 0
@@ -210,7 +213,7 @@ class Look:
             z = self._edited(site, call, seen.output)
             kept += sum(t.numel() * t.element_size() for t in (call.q, call.k, z))
             fits = kept <= BUDGET
-            output = z.detach() if fits else z.new_empty(0, *z.shape[1:])
+            output = z.detach() if fits else z.new_empty(*z.shape[:3], 0)
             rows = Rows(output, seen.logsumexp, seen.entropy, seen.distance, seen.strongest, dict(seen.mass))
             norms = call.v[0].float().norm(dim=-1)
             self._sites[site] = SeenSite(rows, seen.scores, norms, (seen.q, seen.k) if fits else None)
