@@ -199,7 +199,7 @@ def test_edits_that_do_not_fit_are_refused_by_name(llama: Scope, ids: list[int])
     with pytest.raises(HeadNameError, match=r"7\.0: this model has layers 0–2"), llama.edit(ablate("7.0")):
         pass
     with pytest.raises(EditError, match="how='median'"):
-        ablate("0.0", how="median")  # type: ignore[arg-type]
+        ablate("0.0", how="median")
     with pytest.raises(EditError, match="give them: ablate"):
         ablate("0.0", how="resample")
     with pytest.raises(EditError, match="names no head"):

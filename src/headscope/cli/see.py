@@ -88,7 +88,7 @@ def ablate(
 
     with load(model) as scope:
         before = scope.look(text)
-        with scope.edit(Ablate(tuple(head), how)):  # type: ignore[arg-type]
+        with scope.edit(Ablate(tuple(head), how)):
             after = scope.look(text)
         change = report.of_change(before, after, head)
     if as_json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -18,7 +18,7 @@ from headscope.names import Head
 if TYPE_CHECKING:
     from headscope.heads.look import Look
 
-How = Literal["zero", "mean", "resample"]
+HOW = ("zero", "mean", "resample")
 
 Bound = Callable[[str, Call, Tensor], Tensor]
 """Given a site, its call and z so far, the changed z."""
@@ -39,12 +39,12 @@ class Ablate:
     """Switch heads off: nothing (``zero``), their average (``mean``), or what they say elsewhere (``resample``)."""
 
     heads: tuple[str | Head, ...]
-    how: How = "zero"
-    texts: tuple[str, ...] = ()
+    how: str = "zero"
+    texts: tuple[Any, ...] = ()
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.how not in ("zero", "mean", "resample"):
+        if self.how not in HOW:
             raise EditError(f"how={self.how!r}: heads are ablated by 'zero', 'mean' or 'resample'")
         if not self.heads:
             raise EditError("ablate() names no head; write ablate('5.1', '5.5')")
@@ -195,7 +195,7 @@ class Force:
         return f"force({self.head};{hash(self.pattern.numpy().tobytes())})"
 
 
-def ablate(*heads: str | Head, how: How = "zero", texts: Sequence[str] = (), seed: int = 0) -> Ablate:
+def ablate(*heads: str | Head, how: str = "zero", texts: Sequence[Any] = (), seed: int = 0) -> Ablate:
     """Switch heads off. ``mean`` is over the ``texts`` given, else over this text's own positions."""
     return Ablate(heads, how, tuple(texts), seed)
 
@@ -250,7 +250,7 @@ def _by_site(model: OpenModel, heads: Sequence[str | Head]) -> dict[str, list[in
     return found
 
 
-def _deliveries(model: OpenModel, sites: Sequence[str], texts: Sequence[str]) -> dict[str, Tensor]:
+def _deliveries(model: OpenModel, sites: Sequence[str], texts: Sequence[Any]) -> dict[str, Tensor]:
     """What every head of these sites delivers at every position of these texts: ``[head, position, d_value]``."""
     from headscope.attention.observer import plain
 
