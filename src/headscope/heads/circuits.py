@@ -44,11 +44,13 @@ class Factored:
 
     def eigenvalues(self) -> Tensor:
         """The non-zero eigenvalues (complex), by way of the small product."""
-        return torch.linalg.eigvals(self.right @ self.left)
+        values: Tensor = torch.linalg.eigvals(self.right @ self.left)
+        return values
 
     def singular_values(self) -> Float[Tensor, " rank"]:
         left, right = torch.linalg.qr(self.left).R, torch.linalg.qr(self.right.T).R
-        return torch.linalg.svdvals(left @ right.T)
+        values: Tensor = torch.linalg.svdvals(left @ right.T)
+        return values
 
 
 def qk(model: OpenModel, head: str | Head) -> Factored:

@@ -33,7 +33,7 @@ class SiteContribution:
     @property
     def norms(self) -> Float[Tensor, " head"]:
         """How long each head's part is."""
-        return torch.linalg.vector_norm(self.parts, dim=-1)
+        return self.parts.square().sum(-1).sqrt()
 
     @property
     def error(self) -> float:
@@ -96,7 +96,8 @@ def shares_of(
         direction = direction - head_end.weight[tokens[1]].detach().float()
         total -= float(logits[tokens[1]])
     at_the_end = _read_through(head_end.norm, residual, direction)
-    shares, note = {}, head_end.note
+    shares: dict[Head, float] = {}
+    note = head_end.note
     for name, site in parts.sites.items():
         after = model.output_weight(name).after
         reading = at_the_end if after is None else _read_through(after, site.output, at_the_end)

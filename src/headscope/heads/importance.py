@@ -196,7 +196,7 @@ def _answering(layer: torch.nn.Module, given: Any) -> Iterator[None]:
 
         return tuple(spread(value) for value in given) if isinstance(given, tuple) else spread(given)
 
-    layer.forward = answer  # type: ignore[method-assign]
+    layer.forward = answer
     try:
         yield
     finally:

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from headscope.attention.questions import Question, pairs, plan
+from headscope.attention.questions import Groups, Question, pairs, plan
 
 STANDARD = ("previous", "itself", "first", "duplicate", "induction")
 
@@ -43,6 +43,7 @@ def answerable(question: Question, causal: bool) -> Bool[Tensor, "batch query"]:
     """
     n_query, offset = question.query.shape[1], question.key.shape[1] - question.query.shape[1]
     groups = plan(question, question.query.device, path="groups")
+    assert isinstance(groups, Groups)
     found = torch.zeros(groups.start.shape, dtype=torch.bool, device=groups.start.device)
     for item in range(len(found)):
         rows, keys = pairs(groups, item, 0, n_query, offset)
