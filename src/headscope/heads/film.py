@@ -146,11 +146,12 @@ class TrainingRecorder:
         self.sentences = {name: torch.tensor([list(ids)], device=self.device) for name, ids in shown.items()}
         self.film = Film()
         self.film.sentences = [{"text": name, "tokens": ids[0].tolist()} for name, ids in self.sentences.items()]
-        self.next_step, self.spent, self.began = 0, 0.0, time.perf_counter()
+        self.next_step, self.spent, self.last_look, self.began = 0, 0.0, 0.0, time.perf_counter()
 
     def due(self, step: int) -> bool:
         """Whether this step deserves a look: steps grow by an eighth, and never more than our share of the time."""
-        return step >= self.next_step and self.spent <= self.share * (time.perf_counter() - self.began) + 1e-9
+        allowed = self.share * (time.perf_counter() - self.began)
+        return step >= self.next_step and (self.spent == 0.0 or self.spent + self.last_look <= allowed)
 
     def record(self, step: int, *, loss: float = float("nan"), tokens_seen: int = 0, force: bool = False) -> bool:
         """Look now if it is due; says whether it looked."""
@@ -162,7 +163,8 @@ class TrainingRecorder:
         self.next_step = step + max(1, step // 8)
         if self.file is not None:
             self.film.save(self.file)
-        self.spent += time.perf_counter() - start
+        self.last_look = time.perf_counter() - start
+        self.spent += self.last_look
         return True
 
     @torch.no_grad()
