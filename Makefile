@@ -1,5 +1,5 @@
 # Each target does its own set-up. `make run` opens the microscope, `make test` runs the tests.
-.PHONY: run test check verify bench web docs help
+.PHONY: run test check verify bench conformance model web docs help
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -29,6 +29,13 @@ web: $(READY) web/node_modules/.ready
 verify: $(READY) web/node_modules/.ready
 	cd web && env -u PYTHON npm run verify
 
+conformance: $(READY)
+	$(BIN)/python -m tests.conformance.sweep --write docs/conformance.md
+
+model: $(READY)
+	@test -n "$(TEXT)" || { echo 'make model TEXT="novels.jsonl.xz source.jsonl.xz": see src/headscope/models/embedded/MODEL_CARD.md'; exit 1; }
+	$(BIN)/python bench/train_model.py $(TEXT) --out runs/embedded --tokenizer src/headscope/models/embedded/tokenizer.json
+
 docs: $(READY)
 	@test -f mkdocs.yml || { echo "There is no docs site yet; read docs/ as it is."; exit 1; }
 	$(BIN)/python -m mkdocs build --strict
@@ -39,6 +46,8 @@ help:
 	@echo "make check  ruff, mypy, import-linter, generated files"
 	@echo "make bench  the attention module beside its peers, on this machine"
 	@echo "make web    rebuild the page (needs Node 20 or later); make verify compares it with its sources"
+	@echo "make conformance   every model family of the installed transformers, held against its own attention (half an hour)"
+	@echo "make model TEXT=…  train the embedded model again (a GPU and ten minutes)"
 	@echo "make docs   build the documentation"
 
 $(READY): pyproject.toml constraints.txt
