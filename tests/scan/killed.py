@@ -41,20 +41,20 @@ def main(folder: Path, kills: int, seed: int) -> None:
     began = time.monotonic()
     os.waitpid(start(folder / "whole", corpus), 0)
     took = time.monotonic() - began
-    chance, killed, finished_between = random.Random(seed), 0, 0
-    out, shards_seen = folder / "killed", set()
+    chance, killed = random.Random(seed), 0
+    outs, shards_seen = [folder / "killed-0"], set()
     while killed < kills:
+        out = outs[-1]
         child = start(out, corpus)
-        time.sleep(chance.uniform(0.0, took / 4))
+        time.sleep(chance.uniform(0.0, 0.9) * took)
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         killed += os.WIFSIGNALED(status)
         shards_seen.add(len(list(out.glob("work/*.tally.safetensors"))))
         if (out / "census.parquet").exists() and not (out / "work").exists():
-            finished_between += 1
-            out = folder / f"killed-{finished_between}"
-    _, status = os.waitpid(start(out, corpus), 0)
-    said = {"killed": killed, "status": status, "out": str(out), "finished_between": finished_between}
+            outs.append(folder / f"killed-{len(outs)}")
+    statuses = [os.waitpid(start(out, corpus), 0)[1] for out in outs]
+    said = {"killed": killed, "status": max(statuses), "outs": [str(out) for out in outs]}
     sys.stdout.write(json.dumps(said | {"moments": sorted(shards_seen)}) + "\n")
 
 

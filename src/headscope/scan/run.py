@@ -65,6 +65,7 @@ def _scan_into(
         recipe = _recipe(model, corpus, options, fitting, n_threads)
         folder.start(recipe)
         if folder.finished:
+            folder.clear()
             return Census.load(folder.path)
         packed = folder.packed() or _pack(folder, model, corpus, options, fitting)
         plan = _plan(model, options, fitting, n_threads, packed)
