@@ -36,6 +36,14 @@ class Recipe:
             raise InputError(f"a recipe of version {version}; this headscope reads version {SCHEMA_VERSION}")
         return cls(read)
 
+    @property
+    def weights_sha256(self) -> str:
+        return str(self.words["model"]["weights_sha256"])
+
+    @property
+    def device(self) -> str:
+        return str(self.words["machine"]["device"])
+
     def with_result(self, **found: Any) -> Recipe:
         """The same recipe, saying also what came of it."""
         return Recipe({**self.words, "result": found})

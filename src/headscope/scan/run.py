@@ -69,8 +69,9 @@ def _scan_into(
             return Census.load(folder.path)
         packed = folder.packed() or _pack(folder, model, corpus, options, fitting)
         plan = _plan(model, options, fitting, n_threads, packed)
+        work = None if opener is None else Work(opener, plan, recipe.weights_sha256, recipe.device)
         try:
-            _run_missing(folder, model, options, plan, packed, recipe, opener)
+            _run_missing(folder, Measurer(model, plan), work, packed, options)
         except KeyboardInterrupt as stopped:
             kept = packed.shards - len(folder.missing(packed))
             raise KeyboardInterrupt(f"{kept} of {packed.shards} shards are kept in {folder.path}") from stopped
@@ -82,23 +83,15 @@ def _scan_into(
 
 
 def _run_missing(
-    folder: ScanFolder,
-    model: OpenModel,
-    options: ScanOptions,
-    plan: Plan,
-    packed: Packed,
-    recipe: Recipe,
-    opener: Opener | None,
+    folder: ScanFolder, measurer: Measurer, work: Work | None, packed: Packed, options: ScanOptions
 ) -> None:
     missing = folder.missing(packed)
     if not missing:
         return
     with bar("Scanning", round(packed.tokens * len(missing) / packed.shards), options.progress) as tick:
-        if opener is None or (options.workers == 1 and not options.ray):
-            run_here(Measurer(model, plan), folder, missing, tick)
-            return
-        work = Work(opener, plan, recipe.words["model"]["weights_sha256"], recipe.words["machine"]["device"])
-        if options.ray:
+        if work is None or (options.workers == 1 and not options.ray):
+            run_here(measurer, folder, missing, tick)
+        elif options.ray:
             _run_on_ray(work, folder, missing, options, tick)
         else:
             run_in_processes(work, folder, missing, options.workers, tick)
