@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
@@ -74,15 +73,16 @@ def _exact(model: OpenModel, inputs: Mapping[str, Tensor]) -> tuple[Tensor, Tens
     ids = inputs["input_ids"]
     with torch.no_grad(), ExitStack() as stack:
         blocks = stack.enter_context(_recorded_blocks(model))
-        whole = model.run(inputs).logits[0]
-        base = _loss(whole[None], ids)
+        logits = model.run(inputs).logits
+        whole, base = _Whole(logits[0]), _loss(logits, ids)
         loss, kl = [], []
         for site in model.shape.sites.values():
             copies = {name: value.expand(site.n_heads, *value.shape[1:]) for name, value in inputs.items()}
             with blocks.skipping_below(site.name):
                 logits = model.run(copies, _one_off(site.name)).logits
-            loss.append(_loss(logits, ids.expand(site.n_heads, -1)) - base)
-            kl.append(_divergence(whole, logits))
+            changed, divergence = whole.effects(logits, ids)
+            loss.append(changed - base)
+            kl.append(divergence)
     return torch.cat(loss), torch.cat(kl)
 
 
@@ -116,20 +116,29 @@ def _one_off(site: str) -> Any:
 
 
 def _loss(logits: Float[Tensor, "batch query vocabulary"], ids: Tensor) -> Float[Tensor, " batch"]:
-    entries = F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), ids[:, 1:].flatten(), reduction="none")
-    return entries.view(len(logits), -1).mean(-1)
+    """Nats a token, from each position's logits and the token that follows it."""
+    logits = logits.float()
+    said = logits[:, :-1].gather(2, ids[:, 1:, None])[..., 0]
+    return (logits[:, :-1].logsumexp(-1) - said).mean(-1)
 
 
-def _divergence(
-    whole: Float[Tensor, "query vocabulary"], changed: Float[Tensor, "batch query vocabulary"]
-) -> Float[Tensor, " batch"]:
-    reference = whole.float().log_softmax(-1)
-    return torch.stack(
-        [
-            F.kl_div(one.float().log_softmax(-1), reference, log_target=True, reduction="sum") / len(one)
-            for one in changed
-        ]
-    )
+class _Whole:
+    """The unchanged prediction, in the form that a divergence from it needs: KL = Σ p·(l − l′) + lse′ − lse."""
+
+    def __init__(self, logits: Float[Tensor, "query vocabulary"]) -> None:
+        logits = logits.float()
+        self.shares = logits.softmax(-1)
+        self.expected = (self.shares * logits).sum(-1) - logits.logsumexp(-1)
+
+    def effects(
+        self, changed: Float[Tensor, "batch query vocabulary"], ids: Tensor
+    ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
+        """Loss and KL of changed predictions, each logit read twice and none copied."""
+        changed = changed.float()
+        total = changed.logsumexp(-1)
+        said = changed[:, :-1].gather(2, ids[:, 1:, None].expand(len(changed), -1, 1))[..., 0]
+        expected = torch.einsum("qv,bqv->bq", self.shares, changed)
+        return (total[:, :-1] - said).mean(-1), (self.expected - expected + total).mean(-1)
 
 
 class _Blocks:
