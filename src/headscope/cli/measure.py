@@ -51,7 +51,10 @@ def scan(
     max_tokens: Annotated[int | None, typer.Option(help="Stop after about so many tokens.")] = None,
     workers: Annotated[int, typer.Option(help="Processes that share the work.")] = 1,
     ray: Annotated[str | None, typer.Option(help="A Ray address, or local.")] = None,
-    question: Annotated[list[str] | None, typer.Option("--class", help="NAME=REGEX: attention to such tokens.")] = None,
+    question: Annotated[
+        list[str] | None,
+        typer.Option("--class", help="NAME=REGEX: attention to such tokens; NAME=A=>B: from tokens A to tokens B."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """A census: every head and question over a whole corpus, resumable.
@@ -59,13 +62,11 @@ def scan(
     Example: headscope scan --corpus books/*.txt --out census --class "digits=[0-9]+"
     """
     from headscope.app.report import of_census
-    from headscope.heads.rules import token_class
+    from headscope.heads.rules import read_class
     from headscope.scan.options import ScanOptions
     from headscope.scope import load
 
-    rules = tuple(
-        token_class(*entry.split("=", 1)) if "=" in entry else token_class(entry, entry) for entry in question or ()
-    )
+    rules = tuple(read_class(entry) for entry in question or ())
     options = ScanOptions(context=context, max_tokens=max_tokens, workers=workers, ray=ray, rules=rules)
     with load(model) as scope:
         census = scope.scan(corpus[0] if len(corpus) == 1 else corpus, out=out, options=options)

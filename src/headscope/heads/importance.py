@@ -52,6 +52,8 @@ def importance(
     losses, divergences = [], []
     for text in texts:
         inputs = model.prepare(text).inputs
+        if "input_ids" not in inputs or "decoder_input_ids" in inputs:
+            raise InputError(f"importance is measured on a decoder's own text; {model.shape.name} reads another kind")
         if inputs["input_ids"].shape[1] < 2:
             raise InputError(f"{text!r} is one token long; the loss needs a next token")
         effects = _exact(model, inputs) if how == "exact" else (_gradient(model, inputs), None)
