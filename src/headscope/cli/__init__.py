@@ -25,9 +25,6 @@ def main() -> None:
     except HeadscopeError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(1)
-    except KeyboardInterrupt as stopped:
-        typer.echo(f"stopped. {stopped}".strip(), err=True)
-        sys.exit(130)
 
 
 def _print_version(wanted: bool) -> bool:

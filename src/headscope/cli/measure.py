@@ -69,7 +69,11 @@ def scan(
     rules = tuple(read_class(entry) for entry in question or ())
     options = ScanOptions(context=context, max_tokens=max_tokens, workers=workers, ray=ray, rules=rules)
     with load(model) as scope:
-        census = scope.scan(corpus[0] if len(corpus) == 1 else corpus, out=out, options=options)
+        try:
+            census = scope.scan(corpus[0] if len(corpus) == 1 else corpus, out=out, options=options)
+        except KeyboardInterrupt as stopped:
+            typer.echo(f"stopped: {stopped}; the same command goes on from there", err=True)
+            raise typer.Exit(130) from stopped
     if as_json:
         show_json(of_census(census))
     else:
