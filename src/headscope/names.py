@@ -67,7 +67,10 @@ class ModelShape:
     d_model: int
     vocabulary: int | None
     context: int | None
+    """The most tokens it can read."""
     sites: Mapping[str, Site] = field(default_factory=dict)
+    trained: int | None = None
+    """The longest text it was trained on, where its config says so and it can read more."""
 
     @property
     def n_heads(self) -> int:

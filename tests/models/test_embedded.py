@@ -149,3 +149,12 @@ def test_the_last_point_of_the_film_is_the_model_that_ships(model: GPT) -> None:
     torch.testing.assert_close(
         again.mean("induction"), film.repeats[-1][:, STANDARD.index("induction")], atol=0.03, rtol=0.0
     )
+
+
+def test_it_reads_four_times_what_it_was_trained_on_and_says_so() -> None:
+    import headscope
+
+    with headscope.load() as scope:
+        assert (scope.shape.context, scope.shape.trained) == (16_384, 4_096)
+        look = scope.look([5, 6, 7] * 1_400)
+        assert len(look.tokens) == 4_200

@@ -297,6 +297,8 @@ export interface components {
             schema_version: number;
             /** Sites */
             sites: components["schemas"]["SiteCard"][];
+            /** Trained */
+            trained: number | null;
             /** Vocabulary */
             vocabulary: number | null;
         };

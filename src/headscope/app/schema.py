@@ -55,6 +55,7 @@ class ModelCard(Strict):
     d_model: int
     vocabulary: int | None
     context: int | None
+    trained: int | None
     sites: list[SiteCard]
     questions: list[QuestionCard]
     notes: list[str] = []

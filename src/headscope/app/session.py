@@ -76,6 +76,7 @@ class Session:
             d_model=shape.d_model,
             vocabulary=shape.vocabulary,
             context=shape.context,
+            trained=shape.trained,
             sites=[_site_card(site) for site in shape.sites.values()],
             questions=list(QUESTIONS),
             notes=list(self.scope.notes),

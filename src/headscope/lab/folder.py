@@ -25,6 +25,8 @@ OURS_TO_LLAMA = (
     (".mlp_norm.", ".post_attention_layernorm."),
 )
 
+BEYOND = 4  # rotary positions go on past the trained context; so many times its length may be looked at
+
 
 def to_llama(name: str) -> str:
     """Our name of a weight in Llama's words."""
@@ -53,7 +55,8 @@ def llama_config(config: GPTConfig, dtype: torch.dtype) -> dict[str, Any]:
         "num_key_value_heads": config.kv_heads,
         "head_dim": config.d_head,
         "hidden_act": "silu",
-        "max_position_embeddings": config.context,
+        "max_position_embeddings": BEYOND * config.context,
+        "trained_context": config.context,
         "rms_norm_eps": config.norm_eps,
         "rope_parameters": {"rope_type": "default", "rope_theta": config.rope_base},
         "tie_word_embeddings": True,
@@ -82,7 +85,7 @@ def gpt_config(llama: dict[str, Any]) -> GPTConfig:
         n_heads=llama["num_attention_heads"],
         n_kv_heads=llama["num_key_value_heads"],
         d_mlp=llama["intermediate_size"],
-        context=llama["max_position_embeddings"],
+        context=llama.get("trained_context", llama["max_position_embeddings"]),
         rope_base=float(rope["rope_theta"]),
         norm_eps=llama["rms_norm_eps"],
     )
@@ -102,7 +105,7 @@ def save_folder(model: GPT, tokenizer: Tokenizer, folder: Path, dtype: torch.dty
     _write_json(folder / "config.json", llama_config(model.config, dtype))
     generation = {"bos_token_id": START_ID, "eos_token_id": START_ID, "do_sample": True, "temperature": 0.7}
     _write_json(folder / "generation_config.json", generation)
-    save_tokenizer(tokenizer, folder, model.config.context)
+    save_tokenizer(tokenizer, folder, BEYOND * model.config.context)
 
 
 def load_folder(folder: Path) -> GPT:
