@@ -236,7 +236,8 @@ def test_the_page_never_scrolls_sideways(open_page: Open, width: int):
     page = open_page(at(head="1.1"))
     page.set_viewport_size({"width": width, "height": 900})
     expect(page.get_by_role("application", name="Pattern of head 1.1")).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    # The canvases follow the new width one frame later; what settles must fit.
+    page.wait_for_function("width => document.documentElement.scrollWidth <= width", arg=width)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
