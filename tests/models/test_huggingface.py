@@ -346,3 +346,19 @@ def test_long_texts_make_no_square_tensor(observed: bool) -> None:
         opened.run({"input_ids": ids}, see if observed else None)
     assert made.numbers < length * length // 4
     opened.close()
+
+
+def test_an_encoder_without_a_head_predicts_nothing() -> None:
+    import transformers
+
+    import headscope
+    from headscope.errors import InputError
+
+    config = transformers.BertConfig(
+        vocab_size=50, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=32
+    )
+    with headscope.load(transformers.BertModel(config).eval()) as scope:
+        look = scope.look([3, 4, 5])
+        assert scope.shape.vocabulary is None
+        with pytest.raises(InputError, match="predicts no tokens"):
+            look.predictions()

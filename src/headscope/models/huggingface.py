@@ -169,8 +169,10 @@ class HuggingFaceModel:
         self._names: dict[str, str] = {}
         self._sites: dict[str, str] = {}
         self._follows: dict[str, Follow] = {}
-        reader, trained = self.reader, getattr(self._model.config, "trained_context", None)
-        self.shape = ModelShape(name, sites.width_of(self._model), reader.vocabulary, reader.context, trained=trained)
+        trained = getattr(self._model.config, "trained_context", None)
+        vocabulary = self.reader.vocabulary if sites.predicts_tokens(seen.output) else None
+        width, context = sites.width_of(self._model), self.reader.context
+        self.shape = ModelShape(name, width, vocabulary, context, trained=trained)
         self._ending: Ending = find_ending(self._model, seen, sites.logits_of(seen.output))
         if self._ending.reader is not None:
             self._hooks.append(self._ending.reader.register_forward_pre_hook(self._keep_residual))

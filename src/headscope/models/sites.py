@@ -149,6 +149,12 @@ def logits_of(answer: Any) -> Tensor:
     raise ModelError(f"the model answered with {type(answer).__name__}, which holds neither logits nor hidden states")
 
 
+def predicts_tokens(answer: Any) -> bool:
+    """Whether the answer holds a score for every token at every place; an encoder without a head has none."""
+    logits = getattr(answer, "logits", None)
+    return isinstance(logits, Tensor) and logits.ndim == 3
+
+
 def _three_axes(value: Tensor) -> Tensor:
     if value.ndim < 3:
         return value.reshape(value.shape[0] if value.ndim else 1, 1, -1)
