@@ -23,7 +23,7 @@ from headscope.heads.edits import Bound
 from headscope.heads.sampling import Prediction, strongest_predictions
 from headscope.heads.standard import answerable, standard_questions
 from headscope.models.opened import OpenModel, Pass, Prepared, SiteOutput, Token
-from headscope.names import Head, ModelShape, Site
+from headscope.names import Head, ModelShape
 
 BUDGET = 2**30  # bytes of q, k and z that a look keeps; past it they are computed again when asked for
 LARGEST_PATTERN = 2**26  # cells of one dense pattern; larger ones are read in rectangles
@@ -283,9 +283,3 @@ class Look:
 
 class _ReachedError(Exception):
     """Ends a pass early: what was looked for has been found."""
-
-
-def describe(site: Site) -> str:
-    """A site in words."""
-    groups = "" if site.n_kv_heads == site.n_heads else f", {site.n_kv_heads} KV heads"
-    return f"{site.name}: {site.n_heads} heads of {site.d_head}{groups}, {site.kind}"

@@ -7,7 +7,7 @@ which is right for small inputs such as these. Scores are sums and counts; a mea
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -17,8 +17,9 @@ from torch import Tensor
 from headscope.attention.observer import Call, plain, watching
 from headscope.attention.questions import Question
 from headscope.errors import InputError, ShapeError
+from headscope.heads.standard import STANDARD, standard_questions
 
-STANDARD = ("previous", "itself", "first", "duplicate", "induction")
+__all__ = ["STANDARD", "CopyLoss", "HeadScores", "RepeatProbe", "ask", "pattern", "probe_questions"]
 
 Run = Callable[[Int[Tensor, "row token"]], Float[Tensor, "row token vocabulary"]]
 
@@ -87,17 +88,10 @@ class HeadScores:
         return self.heads[int(head)], float(score)
 
 
-def standard_questions(tokens: Int[Tensor, "row token"]) -> dict[str, Question]:
-    """The five questions that can be put to any text, as labels."""
-    place = torch.arange(tokens.shape[1], device=tokens.device)
-    before = F.pad(tokens[:, :-1], (1, 0), value=-1)
-    return {
-        "previous": Question(place - 1, place),
-        "itself": Question(place, place),
-        "first": Question(torch.zeros_like(place), place, exclude_self=True),
-        "duplicate": Question(tokens, tokens, exclude_self=True),
-        "induction": Question(tokens, before, exclude_self=True),
-    }
+def probe_questions(tokens: Int[Tensor, "row token"]) -> dict[str, Question]:
+    """The standard questions, but the first token's own row is not asked about itself: it has no choice."""
+    asked = standard_questions(tokens)
+    return asked | {"first": replace(asked["first"], exclude_self=True)}
 
 
 def matching(question: Question, allowed: Bool[Tensor, "query key"]) -> Bool[Tensor, "#row query key"]:
@@ -124,7 +118,7 @@ def ask(
     run: Run, tokens: Int[Tensor, "row token"], questions: Mapping[str, Question] | None = None
 ) -> tuple[HeadScores, Float[Tensor, "row token vocabulary"]]:
     """Run the model on causal text, put every question to every head, and hand back the logits too."""
-    asked = standard_questions(tokens) if questions is None else questions
+    asked = probe_questions(tokens) if questions is None else questions
     allowed = torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool, device=tokens.device).tril()
     wanted = [matching(question, allowed).expand(tokens.shape[0], -1, -1) for question in asked.values()]
     columns = torch.stack(wanted, dim=-1).float().flatten(1, 2)
