@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 import headscope
 from headscope.app.server import application
 from headscope.app.session import Session
+from headscope.app.shelf import Shelf
 
 SENTENCE = "the old lamp on landing burned until morning and stairs below it were as bright river . ,"
 WORDS = tuple(SENTENCE.split())
@@ -54,5 +55,5 @@ def session(scope: headscope.scope.Scope) -> Session:
 
 @pytest.fixture
 def client(session: Session) -> Iterator[TestClient]:
-    with TestClient(application(session)) as opened:
+    with TestClient(application(Shelf(session))) as opened:
         yield opened

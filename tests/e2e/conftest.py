@@ -16,6 +16,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 import headscope
 from headscope.app.server import HOST, application, free_port
 from headscope.app.session import Session
+from headscope.app.shelf import Shelf
 from headscope.scope import EMBEDDED, Scope
 from tests.app.conftest import small_model, word_tokenizer
 
@@ -57,7 +58,7 @@ def address(session: Session) -> Iterator[str]:
 def served(session: Session) -> Iterator[str]:
     """The page's address, while its server runs in a thread."""
     port = free_port()
-    server = uvicorn.Server(uvicorn.Config(application(session), host=HOST, port=port, log_level="warning"))
+    server = uvicorn.Server(uvicorn.Config(application(Shelf(session)), host=HOST, port=port, log_level="warning"))
     thread = threading.Thread(target=server.run)
     thread.start()
     while not server.started:

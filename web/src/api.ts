@@ -41,8 +41,25 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Model */
-        get: operations["model_api_model_get"];
+        /** Model Card */
+        get: operations["model_card_api_model_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/models": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Models */
+        get: operations["models_api_models_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -301,6 +318,14 @@ export interface components {
             trained: number | null;
             /** Vocabulary */
             vocabulary: number | null;
+        };
+        /**
+         * Models
+         * @description The models this page may look through; it opens on the first.
+         */
+        Models: {
+            /** Names */
+            names: string[];
         };
         /**
          * Prediction
@@ -575,7 +600,9 @@ export type $defs = Record<string, never>;
 export interface operations {
     look_api_look_post: {
         parameters: {
-            query?: never;
+            query?: {
+                model?: string | null;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -608,7 +635,9 @@ export interface operations {
     };
     mix_api_mix_post: {
         parameters: {
-            query?: never;
+            query?: {
+                model?: string | null;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -639,9 +668,11 @@ export interface operations {
             };
         };
     };
-    model_api_model_get: {
+    model_card_api_model_get: {
         parameters: {
-            query?: never;
+            query?: {
+                model?: string | null;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -668,9 +699,40 @@ export interface operations {
             };
         };
     };
-    predict_api_predict_post: {
+    models_api_models_get: {
         parameters: {
             query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Models"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    predict_api_predict_post: {
+        parameters: {
+            query?: {
+                model?: string | null;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -703,7 +765,9 @@ export interface operations {
     };
     roles_api_roles_get: {
         parameters: {
-            query?: never;
+            query?: {
+                model?: string | null;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -732,7 +796,9 @@ export interface operations {
     };
     test_heads_api_roles_post: {
         parameters: {
-            query?: never;
+            query?: {
+                model?: string | null;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -761,7 +827,9 @@ export interface operations {
     };
     weights_api_weights_post: {
         parameters: {
-            query?: never;
+            query?: {
+                model?: string | null;
+            };
             header?: never;
             path?: never;
             cookie?: never;

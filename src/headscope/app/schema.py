@@ -47,6 +47,12 @@ class QuestionCard(Strict):
     unit: Unit
 
 
+class Models(Strict):
+    """The models this page may look through; it opens on the first."""
+
+    names: list[str]
+
+
 class ModelCard(Strict):
     """The model under the microscope."""
 

@@ -19,9 +19,10 @@ def serve(
     """Open the microscope in the browser."""
     from headscope.app.server import serve as serve_page
     from headscope.app.session import Session
+    from headscope.app.shelf import Shelf
     from headscope.scope import load
 
-    serve_page(Session(load(model)), port=port, open_browser=not no_open)
+    serve_page(Shelf(Session(load(model))), port=port, open_browser=not no_open)
 
 
 @app.command()

@@ -5,7 +5,7 @@ import { Problem, type ModelCard, type Prediction, type Roles, type Source } fro
 const KEPT = 200;
 const STOPPED = "The program on this machine has stopped. What you see is the last good picture.";
 
-async function ask(path: string, body: unknown, signal?: AbortSignal): Promise<Response> {
+export async function askServer(path: string, body: unknown, signal?: AbortSignal): Promise<Response> {
   let response: Response;
   try {
     response = await fetch(`./api/${path}`, {
@@ -37,8 +37,11 @@ function remembered<Wanted, Answer>(fetchIt: (wanted: Wanted, signal?: AbortSign
   };
 }
 
-export function serverSource(): Source {
+/** One of the server's models; its first where none is named. */
+export function serverSource(model?: string): Source {
   const texts = new Map<string, string>();
+  const ask = (path: string, body: unknown, signal?: AbortSignal) =>
+    askServer(model === undefined ? path : `${path}?model=${encodeURIComponent(model)}`, body, signal);
 
   // A server that was restarted under an open page has forgotten its looks: read the text to it again, once.
   async function about(path: string, wanted: { look: string }, signal?: AbortSignal): Promise<Response> {

@@ -1,0 +1,7 @@
+"""The page's server, the only room that imports fastapi and uvicorn: one file of routes for each part of the page."""
+
+from headscope.app.server.application import STATIC, application, openapi
+from headscope.app.server.guard import HOST
+from headscope.app.server.running import free_port, serve
+
+__all__ = ["HOST", "STATIC", "application", "free_port", "openapi", "serve"]

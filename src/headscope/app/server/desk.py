@@ -1,0 +1,63 @@
+"""How a question reaches a model: one at a time, off the event loop, and not for a person who has left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from fastapi import Request
+from fastapi.responses import Response
+from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
+
+from headscope.app import schema
+from headscope.app.session import Arrays, Session
+from headscope.app.shelf import Shelf
+from headscope.app.wire import pack
+
+GONE = 499  # nginx's number for a client that has left: nobody reads the answer
+PROBLEM: dict[int | str, dict[str, Any]] = {422: {"model": schema.Problem}}
+
+Answer = TypeVar("Answer")
+
+
+class ContainerResponse(Response):
+    """An answer that carries arrays."""
+
+    media_type = "application/x-headscope"
+
+
+def carries(card: type[BaseModel]) -> dict[str, Any]:
+    """What a route that answers with this card and arrays tells FastAPI."""
+    answers: dict[int | str, dict[str, Any]] = {200: {"model": card}, **PROBLEM}
+    return {"response_class": ContainerResponse, "response_model": None, "responses": answers}
+
+
+class Desks:
+    """One lock for each model on the shelf."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self.shelf = shelf
+        self._locks: WeakKeyDictionary[Session, asyncio.Lock] = WeakKeyDictionary()
+
+    async def answer(self, request: Request, model: str | None, work: Callable[[Session], Answer]) -> Answer | Response:
+        """What the work says of this model, or an empty answer when nobody waits for it."""
+        session = self.shelf.session(model)
+        async with self._locks.setdefault(session, asyncio.Lock()):
+            if await request.is_disconnected():
+                return Response(status_code=GONE)
+            return await run_in_threadpool(work, session)
+
+    async def packed(
+        self, request: Request, model: str | None, work: Callable[[Session], tuple[BaseModel, Arrays]]
+    ) -> Response:
+        """The same for an answer that carries arrays."""
+        found = await self.answer(request, model, lambda session: packed(*work(session)))
+        return found if isinstance(found, Response) else ContainerResponse(found)
+
+
+def packed(card: BaseModel, arrays: Arrays) -> bytes:
+    """A card and its arrays as they travel."""
+    return pack(card.model_dump(mode="json"), arrays)

@@ -1,0 +1,50 @@
+"""The microscope's routes: each carries one question to a Session. `model` names one of the page's models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from headscope.app import schema
+from headscope.app.server.desk import PROBLEM, Desks, carries
+
+
+def routes(desks: Desks) -> APIRouter:
+    """Look at a text, and change heads while it is read."""
+    router = APIRouter(prefix="/api", tags=["microscope"])
+
+    @router.get("/models", responses=PROBLEM)
+    async def models(request: Request) -> schema.Models:
+        return schema.Models(names=desks.shelf.names())
+
+    @router.get("/model", responses=PROBLEM)
+    async def model_card(request: Request, model: str | None = None) -> schema.ModelCard:
+        return desks.shelf.session(model).model()
+
+    @router.post("/look", **carries(schema.LookCard))
+    async def look(request: Request, asked: schema.LookRequest, model: str | None = None) -> Response:
+        return await desks.packed(request, model, lambda session: session.look(asked))
+
+    @router.post("/weights", **carries(schema.WeightsCard))
+    async def weights(request: Request, asked: schema.WeightsRequest, model: str | None = None) -> Response:
+        return await desks.packed(request, model, lambda session: session.weights(asked))
+
+    @router.post("/mix", **carries(schema.MixCard))
+    async def mix(request: Request, asked: schema.MixRequest, model: str | None = None) -> Response:
+        return await desks.packed(request, model, lambda session: session.mix(asked))
+
+    @router.post("/predict", response_model=schema.Prediction, responses=PROBLEM)
+    async def predict(request: Request, asked: schema.PredictRequest, model: str | None = None) -> Any:
+        return await desks.answer(request, model, lambda session: session.predict(asked))
+
+    @router.get("/roles", responses=PROBLEM)
+    def roles(request: Request, model: str | None = None) -> schema.Roles:
+        return desks.shelf.session(model).roles()
+
+    @router.post("/roles", response_model=schema.Roles, responses=PROBLEM)
+    async def test_heads(request: Request, model: str | None = None) -> Any:
+        return await desks.answer(request, model, lambda session: session.test_heads())
+
+    return router
