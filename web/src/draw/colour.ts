@@ -8,6 +8,10 @@ export interface Palette {
   zero: Colour;
   pos: Colour;
   ink: Colour;
+  ink2: Colour;
+  ink3: Colour;
+  quiet: Colour;
+  line: Colour;
   paper: Colour;
   accent: Colour;
 }
@@ -25,6 +29,10 @@ export function palette(value: (token: string) => string): Palette {
     zero: colour("--zero"),
     pos: colour("--pos"),
     ink: colour("--ink"),
+    ink2: colour("--ink-2"),
+    ink3: colour("--ink-3"),
+    quiet: colour("--quiet"),
+    line: colour("--line"),
     paper: colour("--paper"),
     accent: colour("--accent"),
   };

@@ -1,59 +1,85 @@
-// One head's pattern as a file: its weights as CSV, its picture as SVG. Pure; png.ts draws the same picture on a canvas.
-import { css, weightColour, type Palette } from "../draw/colour";
+// One head's pattern as a picture to save: a cell a weight, a name a row.
+import { css, pixel, weightColour, type Palette } from "../draw/colour";
+import type { Mark, Picture } from "./picture";
 
 export interface Sheet {
+  file: string;
   title: string;
+  note?: string;
   rows: string[];
   columns: string[];
   firstRow: number;
   firstColumn: number;
   weight: (row: number, column: number) => number; // places of this sheet, from 0
+  top: number; // what the darkest colour stands for
   mileage: boolean;
   causal: boolean;
   selected: number; // a row of this sheet, or −1
 }
 
-export const TOP = 34;
-export const EDGE = 64;
+const EDGE = 64;
+const MOST_RECTANGLES = 160 * 160; // past this a file is a picture of pixels
 
-export function csv(sheet: Sheet): string {
-  const quoted = (text: string) => `"${text.replace(/"/g, '""')}"`;
-  const names = sheet.columns.map((name, column) => quoted(`${sheet.firstColumn + column} ${name}`));
-  const lines = sheet.rows.map((name, row) =>
-    [quoted(`${sheet.firstRow + row} ${name}`), ...sheet.columns.map((_, column) => sheet.weight(row, column).toPrecision(7))].join(","),
-  );
-  return [[quoted(sheet.title), ...names].join(","), ...lines].join("\n") + "\n";
-}
+const visible = (sheet: Sheet, row: number, column: number) => !sheet.causal || sheet.firstColumn + column <= sheet.firstRow + row;
+const colour = (sheet: Sheet, colours: Palette, row: number, column: number) => weightColour(colours, sheet.weight(row, column) / sheet.top);
 
-export function visibleCell(sheet: Sheet, row: number, column: number): boolean {
-  return !sheet.causal || sheet.firstColumn + column <= sheet.firstRow + row;
-}
-
-/** Where things stand, for both kinds of picture. */
-export function frame(sheet: Sheet, cell: number) {
-  const top = TOP + (sheet.mileage ? 0 : EDGE);
-  const label = (row: number) => ({ x: (sheet.mileage ? row + 1 : sheet.columns.length) * cell + 6, y: top + (row + 0.5) * cell + 4 });
+export function patternPicture(sheet: Sheet, colours: Palette): Picture {
+  const [height, width] = [sheet.rows.length, sheet.columns.length];
+  const cell = Math.max(1, Math.min(24, Math.floor(1600 / Math.max(height, width))));
+  const top = sheet.mileage ? 0 : EDGE;
+  const marks: Mark[] = height * width > MOST_RECTANGLES ? [pixels(sheet, colours, cell, top)] : cells(sheet, colours, cell, top);
+  if (cell >= 10) marks.push(...names(sheet, colours, cell, top));
   const longest = Math.max(...sheet.rows.map((name) => name.length));
-  return { top, label, width: sheet.columns.length * cell + 20 + longest * 8, height: top + sheet.rows.length * cell + 8 };
+  return {
+    file: sheet.file,
+    title: sheet.title,
+    note: sheet.note,
+    width: width * cell + 20 + longest * 8,
+    height: top + height * cell,
+    paper: css(colours.paper),
+    ink: css(colours.ink),
+    marks,
+    table: {
+      columns: [sheet.title, ...sheet.columns.map((name, column) => `${sheet.firstColumn + column} ${name}`)],
+      rows: sheet.rows.map((name, row) => [`${sheet.firstRow + row} ${name}`, ...sheet.columns.map((_, column) => Number(sheet.weight(row, column).toPrecision(7)))]),
+    },
+  };
 }
 
-export function svg(sheet: Sheet, colours: Palette, cell = 24): string {
-  const { top, label, width, height } = frame(sheet, cell);
-  const safe = (text: string) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
-  const parts: string[] = [];
-  sheet.rows.forEach((name, row) => {
-    sheet.columns.forEach((_, column) => {
-      if (visibleCell(sheet, row, column))
-        parts.push(`<rect x="${column * cell}" y="${top + row * cell}" width="${cell - 1}" height="${cell - 1}" fill="${css(weightColour(colours, sheet.weight(row, column)))}"/>`);
-    });
-    const { x, y } = label(row);
-    parts.push(`<text x="${x}" y="${y}" fill="${css(row === sheet.selected ? colours.accent : colours.ink)}">${safe(name)}</text>`);
-  });
-  if (!sheet.mileage)
-    sheet.columns.forEach((name, column) => parts.push(`<text transform="translate(${(column + 0.5) * cell + 4} ${top - 6}) rotate(-90)" fill="${css(colours.ink)}">${safe(name)}</text>`));
-  return (
-    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="-8 0 ${width + 8} ${height}" width="${width + 8}" height="${height}" font-family="'IBM Plex Serif', Charter, Georgia, serif" font-size="13">` +
-    `<title>${safe(sheet.title)}</title><rect x="-8" width="${width + 8}" height="${height}" fill="${css(colours.paper)}"/>` +
-    `<text y="20" font-size="14" font-weight="600" font-family="'IBM Plex Sans', sans-serif" fill="${css(colours.ink)}">${safe(sheet.title)}</text>${parts.join("")}</svg>\n`
+function cells(sheet: Sheet, colours: Palette, cell: number, top: number): Mark[] {
+  const gap = cell >= 8 ? 1 : 0;
+  return sheet.rows.flatMap((_, row) =>
+    sheet.columns.flatMap((_, column): Mark[] =>
+      visible(sheet, row, column)
+        ? [{ kind: "rect", x: column * cell, y: top + row * cell, width: cell - gap, height: cell - gap, fill: css(colour(sheet, colours, row, column)) }]
+        : [],
+    ),
   );
+}
+
+function pixels(sheet: Sheet, colours: Palette, cell: number, top: number): Mark {
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [sheet.columns.length, sheet.rows.length];
+  const image = new ImageData(canvas.width, canvas.height);
+  const into = new Uint32Array(image.data.buffer);
+  sheet.rows.forEach((_, row) =>
+    sheet.columns.forEach((_, column) => {
+      if (visible(sheet, row, column)) into[row * canvas.width + column] = pixel(colour(sheet, colours, row, column));
+    }),
+  );
+  canvas.getContext("2d")!.putImageData(image, 0, 0);
+  return { kind: "image", x: 0, y: top, width: canvas.width * cell, height: canvas.height * cell, canvas };
+}
+
+function names(sheet: Sheet, colours: Palette, cell: number, top: number): Mark[] {
+  const style = { kind: "text", face: "serif", size: Math.min(13, cell) } as const;
+  const rows = sheet.rows.map((text, row): Mark => ({
+    ...style,
+    text,
+    x: (sheet.mileage ? row + 1 : sheet.columns.length) * cell + 6,
+    y: top + (row + 0.5) * cell + 4,
+    fill: css(row === sheet.selected ? colours.accent : colours.ink),
+  }));
+  if (sheet.mileage) return rows;
+  return [...rows, ...sheet.columns.map((text, column): Mark => ({ ...style, text, x: (column + 0.5) * cell + 4, y: top - 6, fill: css(colours.ink), turned: true }))];
 }
