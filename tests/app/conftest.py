@@ -11,7 +11,7 @@ import transformers
 from fastapi.testclient import TestClient
 
 import headscope
-from headscope.app.server import application
+from headscope.app.server import HOST, application
 from headscope.app.session import Session
 from headscope.app.shelf import Shelf
 
@@ -55,5 +55,5 @@ def session(scope: headscope.scope.Scope) -> Session:
 
 @pytest.fixture
 def client(session: Session) -> Iterator[TestClient]:
-    with TestClient(application(Shelf(session))) as opened:
+    with TestClient(application(Shelf(session)), base_url=f"http://{HOST}") as opened:
         yield opened

@@ -1,37 +1,159 @@
-"""What every answer says to the browser, and who may ask at all."""
+"""Who may ask, how much, and what every answer says to the browser. docs/security.md states what is promised here."""
 
 from __future__ import annotations
 
-from fastapi import FastAPI
+import ipaddress
+from dataclasses import dataclass
+from http import HTTPStatus
+
 from starlette.datastructures import MutableHeaders
-from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headscope.app.server.limits import LARGEST_BODY, Rates, TooLargeError, TooSlowError, whole_body
+from headscope.app.server.token import Token
+
 HOST = "127.0.0.1"
+SAFE = ("GET", "HEAD")
 HEADERS = {
     "Cache-Control": "no-cache",
     "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
-    "Content-Security-Policy": "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Content-Security-Policy": "; ".join(
+        (
+            "default-src 'none'",
+            "script-src 'self'",
+            "style-src 'self'",
+            "font-src 'self'",
+            "img-src 'self' data: blob:",
+            "connect-src 'self'",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'",
+        )
+    ),
 }
+SORRY = "something went wrong in the program, and it is not your doing; the terminal it runs in says what"
 
 
-class Headers:
-    """Says on every answer what the browser may do with it. Plain ASGI, so that a lost connection stays visible."""
+@dataclass(frozen=True)
+class Refusal:
+    """Why a request goes no further."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
+    status: HTTPStatus
+    message: str
+
+    def response(self) -> Response:
+        return JSONResponse({"kind": "Refused", "message": self.message}, status_code=self.status)
+
+
+class Guard:
+    """Stands before the whole application. Plain ASGI, so that a lost connection stays visible to what is behind it."""
+
+    def __init__(self, app: ASGIApp, token: Token | None = None) -> None:
+        self.app, self.token, self.rates = app, token, Rates()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_with_headers(message: Message) -> None:
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+        elif scope["type"] == "http":
+            await self._answer(scope, receive, send)
+        else:  # nothing here speaks over a web socket
+            await send({"type": "websocket.close", "code": 1008})
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = False
+
+        async def say(message: Message) -> None:
+            nonlocal started
             if message["type"] == "http.response.start":
+                started = True
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        await self.app(scope, receive, send_with_headers)
+        refused = self._refuse(Request(scope))
+        if refused is not None:
+            await refused(scope, receive, say)
+            return
+        try:
+            await self.app(scope, await whole_body(scope, receive), say)
+        except (TooLargeError, TooSlowError) as error:
+            await Refusal(error.status, str(error)).response()(scope, receive, say)
+        except Exception:
+            if not started:
+                await Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, SORRY).response()(scope, receive, say)
+            raise  # the server writes it into its own log
+
+    def _refuse(self, request: Request) -> Response | None:
+        refusal = (
+            self._refuse_rate(request)
+            or (refuse_host(request) if self.token is None else None)
+            or refuse_origin(request)
+            or refuse_content(request)
+        )
+        if refusal is not None:
+            return refusal.response()
+        if self.token is None:
+            return None
+        welcome = self.token.welcome(request)
+        if welcome is not None or self.token.carried_by(request):
+            return welcome
+        return Refusal(HTTPStatus.UNAUTHORIZED, self.token.missing).response()
+
+    def _refuse_rate(self, request: Request) -> Refusal | None:
+        if self.rates.allow(request.client.host if request.client else ""):
+            return None
+        return Refusal(HTTPStatus.TOO_MANY_REQUESTS, "too many requests at once from this address; wait a second")
 
 
-def guard(app: FastAPI) -> None:
-    """A page elsewhere must not reach this server by a name of its own that points here."""
-    app.add_middleware(Headers)
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost", "testserver"])
+def refuse_host(request: Request) -> Refusal | None:
+    """A page elsewhere must not reach this server by a name of its own that points here (DNS rebinding)."""
+    name = request.headers.get("host", "")
+    bare = name.partition("]")[0].lstrip("[") if name.startswith("[") else name.partition(":")[0]
+    if bare.lower() == "localhost" or is_loopback(bare):
+        return None
+    return Refusal(HTTPStatus.BAD_REQUEST, f"this server is not called {bare[:80]!r}; open it as {HOST} or localhost")
+
+
+def refuse_origin(request: Request) -> Refusal | None:
+    """Only this server's own page may ask; a link from elsewhere may open the page, and nothing more."""
+    headers = request.headers
+    origin = headers.get("origin")
+    if origin is not None and origin.partition("://")[2] != headers.get("host", "nobody"):
+        return Refusal(HTTPStatus.FORBIDDEN, f"a page of {origin[:80]!r} may not ask this server")
+    site = headers.get("sec-fetch-site", "none")
+    if site in ("none", "same-origin"):
+        return None
+    opens = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+    if opens and request.method in SAFE and not request.url.path.startswith("/api"):
+        return None
+    return Refusal(HTTPStatus.FORBIDDEN, "another page may not ask this server; open its own page")
+
+
+def refuse_content(request: Request) -> Refusal | None:
+    """A form of another page can post text or forms without asking first; JSON it cannot."""
+    headers = request.headers
+    if headers.get("content-length", "").isdecimal() and int(headers["content-length"]) > LARGEST_BODY:
+        return Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(TooLargeError()))
+    if request.method in SAFE:
+        return None
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    empty = headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
+    if kind == "application/json" or (empty and not kind):
+        return None
+    return Refusal(
+        HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"send application/json, not {kind[:80] or 'a body without a type'!r}"
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is this machine's own, which nobody else can reach."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
