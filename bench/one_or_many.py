@@ -1,12 +1,13 @@
 """One head or many, measured: writes bench/results/one-or-many.json, its copy in the package, and docs/one-or-many.md.
 
-python bench/one_or_many.py [--seeds 5] [--partition-only] [--page-only]
+python bench/one_or_many.py [--seeds 5] [--workers 2] [--partition-only] [--page-only]
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import time
 from pathlib import Path
@@ -32,6 +33,7 @@ def told(outcome: Outcome) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes that share the arms")
     parser.add_argument("--partition-only", action="store_true", help="measure only the partition anew")
     parser.add_argument("--page-only", action="store_true", help="write the page from the results that are there")
     asked = parser.parse_args()
@@ -41,8 +43,14 @@ def main() -> None:
         RESULTS.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
     elif not asked.page_only:
         start = time.perf_counter()
-        measured = one_or_many(asked.seeds, on_outcome=told).to_dict()
-        machine = {"python": platform.python_version(), "torch": torch.__version__, "machine": platform.machine()}
+        measured = one_or_many(asked.seeds, on_outcome=told, workers=asked.workers).to_dict()
+        machine = {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "machine": platform.machine(),
+            "workers": asked.workers,
+            "load": [round(each, 2) for each in os.getloadavg()],
+        }
         measured |= {"machine": machine, "seconds": round(time.perf_counter() - start)}
         RESULTS.parent.mkdir(parents=True, exist_ok=True)
         RESULTS.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")

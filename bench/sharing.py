@@ -15,10 +15,11 @@ import torch
 import torch.nn.functional as F
 
 from headscope.lab.grouping import by_groups
-from headscope.lab.lookups import Arm, Budget, Finder, train
+from headscope.lab.lookups import Arm, Budget, Finder
 from headscope.lab.one_or_many import KEYS
 from headscope.lab.sharing import STARTS, grow, redundancy
 from headscope.lab.sharing_page import page
+from headscope.lab.side_by_side import train
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "bench" / "results" / "sharing.json"

@@ -1,4 +1,4 @@
-"""Tasks that ask for several things at once, and the training of one small model on one of them.
+"""Tasks that ask for several things at once, and the small model that is trained on one of them.
 
 *Keys*: a row holds tokens that are (key, value) pairs in random order; the last token names k of the keys, in order;
 the answer is their values, in that order. Which value answers which question is not written on the values.
@@ -12,12 +12,11 @@ from itertools import permutations
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from headscope.errors import InputError
-from headscope.lab.tiny import Adam, TinyConfig, TinyTransformer, one_thread
+from headscope.lab.tiny import TinyConfig, TinyTransformer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,35 +114,6 @@ class Finder(nn.Module):
 
     def n_parameters(self) -> int:
         return self.body.n_parameters()
-
-
-@dataclass(frozen=True)
-class Trained:
-    """A trained model and how often it was right on rows it had never seen: in every part, and in a part."""
-
-    model: Finder
-    accuracy: float
-    parts_right: float
-    losses: list[float]
-
-
-@one_thread()
-def train(task: Task, arm: Arm, seed: int, budget: Budget | None = None) -> Trained:
-    """Train one arm with one seed; equal seeds see equal rows."""
-    budget = budget or Budget()
-    model = Finder(task, arm, budget, seed)
-    adam = Adam(model.parameters(), budget.learning_rate)
-    generator = torch.Generator().manual_seed(seed)
-    losses: list[float] = []
-    for step in range(budget.steps):
-        ids, answers = task.rows(budget.batch, generator)
-        loss = F.cross_entropy(model(ids).flatten(0, 1), answers.flatten())
-        adam.rate = budget.learning_rate * min(1.0, (budget.steps - step) / (0.3 * budget.steps))
-        adam.descend(loss)
-        if step % 20 == 0:
-            losses.append(round(float(loss.detach()), 4))
-    right = judge(model.eval(), task, budget.test_rows)
-    return Trained(model, float(right.all(-1).float().mean()), float(right.float().mean()), losses)
 
 
 @torch.no_grad()

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from headscope.errors import InputError
-from headscope.lab.lookups import Arm, Budget, Finder, Task, train
+from headscope.lab.lookups import Arm, Budget, Task
+from headscope.lab.side_by_side import train_all
 
 SCHEMA_VERSION = 1
 CAUGHT_UP = 0.95
@@ -127,42 +131,67 @@ Told = Callable[[Outcome], None]
 def compare(
     task: Task, ways: Sequence[Arm], seeds: int, budget: Budget | None = None, on_outcome: Told | None = None
 ) -> list[Outcome]:
-    """Train every arm with every seed. ``on_outcome`` is told of each arm as it is finished."""
-    if seeds < 1:
-        raise InputError(f"seeds={seeds}: at least one run is needed, and several to say how sure one is")
-    budget = budget or Budget()
-    outcomes = []
-    for arm in ways:
-        runs = [train(task, arm, seed, budget) for seed in range(seeds)]
-        outcomes.append(
-            Outcome(
-                task.name,
-                arm.name,
-                arm.n_heads,
-                arm.d_head,
-                arm.n_layers,
-                arm.d_ff,
-                Finder(task, arm, budget, 0).n_parameters(),
-                [round(run.accuracy, 4) for run in runs],
-                [round(run.parts_right, 4) for run in runs],
-            )
-        )
-        if on_outcome is not None:
-            on_outcome(outcomes[-1])
-    return outcomes
+    """Train every arm, its seeds as one batch. ``on_outcome`` is told of each arm as it is finished."""
+    return _compared([(task, arm, seeds, budget or Budget()) for arm in ways], on_outcome, 1)
 
 
-def one_or_many(seeds: int = 5, budget: Budget | None = None, on_outcome: Told | None = None) -> Results:
-    """Both experiments, whole."""
+def one_or_many(
+    seeds: int = 5, budget: Budget | None = None, on_outcome: Told | None = None, workers: int = 1
+) -> Results:
+    """Both experiments, whole; ``workers`` processes share the arms, and their number changes no result."""
     budget = budget or Budget()
     ways = arms(KEYS.lookups, budget.d_model)
-    measured = [outcome for task in (KEYS, ROLES) for outcome in compare(task, ways, seeds, budget, on_outcome)]
-    return Results(measured, partition(seeds, budget, on_outcome), budget, seeds)
+    trials = [(task, arm, seeds, budget) for task in (KEYS, ROLES) for arm in ways]
+    outcomes = _compared(trials + _cuts(seeds, budget), on_outcome, workers)
+    return Results(outcomes[: len(trials)], outcomes[len(trials) :], budget, seeds)
 
 
 def partition(seeds: int = 5, budget: Budget | None = None, on_outcome: Told | None = None) -> list[Outcome]:
     """One width, cut in every way there is."""
-    return compare(CUT, partition_arms(), seeds, replace(budget or Budget(), d_model=CUT_WIDTH), on_outcome)
+    return _compared(_cuts(seeds, budget or Budget()), on_outcome, 1)
+
+
+Trial = tuple[Task, Arm, int, Budget]
+
+
+def _cuts(seeds: int, budget: Budget) -> list[Trial]:
+    return [(CUT, arm, seeds, replace(budget, d_model=CUT_WIDTH)) for arm in partition_arms()]
+
+
+def _compared(trials: Sequence[Trial], on_outcome: Told | None, workers: int) -> list[Outcome]:
+    """Every trial's outcome, in order, and told in order."""
+    if workers < 1:
+        raise InputError(f"workers={workers}: at least one process is needed")
+    outcomes: list[Outcome] = []
+    with ExitStack() as stack:
+        if workers == 1:
+            made: Iterator[Outcome] = map(_outcome, trials)
+        else:
+            fresh = multiprocessing.get_context("spawn")  # a fork would inherit threads that torch has started
+            made = stack.enter_context(ProcessPoolExecutor(workers, fresh)).map(_outcome, trials)
+        for outcome in made:
+            outcomes.append(outcome)
+            if on_outcome is not None:
+                on_outcome(outcome)
+    return outcomes
+
+
+def _outcome(trial: Trial) -> Outcome:
+    task, arm, seeds, budget = trial
+    if seeds < 1:
+        raise InputError(f"seeds={seeds}: at least one run is needed, and several to say how sure one is")
+    runs = train_all(task, arm, range(seeds), budget)
+    return Outcome(
+        task.name,
+        arm.name,
+        arm.n_heads,
+        arm.d_head,
+        arm.n_layers,
+        arm.d_ff,
+        runs[0].model.n_parameters(),
+        [round(run.accuracy, 4) for run in runs],
+        [round(run.parts_right, 4) for run in runs],
+    )
 
 
 def stored_results() -> Results:
