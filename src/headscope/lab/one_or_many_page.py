@@ -36,7 +36,7 @@ def page(results: Results) -> str:
     for task in (KEYS.name, ROLES.name):
         parts += [f"## {task.capitalize()}\n", _table([outcome for outcome in results.arms if outcome.task == task])]
     parts += ["## What this says\n", "\n".join(f"- {line}" for line in conclusions(results)) + "\n"]
-    parts += ["## One width, cut into heads\n", _table(results.partition), "\n".join(_on_partition(results)) + "\n"]
+    parts += ["## One width, cut into heads\n", _table(results.partition), "\n".join(on_partition(results)) + "\n"]
     return "\n".join(parts)
 
 
@@ -82,7 +82,8 @@ def _on_roles(roles: list[Outcome]) -> str:
     return f"Where each value's own token says what it is for: {shown}."
 
 
-def _on_partition(results: Results) -> list[str]:
+def on_partition(results: Results) -> list[str]:
+    """What the partition says, whichever way it fell."""
     best = max(results.partition, key=lambda outcome: outcome.mean)
     near = [outcome for outcome in results.partition if outcome.mean >= best.mean - 0.02]
     counts = ", ".join(str(outcome.n_heads) for outcome in near)
