@@ -7,6 +7,7 @@ it answers. What needs the model, such as another text or a head switched off, i
 from __future__ import annotations
 
 import base64
+import hashlib
 import re
 from pathlib import Path
 
@@ -26,7 +27,20 @@ DATA_ID = "headscope-data"
 
 def save_html(look: Look, path: Path | str) -> None:
     """Write the microscope with this look in it."""
-    Path(path).write_text(page(look), encoding="utf-8")
+    write_whole(Path(path), page(look).encode())
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """The whole file or none of it: written aside, then renamed."""
+    aside = path.with_name(path.name + ".part")
+    try:
+        try:
+            aside.write_bytes(data)
+            aside.replace(path)
+        finally:
+            aside.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"{path} could not be written: {error.strerror}") from error
 
 
 def page(look: Look) -> str:
@@ -45,7 +59,27 @@ def assemble(told: str) -> str:
         raise InputError("the built page names no script; run `make web`")
     program = (STATIC / script[1]).read_text(encoding="utf-8").replace("</script", "<\\/script")
     body = f'{told}\n<script type="module">{program}</script>'
-    return html.replace(script[0], "").replace("</body>", f"{body}\n</body>")
+    html = html.replace(script[0], "").replace("</body>", f"{body}\n</body>")
+    return html.replace("<title>", f"{_policy(html, program)}\n    <title>", 1)
+
+
+def _policy(html: str, program: str) -> str:
+    """What a browser lets this file do: run its one script, use its one stylesheet, and ask for nothing."""
+    style = re.search(r"<style>(.*?)</style>", html, re.DOTALL)
+    allowed = (
+        "default-src 'none'",
+        f"script-src {_digest(program)}",
+        f"style-src {_digest(style[1] if style else '')}",
+        "font-src data:",
+        "img-src data: blob:",
+        "base-uri 'none'",
+        "form-action 'none'",
+    )
+    return f'<meta http-equiv="Content-Security-Policy" content="{"; ".join(allowed)}">'
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}'"
 
 
 def bundle(look: Look) -> bytes:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headscope.app.colour import STOPS
+from headscope.app.export import write_whole
 from headscope.app.terminal import visible
 from headscope.errors import InputError
 
@@ -36,12 +38,11 @@ def save_png(look: Look, head: str, path: Path) -> None:
     if length <= MOST_LABELS:
         names = [visible(token.text) for token in look.tokens]
         if weights.shape[1] == length:
-            axes.set_xticks(range(length), names, rotation=90, fontsize=8)
+            axes.set_xticks(range(length), names, rotation=90, fontsize=8, parse_math=False)
         if weights.shape[0] == length:
-            axes.set_yticks(range(length), names, fontsize=8)
+            axes.set_yticks(range(length), names, fontsize=8, parse_math=False)
     axes.spines[:].set_visible(False)
     figure.colorbar(image, ax=axes, shrink=0.5, ticks=[0, 0.01, 0.05, 0.1, 0.25, 0.5, 1], label="weight (root scale)")
-    try:
-        figure.savefig(path, dpi=150)
-    except OSError as error:
-        raise InputError(f"{path} could not be written: {error.strerror}") from error
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=150)
+    write_whole(path, drawn.getvalue())

@@ -48,10 +48,23 @@ class QuestionCard(Strict):
 
 
 class Models(Strict):
-    """The models this page may look through; it opens on the first."""
+    """The models this page may look through; it opens on the first. ``opens``: whether it may name others."""
 
     names: list[str]
 
+    opens: bool = False
+
+
+class OpenRequest(Strict):
+    """A model to open, by its name on the hub or its folder on the machine that serves the page."""
+
+    name: str = Field(min_length=1, max_length=512)
+
+
+class OpenedModel(Strict):
+    """A model that was opened, by its name on this page."""
+
+    name: str
 
 class ModelCard(Strict):
     """The model under the microscope."""

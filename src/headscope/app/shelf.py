@@ -1,34 +1,64 @@
-"""The models a page has at hand: those it was started with, and those that were made at its desk."""
+"""The models a page has at hand: those it was started with, those made at its desk, and those it was let to open."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 
 from headscope.app.session import Session
 from headscope.errors import InputError
 from headscope.scope import Scope
 
 KEPT_MADE = 8  # models made on the lab's pages; the oldest goes
+KEPT_OPENED = 2  # models opened from the page, which may weigh gigabytes
+
+Opener = Callable[[str], Scope]
 
 
 class Shelf:
     """Sessions by their model's name; the first is what a page opens on."""
 
-    def __init__(self, *sessions: Session) -> None:
+    def __init__(self, *sessions: Session, opener: Opener | None = None) -> None:
         self._lent = {session.scope.shape.name: session for session in sessions}
         self._made: OrderedDict[str, Session] = OrderedDict()
+        self._opened: OrderedDict[str, Session] = OrderedDict()
+        self._opener = opener
         self._lock = threading.Lock()
+        self._opening = threading.Lock()
+
+    @property
+    def opens(self) -> bool:
+        """Whether the page may name other models."""
+        return self._opener is not None
 
     def names(self) -> list[str]:
-        return [*self._lent, *self._made]
+        return [*self._lent, *self._opened, *self._made]
+
+    def open(self, name: str) -> str:
+        """Open another model by its hub name or folder, if this page may; what it is called on the shelf."""
+        if self._opener is None:
+            raise InputError(
+                f"this page may show {', '.join(self.names()) or 'no model'} and open no other; for {name!r} start it "
+                "with `headscope serve --allow-models`"
+            )
+        if name in self.names():
+            return name
+        with self._opening:  # one at a time: two large models may not fit beside each other
+            session = Session(self._opener(name))
+        called = session.scope.shape.name
+        with self._lock:
+            if called in self._lent:
+                raise InputError(f"this page already shows another model that is called {called!r}; rename the folder")
+            _keep(self._opened, called, session, KEPT_OPENED)
+        return called
 
     def session(self, name: str | None = None) -> Session:
         """The session of this model, or of the first one."""
         with self._lock:
             if name is None and self._lent:
                 return next(iter(self._lent.values()))
-            found = self._lent.get(name or "") or self._made.get(name or "")
+            found = next((kept[name] for kept in (self._lent, self._opened, self._made) if name in kept), None)
         if found is None:
             raise InputError(f"there is no model {name!r} on this page; it has {', '.join(self.names()) or 'none'}")
         return found
@@ -36,7 +66,11 @@ class Shelf:
     def put(self, name: str, scope: Scope) -> None:
         """Keep a model that was made here, so that the microscope opens it like any other."""
         with self._lock:
-            self._made[name] = Session(scope)
-            self._made.move_to_end(name)
-            while len(self._made) > KEPT_MADE:
-                self._made.popitem(last=False)
+            _keep(self._made, name, Session(scope), KEPT_MADE)
+
+
+def _keep(kept: OrderedDict[str, Session], name: str, session: Session, most: int) -> None:
+    kept[name] = session
+    kept.move_to_end(name)
+    while len(kept) > most:
+        kept.popitem(last=False)

@@ -157,7 +157,16 @@ def training_bar(total: int) -> Iterator[Callable[[Progress], None]]:
 
 def visible(text: str) -> str:
     """A token as one can see it: no line breaks, no leading space."""
-    return text.strip().replace("\n", "⏎") or {"\n": "⏎", "\t": "⇥"}.get(text[:1], "␣")
+    return printable(text.strip().replace("\n", "⏎")) or {"\n": "⏎", "\t": "⇥"}.get(text[:1], "␣")
+
+
+def printable(text: str) -> str:
+    """The text with the signs that would steer a terminal, or turn its lines around, made visible."""
+    return "".join(_PICTURES.get(letter, letter) for letter in text)
+
+
+_PICTURES = {chr(code): chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"}
+_PICTURES |= {chr(code): "�" for code in (*range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 
 
 def share(value: float) -> str:

@@ -15,14 +15,25 @@ def serve(
     model: Annotated[str | None, typer.Argument(help="A model's name or folder; the embedded one if none.")] = None,
     port: Annotated[int | None, typer.Option(help="The port; any free one if none is given.")] = None,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
+    host: Annotated[
+        str, typer.Option(help="Serve others too, as with 0.0.0.0: each must have the token that is printed.")
+    ] = "127.0.0.1",
+    allow_models: Annotated[
+        bool, typer.Option("--allow-models", help="Let the page open other models, by hub name or folder.")
+    ] = False,
+    census: Annotated[list[Path] | None, typer.Option(help="The folder of a scan to show; several to compare.")] = None,
 ) -> None:
     """Open the microscope in the browser."""
+    from headscope.app.census_reading import Censuses
+    from headscope.app.server import Place
     from headscope.app.server import serve as serve_page
     from headscope.app.session import Session
     from headscope.app.shelf import Shelf
     from headscope.scope import load
 
-    serve_page(Shelf(Session(load(model))), port=port, open_browser=not no_open)
+    censuses = Censuses(census or ())
+    shelf = Shelf(Session(load(model)), opener=load if allow_models else None)
+    serve_page(shelf, Place(host=host, port=port, open_browser=not no_open), censuses)
 
 
 @app.command()
@@ -114,6 +125,7 @@ def generate(
     Example: headscope generate "Alice was" --temperature 0.7 --off 5.1
     """
     from headscope.app import report
+    from headscope.app.terminal import printable
     from headscope.heads.edits import Ablate
     from headscope.heads.sampling import Sampling
     from headscope.scope import load
@@ -123,4 +135,4 @@ def generate(
     if as_json:
         show_json(report.of_generated(text, made))
     else:
-        typer.echo(text + made.text)
+        typer.echo(printable(text + made.text))

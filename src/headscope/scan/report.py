@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from importlib.resources import files
 from typing import Any
 
@@ -43,9 +44,8 @@ def page(census: Census) -> str:
         "recipe": html.escape(census.recipe.to_json()),
         "data": json.dumps(_data(census), separators=(",", ":")).replace("<", "\\u003c"),
     }
-    for name, text in parts.items():
-        template = template.replace(f"{{{{{name}}}}}", text)
-    return template
+    # all at once: a token of the corpus may itself read {{data}}
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
 
 
 def _data(census: Census) -> dict[str, Any]:

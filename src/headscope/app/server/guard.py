@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -16,6 +17,7 @@ from headscope.app.server.token import Token
 
 HOST = "127.0.0.1"
 SAFE = ("GET", "HEAD")
+_NAME = re.compile(r"(?P<name>\[[^\[\]]*\]|[^:\[\]]*)(:\d+)?")
 HEADERS = {
     "Cache-Control": "no-cache",
     "X-Content-Type-Options": "nosniff",
@@ -114,10 +116,10 @@ class Guard:
 def refuse_host(request: Request) -> Refusal | None:
     """A page elsewhere must not reach this server by a name of its own that points here (DNS rebinding)."""
     name = request.headers.get("host", "")
-    bare = name.partition("]")[0].lstrip("[") if name.startswith("[") else name.partition(":")[0]
-    if bare.lower() == "localhost" or is_loopback(bare):
+    found = _NAME.fullmatch(name)
+    if found and (found["name"].lower() == "localhost" or is_loopback(found["name"].strip("[]"))):
         return None
-    return Refusal(HTTPStatus.BAD_REQUEST, f"this server is not called {bare[:80]!r}; open it as {HOST} or localhost")
+    return Refusal(HTTPStatus.BAD_REQUEST, f"this server is not called {name[:80]!r}; open it as {HOST} or localhost")
 
 
 def refuse_origin(request: Request) -> Refusal | None:

@@ -17,7 +17,7 @@ def routes(desks: Desks) -> APIRouter:
 
     @router.get("/models", responses=PROBLEM)
     async def models(request: Request) -> schema.Models:
-        return schema.Models(names=desks.shelf.names())
+        return schema.Models(names=desks.shelf.names(), opens=desks.shelf.opens)
 
     @router.get("/model", responses=PROBLEM)
     async def model_card(request: Request, model: str | None = None) -> schema.ModelCard:

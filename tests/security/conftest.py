@@ -1,0 +1,51 @@
+"""A small model behind the real application, and a way to ask it that no browser or client library tidies up."""
+
+from __future__ import annotations
+
+import http.client
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from tests.app.conftest import scope, session
+from tests.e2e.conftest import served
+
+from headscope.app.server import HOST, application
+from headscope.app.session import Session
+from headscope.app.shelf import Shelf
+
+__all__ = ["scope", "session"]
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(item.path).is_relative_to(HERE) and item.get_closest_marker("browser") and not shutil.which("chromium"):
+            item.add_marker(pytest.mark.skip(reason="no Chromium here: apt-get install chromium"))
+
+
+@pytest.fixture
+def client(session: Session) -> Iterator[TestClient]:
+    made = application(Shelf(session))
+    with TestClient(made, base_url=f"http://{HOST}", raise_server_exceptions=False) as opened:
+        yield opened
+
+
+@pytest.fixture
+def address(session: Session) -> Iterator[str]:
+    with served(session) as opened:
+        yield opened
+
+
+def raw_get(address: str, path: str) -> tuple[int, bytes]:
+    """The path goes out byte for byte: nobody resolves its dots first."""
+    connection = http.client.HTTPConnection(address.removeprefix("http://").rstrip("/"), timeout=10)
+    connection._validate_path = lambda _: None
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    found = answer.status, answer.read()
+    connection.close()
+    return found

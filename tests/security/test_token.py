@@ -1,0 +1,130 @@
+"""Beyond this machine every request carries the token: pages, scripts and pictures too."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+
+from headscope.app.server import application, free_port
+from headscope.app.server.token import Token
+from headscope.app.shelf import Shelf
+
+pytestmark = pytest.mark.promise("Others need the token")
+
+PATHS = ["/", "/index.html", "/icon.svg", "/assets/index.js", "/assets/index.css", "/api/model", "/openapi.json"]
+
+
+@pytest.fixture
+def token() -> Token:
+    return Token()
+
+
+@pytest.fixture
+def outside(session, token) -> Iterator[TestClient]:
+    with TestClient(application(Shelf(session), token=token), base_url="http://lab.example:8765") as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("path", [*PATHS, "/nowhere"])
+def test_without_it_nothing_is_answered(outside, path):
+    for headers in ({}, {"authorization": "Bearer wrong"}, {"cookie": "headscope=wrong"}):
+        answer = outside.get(path, headers=headers)
+        assert answer.status_code == 401
+        assert "open the whole address that the terminal printed" in answer.json()["message"]
+    assert outside.post("/api/look", json={"text": "the lamp"}).status_code == 401
+
+
+@pytest.mark.parametrize("given", ["", "x", "é", "\x7f"])
+def test_a_wrong_one_is_refused_wherever_it_stands(outside, token, given):
+    assert outside.get("/", params={"token": given}).status_code == 401
+    assert outside.get("/", params={"token": token.secret[:-1]}).status_code == 401
+    wrong = {"cookie": f"{token.cookie}={given}".encode("latin-1")}
+    assert outside.get("/", headers=wrong).status_code == 401
+
+
+def test_the_first_visit_gives_a_cookie_and_takes_the_token_out_of_the_address(outside, token):
+    first = outside.get("/", params={"theme": "dark", "token": token.secret}, follow_redirects=False)
+    assert (first.status_code, first.headers["location"]) == (303, "/?theme=dark")
+    cookie = first.headers["set-cookie"]
+    assert cookie.startswith(f"{token.cookie}={token.secret};")
+    assert "HttpOnly" in cookie
+    assert "SameSite=lax" in cookie
+    for path in PATHS:
+        assert outside.get(path).status_code == 200, path
+    assert outside.post("/api/look", json={"text": "the lamp"}).status_code == 200
+
+
+def test_a_second_visit_with_it_takes_it_out_again(outside, token):
+    for _ in range(2):
+        found = outside.get("/", params={"token": token.secret}, follow_redirects=False)
+        assert found.headers["location"] == "/"
+
+
+@pytest.mark.parametrize("path", ["//evil.example/x", "/\\evil.example", "///evil.example"])
+def test_the_redirect_stays_on_this_server(session, token, path):
+    with TestClient(application(Shelf(session), token=token), base_url="http://lab.example") as outside:
+        found = outside.get(f"http://lab.example{path}?token={token.secret}", follow_redirects=False)
+    assert re.match(r"/(?![/\\])", found.headers["location"])
+
+
+def test_a_program_sends_it_in_a_header(outside, token):
+    assert outside.get("/api/model", headers={"authorization": f"Bearer {token.secret}"}).status_code == 200
+
+
+def test_a_page_elsewhere_is_refused_even_with_it(outside, token):
+    outside.get("/", params={"token": token.secret})
+    posted = outside.post("/api/look", json={"text": "the"}, headers={"origin": "http://evil.example"})
+    assert posted.status_code == 403
+
+
+def test_tokens_are_long_never_twice_the_same_and_not_shown(token):
+    assert len({Token().secret for _ in range(64)}) == 64
+    assert len(token.secret) >= 32
+    assert token.secret not in repr(token)
+
+
+def test_the_comparison_takes_the_same_time_wherever_they_differ(token, monkeypatch):
+    compared: list[tuple[bytes, bytes]] = []
+    real = secrets.compare_digest
+    monkeypatch.setattr(secrets, "compare_digest", lambda a, b: compared.append((a, b)) or real(a, b))
+    assert not token._is("guess")
+    assert compared == [(b"guess", token.secret.encode())]
+
+
+def test_two_servers_on_one_machine_do_not_take_each_other_s_cookie():
+    assert Token().cookie != Token().cookie
+
+
+def test_the_command_serves_others_with_the_token_it_prints(tmp_path: Path):
+    port = free_port()
+    program_text = "from headscope.cli import main; main()"
+    command = [sys.executable, "-c", program_text, "serve", "--host", "0.0.0.0", "--port", str(port), "--no-open"]
+    program = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    try:
+        assert program.stderr is not None
+        said = next(line for line in program.stderr if "?token=" in line)
+        secret = re.search(r"\?token=(\S+)", said)
+        assert secret is not None
+        address = f"http://127.0.0.1:{port}/"
+        for _ in range(200):
+            try:
+                assert httpx.get(address).status_code == 401
+                break
+            except httpx.ConnectError:
+                time.sleep(0.1)
+        with httpx.Client(follow_redirects=True) as person:
+            assert person.get(address, params={"token": secret[1]}).status_code == 200
+            assert person.get(f"{address}api/model").status_code == 200
+            assert "server" not in person.get(address).headers
+    finally:
+        program.terminate()
+        program.communicate(timeout=30)
