@@ -1,0 +1,25 @@
+// A page's state in its address, "#film?v=1&step=680": read and written field by field. Pure; text in, text out.
+
+export type Fields = Record<string, string | number | null | undefined>;
+
+/** Fields that are null, undefined or empty are left out. */
+export function addressOf(page: string, fields: Fields): string {
+  const written = new URLSearchParams({ v: "1" });
+  for (const [name, value] of Object.entries(fields)) if (value !== null && value !== undefined && value !== "") written.set(name, String(value));
+  return `#${page}?${written}`;
+}
+
+export function fieldsAt(hash: string): URLSearchParams {
+  return new URLSearchParams(hash.split("?").slice(1).join("?"));
+}
+
+export function isAt(page: string, hash: string): boolean {
+  return hash.replace(/^#/, "").split("?")[0] === page;
+}
+
+/** A whole number within bounds, or null. */
+export function whole(text: string | null, least = 0, most = Number.MAX_SAFE_INTEGER): number | null {
+  if (text === null || !/^\d{1,15}$/.test(text)) return null;
+  const value = Number(text);
+  return value >= least && value <= most ? value : null;
+}
