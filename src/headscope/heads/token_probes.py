@@ -38,7 +38,7 @@ def repeat(vocabulary: Vocabulary, count: int, seed: int) -> Probe:
     if longest < WARM + 6:
         raise UntestableError(f"its context of {vocabulary.room} tokens is too short for two copies of {WARM + 6}")
     batches = []
-    for turn in range(4):
+    for turn in range(min(4, count)):
         length = longest - 2 * turn
         rows = (count + 3 - turn) // 4
         drawn = RepeatProbe(vocabulary=len(vocabulary.ordinary), length=length, rows=rows, seed=seed + turn, start=None)
@@ -146,6 +146,8 @@ def sequences(vocabulary: Vocabulary, count: int, seed: int) -> Probe:
     batches, start = [], len(vocabulary.prefix)
     for turn, members in enumerate(torch.tensor(ids) for ids in whole.values()):
         rows = (count + len(whole) - 1 - turn) // len(whole)
+        if not rows:
+            break
         chosen = torch.stack([torch.randperm(len(members) - 2, generator=generator)[:4] + 1 for _ in range(rows)])
         places = torch.arange(start, start + 4).expand(rows, -1)
         reading = Reading(places, members[chosen + 1], members[chosen - 1], members)
