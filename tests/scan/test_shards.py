@@ -1,0 +1,132 @@
+"""Files of a scan's folder are whole or not there; one process holds it; finished shards are found again."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headscope.errors import InputError
+from headscope.scan.packing import Frame, pack
+from headscope.scan.recipe import SCHEMA_VERSION, Recipe
+from headscope.scan.shards import FEW, Packed, ScanFolder
+
+RECIPE = Recipe({"schema_version": SCHEMA_VERSION, "context": 16})
+
+
+def packed(**changed: object) -> Packed:
+    words = {"shards": 3, "rows": 9, "documents": 5, "pieces": 7, "tokens": 99, "sha256": "x", "problems": ["p"]}
+    return Packed(**(words | changed))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> ScanFolder:
+    scan = ScanFolder(tmp_path / "scan")
+    with scan.held():
+        scan.start(RECIPE)
+    scan.work.mkdir()
+    return scan
+
+
+def test_a_file_is_written_whole_or_the_old_one_stays(folder: ScanFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = folder.work / "a"
+    folder.write(path, b"old")
+
+    def fails(_: int) -> None:
+        raise OSError(errno.EIO, "input/output error")
+
+    monkeypatch.setattr(os, "fsync", fails)
+    with pytest.raises(OSError, match="input/output error"):
+        folder.write(path, b"new and longer")
+    assert path.read_bytes() == b"old"
+    assert [file.name for file in folder.work.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_a_full_disk_is_said_in_a_sentence(folder: ScanFolder, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def full(_: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(InputError, match=r"no room for 3 bytes in .*what is finished is kept"):
+        folder.write(folder.work / "a", b"abc")
+    assert list(folder.work.iterdir()) == []
+
+
+def test_a_folder_is_held_by_one_process(folder: ScanFolder) -> None:
+    code = (
+        "from pathlib import Path; import sys\n"
+        "from headscope.scan.shards import ScanFolder\n"
+        "with ScanFolder(Path(sys.argv[1])).held(): pass\n"
+    )
+    with folder.held():
+        other = subprocess.run([sys.executable, "-c", code, str(folder.path)], capture_output=True, text=True)
+        assert other.returncode != 0
+        assert "another scan is writing into" in other.stderr
+    free = subprocess.run([sys.executable, "-c", code, str(folder.path)], capture_output=True, text=True)
+    assert free.returncode == 0, free.stderr
+
+
+def test_the_same_recipe_goes_on_and_another_is_refused(folder: ScanFolder) -> None:
+    folder.start(RECIPE)
+    with pytest.raises(InputError, match=r"another recipe \(context: 16 there, 32 here\)"):
+        folder.start(Recipe(RECIPE.words | {"context": 32}))
+
+
+def test_many_differences_are_not_all_told(folder: ScanFolder) -> None:
+    with pytest.raises(InputError, match=r"; …\)"):
+        folder.start(Recipe(RECIPE.words | dict.fromkeys("abcdef", 1)))
+
+
+def test_a_recipe_half_written_is_not_something_strange(tmp_path: Path) -> None:
+    scan = ScanFolder(tmp_path)
+    (tmp_path / "recipe.json.part").write_bytes(b"{")
+    scan.start(RECIPE)
+    assert Recipe.from_json(scan.recipe_file.read_text()) == RECIPE
+
+
+def test_shards_without_a_tally_are_missing(folder: ScanFolder) -> None:
+    assert folder.missing(packed()) == [0, 1, 2]
+    folder.write(folder.tally_file(1), b"")
+    assert folder.missing(packed()) == [0, 2]
+
+
+def test_what_packing_came_to_is_kept(folder: ScanFolder) -> None:
+    assert folder.packed() is None
+    folder.finish_packing(packed())
+    assert folder.packed() == packed()
+
+
+def test_rows_of_a_packing_that_was_not_finished_are_dropped(folder: ScanFolder) -> None:
+    (rows,) = pack([(0, list(range(9)))], Frame(16), 4)
+    folder.keep_rows(0, rows)
+    assert folder.rows_file(0).read_bytes() == rows.to_bytes()
+    folder.forget_rows()
+    assert list(folder.work.iterdir()) == []
+
+
+def test_a_scan_is_finished_when_its_census_stands_and_its_work_is_gone(folder: ScanFolder) -> None:
+    assert not folder.finished
+    folder.write(folder.path / "census.parquet", b"")
+    assert not folder.finished
+    folder.clear()
+    assert folder.finished
+    assert not folder.work.exists()
+    folder.clear()
+
+
+def test_what_an_earlier_clearing_left_is_cleared_too(folder: ScanFolder) -> None:
+    gone = folder.path / ".gone"
+    gone.mkdir()
+    (gone / "half").write_bytes(b"")
+    folder.clear()
+    assert not gone.exists()
+
+
+def test_few_documents_are_drawn_by_their_pieces() -> None:
+    assert packed(documents=FEW - 1).unit == "piece"
+    assert packed(documents=FEW).unit == "document"
