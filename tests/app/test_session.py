@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from headscope import ablate
+from headscope import ablate, cut
 from headscope.app import schema
 from headscope.app import session as session_module
 from headscope.app.answers import QUESTIONS
-from headscope.app.session import KEPT_LOOKS, THUMBNAIL_SIDE, ForgottenLookError, Session, _weight
+from headscope.app.session import KEPT_LOOKS, ForgottenLookError, Session, _weight
+from headscope.app.views import THUMBNAIL_SIDE
 from headscope.errors import HeadNameError, InputError
 
 TEXT = "the old lamp on the landing burned until morning and the old lamp on the"
@@ -101,6 +102,69 @@ def test_predictions_without_heads_are_those_inside_an_edit(session, scope, how)
     assert told.kl > 1e-4
 
 
+def test_an_arrow_cut_changes_the_prediction_as_the_edit_says(session, scope):
+    card, _ = open_look(session)
+    edges = [schema.Edge(head="0.1", query=9, key=2), schema.Edge(head="1.3", query=9, key=9)]
+    told = session.predict(schema.PredictRequest(look=card.look, position=9, cuts=edges))
+    before = scope.look(TEXT).logits[9].double().softmax(-1)
+    with scope.edit(cut("0.1", 9, 2), cut("1.3", 9, 9)):
+        after = scope.look(TEXT).logits[9].double().softmax(-1)
+    assert told.without == pytest.approx(after[[guess.id for guess in told.guesses]].tolist(), abs=1e-6)
+    assert told.kl == pytest.approx(float((before * (before / after).log()).sum()), abs=1e-6)
+    assert told.kl > 1e-6
+
+
+def test_temperature_top_k_and_top_p_are_cuts_on_the_distribution(session, scope):
+    card, _ = open_look(session)
+    asked = schema.SamplingRequest(temperature=0.5, top_k=5, top_p=0.6)
+    told = session.predict(schema.PredictRequest(look=card.look, position=9, sampling=asked)).sampled
+    tempered = (scope.look(TEXT).logits[9].double() / 0.5).softmax(-1).sort(descending=True).values
+    five = tempered[:5] / tempered[:5].sum()
+    kept = 1 + int((five.cumsum(0) < 0.6).sum())
+    assert (told.after_k, told.kept) == (5, kept)
+    assert told.mass == pytest.approx(float(tempered[:kept].sum()), abs=1e-6)
+    assert told.ladder[:5] == pytest.approx(tempered[:5].tolist(), abs=1e-6)
+    assert told.probabilities[:kept] == pytest.approx((tempered[:kept] / tempered[:kept].sum()).tolist(), abs=1e-5)
+    assert not any(told.probabilities[kept:])
+
+
+def test_a_pattern_through_its_measures(session, scope):
+    card, _ = open_look(session, LONG)
+    look = scope.look(LONG)
+    pattern, norms = look.pattern("1.2"), look.value_norms("1.2")
+
+    def seen(**how):
+        asked = {"look": card.look, "head": "1.2", "rows": (0, 160), "columns": (0, 160), **how}
+        return session.weights(schema.WeightsRequest(**asked))[1]["weights"]
+
+    by_row = pattern / pattern.amax(1, keepdim=True)
+    np.testing.assert_allclose(seen(measure="row"), by_row[:160, :160], atol=1e-5)
+    aside = pattern[:160, :160] / pattern[:160, 1:].amax(1, keepdim=True).clamp_min(1e-30)
+    np.testing.assert_allclose(seen(measure="row", aside=True)[1:, 1:], aside[1:, 1:], rtol=1e-5)
+    np.testing.assert_allclose(seen(measure="value"), (pattern * norms)[:160, :160], atol=1e-6)
+    pooled = (pattern * norms)[:160, :160].reshape(20, 8, 20, 8).amax((1, 3))
+    np.testing.assert_allclose(seen(measure="value", pool=8), pooled, atol=1e-6)
+
+
+def test_importance_is_the_scopes_first_order_one(session, scope):
+    card, _ = open_look(session)
+    told, arrays = session.importance(schema.ImportanceRequest(look=card.look))
+    expected = {found.head: found.loss.mean for found in scope.importance([TEXT], how="gradient")}
+    np.testing.assert_allclose(arrays["importance"], [expected[head] for head in scope.shape.heads()], atol=1e-6)
+    assert told.read == 15
+
+
+def test_importance_of_a_long_text_is_measured_on_its_beginning(session, monkeypatch):
+    monkeypatch.setattr(session_module, "WEIGHED", 20)
+    card, _ = open_look(session, LONG)
+    told, _ = session.importance(schema.ImportanceRequest(look=card.look))
+    assert told.read == 20
+
+
+def test_papers_speak_only_of_models_they_name(session):
+    assert session.featured().claims == []
+
+
 def test_without_edits_there_is_nothing_to_compare(session):
     card, _ = open_look(session)
     told = session.predict(schema.PredictRequest(look=card.look, position=2))
@@ -137,6 +201,9 @@ def test_what_cannot_be_answered_is_said(session):
         open_look(session, "   ")
     with pytest.raises(HeadNameError, match=r"7\.0: this model has layers 0–1"):
         session.predict(schema.PredictRequest(look=card.look, position=2, off=["7.0"]))
+    edge = schema.Edge(head="0.0", query=90, key=2)
+    with pytest.raises(InputError, match=r"the arrow of 0\.0 from token 90 to token 2 is not in this text"):
+        session.predict(schema.PredictRequest(look=card.look, position=2, cuts=[edge]))
     with pytest.raises(InputError, match="positions 90 to 99: this text has 15 tokens"):
         session.weights(schema.WeightsRequest(look=card.look, head="0.0", rows=(90, 99), columns=(0, 1)))
     with pytest.raises(InputError, match="toward=99: this model has tokens 0–18"):

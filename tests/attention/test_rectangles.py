@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -57,6 +59,27 @@ def test_a_part_of_the_pattern_can_be_pooled() -> None:
     seen = observe(x, x, x)
     picture = seen.pooled(0, (2, 2), rows=slice(8, 16), columns=slice(20, 30))
     assert_close(picture.mean[0, 1, 0], seen.weights()[0, 0, 12:16, 20:25].mean())
+
+
+def test_factors_on_rows_and_keys_act_on_every_weight_and_picture() -> None:
+    x = torch.randn(1, 1, 40, 8, dtype=torch.float64)
+    seen = observe(x, x, x, scores=Scores(mask=causal()))
+    plain = rectangles.Source(seen.q, seen.k, seen.logsumexp, seen.scores)
+    by_row, by_key = torch.rand(40, dtype=torch.float64), torch.rand(40, dtype=torch.float64)
+    through = replace(plain, by_row=by_row, by_key=by_key)
+    expected = seen.weights()[0, 0] * by_row[:, None] * by_key
+    assert_close(rectangles.weights(through, slice(3, 9), slice(2, 7))[0, 0], expected[3:9, 2:7])
+    picture = rectangles.pooled(through, (10, 8), slice(None), slice(None))
+    assert_close(picture.maximum[0], expected.unflatten(0, (10, 4)).unflatten(2, (8, 5)).amax((1, 3)))
+
+
+def test_the_most_of_each_row_among_some_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rectangles, "BLOCK", 7)
+    x = torch.randn(1, 1, 40, 8)
+    seen = observe(x, x, x, scores=Scores(mask=causal()))
+    source = rectangles.Source(seen.q, seen.k, seen.logsumexp, seen.scores)
+    assert_close(rectangles.row_maxima(source, slice(1, None))[0], seen.weights()[0, 0, :, 1:].amax(1))
+    assert not rectangles.row_maxima(source, slice(40, None)).any()
 
 
 def test_there_is_no_such_head_row_or_picture() -> None:

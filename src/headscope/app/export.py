@@ -109,6 +109,7 @@ def bundle(look: Look) -> bytes:
         "schema_version": schema.SCHEMA_VERSION,
         "model": session.model().model_dump(mode="json"),
         "roles": session.roles().model_dump(mode="json"),
+        "featured": session.featured().model_dump(mode="json"),
         "predictions": [told.model_dump(mode="json") for told in predictions],
     }
     return pack(values, answers)

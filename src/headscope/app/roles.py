@@ -17,10 +17,13 @@ import torch
 from headscope.app import schema
 from headscope.errors import InputError
 from headscope.heads.battery import BATTERY
+from headscope.heads.papers import Claim, Held, claims_about, hold
 from headscope.heads.report import Report, Trial
+from headscope.names import ModelShape
 from headscope.scope import EMBEDDED, Scope, load
 
 SHIPPED = EMBEDDED / "heads.json"
+CARD = EMBEDDED / "MODEL_CARD.md"
 WEIGHTS = "weights"  # the recipe's entry that says which weights were examined
 
 
@@ -62,6 +65,45 @@ def roles_card(report: Report, heads: list[str]) -> schema.Roles:
         findings=[schema.Finding.model_validate(asdict(finding)) for finding in report.findings],
         trials=[_trial(trial, heads) for trial in report.trials],
         recipe=_recipe(report),
+    )
+
+
+def model_title(scope: Scope) -> str:
+    """What a person calls this model: the heading of the shipped one's card, another's own name."""
+    if scope.shape.name != EMBEDDED.name or not CARD.exists():
+        return scope.shape.name
+    lines = CARD.read_text(encoding="utf-8").splitlines()
+    return next((line.removeprefix("# ") for line in lines if line.startswith("# ")), scope.shape.name)
+
+
+def featured_card(shape: ModelShape, report: Report | None) -> schema.Featured:
+    """Papers' claims about a model of this name; each head beside its own score, once it has been tested."""
+    known = {str(head) for head in shape.heads()}
+    held = {(found.claim.source, found.claim.role, found.head): found for found in (hold(report) if report else [])}
+    claims = [
+        schema.PaperClaim(
+            role=claim.role,
+            source=claim.source,
+            note=claim.note,
+            heads=[
+                _featured(claim, head, held.get((claim.source, claim.role, head)))
+                for head in claim.heads
+                if head in known
+            ],
+        )
+        for claim in claims_about(shape.name)
+    ]
+    return schema.Featured(claims=[claim for claim in claims if claim.heads])
+
+
+def _featured(claim: Claim, head: str, held: Held | None) -> schema.FeaturedHead:
+    return schema.FeaturedHead(
+        head=head,
+        published=(claim.scores or {}).get(head),
+        outcome="not tested" if held is None else held.outcome,
+        score=None if held is None else held.score,
+        rank=None if held is None else held.rank,
+        why="nobody has tested these heads yet" if held is None else held.why,
     )
 
 

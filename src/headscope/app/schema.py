@@ -15,6 +15,7 @@ MAX_CHARACTERS = 1_000_000
 Unit = Literal["share", "nats", "tokens"]
 Pooling = Literal["max", "mean"]
 Removal = Literal["zero", "mean"]
+Measure = Literal["weight", "row", "value"]
 Stream = Literal["text", "written"]
 Span = tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
 
@@ -51,7 +52,7 @@ class Models(Strict):
     """The models this page may look through; it opens on the first. ``opens``: whether it may name others."""
 
     names: list[str]
-
+    titles: list[str] = Field(description="what a person calls each of them")
     opens: bool = False
 
 
@@ -66,11 +67,13 @@ class OpenedModel(Strict):
 
     name: str
 
+
 class ModelCard(Strict):
     """The model under the microscope."""
 
     schema_version: int = SCHEMA_VERSION
     name: str
+    title: str = Field(description="what a person calls it")
     d_model: int
     vocabulary: int | None
     context: int | None
@@ -131,6 +134,12 @@ class WeightsRequest(Strict):
     columns: Span
     pool: int = Field(default=1, ge=1)
     how: Pooling = "max"
+    measure: Measure = Field(
+        default="weight",
+        description="the weight; the weight as a part of its row's largest; or the weight times the length of the "
+        "value vector it carries (before W_O)",
+    )
+    aside: bool = Field(default=False, description="leave the first key out when a row's largest weight is sought")
 
 
 class WeightsCard(Strict):
@@ -142,6 +151,8 @@ class WeightsCard(Strict):
     columns: Span
     pool: int
     how: Pooling
+    measure: Measure
+    aside: bool
 
 
 class MixRequest(Strict):
@@ -169,26 +180,103 @@ class MixCard(Strict):
     note: str = Field(default="", description="how the final norm was taken into account, or why it was not")
 
 
+class Edge(Strict):
+    """One arrow of one head: a query that looks at a key."""
+
+    head: str
+    query: int = Field(ge=0)
+    key: int = Field(ge=0)
+
+
+class SamplingRequest(Strict):
+    """How a token would be drawn: temperature first, then the k likeliest, then the fewest that make up the share p."""
+
+    temperature: float = Field(default=1.0, ge=0, le=100, allow_inf_nan=False)
+    top_k: int | None = Field(default=None, ge=1)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+
+
 class PredictRequest(Strict):
-    """The next token as it is, and with some heads taken out."""
+    """The next token as it is, and with some heads taken out or some arrows cut."""
 
     look: str
     position: int = Field(ge=0)
     off: list[str] = []
+    cuts: list[Edge] = Field(default=[], max_length=64)
     how: Removal = "zero"
     count: int = Field(default=6, ge=1, le=100)
+    sampling: SamplingRequest | None = None
+
+
+class Sampled(Strict):
+    """What temperature, top-k and top-p leave of the model's own distribution.
+
+    ``probabilities`` belong to the guesses; ``ladder`` holds the likeliest tokens' probabilities after the temperature,
+    best first; ``after_k`` and ``kept`` say how many tokens are left after each cut, ``mass`` how much of the tempered
+    probability they had.
+    """
+
+    probabilities: list[float]
+    ladder: list[float]
+    after_k: int
+    kept: int
+    mass: float
 
 
 class Prediction(Strict):
-    """``without``: the same tokens' probabilities with the heads taken out; ``kl``: KL(as is ‖ without) in nats."""
+    """``without``: the same tokens' probabilities under the edits; ``kl``: KL(as is ‖ edited) in nats."""
 
     look: str
     position: int
     off: list[str]
+    cuts: list[Edge] = []
     how: Removal
     guesses: list[Guess]
     without: list[float] | None
     kl: float | None
+    sampled: Sampled | None = None
+
+
+class ImportanceRequest(Strict):
+    """How much each head matters on a text."""
+
+    look: str
+
+
+class ImportanceCard(Strict):
+    """First-order importance: how much the loss would rise, in nats a token, were the head switched off.
+
+    Arrays: ``importance`` float32 [head].
+    """
+
+    look: str
+    read: int = Field(description="the tokens it was measured on: the first of a long text")
+
+
+class FeaturedHead(Strict):
+    """A head that a paper names, beside what these weights show."""
+
+    head: str
+    published: float | None
+    outcome: Literal["agrees", "differs", "not tested"]
+    score: float | None
+    rank: int | None
+    why: str
+
+
+class PaperClaim(Strict):
+    """What one source says about some heads of this model."""
+
+    role: str
+    source: str
+    note: str
+    heads: list[FeaturedHead]
+
+
+class Featured(Strict):
+    """Heads of this model that papers speak of."""
+
+    claims: list[PaperClaim]
 
 
 class EvidencePiece(Strict):

@@ -19,9 +19,11 @@ from torch import Tensor
 
 from headscope.app import schema
 from headscope.app.answers import QUESTIONS, site_answers
-from headscope.app.roles import roles_card, shipped
+from headscope.app.predictions import changed, edits_of, guess_toward, guesses, sampled
+from headscope.app.roles import featured_card, model_title, roles_card, shipped
+from headscope.app.views import Views
 from headscope.errors import InputError
-from headscope.heads.edits import ablate
+from headscope.heads.edits import Edit
 from headscope.heads.look import Look
 from headscope.heads.report import Report
 from headscope.heads.standard import answerable, standard_questions
@@ -37,10 +39,7 @@ KEPT_BYTES = 2 * 2**30  # of all kept looks together; the latest is kept whateve
 KEPT_TEXTS = 512
 KEPT_EDITS = 64
 LONGEST = 16_384  # tokens that a page shows
-THUMBNAIL_SIDE = 32
-DENSE_THUMBNAIL = 1_024  # tokens up to which a thumbnail sees every row
-SAMPLED_ROWS = 256
-LARGEST_ANSWER = 2**22  # numbers in one rectangle
+WEIGHED = 1_024  # tokens of a text on which the heads' importance is measured
 
 
 class ForgottenLookError(InputError):
@@ -56,6 +55,7 @@ class Opened:
     source: str | list[int]
     look: Look
     length: int
+    views: Views
 
 
 class Session:
@@ -65,7 +65,8 @@ class Session:
         self.scope = scope
         self._looks: OrderedDict[str, Opened] = OrderedDict()
         self._texts: OrderedDict[str, str] = OrderedDict()
-        self._edited: OrderedDict[tuple[str, str, str, int], Tensor] = OrderedDict()
+        self._edited: OrderedDict[tuple[str, str, int], Tensor] = OrderedDict()
+        self._weighed: OrderedDict[str, NDArray[np.float32]] = OrderedDict()
         self._tested: Report | None = None
         self._testing = False
 
@@ -73,6 +74,7 @@ class Session:
         shape = self.scope.shape
         return schema.ModelCard(
             name=shape.name,
+            title=self.title,
             d_model=shape.d_model,
             vocabulary=shape.vocabulary,
             context=shape.context,
@@ -81,6 +83,11 @@ class Session:
             questions=list(QUESTIONS),
             notes=list(self.scope.notes),
         )
+
+    @property
+    def title(self) -> str:
+        """What a person calls this model."""
+        return model_title(self.scope)
 
     def look(self, asked: schema.LookRequest) -> tuple[schema.LookCard, Arrays]:
         opened = self._open_text(asked.text) if asked.text is not None else self._open(asked.look or "")
@@ -99,28 +106,11 @@ class Session:
             length=opened.length,
             asked=[asked_at.get(question.name, len(look.tokens) - 1) for question in QUESTIONS],
         )
-        pictures = [self._thumbnail(look, head) for head in self.scope.shape.heads()]
+        pictures = [opened.views.thumbnail(head) for head in self.scope.shape.heads()]
         return card, {"answers": np.concatenate(answers, axis=1), "thumbnails": np.stack(pictures)}
 
     def weights(self, asked: schema.WeightsRequest) -> tuple[schema.WeightsCard, Arrays]:
-        look = self._open(asked.look).look
-        site = self.scope.shape.find(asked.head).site
-        rows = _span(asked.rows, len(look.query_tokens(site)))
-        columns = _span(asked.columns, len(look.key_tokens(site)))
-        height, width = (-(-(end - start) // asked.pool) for start, end in (rows, columns))
-        if height * width > LARGEST_ANSWER:
-            raise InputError(
-                f"{height}×{width} weights are more than one answer holds ({LARGEST_ANSWER}); raise pool={asked.pool}"
-            )
-        part = slice(*rows), slice(*columns)
-        if asked.pool == 1:
-            found = look.weights(asked.head, *part)
-        else:
-            pooled = look.pooled(asked.head, (height, width), *part)
-            found = (pooled.maximum if asked.how == "max" else pooled.mean)[0]
-        card = schema.WeightsCard(
-            look=asked.look, head=asked.head, rows=rows, columns=columns, pool=asked.pool, how=asked.how
-        )
+        card, found = self._open(asked.look).views.rectangle(asked)
         return card, {"weights": _numbers(found)}
 
     def mix(self, asked: schema.MixRequest) -> tuple[schema.MixCard, Arrays]:
@@ -133,7 +123,7 @@ class Session:
         shares = np.full(self.scope.shape.n_heads, np.nan, dtype=np.float32)
         toward, note = None, ""
         if self.scope.shape.vocabulary is not None and look.query_tokens(asked.site) == look.written:
-            toward = self._guess(look, place, asked.toward)
+            toward = guess_toward(look, place, asked.toward)
             try:
                 found = look.logit_shares(toward.id, position=place)
             except InputError as why:  # a model whose logits cannot be split still has parts and sums to show
@@ -156,24 +146,33 @@ class Session:
     def predict(self, asked: schema.PredictRequest) -> schema.Prediction:
         opened = self._open(asked.look)
         look = opened.look
-        place = look.position(asked.position)
-        off = [str(self.scope.shape.find(name)) for name in dict.fromkeys(asked.off)]
+        place, edits = look.position(asked.position), edits_of(asked, look)
+        off = list(dict.fromkeys(asked.off))
         card = schema.Prediction(
-            look=asked.look, position=place, off=off, how=asked.how, guesses=[], without=None, kl=None
+            look=asked.look, position=place, off=off, cuts=asked.cuts, how=asked.how, guesses=[], without=None, kl=None
         )
         if self.scope.shape.vocabulary is None:
             return card
-        guesses = [
-            schema.Guess(text=found.token.text, id=found.token.id, probability=found.probability)
-            for found in look.predictions(place, asked.count)
-        ]
-        if not off:
-            return card.model_copy(update={"guesses": guesses})
-        before = look.logits[place].double().log_softmax(-1)
-        after = self._without(opened, place, off, asked.how).double().log_softmax(-1)
-        without = after.exp()[[guess.id for guess in guesses]].tolist()
-        kl = max(0.0, float((before.exp() * (before - after)).nansum()))
-        return card.model_copy(update={"guesses": guesses, "without": without, "kl": kl})
+        card = card.model_copy(update={"guesses": guesses(look, place, asked.count)})
+        if asked.sampling is not None:
+            card = card.model_copy(update={"sampled": sampled(look.logits[place], asked.sampling, card.guesses)})
+        return changed(card, look.logits[place], self._under(opened, place, edits)) if edits else card
+
+    def importance(self, asked: schema.ImportanceRequest) -> tuple[schema.ImportanceCard, Arrays]:
+        """Every head's first-order importance on (the beginning of) this text."""
+        opened = self._open(asked.look)
+        ids = [token.id for token in opened.look.tokens[:WEIGHED]]
+        if opened.name not in self._weighed:
+            whole = len(ids) == len(opened.look.tokens)
+            found = self.scope.importance([opened.source if whole else ids], how="gradient")
+            by_head = {each.head: each.loss.mean for each in found}
+            weighed = np.array([by_head[head] for head in self.scope.shape.heads()], dtype=np.float32)
+            _keep(self._weighed, opened.name, weighed, KEPT_TEXTS)
+        return schema.ImportanceCard(look=asked.look, read=len(ids)), {"importance": self._weighed[opened.name]}
+
+    def featured(self) -> schema.Featured:
+        """What papers say of this model's heads, beside what has been tested of them here."""
+        return featured_card(self.scope.shape, self._tested or self._shipped)
 
     def roles(self) -> schema.Roles:
         """What the heads are called, as far as they have been tested. Waits for nothing."""
@@ -202,7 +201,7 @@ class Session:
         typed = [token for token in look.tokens if token.start is not None]  # not what the tokenizer added
         text = "".join(token.text for token in typed or look.tokens)
         name = hashlib.sha256(repr(ids).encode()).hexdigest()[:16]
-        return self._keep_look(Opened(name, text, ids, look, len(ids))).name
+        return self._keep_look(Opened(name, text, ids, look, len(ids), Views(look))).name
 
     def _open_text(self, text: str) -> Opened:
         name = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -231,33 +230,16 @@ class Session:
         ids = self.scope.model.token_ids(text) if len(text) > most // 2 else []
         source = text if len(ids) < most else ids[:most]
         look = self.scope.look(source)
-        return Opened(name, text, source, look, max(len(ids), len(look.tokens)))
+        return Opened(name, text, source, look, max(len(ids), len(look.tokens)), Views(look))
 
-    def _without(self, opened: Opened, place: int, off: list[str], how: schema.Removal) -> Tensor:
-        key = (opened.name, ",".join(sorted(off)), how, place)
+    def _under(self, opened: Opened, place: int, edits: list[Edit]) -> Tensor:
+        """The logits at one place, read again under these edits."""
+        key = (opened.name, "|".join(sorted(edit.key() for edit in edits)), place)
         if key not in self._edited:
-            with self.scope.edit(ablate(*off, how=how)):
-                changed = self.scope.look(opened.source)
-            return _keep(self._edited, key, changed.logits[place].clone(), KEPT_EDITS)
+            with self.scope.edit(*edits):
+                changed_look = self.scope.look(opened.source)
+            return _keep(self._edited, key, changed_look.logits[place].clone(), KEPT_EDITS)
         return self._edited[key]
-
-    def _guess(self, look: Look, place: int, token: int | None) -> schema.Guess:
-        probabilities = look.logits[place].double().softmax(-1)
-        chosen = int(probabilities.argmax()) if token is None else token
-        if not 0 <= chosen < len(probabilities):
-            raise InputError(f"toward={chosen}: this model has tokens 0–{len(probabilities) - 1}")
-        text = self.scope.model.tokens_of(torch.tensor([chosen]))[0].text
-        return schema.Guess(text=text, id=chosen, probability=float(probabilities[chosen]))
-
-    def _thumbnail(self, look: Look, head: Head) -> NDArray[np.uint8]:
-        side = min(len(look.tokens), THUMBNAIL_SIDE)
-        if head.site not in look.sites:
-            return np.zeros((side, side), dtype=np.uint8)
-        length = len(look.query_tokens(head.site))
-        rows = torch.arange(length) if length <= DENSE_THUMBNAIL else torch.linspace(0, length - 1, SAMPLED_ROWS).long()
-        weights = look.weights(head, rows)
-        small = torch.nn.functional.adaptive_max_pool2d(weights[None].float(), (side, side))[0]
-        return (small.clamp(0, 1).sqrt() * 255).round().to(torch.uint8).cpu().numpy()
 
 
 def _weight(look: Look) -> int:
@@ -267,13 +249,6 @@ def _weight(look: Look) -> int:
         site.n_heads * site.d_head + site.n_kv_heads * site.d_head + 2 * site.n_heads * site.d_value for site in sites
     )
     return 4 * len(look.tokens) * (per_token + len(sites) * look.shape.d_model + (look.shape.vocabulary or 0))
-
-
-def _span(span: tuple[int, int], length: int) -> tuple[int, int]:
-    start, end = span[0], min(span[1], length)
-    if start >= end:
-        raise InputError(f"positions {span[0]} to {span[1]}: this text has {length} tokens")
-    return start, end
 
 
 def _keep(kept: OrderedDict[Any, Kept], key: Any, value: Kept, most: int) -> Kept:

@@ -21,6 +21,9 @@ class Shelf:
 
     def __init__(self, *sessions: Session, opener: Opener | None = None) -> None:
         self._lent = {session.scope.shape.name: session for session in sessions}
+        if len(self._lent) < len(sessions):
+            names = ", ".join(session.scope.shape.name for session in sessions)
+            raise InputError(f"two of these models have one name ({names}); rename a folder")
         self._made: OrderedDict[str, Session] = OrderedDict()
         self._opened: OrderedDict[str, Session] = OrderedDict()
         self._opener = opener

@@ -29,10 +29,12 @@ REQUESTS: dict[str, tuple[type[BaseModel], Callable[[Session, Any], Any]]] = {
     "weights": (schema.WeightsRequest, Session.weights),
     "mix": (schema.MixRequest, Session.mix),
     "predict": (schema.PredictRequest, Session.predict),
+    "importance": (schema.ImportanceRequest, Session.importance),
 }
 PLAIN: dict[str, Callable[[Session], BaseModel]] = {
     "model": Session.model,
     "roles": Session.roles,
+    "featured": Session.featured,
     "testHeads": Session.test_heads,
 }
 

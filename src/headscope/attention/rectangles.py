@@ -20,12 +20,17 @@ BLOCK = 512
 
 @dataclass(frozen=True)
 class Source:
-    """What a pattern is recomputed from. ``scores`` is bound to the whole of q and k."""
+    """What a pattern is recomputed from. ``scores`` is bound to the whole of q and k.
+
+    ``by_row`` and ``by_key`` are factors on every weight of a row and of a key, for a pattern seen through a measure.
+    """
 
     q: Float[Tensor, "batch head query d_head"]
     k: Float[Tensor, "batch kv key d_head"]
     logsumexp: Float[Tensor, "batch head query"]
     scores: Scores
+    by_row: Float[Tensor, " query"] | None = None
+    by_key: Float[Tensor, " key"] | None = None
 
     def only(self, head: int | None) -> Source:
         """The same, for one head."""
@@ -55,7 +60,24 @@ def weights(source: Source, rows: Index, columns: Index) -> Float[Tensor, "batch
         source.q[:, :, row_index], source.k[:, :, column_index], row_index, column_index, offset
     )
     lse = source.logsumexp[:, :, row_index, None].to(scores)
-    return torch.exp(scores - lse.masked_fill(lse.isneginf(), 0.0))
+    found = scores.sub_(lse.masked_fill(lse.isneginf(), 0.0)).exp_()
+    if source.by_row is not None:
+        found *= source.by_row[row_index, None]
+    if source.by_key is not None:
+        found *= source.by_key[column_index]
+    return found
+
+
+def row_maxima(source: Source, columns: slice) -> Float[Tensor, "batch query"]:
+    """The most that one head gives to a key among these columns, for every row, block by block; 0 if there is none."""
+    keys = torch.split(torch.arange(source.k.shape[2], device=source.q.device)[columns], 4 * BLOCK)
+    most = source.logsumexp.new_zeros(source.q.shape[0], source.q.shape[2])
+    for row in range(0, source.q.shape[2], BLOCK):
+        rows = slice(row, row + BLOCK)
+        for part in keys:
+            if len(part):
+                most[:, rows] = torch.maximum(most[:, rows], weights(source, rows, part)[:, 0].amax(2))
+    return most
 
 
 def pooled(source: Source, shape: tuple[int, int], rows: slice, columns: slice) -> Pooled:
@@ -88,13 +110,17 @@ def pooled(source: Source, shape: tuple[int, int], rows: slice, columns: slice) 
 class _Cells(NamedTuple):
     """Neighbouring cells of a picture along one side, and the positions they cover.
 
-    ``members`` lists each cell's places among ``items``; a shorter cell repeats its last.
+    ``members`` lists each cell's places among ``items``; a shorter cell repeats its last. ``even``: none is shorter.
     """
 
     at: slice
     items: Int[Tensor, " item"]
     members: Int[Tensor, "cell member"]
     share: Float[Tensor, "cell item"]
+
+    @property
+    def even(self) -> bool:
+        return self.members.numel() == len(self.items)
 
 
 def _cell_blocks(index: Int[Tensor, " chosen"], n_cells: int) -> list[_Cells]:
@@ -115,14 +141,21 @@ def _cells(index: Int[Tensor, " chosen"], edges: Int[Tensor, " edge"], first: in
 
 
 def _mean(part: Float[Tensor, "batch row column"], rows: _Cells, columns: _Cells) -> Float[Tensor, "batch cell width"]:
+    if rows.even and columns.even:
+        return _by_cell(_by_cell(part, 1, rows).mean(2), 2, columns).mean(3)
     return rows.share.to(part) @ part @ columns.share.to(part).T
 
 
 def _maximum(
     part: Float[Tensor, "batch row column"], rows: _Cells, columns: _Cells
 ) -> Float[Tensor, "batch cell width"]:
-    by_row = part[:, rows.members].amax(2)
-    return by_row[:, :, columns.members].amax(3)
+    by_row = (_by_cell(part, 1, rows) if rows.even else part[:, rows.members]).amax(2)
+    return (_by_cell(by_row, 2, columns) if columns.even else by_row[:, :, columns.members]).amax(3)
+
+
+def _by_cell(part: Tensor, side: int, cells: _Cells) -> Tensor:
+    """One side of a part as cells and their members, without copying; for cells of one length."""
+    return part.view(*part.shape[:side], *cells.members.shape, *part.shape[side + 1 :])
 
 
 def _indices(index: Index, length: int, device: torch.device) -> Int[Tensor, " chosen"]:

@@ -12,7 +12,9 @@ from headscope.cli.shared import AsJson, Heads, Model, app, show, show_json
 
 @app.command()
 def serve(
-    model: Annotated[str | None, typer.Argument(help="A model's name or folder; the embedded one if none.")] = None,
+    models: Annotated[
+        list[str] | None, typer.Argument(help="Models by name or folder; `embedded`, the one that ships, if none.")
+    ] = None,
     port: Annotated[int | None, typer.Option(help="The port; any free one if none is given.")] = None,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
     host: Annotated[
@@ -32,7 +34,8 @@ def serve(
     from headscope.scope import load
 
     censuses = Censuses(census or ())
-    shelf = Shelf(Session(load(model)), opener=load if allow_models else None)
+    opened = [Session(load(None if name == "embedded" else name)) for name in models or ["embedded"]]
+    shelf = Shelf(*opened, opener=load if allow_models else None)
     serve_page(shelf, Place(host=host, port=port, open_browser=not no_open), censuses)
 
 

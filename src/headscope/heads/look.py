@@ -26,6 +26,7 @@ from headscope.models.opened import OpenModel, Pass, Prepared, SiteOutput, Token
 from headscope.names import Head, ModelShape
 
 BUDGET = 2**30  # bytes of q, k and z that a look keeps; past it they are computed again when asked for
+ABOUT_PLACES = ("previous", "itself", "first")
 LARGEST_PATTERN = 2**26  # cells of one dense pattern; larger ones are read in rectangles
 
 
@@ -66,11 +67,14 @@ class Look:
 
     def query_tokens(self, site: str) -> tuple[Token, ...]:
         """The text that looks, at this site."""
-        return self.written if site.startswith("decoder") else self.tokens
+        beside = self.prepared.stacks.get(site.partition(".")[0])
+        text = beside or (self.written if site.startswith("decoder") else self.tokens)
+        return text if self._has_length(site, 0, len(text)) else _numbered(self._lengths(site)[0])
 
     def key_tokens(self, site: str) -> tuple[Token, ...]:
         """The text that is looked at, at this site."""
-        return self.tokens if self.shape.sites[site].kind == "cross" else self.query_tokens(site)
+        text = self.tokens if self.shape.sites[site].kind == "cross" else self.query_tokens(site)
+        return text if self._has_length(site, 1, len(text)) else _numbered(self._lengths(site)[1])
 
     @property
     def shape(self) -> ModelShape:
@@ -116,15 +120,18 @@ class Look:
         self, head: str | Head, rows: rectangles.Index = slice(None), columns: rectangles.Index = slice(None)
     ) -> Float[Tensor, "query key"]:
         """Any rectangle of one head's pattern, exact."""
-        found = self._find(head)
-        return rectangles.weights(self._source(found.site).only(found.head), rows, columns)[0, 0]
+        return rectangles.weights(self.source(head), rows, columns)[0, 0]
 
     def pooled(
         self, head: str | Head, shape: tuple[int, int], rows: slice = slice(None), columns: slice = slice(None)
     ) -> rectangles.Pooled:
         """A rectangle of one head's pattern as a small picture: mean and maximum over blocks."""
+        return rectangles.pooled(self.source(head), shape, rows, columns)
+
+    def source(self, head: str | Head) -> rectangles.Source:
+        """What one head's pattern is recomputed from, for those who look at it through a measure of their own."""
         found = self._find(head)
-        return rectangles.pooled(self._source(found.site).only(found.head), shape, rows, columns)
+        return self._source(found.site).only(found.head)
 
     def value_norms(self, head: str | Head) -> Float[Tensor, " key"]:
         """How long each key's value is: a weight times this is how much it can carry."""
@@ -191,6 +198,10 @@ class Look:
             raise InputError(f"this text did not reach the site {site}; it reached {', '.join(self._sites)}")
         return self._sites[site]
 
+    def _has_length(self, site: str, axis: int, length: int) -> bool:
+        """Whether these are the tokens of a site: pooled keys, windows and added places are others."""
+        return site not in self._sites or self._lengths(site)[axis] == length
+
     def _lengths(self, site: str) -> tuple[int, int]:
         seen = self._site(site)
         return seen.rows.logsumexp.shape[2], seen.value_norms.shape[1]
@@ -201,7 +212,9 @@ class Look:
         if self.key_tokens(site) is not text or not call.q.shape[2] == call.k.shape[2] == len(text):
             return {}
         if text not in self._asked:  # the same labels for every layer: the engine sorts them once
-            self._asked[text] = standard_questions(torch.tensor([[token.id for token in text]], device=call.q.device))
+            questions = standard_questions(torch.tensor([[token.id for token in text]], device=call.q.device))
+            words = all(token.id >= 0 for token in text)  # patches and frames are at places, and none is a copy
+            self._asked[text] = {name: q for name, q in questions.items() if words or name in ABOUT_PLACES}
         return self._asked[text]
 
     def _run(self) -> Pass:
@@ -279,6 +292,10 @@ class Look:
         text = "".join(token.text for token in self.tokens)
         short = text if len(text) <= 60 else text[:57] + "…"
         return f"Look({short!r}: {len(self.tokens)} tokens, {self.shape.n_heads} heads in {len(self.sites)} sites)"
+
+
+def _numbered(count: int) -> tuple[Token, ...]:
+    return tuple(Token(-1, f"[{place}]") for place in range(count))
 
 
 class _ReachedError(Exception):

@@ -17,7 +17,9 @@ def routes(desks: Desks) -> APIRouter:
 
     @router.get("/models", responses=PROBLEM)
     async def models(request: Request) -> schema.Models:
-        return schema.Models(names=desks.shelf.names(), opens=desks.shelf.opens)
+        names = desks.shelf.names()
+        titles = [desks.shelf.session(name).title for name in names]
+        return schema.Models(names=names, titles=titles, opens=desks.shelf.opens)
 
     @router.get("/model", responses=PROBLEM)
     async def model_card(request: Request, model: str | None = None) -> schema.ModelCard:
@@ -38,6 +40,14 @@ def routes(desks: Desks) -> APIRouter:
     @router.post("/predict", response_model=schema.Prediction, responses=PROBLEM)
     async def predict(request: Request, asked: schema.PredictRequest, model: str | None = None) -> Any:
         return await desks.answer(request, model, lambda session: session.predict(asked))
+
+    @router.post("/importance", **carries(schema.ImportanceCard))
+    async def importance(request: Request, asked: schema.ImportanceRequest, model: str | None = None) -> Response:
+        return await desks.packed(request, model, lambda session: session.importance(asked))
+
+    @router.get("/featured", responses=PROBLEM)
+    def featured(request: Request, model: str | None = None) -> schema.Featured:
+        return desks.shelf.session(model).featured()
 
     @router.get("/roles", responses=PROBLEM)
     def roles(request: Request, model: str | None = None) -> schema.Roles:
