@@ -1,0 +1,146 @@
+// The film page's state: a moment, a head, what is shown of it, and whether it runs.
+import type { components } from "../api";
+import { askServer } from "../source/server";
+import { addressOf, fieldsAt, whole } from "../state/fields";
+import { unpack, type Table } from "../wire";
+import { frameAt, place } from "./reel";
+
+export type FilmCard = components["schemas"]["FilmCard"];
+export type Ground = "repeats" | "text";
+export const PAIR = "pair";
+const NAMED = 0.5;
+const FULL = 65_535;
+const TICK = 110; // milliseconds a moment while it plays
+
+export class Player {
+  film = $state.raw<FilmCard | null>(null);
+  problem = $state("");
+  moment = $state(0);
+  head = $state(0);
+  token = $state(0);
+  sentence = $state(0);
+  show = $state(PAIR);
+  ground = $state<Ground>("repeats");
+  playing = $state(false);
+
+  private arrays: Record<string, Table> = {};
+  private timer = 0;
+
+  readonly moments = $derived(this.film?.moments ?? []);
+  readonly now = $derived(this.moments[this.moment]);
+  readonly last = $derived(this.moments[this.moments.length - 1]);
+  readonly places = $derived(this.moments.map((each) => place(each.tokens, this.last.tokens)));
+  readonly frame = $derived(this.film ? frameAt(this.film.frames, this.now.step) : 0);
+  readonly tokens = $derived(this.film?.sentences[this.sentence].tokens ?? []);
+  readonly families = $derived(this.film ? this.film.heads.map((_, head) => this.family(head)) : []);
+  /** the question that the selected head's line and frames answer to */
+  readonly question = $derived(this.show !== PAIR ? this.show : this.families[this.head] === "previous" ? "previous" : "induction");
+
+  async load(): Promise<void> {
+    try {
+      const told = unpack(await (await askServer("film", undefined)).arrayBuffer());
+      this.arrays = told.arrays;
+      this.film = told.values as FilmCard;
+      this.problem = "";
+      this.restore(location.hash);
+    } catch (error) {
+      this.problem = (error as Error).message;
+    }
+  }
+
+  restore(hash: string): void {
+    const film = this.film;
+    if (!film) return;
+    const fields = fieldsAt(hash);
+    const step = whole(fields.get("step"));
+    this.moment = step === null ? this.opening() : Math.max(0, film.moments.findLastIndex((each) => each.step <= step));
+    const head = film.heads.indexOf(fields.get("head") ?? "");
+    this.head = head >= 0 ? head : this.best("induction");
+    this.sentence = whole(fields.get("sentence"), 0, film.sentences.length - 1) ?? 0;
+    this.token = whole(fields.get("token"), 0, this.tokens.length - 1) ?? this.telling();
+    const show = fields.get("show") ?? "";
+    this.show = film.questions.some((each) => each.name === show) ? show : PAIR;
+    this.ground = fields.get("on") === "text" ? "text" : "repeats";
+  }
+
+  address(): string {
+    const film = this.film!;
+    return addressOf("film", {
+      step: this.now.step,
+      head: film.heads[this.head],
+      token: this.token === this.telling() ? null : this.token,
+      sentence: this.sentence || null,
+      show: this.show === PAIR ? null : this.show,
+      on: this.ground === "text" ? "text" : null,
+    });
+  }
+
+  score(moment: number, head: number, question: string, ground: Ground = this.ground): number {
+    const { data, shape } = this.arrays[ground];
+    const at = this.film!.questions.findIndex((each) => each.name === question);
+    return data[(moment * shape[1] + head) * shape[2] + at];
+  }
+
+  entropy(moment: number, head: number): number {
+    const { data, shape } = this.arrays.entropy;
+    return data[moment * shape[1] + head];
+  }
+
+  weight(frame: number, head: number, row: number, column: number): number {
+    const { data, shape } = this.arrays[`patterns${this.sentence}`];
+    return data[((frame * shape[1] + head) * shape[2] + row) * shape[3] + column] / FULL;
+  }
+
+  toggle(): void {
+    if (this.playing) return this.stop();
+    if (this.moment === this.moments.length - 1) this.moment = 0;
+    this.playing = true;
+    this.timer = window.setInterval(() => {
+      this.moment = Math.min(this.moments.length - 1, this.moment + 1);
+      if (this.moment === this.moments.length - 1) this.stop();
+    }, TICK);
+  }
+
+  stop(): void {
+    window.clearInterval(this.timer);
+    this.playing = false;
+  }
+
+  /** Without motion: from one kept frame to the next, and round. */
+  nextFrame(): void {
+    const frames = this.film!.frames;
+    const step = frames[(this.frame + 1) % frames.length];
+    this.moment = this.moments.findIndex((each) => each.step >= step);
+  }
+
+  go(moment: number): void {
+    this.stop();
+    this.moment = Math.max(0, Math.min(this.moments.length - 1, moment));
+  }
+
+  best(question: string): number {
+    const last = this.moments.length - 1;
+    const scores = this.film!.heads.map((_, head) => this.score(last, head, question, "repeats"));
+    return scores.indexOf(Math.max(...scores));
+  }
+
+  /** Where the film opens: at the first frame kept after the phase change. */
+  private opening(): number {
+    const { phase, frames, moments } = this.film!;
+    if (!phase) return moments.length - 1;
+    const step = frames.find((each) => each >= moments[phase.after].step) ?? moments[moments.length - 1].step;
+    return moments.findIndex((each) => each.step >= step);
+  }
+
+  private family(head: number): "previous" | "induction" | null {
+    const last = this.moments.length - 1;
+    if (this.score(last, head, "induction", "repeats") >= NAMED) return "induction";
+    return this.score(last, head, "previous", "repeats") >= NAMED ? "previous" : null;
+  }
+
+  /** The last token that stood in the sentence before: its row shows induction. */
+  private telling(): number {
+    const found = this.tokens.findLastIndex((token, at) => this.tokens.indexOf(token) < at);
+    return found >= 0 ? found : this.tokens.length - 1;
+  }
+}

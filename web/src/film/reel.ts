@@ -1,0 +1,70 @@
+// The film's arithmetic: where a moment stands on the axis, which kept frame shows it, where a head should look. Pure.
+
+const EARLY = 1_000_000; // the axis is logarithmic from about there; before it little happens
+
+export function place(tokens: number, last: number): number {
+  const from = Math.log(EARLY);
+  return (Math.log(tokens + EARLY) - from) / (Math.log(last + EARLY) - from);
+}
+
+/** The moment that stands nearest to a place between 0 and 1. */
+export function nearest(places: number[], wanted: number): number {
+  let best = 0;
+  for (let k = 1; k < places.length; k++) if (Math.abs(places[k] - wanted) < Math.abs(places[best] - wanted)) best = k;
+  return best;
+}
+
+/** The last frame that was kept at or before a step. */
+export function frameAt(frames: number[], step: number): number {
+  let found = 0;
+  for (let k = 0; k < frames.length; k++) if (frames[k] <= step) found = k;
+  return found;
+}
+
+export function ticks(last: number): number[] {
+  return [0, 1e6, 1e7, 1e8, 1e9].filter((tick) => tick <= last);
+}
+
+/** 0, 66 k, 1.2 M, 27 M. */
+export function tokensSaid(tokens: number): string {
+  if (tokens < 1000) return String(tokens);
+  if (tokens < 1e6) return `${Math.round(tokens / 1e3)} k`;
+  return `${(tokens / 1e6).toFixed(tokens < 9.95e6 && tokens % 1e6 ? 1 : 0)} M`;
+}
+
+/** The cells where a head that answers this question would look. */
+export function wanted(question: string, tokens: string[]): [row: number, column: number][] {
+  const cells: [number, number][] = [];
+  for (let row = 0; row < tokens.length; row++)
+    for (let column = 0; column <= row; column++)
+      if (
+        (question === "previous" && column === row - 1) ||
+        (question === "itself" && column === row) ||
+        (question === "first" && column === 0) ||
+        (question === "duplicate" && column < row && tokens[column] === tokens[row]) ||
+        (question === "induction" && column > 0 && column < row && tokens[column - 1] === tokens[row])
+      )
+        cells.push([row, column]);
+  return cells;
+}
+
+/** Labels at the ends of lines: kept in order, and at least `apart` from each other within the edges. */
+export function settle(wishes: number[], apart: number, least: number, most: number): number[] {
+  const order = wishes.map((_, k) => k).sort((a, b) => wishes[a] - wishes[b]);
+  const found = [...wishes];
+  order.forEach((k, rank) => (found[k] = Math.max(found[k], rank ? found[order[rank - 1]] + apart : least)));
+  for (let rank = order.length - 1; rank >= 0; rank--) {
+    const room = rank === order.length - 1 ? most : found[order[rank + 1]] - apart;
+    found[order[rank]] = Math.min(found[order[rank]], room);
+  }
+  return found;
+}
+
+export function line(xs: number[], ys: (number | null)[]): string {
+  let d = "";
+  xs.forEach((x, k) => {
+    const y = ys[k];
+    if (y !== null && Number.isFinite(y)) d += `${d ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`;
+  });
+  return d;
+}
