@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from headscope.attention.observer import Call, plain, watching
 from headscope.errors import HeadNameError, HeadscopeError, InputError, ModelError
-from headscope.models import projections, sites
+from headscope.models import intake, media, projections, sites
 from headscope.models.attention_seam import Arrival, install, tracer, uninstall
 from headscope.models.opened import OutputWeight, Pass, Prepared, SiteObserver, SiteOutput, Token, Unembedding
 from headscope.models.output_weight import Follow, follow, rows_by_head, weight_by_head
@@ -82,12 +82,7 @@ class HuggingFaceModel:
         return self._model
 
     def prepare(self, text: Any) -> Prepared:
-        if isinstance(text, Mapping):
-            return self._tensors({key: value for key, value in text.items() if isinstance(value, Tensor)}, text)
-        if isinstance(text, Tensor) and text.is_floating_point():
-            batch = text[None] if text.ndim in (1, 3) else text
-            return self._tensors({str(getattr(self._model, "main_input_name", "input_ids")): batch}, {})
-        return self.reader.prepare(text)
+        return intake.prepare(self, text)
 
     def tokens_of(self, ids: Int[Tensor, " token"]) -> tuple[Token, ...]:
         return self.reader.tokens_of(ids)
@@ -292,34 +287,29 @@ class HuggingFaceModel:
                 raise InputError(_too_big(moved, device)) from error
             raise
 
-    def _tensors(self, tensors: dict[str, Tensor], given: Mapping[str, Any]) -> Prepared:
-        wrong = [key for key in given if key not in tensors or key not in self.takes]
-        if wrong or not tensors:
-            what = ", ".join(map(repr, wrong)) or "nothing"
-            raise InputError(f"cannot give this model {what}; it takes tensors named {', '.join(sorted(self.takes))}")
-        self._look_for_new_sites(tensors)
-        ids = tensors.get("input_ids")
-        if ids is not None:
-            self.reader.check(ids[0].tolist())
-        shown = self.tokens_of(ids[0]) if ids is not None else sites.unread_tokens(self, tensors)
-        written = tensors.get("decoder_input_ids")
-        return Prepared(tensors, shown, () if written is None else self.tokens_of(written[0]))
-
-    def _look_for_new_sites(self, inputs: Mapping[str, Tensor]) -> None:
+    def look_for_new_sites(self, inputs: Mapping[str, Tensor]) -> None:
         """Inputs of a kind the model was not opened with may reach other parts of it: a picture, a vision tower."""
         if set(inputs) <= self._kinds:
             return
         device = device_of(self._model)
         moved = {key: value.to(device) for key, value in inputs.items()}
-        try:
+        with self.saying_what_does_not_run(inputs):
             seen = trace(self._model, moved, **self.quiet)
+        self._learn(moved, seen)
+        self._kinds |= set(inputs)
+
+    @contextmanager
+    def saying_what_does_not_run(self, inputs: Mapping[str, Tensor]) -> Iterator[None]:
+        """Every family fails on inputs it cannot read in its own way; a person is told which inputs those were."""
+        try:
+            yield
         except HeadscopeError:
             raise
         except Exception as error:
             names = ", ".join(f"{key} {tuple(value.shape)}" for key, value in inputs.items())
-            raise InputError(f"this model does not run on {names}: {type(error).__name__}: {error}") from error
-        self._learn(moved, seen)
-        self._kinds |= set(inputs)
+            both = media.PIXELS in inputs and "input_ids" in self.takes and "input_ids" not in inputs
+            hint = "; it may need a text beside the picture: look((picture, text))" if both else ""
+            raise InputError(f"this model does not run on {names}: {type(error).__name__}: {error}{hint}") from error
 
     def follow_of(self, site: str) -> Follow:
         if site not in self.shape.sites:

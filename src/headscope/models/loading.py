@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from headscope.errors import InputError, ModelError
+from headscope.models.media import KEYS, Processors, taken_apart
 from headscope.models.opened import OpenModel
 from headscope.models.sites import input_table
 from headscope.models.tokens import Reader
@@ -19,7 +21,8 @@ from headscope.models.tokens import Reader
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How to open a model. ``probe`` are inputs for the first pass of a model whose inputs headscope cannot guess."""
+    """How to open a model. ``probe`` are inputs for the first pass of a model whose inputs headscope cannot guess;
+    ``processor`` makes tensors of pictures or sound."""
 
     device: str | torch.device | None = None
     dtype: torch.dtype | None = None
@@ -28,6 +31,7 @@ class Options:
     trust_remote_code: bool = False
     local_files_only: bool = False
     probe: Mapping[str, Tensor] | None = None
+    processor: Any = None
     name: str | None = None
 
 
@@ -62,11 +66,16 @@ def open_object(model: nn.Module, tokenizer: Any, options: Options) -> OpenModel
     if any(weight.device.type == "meta" for weight in model.parameters()) and not getattr(model, "hf_device_map", None):
         raise ModelError(f"{type(model).__name__} has no weights (they are on the meta device); load them first")
     name = options.name or str(getattr(model.config, "_name_or_path", "")) or type(model).__name__
-    return HuggingFaceModel(model, reader_for(model, tokenizer), Path(name).name or name, options.probe)
+    reader = reader_for(model, tokenizer, options.processor)
+    return HuggingFaceModel(model, reader, Path(name).name or name, options.probe)
 
 
-def reader_for(model: nn.Module, tokenizer: Any) -> Reader:
-    """The tokenizer, with the limits that the model's config states."""
+def reader_for(model: nn.Module, tokenizer: Any, processor: Any = None) -> Reader:
+    """The tokenizer and the processor, with the limits that the model's config states."""
+    tokenizer, processors = taken_apart(tokenizer)
+    if processor is not None:
+        other, processors = taken_apart(processor)
+        tokenizer = other if tokenizer is None else tokenizer
     config: Any = model.config
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     table = input_table(model)
@@ -77,7 +86,8 @@ def reader_for(model: nn.Module, tokenizer: Any) -> Reader:
     start = getattr(config, "decoder_start_token_id", None) if getattr(config, "is_encoder_decoder", False) else None
     if start is None and getattr(config, "is_encoder_decoder", False):
         start = getattr(config, "bos_token_id", None) or getattr(config, "pad_token_id", None) or 0
-    return Reader(tokenizer, vocabulary=rows, context=min(stated, default=None), start=start)
+    limits = {"vocabulary": rows, "context": min(stated, default=None), "start": start}
+    return Reader(tokenizer, **limits, processors=processors)
 
 
 _LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "max_target_positions")
@@ -106,6 +116,8 @@ def _from_files(source: str | Path, tokenizer: Any, options: Options) -> OpenMod
     model = _load_weights(where, str(source), options, shared)
     if tokenizer is None:
         tokenizer = _load_tokenizer(where, shared)
+    if options.processor is None and not gguf:
+        options = replace(options, processor=_load_processor(model, where, shared))
     name = path.stem if gguf else path.resolve().name if path.is_dir() else str(source)
     opened = open_object(model, tokenizer, options if options.name else replace(options, name=name))
     if gguf:
@@ -194,6 +206,23 @@ def _load_tokenizer(where: str, shared: dict[str, Any]) -> Any:
         return transformers.AutoTokenizer.from_pretrained(where, **shared)
     except (OSError, ValueError, ImportError, KeyError, TypeError, AttributeError):
         return None  # a picture or sound model; text is refused in words when it is given
+
+
+def _load_processor(model: nn.Module, where: str, shared: dict[str, Any]) -> Any:
+    """What makes tensors of pictures or sound, where the model takes them and it was saved beside the weights."""
+    import transformers
+
+    takes = frozenset(inspect.signature(model.forward).parameters)
+    if not takes & KEYS:
+        return None
+    for kind in ("AutoProcessor", "AutoImageProcessor", "AutoFeatureExtractor"):
+        try:
+            made = getattr(transformers, kind).from_pretrained(where, **shared)
+        except (OSError, ValueError, ImportError, KeyError, TypeError, AttributeError):
+            continue
+        if taken_apart(made)[1] != Processors():
+            return made
+    return None  # pictures and sound are refused in words when they are given; tensors are read
 
 
 def _why_not(said: str, error: Exception) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
@@ -38,6 +38,8 @@ class Prepared:
     tokens: tuple[Token, ...]
     decoder_tokens: tuple[Token, ...] = ()
     """Where a model reads one text and writes another: the tokens on the writing side."""
+    stacks: Mapping[str, tuple[Token, ...]] = field(default_factory=dict)
+    """Places of stacks that read something beside the text, by the first word of their sites: a picture's patches."""
 
 
 @dataclass(frozen=True)

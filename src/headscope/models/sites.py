@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from headscope.attention.masks import Causal, Dense, Window
 from headscope.attention.observer import Call
 from headscope.errors import ModelError
-from headscope.models.opened import Token
 from headscope.models.output_weight import Follow
 from headscope.models.site_names import name_sites, stack_of
 from headscope.models.trace import Trace
@@ -210,18 +209,3 @@ def _is_attention(path: str, how: str) -> bool:
 
 def _span(names: list[str]) -> str:
     return ", ".join(names) if len(names) < 5 else f"{names[0]} … {names[-1]} ({len(names)} sites)"
-
-
-def unread_tokens(model: Any, inputs: Mapping[str, Tensor]) -> tuple[Token, ...]:
-    """Places of an input that is not text, counted at the first site that reads it."""
-    lengths: list[int] = []
-
-    def count(_: str, call: Call) -> Tensor:
-        from headscope.attention.observer import plain
-
-        lengths.append(call.q.shape[2])
-        return plain(call)
-
-    with torch.no_grad():
-        model.run(inputs, count)
-    return tuple(Token(-1, f"[{place}]") for place in range(lengths[0] if lengths else 0))

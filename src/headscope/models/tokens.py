@@ -10,6 +10,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from headscope.errors import InputError
+from headscope.models.media import Picture, Processors, Sound, tensors_of
 from headscope.models.opened import Prepared, Token
 
 
@@ -17,9 +18,16 @@ class Reader:
     """A tokenizer, if there is one, and the limits of the model it feeds."""
 
     def __init__(
-        self, tokenizer: Any, *, vocabulary: int | None, context: int | None, start: int | None = None
+        self,
+        tokenizer: Any,
+        *,
+        vocabulary: int | None,
+        context: int | None,
+        start: int | None = None,
+        processors: Processors | None = None,
     ) -> None:
         self.tokenizer, self.vocabulary, self.context = tokenizer, vocabulary, context
+        self.processors = processors or Processors()
         self.start = start
         """The token a decoder begins with, in models that read one text and write another."""
         self._read: dict[int, str] = {}
@@ -40,6 +48,20 @@ class Reader:
             f"cannot read {type(given).__name__}; give text, a list of token ids, messages as "
             "[{'role': …, 'content': …}], a pair (source, target), or tensors by name"
         )
+
+    def medium(self, medium: Picture | Sound, words: str | None, takes: frozenset[str], name: str) -> dict[str, Tensor]:
+        """A picture or a sound as tensors; its words stand beside it, or are what a decoder has written so far."""
+        made = tensors_of(medium, words, self.processors, takes, name)
+        if self.start is not None and "decoder_input_ids" in takes:
+            target = (
+                []
+                if words is None or "input_ids" in made
+                else list(self._need("read text")(text_target=words)["input_ids"])
+            )
+            made["decoder_input_ids"] = torch.tensor([[self.start, *target]])
+        elif words is not None and "input_ids" not in made:
+            raise InputError(f"{name} has no place for a text beside it; give the picture or sound alone")
+        return made
 
     def tokens_of(self, ids: Int[Tensor, " token"]) -> tuple[Token, ...]:
         return tuple(Token(int(token), self.reads(int(token))) for token in ids)
