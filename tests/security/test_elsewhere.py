@@ -1,0 +1,79 @@
+"""The page and the program ask for nothing from elsewhere, and run nothing that is not their own."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import sys
+
+import pytest
+from playwright.sync_api import expect, sync_playwright
+from tests.e2e.conftest import ARGUMENTS, CHROMIUM
+
+from headscope.app.server import STATIC
+from headscope.app.server.guard import HEADERS
+
+pytestmark = pytest.mark.promise("Nothing from elsewhere")
+
+
+def test_the_policy_allows_nothing_inline_and_nobody_else():
+    policy = dict(part.split(" ", 1) for part in HEADERS["Content-Security-Policy"].split("; "))
+    assert policy["default-src"] == "'none'"
+    assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == policy["font-src"] == "'self'"
+    assert not re.search(r"unsafe|\*|https?:", HEADERS["Content-Security-Policy"])
+
+
+@pytest.mark.browser
+def test_a_browser_keeps_to_it_and_the_page_does_not_mind(address):
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        page = browser.new_page()
+        said: list[str] = []
+        page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
+        page.goto(address)
+        expect(page.get_by_role("textbox").first).to_be_visible()
+        page.wait_for_timeout(500)
+        assert said == [], "the page itself needs nothing that the policy forbids"
+        page.evaluate(
+            """() => {
+                const script = document.createElement("script");
+                script.textContent = "window.ran = 1";
+                document.body.append(script);
+                const button = document.createElement("button");
+                button.setAttribute("onclick", "window.ran = 2");
+                document.body.append(button);
+                button.click();
+                try { setTimeout("window.ran = 3", 0); } catch {}
+                return fetch("http://127.0.0.1:9/").catch(() => {});
+            }"""
+        )
+        page.wait_for_timeout(200)
+        assert page.evaluate("window.ran") is None
+        assert len(said) >= 3
+        browser.close()
+
+
+def test_the_page_s_files_name_no_other_server():
+    names = re.compile(r"https?://[^\s\"'`)\\]+")
+    harmless = ("http://www.w3.org/", "https://svelte.dev/e/")  # namespaces, and addresses inside error messages
+    for file in [STATIC / "index.html", *STATIC.glob("assets/*.css"), *STATIC.glob("assets/*.js")]:
+        found = [url for url in names.findall(file.read_text(encoding="utf-8")) if not url.startswith(harmless)]
+        assert found == [], file.name
+
+
+def test_the_program_opens_no_connection_for_the_embedded_model():
+    script = """
+import socket
+def refuse(self, address, *more):
+    raise AssertionError(f"a connection to {address}")
+socket.socket.connect = socket.socket.connect_ex = refuse
+socket.getaddrinfo = lambda *given, **more: refuse(None, given)
+import headscope
+with headscope.load() as scope:
+    print(len(scope.look("The lamp burned.").tokens), len(scope.generate("The", 3).tokens))
+"""
+    assert socket.socket.connect is not None
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[1] == "3"

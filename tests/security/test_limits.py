@@ -1,0 +1,112 @@
+"""How much one client may ask."""
+
+from __future__ import annotations
+
+import socket
+
+import httpx
+import pytest
+
+from headscope.app import schema
+from headscope.app.server import HOST, limits
+from headscope.app.server.limits import ADDRESSES, AT_ONCE, LARGEST_BODY, PER_SECOND, Rates
+
+pytestmark = pytest.mark.promise("Limits")
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_class_of_64_behind_one_address_opens_the_page_and_drags():
+    clock = Clock()
+    rates = Rates(clock)
+    assert all(rates.allow("school") for _ in range(64 * 20)), "opening the page at once"
+    for _ in range(60 * 60):  # a minute at sixty pictures a second: 64 hands, ten requests a second each
+        clock.now += 1 / 60
+        assert all(rates.allow("school") for _ in range(64 * 10 // 60))
+
+
+def test_a_loop_is_stopped_alone_and_may_go_on_later():
+    clock = Clock()
+    rates = Rates(clock)
+    allowed = sum(rates.allow("loop") for _ in range(5_000))
+    assert allowed == AT_ONCE
+    assert rates.allow("somebody else")
+    clock.now += 1
+    assert sum(rates.allow("loop") for _ in range(5_000)) == PER_SECOND
+
+
+def test_many_addresses_do_not_fill_the_memory():
+    rates = Rates(Clock())
+    for number in range(3 * ADDRESSES):
+        rates.allow(str(number))
+    assert len(rates._left) == ADDRESSES
+
+
+def test_a_clock_that_stands_still_or_goes_back_never_gives_more():
+    clock = Clock()
+    rates = Rates(clock)
+    while rates.allow("x"):
+        pass
+    clock.now -= 100
+    assert not rates.allow("x")
+    clock.now += 1
+    assert rates.allow("x")
+
+
+def test_the_server_says_so(client, monkeypatch):
+    monkeypatch.setattr(limits, "AT_ONCE", 3.0)
+    monkeypatch.setattr(limits, "PER_SECOND", 0.0)
+    answers = [client.get("/icon.svg") for _ in range(5)]
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 429, 429]
+    assert answers[-1].json()["message"] == "too many requests at once from this address; wait a second"
+
+
+def test_a_body_that_says_it_is_large_is_refused_before_it_is_sent(address):
+    port = int(address.rstrip("/").rpartition(":")[2])
+    with socket.create_connection((HOST, port), timeout=10) as line:
+        head = f"POST /api/look HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\nContent-Length: {2**40}"
+        line.sendall(f"{head}\r\n\r\n".encode())
+        assert line.recv(64).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_body_that_does_not_say_how_large_it_is_is_cut_off(address):
+    def endless():
+        for _ in range(LARGEST_BODY // 2**16 + 2):
+            yield b" " * 2**16
+
+    answer = httpx.post(f"{address}api/look", content=endless(), headers={"content-type": "application/json"})
+    assert answer.status_code == 413
+    assert "at most 8 MiB" in answer.json()["message"]
+
+
+def test_a_body_that_never_comes_is_not_waited_for(address, monkeypatch):
+    monkeypatch.setattr(limits, "SLOWEST_BODY", 0.3)
+    port = int(address.rstrip("/").rpartition(":")[2])
+    with socket.create_connection((HOST, port), timeout=10) as line:
+        head = f"POST /api/look HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\nContent-Length: 9"
+        line.sendall(f"{head}\r\n\r\n{{".encode())
+        assert line.recv(64).startswith(b"HTTP/1.1 408 ")
+
+
+def test_the_longest_text_fits_however_it_is_written(client):
+    for text in ("a" * schema.MAX_CHARACTERS, "é" * (schema.MAX_CHARACTERS - 1)):
+        assert client.post("/api/look", json={"text": text}).status_code in (200, 422)
+
+
+def test_what_is_nested_or_numbered_beyond_reason_is_a_sentence(client):
+    for body in (
+        b"[" * 2**20,
+        b'{"text": ' * 2**16,
+        b'{"look": ' + b"9" * 10**6 + b"}",
+        b"\xff\xfe",
+        b'{"text": "\\ud800',
+    ):
+        answer = client.post("/api/look", content=body, headers={"content-type": "application/json"})
+        assert answer.status_code in (400, 422)
+        assert set(answer.json()) == {"kind", "message"}
+        assert len(answer.content) < 1000

@@ -1,0 +1,133 @@
+"""Which models are opened, and what may run when they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from fastapi.testclient import TestClient
+from tests.app.conftest import small_model, word_tokenizer
+from typer.testing import CliRunner
+
+import headscope
+from headscope.app.server import HOST, application
+from headscope.app.shelf import KEPT_OPENED, Shelf
+from headscope.cli import app
+from headscope.errors import ModelError
+
+SNAKE = "import pathlib; pathlib.Path('{mark}').write_text('ran')\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "little"
+    small_model(1).save_pretrained(path)
+    word_tokenizer().save_pretrained(path)
+    return path
+
+
+@pytest.fixture
+def open_client(session) -> Iterator[TestClient]:
+    with TestClient(application(Shelf(session, opener=headscope.load)), base_url=f"http://{HOST}") as client:
+        yield client
+
+
+@pytest.mark.promise("Only the models it was started with")
+def test_another_model_is_refused_by_name(client, folder):
+    told = client.post("/api/models", json={"name": str(folder)})
+    assert told.status_code == 422
+    assert "may show LlamaForCausalLM and open no other" in told.json()["message"]
+    assert "headscope serve --allow-models" in told.json()["message"]
+    told = client.get("/api/models").json()
+    assert (told["names"], told["opens"]) == (["LlamaForCausalLM"], False)
+    assert client.get("/api/model", params={"model": str(folder)}).status_code == 422
+
+
+@pytest.mark.promise("Only the models it was started with")
+def test_a_server_that_allows_it_opens_a_folder(open_client, folder):
+    assert open_client.post("/api/models", json={"name": str(folder)}).json() == {"name": "little"}
+    told = open_client.get("/api/models").json()
+    assert (told["names"], told["opens"]) == (["LlamaForCausalLM", "little"], True)
+    assert open_client.post("/api/look", params={"model": "little"}, json={"text": "the old lamp"}).status_code == 200
+    assert open_client.post("/api/models", json={"name": "little"}).json() == {"name": "little"}
+
+
+@pytest.mark.promise("Only the models it was started with")
+def test_models_opened_from_the_page_do_not_pile_up(session, scope):
+    shelf = Shelf(session, opener=lambda name: headscope.load(small_model(1), word_tokenizer(), name=name))
+    for number in range(KEPT_OPENED + 3):
+        shelf.open(f"model {number}")
+    assert shelf.names() == [scope.shape.name, "model 3", "model 4"]
+
+
+@pytest.mark.promise("Models without code")
+def test_a_pickle_that_would_run_code_is_not_even_read(tmp_path, open_client):
+    class Bomb:
+        def __reduce__(self):
+            return Path.write_text, (tmp_path / "ran", "ran")
+
+    small_model(1).config.save_pretrained(tmp_path / "model")
+    torch.save({"weight": Bomb()}, tmp_path / "model/pytorch_model.bin")
+    with pytest.raises(ModelError, match=r"as a pickle \(pytorch_model.bin\), which can run code when it is opened"):
+        headscope.load(tmp_path / "model")
+    assert open_client.post("/api/models", json={"name": str(tmp_path / "model")}).status_code == 422
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.promise("Models without code")
+def test_pickles_beside_safetensors_are_left_alone(folder, tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return Path.write_text, (tmp_path / "ran", "ran")
+
+    for name in ("pytorch_model.bin", "training_args.bin", "optimizer.pt"):
+        torch.save({"weight": Bomb()}, folder / name)
+    headscope.load(folder).close()
+    assert not (tmp_path / "ran").exists()
+
+
+def with_code(folder: Path) -> Path:
+    """A model that brings code for its config, its weights and its tokenizer; the mark shows if any of it ran."""
+    mark = folder / "ran"
+    auto = {"AutoConfig": "snake.Config", "AutoModel": "snake.Model", "AutoModelForCausalLM": "snake.Model"}
+    (folder / "config.json").write_text(json.dumps({"model_type": "snake", "auto_map": auto}))
+    tokenizer = {"tokenizer_class": "Snake", "auto_map": {"AutoTokenizer": ["snake.Slow", "snake.Fast"]}}
+    (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer))
+    (folder / "snake.py").write_text(SNAKE.format(mark=mark))
+    (folder / "model.safetensors").write_bytes(b"")
+    return mark
+
+
+@pytest.mark.promise("Models without code")
+def test_a_model_s_own_code_is_not_run_by_anybody(tmp_path, open_client, monkeypatch):
+    monkeypatch.setattr("builtins.input", lambda *_: "y")  # transformers asks at a terminal; we never let it
+    mark = with_code(tmp_path)
+    with pytest.raises(ModelError, match=r"asks to run Python code of its own.*pass trust_remote_code=True"):
+        headscope.load(tmp_path)
+    told = open_client.post("/api/models", json={"name": str(tmp_path)})
+    assert "asks to run Python code of its own" in told.json()["message"]
+    done = CliRunner().invoke(app, ["look", "the", "--model", str(tmp_path)])
+    assert isinstance(done.exception, ModelError)
+    assert not mark.exists()
+
+
+@pytest.mark.promise("Models without code")
+def test_a_tokenizer_s_own_code_is_not_run_when_the_weights_are_plain(folder, tmp_path):
+    small_model(1).save_pretrained(tmp_path)
+    mark = tmp_path / "ran"
+    tokenizer = {"tokenizer_class": "Snake", "auto_map": {"AutoTokenizer": ["snake.Slow", "snake.Fast"]}}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(tokenizer))
+    (tmp_path / "snake.py").write_text(SNAKE.format(mark=mark))
+    headscope.load(tmp_path).close()
+    assert not mark.exists()
+
+
+@pytest.mark.promise("Models without code")
+def test_no_command_and_no_request_can_ask_for_it(client):
+    assert "trust" not in json.dumps(client.get("/openapi.json").json())
+    for command in app.registered_commands:
+        assert command.callback is not None
+        assert not any("trust" in name for name in command.callback.__annotations__)

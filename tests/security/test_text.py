@@ -1,0 +1,146 @@
+"""Whatever a token, a text or a model's name contains is shown as letters: in the page, in files, in a terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+from rich.console import Console
+from tests.e2e.conftest import ARGUMENTS, CHROMIUM, served
+from tests.security.hostile import NAME, TEXT, TOKENS, hostile_scope
+
+import headscope
+from headscope.app import picture, terminal
+from headscope.app.export import page as exported_page
+from headscope.app.export import save_html
+from headscope.app.session import Session
+from headscope.scan.options import ScanOptions
+from headscope.scope import Scope
+
+pytestmark = pytest.mark.promise("Text is text")
+
+
+@pytest.fixture(scope="module")
+def hostile() -> Iterator[Scope]:
+    with hostile_scope() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield opened
+        opened.close()
+
+
+class Elements(HTMLParser):
+    """Which elements a browser would make, and with which attributes."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, tuple[str, ...]]] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, tuple(name for name, _ in attributes)))
+
+
+def watch(page: Page) -> list[str]:
+    """Everything the browser complains about, and every request that leaves the file or the server."""
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("dialog", lambda dialog: said.append(dialog.message))
+    return said
+
+
+def nothing_ran(page: Page) -> None:
+    assert page.evaluate("window.ran") is None
+    assert page.locator("#headscope img, #headscope script, #headscope iframe").count() == 0
+    assert page.locator("[onmouseover], [onerror], [onload]").count() == 0
+
+
+@pytest.mark.browser
+def test_the_page_shows_it_as_letters(hostile, browser):
+    assert hostile.shape.name == NAME
+    with served(Session(hostile)) as address:
+        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        said = watch(page)
+        page.goto(address)
+        box = page.get_by_role("textbox").first
+        box.fill(TEXT)
+        expect(page.get_by_text(TOKENS[1]).first).to_be_visible(timeout=15_000)
+        for view in ("arcs", "matrix"):
+            page.evaluate("view => { location.hash = `microscope?view=${view}` }", view)
+            page.wait_for_timeout(300)
+        page.mouse.move(700, 450)
+        nothing_ran(page)
+        page.close()
+    assert said == []
+
+
+@pytest.mark.browser
+def test_an_exported_file_shows_it_as_letters_and_asks_for_nothing(hostile, browser, tmp_path):
+    save_html(hostile.look(TEXT), tmp_path / "look.html")
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    said, asked = watch(page), []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto((tmp_path / "look.html").as_uri())
+    expect(page.get_by_text(TOKENS[1]).first).to_be_visible(timeout=15_000)
+    nothing_ran(page)
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+    page.evaluate("fetch('http://127.0.0.1:9/leak').catch(() => {})")
+    page.wait_for_timeout(200)
+    assert any("Content Security Policy" in line for line in said), "a request from the file must be blocked"
+    assert all("Content Security Policy" in line for line in said)
+    page.close()
+
+
+def test_an_exported_file_has_the_same_elements_whatever_it_shows(hostile):
+    plain = Elements(exported_page(hostile.look("&lt;b&gt; " * 11))).seen
+    assert Elements(exported_page(hostile.look(TEXT))).seen == plain
+
+
+def test_a_scan_s_report_has_the_same_elements_whatever_it_shows(hostile, tmp_path):
+    hostile.scan([TEXT] * 4, out=tmp_path / "scan", options=ScanOptions(context=32, progress=False))
+    html = (tmp_path / "scan/report.html").read_text(encoding="utf-8")
+    allowed = {"script", "style", "meta", "title", "html", "head", "body", "h1", "h2", "h3", "h4", "p", "ol", "li", "b",
+               "u", "q", "span", "section", "div", "main", "figure", "figcaption", "svg", "details", "summary", "pre",
+               "header", "footer", "noscript", "code", "a"}  # fmt: skip
+    seen = Elements(html).seen
+    assert {tag for tag, _ in seen} <= allowed
+    assert not [names for _, names in seen if any(name.startswith("on") for name in names)]
+    assert html.count("<script") == 1
+    assert "{{data}}" in html, "a token that looks like a placeholder of ours stays what it is"
+
+
+def test_a_terminal_is_not_steered(scope: Scope):
+    for steering in ("\x1b[2J\x1b]0;title\x07", "\x9b31m", "\x08\x7f", "\u202eevil\u2066"):
+        shown = terminal.printable(f"a{steering}b\n\tc")
+        assert shown.startswith("a")
+        assert shown.endswith("b\n\tc")
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", shown)
+
+
+def test_what_a_token_steers_is_shown_in_the_summary(tmp_path: Path):
+    with headscope.load() as embedded:
+        look = embedded.look("\x1b[31mred\x1b]0;owned\x07 [bold]x[/bold] $\\frac{ $")
+        with (tmp_path / "out").open("w", encoding="utf-8") as file:
+            Console(file=file, force_terminal=False, width=200).print(terminal.summary(look))
+        shown = (tmp_path / "out").read_text(encoding="utf-8")
+    assert "\x1b" not in shown
+    assert "\x07" not in shown
+    assert "bold" in shown, "rich's own markup is letters too"
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")
+def test_a_picture_does_not_read_tokens_as_formulas(hostile, tmp_path):
+    with headscope.load() as embedded:
+        picture.save_png(embedded.look("$x$ $\\frac{$ $$ \\undefined"), "0.0", tmp_path / "a.png")
+    picture.save_png(hostile.look(TEXT), "0.0", tmp_path / "b.png")
+    assert (tmp_path / "a.png").read_bytes()[:4] == (tmp_path / "b.png").read_bytes()[:4] == b"\x89PNG"
