@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
-from tests.app.conftest import scope, session
-from tests.e2e.conftest import served
 
 from headscope.app.server import HOST, application
 from headscope.app.session import Session
 from headscope.app.shelf import Shelf
+from tests.app.conftest import scope, session
+from tests.e2e.conftest import served
 
 __all__ = ["scope", "session"]
 

@@ -9,10 +9,10 @@ import sys
 
 import pytest
 from playwright.sync_api import expect, sync_playwright
-from tests.e2e.conftest import ARGUMENTS, CHROMIUM
 
 from headscope.app.server import STATIC
 from headscope.app.server.guard import HEADERS
+from tests.e2e.conftest import ARGUMENTS, CHROMIUM
 
 pytestmark = pytest.mark.promise("Nothing from elsewhere")
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 from fastapi.testclient import TestClient
-from tests.app.conftest import small_model, word_tokenizer
 from typer.testing import CliRunner
 
 import headscope
@@ -17,6 +16,7 @@ from headscope.app.server import HOST, application
 from headscope.app.shelf import KEPT_OPENED, Shelf
 from headscope.cli import app
 from headscope.errors import ModelError
+from tests.app.conftest import small_model, word_tokenizer
 
 SNAKE = "import pathlib; pathlib.Path('{mark}').write_text('ran')\n"
 

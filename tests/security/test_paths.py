@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
-from tests.security.conftest import raw_get
 
 from headscope.app.server import HOST, STATIC, application
 from headscope.app.server.problems import without_paths
 from headscope.app.session import Session
 from headscope.app.shelf import Shelf
 from headscope.errors import ModelError
+from tests.security.conftest import raw_get
 
 DOTS = ["..", "%2e%2e", "%2E.", "..%2f", "..%5c", "%2e%2e%2f", "%252e%252e", "..\\", "....//", "%c0%ae%c0%ae", "..;"]
 OUTSIDE = ["etc/passwd", "widget.js", "session.py", "server/guard.py"]

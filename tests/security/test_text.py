@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from rich.console import Console
-from tests.e2e.conftest import ARGUMENTS, CHROMIUM, served
-from tests.security.hostile import NAME, TEXT, TOKENS, hostile_scope
 
 import headscope
 from headscope.app import picture, terminal
@@ -20,6 +18,8 @@ from headscope.app.export import save_html
 from headscope.app.session import Session
 from headscope.scan.options import ScanOptions
 from headscope.scope import Scope
+from tests.e2e.conftest import ARGUMENTS, CHROMIUM, served
+from tests.security.hostile import NAME, TEXT, TOKENS, hostile_scope
 
 pytestmark = pytest.mark.promise("Text is text")
 
