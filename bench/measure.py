@@ -118,7 +118,7 @@ def _run(work: Work, device: str) -> float:
 
 
 def _timing(runs: list[float]) -> Timing:
-    low, middle, high = statistics.quantiles(runs, n=4, method="inclusive")
+    low, middle, high = statistics.quantiles(runs, n=4, method="inclusive") if len(runs) > 1 else runs * 3
     return Timing(round(middle, 5), round(low, 5), round(high, 5), len(runs))
 
 

@@ -189,10 +189,13 @@ def summary(rows: list[dict[str, Any]]) -> Iterator[str]:
     for race in races:
         times = {row["module"]: row for row in rows if (row["size"], row["tokens"], row["mode"]) == race}
         mine = times.pop(OURS)
+        size, tokens, mode = race
+        if not times:
+            yield f"{size:>10} {tokens:>5} {mode:<17} ours {mine['time'].median_ms:9.3f} ms, and nobody to race with"
+            continue
         best = min(times.values(), key=lambda row: row["time"].median_ms)
         ratio = mine["time"].median_ms / best["time"].median_ms
         memory = mine["peak_bytes"] / max(min(row["peak_bytes"] for row in times.values()), 1)
-        size, tokens, mode = race
         yield (
             f"{size:>10} {tokens:>5} {mode:<17} ours {mine['time'].median_ms:9.3f} ms, best {best['module']} "
             f"{best['time'].median_ms:9.3f} ms: {ratio:.3f} of its time, {memory:.2f} of the least bytes"

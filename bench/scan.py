@@ -4,8 +4,9 @@ Plain is the model with PyTorch's own fused attention, causal over packed rows, 
 does the same and sees every head: entropy, distance, strongest key, five questions and their shuffled nulls, bootstrap
 replicates, histograms, examples. Text is the standard library's source, so tokens repeat as they do in real text.
 
-``--device cuda`` takes a model of Llama 3.1 8B's shape with random weights, rows of 8,192 and 32,768 tokens, and finds
-the longest row that fits, for the scan and for eager attention.
+``--device cuda`` takes a model of Llama 3.1 8B's shape with random weights and rows of 8,192 and 32,768 tokens, each one
+document, so that nothing is saved by attending inside short pieces. ``--longest`` finds the longest row that fits, for
+the scan and for eager attention that returns its weights, by doubling.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ from headscope.scan.labels import null_name, question_names
 from headscope.scan.measure import Measurer, Plan, inputs_for
 from headscope.scan.options import ScanOptions
 from headscope.scan.packing import PackedRows, pack
-from headscope.scan.run import scan
 
 EMBEDDED = Path(__file__).parents[1] / "src" / "headscope" / "models" / "embedded"
 
@@ -73,7 +73,7 @@ def llama() -> tuple[Any, Any]:
 
     config = LlamaConfig(
         vocab_size=128256, hidden_size=4096, intermediate_size=14336, num_hidden_layers=32, num_attention_heads=32,
-        num_key_value_heads=8, max_position_embeddings=131072, attn_implementation="sdpa",
+        num_key_value_heads=8, max_position_embeddings=2**20, attn_implementation="sdpa",
     )  # fmt: skip
     torch.set_default_dtype(torch.bfloat16)
     try:
@@ -89,16 +89,24 @@ def texts() -> list[str]:
     return [path.read_text(encoding="utf-8", errors="replace") for path in paths[:80]]
 
 
+def one_text(words: int) -> list[str]:
+    """The same modules, end to end and again from the start, as one document of that many words."""
+    found = " ".join(texts()).split()
+    return [" ".join((found * -(-words // len(found)))[:words])]
+
+
 class Case:
     """One model and length: rows to read, the plain pass and the scan of them."""
 
-    def __init__(self, name: str, made: tuple[Any, Any], context: int, rows: int) -> None:
+    def __init__(
+        self, name: str, made: tuple[Any, Any], context: int, rows: int, documents: Sequence[str] | None = None
+    ) -> None:
         self.name, self.context = name, context
         self.plain_model, tokenizer = made
         self.model: OpenModel = open_model(_with_own_config(self.plain_model), tokenizer)
         self.options = ScanOptions(context=context, batch=rows, shard_tokens=context * rows)
         self.fitting = fit(self.model, context)
-        stream = ((number, self.model.token_ids(text)) for number, text in enumerate(texts()))
+        stream = ((number, self.model.token_ids(text)) for number, text in enumerate(documents or texts()))
         self.rows: PackedRows = next(iter(pack(stream, self.fitting.frame, rows)))
         self.measurer = Measurer(self.model, self._plan(rows))
 
@@ -158,6 +166,8 @@ def cpu_row(case: Case, seconds: float) -> dict[str, Any]:
 
 def whole_scan_row(name: str, made: tuple[Any, Any], max_tokens: int) -> dict[str, Any]:
     """Everything: reading, tokenising, shards on disk, the report."""
+    from headscope.scan.run import scan  # it needs pyarrow, which a bare GPU machine may not have
+
     model = open_model(_with_own_config(made[0]), made[1])
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
@@ -177,30 +187,38 @@ def cuda_row(case: Case, seconds: float) -> dict[str, Any]:
         "times_plain": round(timing["scan"].median_ms / timing["plain"].median_ms, 3), "goal_times_plain": 1.15,
         **{f"{name}_peak_bytes": peak[name] for name in contenders},
     }  # fmt: skip
-    print(f"{case.name}, {case.context}: {found['times_plain']} times plain")
+    print(f"{case.name}, {case.context}: {found['times_plain']} times plain", timing, flush=True)
     return found
 
 
-def longest(made: tuple[Any, Any], limit: int = 2**20) -> dict[str, Any]:
-    """The longest row that fits on this device, doubling, for the scan and for eager attention with its weights."""
-    found = {"model": "llama-3.1-8b-shape", "scan_longest": 0, "eager_longest": 0}
-    for kind in ("scan", "eager"):
-        context = 2048
-        while context <= limit:
+def longest(made: tuple[Any, Any], patience: float) -> list[dict[str, Any]]:
+    """Doubling until it does not fit, or until the next pass would take too long: attention grows with the square."""
+    found = []
+    for kind, context in (("scan", 65536), ("eager", 1024)):
+        row = {"model": "llama-3.1-8b-shape", "longest": kind, "tokens": 0, "seconds": 0.0, "stopped": "out of memory"}
+        while True:
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+            began = time.perf_counter()
             try:
                 _one_pass(made, context, kind)
+                torch.cuda.synchronize()
             except torch.OutOfMemoryError:
                 break
-            finally:
-                torch.cuda.empty_cache()
-            found[f"{kind}_longest"] = context
+            took = time.perf_counter() - began
+            row |= {"tokens": context, "seconds": round(took, 1), "peak_bytes": torch.cuda.max_memory_allocated()}
+            print(row, flush=True)
+            if 4 * took > patience:
+                row["stopped"] = "out of time"
+                break
             context *= 2
+        found.append(row)
     return found
 
 
 def _one_pass(made: tuple[Any, Any], context: int, kind: str) -> None:
     if kind == "scan":
-        Case("llama-3.1-8b-shape", made, context, 1).scan()
+        Case("llama-3.1-8b-shape", made, context, 1, one_text(context)).scan()
         return
     model = made[0]
     before = model.config._attn_implementation
@@ -220,6 +238,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int)
     parser.add_argument("--rows", type=int, default=2)
     parser.add_argument("--longest", action="store_true")
+    parser.add_argument("--patience", type=float, default=120.0, help="seconds, for the longest single pass")
     parser.add_argument("--out", default="bench/results/scan-cpu.json")
     chosen = parser.parse_args()
     if chosen.threads:
@@ -227,8 +246,11 @@ def main() -> None:
     about = measure.machine(chosen.device)
     if chosen.device == "cuda":
         made = llama()
-        rows = [cuda_row(Case("llama-3.1-8b-shape", made, length, 1), chosen.seconds) for length in (8192, 32768)]
-        rows += [longest(made)] if chosen.longest else []
+        rows = []
+        for length in (8192, 32768):
+            rows.append(cuda_row(Case("llama-3.1-8b-shape", made, length, 1, one_text(length)), chosen.seconds))
+            measure.write(chosen.out, benchmark="scan", about=about, rows=rows)
+        rows += longest(made, chosen.patience) if chosen.longest else []
     else:
         made = gpt2()
         rows = [cpu_row(Case("gpt2-shape", made, 1024, chosen.rows), chosen.seconds)]

@@ -7,7 +7,9 @@ import torch
 from headscope.attention.engine import observe
 from headscope.attention.fused import host
 from headscope.attention.masks import causal, documents, padding, window
+from headscope.attention.module import MultiHeadAttention
 from headscope.attention.questions import Question
+from headscope.attention.rope import Rope
 from headscope.attention.scores import Scores
 from tests.attention.asked import assert_statistics, questions
 from tests.attention.cases import CASES, Case, assert_within_twice, plain, truth
@@ -132,4 +134,17 @@ def check_gradients() -> None:
     torch.testing.assert_close(ours, torch.autograd.grad(theirs.square().sum(), (q, k, v)), atol=1e-4, rtol=1e-3)
 
 
-OTHERS = (check_long, check_far_spread, check_repeats, check_memory, check_gradients)
+def check_compiled() -> None:
+    """torch.compile's own backend takes the module as one graph: the same outputs and gradients."""
+    for mask in (None, causal(), causal() & window(40), causal() & padding([130, 70], "left")):
+        module = MultiHeadAttention(256, 4, 2, rope=Rope(64)).cuda()
+        compiled = torch.compile(module, fullgraph=True)
+        x = torch.randn(2, 130, 256, device="cuda")
+        ours, theirs = compiled(x, mask=mask), module(x, mask=mask)
+        torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-3)
+        gradients = [torch.autograd.grad(y.square().sum(), module.k_proj.weight)[0] for y in (ours, theirs)]
+        torch.testing.assert_close(*gradients, atol=1e-3, rtol=1e-2)
+        torch._dynamo.reset()
+
+
+OTHERS = (check_long, check_far_spread, check_repeats, check_memory, check_gradients, check_compiled)

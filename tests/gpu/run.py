@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 import traceback
 from functools import partial
 
@@ -16,9 +17,10 @@ def main() -> int:
     part, parts = (int(word) for word in sys.argv[1:3]) if len(sys.argv) > 2 else (0, 1)
     failed = 0
     for name in list(work)[part::parts]:
+        began = time.perf_counter()
         try:
             work[name]()
-            sys.stdout.write(f"passed {name}\n")
+            sys.stdout.write(f"passed {name} in {time.perf_counter() - began:.1f} s\n")
         except Exception:
             failed += 1
             sys.stdout.write(f"FAILED {name}: {traceback.format_exc(limit=-2)[-1500:]}\n")
