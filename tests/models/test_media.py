@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import wave
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,10 @@ from transformers import (
     Wav2Vec2FeatureExtractor,
     WhisperFeatureExtractor,
 )
+from typer.testing import CliRunner
 
 import headscope
+from headscope.cli import app
 from headscope.errors import InputError
 
 SIZES = {key: value for key, value in tiny.SIZES.items() if "token" not in key and key != "vocab_size"}
@@ -197,6 +200,15 @@ def test_a_saved_folder_brings_its_processor(tmp_path: Path) -> None:
     of_size(32).save_pretrained(tmp_path)
     with headscope.load(tmp_path) as scope:
         assert scope.look(picture()).tokens[1].text == "patch 0,0"
+
+
+def test_the_command_line_looks_at_a_picture(tmp_path: Path) -> None:
+    vit().save_pretrained(tmp_path / "model")
+    of_size(32).save_pretrained(tmp_path / "model")
+    picture().save(tmp_path / "seen.png")
+    done = CliRunner().invoke(app, ["look", str(tmp_path / "seen.png"), "--model", str(tmp_path / "model"), "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.output)["tokens"][:2] == ["CLS", "patch 0,0"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headscope.cli.shared import AsJson, Heads, Model, app, show, show_json
+from headscope.cli.shared import AsJson, Heads, Model, app, given, show, show_json
 
 
 @app.command()
@@ -53,7 +53,7 @@ def build(
 
 @app.command()
 def look(
-    text: Annotated[str, typer.Argument(help="The text to look at.")],
+    text: Annotated[str, typer.Argument(help="The text to look at; for models that read them, a .png, .jpg or .wav.")],
     model: Model = None,
     head: Annotated[str | None, typer.Option("--head", "-h", help="Draw this head's pattern, as in 3.5.")] = None,
     png: Annotated[Path | None, typer.Option(help="Save the head's pattern as a picture (needs --head).")] = None,
@@ -72,7 +72,7 @@ def look(
     if png is not None and head is None:
         raise InputError("--png draws one head; name it with --head, as in --head 3.5")
     with load(model) as scope:
-        seen = scope.look(text)
+        seen = scope.look(given(text))
         if html is not None:
             save_html(seen, html)
         if png is not None and head is not None:

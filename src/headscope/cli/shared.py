@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +21,15 @@ ModelArgument = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 Heads = Annotated[list[str], typer.Option("--head", "-h", help="A head, as in 3.5; several times for several.")]
+
+
+MEDIA = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".wav")
+
+
+def given(text: str) -> str | Path:
+    """A text, or the picture or sound that it is the path of."""
+    path = Path(text)
+    return path if path.suffix.lower() in MEDIA and path.is_file() else text
 
 
 def show(what: Any) -> None:

@@ -213,7 +213,7 @@ class Look:
             return {}
         if text not in self._asked:  # the same labels for every layer: the engine sorts them once
             questions = standard_questions(torch.tensor([[token.id for token in text]], device=call.q.device))
-            words = all(token.id >= 0 for token in text)  # patches and frames are at places, and none is a copy
+            words = _are_words(text)
             self._asked[text] = {name: q for name, q in questions.items() if words or name in ABOUT_PLACES}
         return self._asked[text]
 
@@ -289,9 +289,14 @@ class Look:
         return None if Look.display is None else Look.display(self)
 
     def __repr__(self) -> str:
-        text = "".join(token.text for token in self.tokens)
+        text = ("" if _are_words(self.tokens) else " ").join(token.text for token in self.tokens)
         short = text if len(text) <= 60 else text[:57] + "…"
         return f"Look({short!r}: {len(self.tokens)} tokens, {self.shape.n_heads} heads in {len(self.sites)} sites)"
+
+
+def _are_words(tokens: Sequence[Token]) -> bool:
+    """Tokens of a vocabulary; patches and moments only have a place, and none is another's copy."""
+    return all(token.id >= 0 for token in tokens)
 
 
 def _numbered(count: int) -> tuple[Token, ...]:
