@@ -2,7 +2,15 @@
 
 
 class HeadscopeError(Exception):
-    """Every error that headscope raises on purpose."""
+    """Every error that headscope raises on purpose.
+
+    A note below the message, in a traceback and on the command line, says which page explains its kind. The pages come
+    with the package, so that they can be read without a network.
+    """
+
+    def __init__(self, *told: object) -> None:
+        super().__init__(*told)
+        self.add_note(f"more: headscope explain {type(self).__name__}")
 
 
 class ShapeError(HeadscopeError):

@@ -1,4 +1,4 @@
-"""Commands that teach: model cards, lessons, and training a small model of one's own."""
+"""Commands that teach: model cards, lessons, training a small model of one's own, and what an error means."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from headscope.cli.shared import AsJson, app, show, show_json
+
+EXPLAINED = Path(__file__).parent.parent / "explained"
 
 
 @app.command()
@@ -100,3 +102,25 @@ def train(
         trained = train_model([TextFile(path) for path in text], out, options, report)
     word = "finished" if trained.finished else "stopped; the same command goes on"
     typer.echo(f"{word} at step {trained.step}. Look at it with: headscope serve {trained.folder}")
+
+
+@app.command()
+def explain(
+    kind: Annotated[str | None, typer.Argument(help="The kind of error, as in ShapeError; all kinds if none.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What a kind of error means and the usual ways out, with examples.
+
+    Example: headscope explain ShapeError
+    """
+    from rich.markdown import Markdown
+
+    from headscope.errors import InputError
+
+    pages = {page.stem: page for page in sorted(EXPLAINED.glob("*.md"))}
+    asked = "headscopeerror" if kind is None else kind.lower()
+    found = next((name for name in pages if asked in (name.lower(), name.removesuffix("Error").lower())), None)
+    if found is None:
+        raise InputError(f"there is no error called {kind!r}; there are {', '.join(pages)}")
+    text = pages[found].read_text(encoding="utf-8")
+    show_json({"kind": found, "page": text}) if as_json else show(Markdown(text))
