@@ -26,6 +26,7 @@ from headscope.names import Head, ModelShape
 
 if TYPE_CHECKING:
     from headscope.heads.examine import Options
+    from headscope.heads.pruning import Pruned
     from headscope.heads.report import Report
     from headscope.scan.census import Census
     from headscope.scan.options import ScanOptions
@@ -117,6 +118,24 @@ class Scope:
     def importance(self, texts: Sequence[Any], how: Literal["exact", "gradient"] = "exact") -> list[Importance]:
         """How much each head matters on these texts: exactly, or at first order from one backward pass each."""
         return importance(self.model, texts, how)
+
+    def prune(
+        self,
+        *,
+        keep: float | None = None,
+        heads: Sequence[str | Head] | None = None,
+        texts: Sequence[Any] = (),
+        even: bool = False,
+        by: Literal["exact", "gradient"] = "exact",
+    ) -> Pruned:
+        """A smaller model: ``heads`` taken out of its weights, or all but the share ``keep`` that matters on ``texts``.
+
+        ``even`` takes as many from every layer, which most configs can say, so that transformers opens the result with
+        no help. ``by`` is how heads are ranked (see ``importance``). This scope's own model stays as it is.
+        """
+        from headscope.heads.pruning import prune
+
+        return prune(self.model, keep=keep, heads=heads, texts=texts, even=even, by=by)
 
     def heads(self, options: Options | None = None) -> Report:
         """The battery: every head's roles with score, null, interval and paper, and how many heads have none."""

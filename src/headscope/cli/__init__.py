@@ -10,11 +10,11 @@ import typer
 
 from headscope import __version__
 
-from headscope.cli import see, measure, learn  # isort: skip - the order of the help
+from headscope.cli import see, measure, shrink, learn  # isort: skip - the order of the help
 from headscope.cli.shared import app
 from headscope.errors import HeadscopeError
 
-__all__ = ["app", "learn", "main", "measure", "see"]
+__all__ = ["app", "learn", "main", "measure", "see", "shrink"]
 
 
 def main() -> None:

@@ -70,6 +70,36 @@ def importance(
     return sorted(found, key=lambda entry: -abs(entry.loss.mean))
 
 
+def text_loss(model: OpenModel, texts: Sequence[Any]) -> float:
+    """Nats a token over these texts, every token counted alike."""
+    total, count = 0.0, 0
+    for text in texts:
+        inputs = model.prepare(text).inputs
+        ids = inputs["input_ids"]
+        if ids.shape[1] < 2:
+            raise InputError(f"{text!r} is one token long; the loss needs a next token")
+        with torch.no_grad():
+            total += float(_loss(model.run(inputs).logits, ids)) * (ids.shape[1] - 1)
+        count += ids.shape[1] - 1
+    return total / count
+
+
+@torch.no_grad()
+def movement(model: OpenModel, texts: Sequence[Any]) -> dict[Head, float]:
+    """For a model without a next token: how far its answer moves without each head, relative to its size."""
+    moved = dict.fromkeys(model.shape.heads(), 0.0)
+    for text in texts:
+        inputs = model.prepare(text).inputs
+        whole = model.run(inputs).logits.float()
+        for site in model.shape.sites.values():
+            copies = {name: value.expand(site.n_heads, *value.shape[1:]) for name, value in inputs.items()}
+            changed = model.run(copies, _one_off(site.name)).logits.float() - whole
+            sizes = changed.flatten(1).norm(dim=1) / whole.norm()
+            for head, size in zip(site.heads(), sizes.tolist(), strict=True):
+                moved[head] += size / len(texts)
+    return moved
+
+
 def _exact(model: OpenModel, inputs: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Δloss and KL of every head on one text."""
     ids = inputs["input_ids"]

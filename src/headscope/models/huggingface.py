@@ -311,6 +311,16 @@ class HuggingFaceModel:
             hint = "; it may need a text beside the picture: look((picture, text))" if both else ""
             raise InputError(f"this model does not run on {names}: {type(error).__name__}: {error}{hint}") from error
 
+    def path_of(self, site: str) -> str:
+        """Where the attention module of a site stands in the model."""
+        if site not in self.shape.sites:
+            raise HeadNameError(f"{site}: this model has the sites {', '.join(self.shape.sites)}")
+        return self._sites[site]
+
+    def feeding(self, site: str) -> dict[projections.Which, tuple[str, list[Tensor]]]:
+        """Which matrices make q, k and v, and which of their outputs belong to each head."""
+        return projections.feeding(self._model, self.path_of(site), lambda: self._call(self.probe), site)
+
     def follow_of(self, site: str) -> Follow:
         if site not in self.shape.sites:
             raise HeadNameError(f"{site}: this model has the sites {', '.join(self.shape.sites)}")
@@ -322,10 +332,7 @@ class HuggingFaceModel:
         return how
 
     def _projection(self, site: str, which: projections.Which) -> Tensor:
-        if site not in self.shape.sites:
-            raise HeadNameError(f"{site}: this model has the sites {', '.join(self.shape.sites)}")
-        path = self._sites[site]
-        return projections.weight(self._model, path, which, lambda: self._call(self.probe), site)
+        return projections.weight(self._model, self.path_of(site), which, lambda: self._call(self.probe), site)
 
 
 _QUIET: dict[str, Any] = {"use_cache": False, "return_dict": True}

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from headscope.errors import InputError, ModelError
 from headscope.models.media import KEYS, Processors, taken_apart
 from headscope.models.opened import OpenModel
+from headscope.models.shrunk import pruned
 from headscope.models.sites import input_table
 from headscope.models.tokens import Reader
 
@@ -151,11 +152,13 @@ def _load_weights(where: str, said: str, options: Options, shared: dict[str, Any
     try:
         config = transformers.AutoConfig.from_pretrained(where, **shared)
         kind = _model_class(config)
+        if getattr(config, "pruned_heads", None) is not None:
+            kind = pruned(kind)
         dtype = options.dtype or (torch.float32 if _device(options).type == "cpu" else "auto")
         if "gguf_file" not in shared:
             shared = {**shared, "use_safetensors": True}
         place = {"device_map": options.device_map} if options.device_map is not None else {}
-        with _without_bars(Path(where).is_dir() and "gguf_file" not in shared):
+        with without_bars(Path(where).is_dir() and "gguf_file" not in shared):
             model: Any = kind.from_pretrained(where, dtype=dtype, **shared, **place)
     except (OSError, ValueError, ImportError, KeyError) as error:
         raise ModelError(_why_not(said, error)) from error
@@ -165,7 +168,7 @@ def _load_weights(where: str, said: str, options: Options, shared: dict[str, Any
 
 
 @contextmanager
-def _without_bars(quiet: bool) -> Iterator[None]:
+def without_bars(quiet: bool) -> Iterator[None]:
     """Weights that are already here load at once; a progress bar for them is noise. It is put back as it was."""
     from transformers.utils import logging
 

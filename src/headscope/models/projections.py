@@ -18,7 +18,7 @@ from headscope.models.output_weight import weight_and_bias
 from headscope.models.trace import is_matrix
 
 Which = Literal["q", "k", "v"]
-_WORDS = {"q": "W_Q", "k": "W_K", "v": "W_V"}
+_WORDS: dict[Which, str] = {"q": "W_Q", "k": "W_K", "v": "W_V"}
 
 
 class _SeenError(Exception):
@@ -27,13 +27,33 @@ class _SeenError(Exception):
 
 def weight(model: nn.Module, path: str, which: Which, run: Callable[[], Any], site: str) -> Tensor:
     """``[head, d_in, d_head]`` of one site, or a refusal that says why it has none."""
-    call, outputs = _reach(model, path, run)
+    matrix, rows = _feeding(model, path, which, _reach(model, path, run), site)
+    whole, _ = weight_and_bias(matrix, site)
+    return torch.stack([whole[:, row] for row in rows])
+
+
+def feeding(model: nn.Module, path: str, run: Callable[[], Any], site: str) -> dict[Which, tuple[str, list[Tensor]]]:
+    """For q, k and v of one site: the path of the matrix each comes from, and the outputs of it that feed each head."""
+    reached = _reach(model, path, run)
+    paths = {id(module): name for name, module in model.named_modules()}
+    found: dict[Which, tuple[str, list[Tensor]]] = {}
+    for which in _WORDS:
+        matrix, rows = _feeding(model, path, which, reached, site)
+        found[which] = paths[id(matrix)], rows
+    return found
+
+
+_Reached = tuple[Any, list[tuple[nn.Module, Tensor]]]
+
+
+@torch.enable_grad()
+def _feeding(model: nn.Module, path: str, which: Which, reached: _Reached, site: str) -> tuple[nn.Module, list[Tensor]]:
+    call, outputs = reached
     states = {"q": call.q, "k": call.k, "v": call.v}[which]
     for matrix, made in reversed(outputs):
         rows = _rows(states, made)
         if rows is None:
             continue
-        whole, _ = weight_and_bias(matrix, site)
         if any(len(row) != states.shape[-1] for row in rows):
             raise ModelError(
                 f"{site}: {_WORDS[which]} cannot be had: a head takes {len(rows[0])} outputs of its projection for "
@@ -41,11 +61,11 @@ def weight(model: nn.Module, path: str, which: Which, run: Callable[[], Any], si
             )
         if _is_second_stage(set(model.get_submodule(path).modules()), outputs, made):
             raise ModelError(f"{site}: {_WORDS[which]} cannot be had: it is made in two stages, through a latent")
-        return torch.stack([whole[:, row] for row in rows])
+        return matrix, rows
     raise ModelError(f"{site}: {_WORDS[which]} cannot be had: no projection was seen on the way to it")
 
 
-def _reach(model: nn.Module, path: str, run: Callable[[], Any]) -> tuple[Any, list[tuple[nn.Module, Tensor]]]:
+def _reach(model: nn.Module, path: str, run: Callable[[], Any]) -> _Reached:
     """The site's call with gradients back to the matrices that ran before it."""
     wanted = model.get_submodule(path)
     outputs: list[tuple[nn.Module, Tensor]] = []

@@ -1,0 +1,74 @@
+"""The command that makes a model smaller: heads taken out of its weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headscope.cli.shared import AsJson, ModelArgument, app, show_json
+
+
+@app.command()
+def prune(
+    out: Annotated[Path, typer.Option("--out", "-o", help="A new folder for the smaller model.")],
+    model: ModelArgument = None,
+    keep: Annotated[float | None, typer.Option(help="The share of heads to keep, as in 0.7.")] = None,
+    heads: Annotated[
+        list[str] | None, typer.Option(help="Remove this head, as in 3.5; several times, or 3.5,4.1.")
+    ] = None,
+    texts: Annotated[
+        list[str] | None, typer.Option("--texts", "-t", help="Text, JSONL, Parquet, a folder or a glob to measure on.")
+    ] = None,
+    even: Annotated[
+        bool, typer.Option("--even", help="As many heads from every layer: opens anywhere with no help.")
+    ] = False,
+    by: Annotated[str, typer.Option(help="How --keep ranks heads: exact, or gradient (faster, worse).")] = "exact",
+    as_json: AsJson = False,
+) -> None:
+    """Remove heads from a model's weights, measure the loss before and after, and save what is left.
+
+    Example: headscope prune gpt2 --keep 0.7 --texts book.txt --out smaller
+    """
+    from headscope.errors import InputError
+    from headscope.scope import load
+
+    if by not in ("exact", "gradient"):
+        raise InputError(f"--by {by}: heads are ranked by exact or gradient")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{out} is there already and not empty; give a new folder")
+    options: dict[str, Any] = {"texts": _texts(texts or []), "even": even, "by": by}
+    if heads:
+        options["heads"] = [name for entry in heads for name in entry.replace(",", " ").split()]
+    with load(model) as scope:
+        pruned = scope.prune(keep=keep, **options)
+        pruned.save(out)
+    if as_json:
+        show_json(pruned.to_dict() | {"folder": str(out)})
+        return
+    typer.echo(str(pruned))
+    typer.echo(f"saved {out}; look at it with: headscope serve {out}")
+
+
+PIECE, PIECES = 1000, 16
+
+
+def _texts(sources: list[str]) -> list[str]:
+    """The first pieces of what was named: enough to rank heads on, short enough to wait for."""
+    from headscope.errors import InputError
+    from headscope.scan.corpus import Corpus
+
+    pieces: list[str] = []
+    for source in sources:
+        corpus = Corpus(source)
+        for passage in corpus:
+            starts = range(0, len(passage.text), PIECE)
+            pieces += [piece for start in starts if len(piece := passage.text[start : start + PIECE].strip()) > 20]
+            if len(pieces) >= PIECES:
+                return pieces[:PIECES]
+        if not pieces:
+            raise InputError(
+                f"there is no text to measure on in {source}: {'; '.join(corpus.problems) or 'it is empty'}"
+            )
+    return pieces

@@ -1,0 +1,207 @@
+"""Heads taken out of the weights for good: which ones, what that does to the loss, and what it saves.
+
+Heads to go are named, or chosen by how little the predictions move without them, one at a time, on given texts. At
+least one head stays at every site: without any, a layer's attention is a constant, and is better removed whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from headscope.errors import InputError, ModelError
+from headscope.heads.importance import importance, movement, text_loss
+from headscope.models.cost import Cost, cost
+from headscope.models.huggingface import HuggingFaceModel
+from headscope.models.opened import OpenModel
+from headscope.models.pruned_folder import save
+from headscope.models.surgery import without
+from headscope.names import Head, Site
+
+SCHEMA_VERSION = 1
+By = Literal["exact", "gradient"]
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """A smaller model, and what it cost. ``loss`` is in nats per token, before and after; None without texts."""
+
+    model: HuggingFaceModel
+    removed: tuple[Head, ...]
+    before: Cost
+    after: Cost
+    loss: tuple[float, float] | None
+    plain: bool
+    """Whether the config alone describes it, so that transformers opens its folder with no help."""
+    recipe: Mapping[str, Any]
+
+    def save(self, folder: str | Path) -> Path:
+        """Write it to a new folder, which ``headscope.load`` opens."""
+        save(self.model, Path(folder).expanduser(), self.to_dict())
+        return Path(folder).expanduser()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "kind": "pruned heads",
+            **self.recipe,
+            "removed": [str(head) for head in self.removed],
+            "loss_nats": None if self.loss is None else {"before": self.loss[0], "after": self.loss[1]},
+            "cost": {"before": asdict(self.before), "after": asdict(self.after)},
+            "plain": self.plain,
+        }
+
+    def __str__(self) -> str:
+        before, after = self.before, self.after
+        lines = [
+            f"{self.recipe['model']}: {len(self.removed)} of {before.heads} heads removed, {after.heads} left",
+            _change("parameters", before.parameters, after.parameters),
+            _change("attention's parameters", before.attention_parameters, after.attention_parameters),
+            _change(f"attention's FLOPs a token at {before.length}", before.attention_flops, after.attention_flops),
+            _change("numbers in the KV cache a token", before.kv_numbers, after.kv_numbers),
+        ]
+        if self.loss is not None:
+            lines.append(f"  loss {self.loss[0]:.3f} -> {self.loss[1]:.3f} nats a token")
+        lines.append(f"  removed {', '.join(map(str, self.removed))}")
+        return "\n".join(lines)
+
+
+def prune(
+    model: OpenModel,
+    *,
+    keep: float | None = None,
+    heads: Sequence[str | Head] | None = None,
+    texts: Sequence[Any] = (),
+    even: bool = False,
+    by: By = "exact",
+) -> Pruned:
+    """Remove ``heads``, or all but a share of them. See ``Scope.prune``."""
+    if (keep is None) == (heads is None):
+        raise InputError("prune takes either keep=, the share of heads to keep, or heads=, the heads to remove")
+    if not isinstance(model, HuggingFaceModel):
+        raise ModelError(
+            f"{model.shape.name} is not a transformers model, and only those can be pruned; switch its heads off with "
+            "ablate() instead"
+        )
+    texts = [texts] if isinstance(texts, str) else list(texts)
+    if keep is not None:
+        kept = _chosen(model, keep, texts, even, by)
+    else:
+        kept = _without_named(model, list(heads or ()))
+    smaller, plain = without(model, kept)
+    lengths = [next(iter(model.prepare(text).inputs.values())).shape[1] for text in texts]
+    length = max(lengths, default=1024)
+    removed = [head for head in model.shape.heads() if head.site in kept and head.head not in kept[head.site]]
+    predicts = _predicts_next(model)
+    return Pruned(
+        model=smaller,
+        removed=tuple(removed),
+        before=cost(model, length),
+        after=cost(smaller, length),
+        loss=(text_loss(model, texts), text_loss(smaller, texts)) if texts and predicts else None,
+        plain=plain,
+        recipe=_recipe(model, texts, {"keep": keep, "even": even, "by": by} if keep is not None else {}),
+    )
+
+
+def _without_named(model: OpenModel, heads: Sequence[str | Head]) -> dict[str, list[int]]:
+    if not heads:
+        raise InputError("heads=[] removes nothing; name the heads to remove, as in heads=['3.5', '4.1']")
+    gone = {model.shape.find(head) for head in heads}
+    kept: dict[str, list[int]] = {}
+    for name in dict.fromkeys(head.site for head in sorted(gone)):
+        site = model.shape.sites[name]
+        kept[name] = [index for index in range(site.n_heads) if Head(name, index) not in gone]
+        if not kept[name]:
+            raise InputError(
+                f"site {name} would lose all of its heads ({site.n_heads}); at least one stays at every site, so leave "
+                f"one of {name}.0–{name}.{site.n_heads - 1} out of the list"
+            )
+    return kept
+
+
+def _chosen(model: OpenModel, keep: float, texts: Sequence[Any], even: bool, by: By) -> dict[str, list[int]]:
+    sites, total = model.shape.sites, model.shape.n_heads
+    if not 0 < keep <= 1:
+        raise InputError(f"keep={keep}: give the share of heads to keep, above 0 and below 1, as in keep=0.7")
+    count = round(keep * total)
+    if count == total:
+        raise InputError(f"keep={keep} keeps all {total} heads; give a smaller share")
+    if count < len(sites):
+        raise InputError(
+            f"keep={keep} of {total} heads is {count}, but each of the {len(sites)} sites keeps at least one; keep at "
+            f"least {math.ceil(1000 * len(sites) / total) / 1000:g}"
+        )
+    if not texts:
+        raise InputError("keep= chooses heads by what they do on texts; give some: prune(keep=0.7, texts=[…])")
+    scores = _scores(model, texts, by)
+    return _evenly(sites, scores, keep) if even else _least_first(sites, scores, total - count)
+
+
+def _scores(model: OpenModel, texts: Sequence[Any], by: By) -> dict[Head, float]:
+    """How much each head matters: how far predictions move without it, or the loss at first order."""
+    if not _predicts_next(model):
+        return movement(model, texts)
+    found = importance(model, texts, by)
+    return {entry.head: abs(entry.loss.mean) if entry.kl is None else entry.kl.mean for entry in found}
+
+
+def _least_first(sites: Mapping[str, Site], scores: Mapping[Head, float], count: int) -> dict[str, list[int]]:
+    """Take out the heads that matter least, wherever they are, down to one a site."""
+    left = {name: list(range(site.n_heads)) for name, site in sites.items()}
+    for head in sorted(scores, key=lambda head: (scores[head], head)):
+        if count and len(left[head.site]) > 1:
+            left[head.site].remove(head.head)
+            count -= 1
+    return {name: heads for name, heads in left.items() if len(heads) < sites[name].n_heads}
+
+
+def _evenly(sites: Mapping[str, Site], scores: Mapping[Head, float], keep: float) -> dict[str, list[int]]:
+    """As many heads from every site, and as many from every KV group that stays: what a config can say."""
+    shapes = Counter((site.n_heads, site.n_kv_heads) for site in sites.values())
+    if len(shapes) > 1:
+        raise InputError("even=True needs sites of one size; this model's differ in their numbers of heads")
+    first = next(iter(sites.values()))
+    sizes = [(n_kv, group) for n_kv in range(1, first.n_kv_heads + 1) for group in range(1, first.group_size + 1)]
+    off = {size: abs(size[0] * size[1] - keep * first.n_heads) for size in sizes if math.prod(size) < first.n_heads}
+    if not off:
+        raise InputError(f"even=True cannot shrink sites of {first.n_heads} head; leave it out")
+    nearest = [size for size in off if off[size] == min(off.values())]
+    choices = [{name: _best_groups(site, scores, *size) for name, site in sites.items()} for size in nearest]
+    return max(choices, key=lambda kept: sum(scores[Head(name, h)] for name, heads in kept.items() for h in heads))
+
+
+def _best_groups(site: Site, scores: Mapping[Head, float], n_kv: int, group: int) -> list[int]:
+    """The best ``group`` heads of the best ``n_kv`` KV groups."""
+    best: list[tuple[float, list[int]]] = []
+    for start in range(0, site.n_heads, site.group_size):
+        heads = sorted(range(start, start + site.group_size), key=lambda head: -scores[Head(site.name, head)])[:group]
+        best.append((sum(scores[Head(site.name, head)] for head in heads), heads))
+    best.sort(key=lambda entry: -entry[0])
+    return sorted(head for _, heads in best[:n_kv] for head in heads)
+
+
+def _predicts_next(model: OpenModel) -> bool:
+    return model.shape.vocabulary is not None and all(site.causal for site in model.shape.sites.values())
+
+
+def _recipe(model: OpenModel, texts: Sequence[Any], choice: Mapping[str, Any]) -> dict[str, Any]:
+    read = hashlib.sha256(repr([text if isinstance(text, str) else list(text) for text in texts]).encode()).hexdigest()
+    return {
+        "model": model.shape.name,
+        "choice": dict(choice),
+        "texts": {"count": len(texts), "sha256": read} if texts else None,
+        "versions": {"torch": str(torch.__version__), "transformers": version("transformers")},
+    }
+
+
+def _change(what: str, before: int, after: int) -> str:
+    return f"  {what}: {before:,} -> {after:,} ({after / before - 1:+.0%})"
