@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import math
-import os
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
@@ -12,8 +11,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from headscope.attention.fused.flash import Flash, attend, interpreted
 from headscope.attention.fused.intervals import Intervals, intervals, refuse_mask
-from headscope.attention.observation import Distance, PerRow, Rows, Statistic, Strongest
+from headscope.attention.observation import PerRow, Rows, Statistic, Strongest
 from headscope.attention.questions import Groups, Question, Single, single_or_groups
 from headscope.attention.scores import Scores
 
@@ -48,11 +48,6 @@ def refuse_scores(scores: Scores) -> str | None:
     return None
 
 
-def interpreted() -> bool:
-    """Triton's interpreter runs the kernels on the CPU: slow, and good for tests."""
-    return os.environ.get("TRITON_INTERPRET") == "1"
-
-
 def observe(
     q: Float[Tensor, "batch head query d_head"],
     k: Float[Tensor, "batch kv key d_head"],
@@ -63,47 +58,12 @@ def observe(
 ) -> Rows:
     """Every statistic from one flash pass; the questions afterwards, from its log-sum-exp. ``scores`` is bound."""
     call = Call.prepare(q, k, v, scores)
-    flash = call.attend(statistics)
+    flash = attend(call, statistics)
     strongest = None
     if flash.weight is not None and flash.tile is not None:
         strongest = Strongest(call.strongest_keys(flash), flash.weight)
     mass = call.masses(questions, flash.logsumexp)
     return Rows(flash.output, flash.logsumexp, flash.entropy, flash.distance, strongest, mass)
-
-
-@dataclass(frozen=True)
-class Flash:
-    """What the one pass gives; of the strongest key only the tile it is in."""
-
-    output: Float[Tensor, "batch head query d_value"]
-    logsumexp: PerRow
-    entropy: PerRow | None
-    distance: Distance | None
-    weight: PerRow | None
-    tile: Int[Tensor, "batch head query"] | None
-    tile_size: int
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Tile sizes of the flash pass."""
-
-    rows: int
-    keys: int
-    warps: int
-    stages: int
-
-
-def shape_for(d_head: int, dtype: torch.dtype, statistics: Set[Statistic]) -> Shape:
-    """Tiles that measured best on an H200 at d_head 128, and that fit its registers elsewhere."""
-    if interpreted():
-        return Shape(64, 64, 4, 1)
-    if dtype == torch.float32:
-        return Shape(16, 32, 8, 1) if d_head > 128 else Shape(32, 32, 8 if d_head > 64 else 4, 1)
-    if d_head > 128:
-        return Shape(128, 64, 8, 2)
-    # The moments of the distance need registers that 256 rows leave no room for.
-    return Shape(128, 64, 8, 3) if "distance" in statistics else Shape(256, 64, 8, 3)
 
 
 @dataclass(frozen=True)
@@ -150,32 +110,6 @@ class Call:
 
     def blank(self, dtype: torch.dtype = torch.float32) -> Tensor:
         return torch.empty(self.q.shape[:3], dtype=dtype, device=self.q.device)
-
-    def attend(self, statistics: Set[Statistic]) -> Flash:
-        """The flash pass."""
-        from headscope.attention.fused import kernels
-
-        batch, n_heads, n_query, d_head = self.q.shape
-        n_kv_heads, n_key = self.k.shape[1:3]
-        shape = shape_for(d_head, self.q.dtype, statistics)
-        output = torch.empty(batch, n_heads, n_query, d_head, dtype=self.v.dtype, device=self.q.device)
-        lse = self.blank()
-        entropy = self.blank() if "entropy" in statistics else None
-        distance = Distance(self.blank(), self.blank()) if "distance" in statistics else None
-        strongest = "strongest" in statistics
-        weight, tile = (self.blank(), self.blank(torch.int32)) if strongest else (None, None)
-        mean, spread = distance if distance is not None else (lse, lse)
-        grid = (-(-n_query // shape.rows) * n_heads * batch,)
-        kernels.attend[grid](
-            self.q, self.k, self.v, output, lse, lse if entropy is None else entropy, mean, spread,
-            lse if weight is None else weight, lse if tile is None else tile, self.seen.low, self.seen.high,
-            n_query, n_key, n_kv_heads, self.scale, self.softcap or 0.0, self.seen.stride,
-            *self.q.stride()[:3], *self.k.stride()[:3], *self.v.stride()[:3], *output.stride()[:3],
-            BM=shape.rows, BN=shape.keys, HAS_LOW=self.seen.has_low, ENTROPY=entropy is not None,
-            DISTANCE=distance is not None, STRONGEST=strongest, PRECISION=self.precision,
-            num_warps=shape.warps, num_stages=shape.stages, **self.common,
-        )  # fmt: skip
-        return Flash(output, lse, entropy, distance, weight, tile, shape.keys)
 
     def strongest_keys(self, flash: Flash) -> Int[Tensor, "batch head query"]:
         """Each row goes back to its best tile, rows with the same one together, and finds the key there."""
