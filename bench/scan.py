@@ -4,9 +4,9 @@ Plain is the model with PyTorch's own fused attention, causal over packed rows, 
 does the same and sees every head: entropy, distance, strongest key, five questions and their shuffled nulls, bootstrap
 replicates, histograms, examples. Text is the standard library's source, so tokens repeat as they do in real text.
 
-``--device cuda`` takes a model of Llama 3.1 8B's shape with random weights and rows of 8,192 and 32,768 tokens, each one
-document, so that nothing is saved by attending inside short pieces. ``--longest`` finds the longest row that fits, for
-the scan and for eager attention that returns its weights, by doubling.
+``--device cuda`` takes a model of Llama 3.1 8B's shape with random weights and rows of 8,192 and 32,768 tokens, each
+one document, so that nothing is saved by attending inside short pieces. ``--longest`` finds the longest row that fits,
+for the scan and for eager attention that returns its weights, by doubling.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ from headscope.scan.labels import null_name, question_names
 from headscope.scan.measure import Measurer, Plan, inputs_for
 from headscope.scan.options import ScanOptions
 from headscope.scan.packing import PackedRows, pack
+
+CUDA_ROWS = 3
+"""One after the other: while the GPU reads a row, the CPU counts the one before."""
 
 EMBEDDED = Path(__file__).parents[1] / "src" / "headscope" / "models" / "embedded"
 
@@ -102,28 +105,29 @@ class Case:
         self, name: str, made: tuple[Any, Any], context: int, rows: int, documents: Sequence[str] | None = None
     ) -> None:
         self.name, self.context = name, context
+        self.batch = rows if documents is None else 1
         self.plain_model, tokenizer = made
         self.model: OpenModel = open_model(_with_own_config(self.plain_model), tokenizer)
         self.options = ScanOptions(context=context, batch=rows, shard_tokens=context * rows)
         self.fitting = fit(self.model, context)
         stream = ((number, self.model.token_ids(text)) for number, text in enumerate(documents or texts()))
         self.rows: PackedRows = next(iter(pack(stream, self.fitting.frame, rows)))
-        self.measurer = Measurer(self.model, self._plan(rows))
+        self.measurer = Measurer(self.model, self._plan())
 
-    def _plan(self, rows: int) -> Plan:
+    def _plan(self) -> Plan:
         names = question_names(())
         sites = tuple((site.name, site.n_heads) for site in self.model.shape.sites.values())
         nulls = tuple(null_name(name) for name in names)
         return Plan(
             frame=self.fitting.frame, layout=Layout(sites=sites, questions=names, nulls=nulls, context=self.context),
-            rules=(), batch=rows, threads=torch.get_num_threads(), unit="document",
+            rules=(), batch=self.batch, threads=torch.get_num_threads(), unit="document",
             first_position=self.fitting.first_position,
         )  # fmt: skip
 
     def plain(self) -> None:
-        inputs = inputs_for(self.model, self.rows, None)
         with torch.no_grad():
-            self.plain_model(**inputs, use_cache=False)
+            for rows in self.rows.batches(self.batch):
+                self.plain_model(**inputs_for(self.model, rows, None), use_cache=False)
 
     def plain_with_logits(self) -> None:
         with torch.no_grad():
@@ -248,7 +252,8 @@ def main() -> None:
         made = llama()
         rows = []
         for length in (8192, 32768):
-            rows.append(cuda_row(Case("llama-3.1-8b-shape", made, length, 1, one_text(length)), chosen.seconds))
+            case = Case("llama-3.1-8b-shape", made, length, CUDA_ROWS, CUDA_ROWS * one_text(length))
+            rows.append(cuda_row(case, chosen.seconds))
             measure.write(chosen.out, benchmark="scan", about=about, rows=rows)
         rows += longest(made, chosen.patience) if chosen.longest else []
     else:

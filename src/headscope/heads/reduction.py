@@ -59,7 +59,6 @@ def reduce(seen: Seen, n_questions: int, context: int) -> Reduced:
     asked = high[:, :, len(TRAITS) : len(TRAITS) + n_questions]
     tops = [asked[part].max(0) for part in parts]
     looks_at = [seen.strongest[part].gather(0, top.indices) for part, top in zip(parts, tops, strict=True)]
-    starts = torch.tensor([span.start for span in seen.spans], device=seen.values.device)
     return Reduced(
         rows=torch.stack([seen.valid[part].sum(0) for part in parts]),
         sums=torch.stack([wide[part].sum(0) for part in parts]),
@@ -69,7 +68,7 @@ def reduce(seen: Seen, n_questions: int, context: int) -> Reduced:
         entropy=_entropy_histogram(seen, context),
         distance=_distance_histogram(seen),
         top_score=torch.stack([top.values for top in tops], dim=2).float(),
-        top_column=torch.stack([top.indices for top in tops], dim=2) + starts,
+        top_column=torch.stack([top.indices + part[1].start for part, top in zip(parts, tops, strict=True)], dim=2),
         top_looks_at=torch.stack(looks_at, dim=2),
     )
 

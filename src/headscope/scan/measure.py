@@ -86,6 +86,8 @@ class _Watcher:
         self._inside: dict[tuple[Block, torch.device], dict[str, Question]] = {}
         self._valid: dict[bool, Tensor] = {}
         self._chance: dict[bool, Tensor] = {}
+        alone = [[float(asked.exclude_self)] for asked in self.questions.values()]
+        self._alone = torch.tensor(alone, device=measurer.device)
 
     def see(self, site: str, call: Call) -> Tensor:
         sizes = (call.q.shape[0], call.q.shape[2], call.k.shape[2])
@@ -116,7 +118,7 @@ class _Watcher:
     def inside(self, block: Block, device: torch.device) -> dict[str, Question]:
         """The questions of one block, made once for all sites: a question remembers how it is best answered."""
         if (block, device) not in self._inside:
-            at = (list(block.rows), slice(block.start, block.stop))
+            at = (block.at, slice(block.start, block.stop))
             self._inside[block, device] = {
                 name: Question(asked.query[at].to(device), asked.key[at].to(device), asked.exclude_self)
                 for name, asked in self.questions.items()
@@ -126,9 +128,8 @@ class _Watcher:
     def _nulls(self, seen: _Gathered, causal: bool) -> Float[Tensor, "row position question head"]:
         """What shuffled labels would give: chance, times what of the row lands on the keys that may match."""
         itself = seen.values[:, :, len(TRAITS) + list(self.questions).index("itself"), None]
-        alone = [asked.exclude_self for asked in self.questions.values()]
-        others = torch.tensor(alone, device=itself.device, dtype=itself.dtype)[:, None]
-        return self.chance(causal).to(itself.device)[..., None] * (seen.on_keys[:, :, None] - others * itself)
+        chance = self.chance(causal).to(itself.device)[..., None]
+        return chance * (seen.on_keys[:, :, None] - self._alone.to(itself.device) * itself)
 
     def valid(self, causal: bool) -> Bool[Tensor, "row position quantity"]:
         """Which rows count for which quantity: those with an answer, the same ones for a question and its null."""
@@ -156,7 +157,7 @@ class _Gathered:
         self.on_keys = torch.ones(batch, length, n_heads, device=call.q.device)
 
     def take(self, block: Block, seen: Observation) -> None:
-        rows, columns = list(block.rows), slice(block.start, block.stop)
+        rows, columns = block.at, slice(block.start, block.stop)
         traits = [seen.entropy, seen.distance.mean, seen.distance.spread, seen.strongest.weight]
         values = torch.stack([*traits, *seen.mass.values()], dim=-1).float()
         self.values[rows, columns] = values.permute(0, 2, 3, 1)

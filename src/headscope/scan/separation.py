@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import torch
 from jaxtyping import Int
 from torch import Tensor
 
@@ -29,6 +28,12 @@ class Block(NamedTuple):
     rows: tuple[int, ...]
     start: int
     stop: int
+
+    @property
+    def at(self) -> slice | list[int]:
+        """Its rows as an index; neighbours as a slice, which copies nothing and never waits for a GPU."""
+        first, last = self.rows[0], self.rows[-1]
+        return slice(first, last + 1) if self.rows == tuple(range(first, last + 1)) else list(self.rows)
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,5 @@ def _inside(call: Call, block: Block) -> Call:
     scores = replace(call.scores, mask=kept)
     if covers(block, call):
         return replace(call, scores=scores)
-    every = len(block.rows) == call.q.shape[0]
-    at = slice(None) if every else torch.tensor(block.rows, device=call.q.device)
-    q, k, v = (tensor[at, :, block.start : block.stop] for tensor in (call.q, call.k, call.v))
+    q, k, v = (tensor[block.at, :, block.start : block.stop] for tensor in (call.q, call.k, call.v))
     return replace(call, q=q, k=k, v=v, scores=scores)
