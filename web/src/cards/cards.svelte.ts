@@ -1,0 +1,108 @@
+// The card page's state: which model, other heads if somebody slides them, and the length at which it is counted.
+import type { components } from "../api";
+import { askServer } from "../source/server";
+import { addressOf, fieldsAt, whole } from "../state/fields";
+import { nearestLength } from "./sizes";
+
+type Schemas = components["schemas"];
+export type CardLine = Schemas["CardLine"];
+export type CardAnswer = Schemas["CardAnswer"];
+export type Sizes = Partial<Record<"d_model" | "n_heads" | "n_kv_heads" | "d_head" | "n_layers" | "d_ff" | "vocabulary", number>>;
+export type From = "name" | "config" | "sizes";
+
+const FIRST = "llama-3.1-8b";
+const LONGEST_CONFIG = 1500; // characters of a pasted config that an address carries
+export const SIZES = ["d_model", "n_heads", "n_kv_heads", "d_head", "n_layers", "d_ff", "vocabulary"] as const;
+
+export class CardReader {
+  lines = $state.raw<CardLine[]>([]);
+  card = $state.raw<CardAnswer | null>(null);
+  problem = $state("");
+  from = $state<From>("name");
+  name = $state(FIRST);
+  config = $state("");
+  sizes = $state<Sizes>({ d_model: 768, n_heads: 12, n_kv_heads: 12, n_layers: 12 });
+  heads = $state<number | null>(null);
+  kvHeads = $state<number | null>(null);
+  length = $state(0); // wanted; the nearest that the card counts is shown
+  fp8 = $state(false);
+  private asking: AbortController | null = null;
+
+  readonly at = $derived(this.card ? nearestLength(this.card.lengths, this.length || this.card.context || 8192) : 0);
+  readonly shown = $derived(this.card?.lengths[this.at] ?? 0);
+  readonly scale = $derived(this.fp8 ? 0.5 : 1); // the card counts in fp16
+
+  async load(): Promise<void> {
+    this.restore(location.hash);
+    try {
+      this.lines = ((await (await askServer("cards", undefined)).json()) as Schemas["CardLines"]).cards;
+    } catch (error) {
+      this.problem = (error as Error).message;
+    }
+    await this.read();
+  }
+
+  /** Ask for the card; if it cannot be read the last one stays. */
+  async read(): Promise<void> {
+    this.asking?.abort();
+    const mine = (this.asking = new AbortController());
+    const what = this.from === "name" ? { name: this.name } : this.from === "config" ? { config: this.config } : { sizes: this.sizes };
+    try {
+      const answer = await askServer("card", { ...what, n_heads: this.heads, n_kv_heads: this.kvHeads }, mine.signal);
+      this.card = await answer.json();
+      this.problem = "";
+    } catch (error) {
+      if (!mine.signal.aborted) this.problem = (error as Error).message;
+    }
+  }
+
+  pick(name: string): void {
+    Object.assign(this, { from: "name", name, heads: null, kvHeads: null });
+    this.read();
+  }
+
+  paste(config: string): void {
+    Object.assign(this, { from: "config", config, heads: null, kvHeads: null });
+    this.read();
+  }
+
+  type(sizes: Sizes): void {
+    Object.assign(this, { from: "sizes", sizes, heads: null, kvHeads: null });
+    this.read();
+  }
+
+  slideHeads(heads: number): void {
+    this.heads = heads === this.card!.published.n_heads ? null : heads;
+    if (this.kvHeads !== null && heads % this.kvHeads) this.kvHeads = null;
+    this.read();
+  }
+
+  slideKV(kvHeads: number): void {
+    this.kvHeads = this.heads === null && kvHeads === this.card!.published_kv_heads ? null : kvHeads;
+    this.read();
+  }
+
+  asPublished(): void {
+    this.heads = this.kvHeads = null;
+    this.read();
+  }
+
+  restore(hash: string): void {
+    const fields = fieldsAt(hash);
+    const config = fields.get("config");
+    const sizes = Object.fromEntries(SIZES.flatMap((size) => (whole(fields.get(size), 1) === null ? [] : [[size, whole(fields.get(size), 1)!]]))) as Sizes;
+    this.from = config ? "config" : sizes.d_model && sizes.n_heads ? "sizes" : "name";
+    if (config) this.config = config;
+    if (this.from === "sizes") this.sizes = sizes;
+    this.name = fields.get("card") ?? FIRST;
+    this.heads = whole(fields.get("heads"), 1);
+    this.kvHeads = whole(fields.get("kv"), 1);
+    this.length = whole(fields.get("length"), 1) ?? 0;
+    this.fp8 = fields.get("dtype") === "fp8";
+  }
+
+  address(): string {
+    const what = this.from === "name" ? { card: this.name } : this.from === "sizes" ? { ...this.sizes } : this.config.length <= LONGEST_CONFIG ? { config: this.config } : {};
+    return addressOf("cards", { ...what, heads: this.heads, kv: this.kvHeads, length: this.length || null, dtype: this.fp8 ? "fp8" : null });
+  }
+}

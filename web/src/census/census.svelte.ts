@@ -1,0 +1,135 @@
+// The census page's state: which scan, which question, which head, and against which other scan.
+import type { components } from "../api";
+import { askServer } from "../source/server";
+import { addressOf, fieldsAt, whole } from "../state/fields";
+import { unpack, type Numbers, type Table } from "../wire";
+import { headNames } from "./rows";
+
+type Schemas = components["schemas"];
+export type CensusCard = Schemas["CensusCard"];
+export type CensusHead = Schemas["CensusHead"];
+export type CensusLine = Schemas["CensusLine"];
+export type Quantity = Schemas["Quantity"];
+export type Part = "mean" | "low" | "high" | "null" | "null_low" | "null_high" | "smallest" | "largest" | "count";
+
+export class CensusReader {
+  lines = $state.raw<CensusLine[] | null>(null);
+  card = $state.raw<CensusCard | null>(null);
+  against = $state.raw<Schemas["ComparisonCard"] | null>(null);
+  detail = $state.raw<CensusHead | null>(null);
+  problem = $state("");
+  number = $state(1);
+  other = $state(0); // the census it is compared with; 0 for none
+  question = $state("induction");
+  head = $state("");
+  order = $state<"up" | "down">("down");
+  all = $state(false); // the table shows every question, or one with its interval and null
+
+  private arrays: Record<string, Table> = {};
+  private changes: Record<string, Table> = {};
+  private wishes = 0;
+
+  readonly heads = $derived(this.card ? headNames(this.card.sites) : []);
+  readonly quantity = $derived(this.card?.quantities.find((each) => each.name === this.question));
+  readonly column = $derived(this.heads.indexOf(this.head));
+  readonly comparing = $derived(this.against !== null && this.other > 0);
+
+  async load(): Promise<void> {
+    this.restore(location.hash);
+    try {
+      this.lines = ((await (await askServer("censuses", undefined)).json()) as Schemas["CensusLines"]).censuses;
+      this.problem = "";
+      if (this.lines.length) await this.open(this.number, this.other);
+    } catch (error) {
+      this.problem = (error as Error).message;
+    }
+  }
+
+  /** The last census stays until the next one is here. */
+  async open(number: number, other = 0): Promise<void> {
+    const wish = ++this.wishes;
+    try {
+      const told = unpack(await (await askServer(`censuses/${number}`, undefined)).arrayBuffer());
+      const both = other ? unpack(await (await askServer(`censuses/${number}/against/${other}`, undefined)).arrayBuffer()) : null;
+      if (wish !== this.wishes) return;
+      this.arrays = told.arrays;
+      this.changes = both?.arrays ?? {};
+      this.card = told.values as CensusCard;
+      this.against = (both?.values as Schemas["ComparisonCard"]) ?? null;
+      this.number = number;
+      this.other = other;
+      this.problem = "";
+      this.settle();
+    } catch (error) {
+      if (wish === this.wishes) this.problem = (error as Error).message;
+    }
+  }
+
+  /** A question and a head that this census has. */
+  private settle(): void {
+    const card = this.card!;
+    const known = (this.against ?? card).quantities;
+    if (!known.some((each) => each.name === this.question)) this.question = known[0].name;
+    if (!this.heads.includes(this.head)) this.head = this.heads[this.best()];
+  }
+
+  private best(): number {
+    const values = Array.from(this.values("mean"));
+    return Math.max(0, values.indexOf(Math.max(...values.filter(Number.isFinite))));
+  }
+
+  async fetchHead(): Promise<void> {
+    const [number, head, question] = [this.number, this.head, this.question];
+    if (!this.card || !head || (this.detail?.head === head && this.detail.question === question)) return;
+    try {
+      const asked = new URLSearchParams({ head, question });
+      const told = (await (await askServer(`censuses/${number}/head?${asked}`, undefined)).json()) as CensusHead;
+      if (this.head === head && this.question === question) this.detail = told;
+    } catch (error) {
+      this.problem = (error as Error).message;
+    }
+  }
+
+  /** One quantity over all heads. */
+  values(part: Part, question = this.question): Numbers {
+    const at = this.card!.quantities.findIndex((each) => each.name === question);
+    const { data, shape } = this.arrays[part];
+    return data.subarray(at * shape[1], (at + 1) * shape[1]) as Numbers;
+  }
+
+  changed(part: "before" | "after" | "low" | "high", question = this.question): Numbers {
+    const at = this.against!.quantities.findIndex((each) => each.name === question);
+    const { data, shape } = this.changes[part];
+    return data.subarray(at * shape[1], (at + 1) * shape[1]) as Numbers;
+  }
+
+  difference(column: number): number {
+    return this.changed("after")[column] - this.changed("before")[column];
+  }
+
+  ask(question: string): void {
+    this.order = question === this.question && this.order === "down" ? "up" : "down";
+    this.question = question;
+  }
+
+  restore(hash: string): void {
+    const fields = fieldsAt(hash);
+    this.number = whole(fields.get("census"), 1) ?? 1;
+    this.other = whole(fields.get("against"), 1) ?? 0;
+    this.question = fields.get("question") ?? "induction";
+    this.head = fields.get("head") ?? "";
+    this.order = fields.get("order") === "up" ? "up" : "down";
+    this.all = fields.get("table") === "all";
+  }
+
+  address(): string {
+    return addressOf("census", {
+      census: this.number,
+      against: this.other || null,
+      question: this.question,
+      head: this.head,
+      order: this.order === "up" ? "up" : null,
+      table: this.all ? "all" : null,
+    });
+  }
+}

@@ -1,0 +1,96 @@
+// The lessons' state: which is open, and what was answered. The answers stay in this browser.
+import type { components } from "../api";
+import { askServer } from "../source/server";
+import { addressOf, fieldsAt, whole } from "../state/fields";
+
+type Schemas = components["schemas"];
+export type LessonLine = Schemas["LessonLine"];
+export type Lesson = Schemas["LessonCard"];
+export type Marked = Schemas["Marked"] & { answer: string };
+
+const KEY = "headscope.lessons";
+
+/** Lesson and question, as in "3.1", to the last answer given. */
+type Answers = Record<string, Marked>;
+
+function recalled(): Answers {
+  try {
+    const kept = JSON.parse(localStorage.getItem(KEY) ?? "{}");
+    return typeof kept === "object" && kept !== null && !Array.isArray(kept) ? kept : {};
+  } catch {
+    return {};
+  }
+}
+
+export class Learner {
+  lines = $state.raw<LessonLine[]>([]);
+  lesson = $state.raw<Lesson | null>(null);
+  number = $state(1);
+  answers = $state<Answers>(recalled());
+  problem = $state("");
+  unread = $state<Record<string, string>>({}); // why an answer could not be read
+  private kept = new Map<number, Lesson>();
+
+  readonly waiting = $derived(this.lesson?.number !== this.number && !this.problem);
+
+  async load(): Promise<void> {
+    this.restore(location.hash);
+    try {
+      this.lines = ((await (await askServer("lessons", undefined)).json()) as Schemas["LessonLines"]).lessons;
+      await this.open(this.number);
+    } catch (error) {
+      this.problem = (error as Error).message;
+    }
+  }
+
+  restore(hash: string): void {
+    this.number = whole(fieldsAt(hash).get("lesson"), 1, 1000) ?? 1;
+  }
+
+  address(): string {
+    return addressOf("learn", { lesson: this.number });
+  }
+
+  /** The last lesson stays until the next one is computed. */
+  async open(number: number): Promise<void> {
+    this.number = number;
+    try {
+      const known = this.kept.get(number) ?? ((await (await askServer(`lessons/${number}`, undefined)).json()) as Lesson);
+      this.kept.set(number, known);
+      if (this.number !== number) return;
+      this.lesson = known;
+      this.problem = "";
+    } catch (error) {
+      if (this.number === number) this.problem = (error as Error).message;
+    }
+  }
+
+  async answer(question: number, answer: string): Promise<void> {
+    const key = `${this.lesson!.number}.${question}`;
+    try {
+      const marked = (await (await askServer(`lessons/${this.lesson!.number}/answer`, { question, answer })).json()) as Schemas["Marked"];
+      this.answers[key] = { ...marked, answer };
+      this.unread = { ...this.unread, [key]: "" };
+      this.keep();
+    } catch (error) {
+      this.unread = { ...this.unread, [key]: (error as Error).message };
+    }
+  }
+
+  right(number: number): number {
+    return Object.entries(this.answers).filter(([key, marked]) => key.startsWith(`${number}.`) && marked?.right).length;
+  }
+
+  forget(): void {
+    this.answers = {};
+    this.keep();
+  }
+
+  private keep(): void {
+    try {
+      localStorage.setItem(KEY, JSON.stringify(this.answers));
+    } catch {
+      // nothing to keep it in: progress then lasts as long as the page
+    }
+  }
+}
