@@ -149,7 +149,7 @@ def test_a_shared_address_restores_the_view(open_page: Open):
     second = open_page(first.url[first.url.index("#") :])
     for page in (first, second):
         expect(tokens(page).get_by_role("option").nth(4)).to_have_attribute("aria-selected", "true")
-        expect(page.get_by_role("switch", name="set the first token aside")).to_have_attribute("aria-checked", "true")
+        expect(page.get_by_role("switch", name="first token aside")).to_have_attribute("aria-checked", "true")
         expect(page.get_by_label("Show")).to_have_value("first")
     assert first.url == second.url
 

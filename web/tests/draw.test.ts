@@ -40,7 +40,7 @@ test("pooling doubles until the picture is small enough", () => {
 
 test("a pooled field finds the cell of a pair, also where cells are uneven", () => {
   // 5 tokens in 2 cells: 0–1 and 2–4
-  const field = { look: "", head: "", rows: [0, 5] as [number, number], columns: [0, 5] as [number, number], pool: 3, weights: Float32Array.of(1, 2, 3, 4), height: 2, width: 2 };
+  const field = { look: "", head: "", rows: [0, 5] as [number, number], columns: [0, 5] as [number, number], pool: 3, measure: "weight" as const, weights: Float32Array.of(1, 2, 3, 4), height: 2, width: 2 };
   expect([0, 1, 2, 3, 4].map((row) => weightAt(field, row, 0))).toEqual([1, 1, 3, 3, 3]);
   expect(weightAt(field, 4, 4)).toBe(4);
   expect(weightAt(field, 5, 0)).toBe(0);

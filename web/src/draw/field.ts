@@ -14,6 +14,7 @@ export interface FieldPicture {
   side: number; // CSS pixels of the square
   causal: boolean;
   aside: boolean;
+  top: number; // what the darkest colour stands for
 }
 
 /** The smallest power of two that leaves at most `most` numbers along an edge. */
@@ -64,7 +65,7 @@ function blank(picture: FieldPicture, row: number, column: number): boolean {
 
 function shown(picture: FieldPicture, row: number, column: number): number {
   if (picture.aside && picture.field.columns[0] + column === 0) return 0;
-  return picture.field.weights[row * picture.field.width + column];
+  return picture.field.weights[row * picture.field.width + column] / picture.top;
 }
 
 function paintCells(context: CanvasRenderingContext2D, scale: number, picture: FieldPicture, colours: Palette, unit: number): void {

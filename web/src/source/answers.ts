@@ -1,6 +1,6 @@
 // From containers to what the components read. Shared by every host, since all of them carry the same containers.
 import { unpack } from "../wire";
-import type { Field, Look, LookCard, Mix, MixCard, WeightsRequest } from "./source";
+import type { Field, Importance, Look, LookCard, Mix, MixCard, WeightsRequest } from "./source";
 
 export function lookFrom(bytes: ArrayBuffer): Look {
   const { values, arrays } = unpack(bytes);
@@ -16,12 +16,17 @@ export function lookFrom(bytes: ArrayBuffer): Look {
 export function fieldFrom(bytes: ArrayBuffer): Field {
   const { values, arrays } = unpack(bytes);
   const [height, width] = arrays.weights.shape;
-  const { look, head, rows, columns, pool } = values as WeightsRequest;
-  return { look, head, rows, columns, pool, weights: arrays.weights.data as Float32Array, height, width };
+  const { look, head, rows, columns, pool, measure } = values as WeightsRequest;
+  return { look, head, rows, columns, pool, measure, weights: arrays.weights.data as Float32Array, height, width };
 }
 
 export function mixFrom(bytes: ArrayBuffer): Mix {
   const { values, arrays } = unpack(bytes);
   const numbers = Object.fromEntries(Object.entries(arrays).map(([name, table]) => [name, table.data]));
   return { ...(values as MixCard), ...numbers } as Mix;
+}
+
+export function importanceFrom(bytes: ArrayBuffer): Importance {
+  const { values, arrays } = unpack(bytes);
+  return { ...(values as { look: string; read: number }), importance: arrays.importance.data as Float32Array };
 }

@@ -1,7 +1,7 @@
 // A page that was saved: every answer it holds lies in one container inside the file (app/export.py writes it).
 import { unpack, type Container } from "../wire";
 import { fieldFrom, lookFrom, mixFrom } from "./answers";
-import { Problem, type ModelCard, type Prediction, type Roles, type Source } from "./source";
+import { Problem, type Field, type ModelCard, type PaperClaim, type Prediction, type Roles, type Source } from "./source";
 
 const NOT_HERE = "This file holds one text and no model. For this, open the text in headscope.";
 
@@ -14,17 +14,35 @@ function part(bundle: Container, name: string): ArrayBuffer {
 
 export function fileSource(bytes: ArrayBuffer): Source {
   const bundle = unpack(bytes);
-  const { model, predictions, roles } = bundle.values as { model: ModelCard; predictions: Prediction[]; roles: Roles };
+  const { model, predictions, roles, featured } = bundle.values as { model: ModelCard; predictions: Prediction[]; roles: Roles; featured: { claims: PaperClaim[] } };
+  const absent = async () => {
+    throw new Problem("NotInFile", NOT_HERE);
+  };
   return {
     live: false,
     model: async () => model,
     look: async () => lookFrom(part(bundle, "look")),
-    weights: async ({ head }) => fieldFrom(part(bundle, `weights ${head}`)),
+    // a file holds each pattern whole; a part of it is cut out here
+    weights: async ({ head, rows, columns }) => cut(fieldFrom(part(bundle, `weights ${head}`)), rows, columns),
     mix: async ({ site, position }) => mixFrom(part(bundle, `mix ${site} ${position}`)),
     predict: async ({ position }) => predictions[position],
+    importance: absent,
+    featured: async () => featured.claims,
     roles: async () => roles,
     testHeads: async () => roles,
   };
+}
+
+function cut(field: Field, rows: [number, number], columns: [number, number]): Field {
+  const [bottom, right] = [Math.min(rows[1], field.height), Math.min(columns[1], field.width)];
+  if (rows[0] === 0 && columns[0] === 0 && bottom === field.height && right === field.width) return field;
+  const [height, width] = [bottom - rows[0], right - columns[0]];
+  const weights = new Float32Array(height * width);
+  for (let row = 0; row < height; row++) {
+    const from = (rows[0] + row) * field.width + columns[0];
+    weights.set(field.weights.subarray(from, from + width), row * width);
+  }
+  return { ...field, rows: [rows[0], bottom], columns: [columns[0], right], weights, height, width };
 }
 
 /** The bytes inside the page, where it is a saved one. */

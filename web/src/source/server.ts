@@ -1,6 +1,6 @@
 // The server's page: every answer is one request, and the last few dozen are remembered.
-import { fieldFrom, lookFrom, mixFrom } from "./answers";
-import { Problem, type ModelCard, type Prediction, type Roles, type Source } from "./source";
+import { fieldFrom, importanceFrom, lookFrom, mixFrom } from "./answers";
+import { Problem, type ModelCard, type Models, type PaperClaim, type Prediction, type Roles, type Source } from "./source";
 
 const KEPT = 200;
 const STOPPED = "The program on this machine has stopped. What you see is the last good picture.";
@@ -57,6 +57,9 @@ export function serverSource(model?: string): Source {
 
   return {
     live: true,
+    models: async () => (await askServer("models", undefined)).json() as Promise<Models>,
+    of: (name) => serverSource(name ?? undefined),
+    openModel: async (name) => ((await (await askServer("models", { name })).json()) as { name: string }).name,
     model: async (signal) => (await ask("model", undefined, signal)).json() as Promise<ModelCard>,
     look: async (wanted, signal) => {
       const look = lookFrom(await (await ask("look", wanted, signal)).arrayBuffer());
@@ -66,6 +69,8 @@ export function serverSource(model?: string): Source {
     weights: remembered(async (wanted, signal) => fieldFrom(await (await about("weights", wanted, signal)).arrayBuffer())),
     mix: remembered(async (wanted, signal) => mixFrom(await (await about("mix", wanted, signal)).arrayBuffer())),
     predict: remembered(async (wanted, signal) => (await about("predict", wanted, signal)).json() as Promise<Prediction>),
+    importance: remembered(async (wanted, signal) => importanceFrom(await (await about("importance", wanted, signal)).arrayBuffer())),
+    featured: async () => ((await (await ask("featured", undefined)).json()) as { claims: PaperClaim[] }).claims,
     roles: async () => (await ask("roles", undefined)).json() as Promise<Roles>,
     testHeads: async () => (await ask("roles", {})).json() as Promise<Roles>,
   };

@@ -9,6 +9,9 @@ export type TokenCard = Schemas["TokenCard"];
 export type Guess = Schemas["Guess"];
 export type LookCard = Schemas["LookCard"];
 export type WeightsRequest = Required<Schemas["WeightsRequest"]>;
+export type Measure = WeightsRequest["measure"];
+export type Edge = Schemas["Edge"];
+export type Models = Schemas["Models"];
 export type MixRequest = Schemas["MixRequest"];
 export type MixCard = Schemas["MixCard"];
 export type PredictRequest = Required<Schemas["PredictRequest"]>;
@@ -16,6 +19,7 @@ export type Prediction = Schemas["Prediction"];
 export type Roles = Schemas["Roles"];
 export type Finding = Schemas["Finding"];
 export type RoleTrial = Schemas["RoleTrial"];
+export type PaperClaim = Schemas["PaperClaim"];
 
 export interface Look extends LookCard {
   answers: Float32Array; // [question, head]
@@ -30,6 +34,7 @@ export interface Field {
   rows: [number, number];
   columns: [number, number];
   pool: number;
+  measure: Measure;
   weights: Float32Array;
   height: number;
   width: number;
@@ -44,17 +49,31 @@ export interface Mix extends MixCard {
   shares: Float32Array; // every head of the model
 }
 
+export interface Importance {
+  look: string;
+  read: number; // tokens it was measured on
+  importance: Float32Array; // [head], how much the loss would rise without it, at first order
+}
+
 export interface Source {
   /** false in an exported file: what needs the model is switched off, and the page says so */
   readonly live: boolean;
   /** the look that a notebook shows before anybody types */
   readonly first?: string;
+  /** the models at hand, and a source for each; only a server has several */
+  models?(): Promise<Models>;
+  of?(model: string | null): Source;
+  /** has the program open one more model, by its hub name or folder; its name here */
+  openModel?(name: string): Promise<string>;
   model(signal?: AbortSignal): Promise<ModelCard>;
   look(wanted: { text: string } | { look: string }, signal?: AbortSignal): Promise<Look>;
   weights(wanted: WeightsRequest, signal?: AbortSignal): Promise<Field>;
   mix(wanted: MixRequest, signal?: AbortSignal): Promise<Mix>;
   predict(wanted: PredictRequest, signal?: AbortSignal): Promise<Prediction>;
+  importance(wanted: { look: string }, signal?: AbortSignal): Promise<Importance>;
   roles(): Promise<Roles>;
+  /** what papers say of this model's heads */
+  featured(): Promise<PaperClaim[]>;
   /** puts every head to the test, which takes a while */
   testHeads(): Promise<Roles>;
 }

@@ -2,75 +2,83 @@
 import { untrack } from "svelte";
 import { EXAMPLES, type Example } from "../examples";
 import { held, poolFor, type Window } from "../draw/field";
-import { Problem, stream, type Field, type Look, type Mix, type ModelCard, type Prediction, type Roles, type SiteCard, type Source, type TokenCard } from "../source/source";
+import { Problem, stream, type Edge, type Field, type Importance, type Look, type Measure, type Mix, type ModelCard, type PaperClaim, type Prediction, type Roles, type Source, type TokenCard } from "../source/source";
+import { type Place, type State } from "./address";
+import { Lens } from "./lens.svelte";
+import { answersIn, best, placesOf, reading, type HeadPlace } from "./reading";
 import { answersOf, isRole } from "./roles";
-import { BEGINNING, read, write, type State } from "./address";
-
-export interface HeadPlace {
-  name: string;
-  site: SiteCard;
-  siteIndex: number;
-  head: number;
-}
 
 const WHOLE = 512; // up to here a pattern is fetched whole and exact; past it, as much as the picture can show
 const COMPARED = 1024; // past this many tokens a second pass, without the head, waits until it is asked for
 const TYPING = 280;
 const ASK_AGAIN = 2000; // while another page has the heads tested
+const GUESSES = 6;
+const GUESSES_CUT = 12; // how many are shown where a cut is drawn on them
 
-/** The head with the largest answer; the first where nobody could answer. */
-function best(answers: Float32Array | null): number {
-  let found = 0;
-  answers?.forEach((answer, head) => {
-    if (answer > (answers[found] || -1)) found = head;
-  });
-  return found;
+/** A model and the way to it. */
+interface Scene {
+  source: Source;
+  model: ModelCard;
 }
 
-/** How much each head reads one token from another, as far as its thumbnail shows every token. */
-function reading(look: Look, query: number, key: number): Float32Array | null {
-  if (key < 0 || look.side < look.tokens.length) return null;
-  const cells = look.side * look.side;
-  return Float32Array.from({ length: look.thumbnails.length / cells }, (_, head) => look.thumbnails[head * cells + query * look.side + key]);
+/** One line of a pattern: what a token reads, or who reads it. */
+export interface Line {
+  look: string;
+  head: string;
+  token: number;
+  weights: Float32Array;
 }
+
+type Stand = (look: Look) => { head: number; token: number; zoom?: Window | null };
 
 export class Microscope {
+  source = $state.raw<Source>(null!);
   model = $state.raw<ModelCard | null>(null);
   look = $state.raw<Look | null>(null);
   field = $state.raw<Field | null>(null);
   overview = $state.raw<Field | null>(null);
-  row = $state.raw<{ look: string; head: string; token: number; weights: Float32Array } | null>(null);
+  row = $state.raw<Line | null>(null);
+  column = $state.raw<Line | null>(null);
   mix = $state.raw<Mix | null>(null);
   prediction = $state.raw<Prediction | null>(null);
+  importance = $state.raw<Importance | null>(null);
+  unweighed = $state(""); // why the heads' importance is not known
   roles = $state.raw<Roles | null>(null);
+  featured = $state.raw<PaperClaim[]>([]);
 
   text = $state("");
-  head = $state(0); // among all heads
   token = $state(0);
-  view = $state<State["view"]>("map");
   show = $state("");
   order = $state<State["order"]>("layers");
-  aside = $state(false);
-  compare = $state(true);
-  how = $state<State["how"]>("zero");
-  off = $state.raw<string[]>([]);
+  cuts = $state.raw<Edge[]>([]);
+  toward = $state<number | null>(null);
   window = $state.raw<Window>({ row: 0, column: 0, span: 1 });
 
   working = $state(0);
   problem = $state<string | null>(null);
 
-  heads = $derived.by((): HeadPlace[] => (this.model?.sites ?? []).flatMap((site, siteIndex) =>
-    Array.from({ length: site.n_heads }, (_, head) => ({ name: `${site.name}.${head}`, site, siteIndex, head }))));
-  here = $derived<HeadPlace | undefined>(this.heads[this.head]);
+  heads = $derived.by((): HeadPlace[] => placesOf(this.model));
+  here = $derived<HeadPlace | undefined>(this.heads.find((place) => place.name === this.lens.head) ?? this.heads[0]);
   tokens = $derived<TokenCard[]>(this.look && this.here ? stream(this.look, this.here.site.queries) : []); // rows: who looks
   keys = $derived<TokenCard[]>(this.look && this.here ? stream(this.look, this.here.site.keys) : []); // columns: what is looked at
   length = $derived(this.tokens.length);
   extent = $derived(Math.max(this.length, this.keys.length));
+  whole = $derived(this.extent <= WHOLE);
   example = $derived<Example | undefined>(EXAMPLES.find((example) => example.text === this.text));
+  measure = $derived.by((): Measure => (this.source.live ? this.lens.measure : "weight")); // a file holds weights
   without = $derived.by(() => {
+    const { off, compare } = this.lens;
     const name = this.here?.name;
+    const known = off.filter((other) => this.heads.some((place) => place.name === other));
     if (!this.source.live) return [];
-    return !this.compare || !name || this.off.includes(name) ? this.off : [...this.off, name];
+    return !compare || !name || known.includes(name) ? known : [...known, name];
+  });
+  edges = $derived(this.cuts.filter((edge) => this.inText(edge)));
+  /** What the darkest colour stands for. */
+  top = $derived.by(() => {
+    if (this.measure !== "value") return 1;
+    const all = this.whole ? this.field : (this.overview ?? this.field);
+    return Math.max(1e-9, all?.measure === "value" ? all.weights.reduce((most, value) => Math.max(most, value), 0) : 1);
   });
 
   private typing: ReturnType<typeof setTimeout> | undefined;
@@ -78,25 +86,99 @@ export class Microscope {
   private failed = "";
 
   constructor(
-    readonly source: Source,
-    private readonly ownsAddress: boolean,
-  ) {}
+    source: Source,
+    readonly lens: Lens = new Lens(),
+  ) {
+    this.source = source;
+  }
 
-  async start(): Promise<void> {
-    try {
-      this.model = await this.source.model();
-      this.problem = null;
-    } catch (error) {
-      this.problem = (error as Error).message;
-      return;
-    }
+  get head(): number {
+    return Math.max(0, this.heads.indexOf(this.here!));
+  }
+
+  set head(index: number) {
+    this.lens.head = this.heads[index]?.name ?? this.lens.head;
+  }
+
+  /** Show what an address says; without a text, the first example. */
+  async restore(state: State): Promise<void> {
+    Object.assign(this, { show: state.show, order: state.order, cuts: state.cuts, toward: state.toward });
+    const scene = await this.sceneOf(state.model);
+    if (!scene) return;
+    const head = placesOf(scene.model).findIndex((place) => place.name === state.head);
+    const kept = state.look ?? scene.source.first ?? null;
+    const wanted = state.text !== null ? { text: state.text } : kept !== null ? { look: kept } : null;
+    if (scene.source.live && wanted === null) return this.openExample(EXAMPLES[0], { head, token: state.token }, scene);
+    await this.open(
+      scene.source.live && wanted !== null ? wanted : { look: "" },
+      (look) => ({ head: head < 0 ? best(answersIn(look, scene.model, "induction")) : head, token: state.token ?? Infinity, zoom: state.zoom }),
+      scene,
+    );
+  }
+
+  /** The same text through another model. */
+  async useModel(name: string): Promise<void> {
+    const scene = await this.sceneOf(name);
+    if (scene) await this.open({ text: this.look?.text ?? this.text }, undefined, scene);
+  }
+
+  private async sceneOf(name: string | null): Promise<Scene | undefined> {
+    if (this.model && (name === null || name === this.model.name)) return { source: this.source, model: this.model };
+    const source = name === null ? this.source : (this.source.of?.(name) ?? this.source);
+    const model = await this.during("model", source.model(), new AbortController().signal);
+    return model && { source, model };
+  }
+
+  /** Where this microscope stands, as an address says it. `first` is the model that needs no name. */
+  place(first: string | undefined): Place {
+    const model = this.model && this.model.name !== first ? this.model.name : null;
+    return this.look ? { model, text: this.look.text, look: this.look.look, token: this.token } : { model, text: null, look: null, token: null };
+  }
+
+  /** What is shown now. */
+  state(first: string | undefined, other: Place | null): State {
+    const { show, order, cuts, toward, window, extent } = this;
+    const zoom = window.span < extent - 0.01 ? window : null;
+    return { ...this.place(first), ...this.lens.told(), head: this.here?.name ?? null, zoom, show, order, cuts, toward, other };
+  }
+
+  /** Read a text (or a look the program keeps). The last picture stays, whole, until the new one is there. */
+  async open(wanted: { text: string } | { look: string }, stand?: Stand, scene: Scene = { source: this.source, model: this.model! }): Promise<void> {
+    clearTimeout(this.typing);
+    this.reading?.abort();
+    const reading = (this.reading = new AbortController());
+    if ("text" in wanted) this.text = wanted.text;
+    if ("text" in wanted && wanted.text === "") return;
+    const look = await this.during("look", scene.source.look(wanted, reading.signal), reading.signal);
+    if (!look) return;
+    const places = placesOf(scene.model);
+    const named = places.findIndex((place) => place.name === this.lens.head);
+    const at = stand?.(look) ?? { head: named, token: this.token >= this.length - 1 ? Infinity : this.token };
+    const { name, site } = places[Math.max(0, at.head)];
+    const [rows, columns] = [stream(look, site.queries).length, stream(look, site.keys).length];
+    const span = Math.max(rows, columns);
+    const field = await this.during("weights", this.rectangle(look, name, [0, rows], [0, columns], poolFor(span, WHOLE), { signal: reading.signal, scene }), reading.signal);
+    if (!field) return;
+    if (!("text" in wanted)) this.text = look.text;
+    if (span > COMPARED) this.lens.compare = false;
+    if (scene.model !== this.model) this.enter(scene);
+    Object.assign(this, { look, field, token: Math.min(at.token, rows - 1), window: at.zoom ? held(at.zoom, span) : { row: 0, column: 0, span } });
+    if (at.head >= 0) this.lens.head = name;
+  }
+
+  /** Another model: what was said of the last one is forgotten. */
+  private enter(scene: Scene): void {
+    Object.assign(this, { ...scene, roles: null, featured: [], importance: null, mix: null, prediction: null, row: null, column: null, overview: null, toward: null });
     this.fetchRoles();
-    await this.restore(this.ownsAddress ? read(location.hash) : BEGINNING);
+    scene.source.featured().then((claims) => scene.model === this.model && (this.featured = claims), () => undefined);
   }
 
   private async fetchRoles(): Promise<void> {
-    this.roles = await this.source.roles().catch(() => null);
-    if (this.roles?.state === "testing") setTimeout(() => this.fetchRoles(), ASK_AGAIN);
+    const { source } = this;
+    const roles = await source.roles().catch(() => null);
+    if (source !== this.source) return;
+    this.roles = roles;
+    if (roles?.state === "testing") setTimeout(() => this.fetchRoles(), ASK_AGAIN);
   }
 
   /** Have every head tested for every role; other questions wait until that is done. */
@@ -105,56 +187,19 @@ export class Microscope {
     const before = this.roles;
     this.roles = { ...before, state: "testing" };
     this.roles = (await this.during("roles", this.source.testHeads(), new AbortController().signal)) ?? before;
+    this.featured = await this.source.featured().catch(() => this.featured);
   }
 
-  /** Show what an address says; without a text, the first example. */
-  async restore(state: State): Promise<void> {
-    const { view, show, order, aside, compare, how, off } = state;
-    const known = new Set(this.heads.map((place) => place.name));
-    Object.assign(this, { view, show, order, aside, compare, how, off: off.filter((name) => known.has(name)) });
-    const kept = state.look ?? this.source.first ?? null;
-    const wanted = state.text !== null ? { text: state.text } : kept !== null ? { look: kept } : null;
-    if (this.source.live && wanted === null) return this.openExample(EXAMPLES[0]);
-    await this.open(this.source.live && wanted !== null ? wanted : { look: "" }, (look) => ({
-      head: state.head === null ? best(this.answersIn(look, "induction")) : this.heads.findIndex((place) => place.name === state.head),
-      token: state.token ?? Infinity,
-    }));
-  }
-
-  /** The address of what is shown now. */
-  address(): string {
-    const { view, show, order, aside, compare, how, off } = this;
-    const opened = this.look ? { text: this.look.text, look: this.look.look, token: this.token } : { text: null, look: null, token: null };
-    return write({ ...opened, head: this.here?.name ?? null, view, show, order, aside, compare, how, off });
-  }
-
-  /** Read a text (or a look the program keeps). The last picture stays, whole, until the new one is there. */
-  async open(wanted: { text: string } | { look: string }, stand?: (look: Look) => { head: number; token: number }): Promise<void> {
-    clearTimeout(this.typing);
-    this.reading?.abort();
-    const reading = (this.reading = new AbortController());
-    if ("text" in wanted) this.text = wanted.text;
-    if ("text" in wanted && wanted.text === "") return;
-    const look = await this.during("look", this.source.look(wanted, reading.signal), reading.signal);
-    if (!look) return;
-    const { head, token } = stand?.(look) ?? { head: this.head, token: this.token >= this.length - 1 ? Infinity : this.token };
-    const { name, site } = this.heads[head] ?? this.here ?? this.heads[0];
-    const [rows, columns] = [stream(look, site.queries).length, stream(look, site.keys).length];
-    const span = Math.max(rows, columns);
-    const field = await this.during("weights", this.rectangle(look, name, [0, rows], [0, columns], poolFor(span, WHOLE), reading.signal), reading.signal);
-    if (!field) return;
-    if (!("text" in wanted)) this.text = look.text;
-    if (span > COMPARED) this.compare = false;
-    Object.assign(this, { look, field, token: Math.min(token, rows - 1), window: { row: 0, column: 0, span } });
-    if (head >= 0) this.head = head;
-  }
-
-  openExample(example: Example): Promise<void> {
-    return this.open({ text: example.text }, (look) => {
-      const find = (word: string | undefined) => look.tokens.findLastIndex((token) => token.text.trim() === word);
-      const token = find(example.at) >= 0 ? find(example.at) : look.tokens.length - 1;
-      return { token, head: best(reading(look, token, find(example.reads)) ?? this.answersIn(look, example.by)) };
-    });
+  openExample(example: Example, at: { head: number; token: number | null } = { head: -1, token: null }, scene: Scene = { source: this.source, model: this.model! }): Promise<void> {
+    return this.open(
+      { text: example.text },
+      (look) => {
+        const find = (word: string | undefined) => look.tokens.findLastIndex((token) => token.text.trim() === word);
+        const token = at.token ?? (find(example.at) >= 0 ? find(example.at) : look.tokens.length - 1);
+        return { token, head: at.head >= 0 ? at.head : best(reading(look, token, find(example.reads)) ?? answersIn(look, scene.model, example.by)) };
+      },
+      scene,
+    );
   }
 
   type(text: string): void {
@@ -163,16 +208,17 @@ export class Microscope {
     this.typing = setTimeout(() => this.open({ text }), TYPING);
   }
 
-  /** The answers of all heads to one question, or their shares of the next token's logit. */
-  answers(question: string): Float32Array | null {
-    if (question === "share") return this.mix ? this.mix.shares.map(Math.abs) : null;
-    if (isRole(question)) return this.roles && answersOf(this.roles, question, this.heads.map((place) => place.name));
-    return this.look && this.answersIn(this.look, question);
+  /** Let the text go on with a token. */
+  append(text: string): void {
+    if (this.look) this.open({ text: this.look.text + text }, () => ({ head: this.head, token: Infinity }));
   }
 
-  private answersIn(look: Look, question: string): Float32Array | null {
-    const index = this.model?.questions.findIndex((card) => card.name === question) ?? -1;
-    return index < 0 ? null : look.answers.subarray(index * this.heads.length, (index + 1) * this.heads.length);
+  /** The answers of all heads to one question, their shares of a token's logit, or their importance. */
+  answers(question: string): Float32Array | null {
+    if (question === "share") return this.mix ? this.mix.shares.map(Math.abs) : null;
+    if (question === "importance") return this.importance?.look === this.look?.look ? (this.importance?.importance.map(Math.abs) ?? null) : null;
+    if (isRole(question)) return this.roles && answersOf(this.roles, question, this.heads.map((place) => place.name));
+    return this.look && this.model && answersIn(this.look, this.model, question);
   }
 
   rankBy(question: string): void {
@@ -191,8 +237,16 @@ export class Microscope {
     return index < 0 || !this.look ? 0 : this.look.asked[index];
   }
 
-  keepOff(name: string): void {
-    this.off = this.off.includes(name) ? this.off.filter((other) => other !== name) : [...this.off, name];
+  /** Cut an arrow, or mend it. */
+  cut(query: number, key: number): void {
+    const head = this.here!.name;
+    const same = (edge: Edge) => edge.head === head && edge.query === query && edge.key === key;
+    this.cuts = this.cuts.some(same) ? this.cuts.filter((edge) => !same(edge)) : [...this.cuts, { head, query, key }];
+  }
+
+  private inText(edge: Edge): boolean {
+    const place = this.heads.find(({ name }) => name === edge.head);
+    return !!place && !!this.look && edge.query < stream(this.look, place.site.queries).length && edge.key < stream(this.look, place.site.keys).length;
   }
 
   move(window: Window): void {
@@ -210,55 +264,89 @@ export class Microscope {
     if (this.window.span > this.extent) this.showAll();
   }
 
-  whole = $derived(this.extent <= WHOLE);
-
   /** Effects: each fetches what its picture needs, and cancels itself when that changes. */
   fetchField(): (() => void) | void {
-    const { look, here, length, keys } = this;
+    const { look, here, length, keys, measure } = this;
+    const { aside } = this.lens;
     if (!look || !here) return;
-    if (this.whole) return this.fetch("weights", (signal) => this.rectangle(look, here.name, [0, length], [0, keys.length], 1, signal), (field) => (this.field = field));
     const { row, column, span } = this.window;
-    const pool = poolFor(span, WHOLE);
-    const range = (at: number, end: number): [number, number] => [Math.floor(at / pool) * pool, Math.min(end, Math.ceil((at + span) / pool) * pool)];
-    return this.fetch("weights", (signal) => this.rectangle(look, here.name, range(row, length), range(column, keys.length), pool, signal), (field) => (this.field = field));
+    const pool = this.whole ? 1 : poolFor(span, WHOLE);
+    const range = (at: number, end: number): [number, number] => (this.whole ? [0, end] : [Math.floor(at / pool) * pool, Math.min(end, Math.ceil((at + span) / pool) * pool)]);
+    return this.fetch("weights", (signal) => this.rectangle(look, here.name, range(row, length), range(column, keys.length), pool, { signal, measure, aside }), (field) => (this.field = field));
   }
 
   fetchOverview(): (() => void) | void {
-    const { look, here, length, keys, extent } = this;
+    const { look, here, length, keys, extent, measure } = this;
+    const { aside } = this.lens;
     if (!look || !here || this.whole) return;
-    return this.fetch("overview", (signal) => this.rectangle(look, here.name, [0, length], [0, keys.length], poolFor(extent, WHOLE), signal), (field) => (this.overview = field));
+    return this.fetch("overview", (signal) => this.rectangle(look, here.name, [0, length], [0, keys.length], poolFor(extent, WHOLE), { signal, measure, aside }), (field) => (this.overview = field));
   }
 
+  /** The selected token's row: exact weights, whatever the picture shows. */
   fetchRow(): (() => void) | void {
     const { look, here, token, length, keys, field } = this;
     if (!look || !here || token >= length) return;
-    if (this.whole) {
-      if (!field || field.look !== look.look || field.head !== here.name) return;
-      this.row = { look: look.look, head: here.name, token, weights: field.weights.subarray(token * keys.length, (token + 1) * keys.length) };
+    const line = (weights: Float32Array): Line => ({ look: look.look, head: here.name, token, weights });
+    if (this.whole && this.measure === "weight") {
+      if (field?.look !== look.look || field.head !== here.name || field.measure !== "weight") return;
+      this.row = line(field.weights.subarray(token * keys.length, (token + 1) * keys.length));
       return;
     }
-    return this.fetch("row", (signal) => this.rectangle(look, here.name, [token, token + 1], [0, keys.length], 1, signal), (row) => (this.row = { look: row.look, head: row.head, token: row.rows[0], weights: row.weights }));
+    return this.fetch("row", (signal) => this.rectangle(look, here.name, [token, token + 1], [0, keys.length], 1, { signal }), (row) => (this.row = line(row.weights)));
+  }
+
+  /** The selected token's column: who reads it, and how much. */
+  fetchColumn(): (() => void) | void {
+    const { look, here, token, length, keys } = this;
+    if (!look || !here || this.lens.facing !== "read" || token >= keys.length) return;
+    const put = (column: Field) => (this.column = { look: look.look, head: here.name, token, weights: column.weights });
+    return this.fetch("column", (signal) => this.rectangle(look, here.name, [0, length], [token, token + 1], 1, { signal }), put);
   }
 
   fetchMix(): (() => void) | void {
-    const { look, here, token } = this;
+    const { look, here, token, toward } = this;
     if (!look || !here) return;
-    const wanted = { look: look.look, site: here.site.name, position: token, toward: null };
+    const wanted = { look: look.look, site: here.site.name, position: token, toward };
     this.mix = this.source.live ? untrack(() => this.mix) : null; // a file holds the mix of few places: show none rather than another's
     return this.fetch("mix", (signal) => this.source.mix(wanted, signal), (mix) => (this.mix = mix));
   }
 
   fetchPrediction(): (() => void) | void {
-    const { look, here, token, without, how } = this;
+    const { look, here, token, without, edges } = this;
+    const { how, sampling } = this.lens;
     if (!look || !here) return;
     const written = stream(look, "written");
     const position = stream(look, here.site.queries) === written ? token : written.length - 1;
-    const wanted = { look: look.look, position, off: without, how, count: 6 };
+    const wanted = { look: look.look, position, off: without, cuts: edges, how, count: sampling ? GUESSES_CUT : GUESSES, sampling };
     return this.fetch("predict", (signal) => this.source.predict(wanted, signal), (prediction) => (this.prediction = prediction));
   }
 
-  private rectangle(look: Look, head: string, rows: [number, number], columns: [number, number], pool: number, signal: AbortSignal): Promise<Field> {
-    return this.source.weights({ look: look.look, head, rows, columns, pool, how: "max" }, signal);
+  /** How much the heads matter is measured only for those who ask. */
+  fetchImportance(): (() => void) | void {
+    const { look } = this;
+    if (!look || this.show !== "importance") return;
+    const asking = new AbortController();
+    const answer = this.source.importance({ look: look.look }, asking.signal);
+    untrack(() => {
+      this.working++;
+      this.unweighed = "";
+    });
+    answer
+      .then((found) => asking.signal.aborted || (this.importance = found))
+      .catch((error: Error) => asking.signal.aborted || (this.unweighed = error.message))
+      .finally(() => this.working--);
+    return () => asking.abort();
+  }
+
+  private rectangle(
+    look: Look,
+    head: string,
+    rows: [number, number],
+    columns: [number, number],
+    pool: number,
+    { signal, measure = "weight", aside = false, scene }: { signal: AbortSignal; measure?: Measure; aside?: boolean; scene?: Scene },
+  ): Promise<Field> {
+    return (scene?.source ?? this.source).weights({ look: look.look, head, rows, columns, pool, how: "max", measure, aside: measure === "row" && aside }, signal);
   }
 
   private fetch<Answer>(what: string, ask: (signal: AbortSignal) => Promise<Answer>, put: (answer: Answer) => void): () => void {
