@@ -1,0 +1,246 @@
+"""The lab's pages under a real hand: paint and retrain, drag a share, draw the fork, run a contest."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import BrowserContext, Page, Route, expect
+
+from headscope.lab.crafted import craft
+from headscope.lab.exercises import ARROWS
+from headscope.lab.one_or_many import stored_results
+from headscope.lab.targets import SENTENCE, Target, default_targets
+from headscope.lab.worked import WorkedExample, number, work
+
+AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
+READY = {
+    "four-heads": "[data-hit='3']:not(:text('–'))",
+    "by-hand": "[data-o='1.1']",
+    "one-or-many": "[data-arm='2 heads'] >> nth=0",
+}
+Show = Callable[..., Page]
+
+
+@pytest.fixture
+def show(context: BrowserContext, address: str) -> Show:
+    """Open a page of the lab and wait until it stands."""
+
+    def open_at(fragment: str, query: str = "") -> Page:
+        page = context.new_page()
+        page.goto(f"{address}{query}#{fragment}")
+        expect(page.locator(READY[fragment.split("?")[0]])).to_be_visible()
+        return page
+
+    return open_at
+
+
+def short(value: float) -> str:
+    text = f"{abs(value):.2f}"
+    return ("−" if value < 0 and float(text) else "") + (text[1:] if text.startswith("0.") else text)
+
+
+def trained(page: Page) -> None:
+    expect(page.get_by_role("status").filter(has_text="Training")).to_have_count(0)
+    expect(page.get_by_role("button", name="Open these heads")).to_be_enabled()
+
+
+def test_four_heads_are_trained_and_a_word_can_be_followed_to_the_sum(show: Show):
+    page, crafted = show("four-heads"), craft()
+    trained(page)
+    for head, fit in enumerate(crafted.heads):
+        assert abs(float(page.locator(f"[data-hit='{head}']").inner_text()) - fit.hit) <= 0.005
+    reading = crafted.read(crafted.words.index("it"))
+    strip = page.get_by_role("listbox", name="What head 3, Pronoun to antecedent, delivers")
+    assert strip.get_by_role("option").all_inner_texts() == [short(value) for value in reading.delivered[2].tolist()]
+    chart = page.get_by_role("application", name="The sum, number by number")
+    chart.focus()
+    chart.press("ArrowRight")
+    said = page.locator("[data-sum]")
+    expect(said).to_contain_text(f"= {short(float(reading.output[0]))}")
+    shown = [
+        float(each.replace("−", "-").replace(" ", "")) for each in re.findall(r"[−+]? ?\d*\.\d+", said.inner_text())
+    ]
+    assert sum(shown[:-1]) == pytest.approx(shown[-1], abs=0.03)
+
+
+def test_a_painted_cell_is_learned_at_once_by_mouse_and_by_keyboard(show: Show):
+    page = show("four-heads")
+    trained(page)
+    page.get_by_role("button", name="Paint").click()
+    pattern = page.get_by_role("application", name="Pronoun to antecedent")
+    box = pattern.bounding_box()
+    assert box
+    cell = box["width"] / 11
+    pattern.click(position={"x": 6.5 * cell, "y": 10.5 * cell})  # late should read road
+    trained(page)
+    targets = default_targets()
+    painted = Target(targets[2].name, targets[2].asks, (*targets[2].arrows, (10, 6)))
+    crafted = craft(SENTENCE, [*targets[:2], painted, targets[3]])
+    assert float(page.locator("[data-hit='2']").inner_text()) == pytest.approx(crafted.heads[2].hit, abs=0.006)
+    page.get_by_role("button", name="Look").click()
+    page.get_by_role("listbox", name="Words").get_by_role("option", name="late").click()
+    expect(pattern).to_have_attribute("aria-label", re.compile("late reads road"))
+    page.get_by_role("button", name="Paint").click()
+    pattern.focus()
+    for key in ["ArrowUp"] * 10 + ["ArrowLeft"] * 10 + ["ArrowDown", "Space"]:
+        pattern.press(key)
+    trained(page)
+    expect(pattern).to_have_attribute("aria-label", re.compile("tired to The: painted"))
+    assert "1%3E0+8%3E2+10%3E6" in page.url
+    page.reload()
+    expect(page.locator("[data-hit='2']")).not_to_have_text("–")
+    expect(page.get_by_role("listbox", name="Words").get_by_role("option", selected=True)).to_have_text("late")
+
+
+def test_a_sentence_that_cannot_be_used_leaves_the_last_picture(show: Show):
+    page = show("four-heads")
+    trained(page)
+    page.get_by_role("button", name="Edit sentence").click()
+    line = page.get_by_role("textbox", name="Sentence")
+    line.fill("alone")
+    line.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text(
+        "The sentence has one word, 'alone'; attention needs at least two"
+    )
+    expect(page.get_by_role("listbox", name="Words")).to_contain_text("horse")
+    page.get_by_role("button", name="Edit sentence").click()
+    line.fill("The tired donkey crossed the narrow road because it was late")
+    line.press("Enter")
+    trained(page)
+    expect(page.get_by_role("alert")).to_have_count(0)
+    expect(page.get_by_role("application", name="Pronoun to antecedent")).to_have_attribute(
+        "aria-label", re.compile("it reads donkey")
+    )
+
+
+def test_heads_that_are_too_small_say_which_rows_they_missed(show: Show):
+    page = show("four-heads?v=1&d=1")
+    expect(page.locator("[data-missed='3']")).to_contain_text("d_head=1 is too small: a head of 32 numbers reaches")
+
+
+def test_crafted_heads_go_to_the_microscope(show: Show, address: str):
+    page = show("four-heads")
+    trained(page)
+    page.get_by_role("button", name="Open these heads in the microscope").click()
+    page.wait_for_url(re.compile(r"#microscope\?.*model=four-heads-"))
+    name = re.search(r"model=([\w-]+)", page.url)
+    assert name
+    assert name[1] in httpx.get(f"{address}api/models").json()["names"]
+
+
+def test_a_dragged_share_moves_every_sum_that_hangs_on_it(show: Show):
+    page = show("by-hand")
+    for index, value in enumerate(work().heads[0].delivered, start=1):
+        expect(page.locator(f"[data-o='1.{index}']")).to_have_text(number(value))
+    page.get_by_role("slider", name="Share of animal in head 1").fill("0.4")
+    heads = [head.__dict__ | {} for head in WorkedExample().heads]
+    heads[0]["scorecard"] = {"animal": 0.4, "road": 0.1, "because": 0.2, "was": 0.1, "tired": 0.2}
+    done = work(WorkedExample.from_dict({"heads": heads}))
+    for index, value in enumerate(done.heads[0].delivered, start=1):
+        expect(page.locator(f"[data-o='1.{index}']")).to_have_text(number(value))
+    page.locator("[data-o='1.1']").click()
+    expect(
+        page.get_by_text(f"o1[1] = .4·.8 + .1·.1 + .2·.2 + .1·.1 + .2·.3 = {number(done.heads[0].delivered[0])}")
+    ).to_be_visible()
+    page.get_by_role("button", name="mixing", exact=True).click()
+    for index, value in enumerate(done.mixed, start=1):
+        expect(page.locator(f"[data-sum='y.{index}']")).to_have_text(number(value))
+    page.reload()
+    expect(page.locator("[data-o='1.1']")).to_have_text(number(done.heads[0].delivered[0]))
+
+
+def test_shares_that_do_not_add_up_are_said_and_can_be_shared_out(show: Show):
+    page = show("by-hand")
+    typed = page.get_by_role("textbox", name="Share of tired in head 2, typed")
+    typed.fill("0.9")
+    typed.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("The shares of head 2 add up to 1.35; they must add up to 1")
+    page.get_by_role("button", name=".35 too much: share it out").click()
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_both_exercises_are_checked_with_words(show: Show):
+    page = show("by-hand")
+    for head, word in ((1, "horse"), (2, "horse")):
+        typed = page.get_by_role("textbox", name=f"Your head {head}: {word}, typed")
+        typed.fill("1")
+        typed.press("Enter")
+    page.get_by_role("button", name="Check my heads").click()
+    region = page.get_by_role("region", name="Exercise: invent two heads")
+    expect(region).to_contain_text("Both heads read horse most: the second tells you nothing new.")
+    for word, share in (("horse", ".2"), ("tired", ".8")):
+        page.get_by_role("textbox", name=f"Your head 2: {word}, typed").fill(share)
+        page.get_by_role("textbox", name=f"Your head 2: {word}, typed").press("Enter")
+    page.get_by_role("button", name="Check my heads").click()
+    expect(region.locator("[data-checked='right']")).to_be_visible()
+
+    fork = page.get_by_role("group", name="The fork")
+    fork.get_by_role("button", name="head 1").click()
+    fork.get_by_role("button", name="head 2").click()
+    page.get_by_role("button", name="Check my fork").click()
+    drawing = page.get_by_role("region", name="Exercise: draw the fork")
+    expect(drawing).to_contain_text("Heads do not feed each other")
+    page.get_by_role("button", name="Clear").click()
+    for arrow in ARROWS:
+        for box in arrow:
+            fork.get_by_role("button", name=box.replace("_", ""), exact=True).press("Enter")
+    page.get_by_role("button", name="Check my fork").click()
+    expect(drawing.locator("[data-checked='right']")).to_be_visible()
+
+
+def test_a_head_by_hand_goes_to_the_microscope(show: Show):
+    page = show("by-hand")
+    page.get_by_role("button", name="Open in the microscope: induction").click()
+    page.wait_for_url(re.compile(r"#microscope\?.*model=by-hand-induction"))
+
+
+def test_the_committed_results_are_the_picture_and_a_cut_can_be_run_here(show: Show):
+    page, stored = show("one-or-many"), stored_results()
+    for outcome in stored.arms[:4]:
+        shown = page.locator(f"[data-arm='{outcome.arm}']").first
+        assert float((shown.text_content() or "").removesuffix(" %")) == pytest.approx(100 * outcome.mean, abs=0.51)
+
+    def shorter(route: Route) -> None:
+        asked = json.loads(route.request.post_data or "{}")
+        route.continue_(post_data=json.dumps(asked | {"steps": 20, "seeds": 2}))
+
+    page.route("**/api/lab/one-or-many", lambda route: shorter(route) if route.request.post_data else route.continue_())
+    page.get_by_role("button", name="8", exact=True).click()
+    page.get_by_role("slider", name="Heads").fill("1")
+    expect(page.locator("[data-cut]")).to_have_text("2 × 4")
+    assert "width=8&heads=2" in page.url
+    expect(page.get_by_text("Not measured for this release. Run it here.")).to_be_visible()
+    page.get_by_role("button", name="Run 2 × 4 here").click()
+    expect(page.get_by_text("open: run here")).to_be_visible()
+    expect(page.get_by_role("button", name="Run 2 × 4 here")).to_be_enabled()
+    page.get_by_role("button", name="Run it here").first.click()
+    expect(page.locator("[data-here='one head, bigger FFN']")).to_be_visible()
+
+
+@pytest.mark.parametrize("fragment", READY)
+def test_every_page_fits_every_width(show: Show, fragment: str):
+    page = show(fragment)
+    for width in (360, 1000, 2560):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.wait_for_timeout(150)
+        over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert over <= 0, (fragment, width)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("fragment", READY)
+@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: npm ci in web/")
+def test_no_serious_violation_of_accessibility(show: Show, fragment: str, theme: str):
+    page = show(fragment, query=f"?theme={theme}")
+    expect(page.get_by_role("status").filter(has_text="Training")).to_have_count(0)
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
+    serious = [
+        (rule["id"], rule["nodes"][0]["html"][:160]) for rule in found if rule["impact"] in ("serious", "critical")
+    ]
+    assert serious == []
