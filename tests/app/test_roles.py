@@ -11,10 +11,11 @@ import torch
 from tests.e2e.conftest import served
 
 import headscope
-from headscope.app.roles import SHIPPED, fingerprint, roles_card, ship, shipped
+from headscope.app.roles import SHIPPED, roles_card, ship, shipped
 from headscope.app.session import Session
 from headscope.errors import InputError
 from headscope.heads.report import Report
+from headscope.models.fingerprint import fingerprint
 
 
 @pytest.fixture(scope="module")

@@ -107,6 +107,15 @@ def test_even_pruning_is_what_a_config_can_say(llama: Scope, ids: list[int]) -> 
     agrees(llama, pruned, ids)
 
 
+def test_even_pruning_that_a_config_cannot_say_is_laid_out(llama: Scope, ids: list[int], tmp_path: Path) -> None:
+    """Llama's config wants a width that its heads divide; 48 is no multiple of 5."""
+    pruned = llama.prune(heads=["0.0", "1.5", "2.3"])
+    assert {site.n_heads for site in pruned.model.shape.sites.values()} == {5}
+    assert not pruned.plain
+    with headscope.load(pruned.save(tmp_path / "five")) as five:
+        torch.testing.assert_close(five.look(ids).logits, Scope(pruned.model).look(ids).logits)
+
+
 def test_an_encoder_is_ranked_by_how_far_its_answer_moves(ids: list[int]) -> None:
     with headscope.load(bert()) as scope:
         pruned = scope.prune(keep=0.75, texts=[ids])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from headscope.app.terminal import strongest_answers
 from headscope.heads.look import Look
 from headscope.heads.sampling import Prediction
+from headscope.names import Head
 from headscope.scan.census import Census
 from headscope.scope import Generated, Scope
 
@@ -37,6 +38,13 @@ def of_look(look: Look, head: str | None = None) -> dict[str, Any]:
     if head is not None:
         report["pattern"] = look.pattern(head).tolist()
     return report
+
+
+def of_answers(answers: Mapping[str, Mapping[Head, float]]) -> dict[str, Any]:
+    """What every head answers to questions of one's own, where there are any."""
+    if not answers:
+        return {}
+    return {"own_questions": {name: {str(head): mass for head, mass in m.items()} for name, m in answers.items()}}
 
 
 def of_change(before: Look, after: Look, heads: Sequence[str]) -> dict[str, Any]:

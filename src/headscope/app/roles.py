@@ -6,34 +6,23 @@ its report, marked with the weights it speaks of. It is shown for these weights 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
-
-import torch
 
 from headscope.app import schema
 from headscope.errors import InputError
 from headscope.heads.battery import BATTERY
 from headscope.heads.papers import Claim, Held, claims_about, hold
 from headscope.heads.report import Report, Trial
+from headscope.models.fingerprint import fingerprint
 from headscope.names import ModelShape
 from headscope.scope import EMBEDDED, Scope, load
 
 SHIPPED = EMBEDDED / "heads.json"
 CARD = EMBEDDED / "MODEL_CARD.md"
 WEIGHTS = "weights"  # the recipe's entry that says which weights were examined
-
-
-def fingerprint(model: torch.nn.Module) -> str:
-    """A model's weights in 64 letters, the same in every precision that holds them exactly."""
-    digest = hashlib.sha256()
-    for name, weight in sorted(model.named_parameters()):
-        digest.update(f"{name} {tuple(weight.shape)}".encode())
-        digest.update(weight.detach().float().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()
 
 
 def shipped(scope: Scope, path: Path = SHIPPED) -> Report | None:

@@ -73,6 +73,13 @@ def strongest_answers(look: Look, count: int) -> dict[str, list[tuple[Head, floa
     return {name: sorted(entries, key=lambda entry: -entry[1])[:count] for name, entries in found.items()}
 
 
+def own_answer(name: str, masses: Mapping[Head, float], count: int = 3) -> Text:
+    """The heads that answer most to a question of one's own."""
+    ranked = sorted(masses.items(), key=lambda entry: -entry[1])[:count]
+    told = "   ".join(f"{head} {share(mass)}" for head, mass in ranked)
+    return Text(f"{name}: {told or 'nowhere to ask it in this text'}")
+
+
 def pattern(look: Look, head: str) -> RenderableType:
     """One head as a triangle (or square) of coloured cells, a row a token, darker for more weight."""
     weights = look.pattern(head)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headscope.cli.shared import AsJson, ModelArgument, app, show, show_json
+from headscope.cli.shared import AsJson, Classes, ModelArgument, app, show, show_json
 
 
 @app.command()
@@ -15,31 +15,38 @@ def heads(
     model: ModelArgument = None,
     inputs: Annotated[int, typer.Option(help="Inputs a probe; more inputs, narrower intervals.")] = 32,
     role: Annotated[list[str] | None, typer.Option(help="Test this role only; several times for several.")] = None,
+    question: Classes = None,
+    texts: Annotated[list[str] | None, typer.Option("--texts", "-t", help="Where to ask --class.")] = None,
+    arcs: Annotated[Path | None, typer.Option(help="A CoNLL-U file: each of its relations is a role.")] = None,
     papers: Annotated[bool, typer.Option("--papers", help="Hold published claims about this model beside it.")] = False,
+    report: Annotated[Path | None, typer.Option(help="Read this earlier --json report instead of testing.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same inputs.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """What every head does, with evidence: roles that pass their tests, and how many heads have none.
 
-    Example: headscope heads gpt2 --papers
+    Questions of your own (--class, --arcs) are tested by themselves, unless --role names others too.
+
+    Example: headscope heads gpt2 --papers, or headscope heads --class "digits=[0-9]" --texts book.txt
     """
-    from dataclasses import asdict
+    from headscope.cli.roles import claims_alone, earlier, examined, show_report
+    from headscope.errors import ModelError
+    from headscope.heads.papers import claims_about, hold
 
-    from headscope.heads.examine import Options
-    from headscope.heads.papers import hold
-    from headscope.scope import load
-
-    with load(model) as scope:
-        report = scope.heads(Options(inputs=inputs, roles=tuple(role) if role else None, seed=seed))
-    claims = hold(report) if papers else []
-    if as_json:
-        show_json(report.to_dict() | {"papers": [asdict(claim) for claim in claims]})
+    if report is not None:
+        found = earlier(report)
+    elif papers and model is None:
+        claims_alone(None, "", as_json)
         return
-    typer.echo(str(report))
-    for claim in claims:
-        typer.echo(f"  {claim}")
-    if papers and not claims:
-        typer.echo(f"no published claims about {report.model} are known to headscope")
+    else:
+        try:
+            found = examined(model, inputs, seed, tuple(role or ()), (question or [], texts or [], arcs))
+        except ModelError as error:
+            if not papers or not claims_about(model or ""):
+                raise
+            claims_alone(model, str(error), as_json)
+            return
+    show_report(found, hold(found) if papers else None, as_json)
 
 
 @app.command()
@@ -51,10 +58,7 @@ def scan(
     max_tokens: Annotated[int | None, typer.Option(help="Stop after about so many tokens.")] = None,
     workers: Annotated[int, typer.Option(help="Processes that share the work.")] = 1,
     ray: Annotated[str | None, typer.Option(help="A Ray address, or local.")] = None,
-    question: Annotated[
-        list[str] | None,
-        typer.Option("--class", help="NAME=REGEX: attention to such tokens; NAME=A=>B: from tokens A to tokens B."),
-    ] = None,
+    question: Classes = None,
     as_json: AsJson = False,
 ) -> None:
     """A census: every head and question over a whole corpus, resumable.

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headscope.cli.shared import AsJson, Heads, Model, app, given, show, show_json
+from headscope.cli.shared import AsJson, Classes, Heads, Model, app, given, show, show_json
 
 
 @app.command()
@@ -58,6 +58,7 @@ def look(
     head: Annotated[str | None, typer.Option("--head", "-h", help="Draw this head's pattern, as in 3.5.")] = None,
     png: Annotated[Path | None, typer.Option(help="Save the head's pattern as a picture (needs --head).")] = None,
     html: Annotated[Path | None, typer.Option(help="Save the whole microscope as one file that opens offline.")] = None,
+    question: Classes = None,
     as_json: AsJson = False,
 ) -> None:
     """One text under the microscope: its next tokens, and which heads do what in it.
@@ -67,8 +68,10 @@ def look(
     from headscope.app import picture, report, terminal
     from headscope.app.export import save_html
     from headscope.errors import InputError
+    from headscope.heads.rules import read_class
     from headscope.scope import load
 
+    rules = [read_class(entry) for entry in question or ()]
     if png is not None and head is None:
         raise InputError("--png draws one head; name it with --head, as in --head 3.5")
     with load(model) as scope:
@@ -77,10 +80,13 @@ def look(
             save_html(seen, html)
         if png is not None and head is not None:
             picture.save_png(seen, head, png)
+        answers = {rule.name: seen.ask(rule) for rule in rules}
         if as_json:
-            show_json(report.of_look(seen, head))
+            show_json(report.of_look(seen, head) | report.of_answers(answers))
             return
         show(terminal.summary(seen) if head is None else terminal.pattern(seen, head))
+        for name, masses in answers.items():
+            show(terminal.own_answer(name, masses))
         for saved in filter(None, (png, html)):
             typer.echo(f"saved {saved}")
 

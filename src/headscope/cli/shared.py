@@ -20,6 +20,10 @@ ModelArgument = Annotated[
     str | None, typer.Argument(help="A hub name, a folder or a GGUF file; the embedded model if none.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+Classes = Annotated[
+    list[str] | None,
+    typer.Option("--class", help="NAME=REGEX: attention to such tokens; NAME=A=>B: from tokens A to tokens B."),
+]
 Heads = Annotated[list[str], typer.Option("--head", "-h", help="A head, as in 3.5; several times for several.")]
 
 
@@ -43,3 +47,23 @@ def show_json(what: Any) -> None:
     import json
 
     typer.echo(json.dumps(what, ensure_ascii=False, indent=2))
+
+
+def pieces_of(sources: list[str], count: int, letters: int) -> list[str]:
+    """The first pieces of what was named: enough to measure on, few and short enough to wait for."""
+    from headscope.errors import InputError
+    from headscope.scan.corpus import Corpus
+
+    pieces: list[str] = []
+    for source in sources:
+        corpus = Corpus(source)
+        for passage in corpus:
+            starts = range(0, len(passage.text), letters)
+            pieces += [piece for start in starts if len(piece := passage.text[start : start + letters].strip()) > 20]
+            if len(pieces) >= count:
+                return pieces[:count]
+        if not pieces:
+            raise InputError(
+                f"there is no text to measure on in {source}: {'; '.join(corpus.problems) or 'it is empty'}"
+            )
+    return pieces

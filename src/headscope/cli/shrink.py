@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headscope.cli.shared import AsJson, ModelArgument, app, show_json
+from headscope.cli.shared import AsJson, ModelArgument, app, pieces_of, show_json
 
 
 @app.command()
@@ -38,7 +38,7 @@ def prune(
         raise InputError(f"--by {by}: heads are ranked by exact or gradient")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} is there already and not empty; give a new folder")
-    options: dict[str, Any] = {"texts": _texts(texts or []), "even": even, "by": by}
+    options: dict[str, Any] = {"texts": pieces_of(texts or [], 16, 1000), "even": even, "by": by}
     if heads:
         options["heads"] = [name for entry in heads for name in entry.replace(",", " ").split()]
     with load(model) as scope:
@@ -49,26 +49,3 @@ def prune(
         return
     typer.echo(str(pruned))
     typer.echo(f"saved {out}; look at it with: headscope serve {out}")
-
-
-PIECE, PIECES = 1000, 16
-
-
-def _texts(sources: list[str]) -> list[str]:
-    """The first pieces of what was named: enough to rank heads on, short enough to wait for."""
-    from headscope.errors import InputError
-    from headscope.scan.corpus import Corpus
-
-    pieces: list[str] = []
-    for source in sources:
-        corpus = Corpus(source)
-        for passage in corpus:
-            starts = range(0, len(passage.text), PIECE)
-            pieces += [piece for start in starts if len(piece := passage.text[start : start + PIECE].strip()) > 20]
-            if len(pieces) >= PIECES:
-                return pieces[:PIECES]
-        if not pieces:
-            raise InputError(
-                f"there is no text to measure on in {source}: {'; '.join(corpus.problems) or 'it is empty'}"
-            )
-    return pieces

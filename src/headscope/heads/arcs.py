@@ -19,6 +19,7 @@ from headscope.heads.battery import CLARK, SELF, Evidence, ProbeMaker, Role
 from headscope.heads.measures import where
 from headscope.heads.probes import Batch, Probe, WordArcs
 from headscope.heads.vocabulary import Spelled, UntestableError, Vocabulary
+from headscope.models.opened import OpenModel
 
 LEAST = 20  # sentences with a relation: fewer cannot rule out chance for a whole model
 TENTH = "a tenth above the best fixed offset, and right at least three times in ten"
@@ -58,6 +59,12 @@ def syntax_roles(sentences: Sequence[Sentence], *, causal: bool) -> tuple[Role, 
     if not found:
         raise InputError(f"no relation stands in {LEAST} or more of these {len(sentences)} sentences; give more")
     return tuple(found)
+
+
+def roles_for(model: OpenModel, path: Path) -> tuple[Role, ...]:
+    """The roles of a treebank for this model, whichever way it may look."""
+    causal = all(where(site) == "causal" for site in model.shape.sites.values())
+    return syntax_roles(read_conllu(path), causal=causal)
 
 
 def _told(name: str) -> str:

@@ -20,6 +20,7 @@ from headscope.heads.report import Ablated, Finding, Piece, Report, Trial, p_val
 from headscope.heads.traits import traits
 from headscope.heads.trials import Trials, Tried, make_probes, run_trials
 from headscope.heads.vocabulary import Vocabulary
+from headscope.models.fingerprint import fingerprint
 from headscope.models.opened import OpenModel
 from headscope.names import Head
 
@@ -235,6 +236,7 @@ def _traits(model: OpenModel, trials: Trials) -> dict[str, dict[str, float]]:
 def _recipe(model: OpenModel, vocabulary: Vocabulary, trials: Trials, options: Options) -> dict[str, Any]:
     weight = next(model.model.parameters())
     return {
+        "weights": fingerprint(model.model),
         "inputs": options.inputs,
         "seed": options.seed,
         "alpha": options.alpha,

@@ -20,6 +20,7 @@ from headscope.attention.scores import Scores
 from headscope.errors import InputError
 from headscope.heads.contributions import Contributions, Shares, contributions_at, shares_of
 from headscope.heads.edits import Bound
+from headscope.heads.rules import LabelRule
 from headscope.heads.sampling import Prediction, strongest_predictions
 from headscope.heads.standard import answerable, standard_questions
 from headscope.models.opened import OpenModel, Pass, Prepared, SiteOutput, Token
@@ -58,6 +59,7 @@ class Look:
 
     @property
     def tokens(self) -> tuple[Token, ...]:
+        """The text that was read, token by token."""
         return self.prepared.tokens
 
     @property
@@ -78,6 +80,7 @@ class Look:
 
     @property
     def shape(self) -> ModelShape:
+        """Sites, heads and widths of the model that was looked at."""
         return self.model.shape
 
     @property
@@ -87,6 +90,7 @@ class Look:
 
     @property
     def logits(self) -> Float[Tensor, "query vocabulary"]:
+        """The model's own logits at every position, with this look's edits in force."""
         return self._pass.logits[0]
 
     def statistics(self, site: str) -> Rows:
@@ -104,6 +108,23 @@ class Look:
             for name, where in asked.items()
             if name in masses and bool(where.any())
         }
+
+    def ask(self, rule: LabelRule) -> dict[Head, float]:
+        """A question of one's own: each head's mean mass where labels are equal, over the rows that have an answer."""
+        found: dict[Head, float] = {}
+        for site in self.sites:
+            tokens, source = self.query_tokens(site), self._source(site)
+            if self.key_tokens(site) is not tokens or source.k.shape[2] != len(tokens):
+                continue
+            query, key = (labels[None].to(source.q.device) for labels in rule.labels(tokens))
+            question = Question(query, key, rule.exclude_self)
+            rows = answerable(question, self.shape.sites[site].causal)[0]
+            if bool(rows.any()):
+                asked = {rule.name: question}
+                seen = observe(source.q, source.k, source.k, scores=source.scores, questions=asked, statistics=set())
+                means = seen.mass[rule.name][0][:, rows.to(source.q.device)].mean(-1)
+                found |= {Head(site, index): value for index, value in enumerate(means.tolist())}
+        return found
 
     def pattern(self, head: str | Head) -> Float[Tensor, "query key"]:
         """Dense weights of one head."""

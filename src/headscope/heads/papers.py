@@ -26,6 +26,11 @@ class Claim:
     scores: Mapping[str, float] | None = None
     note: str = ""
 
+    def __str__(self) -> str:
+        published = self.scores or {}
+        heads = ", ".join(f"{head} {published[head]:.2f}" if head in published else head for head in self.heads)
+        return f"{self.role}: {heads}. {self.source}" + (f" ({self.note})" if self.note else "")
+
 
 @dataclass(frozen=True)
 class Held:
@@ -41,7 +46,9 @@ class Held:
     def __str__(self) -> str:
         shown = "" if self.score is None else f", scores {self.score:.2f}, rank {self.rank}"
         why = f" ({self.why})" if self.why else ""
-        return f"{self.head} {self.claim.role}: {self.outcome}{shown}{why}. {self.claim.source}"
+        published = (self.claim.scores or {}).get(self.head)
+        there = "" if published is None else f"; {published:.2f} there"
+        return f"{self.head} {self.claim.role}: {self.outcome}{shown}{why}. {self.claim.source}{there}"
 
 
 WANG = "Wang et al. 2022, the circuit in Easy-Transformer's ioi_circuit_extraction.py"
@@ -114,6 +121,16 @@ def claims_about(model: str) -> list[Claim]:
     """The claims that speak of a model of this name; its owner and letter case do not matter."""
     name = model.rstrip("/").rpartition("/")[2].lower()
     return [claim for claim in CLAIMS if name in claim.models]
+
+
+def claimed(model: str, why: str) -> list[Held]:
+    """Every published head of a model whose weights nobody has looked at here, and why not."""
+    return [Held(claim, head, "not tested", None, None, why) for claim in claims_about(model) for head in claim.heads]
+
+
+def models_spoken_of() -> list[str]:
+    """The models that claims are about, each by its first name."""
+    return list(dict.fromkeys(claim.models[0] for claim in CLAIMS))
 
 
 def hold(report: Report) -> list[Held]:

@@ -165,7 +165,9 @@ class Report:
         ]
         for trial in self.trials:
             found = ", ".join(f"{f.head} {f.score:.2f}" for f in self.with_role(trial.role))
-            lines.append(f"  {trial.role}: {found or 'no head' if trial.tested else 'not tested: ' + trial.why_not}")
+            offset = "".join(f" (best fixed offset {right:.2f})" for right in trial.baselines.values())
+            told = f"{found or 'no head'}{offset}" if trial.tested else f"not tested: {trial.why_not}"
+            lines.append(f"  {trial.role}: {told}")
         return "\n".join(lines)
 
 

@@ -216,8 +216,9 @@ def _from_config(opened: HuggingFaceModel, cuts: Sequence[SiteCut], weights: _We
             setattr(config, name, after if value == before else value)
     config.head_dim = cuts[0].site.d_head
     try:
+        config = type(config).from_dict(config.to_dict())  # as a folder would be read: some families check sizes here
         return _filled(opened, _family(opened)(config), weights)
-    except (ValueError, RuntimeError, TypeError):  # families say in their own ways that these sizes do not fit them
+    except Exception:  # families say in their own ways that these sizes do not fit them; the layout can say it
         return None
 
 

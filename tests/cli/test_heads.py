@@ -1,0 +1,89 @@
+"""``headscope heads`` and questions of one's own, as a person types them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from headscope.cli import app
+from headscope.errors import InputError, ModelError
+from tests.heads.test_arcs import treebank
+
+REPORT = Path(__file__).parents[2] / "bench" / "results" / "heads" / "embedded.json"
+
+
+def run(*words: str) -> str:
+    done = CliRunner().invoke(app, list(words))
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def as_json(*words: str) -> Any:
+    return json.loads(run(*words, "--json"))
+
+
+def test_papers_speak_without_weights() -> None:
+    told = run("heads", "--papers")
+    assert "gpt2\n  name mover: 9.9, 10.0, 9.6. Wang et al. 2022" in told
+    assert "induction: 5.1 0.99, 6.9 0.97" in told
+    listed = as_json("heads", "--papers")["papers"]
+    assert {"head": "18.0", "outcome": "not tested"}.items() <= {
+        key: value for claim in listed if claim["head"] == "18.0" for key, value in claim.items()
+    }.items()
+
+
+def test_a_model_that_is_not_here_leaves_what_papers_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    done = CliRunner().invoke(app, ["heads", "nobody/gpt2-xl", "--papers"])
+    assert done.exit_code == 0, done.output
+    assert "induction: 17.6 0.99, 16.3" in done.output
+    assert "only what papers say: nobody/gpt2-xl cannot be opened" in done.output
+    with pytest.raises(ModelError, match="nobody/unheard-of cannot be opened"):
+        run("heads", "nobody/unheard-of", "--papers")
+
+
+def test_claims_beside_an_earlier_report(tmp_path: Path) -> None:
+    report = json.loads(REPORT.read_text(encoding="utf-8")) | {"model": "gpt2"}
+    (tmp_path / "report.json").write_text(json.dumps(report), encoding="utf-8")
+    told = run("heads", "--papers", "--report", str(tmp_path / "report.json"))
+    assert "5.5 induction: " in told
+    assert "this model has no head 9.9 of that kind" in told
+    assert "no published claims about embedded" in run("heads", "--papers", "--report", str(REPORT))
+    (tmp_path / "bad.json").write_text("{", encoding="utf-8")
+    for name in ("bad.json", "missing.json"):
+        with pytest.raises(InputError, match=rf"{name} is not a report of heads .*; headscope heads MODEL --json"):
+            run("heads", "--report", str(tmp_path / name))
+
+
+def test_a_class_of_tokens_is_tested_like_a_role(tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text("Anne had 3 dogs and 4 cats. " * 180, encoding="utf-8")
+    report = as_json("heads", "--class", "digits=[0-9]", "--texts", str(tmp_path / "texts.txt"), "--inputs", "8")
+    (trial,) = report["trials"]
+    assert (trial["role"], trial["tested"], len(trial["scores"])) == ("digits", True, 64)
+    with pytest.raises(InputError, match="'digits' is not a class of tokens; write NAME=PATTERN"):
+        run("heads", "--class", "digits")
+    with pytest.raises(InputError, match="--texts is where --class is asked; give a class too"):
+        run("heads", "--texts", str(tmp_path / "texts.txt"))
+
+
+def test_the_arcs_of_a_treebank_are_roles_with_their_best_fixed_offset(tmp_path: Path) -> None:
+    path = treebank(tmp_path / "a.conllu", 40)
+    told = run("heads", "--arcs", str(path))
+    assert "syntax: amod down: " in told
+    assert "(best fixed offset 0.50)" in told
+    with pytest.raises(InputError, match=r"none\.conllu cannot be read as CoNLL-U"):
+        run("heads", "--arcs", str(tmp_path / "none.conllu"))
+
+
+def test_a_class_of_tokens_is_asked_in_one_look() -> None:
+    text = "He had 3 dogs, 4 cats, and 12 birds."
+    found = as_json("look", text, "--class", "digits=[0-9]")["own_questions"]["digits"]
+    assert len(found) == 64
+    assert 0.2 < max(found.values()) <= 1
+    assert "commas: nowhere to ask it in this text" in run("look", "No marks here", "--class", "commas=,")

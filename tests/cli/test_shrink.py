@@ -1,0 +1,59 @@
+"""``headscope prune`` as a person types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import headscope
+from headscope.cli import app
+from headscope.errors import HeadNameError, HeadscopeError, InputError
+
+
+def run(*words: str) -> str:
+    done = CliRunner().invoke(app, ["prune", *words])
+    if isinstance(done.exception, HeadscopeError):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_a_share_is_kept_and_the_folder_opens(tmp_path: Path) -> None:
+    book = tmp_path / "book.txt"
+    book.write_text("The horse crossed the road because it was tired. " * 3, encoding="utf-8")
+    words = ["--keep", "0.5", "--even", "--by", "gradient", "--texts", str(book), "--out", f"{tmp_path}/new", "--json"]
+    told = json.loads(run(*words))
+    assert (len(told["removed"]), told["plain"], told["folder"]) == (32, True, f"{tmp_path}/new")
+    assert told["loss_nats"]["before"] < told["loss_nats"]["after"]
+    with headscope.load(told["folder"]) as scope:
+        assert scope.shape.n_heads == 32
+
+
+def test_named_heads_are_removed(tmp_path: Path) -> None:
+    told = run("--heads", "3.5,4.1", "--heads", "0.0", "--out", str(tmp_path / "new"))
+    assert "3 of 64 heads removed, 61 left" in told
+    assert "removed 0.0, 3.5, 4.1" in told
+    assert "headscope serve" in told
+
+
+def test_bad_input_is_said_before_anything_is_written(tmp_path: Path) -> None:
+    out = str(tmp_path / "new")
+    with pytest.raises(InputError, match=r"keep=0\.0: give the share of heads to keep"):
+        run("--keep", "0", "-o", out)
+    with pytest.raises(HeadNameError, match=r"12\.1: this model has layers 0–7"):
+        run("--heads", "12.1", "-o", out)
+    with pytest.raises(InputError, match="--by chance: heads are ranked by exact or gradient"):
+        run("--keep", "0.5", "--by", "chance", "-o", out)
+    with pytest.raises(InputError, match="is there already and not empty"):
+        run("--keep", "0.5", "-o", str(Path(__file__).parent))
+    (tmp_path / "empty.txt").write_text("", encoding="utf-8")
+    with pytest.raises(InputError, match=r"there is no text to measure on in .*empty\.txt"):
+        run("--keep", "0.5", "-t", str(tmp_path / "empty.txt"), "-o", out)
+    assert not Path(out).exists()
+
+
+def test_help_has_an_example() -> None:
+    assert "headscope prune gpt2 --keep 0.7" in CliRunner().invoke(app, ["prune", "--help"]).output
