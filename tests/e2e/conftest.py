@@ -14,6 +14,7 @@ import uvicorn
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 import headscope
+from headscope.app.census_reading import Censuses
 from headscope.app.server import HOST, application, free_port
 from headscope.app.session import Session
 from headscope.app.shelf import Shelf
@@ -55,10 +56,11 @@ def address(session: Session) -> Iterator[str]:
 
 
 @contextmanager
-def served(session: Session) -> Iterator[str]:
+def served(session: Session, censuses: Censuses | None = None) -> Iterator[str]:
     """The page's address, while its server runs in a thread."""
     port = free_port()
-    server = uvicorn.Server(uvicorn.Config(application(Shelf(session)), host=HOST, port=port, log_level="warning"))
+    app = application(Shelf(session), censuses=censuses)
+    server = uvicorn.Server(uvicorn.Config(app, host=HOST, port=port, log_level="warning"))
     thread = threading.Thread(target=server.run)
     thread.start()
     while not server.started:

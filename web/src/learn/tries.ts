@@ -31,7 +31,7 @@ export const ATTEMPTS: Record<number, Attempt[]> = {
     { href: "#cards?card=llama-2-13b", says: "Model cards: Llama-2-13B, 40 KV heads" },
   ],
   8: [
-    { href: "#film?step=680", says: "Film: the head of one layer waits for the head of another" },
+    { href: "#film?step=733", says: "Film: the head of one layer waits for the head of another" },
     { href: "#cards?card=mixtral-8x7b", says: "Model cards: Mixtral, experts and heads apart" },
   ],
   9: [{ href: "#microscope", says: "Microscope: the next token, and what temperature, top-k and top-p cut away" }],
