@@ -67,7 +67,7 @@ def whole_pass(scope: Scope, ids: torch.Tensor) -> Callable[[], None]:
 
 
 def chosen_on() -> list[str]:
-    """Prose that ships with Python: its own licence and manual pages are in every copy of the standard library."""
+    """Text that every copy of Python has: source and docstrings of its standard library."""
     return textwrap.wrap(inspect.getsource(textwrap).replace("\n", " "), 700)[:6]
 
 
