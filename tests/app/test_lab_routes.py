@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 
 import numpy as np
@@ -86,6 +87,17 @@ def test_a_wish_that_cannot_be_met_is_refused_in_words(client, wish, changed, sa
     answer = client.post("/api/lab/craft", json=wish | changed)
     assert answer.status_code == 422
     assert answer.json()["message"].startswith(said)
+
+
+@pytest.mark.parametrize(
+    "sentence", ["\x00\x07 lamp lit", "🐎 🐎 🐎", "שלום עולם", "\ud800 lone surrogate", "\r\n\t the end"]
+)
+def test_strange_sentences_are_trained_on_or_refused_in_words(client, sentence):
+    asked = {"sentence": sentence, "targets": [{"name": "t", "arrows": [[1, 0]]}], "steps": 3}
+    body, kind = json.dumps(asked), {"content-type": "application/json"}
+    answer = client.post("/api/lab/craft", content=body, headers=kind)
+    assert answer.status_code in (200, 422)
+    assert answer.status_code == 200 or answer.json()["message"]
 
 
 def test_crafted_heads_open_in_the_microscope(client, wish):

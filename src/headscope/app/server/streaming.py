@@ -15,6 +15,7 @@ from starlette.concurrency import run_in_threadpool
 
 from headscope.app.schema_lab import ProblemFrame
 from headscope.app.server.desk import GONE, PROBLEM, ContainerResponse, packed
+from headscope.app.server.problems import without_paths
 from headscope.app.session import Arrays
 from headscope.app.workbench import Tell
 from headscope.errors import HeadscopeError
@@ -86,7 +87,9 @@ async def _frames(
 
 
 def _words(error: Exception) -> str:
-    return str(error) if isinstance(error, HeadscopeError) else "the program failed while it was working; try again"
+    if isinstance(error, HeadscopeError):
+        return without_paths(str(error))
+    return "the program failed while it was working; try again"
 
 
 def _framed(card: BaseModel, arrays: Arrays) -> bytes:
