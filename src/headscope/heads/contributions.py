@@ -13,6 +13,7 @@ from headscope.models.opened import HeadSum, OpenModel, SiteOutput
 from headscope.names import Head
 
 AFTER_NOTE = "so is the norm that stands after W_O"
+SCALE_NOTE = "what W_O writes is multiplied by a factor before it joins the residual stream, and its share with it"
 
 
 @dataclass(frozen=True)
@@ -100,10 +101,14 @@ def shares_of(
     note = head_end.note
     for name, site in parts.sites.items():
         after = model.output_weight(name).after
+        scale = model.stream_scale(name)
         reading = at_the_end if after is None else _read_through(after, site.output, at_the_end)
+        reading = reading * scale
         shares |= {Head(name, index): value for index, value in enumerate((site.parts @ reading).tolist())}
         if after is not None and AFTER_NOTE not in note:
             note = f"{note}; {AFTER_NOTE}"
+        if scale != 1.0 and SCALE_NOTE not in note:
+            note = f"{note}; {SCALE_NOTE}"
     return Shares(shares, total - sum(shares.values()), total, note)
 
 

@@ -19,6 +19,7 @@ from headscope.models.opened import OutputWeight, Pass, Prepared, SiteObserver, 
 from headscope.models.selfcheck import Report, check
 from headscope.models.site_names import name_sites
 from headscope.models.sites import site_from_call
+from headscope.models.stream import found_scale, stream_scales
 from headscope.models.tokens import Reader
 from headscope.names import ModelShape, Site
 
@@ -64,6 +65,7 @@ class NativeModel:
         end = getattr(self.reader.tokenizer, "eos_token_id", None)
         self.end_tokens: frozenset[int] = frozenset() if end is None else frozenset([end])
         self._hooks: list[Any] = []
+        self._scales: dict[str, float | None] | None = None
         self._ending: tuple[nn.Module | None, nn.Linear | None] | None = None
         self._discover(name)
 
@@ -135,6 +137,12 @@ class NativeModel:
         note = "no norm stands before W_U" if norm is None else "the final norm is held at this text's own statistics"
         return Unembedding(norm, weight, None if matrix is None else matrix.bias, note)
 
+    def stream_scale(self, site: str) -> float:
+        if self._scales is None:
+            writers = {name: module.o_proj for name, module in self._modules.items()}
+            self._scales = stream_scales(lambda x: self.run(x, residual=True).residual, writers, self._probe)
+        return found_scale(self._scales, site)
+
     def site_modules(self) -> Mapping[str, nn.Module]:
         return dict(self._modules)
 
@@ -148,7 +156,7 @@ class NativeModel:
 
     def _discover(self, name: str) -> None:
         width = self.reader.vocabulary or 2
-        probe = {"input_ids": (torch.arange(16).view(2, 8) * 7 + 1) % width}
+        probe = self._probe = {"input_ids": (torch.arange(16).view(2, 8) * 7 + 1) % width}
         found: dict[str, Site] = {}
 
         def see(call: Call) -> Tensor:
