@@ -1,5 +1,5 @@
 # Each target does its own set-up. `make run` opens the microscope, `make test` runs the tests.
-.PHONY: run test check verify bench conformance model web docs help
+.PHONY: run test check verify bench conformance model web docs wheel peers start help
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -37,8 +37,19 @@ model: $(READY)
 	$(BIN)/python bench/train_model.py $(TEXT) --out runs/embedded --tokenizer src/headscope/models/embedded/tokenizer.json
 
 docs: $(READY)
-	@test -f mkdocs.yml || { echo "There is no docs site yet; read docs/ as it is."; exit 1; }
-	$(BIN)/python -m mkdocs build --strict
+	$(BIN)/python -m headscope.cli.page docs/reference/commands.md
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
+wheel: $(READY)
+	$(BIN)/python -m build --quiet --outdir dist .
+	$(BIN)/python bench/wheel.py dist
+
+peers: $(READY)
+	$(BIN)/python bench/peers.py
+
+start: $(READY)
+	$(BIN)/python bench/start.py --out bench/results/start.json
 
 help:
 	@echo "make run    the microscope, in the browser"
@@ -48,7 +59,10 @@ help:
 	@echo "make web    rebuild the page (needs Node 20 or later); make verify compares it with its sources"
 	@echo "make conformance   every model family of the installed transformers, held against its own attention (half an hour)"
 	@echo "make model TEXT=…  train the embedded model again (a GPU and ten minutes)"
-	@echo "make docs   build the documentation"
+	@echo "make docs   build the documentation into site/"
+	@echo "make wheel  build the wheel and the sdist, check what is inside, and look at a text with it in a fresh environment"
+	@echo "make peers  the same tasks with TransformerLens, nnsight, BertViz and CircuitsVis; writes the README's table"
+	@echo "make start  how long importing headscope and headscope --help take"
 
 $(READY): pyproject.toml constraints.txt
 	@echo "Setting up .venv (some minutes the first time) …"

@@ -33,12 +33,13 @@ def test_build_shows_the_build() -> None:
     assert "All checks pass." in done.output
 
 
-def test_an_error_of_ours_is_one_line_and_a_status() -> None:
+def test_an_error_of_ours_is_a_line_the_way_to_its_page_and_a_status() -> None:
     command = "import sys; sys.argv = ['headscope', 'build', '--heads', '7']; from headscope.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr.startswith("error: d_model=768 does not divide into n_heads=7")
-    assert done.stderr.count("\n") == 1
+    told = done.stderr.splitlines()
+    assert told[0].startswith("error: d_model=768 does not divide into n_heads=7")
+    assert told[1:] == ["more: headscope explain ShapeError"]
 
 
 def test_look_saves_the_microscope_as_one_file(tmp_path: Path) -> None:

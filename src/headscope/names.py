@@ -24,6 +24,7 @@ class Head:
 
     @classmethod
     def parse(cls, name: str | Head) -> Head:
+        """The head that a name means; a Head is given back as it is."""
         if isinstance(name, Head):
             return name
         site, dot, head = name.strip().rpartition(".")

@@ -18,12 +18,12 @@ __all__ = ["app", "learn", "main", "measure", "see", "shrink"]
 
 
 def main() -> None:
-    """Run the command line. With no command: the microscope. An error of ours is one line, not a stack trace."""
+    """Run the command line. With no command: the microscope. An error of ours is its message, not a stack trace."""
     given = sys.argv[1:] or ["serve" if _can_open_the_page() else "build"]
     try:
         app(given)
     except HeadscopeError as error:
-        typer.echo(f"error: {error}", err=True)
+        typer.echo("\n".join([f"error: {error}", *error.__notes__]), err=True)
         sys.exit(1)
 
 

@@ -11,6 +11,7 @@ app = typer.Typer(
     name="headscope",
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help: boxes cost a hundred milliseconds of imports
 )
 
 Model = Annotated[

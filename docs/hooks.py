@@ -1,0 +1,30 @@
+"""What `make docs` adds to the pages: those on errors, which live in the package so that an installed copy has them.
+
+And what it takes away: the theme's one script from elsewhere, which the search needs when a page is opened from the
+disk, gives way to ours.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File
+from mkdocs.utils import get_relative_url
+
+EXPLAINED = Path(__file__).parent.parent / "src" / "headscope" / "explained"
+FROM_ELSEWHERE = "https://unpkg.com/iframe-worker/shim"
+
+
+def on_files(files: Any, config: Any) -> Any:
+    for page in sorted(EXPLAINED.glob("*.md")):
+        files.append(File.generated(config, f"errors/{page.name}", abs_src_path=str(page)))
+    return files
+
+
+def on_post_template(output_content: str, template_name: str, config: Any) -> str:
+    return output_content.replace(FROM_ELSEWHERE, "worker.js")
+
+
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    return output.replace(FROM_ELSEWHERE, get_relative_url("worker.js", page.url))
