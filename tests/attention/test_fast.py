@@ -8,9 +8,10 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from headscope.attention import fast, reference
-from headscope.attention.masks import causal
+from headscope.attention.masks import Mask, causal, padding, window
 from headscope.attention.scores import Scores
 from tests.attention.cases import CASES, Case, assert_within_twice, logits, one_head, plain, truth
+from tests.attention.memory import peak_tensor_bytes
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 half = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
@@ -34,6 +35,24 @@ def test_half_precision_errs_at_most_twice_as_much_as_plain_pytorch(case: Case, 
     z = fast.attention(*case.qkv(dtype), case.scores)
     assert z.dtype == dtype
     assert_within_twice(z, truth(case, dtype).output, plain(case, dtype))
+
+
+@every_case
+def test_a_few_rows_at_a_time_equal_all_at_once(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(fast.ROWS, "cpu", 7)
+    z = fast.attention(*case.qkv(torch.float64), case.scores)
+    assert_close(z, truth(case).output, atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize("mask", [causal() & window(64), causal() & padding([3000], side="left")], ids=repr)
+def test_no_mask_is_ever_queries_by_keys(mask: Mask) -> None:
+    def peak(length: int) -> int:
+        q, k, v = (torch.randn(1, heads, length, 8) for heads in (2, 1, 1))
+        return peak_tensor_bytes(lambda: fast.attention(q, k, v, Scores(mask=mask)))
+
+    short, long = peak(3072), peak(12288)
+    assert long < 12288 * 12288 / 4
+    assert long < 4.5 * short
 
 
 SMALL = [case for case in CASES if case.name not in ("length-1025", "d-head-256", "grouped", "length-257")]

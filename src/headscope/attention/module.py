@@ -124,9 +124,8 @@ class MultiHeadAttention(nn.Module):
         start: int = 0,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """q, k and v by head, ``[batch, head, position, d_head]``, normed and turned; x stands at ``start``."""
-        self._check_input(x, context)
+        batch, n_query, n_key = self._check_input(x, context)
         source = x if context is None else context
-        batch, n_query, n_key = x.size(0), x.size(1), source.size(1)
         q = self.q_proj(x).view(batch, n_query, self.n_heads, self.d_head)
         k = self.k_proj(source).view(batch, n_key, self.n_kv_heads, self.d_head)
         v = self.v_proj(source).view(batch, n_key, self.n_kv_heads, self.d_head).transpose(1, 2)
@@ -187,13 +186,15 @@ class MultiHeadAttention(nn.Module):
             k, v = cache.extend(k, v)
         mask, dropout = FULL if mask is None else mask, self.dropout if self.training else 0.0
         if not watched():  # then nobody reads a Call: at small sizes making one costs more than its arithmetic
-            return masked_attention(q, k, v, mask, self.scale, dropout)
+            return masked_attention(q, k, v, mask, None, dropout)
         return attend(Call(self, q, k, v, Scores(scale=self.scale, mask=mask), dropout))
 
-    def _check_input(self, x: Tensor, context: Tensor | None) -> None:
-        fits = x.ndim == 3 and x.size(2) == self.d_model and x.is_floating_point()
+    def _check_input(self, x: Tensor, context: Tensor | None) -> tuple[int, int, int]:
+        """The sizes of the batch, of x and of what it reads; or an error that says what does not fit."""
+        shape = x.shape  # asked once: at small sizes such questions are what a forward pass costs
+        fits = len(shape) == 3 and shape[2] == self.d_model and x.is_floating_point()
         if fits and context is None and self.d_context == self.d_model:
-            return
+            return shape[0], shape[1], shape[1]
         for name, tensor, width in (("x", x, self.d_model), ("context", context, self.d_context)):
             if tensor is None:
                 raise ShapeError(f"this module reads a context of width {self.d_context}; pass context=")
@@ -205,6 +206,8 @@ class MultiHeadAttention(nn.Module):
             raise ShapeError(f"x has batch {len(x)} and context has batch {len(context)}; give one context an item")
         if self.rope is not None:
             raise ShapeError("RoPE compares places in one text; cross-attention has two: build it without rope")
+        assert context is not None, "a module that reads no context has returned above"
+        return shape[0], shape[1], context.shape[1]
 
 
 def _check_sizes(d_model: int, n_heads: int, n_kv_heads: int, d_head: int | None) -> int:
