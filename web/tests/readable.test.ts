@@ -1,9 +1,9 @@
-import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { palette, type Colour } from "../src/draw/colour";
 import { contrast, readable } from "../src/draw/readable";
+import tokens from "../src/styles/tokens.css?raw";
 
-const [light, dark] = readFileSync(new URL("../src/styles/tokens.css", import.meta.url), "utf8").split(':root[data-theme="dark"]');
+const [light, dark] = tokens.split(':root[data-theme="dark"]');
 const token = (css: string) => (name: string) => new RegExp(`${name}: (#[0-9a-f]+)`).exec(css)?.[1] ?? "#000000";
 const numbers = (css: string) => css.match(/\d+/g)!.map(Number) as unknown as Colour;
 
