@@ -3,9 +3,11 @@
 import pytest
 import torch
 
+import headscope
 from headscope.attention import reference
 from headscope.errors import HeadNameError, InputError
 from headscope.heads import look as look_module
+from headscope.heads import passes as passes_module
 from headscope.heads.standard import standard_questions
 from headscope.scope import Scope
 
@@ -52,11 +54,58 @@ def test_past_its_budget_a_look_computes_again_and_says_the_same(
     llama: Scope, ids: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = llama.look(ids)
-    monkeypatch.setattr(look_module, "BUDGET", 0)
+    monkeypatch.setattr(passes_module, "BUDGET", 0)
     lean = llama.look(ids)
-    assert lean._sites["2"].kept is None
+    assert lean._passes.sites["2"].kept is None
     torch.testing.assert_close(lean.pattern("2.1"), kept.pattern("2.1"))
     torch.testing.assert_close(lean.delivered("2"), kept.delivered("2"))
+
+
+@pytest.mark.parametrize(("states", "layers_run"), [(0, 3), (1, 1), (3, 1)])
+def test_past_its_budget_a_look_begins_again_at_the_nearest_layer_it_kept(
+    llama: Scope, ids: list[int], monkeypatch: pytest.MonkeyPatch, states: int, layers_run: int
+) -> None:
+    """A state is 23 tokens of 48 numbers; with room for one, it is the one before the last layer."""
+    kept = llama.look(ids)
+    monkeypatch.setattr(passes_module, "BUDGET", states * len(ids) * 48 * 4)
+    lean = llama.look(ids)
+    assert all(site.kept is None for site in lean._passes.sites.values())
+    ran: list[int] = []
+    layers = llama.model.model.model.layers
+    hooks = [layer.mlp.register_forward_hook(lambda *_, n=n: ran.append(n)) for n, layer in enumerate(layers)]
+    torch.testing.assert_close(lean.pattern("2.1"), kept.pattern("2.1"))
+    for hook in hooks:
+        hook.remove()
+    assert len(ran) == layers_run - 1, "the layer itself is left before its MLP"
+
+
+def test_past_its_budget_contributions_keep_one_position(
+    scope: Scope, ids: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = scope.look(ids)
+    monkeypatch.setattr(passes_module, "BUDGET", 0)
+    lean = scope.look(ids)
+    for position in (4, 9):
+        ours, theirs = lean.contributions(position), kept.contributions(position)
+        assert ours.position == position
+        for site in theirs.sites:
+            torch.testing.assert_close(ours.sites[site].parts, theirs.sites[site].parts)
+            assert ours.sites[site].error < 1e-5
+    assert not lean._passes._recorded
+    assert lean.logit_shares(11, minus=4, position=9).heads == pytest.approx(
+        kept.logit_shares(11, minus=4, position=9).heads, rel=1e-3, abs=1e-6
+    )
+
+
+def test_an_edits_prediction_is_not_observed_until_somebody_looks(scope: Scope, ids: list[int]) -> None:
+    with scope.edit(headscope.ablate("1.2")):
+        edited = scope.look(ids)
+        assert edited.predictions()
+        assert not edited._passes.sites
+        assert edited.sites == tuple(scope.shape.sites)
+        assert edited.delivered("1")[2].abs().max() == 0
+        assert edited._passes.sites
+    torch.testing.assert_close(edited.pattern("1.2"), scope.look(ids).pattern("1.2"))
 
 
 def test_head_parts_and_the_bias_make_the_output(scope: Scope, ids: list[int]) -> None:
@@ -80,7 +129,8 @@ def test_a_share_is_what_removing_the_part_from_the_residual_does_at_frozen_norm
     """Independently: the norm written out for this model, its scale frozen, applied to one head's part."""
     look = scope.look(ids)
     model = scope.model.model
-    residual = look._with_residual()[0, 9]
+    residual = look._passes.outputs((), 9)[1]
+    assert residual is not None
     part = look.contributions(9).part("1.3")
     if hasattr(model, "transformer"):
         norm = model.transformer.ln_f
@@ -157,7 +207,8 @@ def test_a_norm_after_w_o_is_held_at_this_texts_statistics(ids: list[int]) -> No
         part = look.contributions(9).sites["0"]
         share = look.logit_shares(11, position=9)
         layer, final = model.model.layers[0], model.model.norm
-        residual = look._with_residual()[0, 9]
+        residual = look._passes.outputs((), 9)[1]
+        assert residual is not None
         after, end = layer.post_attention_layernorm, final
         with torch.no_grad():
             scale = (part.output.square().mean() + after.eps).rsqrt() * (1 + after.weight)

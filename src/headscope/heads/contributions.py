@@ -69,14 +69,17 @@ class Shares:
         return sorted(self.heads.items(), key=lambda item: -abs(item[1]))
 
 
-def contributions_at(model: OpenModel, recorded: Mapping[str, SiteOutput], position: int) -> Contributions:
-    """Split every recorded site at one position."""
+def contributions_at(
+    model: OpenModel, recorded: Mapping[str, SiteOutput], position: int, row: int | None = None
+) -> Contributions:
+    """Split every recorded site at one position, which is another row of what was recorded where only part was."""
+    row = position if row is None else row
     sites = {}
     for name, site in recorded.items():
         weight = model.output_weight(name)
-        x = site.x[0, position].float()
+        x = site.x[0, row].float()
         parts = torch.einsum("hd,hdm->hm", x, weight.weight.detach().float())
-        output = site.output[0, position].float()
+        output = site.output[0, row].float()
         bias = torch.zeros_like(output) if weight.bias is None else weight.bias.detach().float()
         sites[name] = SiteContribution(x, parts, bias, output, weight.kind)
     return Contributions(position, sites)

@@ -6,8 +6,7 @@ site go through the layers above in one batch. Or at first order, all heads at o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,6 +16,7 @@ from torch import Tensor
 
 from headscope.attention.observer import Call, plain
 from headscope.errors import InputError
+from headscope.heads.layers import Layers
 from headscope.models.opened import OpenModel
 from headscope.names import Head
 
@@ -103,14 +103,16 @@ def movement(model: OpenModel, texts: Sequence[Any]) -> dict[Head, float]:
 def _exact(model: OpenModel, inputs: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Δloss and KL of every head on one text."""
     ids = inputs["input_ids"]
-    with torch.no_grad(), ExitStack() as stack:
-        blocks = stack.enter_context(_recorded_blocks(model))
-        logits = model.run(inputs).logits
+    layers = Layers(model)
+    with torch.no_grad():
+        with layers.recording():
+            logits = model.run(inputs).logits
+        layers.forget_unless_enough(lambda: model.run(inputs).logits, logits)
         whole, base = _Whole(logits[0]), _loss(logits, ids)
         loss, kl = [], []
         for site in model.shape.sites.values():
             copies = {name: value.expand(site.n_heads, *value.shape[1:]) for name, value in inputs.items()}
-            with blocks.skipping_below(site.name):
+            with layers.skipping_below(site.name):
                 logits = model.run(copies, _one_off(site.name)).logits
             changed, divergence = whole.effects(logits, ids)
             loss.append(changed - base)
@@ -171,77 +173,6 @@ class _Whole:
         said = changed[:, :-1].gather(2, ids[:, 1:, None].expand(len(changed), -1, 1))[..., 0]
         expected = torch.einsum("qv,bqv->bq", self.shares, changed)
         return (total[:, :-1] - said).mean(-1), (self.expected - expected + total).mean(-1)
-
-
-class _Blocks:
-    """The model's stack of layers, and what each one gave in the plain pass."""
-
-    def __init__(self, layers: Sequence[torch.nn.Module], at: Mapping[str, int]) -> None:
-        self.layers, self.at = layers, at
-        self.given: dict[int, Any] = {}
-
-    @contextmanager
-    def skipping_below(self, site: str) -> Iterator[None]:
-        """Inside, the layers below this site answer with what they gave before, and compute nothing."""
-        below = self.at.get(site, 0)
-        with ExitStack() as stack:
-            for index in range(below):
-                stack.enter_context(_answering(self.layers[index], self.given[index]))
-            yield
-
-
-@contextmanager
-def _recorded_blocks(model: OpenModel) -> Iterator[_Blocks]:
-    """Find the stack of layers that holds the sites; remember what each layer gives in the next pass."""
-    blocks = _Blocks(*_layers_with_sites(model))
-
-    def keep(index: int) -> Any:
-        def hook(module: torch.nn.Module, args: Any, output: Any) -> None:
-            if index not in blocks.given:
-                blocks.given[index] = output
-
-        return hook
-
-    handles = [layer.register_forward_hook(keep(index)) for index, layer in enumerate(blocks.layers)]
-    try:
-        yield blocks
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _layers_with_sites(model: OpenModel) -> tuple[Sequence[torch.nn.Module], dict[str, int]]:
-    """The ModuleList whose members each hold one site, and which member that is; nothing where there is none."""
-    modules = model.site_modules()
-    for candidate in model.model.modules():
-        if not isinstance(candidate, torch.nn.ModuleList):
-            continue
-        at = {
-            name: index
-            for index, layer in enumerate(candidate)
-            for name, module in modules.items()
-            if any(module is inner for inner in layer.modules())
-        }
-        if len(at) == len(modules) and sorted(at.values()) == list(range(len(candidate))):
-            return list(candidate), at
-    return [], {}
-
-
-@contextmanager
-def _answering(layer: torch.nn.Module, given: Any) -> Iterator[None]:
-    """A layer that answers with what it gave before, once for each copy in the batch."""
-
-    def answer(x: Tensor, *args: Any, **kwargs: Any) -> Any:
-        def spread(value: Any) -> Any:
-            return value.expand(x.shape[0], *value.shape[1:]) if isinstance(value, Tensor) else value
-
-        return tuple(spread(value) for value in given) if isinstance(given, tuple) else spread(given)
-
-    layer.forward = answer
-    try:
-        yield
-    finally:
-        del layer.forward
 
 
 def _effects(values: Float[Tensor, "text head"], seed: int) -> list[Effect]:

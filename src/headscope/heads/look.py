@@ -3,42 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from headscope.attention import rectangles
 from headscope.attention.engine import observe
 from headscope.attention.observation import Rows
-from headscope.attention.observer import Call, plain
+from headscope.attention.observer import Call
 from headscope.attention.questions import Question
-from headscope.attention.scores import Scores
 from headscope.errors import InputError
 from headscope.heads.contributions import Contributions, Shares, contributions_at, shares_of
 from headscope.heads.edits import Bound
+from headscope.heads.passes import Passes, SeenSite
 from headscope.heads.rules import LabelRule
 from headscope.heads.sampling import Prediction, strongest_predictions
 from headscope.heads.standard import answerable, standard_questions
-from headscope.models.opened import OpenModel, Pass, Prepared, SiteOutput, Token
+from headscope.models.opened import OpenModel, Prepared, Token
 from headscope.names import Head, ModelShape
 
-BUDGET = 2**30  # bytes of q, k and z that a look keeps; past it they are computed again when asked for
 ABOUT_PLACES = ("previous", "itself", "first")
 LARGEST_PATTERN = 2**26  # cells of one dense pattern; larger ones are read in rectangles
-
-
-@dataclass(frozen=True)
-class SeenSite:
-    """One site of one pass: its statistics by row, and what a pattern is recomputed from while it is kept."""
-
-    rows: Rows
-    scores: Scores
-    value_norms: Float[Tensor, "kv key"]
-    kept: tuple[Tensor, Tensor] | None
 
 
 class Look:
@@ -52,10 +39,11 @@ class Look:
         self.prepared = prepared
         self.edits = tuple(edits)
         self.key = key
-        self._recorded: dict[str, SiteOutput] = {}
-        self._sites: dict[str, SeenSite] = {}
         self._asked: dict[tuple[Token, ...], dict[str, Question]] = {}
-        self._pass = self._run()
+        self._rows: dict[tuple[tuple[Token, ...], bool], dict[str, Tensor]] = {}
+        self._passes = Passes(model, prepared.inputs, self.edits)
+        # An edit is mostly asked what it predicts; its heads are observed when somebody looks at them.
+        self._logits = self._passes.predict() if self.edits else self._passes.observe(self._questions)
 
     @property
     def tokens(self) -> tuple[Token, ...]:
@@ -86,12 +74,12 @@ class Look:
     @property
     def sites(self) -> tuple[str, ...]:
         """The sites this text reached, in order."""
-        return tuple(self._sites)
+        return tuple(self._passes.reached)
 
     @property
     def logits(self) -> Float[Tensor, "query vocabulary"]:
         """The model's own logits at every position, with this look's edits in force."""
-        return self._pass.logits[0]
+        return self._logits[0]
 
     def statistics(self, site: str) -> Rows:
         """Entropy, distance, strongest key and the standard questions of every head and row of a site (batch of 1)."""
@@ -99,9 +87,7 @@ class Look:
 
     def mean_answers(self, site: str) -> dict[str, Float[Tensor, " head"]]:
         """Each head's mean mass on every standard question, over the rows that could answer; none if no row could."""
-        causal = self.shape.sites[site].causal
-        questions = self._asked.get(self.query_tokens(site), {})
-        asked = {name: answerable(question, causal)[0] for name, question in questions.items()}
+        asked = self._rows_asked(self.query_tokens(site), self.shape.sites[site].causal)
         masses = self.statistics(site).mass
         return {
             name: masses[name][0][:, where.to(masses[name].device)].mean(-1)
@@ -109,11 +95,19 @@ class Look:
             if name in masses and bool(where.any())
         }
 
+    def _rows_asked(self, text: tuple[Token, ...], causal: bool) -> dict[str, Bool[Tensor, " query"]]:
+        """For each standard question the rows of a text that can answer it, found once for all sites."""
+        key = (text, causal)
+        if key not in self._rows:
+            questions = self._asked.get(text, {})
+            self._rows[key] = {name: answerable(question, causal)[0] for name, question in questions.items()}
+        return self._rows[key]
+
     def ask(self, rule: LabelRule) -> dict[Head, float]:
         """A question of one's own: each head's mean mass where labels are equal, over the rows that have an answer."""
         found: dict[Head, float] = {}
         for site in self.sites:
-            tokens, source = self.query_tokens(site), self._source(site)
+            tokens, source = self.query_tokens(site), self.site_source(site)
             if self.key_tokens(site) is not tokens or source.k.shape[2] != len(tokens):
                 continue
             query, key = (labels[None].to(source.q.device) for labels in rule.labels(tokens))
@@ -152,7 +146,12 @@ class Look:
     def source(self, head: str | Head) -> rectangles.Source:
         """What one head's pattern is recomputed from, for those who look at it through a measure of their own."""
         found = self._find(head)
-        return self._source(found.site).only(found.head)
+        return self.site_source(found.site).only(found.head)
+
+    def site_source(self, site: str) -> rectangles.Source:
+        """The same, for all heads of a site."""
+        self._site(site)
+        return self._passes.source(site)
 
     def value_norms(self, head: str | Head) -> Float[Tensor, " key"]:
         """How long each key's value is: a weight times this is how much it can carry."""
@@ -163,23 +162,24 @@ class Look:
     def delivered(self, site: str) -> Float[Tensor, "head query d_value"]:
         """z: what each head of a site delivered at every position."""
         rows = self._site(site).rows
-        return rows.output[0] if rows.output.numel() else self._recall(site)[2][0]
+        return rows.output[0] if rows.output.numel() else self._passes.recall(site)[2][0]
 
     def contributions(self, position: int | str, sites: Sequence[str] | None = None) -> Contributions:
         """At one position: what each head delivered, its part through W_O, and their sum with the bias."""
         place = self.position(position)
         wanted = [site for site in self.sites if self.query_tokens(site) == self.written] if sites is None else sites
-        self._record(wanted)
-        return contributions_at(self.model, {site: self._recorded[site] for site in wanted}, place)
+        return contributions_at(self.model, self._passes.outputs(wanted, place)[0], place, row=0)
 
     def logit_shares(self, token: str | int, minus: str | int | None = None, position: int | str = -1) -> Shares:
         """One next-token logit, or a difference of two, split over the heads at a position."""
         self._needs_predictions()
         place = self.position(position)
         parts = self.contributions(place)
-        residual = self._with_residual()
+        residual = self._passes.outputs((), place)[1]
+        if residual is None:
+            raise InputError("this model's final norm was not found, so a logit cannot be split over its heads")
         ids = [self.token_id(token)] + ([] if minus is None else [self.token_id(minus)])
-        return shares_of(self.model, parts, residual[0, place], ids, self.logits[place])
+        return shares_of(self.model, parts, residual, ids, self.logits[place])
 
     def predictions(self, position: int | str = -1, count: int = 10) -> list[Prediction]:
         """The likeliest next tokens after a position."""
@@ -214,18 +214,19 @@ class Look:
         return found
 
     def _site(self, site: str) -> SeenSite:
-        if site not in self._sites:
+        if site not in self._passes.reached:
             self.shape.find(Head(site, 0))
-            raise InputError(f"this text did not reach the site {site}; it reached {', '.join(self._sites)}")
-        return self._sites[site]
+            raise InputError(f"this text did not reach the site {site}; it reached {', '.join(self.sites)}")
+        if not self._passes.sites:
+            self._passes.observe(self._questions)
+        return self._passes.sites[site]
 
     def _has_length(self, site: str, axis: int, length: int) -> bool:
         """Whether these are the tokens of a site: pooled keys, windows and added places are others."""
-        return site not in self._sites or self._lengths(site)[axis] == length
+        return site not in self._passes.reached or self._lengths(site)[axis] == length
 
     def _lengths(self, site: str) -> tuple[int, int]:
-        seen = self._site(site)
-        return seen.rows.logsumexp.shape[2], seen.value_norms.shape[1]
+        return self._passes.reached[site]
 
     def _questions(self, site: str, call: Call) -> dict[str, Question]:
         """The standard questions, where one text looks at itself; none where the rows are not these tokens."""
@@ -237,70 +238,6 @@ class Look:
             words = _are_words(text)
             self._asked[text] = {name: q for name, q in questions.items() if words or name in ABOUT_PLACES}
         return self._asked[text]
-
-    def _run(self) -> Pass:
-        kept = 0
-
-        def see(site: str, call: Call) -> Tensor:
-            nonlocal kept
-            seen = observe(call.q, call.k, call.v, scores=call.scores, questions=self._questions(site, call))
-            z = self._edited(site, call, seen.output)
-            kept += sum(t.numel() * t.element_size() for t in (call.q, call.k, z))
-            fits = kept <= BUDGET
-            output = z.detach() if fits else z.new_empty(*z.shape[:3], 0)
-            rows = Rows(output, seen.logsumexp, seen.entropy, seen.distance, seen.strongest, dict(seen.mass))
-            norms = call.v[0].float().norm(dim=-1)
-            self._sites[site] = SeenSite(rows, seen.scores, norms, (seen.q, seen.k) if fits else None)
-            return z
-
-        with torch.no_grad():
-            return self.model.run(self.prepared.inputs, see)
-
-    def _edited(self, site: str, call: Call, z: Tensor) -> Tensor:
-        for edit in self.edits:
-            z = edit(site, call, z)
-        return z
-
-    def _attend(self, site: str, call: Call) -> Tensor:
-        return self._edited(site, call, plain(call))
-
-    def _source(self, site: str) -> rectangles.Source:
-        seen = self._site(site)
-        q, k = seen.kept if seen.kept is not None else self._recall(site)[:2]
-        return rectangles.Source(q, k, seen.rows.logsumexp, seen.scores)
-
-    def _recall(self, site: str) -> tuple[Tensor, Tensor, Tensor]:
-        """q, k and z of a site that were not kept: the pass again, up to that site and no further."""
-        caught: list[tuple[Tensor, Tensor, Tensor]] = []
-
-        def see(name: str, call: Call) -> Tensor:
-            z = self._attend(name, call)
-            if name == site:
-                caught.append((call.q, call.k, z))
-                raise _ReachedError
-            return z
-
-        with torch.no_grad(), suppress(_ReachedError):
-            self.model.run(self.prepared.inputs, see)
-        return caught[0]
-
-    def _record(self, sites: Sequence[str]) -> None:
-        """Fetch what went into W_O at these sites, and what came out, if it is not there yet."""
-        missing = [site for site in sites if site not in self._recorded]
-        if missing:
-            with torch.no_grad():
-                done = self.model.run(self.prepared.inputs, self._attend, outputs=missing, residual=True)
-            self._recorded.update(done.outputs)
-            self._residual = done.residual
-
-    def _with_residual(self) -> Float[Tensor, "batch query d_model"]:
-        residual = getattr(self, "_residual", None)
-        if residual is None:
-            with torch.no_grad():
-                residual = self.model.run(self.prepared.inputs, self._attend, residual=True).residual
-        if residual is None:
-            raise InputError("this model's final norm was not found, so a logit cannot be split over its heads")
-        return residual
 
     def _needs_predictions(self) -> None:
         if self.shape.vocabulary is None:
@@ -322,7 +259,3 @@ def _are_words(tokens: Sequence[Token]) -> bool:
 
 def _numbered(count: int) -> tuple[Token, ...]:
     return tuple(Token(-1, f"[{place}]") for place in range(count))
-
-
-class _ReachedError(Exception):
-    """Ends a pass early: what was looked for has been found."""

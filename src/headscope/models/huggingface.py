@@ -17,7 +17,7 @@ from headscope.attention.observer import Call, plain, watching
 from headscope.errors import HeadNameError, HeadscopeError, InputError, ModelError
 from headscope.models import intake, media, projections, sites
 from headscope.models.attention_seam import Arrival, install, tracer, uninstall
-from headscope.models.opened import OutputWeight, Pass, Prepared, SiteObserver, SiteOutput, Token, Unembedding
+from headscope.models.opened import OutputWeight, Pass, Prepared, SiteObserver, SiteOutput, Token, Unembedding, one_row
 from headscope.models.output_weight import Follow, follow, rows_by_head, weight_by_head
 from headscope.models.probe_inputs import device_of, probe_inputs
 from headscope.models.selfcheck import Report, check, own_answer
@@ -42,6 +42,7 @@ class _Run:
     owner: int
     wanted: frozenset[str] = frozenset()
     keep_residual: bool = False
+    row: int | None = None
     times: dict[int, int] = field(default_factory=dict)
     arrived: list[tuple[str, Tensor]] = field(default_factory=list)
     outputs: dict[str, SiteOutput] = field(default_factory=dict)
@@ -102,11 +103,12 @@ class HuggingFaceModel:
         *,
         outputs: Sequence[str] = (),
         residual: bool = False,
+        row: int | None = None,
     ) -> Pass:
         """One forward pass. Gradients flow where the caller lets them."""
         for site in outputs:
             self.follow_of(site)
-        run = _Run(id(self), frozenset(outputs), residual)
+        run = _Run(id(self), frozenset(outputs), residual, row)
         with self._active(run, observer):
             answer = self._call(inputs)
         missing = [site for site in outputs if site not in run.outputs]
@@ -225,7 +227,7 @@ class HuggingFaceModel:
     def _keep_residual(self, module: nn.Module, args: Any) -> None:
         run = self._mine()
         if run is not None and run.keep_residual and args:
-            run.residual = args[0]
+            run.residual = one_row(args[0], run.row)
 
     def _keep_output(self, path: str) -> Any:
         def keep(module: nn.Module, args: Any, output: Any) -> None:
@@ -240,7 +242,8 @@ class HuggingFaceModel:
                 heads = z.shape[2]
                 rows = rows_by_head(x, z, how.layout)
                 split = rows.reshape(*rows.shape[:2], heads, -1)
-                run.outputs[site] = SiteOutput(split, rows_by_head(output, z, how.layout))
+                made = rows_by_head(output, z, how.layout)
+                run.outputs[site] = SiteOutput(one_row(split, run.row), one_row(made, run.row))
             run.arrived = [pair for pair in run.arrived if pair not in (same or here)]
 
         return keep

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from headscope.attention.module import MultiHeadAttention
 from headscope.attention.observer import Call, plain, watching
 from headscope.errors import HeadNameError, InputError, ModelError
-from headscope.models.opened import OutputWeight, Pass, Prepared, SiteObserver, SiteOutput, Token, Unembedding
+from headscope.models.opened import OutputWeight, Pass, Prepared, SiteObserver, SiteOutput, Token, Unembedding, one_row
 from headscope.models.selfcheck import Report, check
 from headscope.models.site_names import name_sites
 from headscope.models.sites import site_from_call
@@ -31,6 +31,7 @@ class _Run:
     owner: int
     wanted: frozenset[str] = frozenset()
     keep_residual: bool = False
+    row: int | None = None
     outputs: dict[str, SiteOutput] = field(default_factory=dict)
     residual: Tensor | None = None
 
@@ -92,11 +93,12 @@ class NativeModel:
         *,
         outputs: Sequence[str] = (),
         residual: bool = False,
+        row: int | None = None,
     ) -> Pass:
         """One forward pass. Gradients flow where the caller lets them."""
         for site in outputs:
             self._module(site)
-        run = _Run(id(self), frozenset(outputs), residual)
+        run = _Run(id(self), frozenset(outputs), residual, row)
         device = next(self._model.parameters()).device
         token = _run.set(run)
         try:
@@ -220,14 +222,15 @@ class NativeModel:
             run = _run.get()
             if run is not None and run.owner == id(self) and site in run.wanted:
                 x = args[0]
-                run.outputs[site] = SiteOutput(x.reshape(*x.shape[:-1], n_heads, -1), output)
+                split = x.reshape(*x.shape[:-1], n_heads, -1)
+                run.outputs[site] = SiteOutput(one_row(split, run.row), one_row(output, run.row))
 
         return keep
 
     def _keep_residual(self, module: nn.Module, args: Any) -> None:
         run = _run.get()
         if run is not None and run.owner == id(self) and run.keep_residual:
-            run.residual = args[0]
+            run.residual = one_row(args[0], run.row)
 
     def _see(self, observer: SiteObserver | None) -> Any:
         def see(call: Call) -> Tensor:

@@ -66,6 +66,11 @@ class SiteOutput:
     output: Float[Tensor, "batch query d_model"]
 
 
+def one_row(kept: Tensor, row: int | None) -> Tensor:
+    """One position of what a pass keeps, as a tensor of its own; all of it if none is named."""
+    return kept if row is None else kept[:, row : row + 1].clone()
+
+
 @dataclass(frozen=True)
 class Unembedding:
     """From the residual stream to logits: the final norm, then the rows of W_U."""
@@ -83,7 +88,7 @@ class Pass:
 
     logits: Float[Tensor, "batch query vocabulary"]
     outputs: Mapping[str, SiteOutput]
-    residual: Float[Tensor, "batch query d_model"] | None
+    residual: Float[Tensor, "batch row d_model"] | None
     """The input of the final norm, where it was asked for."""
 
 
@@ -121,8 +126,12 @@ class OpenModel(Protocol):
         *,
         outputs: Sequence[str] = (),
         residual: bool = False,
+        row: int | None = None,
     ) -> Pass:
-        """One forward pass with our attention under it. ``outputs`` names sites whose W_O is to be recorded."""
+        """One forward pass with our attention under it. ``outputs`` names sites whose W_O is to be recorded.
+
+        With ``row``, of outputs and residual only that position is kept.
+        """
         ...
 
     def observing(self, observer: SiteObserver) -> AbstractContextManager[None]:
