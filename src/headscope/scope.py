@@ -15,12 +15,11 @@ import torch
 from torch import Tensor
 
 from headscope.attention.observer import Call, plain
-from headscope.errors import InputError
 from headscope.heads.edits import Bound, Edit
 from headscope.heads.importance import Importance, importance
 from headscope.heads.look import Look
 from headscope.heads.sampling import Cuts, Sampling, cuts, draw
-from headscope.models.decoding import Decoder
+from headscope.models.decoding import Decoder, goes_on_from
 from headscope.models.opened import OpenModel, Token
 from headscope.names import Head, ModelShape
 
@@ -90,10 +89,7 @@ class Scope:
 
     def generate(self, text: Any, n_tokens: int = 40, sampling: Sampling | None = None) -> Generated:
         """Let the model go on from a text. Greedy unless told otherwise; edits are honoured."""
-        if n_tokens < 1:
-            raise InputError(f"n_tokens={n_tokens}: ask for at least one token")
-        if self.shape.vocabulary is None:
-            raise InputError(f"{self.shape.name} predicts no tokens, so it cannot go on from a text")
+        inputs = goes_on_from(self.model, text, n_tokens)
         sampling = sampling or Sampling()
         mine = [edit.bound for edit in self._edits()]
 
@@ -103,7 +99,7 @@ class Scope:
                 z = change(site, call, z)
             return z
 
-        decoder = Decoder(self.model, self.model.prepare(text).inputs, attend)
+        decoder = Decoder(self.model, inputs, attend)
         generator = torch.Generator().manual_seed(sampling.seed)
         logits, ids, steps = decoder.first(), [], []
         for _ in range(n_tokens):

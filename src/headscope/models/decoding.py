@@ -3,14 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headscope.errors import InputError
 from headscope.models.opened import OpenModel, SiteObserver
 
 DECODER_INPUTS = "decoder_input_ids"
+
+
+def goes_on_from(model: OpenModel, text: Any, n_tokens: int) -> Mapping[str, Tensor]:
+    """The inputs of a text that this model can go on from, by so many tokens; an InputError otherwise."""
+    name, shape = model.shape.name, model.shape
+    if n_tokens < 1:
+        raise InputError(f"n_tokens={n_tokens}: ask for at least one token")
+    if shape.vocabulary is None:
+        raise InputError(f"{name} predicts no tokens, so it cannot go on from a text")
+    inputs = model.prepare(text).inputs
+    causal = any(site.causal and site.kind != "cross" for site in shape.sites.values())
+    if DECODER_INPUTS not in inputs and not causal:
+        raise InputError(
+            f"{name} reads a text in both directions and says what stands at a place; it does not go on from a text: "
+            "scope.look(text).predictions(position) shows what it expects there"
+        )
+    length = inputs[DECODER_INPUTS if DECODER_INPUTS in inputs else "input_ids"].shape[1]
+    if shape.context is not None and length + n_tokens - 1 > shape.context:
+        most = shape.context - length + 1
+        raise InputError(
+            f"{length} tokens and {n_tokens} more are beyond the {shape.context} that {name} can read; ask for at most "
+            f"{most}, or shorten the text"
+        )
+    return inputs
 
 
 class Decoder:
