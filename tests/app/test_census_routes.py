@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from tests.scan.tiny import open_tiny, texts
+from typer.testing import CliRunner
 
 from headscope.app.census_reading import Censuses
 from headscope.app.server import application
 from headscope.app.shelf import Shelf
 from headscope.app.wire import unpack
+from headscope.cli import app
 from headscope.errors import InputError
 from headscope.scan.census import Census
 from headscope.scan.compare import compare
@@ -120,3 +122,9 @@ def test_a_page_cannot_name_a_folder(client: TestClient, folders: list[Path]):
 def test_a_folder_without_a_census_is_refused_at_the_start(tmp_path: Path):
     with pytest.raises(InputError, match=r"holds no census \(tally.safetensors is missing\); give the folder"):
         Censuses([tmp_path])
+
+
+def test_the_command_says_what_is_wrong_with_a_folder_before_it_opens_a_model(tmp_path: Path):
+    run = CliRunner().invoke(app, ["serve", "--no-open", "--census", str(tmp_path)])
+    assert isinstance(run.exception, InputError)
+    assert "holds no census" in str(run.exception)

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from headscope.app.film_reading import FULL, embedded_film, film_card
+from headscope.app.film_reading import FULL, Films, film_card
 from headscope.app.wire import unpack
+from headscope.errors import InputError
 from headscope.heads.film import Film
 from headscope.lab import cards, lessons
 from headscope.lab.film_page import EMBEDDED
@@ -51,9 +52,9 @@ def test_the_films_patterns_are_weights_on_words(client: TestClient):
 
 
 def test_the_phase_change_comes_with_its_evidence():
-    phase = embedded_film()[0].phase
+    card, _ = Films().film()
+    phase, moments = card.phase, card.moments
     assert phase is not None
-    moments = embedded_film()[0].moments
     assert 26e6 < moments[phase.before].tokens < moments[phase.after].tokens < 34e6
     previous, induction, copying = phase.evidence
     assert previous.after < induction.before < copying.after
@@ -63,7 +64,31 @@ def test_the_phase_change_comes_with_its_evidence():
 def test_a_film_in_which_nothing_is_learned_has_no_phase():
     film = Film.load(EMBEDDED)
     film.cut(200)
-    assert film_card(film, EMBEDDED.with_name("tokenizer.json"))[0].phase is None
+    assert film_card("short", film, EMBEDDED.with_name("tokenizer.json"))[0].phase is None
+
+
+def test_a_served_folder_with_a_film_is_shown_first(tmp_path: Path):
+    film = Film.load(EMBEDDED)
+    film.cut(300)
+    film.save(tmp_path / "film.safetensors")
+    films = Films([str(tmp_path), "gpt2"])
+    assert films.names() == [tmp_path.name, "embedded"]
+    card, arrays = films.film()
+    assert card.moments[-1].step <= 300
+    assert card.sentences[0].tokens[0] == str(film.sentences[0]["tokens"][0])
+    assert arrays["patterns0"].shape[0] == len(card.frames) == 2
+    with pytest.raises(InputError, match="there is no film 'no' on this page; it has"):
+        films.film("no")
+
+
+def test_a_film_without_patterns_is_still_a_film(client: TestClient):
+    film = Film.load(EMBEDDED)
+    film.patterns, film.pattern_steps = [], []
+    card, arrays = film_card("bare", film, Path("nowhere"))
+    assert (card.sentences, card.frames) == ([], [])
+    assert sorted(arrays) == ["entropy", "repeats", "text"]
+    with pytest.raises(InputError, match="has no moments yet"):
+        film_card("empty", Film(), Path("nowhere"))
 
 
 def test_every_built_in_card_is_listed_and_can_be_read(client: TestClient):

@@ -53,7 +53,7 @@ def folders(scope: Scope, tmp_path_factory: pytest.TempPathFactory) -> list[Path
 
 @pytest.fixture(scope="module")
 def address(session: Session, folders: list[Path]) -> Iterator[str]:
-    with served(session, Censuses(folders)) as opened:
+    with served(session, censuses=Censuses(folders)) as opened:
         yield opened
 
 

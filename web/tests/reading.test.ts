@@ -26,6 +26,7 @@ describe("the film", () => {
   it("has an axis that begins at nothing and ends at the last token", () => {
     expect(place(0, 9e8)).toBe(0);
     expect(place(9e8, 9e8)).toBe(1);
+    expect(place(0, 0)).toBe(0);
     expect(place(1e7, 9e8)).toBeGreaterThan(place(5e6, 9e8));
     expect(nearest([0, 0.2, 0.7, 1], 0.5)).toBe(2);
   });

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from functools import cache
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
+from tokenizers import Tokenizer
 
 from headscope.app.answers import QUESTIONS
 from headscope.app.schema_reading import FilmCard, FilmEvidence, FilmMoment, FilmPhase, FilmSentence
@@ -15,28 +16,48 @@ from headscope.errors import InputError
 from headscope.heads.film import Film, FilmPoint
 from headscope.heads.standard import STANDARD
 from headscope.lab.film_page import EMBEDDED, QUIET, RISEN, crossings, stretch
-from headscope.lab.tokenizer import load_tokenizer
 
 FULL = 65_535
+FILE = "film.safetensors"
+EMBEDDED_NAME = "embedded"
 
 
-@cache
-def embedded_film() -> tuple[FilmCard, Arrays]:
-    """The film of the model that comes with headscope."""
-    return film_card(Film.load(EMBEDDED), EMBEDDED.with_name("tokenizer.json"))
+class Films:
+    """The films a page may show: those of the models it was started with, then the embedded model's own."""
+
+    def __init__(self, models: Iterable[str] = ()) -> None:
+        found = {_called(Path(model)): Path(model) / FILE for model in models if (Path(model) / FILE).is_file()}
+        self._files = found | {EMBEDDED_NAME: EMBEDDED}
+        self._read: dict[str, tuple[FilmCard, Arrays]] = {}
+
+    def names(self) -> list[str]:
+        return list(self._files)
+
+    def film(self, name: str | None = None) -> tuple[FilmCard, Arrays]:
+        """The film of this name, or the first."""
+        name = name or self.names()[0]
+        if name not in self._files:
+            raise InputError(f"there is no film {name!r} on this page; it has {', '.join(self._files)}")
+        if name not in self._read:
+            file = self._files[name]
+            self._read[name] = film_card(name, Film.load(file), file.with_name("tokenizer.json"))
+        return self._read[name]
 
 
-def film_card(film: Film, tokenizer: Path) -> tuple[FilmCard, Arrays]:
+def _called(folder: Path) -> str:
+    """A run keeps its model in a folder called model: the run's own name says more."""
+    whole = folder.resolve()
+    return whole.parent.name if whole.name == "model" else whole.name
+
+
+def film_card(name: str, film: Film, tokenizer: Path) -> tuple[FilmCard, Arrays]:
     """A film and its arrays; the tokenizer says how the sentences were cut."""
-    read = load_tokenizer(tokenizer)
-    sentences = [
-        FilmSentence(
-            text=each["text"], tokens=[read.decode([token], skip_special_tokens=False) for token in each["tokens"]]
-        )
-        for each in film.sentences
-    ]
+    if not film.points:
+        raise InputError(f"the film of {name} has no moments yet: its training has not begun")
+    sentences = _sentences(film, tokenizer) if film.patterns else []
     asked = {card.name: card for card in QUESTIONS}
     card = FilmCard(
+        name=name,
         heads=list(film.heads),
         questions=[asked[name] for name in STANDARD],
         moments=[_moment(point) for point in film.points],
@@ -52,6 +73,21 @@ def film_card(film: Film, tokenizer: Path) -> tuple[FilmCard, Arrays]:
         frames = np.stack([frame[number].float().numpy() for frame in film.patterns])
         arrays[f"patterns{number}"] = np.round(frames * FULL).astype(np.uint16)
     return card, arrays
+
+
+def _sentences(film: Film, tokenizer: Path) -> list[FilmSentence]:
+    """Token by token; numbers where the tokenizer is not beside the film."""
+    read = Tokenizer.from_file(str(tokenizer)) if tokenizer.is_file() else None
+    return [
+        FilmSentence(
+            text=each["text"],
+            tokens=[
+                str(token) if read is None else read.decode([token], skip_special_tokens=False)
+                for token in each["tokens"]
+            ],
+        )
+        for each in film.sentences
+    ]
 
 
 def _moment(point: FilmPoint) -> FilmMoment:

@@ -12,6 +12,12 @@ MAX_CONFIG = 200_000
 Size = Annotated[int, Field(ge=1, le=1_000_000_000)]
 
 
+class FilmNames(Strict):
+    """The films this page may show; it opens on the first."""
+
+    names: list[str]
+
+
 class FilmMoment(Strict):
     """One point of the film; losses are nats a token, None where nothing was measured."""
 
@@ -54,6 +60,7 @@ class FilmCard(Strict):
     """A training run. Arrays: ``repeats``, ``text`` [point, head, question], ``entropy`` [point, head] and, for each
     sentence, ``patterns0`` … [frame, head, query, key] as 65,535 times the weight."""
 
+    name: str
     heads: list[str]
     questions: list[QuestionCard]
     moments: list[FilmMoment]

@@ -27,6 +27,7 @@ def serve(
 ) -> None:
     """Open the microscope in the browser."""
     from headscope.app.census_reading import Censuses
+    from headscope.app.film_reading import Films
     from headscope.app.server import Place
     from headscope.app.server import serve as serve_page
     from headscope.app.session import Session
@@ -36,7 +37,7 @@ def serve(
     censuses = Censuses(census or ())
     opened = [Session(load(None if name == "embedded" else name)) for name in models or ["embedded"]]
     shelf = Shelf(*opened, opener=load if allow_models else None)
-    serve_page(shelf, Place(host=host, port=port, open_browser=not no_open), censuses)
+    serve_page(shelf, Place(host=host, port=port, open_browser=not no_open), censuses, Films(models or ()))
 
 
 @app.command()

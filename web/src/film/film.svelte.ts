@@ -13,6 +13,7 @@ const FULL = 65_535;
 const TICK = 110; // milliseconds a moment while it plays
 
 export class Player {
+  names = $state.raw<string[]>([]);
   film = $state.raw<FilmCard | null>(null);
   problem = $state("");
   moment = $state(0);
@@ -29,20 +30,26 @@ export class Player {
   readonly moments = $derived(this.film?.moments ?? []);
   readonly now = $derived(this.moments[this.moment]);
   readonly last = $derived(this.moments[this.moments.length - 1]);
-  readonly places = $derived(this.moments.map((each) => place(each.tokens, this.last.tokens)));
+  /** what the axis counts: a run that did not say how many tokens it saw is told by its steps */
+  readonly counted = $derived(this.last?.tokens ? ("tokens" as const) : ("step" as const));
+  readonly places = $derived(this.moments.map((each) => place(each[this.counted], this.last[this.counted])));
+  readonly framed = $derived(!!this.film?.frames.length && this.film.sentences.length > 0);
   readonly frame = $derived(this.film ? frameAt(this.film.frames, this.now.step) : 0);
-  readonly tokens = $derived(this.film?.sentences[this.sentence].tokens ?? []);
+  readonly tokens = $derived(this.film?.sentences[this.sentence]?.tokens ?? []);
   readonly families = $derived(this.film ? this.film.heads.map((_, head) => this.family(head)) : []);
   /** the question that the selected head's line and frames answer to */
   readonly question = $derived(this.show !== PAIR ? this.show : this.families[this.head] === "previous" ? "previous" : "induction");
 
-  async load(): Promise<void> {
+  async load(name = fieldsAt(location.hash).get("film")): Promise<void> {
+    this.stop();
     try {
-      const told = unpack(await (await askServer("film", undefined)).arrayBuffer());
+      this.names = ((await (await askServer("films", undefined)).json()) as { names: string[] }).names;
+      const known = name !== null && this.names.includes(name) ? `film?name=${encodeURIComponent(name)}` : "film";
+      const told = unpack(await (await askServer(known, undefined)).arrayBuffer());
       this.arrays = told.arrays;
       this.film = told.values as FilmCard;
       this.problem = "";
-      this.restore(location.hash);
+      this.restore(this.film.name === (fieldsAt(location.hash).get("film") ?? this.names[0]) ? location.hash : "");
     } catch (error) {
       this.problem = (error as Error).message;
     }
@@ -56,7 +63,7 @@ export class Player {
     this.moment = step === null ? this.opening() : Math.max(0, film.moments.findLastIndex((each) => each.step <= step));
     const head = film.heads.indexOf(fields.get("head") ?? "");
     this.head = head >= 0 ? head : this.best("induction");
-    this.sentence = whole(fields.get("sentence"), 0, film.sentences.length - 1) ?? 0;
+    this.sentence = whole(fields.get("sentence"), 0, Math.max(0, film.sentences.length - 1)) ?? 0;
     this.token = whole(fields.get("token"), 0, this.tokens.length - 1) ?? this.telling();
     const show = fields.get("show") ?? "";
     this.show = film.questions.some((each) => each.name === show) ? show : PAIR;
@@ -66,6 +73,7 @@ export class Player {
   address(): string {
     const film = this.film!;
     return addressOf("film", {
+      film: film.name === this.names[0] ? null : film.name,
       step: this.now.step,
       head: film.heads[this.head],
       token: this.token === this.telling() ? null : this.token,
@@ -109,6 +117,7 @@ export class Player {
   /** Without motion: from one kept frame to the next, and round. */
   nextFrame(): void {
     const frames = this.film!.frames;
+    if (!frames.length) return this.go((this.moment + 1) % this.moments.length);
     const step = frames[(this.frame + 1) % frames.length];
     this.moment = this.moments.findIndex((each) => each.step >= step);
   }
@@ -127,7 +136,7 @@ export class Player {
   /** Where the film opens: at the first frame kept after the phase change. */
   private opening(): number {
     const { phase, frames, moments } = this.film!;
-    if (!phase) return moments.length - 1;
+    if (!phase || !frames.length) return moments.length - 1;
     const step = frames.find((each) => each >= moments[phase.after].step) ?? moments[moments.length - 1].step;
     return moments.findIndex((each) => each.step >= step);
   }

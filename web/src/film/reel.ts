@@ -1,10 +1,10 @@
 // The film's arithmetic: where a moment stands on the axis, which kept frame shows it, where a head should look. Pure.
 
-const EARLY = 1_000_000; // the axis is logarithmic from about there; before it little happens
+const EARLY = 900; // the axis is logarithmic from about a nine-hundredth of the run; before it little happens
 
+/** How far along the axis, 0 to 1, a moment of a run of this length stands. */
 export function place(tokens: number, last: number): number {
-  const from = Math.log(EARLY);
-  return (Math.log(tokens + EARLY) - from) / (Math.log(last + EARLY) - from);
+  return last > 0 ? Math.log1p((EARLY * tokens) / last) / Math.log1p(EARLY) : 0;
 }
 
 /** The moment that stands nearest to a place between 0 and 1. */
@@ -21,8 +21,10 @@ export function frameAt(frames: number[], step: number): number {
   return found;
 }
 
+/** Nothing, and the last three powers of ten. */
 export function ticks(last: number): number[] {
-  return [0, 1e6, 1e7, 1e8, 1e9].filter((tick) => tick <= last);
+  const most = Math.floor(Math.log10(Math.max(1, last)));
+  return [0, ...[most - 2, most - 1, most].filter((power) => power >= 0).map((power) => 10 ** power)];
 }
 
 /** 0, 66 k, 1.2 M, 27 M. */

@@ -10,6 +10,7 @@ from fastapi.staticfiles import StaticFiles
 
 from headscope import __version__
 from headscope.app.census_reading import Censuses
+from headscope.app.film_reading import Films
 from headscope.app.server import census, lab, microscope, opening, reading
 from headscope.app.server.desk import Desks
 from headscope.app.server.guard import Guard
@@ -20,14 +21,16 @@ from headscope.app.shelf import Shelf
 STATIC = Path(__file__).parents[1] / "static"
 
 
-def application(shelf: Shelf, token: Token | None = None, censuses: Censuses | None = None) -> FastAPI:
+def application(
+    shelf: Shelf, token: Token | None = None, censuses: Censuses | None = None, films: Films | None = None
+) -> FastAPI:
     """The web application that shows these models; with a token, only to those who carry it."""
     app = FastAPI(title="headscope", version=__version__, docs_url=None, redoc_url=None)
     say_problems(app)
     app.include_router(microscope.routes(Desks(shelf)))
     app.include_router(opening.routes(shelf))
     app.include_router(lab.routes(shelf))
-    app.include_router(reading.routes())
+    app.include_router(reading.routes(films or Films()))
     app.include_router(census.routes(censuses or Censuses()))
     app.add_middleware(Guard, token=token)
     app.mount("/", StaticFiles(directory=STATIC, html=True))

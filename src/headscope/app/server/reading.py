@@ -7,17 +7,21 @@ from fastapi.responses import Response
 
 from headscope.app import reading_cards, reading_lessons
 from headscope.app import schema_reading as schema
-from headscope.app.film_reading import embedded_film
+from headscope.app.film_reading import Films
 from headscope.app.server.desk import PROBLEM, ContainerResponse, carries, packed
 
 
-def routes() -> APIRouter:
+def routes(films: Films) -> APIRouter:
     """The film, the cards and the lessons. Each is plain computation, so each runs in a thread of its own."""
     router = APIRouter(prefix="/api", tags=["reading"])
 
+    @router.get("/films", responses=PROBLEM)
+    def film_names() -> schema.FilmNames:
+        return schema.FilmNames(names=films.names())
+
     @router.get("/film", **carries(schema.FilmCard))
-    def film() -> Response:
-        return ContainerResponse(packed(*embedded_film()))
+    def film(name: str | None = None) -> Response:
+        return ContainerResponse(packed(*films.film(name)))
 
     @router.get("/cards", responses=PROBLEM)
     def cards() -> schema.CardLines:

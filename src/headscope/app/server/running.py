@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import uvicorn
 
 from headscope.app.census_reading import Censuses
+from headscope.app.film_reading import Films
 from headscope.app.server.application import application
 from headscope.app.server.guard import HOST, is_loopback
 from headscope.app.server.token import IN_ADDRESS, Token
@@ -51,7 +52,12 @@ def free_port(wanted: int | None = None, host: str = HOST) -> int:
         return int(probe.getsockname()[1])
 
 
-def serve(shelf: Shelf, place: Place = Place(), censuses: Censuses | None = None) -> None:  # noqa: B008 - frozen
+def serve(
+    shelf: Shelf,
+    place: Place = Place(),  # noqa: B008 - frozen
+    censuses: Censuses | None = None,
+    films: Films | None = None,
+) -> None:
     """Show the page until interrupted."""
     port = free_port(place.port, place.host)
     token = None if place.is_here else Token()
@@ -59,7 +65,7 @@ def serve(shelf: Shelf, place: Place = Place(), censuses: Censuses | None = None
     if place.open_browser:
         threading.Timer(0.8, webbrowser.open, [address(_as_seen_here(place.host), port, token)]).start()
     uvicorn.run(
-        application(shelf, token=token, censuses=censuses),
+        application(shelf, token, censuses, films),
         host=place.host,
         port=port,
         log_level="warning",
