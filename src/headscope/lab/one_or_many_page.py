@@ -99,7 +99,7 @@ def on_partition(results: Results) -> list[str]:
         names = ", ".join(str(each.n_heads) for each in rivals)
         lines.append(
             f"The intervals of {names} overlap with the best: runs either solve the task or stay stuck, and "
-            f"{results.seeds} of them do not rank the counts; the last column says more than the mean."
+            f"{results.seeds} of them do not rank the counts; how many solved it says more than the mean."
         )
     if last.mean < best.mean - 0.02:
         lines.append(

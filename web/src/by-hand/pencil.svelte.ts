@@ -20,13 +20,13 @@ export class Pencil {
   private first: Parts | null = null;
   private asking: AbortController | null = null;
 
-  /** Each share of this head, its key's word first met in the sentence. */
+  /** What may be read: the words that have a value. */
   get words(): string[] {
     return Object.keys(this.draft?.values ?? {});
   }
 
-  get changed(): boolean {
-    return this.draft !== null && PARTS.some((part) => JSON.stringify(this.draft![part]) !== JSON.stringify(this.first![part]));
+  get changed(): (keyof Parts)[] {
+    return this.draft === null ? [] : PARTS.filter((part) => JSON.stringify(this.draft![part]) !== JSON.stringify(this.first![part]));
   }
 
   async start(address: string): Promise<void> {
@@ -50,7 +50,7 @@ export class Pencil {
   }
 
   address(): string {
-    const edits = Object.fromEntries(PARTS.filter((part) => JSON.stringify(this.draft![part]) !== JSON.stringify(this.first![part])).map((part) => [part, this.draft![part]]));
+    const edits = Object.fromEntries(this.changed.map((part) => [part, this.draft![part]]));
     return addressOf("by-hand", { wo: this.mixing ? "mixing" : null, e: Object.keys(edits).length ? JSON.stringify(edits) : null });
   }
 

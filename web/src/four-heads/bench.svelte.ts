@@ -154,8 +154,9 @@ export class Bench {
   async openInMicroscope(): Promise<string | null> {
     let address: string | null = null;
     await this.guarded(async () => {
+      const speaking = this.wishes.findIndex((wish) => wish.arrows.some(([from]) => from === this.word)); // a head with something to say
       const opened = (await (await askServer("lab/craft/open", this.asked())).json()) as Schemas["OpenedCard"];
-      address = `#microscope?${new URLSearchParams({ v: "1", model: opened.model, text: opened.text, head: "0.0", token: String(this.word) })}`;
+      address = `#microscope?${new URLSearchParams({ v: "1", model: opened.model, text: opened.text, head: `0.${Math.max(0, speaking)}`, token: String(this.word) })}`;
     });
     return address;
   }
