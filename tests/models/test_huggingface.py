@@ -276,6 +276,17 @@ def test_packed_weights_are_read_from_what_they_do() -> None:
     opened.close()
 
 
+@pytest.mark.filterwarnings("ignore")  # torch announces the end of this way to quantise
+def test_rounded_activations_are_seen_and_not_split() -> None:
+    model = torch.ao.quantization.quantize_dynamic(tiny.llama(), {torch.nn.Linear}, dtype=torch.qint8)
+    opened = open_model(model)
+    with torch.no_grad():
+        torch.testing.assert_close(opened.run({"input_ids": IDS}).logits, model(IDS).logits)
+    with pytest.raises(ModelError, match="0: its Linear rounds what it reads, so it is no matrix"):
+        opened.output_weight("0")
+    opened.close()
+
+
 def test_half_precision_passes_its_own_tolerance() -> None:
     opened = open_model(tiny.llama().bfloat16())
     assert "torch.bfloat16" in str(opened.report)

@@ -117,7 +117,7 @@ class Passes:
         ids, sites = self.inputs.get("input_ids"), self.model.shape.sites.values()
         if ids is None:
             return nullcontext()
-        width = next(self.model.model.parameters()).element_size()
+        width = self._number_size()
         by_token = sum(site.n_heads * (site.d_head + site.d_value) + site.n_kv_heads * site.d_head for site in sites)
         if by_token * ids.shape[1] * width <= BUDGET:
             return nullcontext()
@@ -130,10 +130,14 @@ class Passes:
         return self._layers.recording(every=-(-wanted // room))
 
     def _size_of_outputs(self, sites: Sequence[str]) -> int:
-        width = next(self.model.model.parameters()).element_size()
-        shape = self.model.shape
+        width, shape = self._number_size(), self.model.shape
         numbers = [shape.sites[site].n_heads * shape.sites[site].d_value + shape.d_model for site in sites]
         return sum(count * self.reached[site][0] * width for site, count in zip(sites, numbers, strict=True))
+
+    def _number_size(self) -> int:
+        """Bytes of one number of the model's states."""
+        weights = (weight for weight in self.model.model.parameters() if weight.is_floating_point())
+        return next((weight.element_size() for weight in weights), 4)
 
     def _up_to(self, site: str) -> tuple[Tensor, Tensor, Tensor]:
         caught: list[tuple[Tensor, Tensor, Tensor]] = []

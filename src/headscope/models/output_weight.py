@@ -154,11 +154,11 @@ def weight_and_bias(matrix: nn.Module, site: str) -> tuple[Float[Tensor, "in out
     plain = type(matrix) is nn.Linear or type(matrix).__name__ == "Conv1D"
     if plain and isinstance(weight, Tensor) and weight.is_floating_point():
         return (weight if type(matrix).__name__ == "Conv1D" else weight.T), bias
-    return _by_doing(matrix)
+    return _by_doing(matrix, site)
 
 
 @torch.no_grad()
-def _by_doing(matrix: nn.Module) -> tuple[Tensor, Tensor | None]:
+def _by_doing(matrix: nn.Module, site: str) -> tuple[Tensor, Tensor | None]:
     """Quantised or adapted: what it answers to each unit vector, less what it answers to none."""
     width = int(matrix.in_features)  # type: ignore[arg-type]
     place = next(iter(matrix.parameters()), None)
@@ -166,7 +166,16 @@ def _by_doing(matrix: nn.Module) -> tuple[Tensor, Tensor | None]:
     dtype = next((p.dtype for p in matrix.parameters() if p.is_floating_point()), torch.float32)
     units = torch.eye(width, device=device, dtype=dtype)
     nothing = matrix(torch.zeros(1, width, device=device, dtype=dtype))
-    return matrix(units) - nothing, nothing[0] if bool(nothing.any()) else None
+    weight = matrix(units) - nothing
+    trial = torch.randn(4, width, generator=torch.Generator().manual_seed(0)).to(device, dtype)
+    answer = matrix(trial).double()
+    gap = (trial.double() @ weight.double() + nothing.double() - answer).abs().max() / answer.abs().max()
+    if not float(gap) <= (2e-2 if dtype in (torch.float16, torch.bfloat16) else 1e-3):
+        raise ModelError(
+            f"{site}: its {type(matrix).__name__} rounds what it reads, so it is no matrix that heads could be split "
+            "through; open the model without quantising activations"
+        )
+    return weight, nothing[0] if bool(nothing.any()) else None
 
 
 def rows_by_head(x: Tensor, z: Float[Tensor, "batch query head d_value"], layout: Layout) -> Tensor:
