@@ -151,15 +151,16 @@ def run(task: Task, tool: str, seconds: float) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="*", help="names of tasks")
+    parser.add_argument("--only", nargs="*", help="names of tasks, or a task and its tokens, as in statistics-4096")
     parser.add_argument("--seconds", type=float, default=10.0, help="repeat each task for so long")
     parser.add_argument("--table", action="store_true", help="write the README's table and measure nothing")
     given = parser.parse_args()
     if not given.table:
+        torch.set_num_threads(1)  # on a busy machine two threads wait for each other
         make_weights()
         about = measure.machine() | {"torch_threads": 1, "clock": "processor time"}
         rows = json.loads(RESULTS.read_text())["rows"] if RESULTS.is_file() else []
-        for task in (task for task in TASKS if given.only is None or task.name in given.only):
+        for task in (task for task in TASKS if given.only is None or {task.name, task.key} & {*given.only}):
             oracle(task)
             for tool in task.tools:
                 new = run(task, tool, given.seconds)

@@ -9,7 +9,7 @@ from typing import Any
 
 BEGIN, END = "<!-- peers: made by `make peers` -->", "<!-- end of peers -->"
 NAMES = {
-    "headscope": "headscope", "transformers": "transformers, eager", "transformer-lens": "TransformerLens",
+    "headscope": "headscope", "transformers": "transformers (eager)", "transformer-lens": "TransformerLens",
     "nnsight": "nnsight", "bertviz": "BertViz", "circuitsvis": "CircuitsVis",
 }  # fmt: skip
 LABELS = {
@@ -36,22 +36,23 @@ def write(readme: Path, results: Path) -> None:
 def render(results: Path) -> str:
     """Two tables and what they come from."""
     content = json.loads(results.read_text(encoding="utf-8"))
-    rows = content["rows"]
+    rows = sorted(content["rows"], key=lambda row: (list(LABELS).index(row["task"]), row["tokens"]))
     drawn = [row for row in rows if row["task"].startswith("picture")]
     asked = [row for row in rows if not row["task"].startswith("picture")]
     made = content["machine"]
     return (
         f"{_table(asked)}\n{_table(drawn)}\n{_better(rows)}\n\n"
         f"GPT-2 small's shape, random weights, float32; {made['device']}, one thread, processor time; "
-        f"memory above that of the opened model (for *open*: the whole process). {_versions(rows)}. {_errors(rows)} "
+        f"memory beyond the opened model's (for *open*: the whole process's). {_versions(rows)}. {_errors(rows)} "
         f"`make peers` runs it again; {content['date']}.\n"
     )
 
 
 def _table(rows: list[Row]) -> str:
+    """A line a task, a column a tool; the fastest is bold."""
     tools = list(dict.fromkeys(row["tool"] for row in rows))
     tools.sort(key=list(NAMES).index)
-    head = "| | " + " | ".join(NAMES[tool] for tool in tools) + " |\n|---" * 1 + "|---" * len(tools) + "|\n"
+    head = "| | " + " | ".join(NAMES[tool] for tool in tools) + " |\n|---" + "|---" * len(tools) + "|\n"
     lines = []
     for task, tokens in dict.fromkeys((row["task"], row["tokens"]) for row in rows):
         cells = {row["tool"]: row for row in rows if (row["task"], row["tokens"]) == (task, tokens)}
@@ -75,20 +76,23 @@ def _cell(row: Row | None, best: float) -> str:
 def _better(rows: list[Row]) -> str:
     """Where a peer needs clearly less time or memory than we do."""
     ours = {(row["task"], row["tokens"]): row for row in rows if row["tool"] == "headscope"}
-    found = []
+    found: dict[str, list[str]] = {}
     for row in rows:
         mine = ours[row["task"], row["tokens"]]
         if row["tool"] == "headscope" or "failed" in row:
             continue
-        label = f"{NAMES[row['tool']]}, {LABELS[row['task']].format(tokens=row['tokens'])}"
-        if "failed" in mine:
-            found.append(f"{label} (headscope refuses)")
-            continue
+        label = LABELS[row["task"]].format(tokens=row["tokens"])
         size = "file_bytes" if "file_bytes" in row else "peak_bytes"
         for name, word in (("seconds", "time"), (size, "bytes")):
+            if "failed" in mine:
+                found.setdefault(f"{label} (headscope refuses)", []).append(NAMES[row["tool"]])
+                break
             if row[name] < CLEAR * mine[name]:
-                found.append(f"{label} ({row[name] / max(mine[name], 1e-9):.2f} of our {word})")
-    return "A peer is better here: " + "; ".join(found) + "." if found else "No peer needs less than we do in any row."
+                share = f"{NAMES[row['tool']]} {row[name] / max(mine[name], 1e-9):.2f}"
+                found.setdefault(f"{label}, of our {word}", []).append(share)
+    if not found:
+        return "No peer needs less than we do in any row."
+    return "Where a peer is better: " + "; ".join(f"{where}: {', '.join(who)}" for where, who in found.items()) + "."
 
 
 def _versions(rows: list[Row]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from dataclasses import asdict, dataclass
 from importlib import metadata, util
+from pathlib import Path
 from typing import Any
 
 EXTRAS = {
@@ -27,7 +28,7 @@ class Finding:
 
 def examine() -> list[Finding]:
     """Everything a person or a bug report would ask about."""
-    return [_python(), *_packages(), *_devices(), *_backends(), _embedded(), *_extras()]
+    return [_python(), *_packages(), *_devices(), _triton(), *_backends(), _embedded(), _page(), *_extras()]
 
 
 def to_json(findings: list[Finding]) -> list[dict[str, Any]]:
@@ -39,7 +40,7 @@ def _python() -> Finding:
 
 
 def _packages() -> list[Finding]:
-    names = ("headscope", "torch", "transformers", "safetensors", "pyarrow", "fastapi", "uvicorn")
+    names = ("headscope", "torch", "transformers", "safetensors", "pyarrow", "fastapi", "uvicorn", "typer")
     return [Finding(name, True, metadata.version(name)) for name in names]
 
 
@@ -50,6 +51,13 @@ def _devices() -> list[Finding]:
         return [Finding("cuda", False, "no CUDA device: everything runs on the CPU")]
     names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     return [Finding("cuda", True, ", ".join(names))]
+
+
+def _triton() -> Finding:
+    """What the fused backend is written in; PyTorch brings it where it can run."""
+    if util.find_spec("triton") is None:
+        return Finding("triton", False, "not installed: the fused backend cannot run, blockwise answers in its place")
+    return Finding("triton", True, metadata.version("triton"))
 
 
 def _backends() -> list[Finding]:
@@ -72,6 +80,12 @@ def _embedded() -> Finding:
     here = (EMBEDDED / "config.json").is_file()
     detail = "opens with no download" if here else "missing from this copy; reinstall headscope"
     return Finding("embedded model", here, detail)
+
+
+def _page() -> Finding:
+    here = (Path(__file__).parent / "static" / "index.html").is_file()
+    detail = "built; opens with `headscope`" if here else "not built in this copy; run `make web`, which needs Node 20"
+    return Finding("page", here, detail)
 
 
 def _extras() -> list[Finding]:

@@ -1,0 +1,58 @@
+"""The doctor names everything that can be missing, and says why."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from headscope.app import doctor
+from headscope.attention.engine import BACKENDS
+from headscope.cli import app
+
+ROOT = Path(__file__).parents[2]
+
+
+def _findings() -> dict[str, doctor.Finding]:
+    return {finding.name: finding for finding in doctor.examine()}
+
+
+def test_every_extra_is_examined() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert set(doctor.EXTRAS) == set(declared["optional-dependencies"]) - {"dev"}
+
+
+def test_every_backend_is_examined_and_a_refusal_has_its_reason() -> None:
+    found = _findings()
+    assert {name for name in found if name.startswith("backend ")} == {f"backend {name}" for name in BACKENDS}
+    assert found["backend blockwise"].works
+    if not torch.cuda.is_available():
+        assert not found["backend fused"].works
+        assert found["backend fused"].detail == "fused needs CUDA, got cpu"
+        assert found["cuda"].detail == "no CUDA device: everything runs on the CPU"
+
+
+def test_the_installed_versions_are_told() -> None:
+    found = _findings()
+    for name in ("headscope", "torch", "transformers"):
+        assert found[name].detail == metadata.version(name)
+
+
+def test_what_is_missing_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor.util, "find_spec", lambda package: None)
+    found = _findings()
+    assert not found["extra ray"].works
+    assert found["extra ray"].detail == "scans on several machines: pip install 'headscope[ray]'"
+    assert found["triton"].detail.startswith("not installed: the fused backend cannot run")
+
+
+def test_the_command_prints_a_line_for_each_and_json_for_programs() -> None:
+    plain = CliRunner().invoke(app, ["doctor"])
+    told = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).output)
+    assert [line[:3].strip() for line in plain.output.splitlines()] == ["ok" if one["works"] else "no" for one in told]
+    assert {"embedded model", "page"} <= {one["name"] for one in told if one["works"]}
