@@ -222,6 +222,34 @@ def test_the_committed_results_are_the_picture_and_a_cut_can_be_run_here(show: S
     expect(page.locator("[data-here='one head, bigger FFN']")).to_be_visible()
 
 
+@pytest.mark.parametrize(
+    ("fragment", "what", "said"),
+    [
+        ("four-heads", "Pronoun to antecedent, its pattern", "horse"),
+        ("four-heads", "the sum", "four heads and their sum"),
+        ("by-hand", "the worked example", "animal"),
+        ("by-hand", "the fork", "concatenate"),
+        ("one-or-many", "Two keys, two values", "one wide head"),
+        ("one-or-many", "the partition", "100%"),
+    ],
+)
+def test_every_picture_can_be_saved(show: Show, fragment: str, what: str, said: str):
+    page = show(fragment)
+    menu = page.get_by_label(f"Save {what}", exact=True)
+    expect(menu).to_be_enabled()
+    for kind in ("svg", "csv", "html", "png"):
+        with page.expect_download() as saving:
+            menu.select_option(kind)
+        made = Path(saving.value.path()).read_bytes()
+        assert saving.value.suggested_filename.endswith(f".{kind}")
+        if kind == "png":
+            assert made.startswith(b"\x89PNG")
+        if kind == "html":
+            assert b"<table>" in made
+        if kind == "svg":
+            assert said in made.decode()
+
+
 @pytest.mark.parametrize("fragment", READY)
 def test_every_page_fits_every_width(show: Show, fragment: str):
     page = show(fragment)
