@@ -136,6 +136,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/films": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Film Names */
+        get: operations["film_names_api_films_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/importance": {
         parameters: {
             query?: never;
@@ -456,6 +473,23 @@ export interface paths {
         put?: never;
         /** Predict */
         post: operations["predict_api_predict_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/progress": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Progress */
+        get: operations["progress_api_progress_get"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -990,6 +1024,8 @@ export interface components {
             heads: string[];
             /** Moments */
             moments: components["schemas"]["FilmMoment"][];
+            /** Name */
+            name: string;
             phase: components["schemas"]["FilmPhase"] | null;
             /** Questions */
             questions: components["schemas"]["QuestionCard"][];
@@ -1029,6 +1065,14 @@ export interface components {
             text_loss: number | null;
             /** Tokens */
             tokens: number;
+        };
+        /**
+         * FilmNames
+         * @description The films this page may show; it opens on the first.
+         */
+        FilmNames: {
+            /** Names */
+            names: string[];
         };
         /**
          * FilmPhase
@@ -1635,6 +1679,27 @@ export interface components {
             kind: string;
             /** Message */
             message: string;
+        };
+        /**
+         * Progress
+         * @description How far the work is that this model is busy with; nothing when it rests.
+         */
+        Progress: {
+            /**
+             * Done
+             * @default 0
+             */
+            done: number;
+            /**
+             * Total
+             * @default 0
+             */
+            total: number;
+            /**
+             * What
+             * @default
+             */
+            what: string;
         };
         /**
          * Quantity
@@ -2406,7 +2471,9 @@ export interface operations {
     };
     film_api_film_get: {
         parameters: {
-            query?: never;
+            query?: {
+                name?: string | null;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -2429,6 +2496,35 @@ export interface operations {
                 };
                 content: {
                     "application/x-headscope": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    film_names_api_films_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FilmNames"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3132,6 +3228,37 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Prediction"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    progress_api_progress_get: {
+        parameters: {
+            query?: {
+                model?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Progress"];
                 };
             };
             /** @description Unprocessable Entity */
