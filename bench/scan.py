@@ -33,8 +33,8 @@ from headscope.scan.measure import Measurer, Plan, inputs_for
 from headscope.scan.options import ScanOptions
 from headscope.scan.packing import PackedRows, pack
 
-CUDA_ROWS = 3
-"""One after the other: while the GPU reads a row, the CPU counts the one before."""
+CUDA_TOKENS = 2**17
+"""A shard's, read one row after the other: while the GPU reads a row, the CPU counts the one before."""
 
 EMBEDDED = Path(__file__).parents[1] / "src" / "headscope" / "models" / "embedded"
 
@@ -183,7 +183,7 @@ def whole_scan_row(name: str, made: tuple[Any, Any], max_tokens: int) -> dict[st
 
 def cuda_row(case: Case, seconds: float) -> dict[str, Any]:
     contenders: dict[str, Callable[[], None]] = {"plain": case.plain, "scan": case.scan}
-    timing = measure.interleaved(contenders, device="cuda", seconds=seconds, least=5)
+    timing = measure.interleaved(contenders, device="cuda", seconds=seconds, least=3)
     peak = {name: measure.peak_bytes(work, "cuda") for name, work in contenders.items()}
     found = {
         "model": case.name, "context": case.context, "tokens": case.rows.ids.numel(),
@@ -252,7 +252,8 @@ def main() -> None:
         made = llama()
         rows = []
         for length in (8192, 32768):
-            case = Case("llama-3.1-8b-shape", made, length, CUDA_ROWS, CUDA_ROWS * one_text(length))
+            count = CUDA_TOKENS // length
+            case = Case("llama-3.1-8b-shape", made, length, count, count * one_text(length))
             rows.append(cuda_row(case, chosen.seconds))
             measure.write(chosen.out, benchmark="scan", about=about, rows=rows)
         rows += longest(made, chosen.patience) if chosen.longest else []

@@ -178,7 +178,7 @@ def check_unobserved_masks() -> None:
         z = fast.attention(q, k, v, scores)
         gradients = torch.autograd.grad(z.float().square().sum(), (q, k, v))
         peak = torch.cuda.max_memory_allocated() - before
-        assert peak < 16 * 4096 * 4096 / 2, f"{peak >> 20} MiB"
+        assert peak < 16 * 4096 * 4096, f"{peak >> 20} MiB, and the pattern alone is a gibibyte"
         exact = observe(q.float(), k.float(), v.float(), scores=scores, backend="blockwise")
         torch.testing.assert_close(z.float(), exact.output, atol=tolerance, rtol=tolerance)
         assert all(gradient.isfinite().all() for gradient in gradients)

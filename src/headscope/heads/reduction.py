@@ -98,6 +98,7 @@ def _histogram(
 ) -> Int[Tensor, "head bin"]:
     n_heads = bins.shape[2]
     place = bins.clamp(0, n_bins - 1) + torch.arange(n_heads, device=bins.device) * n_bins
-    ones = counted[..., None].expand_as(bins).long()
+    # Counted in the order in which a scan's numbers lie in memory.
+    ones = counted[:, None].expand(-1, n_heads, -1).long()
     empty = torch.zeros(n_heads * n_bins, dtype=torch.long, device=bins.device)
-    return empty.scatter_add_(0, place.flatten(), ones.flatten()).view(n_heads, n_bins)
+    return empty.scatter_add_(0, place.transpose(1, 2).flatten(), ones.flatten()).view(n_heads, n_bins)

@@ -86,20 +86,20 @@ class _Watcher:
         self._inside: dict[tuple[Block, torch.device], dict[str, Question]] = {}
         self._valid: dict[bool, Tensor] = {}
         self._chance: dict[bool, Tensor] = {}
-        alone = [[float(asked.exclude_self)] for asked in self.questions.values()]
+        alone = [[[float(asked.exclude_self)]] for asked in self.questions.values()]
         self._alone = torch.tensor(alone, device=measurer.device)
 
     def see(self, site: str, call: Call) -> Tensor:
         sizes = (call.q.shape[0], call.q.shape[2], call.k.shape[2])
         if site not in self.known or sizes != (*self.rows.ids.shape, self.rows.ids.shape[1]):
             return plain(call)
-        seen = _Gathered(call, len(TRAITS) + len(self.questions))
+        seen = _Gathered(call, len(TRAITS) + len(self.questions), len(self.questions))
         for block, part in self.separation.parts(call):
             asked = self.inside(block, call.q.device)
             seen.take(block, observe(part.q, part.k, part.v, scores=part.scores, questions=asked))
         causal = self.measurer.is_causal(site)
-        values = torch.cat((seen.values, self._nulls(seen, causal)), dim=2)
-        whole = Seen(values, self.valid(causal).to(values.device), seen.strongest, self.rows.pieces)
+        self._nulls(seen, causal)
+        whole = Seen(seen.everything, self.valid(causal).to(call.q.device), seen.strongest, self.rows.pieces)
         self.seen.append((site, reduce(whole, len(self.questions), self.plan.layout.context).to_host()))
         return seen.z
 
@@ -125,11 +125,11 @@ class _Watcher:
             }
         return self._inside[block, device]
 
-    def _nulls(self, seen: _Gathered, causal: bool) -> Float[Tensor, "row position question head"]:
+    def _nulls(self, seen: _Gathered, causal: bool) -> None:
         """What shuffled labels would give: chance, times what of the row lands on the keys that may match."""
-        itself = seen.values[:, :, len(TRAITS) + list(self.questions).index("itself"), None]
-        chance = self.chance(causal).to(itself.device)[..., None]
-        return chance * (seen.on_keys[:, :, None] - self._alone.to(itself.device) * itself)
+        itself = seen.quantity(len(TRAITS) + list(self.questions).index("itself"))
+        on_others = seen.on_keys[:, None] - self._alone.to(itself.device) * itself[:, None]
+        torch.mul(self.chance(causal).to(itself.device)[:, :, None], on_others, out=seen.nulls)
 
     def valid(self, causal: bool) -> Bool[Tensor, "row position quantity"]:
         """Which rows count for which quantity: those with an answer, the same ones for a question and its null."""
@@ -139,35 +139,50 @@ class _Watcher:
             self._valid[causal] = torch.stack([*counted, *asked, *asked], dim=-1).to(self.measurer.device)
         return self._valid[causal]
 
-    def chance(self, causal: bool) -> Float[Tensor, "row position question"]:
+    def chance(self, causal: bool) -> Float[Tensor, "row question position"]:
         if causal not in self._chance:
-            stacked = torch.stack([self.labels.chance(name, causal) for name in self.questions], dim=-1)
+            stacked = torch.stack([self.labels.chance(name, causal) for name in self.questions], dim=1)
             self._chance[causal] = stacked.to(self.measurer.device)
         return self._chance[causal]
 
 
 class _Gathered:
-    """The numbers of one call, put together from its blocks."""
+    """The numbers of one call, put together from its blocks. In memory positions lie side by side, as they are made
+    and as they will be summed; the axes are named in the order of ``Seen``."""
 
-    def __init__(self, call: Call, n_quantities: int) -> None:
+    def __init__(self, call: Call, n_quantities: int, n_nulls: int) -> None:
         batch, n_heads, length, _ = call.q.shape
-        self.z = call.v.new_zeros(batch, n_heads, length, call.v.shape[-1])
-        self.values = torch.zeros(batch, length, n_quantities, n_heads, device=call.q.device)
-        self.strongest = torch.full((batch, length, n_heads), -1, dtype=torch.long, device=call.q.device)
-        self.on_keys = torch.ones(batch, length, n_heads, device=call.q.device)
+        device = call.q.device
+        self._found = torch.zeros(batch, n_quantities + n_nulls, n_heads, length, device=device)
+        self.everything = self._found.permute(0, 3, 1, 2)
+        self.nulls = self._found[:, n_quantities:]
+        self.strongest = torch.full((batch, n_heads, length), -1, dtype=torch.long, device=device).transpose(1, 2)
+        self.on_keys = torch.ones(batch, n_heads, length, device=device)
+        self._like, self._shape = call.v, (batch, n_heads, length, call.v.shape[-1])
+        self._z: Tensor | None = None
 
     def take(self, block: Block, seen: Observation) -> None:
         rows, columns = block.at, slice(block.start, block.stop)
         traits = [seen.entropy, seen.distance.mean, seen.distance.spread, seen.strongest.weight]
-        values = torch.stack([*traits, *seen.mass.values()], dim=-1).float()
-        self.values[rows, columns] = values.permute(0, 2, 3, 1)
+        found = torch.stack([*traits, *seen.mass.values()], dim=1)
+        self._found[rows, : found.shape[1], :, columns] = found.float()
         self.strongest[rows, columns] = seen.strongest.key.transpose(1, 2) + block.start
         if seen.scores.sinks is not None:
-            self.on_keys[rows, columns] = 1 - seen.sink.transpose(1, 2).float()
-        if len(block.rows) == len(self.z) and columns == slice(0, self.z.shape[2]):
-            self.z = seen.output
+            self.on_keys[rows, :, columns] = 1 - seen.sink.float()
+        if seen.output.shape == self._shape:
+            self._z = seen.output
         else:
             self.z[rows, :, columns] = seen.output
+
+    def quantity(self, number: int) -> Float[Tensor, "row head position"]:
+        return self._found[:, number]
+
+    @property
+    def z(self) -> Float[Tensor, "batch head query d_value"]:
+        """Zeros where no block has been."""
+        if self._z is None:
+            self._z = self._like.new_zeros(self._shape)
+        return self._z
 
 
 def units(rows: PackedRows, unit: str) -> list[int]:

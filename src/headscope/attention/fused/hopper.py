@@ -19,7 +19,7 @@ LOWEST = gl.constexpr(-1e30)
 HIDDEN = gl.constexpr(-1e38)
 ROWS = gl.constexpr(128)  # of a block: 64 for each of the two groups
 KEYS = gl.constexpr(128)  # of a tile
-STAGES = gl.constexpr(2)  # tiles in flight
+STAGES = gl.constexpr(3)  # tiles in flight
 DOTS = gl.constexpr(gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 128, 16]))
 REGISTERS = 168  # a thread when the program starts; the two groups then take 240 and leave the fetching one 24
 

@@ -118,8 +118,10 @@ class Call:
         assert flash.tile is not None
         batch, n_heads, n_query, _ = self.q.shape
         n_tiles = -(-self.k.shape[2] // flash.tile_size)
-        heads = torch.arange(0, batch * n_heads * (n_tiles + 1), n_tiles + 1, dtype=torch.int32, device=self.q.device)
-        order = (flash.tile.view(-1, n_query) + heads[:, None]).view(-1).argsort()
+        last = batch * n_heads * (n_tiles + 1)
+        small = torch.int16 if last < 2**15 else torch.int32  # sorting takes as many passes as the numbers have bytes
+        heads = torch.arange(0, last, n_tiles + 1, dtype=small, device=self.q.device)
+        order = (flash.tile.view(-1, n_query).to(small) + heads[:, None]).view(-1).argsort()
         keys = self.blank(torch.int64)
         kernels.strongest[(-(-n_query // self.tile), batch * n_heads)](
             self.q, self.k, keys, order, flash.tile, self.seen.low, self.seen.high, n_query, self.k.shape[2], n_heads,
