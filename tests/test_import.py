@@ -28,6 +28,20 @@ def test_the_command_line_loads_nothing_but_typer() -> None:
     assert loaded_by("import headscope.cli") == {"typer"}
 
 
+def test_the_help_is_printed_without_rich_whose_boxes_take_longer_than_all_else() -> None:
+    script = """
+import sys
+from headscope.cli import main
+sys.argv = ["headscope", "--help"]
+try:
+    main()
+except SystemExit:
+    print("rich" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
+
+
 def test_attention_loads_torch_but_not_transformers() -> None:
     loaded = loaded_by("import headscope.attention")
     assert "torch" in loaded
