@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from headscope.attention.observer import Call, plain, watching
 from headscope.errors import InputError
 from headscope.heads.probe import STANDARD, RepeatProbe, ask, pattern
+from headscope.heads.stored import reading
 from headscope.models import attention_seam
 
 SCHEMA_VERSION = 1
@@ -101,19 +102,24 @@ class Film:
 
     @classmethod
     def load(cls, file: Path) -> Film:
-        with safe_open(file, framework="pt") as stored:
-            about = json.loads(stored.metadata()["film"])
-            arrays = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 — not a dict
-        if about["schema_version"] != SCHEMA_VERSION:
-            raise InputError(f"{file}: a film of schema {about['schema_version']}; this program reads {SCHEMA_VERSION}")
-        film = cls(tuple(about["heads"]), sentences=about["sentences"], pattern_steps=about["pattern_steps"])
-        columns = {name: arrays[f"points.{name}"].tolist() for name in NUMBERS if f"points.{name}" in arrays}
-        film.points = [FilmPoint(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
-        for name in ("text", "entropy", "repeats"):
-            setattr(film, name, list(arrays[name].unbind()) if name in arrays else [])
-        shown = [arrays[f"patterns.{n}"].unbind() for n in range(len(film.sentences)) if f"patterns.{n}" in arrays]
-        film.patterns = [list(frame) for frame in zip(*shown, strict=True)]
-        return film
+        with reading(str(file), "record the film again"):
+            with safe_open(file, framework="pt") as stored:
+                about = json.loads(stored.metadata()["film"])
+                arrays = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 — not a dict
+            if about["schema_version"] != SCHEMA_VERSION:
+                raise InputError(
+                    f"{file}: a film of schema {about['schema_version']}; this program reads {SCHEMA_VERSION}"
+                )
+            film = cls(tuple(about["heads"]), sentences=about["sentences"], pattern_steps=about["pattern_steps"])
+            columns = {name: arrays[f"points.{name}"].tolist() for name in NUMBERS if f"points.{name}" in arrays}
+            film.points = [
+                FilmPoint(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)
+            ]
+            for name in ("text", "entropy", "repeats"):
+                setattr(film, name, list(arrays[name].unbind()) if name in arrays else [])
+            shown = [arrays[f"patterns.{n}"].unbind() for n in range(len(film.sentences)) if f"patterns.{n}" in arrays]
+            film.patterns = [list(frame) for frame in zip(*shown, strict=True)]
+            return film
 
 
 def moments(last: int, n_points: int) -> list[int]:

@@ -21,6 +21,7 @@ from headscope.errors import InputError
 from headscope.heads.chance import poisson_weights
 from headscope.heads.examples import Best, Span, best_of
 from headscope.heads.reduction import DISTANCE_BINS, ENTROPY_BINS, TRAITS, Reduced
+from headscope.heads.stored import reading
 
 SCHEMA_VERSION = 1
 
@@ -146,13 +147,14 @@ class Tally:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Tally:
-        length = int.from_bytes(data[:8], "little")
-        header = json.loads(data[8 : 8 + length])
-        return cls._read(header["__metadata__"]["headscope"], _tensors(data))
+        with reading("this tally", "make it again"):
+            length = int.from_bytes(data[:8], "little")
+            header = json.loads(data[8 : 8 + length])
+            return cls._read(header["__metadata__"]["headscope"], _tensors(data))
 
     @classmethod
     def load(cls, path: str) -> Tally:
-        with safe_open(path, framework="pt") as file:
+        with reading(str(path), "give a tally that a scan wrote"), safe_open(path, framework="pt") as file:
             return cls._read(file.metadata()["headscope"], {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
 
     @classmethod

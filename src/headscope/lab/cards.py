@@ -198,7 +198,7 @@ def _some() -> str:
 def _parse(text: str, where: str) -> Mapping[str, Any]:
     try:
         content = json.loads(text)
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # a number of thousands of digits is a plain ValueError
         raise InputError(f"{where} is not JSON; a config.json looks like {EXAMPLE}") from None
     if not isinstance(content, Mapping):
         raise InputError(f"{where} holds a {type(content).__name__}; a config.json is one object, as in {EXAMPLE}")

@@ -12,11 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headscope.errors import InputError, ModelError
+from headscope.errors import HeadscopeError, InputError, ModelError
 from headscope.models.media import KEYS, Processors, taken_apart
 from headscope.models.opened import OpenModel
 from headscope.models.shrunk import pruned
 from headscope.models.sites import input_table
+from headscope.models.soundness import bytes_of, refuse_endless, refuse_missing, refuse_outsized
 from headscope.models.tokens import Reader
 
 
@@ -120,7 +121,10 @@ def _from_files(source: str | Path, tokenizer: Any, options: Options) -> OpenMod
     if options.processor is None and not gguf:
         options = replace(options, processor=_load_processor(model, where, shared))
     name = path.stem if gguf else path.resolve().name if path.is_dir() else str(source)
-    opened = open_object(model, tokenizer, options if options.name else replace(options, name=name))
+    try:
+        opened = open_object(model, tokenizer, options if options.name else replace(options, name=name))
+    except (RuntimeError, ArithmeticError, LookupError) as error:
+        raise ModelError(f"{source} opens but does not run ({_first_line(error)}); its config is broken") from error
     if gguf:
         opened.notes = [*opened.notes, f"weights come from {gguf}, unpacked to {next(model.parameters()).dtype}"]
     return opened
@@ -151,16 +155,22 @@ def _load_weights(where: str, said: str, options: Options, shared: dict[str, Any
 
     try:
         config = transformers.AutoConfig.from_pretrained(where, **shared)
+        refuse_endless(said, config)
         kind = _model_class(config)
         if getattr(config, "pruned_heads", None) is not None:
             kind = pruned(kind)
+        if Path(where).is_dir():
+            refuse_outsized(said, kind, config, bytes_of(Path(where), shared.get("gguf_file")))
         dtype = options.dtype or (torch.float32 if _device(options).type == "cpu" else "auto")
         if "gguf_file" not in shared:
             shared = {**shared, "use_safetensors": True}
         place = {"device_map": options.device_map} if options.device_map is not None else {}
         with without_bars(Path(where).is_dir() and "gguf_file" not in shared):
-            model: Any = kind.from_pretrained(where, dtype=dtype, **shared, **place)
-    except (OSError, ValueError, ImportError, KeyError) as error:
+            model, told = kind.from_pretrained(where, dtype=dtype, output_loading_info=True, **shared, **place)
+        refuse_missing(said, told["missing_keys"])
+    except HeadscopeError:
+        raise
+    except Exception as error:  # a broken config or file fails wherever it is first used, with whatever comes of it
         raise ModelError(_why_not(said, error)) from error
     if options.device_map is None:
         model.to(_device(options))
@@ -193,8 +203,9 @@ def _model_class(config: Any) -> Any:
     import transformers
 
     named = (getattr(config, "architectures", None) or [None])[0]
-    if named and hasattr(transformers, named):
-        return getattr(transformers, named)
+    known = getattr(transformers, str(named), None)
+    if isinstance(known, type) and issubclass(known, transformers.PreTrainedModel):
+        return known
     for auto in ("AutoModelForCausalLM", "AutoModelForSeq2SeqLM", "AutoModelForMaskedLM", "AutoModel"):
         kind = getattr(transformers, auto)
         if type(config) in kind._model_mapping:
@@ -209,6 +220,8 @@ def _load_tokenizer(where: str, shared: dict[str, Any]) -> Any:
         return transformers.AutoTokenizer.from_pretrained(where, **shared)
     except (OSError, ValueError, ImportError, KeyError, TypeError, AttributeError):
         return None  # a picture or sound model; text is refused in words when it is given
+    except Exception as error:  # what the tokenizers package raises at a broken file
+        raise ModelError(f"the tokenizer in {where} is broken ({error}); fetch it again, or pass tokenizer=") from error
 
 
 def _load_processor(model: nn.Module, where: str, shared: dict[str, Any]) -> Any:
@@ -239,4 +252,9 @@ def _why_not(said: str, error: Exception) -> str:
         return _pickle(said, "no safetensors file was found")
     if "gguf" in words.lower() and isinstance(error, ImportError):
         return f"{said}: GGUF files need two more packages; pip install headscope[gguf]"
-    return f"{said} cannot be opened: {words.splitlines()[0] if words else type(error).__name__}"
+    return f"{said} cannot be opened: {_first_line(error)}"
+
+
+def _first_line(error: Exception) -> str:
+    words = str(error).strip()
+    return words.splitlines()[0] if words else type(error).__name__

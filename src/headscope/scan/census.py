@@ -17,6 +17,7 @@ from torch import Tensor
 from headscope.errors import InputError
 from headscope.heads.examples import BEFORE, NO_TOKEN
 from headscope.heads.reduction import TRAITS
+from headscope.heads.stored import reading
 from headscope.heads.tally import Layout, Tally
 from headscope.models.opened import Token
 from headscope.names import Head
@@ -66,9 +67,10 @@ class Census:
             unfinished = (path / "work").is_dir()
             hint = "its scan is not finished: run it again" if unfinished else "give the folder that a scan wrote"
             raise InputError(f"{path} holds no census ({missing[0]} is missing); {hint}")
-        recipe = Recipe.from_json((path / "recipe.json").read_text(encoding="utf-8"))
-        census = cls(Tally.load(str(path / "tally.safetensors")), recipe)
-        census._examples = pq.read_table(path / "examples.parquet")
+        with reading(f"the census in {path}", "scan again into another folder"):
+            recipe = Recipe.from_json((path / "recipe.json").read_text(encoding="utf-8"))
+            census = cls(Tally.load(str(path / "tally.safetensors")), recipe)
+            census._examples = pq.read_table(path / "examples.parquet").cast(pa.schema(list(_EXAMPLE_TYPES.items())))
         return census
 
     @property
@@ -189,12 +191,21 @@ def _example_table(tally: Tally, tokens_of: Callable[[Tensor], tuple[Token, ...]
                 ids = [token for token in one.tokens if token != NO_TOKEN]
                 at = sum(token != NO_TOKEN for token in one.tokens[:BEFORE])
                 for token in set(ids) - reads.keys():
-                    reads[token] = tokens_of(torch.tensor([token]))[0].text
+                    reads[token] = _read(tokens_of, token)
                 texts = [reads[token] for token in ids]
                 values = (str(head), question, rank, one.score, one.document, one.position, one.key, at, texts)
                 for name, value in zip(_EXAMPLE_TYPES, values, strict=True):
                     rows[name].append(value)
     return pa.table({name: pa.array(rows[name], kind) for name, kind in _EXAMPLE_TYPES.items()})
+
+
+def _read(tokens_of: Callable[[Tensor], tuple[Token, ...]], token: int) -> str:
+    try:
+        return tokens_of(torch.tensor([token]))[0].text
+    except (ValueError, OverflowError, LookupError) as error:
+        raise InputError(
+            f"an example holds token {token}, which this model does not have; a shard is broken"
+        ) from error
 
 
 _EXAMPLE_TYPES = {

@@ -205,5 +205,5 @@ def parquet_texts(path: Path, field: str) -> Iterator[tuple[bool, str]]:
                         raise BrokenError(f", row {row}: {type(text).__name__} in the column {field!r}, not a text")
                     yield from passages_of(iter((text,)), False)
                     row += 1
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise BrokenError(f", row {row}: {str(error).splitlines()[0].rstrip('.')}") from error

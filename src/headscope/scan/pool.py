@@ -55,8 +55,7 @@ class Work:
 def run_here(measurer: Measurer, folder: ScanFolder, shards: Sequence[int], tick: Tick) -> None:
     """One shard after the other, in this process."""
     for shard in shards:
-        rows = PackedRows.from_bytes(folder.rows_file(shard).read_bytes())
-        folder.write(folder.tally_file(shard), measurer.measure(rows, tick).to_bytes())
+        folder.write(folder.tally_file(shard), measurer.measure(folder.rows(shard), tick).to_bytes())
 
 
 def run_in_processes(work: Work, folder: ScanFolder, shards: Sequence[int], workers: int, tick: Tick) -> None:
@@ -100,10 +99,10 @@ class _Pool:
     def _give(self, worker: _Worker) -> None:
         worker.shard = self.waiting.pop(0) if self.waiting else None
         if worker.shard is not None:
-            data = self.folder.rows_file(worker.shard).read_bytes()
-            self.tokens[worker.shard] = PackedRows.from_bytes(data).n_tokens
+            rows = self.folder.rows(worker.shard)
+            self.tokens[worker.shard] = rows.n_tokens
             try:
-                worker.pipe.send_bytes(data)
+                worker.pipe.send_bytes(rows.to_bytes())
             except OSError:  # it died while idle
                 self._replace(worker)
 

@@ -100,8 +100,8 @@ class _Cluster:
             ray.kill(worker)
             return
         shard = self.waiting.pop(0)
-        rows = self.folder.rows_file(shard).read_bytes()
-        self.busy[worker.measure.remote(rows)] = (worker, shard, PackedRows.from_bytes(rows).n_tokens)
+        rows = self.folder.rows(shard)
+        self.busy[worker.measure.remote(rows.to_bytes())] = (worker, shard, rows.n_tokens)
 
     def _hear(self, answer: Any) -> None:
         worker, shard, tokens = self.busy.pop(answer)

@@ -14,6 +14,7 @@ import torch
 
 import headscope
 from headscope.errors import InputError
+from headscope.heads.stored import reading
 from headscope.models.opened import OpenModel
 
 SCHEMA_VERSION = 1
@@ -30,7 +31,8 @@ class Recipe:
 
     @classmethod
     def from_json(cls, text: str) -> Recipe:
-        read = json.loads(text)
+        with reading("this recipe.json", "give the folder that a scan wrote, whole"):
+            read = json.loads(text)
         version = read.get("schema_version") if isinstance(read, dict) else None
         if version != SCHEMA_VERSION:
             raise InputError(f"a recipe of version {version}; this headscope reads version {SCHEMA_VERSION}")

@@ -7,6 +7,7 @@ goes on where it was, and ends with the same bytes.
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import shutil
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from headscope.errors import InputError
+from headscope.heads.stored import reading
 from headscope.heads.tally import Tally
 from headscope.scan.packing import PackedRows
 from headscope.scan.recipe import Recipe
@@ -115,7 +117,28 @@ class ScanFolder:
     def packed(self) -> Packed | None:
         """What packing came to, if it was finished."""
         file = self.work / "packed.json"
-        return Packed(**json.loads(file.read_text(encoding="utf-8"))) if file.exists() else None
+        if not file.exists():
+            return None
+        with reading(str(file), f"remove {self.work} and scan again"):
+            found = Packed(**json.loads(file.read_text(encoding="utf-8")))
+            counts = (found.shards, found.rows, found.documents, found.pieces, found.tokens)
+            there = sum(1 for _ in self.work.glob("*.rows.safetensors"))
+            if (
+                not all(type(count) is int for count in counts)
+                or found.shards != there
+                or type(found.problems) is not list
+            ):
+                raise ValueError(f"it speaks of {found.shards} shards, and there are {there}")
+            if found.sha256 != self._digest():
+                raise ValueError("the rows beside it are not those that were packed")
+            return found
+
+    def _digest(self) -> str:
+        """Of all rows, as packing took it."""
+        digest = hashlib.sha256()
+        for file in sorted(self.work.glob("*.rows.safetensors")):
+            digest.update(hashlib.sha256(file.read_bytes()).hexdigest().encode())
+        return digest.hexdigest()
 
     def keep_rows(self, shard: int, rows: PackedRows) -> None:
         self.write(self.rows_file(shard), rows.to_bytes())
@@ -134,7 +157,19 @@ class ScanFolder:
 
     def merged(self, packed: Packed) -> Tally:
         """All shards together, in their order: sums of floating-point numbers depend on it."""
-        return merged(Tally.from_bytes(self.tally_file(shard).read_bytes()) for shard in range(packed.shards))
+        return merged(self._tally(shard) for shard in range(packed.shards))
+
+    def rows(self, shard: int) -> PackedRows:
+        """The packed rows of a shard."""
+        with reading(str(self.rows_file(shard)), f"remove {self.work} and scan again"):
+            return PackedRows.from_bytes(self.rows_file(shard).read_bytes())
+
+    def _tally(self, shard: int) -> Tally:
+        file = self.tally_file(shard)
+        try:
+            return Tally.from_bytes(file.read_bytes())
+        except InputError as error:
+            raise InputError(f"{file}: {error}: remove that file, and the same scan makes it") from error
 
     def clear(self) -> None:
         """Remove what the census no longer needs. Renamed first: half a work folder must not look like a whole one."""
