@@ -17,7 +17,7 @@ import os
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -195,29 +195,25 @@ def cuda_row(case: Case, seconds: float) -> dict[str, Any]:
     return found
 
 
-def longest(made: tuple[Any, Any], patience: float) -> list[dict[str, Any]]:
+def longest(made: tuple[Any, Any], kind: str, context: int, patience: float) -> Iterator[dict[str, Any]]:
     """Doubling until it does not fit, or until the next pass would take too long: attention grows with the square."""
-    found = []
-    for kind, context in (("scan", 65536), ("eager", 1024)):
-        row = {"model": "llama-3.1-8b-shape", "longest": kind, "tokens": 0, "seconds": 0.0, "stopped": "out of memory"}
-        while True:
-            torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats()
-            began = time.perf_counter()
-            try:
-                _one_pass(made, context, kind)
-                torch.cuda.synchronize()
-            except torch.OutOfMemoryError:
-                break
-            took = time.perf_counter() - began
-            row |= {"tokens": context, "seconds": round(took, 1), "peak_bytes": torch.cuda.max_memory_allocated()}
-            print(row, flush=True)
-            if 4 * took > patience:
-                row["stopped"] = "out of time"
-                break
-            context *= 2
-        found.append(row)
-    return found
+    row = {"model": "llama-3.1-8b-shape", "longest": kind, "stopped": "not yet"}
+    while True:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        began = time.perf_counter()
+        try:
+            _one_pass(made, context, kind)
+            torch.cuda.synchronize()
+        except torch.OutOfMemoryError:
+            yield row | {"stopped": "out of memory", "too_long": context}
+            return
+        took = time.perf_counter() - began
+        row |= {"tokens": context, "seconds": round(took, 1), "peak_bytes": torch.cuda.max_memory_allocated()}
+        yield row | ({"stopped": "out of time"} if 4 * took > patience else {})
+        if 4 * took > patience:
+            return
+        context *= 2
 
 
 def _one_pass(made: tuple[Any, Any], context: int, kind: str) -> None:
@@ -256,7 +252,11 @@ def main() -> None:
             case = Case("llama-3.1-8b-shape", made, length, count, count * one_text(length))
             rows.append(cuda_row(case, chosen.seconds))
             measure.write(chosen.out, benchmark="scan", about=about, rows=rows)
-        rows += longest(made, chosen.patience) if chosen.longest else []
+        for kind, shortest in (("eager", 1024), ("scan", 65536)) if chosen.longest else ():
+            for row in longest(made, kind, shortest, chosen.patience):
+                print(row, flush=True)
+                rows = [*(other for other in rows if other.get("longest") != kind), row]
+                measure.write(chosen.out, benchmark="scan", about=about, rows=rows)
     else:
         made = gpt2()
         rows = [cpu_row(Case("gpt2-shape", made, 1024, chosen.rows), chosen.seconds)]
