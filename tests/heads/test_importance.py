@@ -3,9 +3,13 @@
 import pytest
 import torch
 import torch.nn.functional as F
+import transformers
 
+import headscope
 from headscope import ablate
 from headscope.errors import InputError
+from headscope.heads import importance as importance_module
+from headscope.heads import readout as readout_module
 from headscope.heads.importance import importance
 from headscope.scope import Scope
 
@@ -57,3 +61,35 @@ def test_no_text_and_one_token_are_refused(llama: Scope) -> None:
         importance(llama.model, [])
     with pytest.raises(InputError, match="one token long"):
         importance(llama.model, [[5]])
+
+
+def test_the_vocabulary_in_pieces_says_what_whole_logits_say(
+    scope: Scope, ids: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readout_module, "PIECE", 10)
+    in_pieces = {entry.head: entry for entry in scope.importance([ids])}
+    monkeypatch.setattr(importance_module, "readout", lambda *_: None)
+    for entry in scope.importance([ids]):
+        assert in_pieces[entry.head].loss.mean == pytest.approx(entry.loss.mean, abs=2e-5)
+        assert in_pieces[entry.head].kl.mean == pytest.approx(entry.kl.mean, abs=2e-5)
+
+
+def test_a_family_that_caps_its_logits_is_read_from_them(ids: list[int]) -> None:
+    config = transformers.Gemma2Config(
+        vocab_size=97, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=8, final_logit_softcapping=3.0,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = transformers.Gemma2ForCausalLM(config).eval()
+    torch.nn.init.normal_(model.lm_head.weight, std=1.0)
+    with headscope.load(model) as scope:
+        inputs = scope.model.prepare(ids).inputs
+        with torch.no_grad():
+            whole = scope.model.run(inputs, residual=True)
+        assert readout_module.readout(scope.model, whole, inputs["input_ids"]) is None
+        base = float(torch.nn.functional.cross_entropy(whole.logits[0, :-1], inputs["input_ids"][0, 1:]))
+        with scope.edit(headscope.ablate("1.2")):
+            changed = scope.look(ids).logits
+        expected = float(torch.nn.functional.cross_entropy(changed[:-1], inputs["input_ids"][0, 1:])) - base
+        found = {str(entry.head): entry.loss.mean for entry in scope.importance([ids])}
+        assert found["1.2"] == pytest.approx(expected, abs=2e-6)

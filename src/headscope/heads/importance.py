@@ -17,7 +17,8 @@ from torch import Tensor
 from headscope.attention.observer import Call, plain
 from headscope.errors import InputError
 from headscope.heads.layers import Layers
-from headscope.models.opened import OpenModel
+from headscope.heads.readout import readout
+from headscope.models.opened import OpenModel, Pass
 from headscope.names import Head
 
 RESAMPLES = 1000
@@ -106,15 +107,16 @@ def _exact(model: OpenModel, inputs: Mapping[str, Tensor]) -> tuple[Tensor, Tens
     layers = Layers(model)
     with torch.no_grad():
         with layers.recording():
-            logits = model.run(inputs).logits
-        layers.forget_unless_enough(lambda: model.run(inputs).logits, logits)
-        whole, base = _Whole(logits[0]), _loss(logits, ids)
+            whole = model.run(inputs, residual=True)
+        layers.forget_unless_enough(lambda: model.run(inputs).logits, whole.logits)
+        base = _loss(whole.logits, ids)
+        judge = readout(model, whole, ids) or _Whole(whole.logits[0], ids)
         loss, kl = [], []
         for site in model.shape.sites.values():
             copies = {name: value.expand(site.n_heads, *value.shape[1:]) for name, value in inputs.items()}
             with layers.skipping_below(site.name):
-                logits = model.run(copies, _one_off(site.name)).logits
-            changed, divergence = whole.effects(logits, ids)
+                done = model.run({**copies, **judge.also}, _one_off(site.name), residual=True)
+            changed, divergence = judge.effects(done)
             loss.append(changed - base)
             kl.append(divergence)
     return torch.cat(loss), torch.cat(kl)
@@ -152,25 +154,25 @@ def _one_off(site: str) -> Any:
 def _loss(logits: Float[Tensor, "batch query vocabulary"], ids: Tensor) -> Float[Tensor, " batch"]:
     """Nats a token, from each position's logits and the token that follows it."""
     logits = logits.float()
-    said = logits[:, :-1].gather(2, ids[:, 1:, None])[..., 0]
+    said = logits[:, :-1].gather(2, ids[:, 1:, None].to(logits.device))[..., 0]
     return (logits[:, :-1].logsumexp(-1) - said).mean(-1)
 
 
 class _Whole:
     """The unchanged prediction, in the form that a divergence from it needs: KL = Σ p·(l − l′) + lse′ − lse."""
 
-    def __init__(self, logits: Float[Tensor, "query vocabulary"]) -> None:
-        logits = logits.float()
+    also: Mapping[str, Tensor] = {}
+
+    def __init__(self, logits: Float[Tensor, "query vocabulary"], ids: Tensor) -> None:
+        logits, self.ids = logits.float(), ids.to(logits.device)
         self.shares = logits.softmax(-1)
         self.expected = (self.shares * logits).sum(-1) - logits.logsumexp(-1)
 
-    def effects(
-        self, changed: Float[Tensor, "batch query vocabulary"], ids: Tensor
-    ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
+    def effects(self, done: Pass) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
         """Loss and KL of changed predictions, each logit read twice and none copied."""
-        changed = changed.float()
+        changed = done.logits.float()
         total = changed.logsumexp(-1)
-        said = changed[:, :-1].gather(2, ids[:, 1:, None].expand(len(changed), -1, 1))[..., 0]
+        said = changed[:, :-1].gather(2, self.ids[:, 1:, None].expand(len(changed), -1, 1))[..., 0]
         expected = torch.einsum("qv,bqv->bq", self.shares, changed)
         return (total[:, :-1] - said).mean(-1), (self.expected - expected + total).mean(-1)
 
