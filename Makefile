@@ -1,5 +1,5 @@
 # Each target does its own set-up. `make run` opens the microscope, `make test` runs the tests.
-.PHONY: run test check verify bench conformance model web docs wheel peers start help
+.PHONY: run test check verify bench conformance model soak web docs wheel peers start help
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -22,6 +22,9 @@ check: $(READY)
 
 bench: $(READY) .venv/peers/.ready
 	$(BIN)/python bench/module.py --out bench/results/module-cpu.json
+
+soak: $(READY)
+	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),30)
 
 web: $(READY) web/node_modules/.ready
 	cd web && env -u PYTHON npm run web
@@ -56,6 +59,7 @@ help:
 	@echo "make test   all tests (JOBS=2 workers, TESTS=path to choose)"
 	@echo "make check  ruff, mypy, import-linter, generated files"
 	@echo "make bench  the attention module beside its peers, on this machine"
+	@echo "make soak   looks, edits, exports and scans at once for half an hour (MINUTES=30): is memory flat?"
 	@echo "make web    rebuild the page (needs Node 20 or later); make verify compares it with its sources"
 	@echo "make conformance   every model family of the installed transformers, held against its own attention (half an hour)"
 	@echo "make model TEXT=…  train the embedded model again (a GPU and ten minutes)"

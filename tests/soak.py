@@ -1,0 +1,200 @@
+"""Looks, edits, exports and scans at once, for as long as one likes: ``python -m tests.soak --minutes 30``.
+
+The real server runs in this process on the embedded model. Clients ask it over the network as a page does, one thread
+exports looks as files, and one scans. Every few seconds the resident memory, threads and open files are written down.
+
+Memory is flat when it does not rise after the warm-up. The looks that a session keeps are filled up first, with the
+longest texts that come; then the first third is left out (the allocator finds its size), and of the rest the second
+half's median may lie at most 5 % above the first half's. Medians, since one long text more moves single samples.
+At the end, with the server stopped, no thread and no open file may be left over.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import random
+import re
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import torch
+
+import headscope
+from headscope.app import schema
+from headscope.app.export import save_html
+from headscope.app.session import KEPT_LOOKS, Session
+from headscope.app.wire import unpack
+from headscope.errors import InputError
+from headscope.scan.options import ScanOptions
+from headscope.scope import Scope
+from tests.e2e.conftest import served
+
+WORDS = re.findall(r"\w+", "The old lamp on the landing burned until morning and Mary gave John a book in the shop")
+LENGTHS = (3, 12, 40, 120)
+RISE = 1.05
+SCAN = ScanOptions(context=64, batch=2, threads=1, replicates=4, examples=1, progress=False)
+
+
+@dataclass
+class Record:
+    """What was done, and how large the process was meanwhile."""
+
+    done: Counter[str] = field(default_factory=Counter)
+    memory: list[float] = field(default_factory=list)
+    threads: list[int] = field(default_factory=list)
+    files: list[int] = field(default_factory=list)
+    troubles: list[str] = field(default_factory=list)
+
+    def sample(self) -> None:
+        process = psutil.Process()
+        self.memory.append(process.memory_info().rss / 2**20)
+        self.threads.append(process.num_threads())
+        self.files.append(process.num_fds())
+
+    @property
+    def rise(self) -> float:
+        """The second half of what follows the warm-up against its first half."""
+        kept = self.memory[len(self.memory) // 3 :]
+        half = len(kept) // 2
+        return statistics.median(kept[half:]) / statistics.median(kept[:half])
+
+
+def text(chance: random.Random) -> str:
+    return " ".join(chance.choices(WORDS, k=chance.choice(LENGTHS)))
+
+
+def ask_like_a_page(address: str, chance: random.Random, record: Record) -> None:
+    """One visit: the page, a look, rectangles and parts of it, heads switched off."""
+    with httpx.Client(base_url=address, timeout=120) as person:
+        person.get("/").raise_for_status()
+        heads = [f"{site['name']}.0" for site in person.get("/api/model").raise_for_status().json()["sites"]]
+        told = unpack(person.post("/api/look", json={"text": text(chance)}).raise_for_status().content).values
+        record.done["look"] += 1
+        last = len(told["tokens"]) - 1
+        span = {"rows": [0, last + 1], "columns": [0, last + 1]}
+        for head in chance.sample(heads, 2):
+            body = {"look": told["look"], "head": head, "pool": chance.choice((1, 4)), **span}
+            person.post("/api/weights", json=body).raise_for_status()
+        site = heads[0].rpartition(".")[0]
+        person.post("/api/mix", json={"look": told["look"], "site": site, "position": last}).raise_for_status()
+        off = chance.sample(heads, 2)
+        person.post("/api/predict", json={"look": told["look"], "position": last, "off": off}).raise_for_status()
+        record.done["edit"] += 1
+        assert person.post("/api/look", json={"look": "gone"}).status_code == 422
+
+
+def export(scope: Scope, folder: Path, chance: random.Random, record: Record) -> None:
+    save_html(scope.look(" ".join(chance.choices(WORDS, k=8))), folder / "look.html")
+    record.done["export"] += 1
+
+
+def scan(scope: Scope, folder: Path, chance: random.Random, record: Record) -> None:
+    scope.scan([text(chance) for _ in range(4)], options=SCAN)
+    record.done["scan"] += 1
+
+
+def fill(session: Session) -> None:
+    """As many looks as a session keeps, each as heavy as they come."""
+    chance = random.Random(7)
+    for _ in range(KEPT_LOOKS):
+        session.look(schema.LookRequest(text=" ".join(chance.choices(WORDS, k=max(LENGTHS)))))
+
+
+def keep_doing(work: Callable[[], None], stop: threading.Event, record: Record) -> None:
+    while not stop.is_set():
+        try:
+            work()
+        except Exception as error:
+            record.troubles.append(f"{type(error).__name__}: {error}"[:300])
+            stop.set()
+
+
+def soak(minutes: float, seed: int = 0, every: float = 1.0) -> Record:
+    """Everything at once for this long."""
+    record, stop = Record(), threading.Event()
+    with headscope.load() as scope, tempfile.TemporaryDirectory() as name:
+        folder, session = Path(name), Session(scope)
+        fill(session)
+        with served(session) as address:
+            chances = [random.Random(seed + number) for number in range(4)]
+            works: list[Callable[[], None]] = [
+                lambda: ask_like_a_page(address, chances[0], record),
+                lambda: ask_like_a_page(address, chances[1], record),
+                lambda: export(scope, folder, chances[2], record),
+                lambda: scan(scope, folder, chances[3], record),
+            ]
+            workers = [threading.Thread(target=keep_doing, args=(work, stop, record)) for work in works]
+            for worker in workers:
+                worker.start()
+            end = time.monotonic() + 60 * minutes
+            while time.monotonic() < end and not stop.is_set():
+                record.sample()
+                stop.wait(every)
+            stop.set()
+            for worker in workers:
+                worker.join()
+    gc.collect()
+    record.sample()
+    return record
+
+
+def judge(record: Record, threads_before: int, files_before: int) -> list[str]:
+    """What does not hold."""
+    found = list(record.troubles)
+    if record.rise > RISE:
+        found.append(f"memory rises: {record.rise:.3f} after the warm-up, and at most {RISE} is flat")
+    if record.threads[-1] > threads_before:
+        found.append(f"{record.threads[-1] - threads_before} threads were left: {threading.enumerate()}")
+    if record.files[-1] > files_before:
+        left = [file.path for file in psutil.Process().open_files()]
+        found.append(f"{record.files[-1] - files_before} open files were left: {left}")
+    missing = {"look", "edit", "export", "scan"} - {name for name, count in record.done.items() if count}
+    return [*found, *(f"no {name} was finished" for name in sorted(missing))]
+
+
+def run(minutes: float, seed: int = 0) -> tuple[Record, list[str]]:
+    """A short round first, so that what every process loads once is there before the counting begins."""
+    torch.set_num_threads(1)
+    first = soak(min(0.2, minutes / 3), seed)
+    if first.troubles:
+        return first, first.troubles
+    record = soak(minutes, seed + 100)
+    return record, judge(record, first.threads[-1], first.files[-1])
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--minutes", type=float, default=30)
+    options.add_argument("--seed", type=int, default=0)
+    options.add_argument("--out", type=Path, help="write what was recorded here, as JSON")
+    given = options.parse_args()
+    record, found = run(given.minutes, given.seed)
+    if given.out:
+        given.out.write_text(json.dumps(_words(record), indent=1) + "\n", encoding="utf-8")
+    sys.stdout.write(
+        f"{dict(record.done)}; memory {record.memory[0]:.0f} → {record.memory[-2]:.0f} MiB, rise {record.rise:.3f}; "
+        f"threads {max(record.threads)} at most, {record.threads[-1]} left; "
+        f"files {max(record.files)} at most, {record.files[-1]} left\n"
+    )
+    if found:
+        raise InputError("the soak found: " + "; ".join(found))
+
+
+def _words(record: Record) -> dict[str, Any]:
+    return {**vars(record), "done": dict(record.done), "rise": record.rise}
+
+
+if __name__ == "__main__":
+    main()
