@@ -125,6 +125,7 @@ def generate(
     model: Model = None,
     tokens: Annotated[int, typer.Option("--tokens", "-n", help="How many tokens.")] = 40,
     temperature: Annotated[float, typer.Option(help="0 is greedy; 1 is the model's own.")] = 0.0,
+    top_k: Annotated[int | None, typer.Option(help="Keep this many of the likeliest tokens.")] = None,
     top_p: Annotated[float | None, typer.Option(help="Keep the fewest tokens that make up this share.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same text.")] = 0,
     off: Annotated[list[str] | None, typer.Option("--off", help="Switch this head off while writing.")] = None,
@@ -141,7 +142,8 @@ def generate(
     from headscope.scope import load
 
     with load(model) as scope, scope.edit(*([Ablate(tuple(off))] if off else [])):
-        made = scope.generate(text, tokens, Sampling(temperature=temperature, top_p=top_p, seed=seed))
+        cuts = Sampling(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+        made = scope.generate(text, tokens, cuts)
     if as_json:
         show_json(report.of_generated(text, made))
     else:
