@@ -140,7 +140,8 @@ def run(task: Task, tool: str, seconds: float) -> dict[str, Any]:
         env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     if done.returncode:
-        return row | {"failed": done.stderr.strip().splitlines()[-1][:300]}
+        said = "killed: out of memory" if done.returncode == -9 else done.stderr.strip().splitlines()[-1][:300]
+        return row | {"failed": said}
     row |= json.loads(done.stdout.splitlines()[-1]) | {"load": round(os.getloadavg()[0], 1)}
     expected = oracle(task)
     if expected is not None:

@@ -20,6 +20,7 @@ LABELS = {
     "picture_of_a_head": "a head of {tokens} tokens as a picture",
     "picture_of_all": "all 144 heads of {tokens} tokens in one file",
 }
+FAILURES = {"more than one file": "refused: too large for one file", "out of memory": "out of memory"}
 CLEAR = 0.9  # a peer is better where it needs less than this share of ours
 
 Row = dict[str, Any]
@@ -66,7 +67,7 @@ def _cell(row: Row | None, best: float) -> str:
     if row is None:
         return "–"
     if "failed" in row:
-        return "refused: too large for one file" if "more than one file" in row["failed"] else "failed"
+        return next((short for words, short in FAILURES.items() if words in row["failed"]), "failed")
     seconds = _seconds(row["seconds"])
     told = [f"**{seconds}**" if row["seconds"] == best else seconds]
     told.append(f"{_bytes(row['file_bytes'])} file" if "file_bytes" in row else _bytes(row["peak_bytes"]))

@@ -29,6 +29,7 @@ def main(package: str, open_model: Task, **tasks: Task) -> None:
     parser.add_argument("--out", type=Path, help="where the answer goes: a tensor, or a picture")
     parser.add_argument("--seconds", type=float, default=5.0, help="repeat for so long")
     given = parser.parse_args()
+    Path("/proc/self/oom_score_adj").write_text("1000")  # if memory runs out, let it be this process that goes
     with contextlib.redirect_stdout(None):
         took = _opening(open_model, given) if given.task == "open" else _asking(open_model, tasks[given.task], given)
     print(json.dumps({"version": metadata.version(package), **took}))
