@@ -32,7 +32,7 @@ def told(outcome: Outcome) -> None:
 
 
 def worked() -> int:
-    """Seconds of processor time of this process and of the ones that it started, which a busy machine inflates less than the wall clock."""
+    """Seconds of processor time, of this process and its own: a busy machine inflates them less than the clock."""
     spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return round(sum(each.ru_utime + each.ru_stime for each in spent))
 
