@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 from headscope.attention import rectangles
 from headscope.attention.engine import observe
-from headscope.attention.masks import causal
+from headscope.attention.masks import causal, dense, window
 from headscope.attention.scores import Scores
 from headscope.errors import ShapeError
 from tests.attention.cases import CASES, Case, truth
@@ -71,6 +71,58 @@ def test_factors_on_rows_and_keys_act_on_every_weight_and_picture() -> None:
     assert_close(rectangles.weights(through, slice(3, 9), slice(2, 7))[0, 0], expected[3:9, 2:7])
     picture = rectangles.pooled(through, (10, 8), slice(None), slice(None))
     assert_close(picture.maximum[0], expected.unflatten(0, (10, 4)).unflatten(2, (8, 5)).amax((1, 3)))
+
+
+def test_one_head_of_a_source_keeps_its_factors_and_its_own_mask_and_bias() -> None:
+    q, k = torch.randn(2, 4, 9, 8, dtype=torch.float64), torch.randn(2, 2, 9, 8, dtype=torch.float64)
+    allowed = torch.rand(2, 4, 9, 9) < 0.7
+    allowed[..., 0] = True
+    scores = Scores(
+        mask=causal() & dense(allowed), bias=torch.randn(1, 4, 9, 9).double(), sinks=torch.randn(4).double()
+    )
+    seen = observe(q, k, k, scores=scores)
+    by_row, by_key = torch.rand(9, dtype=torch.float64), torch.rand(9, dtype=torch.float64)
+    source = rectangles.Source(seen.q, seen.k, seen.logsumexp, seen.scores, by_row, by_key)
+    whole = rectangles.weights(source, slice(None), slice(None))
+    for head in range(4):
+        alone = rectangles.weights(source.only(head), slice(None), slice(None))
+        assert_close(alone, whole[:, head : head + 1])
+    assert source.only(None) is source
+
+
+@pytest.mark.parametrize("block", [3, 16, 512])
+@pytest.mark.parametrize("shape", [(1, 1), (2, 3), (5, 13), (11, 4), (40, 40)], ids=str)
+def test_every_cell_of_every_picture_is_the_plain_mean_and_maximum(
+    shape: tuple[int, int], block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Odd sizes, more cells than rows, a window that hides whole cells, rows and columns that begin anywhere."""
+    monkeypatch.setattr(rectangles, "BLOCK", block)
+    q, k = torch.randn(2, 1, 13, 4, dtype=torch.float64), torch.randn(2, 1, 23, 4, dtype=torch.float64)
+    seen = observe(q, k, k, scores=Scores(mask=causal() & window(6)))
+    rows, columns = slice(1, 12), slice(3, None)
+    picture = seen.pooled(0, shape, rows, columns)
+    part = seen.weights()[:, 0, rows, columns]
+    height, width = min(shape[0], 11), min(shape[1], 20)
+    assert picture.mean.shape == (2, height, width)
+    for y in range(height):
+        for x in range(width):
+            cell = part[:, 11 * y // height : 11 * (y + 1) // height, 20 * x // width : 20 * (x + 1) // width]
+            assert_close(picture.mean[:, y, x], cell.mean((1, 2)))
+            assert_close(picture.maximum[:, y, x], cell.amax((1, 2)))
+
+
+def test_rows_and_columns_may_be_any_slice_or_list() -> None:
+    x = torch.randn(1, 1, 10, 4, dtype=torch.float64)
+    seen = observe(x, x, x)
+    whole = seen.weights()
+    assert_close(seen.weights(slice(1, 9, 3), slice(-2, None)), whole[:, :, 1:9:3, -2:])
+    listed = torch.tensor([-1, 0, -10, 3])
+    assert_close(seen.weights(listed, torch.tensor([2])), whole[:, :, listed][..., [2]])
+    assert seen.weights(slice(4, 4), slice(None)).shape == (1, 1, 0, 10)
+    with pytest.raises(ShapeError, match="indices -11…2 go beyond the 10 positions there are"):
+        seen.weights(torch.tensor([2, -11]))
+    with pytest.raises(ShapeError, match="a picture of 4×4 cells over 0 rows and 10 columns is empty"):
+        seen.pooled(0, (4, 4), rows=slice(5, 5))
 
 
 def test_the_most_of_each_row_among_some_keys(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,13 @@ class Part(Protocol):
     def clear(self, start: int, stop: int, offset: int) -> Bounds: ...
 
 
+@runtime_checkable
+class ByHead(Protocol):
+    """A part that may tell each head something else, and can be cut down to what it tells one of them."""
+
+    def only(self, head: int) -> Part: ...
+
+
 EVERYWHERE = (float("-inf"), float("inf"))
 NOWHERE = (0.0, 0.0)
 SHOWN = 48  # a printed grid is no larger than this
@@ -152,6 +159,9 @@ class Dense:
 
     def block(self, rows: Rows, columns: Columns, offset: int) -> Allowed:
         return self.allowed.to(columns.device)[:, :, rows[:, None], columns[None, :]]
+
+    def only(self, head: int) -> Dense:
+        return self if self.allowed.shape[1] == 1 else Dense(self.allowed[:, head : head + 1])
 
     def check(self, batch: int, n_heads: int, n_query: int, n_key: int) -> None:
         shape = tuple(self.allowed.shape)

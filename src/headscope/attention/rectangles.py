@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headscope.attention.masks import Dense, Mask
+from headscope.attention.masks import ByHead, Mask
 from headscope.attention.progress import tell
 from headscope.attention.scores import Alibi, DenseBias, Relative, Scores
 from headscope.errors import ShapeError
@@ -42,7 +42,8 @@ class Source:
             raise ShapeError(f"head {head}: there are heads 0–{n_heads - 1}")
         kv = head // group
         one = slice(head, head + 1)
-        return Source(self.q[:, one], self.k[:, kv : kv + 1], self.logsumexp[:, one], _one_head(self.scores, head))
+        q, k, lse = self.q[:, one], self.k[:, kv : kv + 1], self.logsumexp[:, one]
+        return replace(self, q=q, k=k, logsumexp=lse, scores=_one_head(self.scores, head))
 
 
 class Pooled(NamedTuple):
@@ -172,10 +173,7 @@ def _indices(index: Index, length: int, device: torch.device) -> Int[Tensor, " c
 def _one_head(scores: Scores, head: int) -> Scores:
     """The scores of one head: per-head masks, biases and sinks cut down to it."""
     one = slice(head, head + 1)
-    parts = tuple(
-        Dense(part.allowed[:, one]) if isinstance(part, Dense) and part.allowed.shape[1] > 1 else part
-        for part in scores.mask.parts
-    )
+    parts = tuple(part.only(head) if isinstance(part, ByHead) else part for part in scores.mask.parts)
     bias = scores.bias
     if isinstance(bias, DenseBias) and bias.values.shape[1] > 1:
         bias = DenseBias(bias.values[:, one])

@@ -56,6 +56,11 @@ class ChosenKeys:
         groups = self.n_heads // indices.shape[1] if indices.shape[1] > 1 else 1
         return chosen[..., blocks].repeat_interleave(groups, dim=1)
 
+    def only(self, head: int) -> ChosenKeys:
+        """What was chosen for one query head."""
+        at = head * self.indices.shape[1] // self.n_heads
+        return ChosenKeys(self.indices[:, at : at + 1], 1, self.width)
+
     def check(self, batch: int, n_heads: int, n_query: int, n_key: int) -> None:
         shape = tuple(self.indices.shape)
         if shape[0] not in (1, batch) or n_heads % shape[1] or shape[2] != n_query:
