@@ -48,7 +48,13 @@ class LabelRule:
 
     def _checked(self, side: str, tokens: Sequence[Token]) -> Int[Tensor, " token"]:
         given = getattr(self, side)(tokens)
-        labels = torch.as_tensor(given if isinstance(given, Tensor) else list(given))
+        try:
+            labels = torch.as_tensor(given if isinstance(given, Tensor) else list(given))
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise InputError(
+                f"the {side} labels of the question {self.name!r} are no integers ({error}); give {len(tokens)} of "
+                "them, one a token"
+            ) from error
         if labels.is_floating_point() or labels.dtype == torch.bool or tuple(labels.shape) != (len(tokens),):
             raise InputError(
                 f"the {side} labels of the question {self.name!r} are {labels.dtype} of shape {tuple(labels.shape)}; "
@@ -57,7 +63,7 @@ class LabelRule:
         if len(labels) and not -1 <= int(labels.min()) <= int(labels.max()) < LARGEST_LABEL:
             raise InputError(
                 f"the {side} labels of the question {self.name!r} reach from {int(labels.min())} to "
-                f"{int(labels.max())}; labels are at least 0, or −1 for none"
+                f"{int(labels.max())}; labels are at least 0, or −1 for none, and below {LARGEST_LABEL:,}"
             )
         return labels.long()
 

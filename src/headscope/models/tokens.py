@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from headscope.errors import InputError
@@ -37,10 +37,10 @@ class Reader:
         if isinstance(given, str):
             return self._text(given)
         if isinstance(given, Tensor) and not given.is_floating_point():
-            return self._ids(given.tolist() if given.ndim == 1 else given[0].tolist() if len(given) == 1 else None)
+            return self._ids(_one_text(given))
         if isinstance(given, Sequence) and given and all(isinstance(item, Mapping) for item in given):
             return self._messages(given)
-        if isinstance(given, Sequence) and all(isinstance(item, int) for item in given):
+        if isinstance(given, Sequence) and all(type(item) is not bool and isinstance(item, int) for item in given):
             return self._ids(list(given))
         if isinstance(given, tuple) and len(given) == 2 and all(isinstance(item, str) for item in given):
             return self._pair(*given)
@@ -107,9 +107,7 @@ class Reader:
         )
         return self._with_target(Prepared({"input_ids": torch.tensor([ids])}, tokens), [])
 
-    def _ids(self, ids: list[int] | None) -> Prepared:
-        if ids is None:
-            raise InputError("token ids for several texts at once; look at one text at a time")
+    def _ids(self, ids: list[int]) -> Prepared:
         self.check(ids, "the list of tokens")
         made = Prepared({"input_ids": torch.tensor([ids])}, self.tokens_of(torch.tensor(ids)))
         return self._with_target(made, [])
@@ -142,6 +140,7 @@ class Reader:
         if self.start is None:
             return made
         ids = [self.start, *target]
+        self.check(ids, "what was written so far")
         inputs = dict(made.inputs) | {"decoder_input_ids": torch.tensor([ids])}
         return Prepared(inputs, made.tokens, self.tokens_of(torch.tensor(ids)))
 
@@ -156,3 +155,15 @@ class Reader:
         if isinstance(piece, str) and piece.startswith("▁") and not text.startswith(" "):
             return " " + text
         return text if text or not isinstance(piece, str) else piece
+
+
+def _one_text(ids: Shaped[Tensor, "..."]) -> list[int]:
+    """The ids of a tensor that holds those of one text."""
+    if ids.dtype == torch.bool or ids.ndim not in (1, 2):
+        raise InputError(
+            f"cannot read a tensor of {ids.dtype} and shape {tuple(ids.shape)}; token ids are integers of shape "
+            "(token) or (1, token)"
+        )
+    if ids.ndim == 2 and len(ids) > 1:
+        raise InputError(f"token ids for several texts at once ({len(ids)}); look at one text at a time")
+    return [int(token) for token in ids.flatten()]
