@@ -14,6 +14,8 @@ import pytest
 
 from tests.fuzz.opening import KINDS
 
+pytestmark = pytest.mark.promise("Broken files are errors")
+
 ROOT = Path(__file__).parents[2]
 LARGEST = 300_000  # KiB that opening broken files may take beyond opening the whole one
 

@@ -1,4 +1,4 @@
-"""Run by test_resume in a process of its own: scans that are killed with SIGKILL at random moments, then finished.
+"""Run by test_resume in a process of its own: scans that are killed or told to end at random moments, then finished.
 
 Everything is imported once; each scan is a fork of it, so a kill costs no import. Prints one JSON line.
 """
@@ -47,7 +47,7 @@ def main(folder: Path, kills: int, seed: int) -> None:
         out = outs[-1]
         child = start(out, corpus)
         time.sleep(chance.uniform(0.0, 0.9) * took)
-        os.kill(child, signal.SIGKILL)
+        os.kill(child, chance.choice((signal.SIGKILL, signal.SIGTERM)))
         _, status = os.waitpid(child, 0)
         killed += os.WIFSIGNALED(status)
         shards_seen.add(len(list(out.glob("work/*.tally.safetensors"))))

@@ -97,8 +97,12 @@ class Film:
             "pattern_steps": self.pattern_steps,
         }
         partial = file.with_suffix(".partial")
-        partial.write_bytes(save(arrays, metadata={"film": json.dumps(about)}))
-        partial.replace(file)
+        try:
+            partial.write_bytes(save(arrays, metadata={"film": json.dumps(about)}))
+            partial.replace(file)
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            raise InputError(f"{file} could not be written ({error.strerror}); the last one is as it was") from error
 
     @classmethod
     def load(cls, file: Path) -> Film:

@@ -73,8 +73,12 @@ class ScanFolder:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Keep other scans out. The system lets go of the lock when a process dies, however it dies."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / ".lock").open("a+b") as file:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = (self.path / ".lock").open("a+b")
+        except OSError as error:
+            raise InputError(f"{self.path} cannot be written ({error.strerror}); choose another folder") from error
+        with lock as file:
             if not _lock(file):
                 raise InputError(f"another scan is writing into {self.path}; wait for it, or choose another folder")
             yield
@@ -112,7 +116,9 @@ class ScanFolder:
                     f"no room for {len(data):,} bytes in {self.path} ({error.strerror}); what is finished is kept: "
                     "make room and scan again into the same folder"
                 ) from error
-            raise
+            raise InputError(
+                f"{path} cannot be written ({error.strerror}); what is finished is kept: scan again into that folder"
+            ) from error
 
     def packed(self) -> Packed | None:
         """What packing came to, if it was finished."""

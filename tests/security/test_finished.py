@@ -1,0 +1,98 @@
+"""What was finished stays, whatever happens to the disk or the clock. Kills are in tests/scan/test_resume.py."""
+
+from __future__ import annotations
+
+import random
+import resource
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from headscope.app.export import save_html
+from headscope.errors import InputError
+from headscope.heads.film import Film
+from headscope.scan.options import ScanOptions
+from headscope.scan.run import scan
+from headscope.scan.shards import ScanFolder
+from headscope.scope import EMBEDDED
+from tests.scan.test_resume import content
+from tests.scan.tiny import open_tiny, texts
+
+pytestmark = pytest.mark.promise("Nothing finished is lost")
+
+OPTIONS = ScanOptions(context=64, batch=2, shard_tokens=128, threads=1, replicates=20)
+
+
+@contextmanager
+def room_for(n_bytes: int) -> Iterator[None]:
+    """No file may grow beyond this, as on a disk that is nearly full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_leaves_the_last_export_as_it_was(scope, tmp_path):
+    file = tmp_path / "look.html"
+    save_html(scope.look("the old lamp"), file)
+    before = file.read_bytes()
+    with room_for(10_000), pytest.raises(InputError, match=r"look.html could not be written: File too large"):
+        save_html(scope.look("the old lamp burned until morning"), file)
+    assert file.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["look.html"]
+
+
+def test_a_full_disk_leaves_the_last_film_as_it_was(tmp_path):
+    film, file = Film.load(EMBEDDED / "film.safetensors"), tmp_path / "film.safetensors"
+    film.save(file)
+    before = file.read_bytes()
+    with room_for(10_000), pytest.raises(InputError, match=r"film.safetensors could not be written \(File too large\)"):
+        film.save(file)
+    assert file.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["film.safetensors"]
+
+
+@pytest.mark.parametrize("room", [0, 300, 3_000, 12_000])
+def test_a_disk_that_fills_at_any_moment_costs_no_finished_shard(tmp_path, room):
+    scan(open_tiny(), texts(12), out=tmp_path / "whole", options=OPTIONS)
+    with room_for(room), pytest.raises(InputError, match="no room for"):
+        scan(open_tiny(), texts(12), out=tmp_path / "out", options=OPTIONS)
+    kept = {file: file.read_bytes() for file in (tmp_path / "out").glob("work/*.tally.safetensors")}
+    assert not list((tmp_path / "out").rglob("*.part"))
+    with room_for(room), pytest.raises(InputError, match="no room for"):
+        scan(open_tiny(), texts(12), out=tmp_path / "out", options=OPTIONS)
+    assert all(file.read_bytes() == data for file, data in kept.items())
+    scan(open_tiny(), texts(12), out=tmp_path / "out", options=OPTIONS)
+    assert content(tmp_path / "out") == content(tmp_path / "whole")
+
+
+def test_a_folder_that_may_not_be_written_is_named_before_anything_is_read(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    for folder in (Path("/proc/headscope-scan"), tmp_path / "file" / "inner"):
+        with pytest.raises(InputError, match=r"cannot be written \(.+\); choose another folder"):
+            scan(open_tiny(), texts(3), out=folder, options=OPTIONS)
+    with pytest.raises(InputError, match=r"cannot be written \(No such file.+what is finished is kept"):
+        ScanFolder(tmp_path / "gone").write(tmp_path / "gone/a", b"x")
+    with pytest.raises(InputError, match=r"could not be written"):
+        save_html_somewhere_else(tmp_path)
+
+
+def save_html_somewhere_else(tmp_path: Path) -> None:
+    from headscope.app.export import write_whole
+
+    write_whole(tmp_path / "file/look.html", b"x")
+
+
+def test_a_clock_that_jumps_changes_no_byte(tmp_path, monkeypatch):
+    scan(open_tiny(), texts(12), out=tmp_path / "whole", options=OPTIONS)
+    chance, real = random.Random(0), time.time
+    jump = lambda: real() + chance.choice((-1e9, -3600, 0, 3600, 1e9))  # noqa: E731
+    monkeypatch.setattr(time, "time", jump)
+    monkeypatch.setattr(time, "time_ns", lambda: int(jump() * 1e9))
+    scan(open_tiny(), texts(12), out=tmp_path / "jumping", options=OPTIONS)
+    assert content(tmp_path / "jumping") == content(tmp_path / "whole")
