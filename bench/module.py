@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -42,11 +43,7 @@ class Size:
 
 
 LENGTHS = (128, 512, 1024, 4096)
-SIZES = {
-    "cuda": (Size(128, 4, 4, LENGTHS), Size(768, 12, 12, LENGTHS), Size(4096, 32, 8, LENGTHS)),
-    # One forward and backward of 4096×32/8 over 4,096 tokens takes most of a minute on a laptop's core.
-    "cpu": (Size(128, 4, 4, LENGTHS), Size(768, 12, 12, LENGTHS), Size(4096, 32, 8, (128, 512))),
-}
+SIZES = (Size(128, 4, 4, LENGTHS), Size(768, 12, 12, LENGTHS), Size(4096, 32, 8, LENGTHS))
 
 
 @dataclass(frozen=True)
@@ -165,7 +162,9 @@ def measured(size: Size, given: argparse.Namespace) -> Iterator[dict[str, Any]]:
             works = {}
             for name, contender in field.items():
                 works[name] = prepare(contender, x)
-            timings = measure.interleaved(works, device=given.device, seconds=given.seconds, least=given.least)
+            # One turn of 4096×32/8 over 4,096 tokens takes most of a minute on one core of a laptop.
+            least = min(given.least, 3) if given.device == "cpu" and size.d_model * length >= 2**22 else given.least
+            timings = measure.interleaved(works, device=given.device, seconds=given.seconds, least=least)
             for name, timing in timings.items():
                 peak = measure.peak_bytes(works[name], given.device)
                 yield {"size": size.name, "tokens": length, "dtype": str(dtype), "mode": mode,
@@ -202,25 +201,39 @@ def summary(rows: list[dict[str, Any]]) -> Iterator[str]:
         )
 
 
+def _others(given: argparse.Namespace) -> list[dict[str, Any]]:
+    """With ``--add``, what the file holds of races that are not run again."""
+    if not given.add or given.out is None or not given.out.exists():
+        return []
+    again = {(size.name, length) for size in SIZES for length in size.lengths if _wanted(given, size.d_model, length)}
+    rows: list[dict[str, Any]] = json.loads(given.out.read_text())["rows"]
+    return [row for row in rows if (row["size"], row["tokens"]) not in again]
+
+
+def _wanted(given: argparse.Namespace, width: int, length: int) -> bool:
+    return width in (given.sizes or [width]) and length in (given.lengths or [length])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--out", type=Path, default=None)
     parser.add_argument("--seconds", type=float, default=2.0, help="for each race")
-    parser.add_argument("--least", type=int, default=7, help="rounds of each race, however long they take")
+    parser.add_argument("--least", type=int, default=7, help="rounds of each race of less than a second a turn")
     parser.add_argument("--threads", type=int, default=None, help="CPU threads (as many as torch likes)")
     parser.add_argument("--sizes", type=int, nargs="*", default=None, help="widths to run (all)")
     parser.add_argument("--lengths", type=int, nargs="*", default=None, help="lengths to run (all)")
+    parser.add_argument("--add", action="store_true", help="keep what --out holds of other races (same machine!)")
     parser.add_argument("--peers", type=Path, default=Path(__file__).parent.parent / ".venv" / "peers")
     given = parser.parse_args()
     sys.path.append(str(given.peers))
     warnings.simplefilter("ignore")
     if given.threads is not None:
         torch.set_num_threads(given.threads)
-    about, rows = measure.machine(given.device), []
-    for size in SIZES[given.device]:
-        if given.sizes is None or size.d_model in given.sizes:
-            lengths = tuple(length for length in size.lengths if given.lengths is None or length in given.lengths)
+    about, rows = measure.machine(given.device), _others(given)
+    for size in SIZES:
+        lengths = tuple(length for length in size.lengths if _wanted(given, size.d_model, length))
+        if lengths:
             new = list(measured(Size(size.d_model, size.n_heads, size.n_kv_heads, lengths), given))
             print("\n".join(summary(new)), flush=True)
             rows += new
