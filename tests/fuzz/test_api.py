@@ -11,6 +11,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -21,10 +22,12 @@ from hypothesis import strategies as st
 from schemathesis import GenerationMode, openapi
 from schemathesis.core import NOT_SET
 
+from headscope.app.census_reading import Censuses
 from headscope.app.server import HOST, application
 from headscope.app.session import Session
 from headscope.app.shelf import Shelf
 from headscope.app.wire import unpack
+from headscope.scan.options import ScanOptions
 from headscope.scope import Scope
 from tests.app.conftest import scope
 
@@ -43,8 +46,11 @@ TEXT = "the old lamp on the landing burned until morning"
 
 
 @pytest.fixture
-def client(scope: Scope) -> Iterator[TestClient]:
-    made = application(Shelf(Session(scope)))
+def client(scope: Scope, tmp_path: Path) -> Iterator[TestClient]:
+    options = ScanOptions(context=32, replicates=4, examples=1, progress=False)
+    for name in ("one", "two"):
+        scope.scan([TEXT, TEXT], out=tmp_path / name, options=options)
+    made = application(Shelf(Session(scope)), censuses=Censuses([tmp_path / "one", tmp_path / "two"]))
     with TestClient(made, base_url=f"http://{HOST}", raise_server_exceptions=False) as opened:
         yield opened
 
@@ -68,6 +74,9 @@ class Fuzz:
             "sentence": ["The horse crossed the road because it was tired ."],
             "steps": [1, 2],
             "number": [0, 1, 2],
+            "other": [1, 2],
+            "question": ["previous", "entropy", 1],
+            "name": ["gpt2", scope.shape.name],
         }
         self.statuses: Counter[int] = Counter()
         self.answered: Counter[str] = Counter()

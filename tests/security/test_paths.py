@@ -71,6 +71,8 @@ def test_names_are_looked_up_in_tables_and_opened_nowhere(client, name, monkeypa
     assert client.post("/api/look", params={"model": name}, json={"text": "the"}).status_code == 422
     assert client.post("/api/look", json={"look": name[:64]}).status_code == 422
     assert client.post("/api/models", json={"name": name}).status_code == 422
+    assert client.post("/api/card", json={"name": name[:200]}).status_code == 422
+    assert client.post("/api/card", json={"config": name}).status_code == 422
     if name.isprintable() and "/" not in name:
         assert client.get(f"/api/lessons/{name}").status_code in (404, 422)
         assert client.get(f"/api/censuses/{name}").status_code in (404, 422)
