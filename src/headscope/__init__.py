@@ -59,7 +59,11 @@ def _let_looks_show_themselves() -> None:
     """Give Look its display: the app, which heads may not import, and which is loaded when a look is first shown."""
     from headscope.heads.look import Look
 
-    Look.display = lambda look: import_module("headscope.app.notebook").display(look)
+    def display(look: Look) -> Any:
+        """What a notebook is told to show."""
+        return import_module("headscope.app.notebook").display(look)
+
+    Look.display = display
 
 
 def __dir__() -> list[str]:
