@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from tests.models import tiny
 from headscope.errors import ModelError
 from headscope.models import attention_seam
 from headscope.models.huggingface import open_model
+from headscope.models.selfcheck import check, difference, same_dice
 
 
 def test_the_report_says_what_was_checked() -> None:
@@ -81,3 +83,53 @@ def test_a_second_scope_does_not_disturb_the_first() -> None:
     assert "logits equal" not in str(second.report)
     first.close()
     second.close()
+
+
+def test_parts_that_do_not_add_up_are_refused_whatever_is_wrong_with_them() -> None:
+    opened = open_model(tiny.llama())
+    honest = opened.output_weight
+    for factor in (1.01, float("nan")):
+        opened.output_weight = lambda site, factor=factor: replace(  # type: ignore[method-assign]
+            honest(site), weight=honest(site).weight * (factor if site == "0" else 1.0)
+        )
+        with pytest.raises(ModelError, match=r"head parts \+ bias = attention output: largest difference .* at 0"):
+            check(opened, opened.probe, None)
+    opened.close()
+
+
+@pytest.mark.parametrize(
+    ("ours", "own", "expected"),
+    [
+        ([1.0, 2.0], [1.0, 4.0], 0.5),
+        ([0.0, 0.0], [0.0, 0.0], 0.0),
+        ([7.0, 1.0], [float("-inf"), 2.0], 0.5),
+        ([3.0], [float("nan")], 0.0),
+    ],
+)
+def test_a_difference_is_relative_and_over_finite_numbers(ours: list[float], own: list[float], expected: float) -> None:
+    assert difference(torch.tensor(ours), torch.tensor(own)) == pytest.approx(expected)
+
+
+def test_numbers_that_are_none_differ_from_everything() -> None:
+    assert not difference(torch.tensor([float("nan"), 1.0]), torch.tensor([1.0, 1.0])) <= 1e9
+
+
+def test_the_dice_of_a_check_fall_the_same_and_disturb_nobody() -> None:
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    with same_dice():
+        first = torch.rand(2)
+    with same_dice():
+        second = torch.rand(2)
+    assert torch.equal(first, second)
+    assert torch.equal(torch.rand(2), expected)
+
+
+def test_a_model_that_no_edit_moves_is_refused() -> None:
+    """What attention writes is multiplied by nothing: a picture of it would say nothing about the answer."""
+    model = tiny.llama()
+    for layer in model.model.layers:
+        torch.nn.init.zeros_(layer.self_attn.o_proj.weight)
+    with pytest.raises(ModelError, match="an edit moves the logits: silencing any one site changes nothing"):
+        open_model(model)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -136,7 +137,7 @@ def _parts_add_up(opened: OpenModel, seen: Pass) -> Line:
         parts = torch.einsum("bqhd,hdm->bqhm", out.x.double(), weight.weight.double()).sum(2)
         total = parts if weight.bias is None else parts + weight.bias.double()
         gap = difference(total, out.output.double())
-        if gap >= worst:
+        if gap >= worst or math.isnan(gap):
             worst, where, dtype = gap, site, out.output.dtype
     allowed = TOLERANCE.get(dtype, 1e-4)
     detail = f"largest difference {worst:.1e} at {where or 'no site'}, at most {allowed:.0e}; {len(seen.outputs)} sites"

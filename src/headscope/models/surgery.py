@@ -297,6 +297,6 @@ def _reopened(opened: HuggingFaceModel, model: nn.Module, wanted: Tensor) -> Hug
         raise ModelError(f"{opened.shape.name} cannot be pruned: {error}") from error
     with same_dice():
         off = difference(smaller.run(opened.probe).logits, wanted)
-    if off > TOLERANCE.get(wanted.dtype, 1e-4):
+    if not off <= TOLERANCE.get(wanted.dtype, 1e-4):
         raise ModelError(f"{opened.shape.name} cannot be pruned: its answer would be off by {off:.1e}")
     return smaller
