@@ -24,6 +24,25 @@ KEYS = {
     "n_experts": ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"),
 }
 
+MORE_SIZES = (
+    "attention_chunk_size",
+    "expansion_ratio",
+    "intermediate_size_mlp",
+    "kv_lora_rank",
+    "moe_intermediate_size",
+    "n_shared_experts",
+    "num_experts_per_tok",
+    "num_experts_per_token",
+    "q_lora_rank",
+    "qk_nope_head_dim",
+    "qk_rope_head_dim",
+    "shared_expert_intermediate_size",
+    "sliding_window",
+    "v_head_dim",
+    "window_size",
+)
+"""Sizes that only some families have."""
+
 LARGEST = dict.fromkeys(KEYS, 1_000_000_000) | {"n_layers": 10_000, "n_heads": 100_000, "n_kv_heads": 100_000}
 
 
@@ -94,6 +113,7 @@ class Anatomy:
 def read_config(config: Mapping[str, Any]) -> Anatomy:
     """The anatomy that a config.json describes."""
     config = _text_part(config)
+    _refuse_negative(config)
     model_type = str(config.get("model_type", "unknown"))
     family = FAMILIES.get(model_type, LLAMA)
     n_heads, d_model, n_layers = _required(config, model_type)
@@ -151,6 +171,13 @@ def _whole(config: Mapping[str, Any], name: str) -> int | None:
     return None
 
 
+def _refuse_negative(config: Mapping[str, Any]) -> None:
+    for key in MORE_SIZES:
+        value = config.get(key)
+        if isinstance(value, int | float) and not 0 <= value <= LARGEST["d_ff"]:
+            raise InputError(f"{key} is {value!r} in this config; give 0 to {LARGEST['d_ff']:,}, or leave it out")
+
+
 def _required(config: Mapping[str, Any], model_type: str) -> tuple[int, int, int]:
     n_heads, d_model, n_layers = (_whole(config, name) for name in ("n_heads", "d_model", "n_layers"))
     if not n_heads:
@@ -169,7 +196,7 @@ def _kv_heads(config: Mapping[str, Any], family: Family, n_heads: int) -> int:
     given = _whole(config, "n_kv_heads")
     if config.get("model_type") == "falcon" and not config.get("new_decoder_architecture"):
         given = 1 if config.get("multi_query", True) else n_heads
-    if config.get("model_type") == "gpt_bigcode":
+    if config.get("model_type") == "gpt_bigcode" and given is None:
         given = 1 if config.get("multi_query", True) else n_heads
     count = given or int(family.defaults.get("num_key_value_heads", n_heads))
     if n_heads % count:
@@ -203,6 +230,8 @@ def _experts(config: Mapping[str, Any], family: Family) -> Experts | None:
     used = config.get("num_experts_per_tok") or config.get("num_experts_per_token")
     if not count or count < 2 or not width or config.get("is_moe") is False:
         return None
+    if int(used or 1) > count:
+        raise InputError(f"this config uses {used} experts for each token and has {count}; use at most {count}")
     shared = int(config.get("n_shared_experts") or 0) * int(width)
     if family.shared_expert == "gated":
         shared = int(config.get("shared_expert_intermediate_size") or 0)
@@ -215,7 +244,7 @@ def _dense_layers(config: Mapping[str, Any], n_layers: int) -> int:
     """How many layers of a model with experts have a plain FFN."""
     chosen = config.get("moe_layers")
     if isinstance(chosen, list):
-        return n_layers - len(chosen)
+        return sum(layer not in chosen for layer in range(n_layers))
     step = int(config.get("interleave_moe_layer_step") or config.get("decoder_sparse_step") or 1)
     plain = set(config.get("mlp_only_layers") or ())
     sparse = [layer for layer in range(n_layers) if (layer + 1) % step == 0 and layer not in plain]

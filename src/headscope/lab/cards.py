@@ -68,10 +68,13 @@ class Card:
             d_head = width // heads
         kv = n_kv_heads or max(1, heads * anatomy.n_kv_heads // anatomy.n_heads)
         wanted = {"n_heads": heads, "n_kv_heads": kv, "d_head": d_head}
-        config = {key: value for key, value in self.config.items() if not any(key in KEYS[name] for name in wanted)}
+        sizes = anatomy.switches  # the language model's own part of the config
+        config = {key: value for key, value in sizes.items() if not any(key in KEYS[name] for name in wanted)}
         config |= {KEYS[name][0]: size for name, size in wanted.items() if size is not None}
         config.pop("multi_query", None)
-        config.setdefault("new_decoder_architecture", True)
+        if anatomy.model_type == "falcon" and not sizes.get("new_decoder_architecture"):
+            # only its newer build has groups of KV heads; that one has a second norm, which this model has not
+            config |= {"new_decoder_architecture": True, "num_ln_in_parallel_attn": 1}
         return make_card(config, self.name, f"{self.title}, changed", self.source)
 
     def kv_choices(self, length: int) -> list[dict[str, Any]]:
