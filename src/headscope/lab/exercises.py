@@ -80,6 +80,8 @@ class InventTwoHeads:
         for word in given:
             if word not in self.values:
                 raise InputError(f"{word!r} is not one of the words to read: {', '.join(self.values)}")
+            if not math.isfinite(given[word]):
+                raise InputError(f"{word!r} has {given[word]}; shares are numbers from 0 to 1, as in {self.example!r}")
         return {word: float(given.get(word, 0.0)) for word in self.values}
 
     def _shares(self, index: int, card: Mapping[str, Number]) -> Remark:
@@ -133,7 +135,11 @@ def parse_scorecard(text: str, example: str) -> dict[str, Number]:
     rest = re.sub(r"([^\W\d_]+)\s*[:=]?\s*([-−+]?(?:\d+\.?\d*|\.\d+)%?)", "", text).strip(" ,;\n\t")
     if not pairs or rest:
         raise InputError(f"could not read {text!r} as words with shares; write it like this: {example}")
-    return {word.lower(): _number(share) for word, share in pairs}
+    words = [word.lower() for word, _ in pairs]
+    twice = [word for word in words if words.count(word) > 1]
+    if twice:
+        raise InputError(f"{twice[0]!r} stands more than once in {text!r}; give every word one share")
+    return {word: _number(share) for word, (_, share) in zip(words, pairs, strict=True)}
 
 
 def parse_numbers(text: str) -> Vector:

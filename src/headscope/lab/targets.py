@@ -113,7 +113,7 @@ def parse_arrows(text: str, words: Sequence[str]) -> tuple[Arrow, ...]:
 
 def _place(word: str, words: Sequence[str]) -> int:
     name, at, number = word.rpartition("@")
-    if at and number.isdigit() and int(number) < len(words) and words[int(number)] == name:
+    if at and number.isdecimal() and int(number) < len(words) and words[int(number)] == name:
         return int(number)
     places = [place for place, each in enumerate(words) if each == word]
     if len(places) == 1:
