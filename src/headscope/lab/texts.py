@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import lzma
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from io import TextIOWrapper
@@ -48,7 +49,7 @@ def read_documents(path: Path) -> list[Document]:
     try:
         with _open(path) as file:
             found = list(_json_lines(path, file)) if ".jsonl" in path.suffixes else [Document(path.name, file.read())]
-    except (OSError, EOFError, lzma.LZMAError) as problem:
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as problem:
         raise InputError(f"{path} cannot be read: {problem}") from problem
     except UnicodeDecodeError as problem:
         raise InputError(f"{path} is not UTF-8 text: {problem.reason} at byte {problem.start}") from problem
@@ -60,7 +61,7 @@ def read_documents(path: Path) -> list[Document]:
 
 def _open(path: Path) -> TextIOWrapper:
     opener = OPENERS.get(path.suffix)
-    stream: TextIOWrapper = opener(path, "rt", encoding="utf-8") if opener else path.open(encoding="utf-8")
+    stream: TextIOWrapper = opener(path, "rt", encoding="utf-8-sig") if opener else path.open(encoding="utf-8-sig")
     return stream
 
 
@@ -71,8 +72,10 @@ def _json_lines(path: Path, file: Iterable[str]) -> Iterator[Document]:
         try:
             record = json.loads(line)
             title = str(record.get("title") or record.get("path") or number)
-            yield Document(title, record["text"], record.get("split") == "valid")
-        except (ValueError, KeyError, AttributeError) as problem:
+            text = record["text"]
+            text.encode()  # half of a surrogate pair is a string, but no text
+            yield Document(title, text, record.get("split") == "valid")
+        except (ValueError, KeyError, AttributeError, RecursionError) as problem:
             raise InputError(f"{path}, line {number}: not a JSON object with a text in it ({problem!r})") from problem
 
 
