@@ -6,6 +6,7 @@ exports looks as files, and one scans. Every few seconds the resident memory, th
 Memory is flat when it does not rise after the warm-up. The looks that a session keeps are filled up first, with the
 longest texts that come; then the first third is left out (the allocator finds its size), and of the rest the second
 half's median may lie at most 5 % above the first half's. Medians, since one long text more moves single samples.
+A run of less than five minutes still sees the allocator settle and may rise by 15 %: it finds a leak that is gross.
 At the end, with the server stopped, no thread and no open file may be left over.
 """
 
@@ -44,6 +45,8 @@ from tests.e2e.conftest import served
 WORDS = re.findall(r"\w+", "The old lamp on the landing burned until morning and Mary gave John a book in the shop")
 LENGTHS = (3, 12, 40, 120)
 RISE = 1.05
+SHORT_RISE = 1.15
+SHORT = 5.0  # minutes
 SCAN = ScanOptions(context=64, batch=2, threads=1, replicates=4, examples=1, progress=False)
 
 
@@ -150,11 +153,11 @@ def soak(minutes: float, seed: int = 0, every: float = 1.0) -> Record:
     return record
 
 
-def judge(record: Record, threads_before: int, files_before: int) -> list[str]:
+def judge(record: Record, most: float, threads_before: int, files_before: int) -> list[str]:
     """What does not hold."""
     found = list(record.troubles)
-    if record.rise > RISE:
-        found.append(f"memory rises: {record.rise:.3f} after the warm-up, and at most {RISE} is flat")
+    if record.rise > most:
+        found.append(f"memory rises: {record.rise:.3f} after the warm-up, and at most {most} is flat")
     if record.threads[-1] > threads_before:
         found.append(f"{record.threads[-1] - threads_before} threads were left: {threading.enumerate()}")
     if record.files[-1] > files_before:
@@ -171,7 +174,7 @@ def run(minutes: float, seed: int = 0) -> tuple[Record, list[str]]:
     if first.troubles:
         return first, first.troubles
     record = soak(minutes, seed + 100)
-    return record, judge(record, first.threads[-1], first.files[-1])
+    return record, judge(record, RISE if minutes >= SHORT else SHORT_RISE, first.threads[-1], first.files[-1])
 
 
 def main() -> None:

@@ -89,7 +89,7 @@ def test_another_host_name_is_refused(client):
 def test_the_page_asks_for_nothing_from_elsewhere(client):
     page = client.get("/")
     assert page.status_code == 200
-    assert page.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'; style-src 'self';")
+    assert page.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'; style-src 'self'")
     for file in [STATIC / "index.html", *STATIC.glob("assets/*.css")]:
         assert "https://" not in file.read_text(encoding="utf-8"), file.name
 
