@@ -23,7 +23,7 @@ from tests.app.conftest import small_model, word_tokenizer
 
 CHROMIUM = shutil.which("chromium")
 ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-REFUSED = "status of 422"  # Chromium reports every refused request; the page says why in words
+REFUSED = ("status of 422", "status of 413")  # Chromium reports every refused request; the page says why in words
 HERE = Path(__file__).parent
 
 expect.set_options(timeout=15_000)
@@ -56,10 +56,10 @@ def address(session: Session) -> Iterator[str]:
 
 
 @contextmanager
-def served(session: Session, censuses: Censuses | None = None) -> Iterator[str]:
+def served(*sessions: Session, censuses: Censuses | None = None, port: int | None = None) -> Iterator[str]:
     """The page's address, while its server runs in a thread."""
-    port = free_port()
-    app = application(Shelf(session), censuses=censuses)
+    port = free_port(port)
+    app = application(Shelf(*sessions), censuses=censuses)
     server = uvicorn.Server(uvicorn.Config(app, host=HOST, port=port, log_level="warning"))
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -87,7 +87,10 @@ def context(browser: Browser, address: str) -> Iterator[BrowserContext]:
         "request", lambda request: request.url.startswith((address, "data:", "blob:")) or strays.append(request.url)
     )
     opened.on(
-        "console", lambda said: strays.append(said.text) if said.type == "error" and REFUSED not in said.text else None
+        "console",
+        lambda said: (
+            strays.append(said.text) if said.type == "error" and not any(one in said.text for one in REFUSED) else None
+        ),
     )
     opened.on("weberror", lambda error: strays.append(str(error.error)))
     yield opened

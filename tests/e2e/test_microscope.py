@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
 import torch
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, expect
 
 from headscope import ablate
 from headscope.app.export import save_html
@@ -18,28 +16,9 @@ from headscope.app.session import Session
 from headscope.scope import Scope, load
 from tests.app.conftest import small_model, word_tokenizer
 from tests.e2e.conftest import served
+from tests.e2e.reading import TEXT, Open, at, cell, per_cent, short, signed, tokens
 
-TEXT = "the old lamp on the landing burned until morning and the old lamp on the"
 AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
-Open = Callable[..., Page]
-
-
-def at(**fields: str | int) -> str:
-    return "#microscope?" + "&".join(f"{name}={quote(str(value))}" for name, value in {"text": TEXT, **fields}.items())
-
-
-def tokens(page: Page) -> Locator:
-    return page.get_by_role("listbox", name="Tokens")
-
-
-def short(value: float, digits: int = 2) -> str:
-    text = f"{abs(value):.{digits}f}"
-    return text[1:] if text.startswith("0.") else text
-
-
-def per_cent(probability: float) -> str:
-    value = probability * 100
-    return "<.01" if 0 < value < 0.005 else f"{value:.{0 if value >= 99.95 else 1 if value >= 9.995 else 2}f}"
 
 
 def test_type_a_sentence_and_read_a_known_weight(open_page: Open, scope: Scope):
@@ -141,6 +120,37 @@ def test_ranking_by_a_question_puts_its_best_head_first(open_page: Open, scope: 
     expect(page.locator(".wrap text").filter(has_text=short(best)).first).to_be_visible()
 
 
+def test_an_address_with_a_head_and_no_text_opens_that_head(open_page: Open):
+    page = open_page("#microscope?head=1.3")
+    expect(page.get_by_role("heading", name="Head 1.3")).to_be_visible()
+    expect(page.get_by_label("Sentence")).to_have_value(re.compile("My white horse"))
+
+
+def test_who_reads_a_token_and_through_which_measure(open_page: Open, scope: Scope):
+    page = open_page(at(head="1.2", token=3))
+    look = scope.look(TEXT)
+    pattern, norms = look.pattern("1.2"), look.value_norms("1.2")
+    page.get_by_role("button", name="is read by").click()
+    best = pattern[:, 3].sort(descending=True).values[:5]
+    expect(page.locator(".inspector .number")).to_have_text([short(float(weight), 3) for weight in best])
+    assert "facing=read" in page.url
+    said = {"row": pattern / pattern.amax(1, keepdim=True), "value": pattern * norms}
+    for measure, values in said.items():
+        page.get_by_label("What the colours measure").select_option(measure)
+        page.mouse.move(*cell(page, "1.2", 9, 4, len(look.tokens)))
+        expect(page.locator("[data-tip]")).to_contain_text(short(float(values[9, 4]), 3))
+        expect(page.locator(".inspector .number").first).to_have_text(short(float(best[0]), 3))
+    assert "measure=value" in page.url
+
+
+def test_heads_are_ranked_by_their_importance(open_page: Open, scope: Scope):
+    page = open_page(at(head="1.2"))
+    page.get_by_label("Show").select_option("importance")
+    page.get_by_role("button", name="ranked").click()
+    best = max(abs(found.loss.mean) for found in scope.importance([TEXT], how="gradient"))
+    expect(page.locator(".wrap text").filter(has_text=short(best, 3)).first).to_be_visible()
+
+
 def test_a_shared_address_restores_the_view(open_page: Open):
     first = open_page(
         at(head="1.5", token=4, view="arcs", show="first", order="ranked", aside=1, how="mean", off="0.1")
@@ -154,13 +164,17 @@ def test_a_shared_address_restores_the_view(open_page: Open):
     assert first.url == second.url
 
 
-def test_a_long_text_is_zoomed_until_a_weight_is_read(open_page: Open, scope: Scope):
-    text = " ".join([TEXT, "."] * 70)
-    page = open_page(at(text=text[:1400], head="0.0"))
+def test_a_text_of_4096_tokens_is_zoomed_until_a_weight_is_read(open_page: Open, scope: Scope, session: Session):
+    """Deep zoom: from the whole text to single tokens, and the number there is the look's."""
+    ids = scope.model.token_ids(" ".join([TEXT, "."] * 300))
+    text = scope.model.decode(torch.tensor(ids[: 4096 if scope.shape.context != 1280 else 1280]))
+    page = open_page(at(head="0.0"))
     page.get_by_label("Sentence").fill(text)
     page.get_by_label("Sentence").press("Enter")
-    page.wait_for_url(re.compile("look="))  # a long text travels by the name of its look
-    length = len(scope.look(text).tokens)
+    page.wait_for_url(re.compile("look="), timeout=120_000)  # a long text travels by the name of its look
+    look = session._open(re.findall("look=([0-9a-f]+)", page.url)[0]).look
+    length = len(look.tokens)
+    assert length >= min(4000, (scope.shape.context or 0) - 80)
     tokens(page).get_by_role("option").last.click()
     page.get_by_role("button", name="Around the selected token").click()
     expect(page.get_by_text(f"24 of {length} tokens")).to_be_visible()
@@ -168,7 +182,7 @@ def test_a_long_text_is_zoomed_until_a_weight_is_read(open_page: Open, scope: Sc
     box = matrix.bounding_box()
     assert box is not None
     row, column, cell = length - 4, length - 20, box["width"] / 24
-    weight = float(scope.look(text).weights("0.0", slice(row, row + 1), slice(column, column + 1)))
+    weight = float(look.weights("0.0", slice(row, row + 1), slice(column, column + 1)))
     page.mouse.move(box["x"] + 4.5 * cell, box["y"] + 20.5 * cell)
     expect(matrix.locator("[data-tip]")).to_contain_text(short(weight, 3))
     expect(matrix.locator("[data-tip]")).not_to_contain_text("at most")
@@ -195,7 +209,7 @@ def test_a_server_that_forgot_the_text_is_told_it_again(open_page: Open, session
     expect(page.get_by_role("alert")).to_have_count(0)
 
 
-def test_a_pattern_is_saved_as_numbers_and_as_a_picture(open_page: Open, scope: Scope):
+def test_every_picture_is_saved_as_numbers_and_as_a_picture(open_page: Open, scope: Scope):
     page = open_page(at(head="1.2"))
     with page.expect_download() as waiting:
         page.get_by_label("Save this pattern").select_option("csv")
@@ -203,10 +217,23 @@ def test_a_pattern_is_saved_as_numbers_and_as_a_picture(open_page: Open, scope: 
     rows = list(csv.reader(waiting.value.path().read_text(encoding="utf-8").splitlines()))
     saved = torch.tensor([[float(value) for value in row[1:]] for row in rows[1:]])
     torch.testing.assert_close(saved, scope.look(TEXT).pattern("1.2"), atol=1e-6, rtol=1e-5)
-    for kind, start in (("png", b"\x89PNG"), ("svg", b"<svg ")):
+    for what, kind, start in (
+        ("this pattern", "html", b"<!doctype html>"),
+        ("the grid", "png", b"\x89PNG"),
+        ("the answers", "svg", b"<svg "),
+        ("the output mix", "png", b"\x89PNG"),
+        ("the next tokens", "csv", b'"token","id"'),
+    ):  # a browser stops a page that saves much more at once
         with page.expect_download() as waiting:
-            page.get_by_label("Save this pattern").select_option(kind)
-        assert waiting.value.path().read_bytes().startswith(start)
+            page.get_by_label(f"Save {what}").select_option(kind)
+        assert waiting.value.path().read_bytes().startswith(start), f"{what} as {kind}"
+    page.get_by_role("button", name="Arcs").click()
+    with page.expect_download() as waiting:
+        page.get_by_label("Save these arcs").select_option("csv")
+    arcs = list(csv.reader(waiting.value.path().read_text(encoding="utf-8").splitlines()))[1:]
+    pattern = scope.look(TEXT).pattern("1.2")
+    assert len(arcs) == int((pattern >= 0.02).sum())
+    assert float(arcs[-1][4]) == pytest.approx(float(pattern[int(arcs[-1][0]), int(arcs[-1][2])]), abs=1e-5)
 
 
 def test_a_saved_page_opens_from_disk_without_a_network(browser: Browser, scope: Scope, tmp_path: Path):
@@ -250,11 +277,6 @@ def test_no_serious_violation_of_accessibility(open_page: Open, theme: str):
         (rule["id"], rule["nodes"][0]["html"][:120]) for rule in found if rule["impact"] in ("serious", "critical")
     ]
     assert serious == []
-
-
-def signed(value: float) -> str:
-    text = f"{abs(value):.2f}"
-    return text if float(text) == 0 else ("+" if value > 0 else "−") + text
 
 
 def test_the_best_induction_head_is_named_with_its_score(open_page: Open, session: Session):

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.app import schema
+from headscope.attention.observer import Call, plain
 from headscope.errors import InputError
 from headscope.heads.edits import Edit, ablate, cut
 from headscope.heads.look import Look
@@ -35,6 +36,20 @@ def _checked(edge: schema.Edge, look: Look) -> schema.Edge:
             f"it has {rows} tokens that look and {columns} that are looked at"
         )
     return edge
+
+
+def logits_under(look: Look, edits: Sequence[Edit]) -> Float[Tensor, "query vocabulary"]:
+    """The text read again with these edits, and nothing measured: a third of what a look costs."""
+    bound = [edit.bind(look.model) for edit in edits]
+
+    def attend(site: str, call: Call) -> Tensor:
+        z = plain(call)
+        for change in bound:
+            z = change(site, call, z)
+        return z
+
+    with torch.no_grad():
+        return look.model.run(look.prepared.inputs, attend).logits[0]
 
 
 def guesses(look: Look, place: int, count: int) -> list[schema.Guess]:

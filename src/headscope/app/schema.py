@@ -237,6 +237,14 @@ class Prediction(Strict):
     sampled: Sampled | None = None
 
 
+class Progress(Strict):
+    """How far the work is that this model is busy with; nothing when it rests."""
+
+    what: str = ""
+    done: int = 0
+    total: int = 0
+
+
 class ImportanceRequest(Strict):
     """How much each head matters on a text."""
 

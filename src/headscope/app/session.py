@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -19,10 +21,11 @@ from torch import Tensor
 
 from headscope.app import schema
 from headscope.app.answers import QUESTIONS, site_answers
-from headscope.app.predictions import changed, edits_of, guess_toward, guesses, sampled
+from headscope.app.predictions import changed, edits_of, guess_toward, guesses, logits_under, sampled
 from headscope.app.roles import featured_card, model_title, roles_card, shipped
 from headscope.app.views import Views
-from headscope.errors import InputError
+from headscope.attention.progress import listening
+from headscope.errors import InputError, ModelError
 from headscope.heads.edits import Edit
 from headscope.heads.look import Look
 from headscope.heads.report import Report
@@ -67,6 +70,7 @@ class Session:
         self._texts: OrderedDict[str, str] = OrderedDict()
         self._edited: OrderedDict[tuple[str, str, int], Tensor] = OrderedDict()
         self._weighed: OrderedDict[str, NDArray[np.float32]] = OrderedDict()
+        self.progress = schema.Progress()
         self._tested: Report | None = None
         self._testing = False
 
@@ -90,7 +94,8 @@ class Session:
         return model_title(self.scope)
 
     def look(self, asked: schema.LookRequest) -> tuple[schema.LookCard, Arrays]:
-        opened = self._open_text(asked.text) if asked.text is not None else self._open(asked.look or "")
+        with self._telling():
+            opened = self._open_text(asked.text) if asked.text is not None else self._open(asked.look or "")
         look = opened.look
         sites = self.scope.shape.sites.values()
         answers = [site_answers(look, site) for site in sites]
@@ -106,11 +111,12 @@ class Session:
             length=opened.length,
             asked=[asked_at.get(question.name, len(look.tokens) - 1) for question in QUESTIONS],
         )
-        pictures = [opened.views.thumbnail(head) for head in self.scope.shape.heads()]
-        return card, {"answers": np.concatenate(answers, axis=1), "thumbnails": np.stack(pictures)}
+        pictures = [opened.views.thumbnails(site) for site in sites]
+        return card, {"answers": np.concatenate(answers, axis=1), "thumbnails": np.concatenate(pictures)}
 
     def weights(self, asked: schema.WeightsRequest) -> tuple[schema.WeightsCard, Arrays]:
-        card, found = self._open(asked.look).views.rectangle(asked)
+        with self._telling():
+            card, found = self._open(asked.look).views.rectangle(asked)
         return card, {"weights": _numbers(found)}
 
     def mix(self, asked: schema.MixRequest) -> tuple[schema.MixCard, Arrays]:
@@ -118,7 +124,6 @@ class Session:
         place = look.position(asked.position)
         self.scope.shape.find(Head(asked.site, 0))
         site = self.scope.shape.sites[asked.site]
-        part = look.contributions(place, [asked.site]).sites[asked.site]
         reads = [look.weights(head, slice(place, place + 1))[0] for head in site.heads()]
         shares = np.full(self.scope.shape.n_heads, np.nan, dtype=np.float32)
         toward, note = None, ""
@@ -126,11 +131,12 @@ class Session:
             toward = guess_toward(look, place, asked.toward)
             try:
                 found = look.logit_shares(toward.id, position=place)
-            except InputError as why:  # a model whose logits cannot be split still has parts and sums to show
+            except (InputError, ModelError) as why:  # logits that cannot be split: parts and sums are still there
                 toward, note = None, str(why)
             else:
                 shares[:] = [found.heads.get(head, np.nan) for head in self.scope.shape.heads()]
                 note = found.note
+        part = look.contributions(place, [asked.site]).sites[asked.site]  # after the shares, which record every site
         card = schema.MixCard(
             look=asked.look, site=asked.site, position=place, toward=toward, kind=part.kind, note=note
         )
@@ -203,6 +209,19 @@ class Session:
         name = hashlib.sha256(repr(ids).encode()).hexdigest()[:16]
         return self._keep_look(Opened(name, text, ids, look, len(ids), Views(look))).name
 
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """While something long is done, ``progress`` says how far it is; it is read without waiting for the model."""
+
+        def hear(what: str, done: int, total: int) -> None:
+            self.progress = schema.Progress(what=what, done=done, total=total)
+
+        try:
+            with listening(hear):
+                yield
+        finally:
+            self.progress = schema.Progress()
+
     def _open_text(self, text: str) -> Opened:
         name = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         _keep(self._texts, name, text, KEPT_TEXTS)
@@ -216,6 +235,11 @@ class Session:
             raise ForgottenLookError(f"the text of look {name!r} is no longer kept; type or paste it again")
         return self._keep_look(self._read(name, self._texts[name]))
 
+    def forget(self) -> None:
+        """Let go of every look; the page reads its text to us again when it needs one."""
+        self._looks.clear()
+        self._edited.clear()
+
     def _keep_look(self, opened: Opened) -> Opened:
         _keep(self._looks, opened.name, opened, KEPT_LOOKS)
         while len(self._looks) > 1 and sum(_weight(kept.look) for kept in self._looks.values()) > KEPT_BYTES:
@@ -228,7 +252,7 @@ class Session:
             raise InputError("this text is empty; type a sentence")
         most = min(LONGEST, self.scope.shape.context or LONGEST)
         ids = self.scope.model.token_ids(text) if len(text) > most // 2 else []
-        source = text if len(ids) < most else ids[:most]
+        source = text if len(ids) <= most else ids[:most]
         look = self.scope.look(source)
         return Opened(name, text, source, look, max(len(ids), len(look.tokens)), Views(look))
 
@@ -236,9 +260,8 @@ class Session:
         """The logits at one place, read again under these edits."""
         key = (opened.name, "|".join(sorted(edit.key() for edit in edits)), place)
         if key not in self._edited:
-            with self.scope.edit(*edits):
-                changed_look = self.scope.look(opened.source)
-            return _keep(self._edited, key, changed_look.logits[place].clone(), KEPT_EDITS)
+            logits = logits_under(opened.look, edits)[place].clone()
+            return _keep(self._edited, key, logits, KEPT_EDITS)
         return self._edited[key]
 
 

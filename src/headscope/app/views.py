@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import replace
 
 import numpy as np
 import torch
-from jaxtyping import Float
-from numpy.typing import NDArray
+from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from headscope.app import schema
 from headscope.attention import rectangles
 from headscope.errors import InputError
 from headscope.heads.look import Look
-from headscope.names import Head
+from headscope.names import Head, Site
 
 THUMBNAIL_SIDE = 32
 DENSE_THUMBNAIL = 1_024  # tokens up to which a thumbnail sees every row
 SAMPLED_ROWS = 256
 LARGEST_ANSWER = 2**22  # numbers in one rectangle
+QUICK = 2_048**2  # pairs up to which a pooled rectangle is computed each time it is asked for
+KEPT_LARGE = 16  # larger ones that are kept
 
 
 class Views:
@@ -28,6 +30,7 @@ class Views:
     def __init__(self, look: Look) -> None:
         self.look = look
         self._largest: dict[tuple[Head, bool], Float[Tensor, " query"]] = {}
+        self._large: OrderedDict[schema.WeightsCard, Tensor] = OrderedDict()
 
     def rectangle(self, asked: schema.WeightsRequest) -> tuple[schema.WeightsCard, Tensor]:
         """The rectangle that was asked for, cut down to the text."""
@@ -39,24 +42,34 @@ class Views:
             raise InputError(
                 f"{height}×{width} weights are more than one answer holds ({LARGEST_ANSWER}); raise pool={asked.pool}"
             )
-        source, part = self._through(head, asked), (slice(*rows), slice(*columns))
+        card = schema.WeightsCard(**asked.model_dump() | {"rows": rows, "columns": columns})
         if asked.pool == 1:
-            found = rectangles.weights(source, *part)[0, 0]
-        else:
-            pooled = rectangles.pooled(source, (height, width), *part)
-            found = (pooled.maximum if asked.how == "max" else pooled.mean)[0]
-        return schema.WeightsCard(**asked.model_dump() | {"rows": rows, "columns": columns}), found
+            return card, rectangles.weights(self._through(head, asked), slice(*rows), slice(*columns))[0, 0]
+        if (rows[1] - rows[0]) * (columns[1] - columns[0]) <= QUICK:
+            return card, self._pooled(head, asked, card, (height, width))
+        if card not in self._large:
+            self._large[card] = self._pooled(head, asked, card, (height, width))
+            while len(self._large) > KEPT_LARGE:
+                self._large.popitem(last=False)
+        self._large.move_to_end(card)
+        return card, self._large[card]
 
-    def thumbnail(self, head: Head) -> NDArray[np.uint8]:
-        """The whole pattern, small: round(255·√weight), pooled by the maximum."""
-        look = self.look
-        side = min(len(look.tokens), THUMBNAIL_SIDE)
-        if head.site not in look.sites:
-            return np.zeros((side, side), dtype=np.uint8)
-        length = len(look.query_tokens(head.site))
+    def _pooled(
+        self, head: Head, asked: schema.WeightsRequest, card: schema.WeightsCard, shape: tuple[int, int]
+    ) -> Tensor:
+        pooled = rectangles.pooled(self._through(head, asked), shape, slice(*card.rows), slice(*card.columns))
+        return (pooled.maximum if asked.how == "max" else pooled.mean)[0]
+
+    def thumbnails(self, site: Site) -> UInt8[np.ndarray, "head side side"]:
+        """A site's patterns, small: round(255·√weight), pooled by the maximum."""
+        side = min(len(self.look.tokens), THUMBNAIL_SIDE)
+        if site.name not in self.look.sites:
+            return np.zeros((site.n_heads, side, side), dtype=np.uint8)
+        source, length = self.look.site_source(site.name), len(self.look.query_tokens(site.name))
         rows = torch.arange(length) if length <= DENSE_THUMBNAIL else torch.linspace(0, length - 1, SAMPLED_ROWS).long()
-        weights = look.weights(head, rows)
-        small = torch.nn.functional.adaptive_max_pool2d(weights[None].float(), (side, side))[0]
+        together = len(rows) * source.k.shape[2] * site.n_heads <= LARGEST_ANSWER  # all heads at once, or one by one
+        parts = [source] if together else [source.only(head.head) for head in site.heads()]
+        small = torch.cat([_smaller(rectangles.weights(part, rows, slice(None))[0], side) for part in parts])
         return (small.clamp(0, 1).sqrt() * 255).round().to(torch.uint8).cpu().numpy()
 
     def _through(self, head: Head, asked: schema.WeightsRequest) -> rectangles.Source:
@@ -78,6 +91,10 @@ class Views:
             else:
                 self._largest[key] = strongest.weight[0, head.head]
         return self._largest[key]
+
+
+def _smaller(weights: Float[Tensor, "head query key"], side: int) -> Float[Tensor, "head side side"]:
+    return torch.nn.functional.adaptive_max_pool2d(weights.float(), (side, side))
 
 
 def span(asked: tuple[int, int], length: int) -> tuple[int, int]:

@@ -11,6 +11,7 @@ export type LookCard = Schemas["LookCard"];
 export type WeightsRequest = Required<Schemas["WeightsRequest"]>;
 export type Measure = WeightsRequest["measure"];
 export type Edge = Schemas["Edge"];
+export type Progress = Schemas["Progress"];
 export type Models = Schemas["Models"];
 export type MixRequest = Schemas["MixRequest"];
 export type MixCard = Schemas["MixCard"];
@@ -70,6 +71,8 @@ export interface Source {
   weights(wanted: WeightsRequest, signal?: AbortSignal): Promise<Field>;
   mix(wanted: MixRequest, signal?: AbortSignal): Promise<Mix>;
   predict(wanted: PredictRequest, signal?: AbortSignal): Promise<Prediction>;
+  /** how far the program is with what it is doing; only a server can be asked while it works */
+  progress?(): Promise<Progress>;
   importance(wanted: { look: string }, signal?: AbortSignal): Promise<Importance>;
   roles(): Promise<Roles>;
   /** what papers say of this model's heads */

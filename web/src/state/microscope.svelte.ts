@@ -2,7 +2,7 @@
 import { untrack } from "svelte";
 import { EXAMPLES, type Example } from "../examples";
 import { held, poolFor, type Window } from "../draw/field";
-import { Problem, stream, type Edge, type Field, type Importance, type Look, type Measure, type Mix, type ModelCard, type PaperClaim, type Prediction, type Roles, type Source, type TokenCard } from "../source/source";
+import { Problem, stream, type Edge, type Field, type Importance, type Look, type Measure, type Mix, type ModelCard, type PaperClaim, type Prediction, type Progress, type Roles, type Source, type TokenCard } from "../source/source";
 import { type Place, type State } from "./address";
 import { Lens } from "./lens.svelte";
 import { answersIn, best, placesOf, reading, type HeadPlace } from "./reading";
@@ -12,6 +12,7 @@ const WHOLE = 512; // up to here a pattern is fetched whole and exact; past it, 
 const COMPARED = 1024; // past this many tokens a second pass, without the head, waits until it is asked for
 const TYPING = 280;
 const ASK_AGAIN = 2000; // while another page has the heads tested
+const PROGRESS = 600;
 const GUESSES = 6;
 const GUESSES_CUT = 12; // how many are shown where a cut is drawn on them
 
@@ -55,6 +56,7 @@ export class Microscope {
   window = $state.raw<Window>({ row: 0, column: 0, span: 1 });
 
   working = $state(0);
+  progress = $state.raw<Progress | null>(null); // of work that takes a while
   problem = $state<string | null>(null);
 
   heads = $derived.by((): HeadPlace[] => placesOf(this.model));
@@ -85,9 +87,11 @@ export class Microscope {
   private reading: AbortController | undefined;
   private failed = "";
 
+  /** `follows`: it stands beside another, whose head it shows where its model has one of that name. */
   constructor(
     source: Source,
     readonly lens: Lens = new Lens(),
+    private readonly follows = false,
   ) {
     this.source = source;
   }
@@ -111,7 +115,7 @@ export class Microscope {
     if (scene.source.live && wanted === null) return this.openExample(EXAMPLES[0], { head, token: state.token }, scene);
     await this.open(
       scene.source.live && wanted !== null ? wanted : { look: "" },
-      (look) => ({ head: head < 0 ? best(answersIn(look, scene.model, "induction")) : head, token: state.token ?? Infinity, zoom: state.zoom }),
+      (look) => ({ head: head < 0 && !this.follows ? best(answersIn(look, scene.model, "induction")) : head, token: state.token ?? Infinity, zoom: state.zoom }),
       scene,
     );
   }
@@ -163,7 +167,7 @@ export class Microscope {
     if (span > COMPARED) this.lens.compare = false;
     if (scene.model !== this.model) this.enter(scene);
     Object.assign(this, { look, field, token: Math.min(at.token, rows - 1), window: at.zoom ? held(at.zoom, span) : { row: 0, column: 0, span } });
-    if (at.head >= 0) this.lens.head = name;
+    if (at.head >= 0 || !this.follows) this.lens.head = name;
   }
 
   /** Another model: what was said of the last one is forgotten. */
@@ -319,6 +323,17 @@ export class Microscope {
     const position = stream(look, here.site.queries) === written ? token : written.length - 1;
     const wanted = { look: look.look, position, off: without, cuts: edges, how, count: sampling ? GUESSES_CUT : GUESSES, sampling };
     return this.fetch("predict", (signal) => this.source.predict(wanted, signal), (prediction) => (this.prediction = prediction));
+  }
+
+  /** Work that takes longer than a moment says how far it is. */
+  followProgress(): (() => void) | void {
+    const { source } = this;
+    if (this.working === 0 || !source.progress) return;
+    const asking = setInterval(async () => (this.progress = await source.progress!().catch(() => null)), PROGRESS);
+    return () => {
+      clearInterval(asking);
+      this.progress = null;
+    };
   }
 
   /** How much the heads matter is measured only for those who ask. */

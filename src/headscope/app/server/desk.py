@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+import torch
 from fastapi import Request
 from fastapi.responses import Response
 from pydantic import BaseModel
@@ -16,6 +17,7 @@ from headscope.app import schema
 from headscope.app.session import Arrays, Session
 from headscope.app.shelf import Shelf
 from headscope.app.wire import pack
+from headscope.errors import InputError
 
 GONE = 499  # nginx's number for a client that has left: nobody reads the answer
 PROBLEM: dict[int | str, dict[str, Any]] = {422: {"model": schema.Problem}}
@@ -48,7 +50,7 @@ class Desks:
         async with self._locks.setdefault(session, asyncio.Lock()):
             if await request.is_disconnected():
                 return Response(status_code=GONE)
-            return await run_in_threadpool(work, session)
+            return await run_in_threadpool(_within_memory, work, session)
 
     async def packed(
         self, request: Request, model: str | None, work: Callable[[Session], tuple[BaseModel, Arrays]]
@@ -56,6 +58,18 @@ class Desks:
         """The same for an answer that carries arrays."""
         found = await self.answer(request, model, lambda session: packed(*work(session)))
         return found if isinstance(found, Response) else ContainerResponse(found)
+
+
+def _within_memory(work: Callable[[Session], Answer], session: Session) -> Answer:
+    """The work; where memory runs out, what was kept for this model is let go, and the person is told."""
+    try:
+        return work(session)
+    except (MemoryError, RuntimeError) as error:
+        full = isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(error)
+        if not full:
+            raise
+        session.forget()
+        raise InputError("there is not enough memory for this; try a shorter text, or a smaller model") from error
 
 
 def packed(card: BaseModel, arrays: Arrays) -> bytes:

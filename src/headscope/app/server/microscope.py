@@ -45,6 +45,10 @@ def routes(desks: Desks) -> APIRouter:
     async def importance(request: Request, asked: schema.ImportanceRequest, model: str | None = None) -> Response:
         return await desks.packed(request, model, lambda session: session.importance(asked))
 
+    @router.get("/progress", responses=PROBLEM)
+    async def progress(request: Request, model: str | None = None) -> schema.Progress:
+        return desks.shelf.session(model).progress
+
     @router.get("/featured", responses=PROBLEM)
     def featured(request: Request, model: str | None = None) -> schema.Featured:
         return desks.shelf.session(model).featured()

@@ -1,0 +1,222 @@
+"""The page's server on the embedded model: ``python bench/page.py --out bench/results/page-cpu.json``.
+
+Every time is a person's: from the request to the whole answer, over HTTP on this machine, the server in a process of
+its own. Beside each wall time stands the processor time that the server took for it, which a busy machine does not
+stretch as much. ``--threads`` is torch's number of threads in the server; ``--seconds`` how long the students type.
+
+What is asked: a sentence of 64 tokens until its first pattern; all heads' thumbnails of 512 tokens; tiles of a deep
+zoom, each over at most 2,048 × 2,048 pairs of a text of 4,096 tokens; a text of 16,384 tokens, its overview the first
+time and again; 64 students with one settled edit every ten seconds, each edit four requests, as the page makes them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import measure
+
+from headscope.app.wire import unpack
+
+STORY = (
+    "my white horse drank at the river and old man who kept a ferry by bend of road counted planks again in evening "
+    "while nobody had ever seen him cross one winter water froze there was no work for lamp on landing burned until "
+    "morning she said come back before dark with bread butter wine milk"
+)
+STUDENTS, EVERY = 64, 10.0
+GOALS = {
+    "first pattern, 64 tokens": 150, "grid of all heads, 512 tokens": 300, "tiles over 2,048² pairs, p95": 50,
+    "64 students, p95": 2000,
+}  # fmt: skip
+SERVER = """
+import sys, torch
+torch.set_num_threads(int(sys.argv[2]))
+from headscope.app.server import Place, serve
+from headscope.app.session import Session
+from headscope.app.shelf import Shelf
+from headscope.scope import load
+serve(Shelf(Session(load())), Place(port=int(sys.argv[1]), open_browser=False))
+"""
+
+
+class Asked:
+    """One server, and its clock."""
+
+    def __init__(self, address: str, process: int) -> None:
+        self.http = httpx.Client(base_url=address, timeout=600)
+        self.process = process
+
+    def post(self, path: str, **body: Any) -> bytes:
+        answer = self.http.post(f"/api/{path}", json=body)
+        answer.raise_for_status()
+        return answer.content
+
+    def look(self, text: str) -> str:
+        return str(unpack(self.post("look", text=text)).values["look"])
+
+    def timed(self, work: Callable[[], object]) -> tuple[float, float]:
+        """Wall and processor milliseconds of the server for one piece of work."""
+        before, began = self.processor(), time.perf_counter()
+        work()
+        return (time.perf_counter() - began) * 1e3, self.processor() - before
+
+    def processor(self) -> float:
+        fields = Path(f"/proc/{self.process}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) * 1e3 / os.sysconf("SC_CLK_TCK")
+
+    def resident(self) -> float:
+        lines = Path(f"/proc/{self.process}/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 2**10
+
+
+@contextmanager
+def server(threads: int) -> Iterator[Asked]:
+    from headscope.app.server import free_port
+
+    port = free_port()
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    process = subprocess.Popen([sys.executable, "-c", SERVER, str(port), str(threads)], env=environment)
+    try:
+        asked = Asked(f"http://127.0.0.1:{port}", process.pid)
+        for _ in range(600):
+            try:
+                asked.http.get("/api/model").raise_for_status()
+                break
+            except httpx.TransportError:
+                time.sleep(0.1)
+        yield asked
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def text_of(words: int, seed: int) -> str:
+    chance, words_of = random.Random(seed), STORY.split()
+    return " ".join(chance.choice(words_of) for _ in range(words))
+
+
+def spread(name: str, runs: list[tuple[float, float]], **more: Any) -> dict[str, Any]:
+    walls, processor = sorted(wall for wall, _ in runs), sorted(spent for _, spent in runs)
+    middle, high = len(walls) // 2, min(len(walls) - 1, round(0.95 * (len(walls) - 1)))
+    row = {
+        "what": name, "runs": len(runs), "median_ms": round(walls[middle], 1), "p95_ms": round(walls[high], 1),
+        "processor_ms": round(processor[middle], 1), **more,
+    }  # fmt: skip
+    print(json.dumps(row))
+    return row
+
+
+def short_texts(asked: Asked) -> Iterator[dict[str, Any]]:
+    def first(seed: int) -> Callable[[], object]:
+        def work() -> None:
+            look = asked.look(text_of(58, seed))
+            asked.post("weights", look=look, head="5.6", rows=[0, 512], columns=[0, 512])
+
+        return work
+
+    for seed in range(3):
+        first(1000 + seed)()
+    yield spread("first pattern, 64 tokens", [asked.timed(first(seed)) for seed in range(20)])
+    grid = [asked.timed(lambda seed=seed: asked.look(text_of(500, 50 + seed))) for seed in range(6)]
+    yield spread("text of 512 tokens read, with the grid of all heads", grid)
+    name = asked.look(text_of(500, 50))
+    again = [asked.timed(lambda: asked.post("look", look=name)) for _ in range(10)]
+    yield spread("grid of all heads, 512 tokens", again)
+
+
+def long_texts(asked: Asked) -> Iterator[dict[str, Any]]:
+    names: list[str] = []
+    yield spread("text of 4,096 tokens read", [asked.timed(lambda: names.append(asked.look(text_of(3990, 7))))])
+    chance = random.Random(0)
+    tiles = []
+    for _ in range(60):
+        span, heads = chance.choice([2048, 1024, 512]), [chance.randrange(8), chance.randrange(8)]
+        row, column = sorted((chance.randrange(0, 3900 - span), chance.randrange(0, 3900 - span)), reverse=True)
+        body = {
+            "look": names[0], "head": f"{heads[0]}.{heads[1]}", "rows": [row, row + span],
+            "columns": [column, column + span], "pool": span // 512,
+        }  # fmt: skip
+        tiles.append(asked.timed(lambda body=body: asked.post("weights", **body)))
+    yield spread("tiles over 2,048² pairs, p95", tiles)
+    yield spread("text of 16,384 tokens read", [asked.timed(lambda: names.append(asked.look(text_of(16_200, 8))))])
+    whole = {"look": names[1], "head": "5.6", "rows": [0, 16_384], "columns": [0, 16_384], "pool": 32}
+    yield spread("overview of 16,384 tokens, first time", [asked.timed(lambda: asked.post("weights", **whole))])
+    yield spread(
+        "overview of 16,384 tokens, kept", [asked.timed(lambda: asked.post("weights", **whole)) for _ in range(5)]
+    )
+
+
+async def students(address: str, seconds: float) -> tuple[list[float], list[str]]:
+    """Each types on for a while; how long each settled edit took until everything about it was there."""
+    taken: list[float] = []
+    errors: list[str] = []
+    async with httpx.AsyncClient(
+        base_url=address, timeout=60, limits=httpx.Limits(max_connections=2 * STUDENTS)
+    ) as http:
+
+        async def ask(path: str, **body: Any) -> bytes:
+            answer = await http.post(f"/api/{path}", json=body)
+            answer.raise_for_status()
+            return answer.content
+
+        async def student(number: int) -> None:
+            await asyncio.sleep(EVERY * number / STUDENTS)
+            for edit in range(int(seconds / EVERY)):
+                began = time.perf_counter()
+                try:
+                    card = unpack(await ask("look", text=text_of(12, 1000 * number + edit))).values
+                    look, last = card["look"], len(card["tokens"]) - 1
+                    await ask("weights", look=look, head="5.6", rows=[0, last + 1], columns=[0, last + 1])
+                    await asyncio.gather(
+                        ask("mix", look=look, site="5", position=last),
+                        ask("predict", look=look, position=last, off=["5.6"]),
+                    )
+                    taken.append((time.perf_counter() - began) * 1e3)
+                except httpx.HTTPError as error:
+                    errors.append(f"{type(error).__name__}: {error}")
+                await asyncio.sleep(max(0.0, EVERY - (time.perf_counter() - began)))
+
+        await asyncio.gather(*(student(number) for number in range(STUDENTS)))
+    return taken, errors
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    chosen = parser.parse_args()
+    about = measure.machine() | {"torch_threads": chosen.threads, "clock": "wall, and processor time of the server"}
+    with server(chosen.threads) as asked:
+        rows = [*short_texts(asked)]
+        before = asked.processor()
+        taken, errors = asyncio.run(students(str(asked.http.base_url), chosen.seconds))
+        busy = (asked.processor() - before) / (chosen.seconds * 1e3)
+        rows.append(
+            spread("64 students, p95", [(each, 0.0) for each in taken], errors=errors, server_busy=round(busy, 2))
+        )
+        rows += long_texts(asked)
+        rows.append({"what": "server memory, MiB", "resident": round(asked.resident())})
+        print(json.dumps(rows[-1]))
+    for row in rows:
+        goal = GOALS.get(row["what"])
+        if goal is not None:
+            reached = row["p95_ms" if row["what"].endswith("p95") else "median_ms"]
+            row |= {"goal_ms": goal, "met": reached <= goal}
+    if chosen.out:
+        measure.write(chosen.out, benchmark="page", about=about, rows=rows)
+
+
+if __name__ == "__main__":
+    main()
