@@ -9,6 +9,7 @@ from torch import Tensor
 from headscope.attention.questions import Question
 from headscope.heads.measures import (
     Wanted,
+    _strongest_word,
     averaged,
     collect,
     direct_sites,
@@ -155,6 +156,18 @@ def test_accuracy_counts_arcs_whose_word_gets_most(model: NativeModel, ids: Tens
         expected = [sum(each) / len(each) for each in hits.values()]
         assert measured.scores[:, column].tolist() == pytest.approx(expected)
     assert measured.rivals[:, 0].tolist() == [0.5, 0.0, 1.0]
+
+
+def test_a_head_that_looks_at_no_other_word_finds_none() -> None:
+    """All on itself or on a token of no word: the first word is not found by default."""
+    words = torch.tensor([[-1, 0, 1, 2]])
+    weights = torch.zeros(1, 3, 4, 4)
+    weights[0, 0, :, 3] = 1.0
+    weights[0, 1, :, 0] = 1.0
+    weights[0, 2, :, 1] = 1.0
+    one = torch.tensor([0])
+    arcs = WordArcs(words, one, torch.tensor([3]), torch.tensor([0]), one)
+    assert _strongest_word(weights, arcs).tolist() == [[0.0, 0.0, 1.0]]
 
 
 def test_grades_are_logit_differences_or_mean_log_probabilities(ids: Tensor) -> None:

@@ -323,7 +323,8 @@ def _strongest_word(weights: Float[Tensor, "input head query key"], arcs: WordAr
     n_words = int(arcs.words.max()) + 1
     index = words.clamp(min=0)[:, None].expand(-1, rows.shape[1], -1)
     by_word = torch.zeros(len(rows), rows.shape[1], n_words).scatter_add_(2, index, rows * others)
-    return (by_word.argmax(2) == arcs.wanted[:, None]).float()
+    most = by_word.max(2)
+    return ((most.indices == arcs.wanted[:, None]) & (most.values > 0)).float()
 
 
 def _accuracy(arcs: WordArcs, seen: _Seen, name: str) -> tuple[PerInput, PerInput]:
