@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import settings
+
+settings.register_profile("headscope", deadline=None)  # how long an example takes says how busy a machine is
+settings.load_profile("headscope")
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -191,7 +192,7 @@ def test_only_a_single_holder_may_switch() -> None:
         switch("eager")
         assert model.config._attn_implementation == "eager"
     assert model.config._attn_implementation == BOOL_NAME
-    with pytest.raises(ZeroDivisionError), exclusively(model) as switch:
+    with suppress(ZeroDivisionError), exclusively(model) as switch:
         assert switch is not None
         switch("sdpa")
         raise ZeroDivisionError

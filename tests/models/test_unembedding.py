@@ -80,7 +80,7 @@ def test_a_cap_is_not_linear_and_is_said() -> None:
 
 def test_a_model_without_an_unembedding_is_refused_by_name() -> None:
     opened = open_model(tiny.build("LlamaConfig", "LlamaModel", **BASE))
-    with pytest.raises(ModelError, match="this model has no unembedding: .*; a logit cannot be split over its heads"):
+    with pytest.raises(ModelError, match=r"this model has no unembedding: .*; a logit cannot be split over its heads"):
         opened.unembedding()
     opened.close()
 
