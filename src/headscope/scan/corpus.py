@@ -116,6 +116,10 @@ class Corpus:
                 has = f" with {', '.join(map(str, item))}" if isinstance(item, Mapping) else ""
                 wanted = f"a document is a str, or has a field {self.reading.field!r}"
                 raise BrokenError(f", item {number}: {type(item).__name__}{has}; {wanted}")
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                raise BrokenError(f", item {number}: half of a surrogate pair at character {error.start}") from error
             yield from passages_of(iter((text,)), False)
 
 
