@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import subprocess
 import sys
@@ -23,6 +24,16 @@ def packed(**changed: object) -> Packed:
     return Packed(**(words | changed))  # type: ignore[arg-type]
 
 
+def kept_rows(folder: ScanFolder) -> Packed:
+    """Two shards of rows in the folder, and what to say of them."""
+    digest = hashlib.sha256()
+    for shard, length in enumerate((9, 5)):
+        (rows,) = pack([(shard, list(range(length)))], Frame(16), 4)
+        folder.keep_rows(shard, rows)
+        digest.update(rows.digest().encode())
+    return packed(shards=2, rows=2, documents=2, pieces=2, tokens=14, sha256=digest.hexdigest())
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> ScanFolder:
     scan = ScanFolder(tmp_path / "scan")
@@ -40,7 +51,7 @@ def test_a_file_is_written_whole_or_the_old_one_stays(folder: ScanFolder, monkey
         raise OSError(errno.EIO, "input/output error")
 
     monkeypatch.setattr(os, "fsync", fails)
-    with pytest.raises(OSError, match="input/output error"):
+    with pytest.raises(InputError, match=r"a cannot be written \(input/output error\); what is finished is kept"):
         folder.write(path, b"new and longer")
     assert path.read_bytes() == b"old"
     assert [file.name for file in folder.work.iterdir()] == ["a"]
@@ -97,8 +108,49 @@ def test_shards_without_a_tally_are_missing(folder: ScanFolder) -> None:
 
 def test_what_packing_came_to_is_kept(folder: ScanFolder) -> None:
     assert folder.packed() is None
-    folder.finish_packing(packed())
-    assert folder.packed() == packed()
+    made = kept_rows(folder)
+    folder.finish_packing(made)
+    assert folder.packed() == made
+
+
+def test_rows_that_are_not_those_that_were_packed_are_refused(folder: ScanFolder) -> None:
+    made = kept_rows(folder)
+    folder.finish_packing(made)
+    first, second = folder.rows_file(0).read_bytes(), folder.rows_file(1).read_bytes()
+    folder.write(folder.rows_file(0), second)
+    folder.write(folder.rows_file(1), first)
+    with pytest.raises(InputError, match=r"the rows beside it are not those that were packed\); remove .*work"):
+        folder.packed()
+    folder.rows_file(1).unlink()
+    with pytest.raises(InputError, match="it speaks of 2 shards, and there are 1"):
+        folder.packed()
+
+
+def test_a_note_of_packing_that_is_torn_is_refused(folder: ScanFolder) -> None:
+    for torn in (b"", b"{", b"[]", b'{"shards": 1}'):
+        folder.write(folder.work / "packed.json", torn)
+        with pytest.raises(InputError, match=r"packed\.json is broken, or is something else"):
+            folder.packed()
+
+
+def test_packed_rows_come_back_and_torn_ones_are_refused(folder: ScanFolder) -> None:
+    kept_rows(folder)
+    assert folder.rows(0).ids[0, :9].tolist() == list(range(9))
+    folder.write(folder.rows_file(0), folder.rows_file(0).read_bytes()[:-9])
+    with pytest.raises(InputError, match=r"000000\.rows\.safetensors is broken"):
+        folder.rows(0)
+
+
+def test_a_tally_that_is_torn_says_which_file_to_remove(folder: ScanFolder) -> None:
+    folder.write(folder.tally_file(0), b"torn")
+    with pytest.raises(InputError, match=r"000000\.tally\.safetensors: .*remove that file, and the same scan makes it"):
+        folder.merged(packed(shards=1))
+
+
+def test_a_folder_with_something_else_in_it_is_not_written_into(tmp_path: Path) -> None:
+    (tmp_path / "thesis.doc").write_bytes(b"")
+    with pytest.raises(InputError, match=r"holds thesis\.doc, which is not a scan's; choose an empty folder"):
+        ScanFolder(tmp_path).start(RECIPE)
 
 
 def test_rows_of_a_packing_that_was_not_finished_are_dropped(folder: ScanFolder) -> None:

@@ -1,0 +1,116 @@
+"""Two censuses side by side, against their tallies read by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from headscope.heads.reduction import TRAITS
+from headscope.heads.rules import token_class
+from headscope.names import Head
+from headscope.scan.census import Census
+from headscope.scan.compare import Change, Comparison, compare
+from headscope.scan.options import ScanOptions
+from headscope.scan.recipe import Recipe
+from headscope.scan.run import scan
+from tests.scan.tiny import open_tiny, texts
+
+OPTIONS: dict[str, Any] = {"threads": 1, "context": 48, "examples": 1}
+
+
+@pytest.fixture(scope="module")
+def before() -> Census:
+    rules = (token_class("vowels", "[aeiou]"), token_class("stops", "[.;]"))
+    return scan(open_tiny(), texts(22), options=ScanOptions(**OPTIONS, replicates=40, rules=rules))
+
+
+@pytest.fixture(scope="module")
+def after() -> Census:
+    rules = (token_class("vowels", "[aeiou]"), token_class("digits", "[0-9]"))
+    return scan(open_tiny(seed=1), texts(22), options=ScanOptions(**OPTIONS, replicates=30, rules=rules))
+
+
+def test_a_change_is_the_difference_of_two_rows_and_its_interval_that_of_paired_draws(
+    before: Census, after: Census
+) -> None:
+    found = compare(before, after)
+    for change in found.changes:
+        assert change.before == pytest.approx(before.row(change.head, change.question).mean)
+        assert change.after == pytest.approx(after.row(change.head, change.question).mean)
+        assert change.difference == pytest.approx(change.after - change.before)
+        column = before.heads().index(change.head)
+        draws = []
+        for replicate in range(30):
+            one, two = (
+                each.tally.drawn_means()[replicate, each.layout.quantities.index(change.question), column]
+                for each in (before, after)
+            )
+            draws.append(float(two - one))
+        drawn = torch.tensor([draw for draw in draws if draw == draw], dtype=torch.float64)
+        assert change.low == pytest.approx(float(drawn.quantile(0.025)), abs=1e-5)
+        assert change.high == pytest.approx(float(drawn.quantile(0.975)), abs=1e-5)
+        assert change.clear == (change.low > 0 or change.high < 0)
+
+
+def test_only_what_both_were_asked_is_compared(before: Census, after: Census) -> None:
+    asked = {change.question for change in compare(before, after).changes}
+    assert "vowels" in asked
+    assert not asked & {"stops", "digits"}
+    assert set(TRAITS) <= asked
+
+
+def test_questions_come_first_then_traits_each_by_size(before: Census, after: Census) -> None:
+    changes = compare(before, after).changes
+    first_trait = next(index for index, change in enumerate(changes) if change.question in TRAITS)
+    assert all(change.question in TRAITS for change in changes[first_trait:])
+    for part in (changes[:first_trait], changes[first_trait:]):
+        sizes = [abs(change.difference) for change in part]
+        assert sizes == sorted(sizes, reverse=True)
+
+
+def test_the_other_way_round_every_change_is_the_opposite(before: Census, after: Census) -> None:
+    there = {(change.head, change.question): change for change in compare(before, after).changes}
+    for change in compare(after, before).changes:
+        other = there[change.head, change.question]
+        assert change.difference == pytest.approx(-other.difference)
+        assert (change.low, change.high) == pytest.approx((-other.high, -other.low), abs=1e-5)
+
+
+def test_one_question_and_the_table(before: Census, after: Census) -> None:
+    found = compare(before, after)
+    of = found.of("induction")
+    assert {change.head for change in of} == set(before.heads())
+    assert {change.question for change in of} == {"induction"}
+    table = found.to_arrow().to_pylist()
+    assert [(row["head"], row["question"], row["clear"]) for row in table] == [
+        (str(change.head), change.question, change.clear) for change in found.changes
+    ]
+
+
+def test_clear_changes_are_counted_without_traits() -> None:
+    def change(question: str, low: float, high: float) -> Change:
+        return Change(Head("0", 0), question, 0.1, 0.2, low, high)
+
+    changes = (
+        change("first", 0.1, 0.2), change("induction", -0.2, -0.1), change("itself", -0.1, 0.1),
+        change("previous", 0.0, 0.1), change("entropy", 0.1, 0.2),
+    )  # fmt: skip
+    assert [each.clear for each in changes] == [True, True, False, False, True]
+    assert repr(Comparison(("a", "b"), changes)) == "Comparison(a → b: 2 clear changes among 5 rows)"
+
+
+@pytest.mark.parametrize(
+    ("corpus", "title"),
+    [
+        ([{"file": "wiki.txt", "bytes": 9}], "tiny on wiki.txt"),
+        ([{"file": "a", "bytes": 9}, {"file": "b", "bytes": 9}], "tiny on 2 files"),
+        ([{"stream": "standard input"}], "tiny on standard input"),
+        ([{"dataset": "Dataset"}], "tiny on Dataset"),
+        ([{"texts": 22, "sha256": "x"}], "tiny on 22 texts"),
+    ],
+)
+def test_each_side_is_called_by_its_model_and_text(before: Census, corpus: list[dict[str, Any]], title: str) -> None:
+    named = Census(before.tally, Recipe(before.recipe.words | {"corpus": corpus}))
+    assert compare(named, before).names == (title, "tiny on 22 texts")
