@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import wave
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from typer.testing import CliRunner
 import headscope
 from headscope.cli import app
 from headscope.errors import InputError
+from headscope.models.media import Picture, Sound, recognised
 
 SIZES = {key: value for key, value in tiny.SIZES.items() if "token" not in key and key != "vocab_size"}
 RATE = 16000
@@ -232,3 +234,72 @@ def test_without_a_processor_the_way_out_is_said() -> None:
             scope.look(torch.zeros(3, 8, 8))
         with pytest.raises(InputError, match="2 of pixel_values at once"):
             scope.look(torch.zeros(2, 3, 32, 32))
+
+
+def stereo(file: Path, frames: int, width: int = 2) -> bytes:
+    """Left climbs and right is silent."""
+    with wave.open(str(file), "wb") as written:
+        written.setnchannels(2)
+        written.setsampwidth(width)
+        written.setframerate(8000)
+        written.writeframes(b"".join(struct.pack("<hh", 64 * at, 0) for at in range(frames)) if width == 2 else b"")
+    return file.read_bytes()
+
+
+@pytest.mark.parametrize("cut", [0, 1, 2, 3, 4, 7, 30])
+def test_a_wav_that_was_cut_off_gives_the_frames_that_are_whole(tmp_path: Path, cut: int) -> None:
+    file = tmp_path / "a.wav"
+    whole = stereo(file, 10)
+    file.write_bytes(whole[: len(whole) - cut])
+    sound, words = recognised(file)
+    assert isinstance(sound, Sound)
+    assert (sound.rate, words) == (8000, None)
+    assert sound.samples.tolist() == [32 * at / 32768 for at in range((40 - cut) // 4)]
+
+
+def test_a_file_that_holds_nothing_or_half_of_something_is_said(tmp_path: Path) -> None:
+    silent = tmp_path / "silent.wav"
+    stereo(silent, 0)
+    with pytest.raises(InputError, match=r"silent.wav holds no samples; there is nothing to hear"):
+        recognised(silent)
+    deep = tmp_path / "deep.wav"
+    stereo(deep, 0, width=3)
+    with pytest.raises(InputError, match=r"deep.wav has 24 bits a sample; .wav files of 16 bits are read"):
+        recognised(deep)
+    for name in ("half.png", "half.jpg"):
+        file = tmp_path / name
+        Image.fromarray(np.random.default_rng(0).integers(0, 255, (40, 40, 3), dtype=np.uint8)).save(file)
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+        with pytest.raises(InputError, match=f"{name} is a picture that cannot be read to its end: .*; fetch it again"):
+            recognised(file)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"array": ["loud"], "sampling_rate": 8000}, "a sound is one row of samples, and these are no numbers"),
+        ({"array": [[0.0], [1.0]], "sampling_rate": 8000}, r"this has the shape \(2, 1\); give one channel"),
+        ({"array": [0.5], "sampling_rate": None}, "sampling_rate=None: give the samples a second, as in 16000"),
+        ({"array": [0.5], "sampling_rate": 0}, "sampling_rate=0: give the samples a second"),
+        ({"array": [0.5], "sampling_rate": "8000"}, "sampling_rate='8000'"),
+        ({"array": [0.5], "sampling_rate": float("nan")}, "sampling_rate=nan"),
+    ],
+)
+def test_a_sound_that_cannot_be_one_is_said(given: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        recognised(given)
+
+
+def test_what_is_recognised_and_what_is_left_to_others() -> None:
+    picture, samples = np.zeros((4, 4, 3), dtype=np.uint8), torch.zeros(7)
+    for given, kind, words in (
+        (picture, Picture, None),
+        (samples, Sound, None),
+        ((picture, "what is this?"), Picture, "what is this?"),
+        ({"array": np.ones(3), "sampling_rate": np.int64(8000)}, Sound, None),
+    ):
+        medium, said = recognised(given)
+        assert isinstance(medium, kind)
+        assert said == words
+    for other in ("a text", ("one", "two"), [1, 2], torch.zeros(2, 3), torch.zeros(3).long(), {"input_ids": samples}):
+        assert recognised(other) == (None, None)

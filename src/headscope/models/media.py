@@ -72,7 +72,10 @@ def recognised(given: Any) -> tuple[Picture | Sound | None, str | None]:
     if type(given).__module__.partition(".")[0] == "PIL":
         return Picture(given), None
     if isinstance(given, Mapping) and "array" in given and "sampling_rate" in given:
-        return Sound(_samples(given["array"]), int(given["sampling_rate"])), None
+        rate = given["sampling_rate"]
+        if type(rate) is bool or not isinstance(rate, int | float | np.number) or not rate >= 1:
+            raise InputError(f"sampling_rate={rate!r}: give the samples a second, as in 16000")
+        return Sound(_samples(given["array"]), int(rate)), None
     if isinstance(given, np.ndarray) and given.ndim == 3 and given.dtype == np.uint8:
         return Picture(given), None
     if isinstance(given, np.ndarray | Tensor) and given.ndim == 1 and _is_floating(given):
@@ -153,6 +156,8 @@ def _from_file(path: Path) -> Picture | Sound:
             return Picture(opened.convert("RGB"))
     except UnidentifiedImageError as error:
         raise InputError(f"{path} is neither a picture that Pillow reads nor a .wav file") from error
+    except (OSError, SyntaxError, Image.DecompressionBombError) as error:  # a broken PNG is a SyntaxError there
+        raise InputError(f"{path} is a picture that cannot be read to its end: {error}; fetch it again") from error
 
 
 def _from_wav(path: Path) -> Sound:
@@ -164,12 +169,18 @@ def _from_wav(path: Path) -> Sound:
         raise InputError(f"{path} is not a .wav file that can be read: {error}") from error
     if width != 2:
         raise InputError(f"{path} has {8 * width} bits a sample; .wav files of 16 bits are read")
-    samples = np.frombuffer(raw, dtype="<i2").astype(np.float32) / 32768
+    whole = len(raw) // (width * channels) * channels  # a file that was cut off may end within a frame
+    if not whole:
+        raise InputError(f"{path} holds no samples; there is nothing to hear")
+    samples = np.frombuffer(raw, dtype="<i2", count=whole).astype(np.float32) / 32768
     return Sound(samples.reshape(-1, channels).mean(axis=1), rate)
 
 
 def _samples(given: Any) -> npt.NDArray[np.float32]:
-    samples = np.asarray(given.detach().cpu() if isinstance(given, Tensor) else given, dtype=np.float32)
+    try:
+        samples = np.asarray(given.detach().cpu() if isinstance(given, Tensor) else given, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"a sound is one row of samples, and these are no numbers: {error}") from error
     if samples.ndim != 1 or not samples.size:
         raise InputError(f"a sound is one row of samples, and this has the shape {samples.shape}; give one channel")
     return samples
