@@ -71,6 +71,10 @@ def test_where_words_fail_the_path_itself_is_the_name() -> None:
     assert names[1] == "0.0" or names[1] in paths
 
 
+def test_a_word_that_tells_only_some_apart_is_not_given_to_the_others() -> None:
+    assert named(["a.0.x", "a.0.y", "b.0.x"]) == ["a.0.x", "a.0.y", "b.0"]
+
+
 @pytest.mark.parametrize(
     ("path", "stacks", "expected"),
     [
