@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from tests.models import tiny
 
+from headscope.attention.observer import Call, plain
 from headscope.errors import ModelError
+from headscope.models import projections
 from headscope.models.huggingface import open_model
 
 
@@ -67,4 +71,47 @@ def test_a_latent_is_refused_by_name() -> None:
     assert (opened.shape.sites["0"].d_head, opened.shape.sites["0"].d_value) == (12, 6)
     with pytest.raises(ModelError, match="0: W_Q cannot be had: it is made in two stages"):
         opened.query_weight("0")
+    opened.close()
+
+
+@pytest.mark.parametrize("build", [tiny.llama, tiny.gpt2, tiny.t5])
+def test_every_heads_rows_make_its_own_query_key_and_value(build: Any) -> None:
+    """What feeds a head is enough to make it, before any rotation: x · W + b at those outputs."""
+    opened = open_model(build())
+    site = next(iter(opened.shape.sites))
+    fed = opened.feeding(site)
+    made: dict[str, torch.Tensor] = {}
+    hooks = [
+        opened.model.get_submodule(path).register_forward_hook(
+            lambda _, args, out, path=path: made.setdefault(path, out)
+        )
+        for path, _ in fed.values()
+    ]
+    calls: list[Call] = []
+
+    def see(name: str, call: Call) -> torch.Tensor:
+        if name == site:
+            calls.append(call)
+        return plain(call)
+
+    with torch.no_grad():
+        opened.run(opened.probe, see)
+    for hook in hooks:
+        hook.remove()
+    for which, (path, rows) in fed.items():
+        states = getattr(calls[0], which)
+        assert len(rows) == states.shape[1]
+        assert len({int(row) for each in rows for row in each}) == sum(map(len, rows)), "no output feeds two heads"
+        for head, row in enumerate(rows):
+            length = made[path][..., row].norm(dim=-1)
+            torch.testing.assert_close(states[:, head].norm(dim=-1), length, atol=1e-5, rtol=1e-4)
+    opened.close()
+
+
+def test_a_site_that_the_probe_does_not_reach_has_no_projection() -> None:
+    model = tiny.llama()
+    opened = open_model(model)
+    with pytest.raises(ModelError, match=r"model.layers.1.mlp is not reached by the inputs this model was traced with"):
+        projections.weight(model, "model.layers.1.mlp", "q", lambda: opened.run(opened.probe), "1")
+    assert not model.model.layers[1].mlp.up_proj._forward_hooks
     opened.close()
