@@ -121,16 +121,17 @@ def load_folder(folder: Path) -> GPT:
 
 
 def _shards(weights: dict[str, Tensor]) -> list[list[str]]:
-    """Names in order, cut so that the shards are about equal and none is over the limit."""
+    """Names in order, cut so that the shards are about equal and none is over the limit, unless one weight is."""
     total = sum(map(_size, weights.values()))
     target = total / -(-total // SHARD_BYTES)
     shards: list[list[str]] = [[]]
-    filled = 0
+    filled = held = 0
     for name, weight in weights.items():
-        if filled >= target * len(shards):
+        if held and (filled >= target * len(shards) or held + _size(weight) > SHARD_BYTES):
             shards.append([])
+            held = 0
         shards[-1].append(name)
-        filled += _size(weight)
+        filled, held = filled + _size(weight), held + _size(weight)
     return shards
 
 

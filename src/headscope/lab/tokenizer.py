@@ -13,6 +13,7 @@ from pathlib import Path
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from headscope.errors import InputError
+from headscope.heads.stored import reading
 
 START = "<|start|>"
 START_ID = 0
@@ -62,7 +63,8 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path, context: int) -> None:
 
 def load_tokenizer(file: Path) -> Tokenizer:
     """A tokenizer.json of ours; another's has no start token and is refused."""
-    tokenizer = Tokenizer.from_file(str(file))
+    with reading(str(file), "give a tokenizer.json that a training run wrote"):
+        tokenizer = Tokenizer.from_file(str(file))
     if tokenizer.token_to_id(START) != START_ID:
         raise InputError(f"{file} has no {START} as token {START_ID}; train one with train_tokenizer")
     return tokenizer
