@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headscope.errors import InputError
-from headscope.lab.rows import Rows, Stream
+from headscope.lab.rows import LONGEST, MOST_COPIES, SHORTEST, Rows, Stream
 
 COUNT = torch.arange(1, 901, dtype=torch.int32).repeat(20)
 
@@ -65,3 +67,62 @@ def test_texts_are_taken_by_weight() -> None:
 def test_no_text_is_refused() -> None:
     with pytest.raises(InputError, match="at least one text"):
         Rows([], 10, repeats=0.1, seed=0)
+
+
+class Marked(Rows):
+    """Rows whose text is one token, so that what was pasted can be seen."""
+
+    def windows(self, n_rows: int, width: int) -> torch.Tensor:
+        return torch.arange(100, 100 + width).repeat(n_rows, 1)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(40, 600), st.integers(0, 10_000))
+def test_a_stretch_is_pasted_whole_two_to_five_times_and_nothing_else_is_touched(width: int, seed: int) -> None:
+    made = Marked([Stream("t", torch.arange(9), 1.0)], 1000, repeats=1.0, seed=0)
+    made.generator.manual_seed(seed)
+    before = torch.full((4, width), -1)
+    after = made.with_repeats(before.clone())
+    for number, row in enumerate(after.tolist()):
+        pasted = [token for token in row if token != -1]
+        length = next(size for size in range(SHORTEST, LONGEST + 1) if _is_copies(pasted, size))
+        copies = len(pasted) // length
+        assert 2 <= copies <= MOST_COPIES
+        assert len(pasted) == copies * length <= width
+        if number % 2:
+            assert pasted[:length] == list(range(100, 100 + length)), "text, from the beginning of a window"
+        else:
+            assert all(1 <= token < 1000 for token in pasted), "random tokens, never the start token"
+
+
+def _is_copies(tokens: list[int], size: int) -> bool:
+    """Whether the tokens are one stretch of this size, several times."""
+    return len(tokens) % size == 0 and len(tokens) >= 2 * size and tokens == tokens[:size] * (len(tokens) // size)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(20, 60), min_size=1, max_size=4), st.integers(0, 999))
+def test_a_window_never_crosses_from_one_text_into_the_next_and_reaches_every_place(
+    lengths: list[int], seed: int
+) -> None:
+    streams = [Stream(str(n), torch.arange(size) + 1000 * (n + 1), 1.0) for n, size in enumerate(lengths)]
+    batch = Rows(streams, 9999, repeats=0.0, seed=seed).batch(0, 1500, 18)[:, 1:]
+    assert ((batch[:, 1:] - batch[:, :-1]) == 1).all()
+    for number, size in enumerate(lengths):
+        mine = batch[batch[:, 0] // 1000 == number + 1]
+        assert set((mine[:, 0] % 1000).tolist()) <= set(range(1, size - 17))
+    if len(lengths) == 1:
+        assert {int(batch[:, 0].min()), int(batch[:, -1].max())} == {1001, 1000 + lengths[0] - 1}
+
+
+@pytest.mark.parametrize(("repeats", "n_rows", "changed"), [(0.0, 8, 0), (0.5, 8, 4), (1.0, 8, 8), (0.1, 4, 0)])
+def test_so_many_rows_of_a_batch_hold_repeats(repeats: float, n_rows: int, changed: int) -> None:
+    batch = rows(repeats=repeats).batch(3, n_rows, 128)[:, 1:]
+    plain = ((batch[:, 1:] - batch[:, :-1]).remainder(900) == 1).all(1)
+    assert (~plain).tolist() == [True] * changed + [False] * (n_rows - changed)
+
+
+@pytest.mark.parametrize("weight", [0.0, -1.0])
+def test_a_text_without_weight_is_refused(weight: float) -> None:
+    with pytest.raises(InputError, match="at least one text, each with a weight above 0"):
+        Rows([Stream("a", COUNT, 1.0), Stream("b", COUNT, weight)], 10, repeats=0.1, seed=0)

@@ -1,0 +1,81 @@
+"""Stories about two people: who is in them, how they are spoken of, and which sentence is kept for the examination."""
+
+from __future__ import annotations
+
+import random
+import re
+from itertools import islice
+from string import Formatter
+
+import pytest
+
+from headscope.lab.people import GIVING, MEN, PLACES, SAYING, TEMPLATES, THINGS, WOMEN, documents, sentence
+
+STORIES = [sentence(random.Random(seed)) for seed in range(600)]
+
+
+def people(story: str) -> list[str]:
+    """The names, in the order in which they first come."""
+    return list(dict.fromkeys(word for word in re.findall(r"\w+", story) if word in {*WOMEN, *MEN}))
+
+
+def test_no_name_is_both_and_no_list_holds_a_thing_twice() -> None:
+    assert not set(WOMEN) & set(MEN)
+    for words in (WOMEN, MEN, PLACES, THINGS, GIVING, SAYING, TEMPLATES):
+        assert len(set(words)) == len(words)
+
+
+def test_every_story_is_about_two_people_and_names_one_of_them_twice() -> None:
+    for story in STORIES:
+        assert len(people(story)) == 2, story
+        counts = [len(re.findall(rf"\b{name}\b", story)) for name in people(story)]
+        assert max(counts) >= 2, story
+        assert "{" not in story
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_a_template_asks_only_for_what_a_story_has(template: str) -> None:
+    fields = {name for _, name, _, _ in Formatter().parse(template) if name}
+    assert fields <= {"A", "B", "place", "thing", "gave", "said", "subject", "object"}
+    assert {"A", "B"} <= fields
+
+
+def test_pronouns_agree_with_whom_they_mean() -> None:
+    said = 0
+    for story in STORIES:
+        found = re.search(r"(\w+) was sorry, because (he|she) liked", story)
+        if found:
+            assert found[2] == ("she" if found[1] in WOMEN else "he")
+            said += 1
+        found = re.search(r"When (\w+) came to .*, \w+ was waiting for (him|her)\.", story)
+        if found:
+            assert found[2] == ("her" if found[1] in WOMEN else "him")
+            said += 1
+    assert said > 30
+
+
+def test_every_form_is_told() -> None:
+    def skeleton(template: str) -> re.Pattern[str]:
+        parts = re.split(r"\{\w+\}", template)
+        return re.compile(".+?".join(map(re.escape, parts)))
+
+    assert all(any(skeleton(template).fullmatch(story) for story in STORIES) for template in TEMPLATES)
+
+
+def test_the_sentence_of_the_examination_is_not_taught() -> None:
+    taught = " ".join(STORIES)
+    assert not re.search(r"When \w+ and \w+ went", taught)
+    assert "the shop" not in PLACES
+    assert "a book" not in THINGS
+    assert "book" not in taught
+    assert "shop" not in taught
+
+
+def test_pages_are_a_few_stories_each_and_equal_seeds_give_equal_pages() -> None:
+    pages = list(documents(40, seed=2))
+    assert len(pages) == 40
+    assert pages == list(documents(40, seed=2))
+    assert pages[:10] == list(islice(documents(10, seed=2), 10)), "the first pages do not depend on how many follow"
+    assert pages != list(documents(40, seed=3))
+    sizes = [len(re.findall(r'[.?]"? (?=[A-Z"])|\.$', page)) for page in pages]
+    assert min(sizes) >= 3
