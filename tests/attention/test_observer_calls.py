@@ -1,0 +1,142 @@
+"""Every call that reaches an observer holds what is needed to compute its answer again, whoever calls."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from headscope.attention import reference
+from headscope.attention.masks import causal, padding, window
+from headscope.attention.module import MultiHeadAttention
+from headscope.attention.observer import Call, attend, current, plain, watched, watching
+from headscope.attention.scores import Scores
+
+
+def call(seed: int = 0, **scores: object) -> Call:
+    generator = torch.Generator().manual_seed(seed)
+    q = torch.randn(2, 4, 5, 8, generator=generator, dtype=torch.float64)
+    k, v = (torch.randn(2, 2, 7, 8, generator=generator, dtype=torch.float64) for _ in range(2))
+    return Call(torch.nn.Module(), q, k, v, Scores(**scores))  # type: ignore[arg-type]
+
+
+def by_definition(given: Call) -> Tensor:
+    """One head of one item at a time, each against the KV head of its group."""
+    bound = given.scores.bind(given.q, given.k)
+    allowed = bound.mask.dense(5, 7).expand(2, 4, 5, 7)
+    z = torch.zeros(2, 4, 5, 8, dtype=torch.float64)
+    for item in range(2):
+        for head in range(4):
+            scores = given.q[item, head] @ given.k[item, head // 2].T * bound.scale
+            weights = scores.masked_fill(~allowed[item, head], float("-inf")).softmax(-1)
+            z[item, head] = weights @ given.v[item, head // 2]
+    return z
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [{}, {"mask": causal()}, {"mask": causal() & window(3)}, {"mask": padding([7, 4])}, {"scale": 0.3}],
+    ids=repr,
+)
+def test_unobserved_and_observed_attention_are_the_definition(scores: dict[str, object]) -> None:
+    given = call(**scores)
+    assert_close(plain(given), by_definition(given))
+    assert_close(attend(given), by_definition(given))
+    with watching(plain):
+        assert_close(attend(given), by_definition(given))
+
+
+def test_the_observer_is_asked_once_and_its_answer_is_taken() -> None:
+    given, asked = call(), []
+
+    def see(one: Call) -> Tensor:
+        asked.append(one)
+        return torch.full_like(one.q, 7.0)
+
+    with watching(see):
+        assert watched()
+        assert current() is see
+        assert bool((attend(given) == 7.0).all())
+    assert asked == [given]
+    assert asked[0] is given
+    assert not watched()
+
+
+def test_nobody_may_be_put_in_somebodys_place() -> None:
+    """Inside a watched block, a part of it can go unwatched."""
+    asked: list[Call] = []
+
+    def see(one: Call) -> Tensor:
+        asked.append(one)
+        return plain(one)
+
+    with watching(see):
+        with watching(None):
+            assert not watched()
+            attend(call())
+        assert not asked
+        attend(call())
+    assert len(asked) == 1
+
+
+def test_an_observer_may_itself_attend_without_being_asked_again() -> None:
+    depth = 0
+
+    def see(one: Call) -> Tensor:
+        nonlocal depth
+        depth += 1
+        with watching(None):
+            return attend(one)
+
+    with watching(see):
+        attend(call())
+    assert depth == 1
+
+
+def test_two_tasks_of_one_thread_do_not_see_each_other() -> None:
+    seen: dict[str, list[int]] = {"a": [], "b": []}
+
+    async def look(name: str, width: int) -> None:
+        def see(one: Call) -> Tensor:
+            seen[name].append(one.q.shape[2])
+            return plain(one)
+
+        module = MultiHeadAttention(8, 2)
+        with watching(see):
+            for _ in range(3):
+                module(torch.randn(1, width, 8))
+                await asyncio.sleep(0)
+
+    async def both() -> None:
+        await asyncio.gather(look("a", 3), look("b", 5))
+
+    asyncio.run(both())
+    assert seen == {"a": [3, 3, 3], "b": [5, 5, 5]}
+
+
+def test_what_a_module_hands_over_is_enough_to_compute_its_output() -> None:
+    module = MultiHeadAttention(12, 3, n_kv_heads=1, bias=False).double()
+    x, calls = torch.randn(2, 5, 12, dtype=torch.float64), []
+
+    def see(one: Call) -> Tensor:
+        calls.append(one)
+        return plain(one)
+
+    with watching(see), torch.no_grad():
+        output = module(x, mask=causal())
+    (given,) = calls
+    assert given.site is module
+    past = torch.ones(5, 5, dtype=torch.bool).tril()
+    key, value = module.k_proj.weight.T, module.v_proj.weight.T
+    for text in range(2):
+        parts = []
+        for head in range(3):
+            mine = slice(4 * head, 4 * head + 4)
+            weights = reference.HeadWeights(module.q_proj.weight[mine].T, key, value)
+            z = reference.one_head(x[text], x[text], weights, past).z
+            assert_close(plain(given)[text, head], z)
+            parts.append(z @ module.o_proj.weight[:, mine].T)
+        assert_close(output[text], torch.stack(parts).sum(0) + module.o_proj.bias)
