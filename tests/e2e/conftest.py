@@ -105,7 +105,7 @@ def open_page(context: BrowserContext, address: str) -> Callable[[str], Page]:
     def open_at(fragment: str = "", query: str = "") -> Page:
         page = context.new_page()
         page.goto(f"{address}{query}{fragment}")
-        expect(page.get_by_role("application", name="Pattern of head")).to_be_visible()
+        expect(page.get_by_role("application", name="Pattern of head").first).to_be_visible()
         return page
 
     return open_at

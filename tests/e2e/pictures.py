@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[2]
 CORPUS = ("README.md", "CONTRIBUTING.md", "docs/concepts.md", "docs/film.md")
 MICROSCOPE = ("[data-share='all']", "[data-kl]")
 FOUR_HEADS = ("[data-hit='3']", "text=Every row found >> nth=3")
+BESIDE = "My black dog slept at the door. My black dog slept at the".replace(" ", "+")
 PHONE = 390
 COLOURS = 256  # a third of the bytes, and nobody sees it
 
@@ -39,6 +40,7 @@ SHOTS = {
     "microscope": Shot("", MICROSCOPE),
     "microscope-dark": Shot("", MICROSCOPE, theme="dark"),
     "microscope-arcs": Shot("#microscope?view=arcs", MICROSCOPE),
+    "microscope-beside": Shot(f"#microscope?text2={BESIDE}", ("[data-share='all'] >> nth=1", "[data-kl] >> nth=1")),
     "microscope-phone": Shot("", MICROSCOPE, PHONE),
     "four-heads": Shot("#four-heads", FOUR_HEADS),
     "four-heads-dark": Shot("#four-heads?v=1&d=1", ("[data-missed='3']",), theme="dark"),

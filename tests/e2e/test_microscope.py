@@ -267,10 +267,18 @@ def test_the_page_never_scrolls_sideways(open_page: Open, width: int):
     page.wait_for_function("width => document.documentElement.scrollWidth <= width", arg=width)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("theme", "more"),
+    [
+        ("light", {}),
+        ("dark", {}),
+        ("light", {"text2": "the old lamp", "t": 0.7, "p": 0.9, "cut": "1.1:9:2", "off": "0.1"}),
+    ],
+    ids=["light", "dark", "everything open"],
+)
 @pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: npm ci in web/")
-def test_no_serious_violation_of_accessibility(open_page: Open, theme: str):
-    page = open_page(at(head="1.1"), query=f"?theme={theme}")
+def test_no_serious_violation_of_accessibility(open_page: Open, theme: str, more: dict[str, str]):
+    page = open_page(at(head="1.1", token=9, **more), query=f"?theme={theme}")
     page.evaluate(AXE.read_text(encoding="utf-8"))
     found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
     serious = [
