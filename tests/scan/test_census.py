@@ -15,6 +15,7 @@ from headscope.scan.census import Census
 from headscope.scan.compare import compare
 from headscope.scan.options import ScanOptions
 from headscope.scan.run import scan
+from tests.scan.test_scan import patterns
 from tests.scan.tiny import Bytes, TinyModel, open_tiny, texts
 
 OPTIONS: dict[str, Any] = {"threads": 1, "replicates": 50}
@@ -106,3 +107,54 @@ def test_one_piece_has_no_interval_to_speak_of() -> None:
     row = scan(open_tiny(), ["one short text"], options=ScanOptions(**OPTIONS)).row("0.0", "previous")
     assert row.low == pytest.approx(row.mean)
     assert math.isclose(row.low, row.high)
+
+
+def test_examples_look_at_the_strongest_key_of_their_document(folder: Path) -> None:
+    """Each example's key, found again in the dense pattern of its text."""
+    model, documents = open_tiny(), [*texts(30), "<script>alert(1)</script> & <b>"]
+    rows = Census.load(folder).examples().to_pylist()
+    for row in rows[::5]:
+        begins = row["position"] // 64 * 64  # a piece sees itself only
+        ids = model.token_ids(documents[row["document"]])[begins : begins + 64]
+        site, head = row["head"].split(".")
+        weights = patterns(model, ids)[site][int(head), row["position"] - begins]
+        assert float(weights[row["key"] - begins]) == pytest.approx(float(weights.max()), abs=1e-4)
+        assert begins <= row["key"] <= row["position"]
+    assert len(rows) > 60
+
+
+def test_a_head_is_named_in_parts_and_the_table_is_in_their_order(folder: Path) -> None:
+    census = Census.load(folder)
+    rows = census.to_arrow().to_pylist()
+    assert [row["head"] for row in rows[::9]] == [str(head) for head in census.heads()]
+    assert all(row["head"] == f"{row['site']}.{row['index']}" for row in rows)
+    for row in rows:
+        same = census.row(row["head"], row["question"])
+        assert (row["count"], row["mean"], row["null_high"]) == (same.count, same.mean, same.null_high)
+        assert (row["histogram"] is not None) == (row["question"] in ("entropy", "distance"))
+
+
+def test_the_first_heads_of_a_question_fall_in_order(folder: Path) -> None:
+    census = Census.load(folder)
+    means = [row.mean for row in census.top("induction", 3)]
+    assert means == sorted((row.mean for row in census.rows if row.question == "induction"), reverse=True)[:3]
+    assert census.top("nothing of the kind") == []
+
+
+@pytest.mark.parametrize("name", ["tally.safetensors", "examples.parquet", "recipe.json"])
+def test_a_census_with_a_torn_file_is_refused(folder: Path, tmp_path: Path, name: str) -> None:
+    for file in folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / name).write_bytes((folder / name).read_bytes()[:-40])
+    with pytest.raises(InputError, match="is broken, or is something else"):
+        Census.load(tmp_path)
+
+
+def test_an_example_of_a_token_that_the_model_has_not_is_said(folder: Path) -> None:
+    census = Census.load(folder)
+
+    def none(ids: Any) -> Any:
+        raise ValueError(f"there is no token {ids}")
+
+    with pytest.raises(InputError, match=r"an example holds token \d+, which this model does not have; a shard is"):
+        Census(census.tally, census.recipe, none)

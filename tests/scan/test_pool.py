@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+import torch
 
 from headscope.errors import InputError
 from headscope.heads.rules import LabelRule
+from headscope.heads.tally import Layout
 from headscope.scan import run
-from headscope.scan.measure import Tick
+from headscope.scan.labels import null_name, question_names
+from headscope.scan.measure import Measurer, Plan, Tick
 from headscope.scan.options import ScanOptions
+from headscope.scan.packing import Frame, pack
+from headscope.scan.pool import Work, run_here, serve
+from headscope.scan.recipe import device_words, weight_hash
 from headscope.scan.run import scan
 from headscope.scan.shards import ScanFolder
 from tests.scan.test_resume import content
@@ -75,3 +83,85 @@ def test_progress_is_told_every_token(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setattr(run, "run_here", listen)
     census = scan(open_tiny(), texts(4), options=ScanOptions(**(OPTIONS | {"workers": 1, "progress": True})))
     assert sum(told) == census.recipe.words["result"]["tokens"]
+
+
+def a_work(opener: Any, **changed: str) -> Work:
+    model = open_tiny()
+    layout = Layout(
+        sites=tuple((site.name, site.n_heads) for site in model.shape.sites.values()),
+        questions=question_names(()),
+        nulls=tuple(null_name(name) for name in question_names(())),
+        context=32,
+        replicates=3,
+        examples=1,
+        seed=0,
+    )
+    plan = Plan(
+        frame=Frame(32), layout=layout, rules=(), batch=2, threads=1, unit="piece", first_position=None
+    )  # fmt: skip
+    same = {"weights_sha256": weight_hash(model.model), "device": device_words(torch.device("cpu"))}
+    return Work(opener, plan, **(same | changed))
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[Any, Any]]:
+    """Both ends; a worker ignores Ctrl-C, so what was there is put back."""
+    before = signal.getsignal(signal.SIGINT)
+    near, far = multiprocessing.Pipe()
+    yield near, far
+    signal.signal(signal.SIGINT, before)
+    near.close()
+    far.close()
+
+
+def test_a_worker_gives_back_the_tally_of_each_shard_and_then_what_went_wrong(pipe: tuple[Any, Any]) -> None:
+    near, far = pipe
+    (rows,) = pack([(0, list(b"the cat sat on the mat, the cat"))], Frame(32), 9)
+    near.send_bytes(rows.to_bytes())
+    near.send_bytes(b"torn")
+    work = a_work(open_tiny)
+    serve(far, work)
+    assert near.recv() == ("tally", Measurer(open_tiny(), work.plan).measure(rows).to_bytes())
+    kind, error = near.recv()
+    assert kind == "error"
+    assert isinstance(error, RuntimeError)
+    assert "Traceback" in str(error)
+
+
+def test_a_worker_says_our_own_errors_as_they_are(pipe: tuple[Any, Any]) -> None:
+    near, far = pipe
+    serve(far, a_work(partial(open_tiny, seed=1)))
+    kind, error = near.recv()
+    assert kind == "error"
+    assert isinstance(error, InputError)
+    assert "a worker opened tiny with other weights than this scan's" in str(error)
+
+
+def test_a_worker_whose_parent_is_gone_ends_in_peace(pipe: tuple[Any, Any]) -> None:
+    near, far = pipe
+    near.close()
+    serve(far, a_work(open_tiny))
+
+
+def test_a_worker_on_another_kind_of_machine_is_refused() -> None:
+    with pytest.raises(
+        InputError, match=r"a worker runs on cpu, .*, and this scan on H200: its last digits would differ"
+    ):
+        a_work(open_tiny, device="H200").ready()
+
+
+def test_shards_measured_here_are_each_written_under_their_number(tmp_path: Path) -> None:
+    folder = ScanFolder(tmp_path)
+    folder.work.mkdir()
+    shards = list(pack([(number, list(b"a cat saw it; a cat sat") * 2) for number in range(6)], Frame(32), 2))
+    for number, rows in enumerate(shards):
+        folder.keep_rows(number, rows)
+    told: list[int] = []
+    measurer = a_work(open_tiny).ready()
+    run_here(measurer, folder, [2, 0], told.append)
+    assert sorted(file.name for file in folder.work.glob("*.tally.*")) == [
+        "000000.tally.safetensors",
+        "000002.tally.safetensors",
+    ]
+    assert folder.tally_file(2).read_bytes() == measurer.measure(shards[2]).to_bytes()
+    assert sum(told) == shards[0].n_tokens + shards[2].n_tokens
