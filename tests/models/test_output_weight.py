@@ -53,6 +53,10 @@ class Site(nn.Module):
             return self.out(flat.transpose(0, 1).contiguous()).transpose(0, 1)
         if self.way == "changed in place":
             return self.out(flat.mul_(2.0))
+        if self.way in ("the first reads the last", "the last reads the first"):
+            first, middle, last = z.unbind(2)
+            heads = (first * last, middle, last) if self.way.startswith("the first") else (first, middle, last * first)
+            return self.out(torch.cat(heads, -1))
         if self.way == "norm after":
             return self.after(self.out(flat))
         if self.way == "two stages":
@@ -88,6 +92,8 @@ def followed(way: str) -> tuple[Model, Follow]:
         ("normed by head", Follow("site.out", "head-local", LOCAL)),
         ("normed over all", Follow("site.out", "mixed", MIXED)),
         ("turned", Follow("site.out", "exact", "", "turned")),
+        ("the first reads the last", Follow("site.out", "mixed", MIXED)),
+        ("the last reads the first", Follow("site.out", "mixed", MIXED)),
         ("two stages", Follow("site.out", "mixed", MIXED)),
         ("changed in place", Follow("site.out", "head-local", LOCAL)),
         ("norm after", Follow("site.out", "exact", after="site.after")),
