@@ -140,8 +140,8 @@ def run(task: Task, tool: str, seconds: float) -> dict[str, Any]:
         env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     if done.returncode:
-        said = "killed: out of memory" if done.returncode == -9 else done.stderr.strip().splitlines()[-1][:300]
-        return row | {"failed": said}
+        said = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("more: ")]
+        return row | {"failed": "killed: out of memory" if done.returncode == -9 else said[-1][:300]}
     row |= json.loads(done.stdout.splitlines()[-1]) | {"load": round(os.getloadavg()[0], 1)}
     expected = oracle(task)
     if expected is not None:
