@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import re
 import zipfile
 from email.message import Message
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headscope.errors import InputError
-from headscope.lab.corpus import Document, distinct, is_permissive, licence_of, wheel
+from headscope.lab.corpus import Document, distinct, is_permissive, licence_of, main, wheel
 
 CODE = "def double(x):\n    return x + x  # twice as much as before, whatever it was\n" * 6
 
@@ -74,3 +75,32 @@ def test_the_command_writes_lines_that_training_reads(tmp_path: Path) -> None:
     with lzma.open(file, "wt") as target:
         target.write(json.dumps({"source": "a", "licence": "MIT", "path": "one.py", "text": CODE}) + "\n")
     assert [(document.title, document.text) for document in read_documents(file)] == [("one.py", CODE)]
+
+
+def test_gathering_takes_the_standard_library_and_each_wheel_within_the_limit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = tmp_path / "python"
+    for number, name in enumerate(
+        ("a.py", "deep/b.py", "test/c.py", "deep/tests/d.py", "e.txt", *map("f{}.py".format, range(60)))
+    ):
+        (library / name).parent.mkdir(parents=True, exist_ok=True)
+        (library / name).write_text(CODE + f"# {number}")
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(library))
+    a_wheel(tmp_path, "License-Expression: MIT", {"thing/a.py": CODE, "thing/copy.py": CODE})
+    out = tmp_path / "out.jsonl.xz"
+    main([str(out), "--wheels", str(tmp_path), "--limit", "20000"])
+    with lzma.open(out, "rt", encoding="utf-8") as file:
+        found = [json.loads(line) for line in file]
+    taken: dict[str, int] = {}
+    for each in found:
+        taken[each["source"]] = taken.get(each["source"], 0) + len(each["text"].encode())
+        assert not re.search(r"(^|/)tests?/", each["path"])
+    assert len(taken) == 2
+    assert taken.pop("thing 1.0") == len(CODE), "each text once"
+    ((python, size),) = taken.items()
+    assert python.startswith("python 3.")
+    assert 20_000 - 2 * len(CODE) < size <= 20_000
+    printed = capsys.readouterr().out
+    assert f"{size:>10,}  {python} (PSF-2.0)\n" in printed
+    assert f"{size + len(CODE):>10,}  bytes in all -> {out}\n" in printed

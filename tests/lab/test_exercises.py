@@ -90,6 +90,11 @@ def test_shares_that_are_no_distribution_are_told_why(card: dict[str, float], sa
     assert found.right == (says == "They add up to 1.")
 
 
+@pytest.mark.parametrize(("off", "right"), [(0.004, True), (-0.004, True), (0.006, False), (-0.006, False)])
+def test_shares_may_be_rounded_by_half_a_hundredth_in_all(off: float, right: bool) -> None:
+    assert remark(EXERCISE.check([{"horse": 0.6, "road": 0.4 + off}, WHAT]), "head 1: shares").right is right
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_a_share_that_is_no_number_is_refused(value: float) -> None:
     with pytest.raises(InputError, match=rf"'horse' has {value}; shares are numbers from 0 to 1, as in 'horse \.6"):
