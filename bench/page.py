@@ -128,21 +128,21 @@ def short_texts(asked: Asked) -> Iterator[dict[str, Any]]:
     for seed in range(3):
         first(1000 + seed)()
     yield spread("first pattern, 64 tokens", [asked.timed(first(seed)) for seed in range(20)])
-    grid = [asked.timed(lambda seed=seed: asked.look(text_of(500, 50 + seed))) for seed in range(6)]
+    grid = [asked.timed(lambda seed=seed: asked.look(text_of(445, 50 + seed))) for seed in range(6)]
     yield spread("text of 512 tokens read, with the grid of all heads", grid)
-    name = asked.look(text_of(500, 50))
+    name = asked.look(text_of(445, 50))
     again = [asked.timed(lambda: asked.post("look", look=name)) for _ in range(10)]
     yield spread("grid of all heads, 512 tokens", again)
 
 
 def long_texts(asked: Asked) -> Iterator[dict[str, Any]]:
     names: list[str] = []
-    yield spread("text of 4,096 tokens read", [asked.timed(lambda: names.append(asked.look(text_of(3990, 7))))])
+    yield spread("text of 4,096 tokens read", [asked.timed(lambda: names.append(asked.look(text_of(3_600, 7))))])
     chance = random.Random(0)
     tiles = []
     for _ in range(60):
         span, heads = chance.choice([2048, 1024, 512]), [chance.randrange(8), chance.randrange(8)]
-        row, column = sorted((chance.randrange(0, 3900 - span), chance.randrange(0, 3900 - span)), reverse=True)
+        row, column = sorted((chance.randrange(0, 4000 - span), chance.randrange(0, 4000 - span)), reverse=True)
         body = {
             "look": names[0], "head": f"{heads[0]}.{heads[1]}", "rows": [row, row + span],
             "columns": [column, column + span], "pool": span // 512,
@@ -153,7 +153,7 @@ def long_texts(asked: Asked) -> Iterator[dict[str, Any]]:
 
 def longest_text(asked: Asked) -> Iterator[dict[str, Any]]:
     names: list[str] = []
-    yield spread("text of 16,384 tokens read", [asked.timed(lambda: names.append(asked.look(text_of(16_200, 8))))])
+    yield spread("text of 16,384 tokens read", [asked.timed(lambda: names.append(asked.look(text_of(14_500, 8))))])
     whole = {"look": names[0], "head": "5.6", "rows": [0, 16_384], "columns": [0, 16_384], "pool": 32}
     yield spread("overview of 16,384 tokens, first time", [asked.timed(lambda: asked.post("weights", **whole))])
     yield spread(

@@ -20,6 +20,7 @@ THUMBNAIL_SIDE = 32
 DENSE_THUMBNAIL = 1_024  # tokens up to which a thumbnail sees every row
 SAMPLED_ROWS = 256
 LARGEST_ANSWER = 2**22  # numbers in one rectangle
+TOGETHER = 2**20  # weights of a site up to which its thumbnails are made at once; past it one head fits the cache
 QUICK = 2_048**2  # pairs up to which a pooled rectangle is computed each time it is asked for
 KEPT_LARGE = 16  # larger ones that are kept
 
@@ -67,7 +68,7 @@ class Views:
             return np.zeros((site.n_heads, side, side), dtype=np.uint8)
         source, length = self.look.site_source(site.name), len(self.look.query_tokens(site.name))
         rows = torch.arange(length) if length <= DENSE_THUMBNAIL else torch.linspace(0, length - 1, SAMPLED_ROWS).long()
-        together = len(rows) * source.k.shape[2] * site.n_heads <= LARGEST_ANSWER  # all heads at once, or one by one
+        together = len(rows) * source.k.shape[2] * site.n_heads <= TOGETHER
         parts = [source] if together else [source.only(head.head) for head in site.heads()]
         small = torch.cat([_smaller(rectangles.weights(part, rows, slice(None))[0], side) for part in parts])
         return (small.clamp(0, 1).sqrt() * 255).round().to(torch.uint8).cpu().numpy()
