@@ -112,3 +112,13 @@ def test_numbers_are_kept_to_six_decimals_and_none_is_no_number(value: float) ->
 @pytest.mark.parametrize(("p", "kept"), [(0.0123456, 0.0123), (1.0, 1.0), (0.0, 0.0), (1.23456e-12, 1.23e-12)])
 def test_chances_are_kept_to_three_digits(p: float, kept: float) -> None:
     assert p_value(p) == kept
+
+
+@pytest.mark.parametrize("torn", [{"findings": None}, {"trials": [{}]}, {"findings": [{"head": "0.0"}]}])
+def test_a_report_that_is_not_whole_is_refused_in_words(torn: dict[str, object]) -> None:
+    whole = {"schema_version": 1, "model": "m", "n_heads": 1, "findings": [], "trials": [], "traits": {}, "recipe": {}}
+    assert Report.from_dict(whole).n_heads == 1
+    with pytest.raises(InputError, match=r"this report is not whole .*make it again"):
+        Report.from_dict(whole | torn)
+    with pytest.raises(InputError, match="this report is not whole"):
+        Report.from_dict({"schema_version": 1})

@@ -144,6 +144,15 @@ class Report:
         version = given.get("schema_version")
         if version != SCHEMA_VERSION:
             raise InputError(f"this report has schema_version {version!r}; this program reads {SCHEMA_VERSION}")
+        try:
+            return cls._read(given)
+        except (KeyError, TypeError) as error:
+            raise InputError(
+                f"this report is not whole ({error!r}); make it again with headscope heads --json"
+            ) from error
+
+    @classmethod
+    def _read(cls, given: Mapping[str, Any]) -> Report:
         findings = tuple(
             Finding(
                 **{
