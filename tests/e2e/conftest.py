@@ -70,8 +70,9 @@ def served(*sessions: Session, censuses: Censuses | None = None, port: int | Non
     thread.join()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """Closed after each file: while it is open, its event loop stands in the way of others in this process."""
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         yield opened
