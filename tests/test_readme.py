@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -30,3 +31,26 @@ def test_the_shipped_version_is_one() -> None:
 
     assert declared[1] == __version__
     assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_gpu_figures_are_those_of_the_results() -> None:
+    rows = json.loads((ROOT / "bench/results/observe-h200.json").read_text())["rows"]
+    at = {(row["tokens"], row["what"]): row for row in rows if "time" in row}
+
+    def ms(tokens: int, what: str) -> str:
+        value = at[tokens, what]["time"]["median_ms"]
+        return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
+
+    def both(what: str) -> str:
+        return f"{ms(32_768, what)} and {ms(131_072, what)} ms"
+
+    text = " ".join((ROOT / "README.md").read_text().split())
+    ours, eager = at[8_192, "everything"], at[8_192, "eager"]
+    for said in (
+        f"takes {ms(32_768, 'everything')} ms at 32,768 tokens and {ms(131_072, 'everything')} ms at 131,072",
+        f"cuDNN's attention alone takes {both('cudnn')}",
+        f"PyTorch's flash attention {both('flash')}",
+        f"takes {ms(8_192, 'eager')} ms and {eager['peak_mib'] / 1024:.1f} GiB at 8,192 tokens",
+        f"ours takes {ms(8_192, 'everything')} ms and {ours['peak_mib']:.0f} MiB",
+    ):
+        assert said in text, said
