@@ -10,19 +10,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from headscope.attention.observer import Call, plain, watching
 from headscope.errors import HeadNameError, HeadscopeError, InputError, ModelError
 from headscope.models import intake, media, projections, sites
 from headscope.models.attention_seam import Arrival, install, tracer, uninstall
-from headscope.models.opened import OutputWeight, Pass, Prepared, SiteObserver, SiteOutput, Token, Unembedding, one_row
+from headscope.models.opened import OutputWeight, Pass, Prepared, SiteObserver, SiteOutput, Unembedding, one_row
 from headscope.models.output_weight import Follow, follow, rows_by_head, weight_by_head
 from headscope.models.probe_inputs import device_of, probe_inputs
 from headscope.models.selfcheck import Report, check, own_answer
 from headscope.models.stream import found_scale, stream_scales
-from headscope.models.tokens import Reader
+from headscope.models.tokens import Reader, Reading
 from headscope.models.trace import Trace, trace
 from headscope.models.unembedding import Ending, find_ending, unembedding
 from headscope.names import ModelShape
@@ -53,7 +53,7 @@ class _Run:
 _run: ContextVar[_Run | None] = ContextVar("headscope_run", default=None)
 
 
-class HuggingFaceModel:
+class HuggingFaceModel(Reading):
     """See ``OpenModel``. ``probe`` are inputs for the first, traced pass, where headscope cannot guess them."""
 
     def __init__(self, model: nn.Module, reader: Reader, name: str, probe: Mapping[str, Tensor] | None = None) -> None:
@@ -86,15 +86,6 @@ class HuggingFaceModel:
 
     def prepare(self, text: Any) -> Prepared:
         return intake.prepare(self, text)
-
-    def tokens_of(self, ids: Int[Tensor, " token"]) -> tuple[Token, ...]:
-        return self.reader.tokens_of(ids)
-
-    def decode(self, ids: Int[Tensor, " token"]) -> str:
-        return self.reader.decode(ids)
-
-    def token_ids(self, text: str) -> list[int]:
-        return self.reader.token_ids(text)
 
     def run(
         self,

@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from headscope.attention.module import MultiHeadAttention
 from headscope.attention.observer import Call, plain, watching
 from headscope.errors import HeadNameError, InputError, ModelError
-from headscope.models.opened import OutputWeight, Pass, Prepared, SiteObserver, SiteOutput, Token, Unembedding, one_row
+from headscope.models.opened import OutputWeight, Pass, Prepared, SiteObserver, SiteOutput, Unembedding, one_row
 from headscope.models.selfcheck import Report, check
 from headscope.models.site_names import name_sites
 from headscope.models.sites import site_from_call
 from headscope.models.stream import found_scale, stream_scales
-from headscope.models.tokens import Reader
+from headscope.models.tokens import Reader, Reading
 from headscope.names import ModelShape, Site
 
 
@@ -39,7 +39,7 @@ class _Run:
 _run: ContextVar[_Run | None] = ContextVar("headscope_native_run", default=None)
 
 
-class NativeModel:
+class NativeModel(Reading):
     """See ``OpenModel``. The model takes ids ``[batch, token]`` and answers with logits for each token."""
 
     def __init__(self, model: nn.Module, tokenizer: Any = None, name: str = "model") -> None:
@@ -76,15 +76,6 @@ class NativeModel:
 
     def prepare(self, text: Any) -> Prepared:
         return self.reader.prepare(text["input_ids"] if isinstance(text, Mapping) and "input_ids" in text else text)
-
-    def tokens_of(self, ids: Int[Tensor, " token"]) -> tuple[Token, ...]:
-        return self.reader.tokens_of(ids)
-
-    def decode(self, ids: Int[Tensor, " token"]) -> str:
-        return self.reader.decode(ids)
-
-    def token_ids(self, text: str) -> list[int]:
-        return self.reader.token_ids(text)
 
     def run(
         self,

@@ -157,6 +157,21 @@ class Reader:
         return text if text or not isinstance(piece, str) else piece
 
 
+class Reading:
+    """The part of an opened model that its reader does, whichever seam leads into it."""
+
+    reader: Reader
+
+    def tokens_of(self, ids: Int[Tensor, " token"]) -> tuple[Token, ...]:
+        return self.reader.tokens_of(ids)
+
+    def decode(self, ids: Int[Tensor, " token"]) -> str:
+        return self.reader.decode(ids)
+
+    def token_ids(self, text: str) -> list[int]:
+        return self.reader.token_ids(text)
+
+
 def _one_text(ids: Shaped[Tensor, "..."]) -> list[int]:
     """The ids of a tensor that holds those of one text."""
     if ids.dtype == torch.bool or ids.ndim not in (1, 2):
