@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headscope.attention.questions import Question
-from headscope.heads.own_roles import _answerable, own_role
+from headscope.errors import InputError
+from headscope.heads import sentences
+from headscope.heads.examine import Options, heads
+from headscope.heads.own_roles import _pairs, own_role
 from headscope.heads.probes import Batch
 from headscope.heads.rules import LabelRule, token_class
 from headscope.heads.vocabulary import UntestableError, Vocabulary
 from headscope.lab.by_hand import HandSizes, by_hand
 from headscope.models.native import NativeModel
+from headscope.models.opened import Token
 from tests.heads.controls import SIZES, WORDS, next_token, opened
 
 TEXTS = ["the horse met the man", "the man met the horse", "not a horse", "the man told the man"]
@@ -113,11 +119,83 @@ def test_a_row_can_answer_where_it_sees_a_key_with_its_label(
 ) -> None:
     key = list(query)
     dice.shuffle(key)  # type: ignore[attr-defined]
-    found = _answerable(torch.tensor([query]), torch.tensor([key]), causal, exclude)[0].tolist()
-    for row, asked in enumerate(query):
-        seen = [
-            place
-            for place, label in enumerate(key)
-            if label == asked and asked != -1 and (not causal or place <= row) and not (exclude and place == row)
-        ]
-        assert found[row] == bool(seen)
+    found = _pairs(torch.tensor([query]), torch.tensor([key]), causal, exclude)[0].nonzero().tolist()
+    assert found == [
+        [row, place]
+        for row, asked in enumerate(query)
+        for place, label in enumerate(key)
+        if label == asked and asked != -1 and (not causal or place <= row) and not (exclude and place == row)
+    ]
+
+
+def places(tokens: Sequence[Token]) -> list[int]:
+    return list(range(len(tokens)))
+
+
+def before(tokens: Sequence[Token]) -> list[int]:
+    return [place - 1 for place in places(tokens)]
+
+
+PERSON = set(sentences.WORDS["person"])
+BEFORE = LabelRule("mine: the token before", before, places)
+ITSELF = LabelRule("mine: itself", places, places)
+BEFORE_PEOPLE = LabelRule(
+    "before a person",
+    lambda tokens: [place - 1 if token.text in PERSON else -1 for place, token in enumerate(tokens)],
+    places,
+)
+ANYTHING = LabelRule("anything", lambda tokens: [1] * len(tokens), lambda tokens: [1] * len(tokens))
+FIRST = LabelRule("mine: the first", lambda tokens: [0] * len(tokens), places)
+
+
+@pytest.mark.parametrize(
+    ("head", "rule", "rivals", "named"),
+    [
+        ("previous token", BEFORE, {"itself"}, True),
+        ("itself", ITSELF, {"offset -1"}, True),
+        ("first token", FIRST, {"itself", "offset -1"}, True),
+        ("itself", BEFORE, {"itself"}, False),
+        ("previous token", ITSELF, {"offset -1"}, False),
+        ("previous token", BEFORE_PEOPLE, {"itself", "offset -1"}, False),
+        ("first token", ANYTHING, {"itself", "offset -1"}, False),
+    ],
+    ids=lambda value: value.name if isinstance(value, LabelRule) else None,
+)
+def test_a_question_is_not_its_own_rival(head: str, rule: LabelRule, rivals: set[str], named: bool) -> None:
+    """One's own "previous token" can be earned; where only some rows ask it, looking back is still no answer."""
+    model = opened(by_hand(head, SIZES))
+    role = own_role(rule)
+    for batch in role.probe.make(Vocabulary(model), 4, 0).batches:
+        assert set(batch.asks[rule.name].rivals) == {"the same labels, shuffled"} | rivals
+    report = heads(model, Options(roles=(), own=(role,), controls=0, ablate=0))
+    assert [finding.head for finding in report.findings] == (["0.0"] if named else [])
+    assert report.trial(rule.name).tested
+
+
+def test_a_question_is_the_same_however_its_labels_are_numbered(words: Vocabulary) -> None:
+    far = LabelRule("far", lambda tokens: [7 * p + 4 if p else -1 for p in places(tokens)],
+                    lambda tokens: [7 * p + 11 for p in places(tokens)])  # fmt: skip
+    odd = LabelRule("odd", lambda tokens: [p - 1 if p % 2 else -1 for p in places(tokens)], places)
+    for rule, gone in ((far, True), (odd, False)):
+        for batch in own_role(rule, TEXTS).probe.make(words, 4, 0).batches:
+            assert ("offset -1" not in batch.asks[rule.name].rivals) == gone
+
+
+def test_one_text_that_tells_the_question_apart_keeps_the_rival(words: Vocabulary) -> None:
+    """In most of these texts the last copy of a word is the token before; in one it is not."""
+    again = ["horse horse", "man man man", "the horse the"]
+    rule = LabelRule("last copy", lambda tokens: [max((p for p in range(at) if tokens[p].id == token.id), default=-1)
+                                                  for at, token in enumerate(tokens)], places)  # fmt: skip
+    for batch in own_role(rule, again).probe.make(words, 4, 0).batches:
+        assert "offset -1" in batch.asks["last copy"].rivals
+
+
+def test_a_name_that_the_battery_has_is_refused() -> None:
+    with pytest.raises(InputError, match="a role called 'previous token' is there already; give yours another name"):
+        Options(own=(own_role(replace_name(BEFORE, "previous token")),))
+    with pytest.raises(InputError, match="a role called 'commas' is there already"):
+        Options(own=(own_role(token_class("commas", ",")), own_role(token_class("commas", ";"))))
+
+
+def replace_name(rule: LabelRule, name: str) -> LabelRule:
+    return LabelRule(name, rule.query, rule.key, rule.exclude_self)

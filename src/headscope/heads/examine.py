@@ -49,6 +49,10 @@ class Options:
         unknown = [name for name in self.roles or () if name not in BATTERY]
         if unknown:
             raise InputError(f"no role is called {', '.join(unknown)}; there are {', '.join(BATTERY)}")
+        names = [*BATTERY, *(role.name for role in self.own)]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise InputError(f"a role called {twice!r} is there already; give yours another name")
 
     def chosen(self) -> tuple[Role, ...]:
         names = BATTERY if self.roles is None else self.roles

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Int
@@ -15,6 +16,8 @@ from headscope.heads.probes import Ask, Batch, Probe, offsets
 from headscope.heads.rules import LabelRule
 from headscope.heads.sentences import filler
 from headscope.heads.vocabulary import Spelled, UntestableError, Vocabulary
+
+NEAR = (0, 1)  # places back that stand as rivals: a head that always looks there answers many questions by chance
 
 
 def own_role(rule: LabelRule, texts: Sequence[str] | None = None, threshold: float = 0.5, reason: str = MOST) -> Role:
@@ -40,36 +43,63 @@ def _probe(vocabulary: Vocabulary, rule: LabelRule, texts: Sequence[str], seed: 
     for text in texts:
         spelled = vocabulary.spell(text)
         groups.setdefault(len(spelled.ids), []).append(spelled)
+    labelled = [_labelled(group, rule, causal) for group in groups.values()]
+    near = [offset for offset in NEAR if not all(_is_offset(each.pairs, offset) for each in labelled)]
     generator = torch.Generator().manual_seed(seed)
-    batches = [_batch(group, rule, causal, generator) for group in groups.values()]
+    batches = [_batch(each, rule, near, generator) for each in labelled]
     whole = tuple(batch for batch in batches if len(batch))
     if not whole:
         raise UntestableError(f"in none of the {len(texts)} texts does the question {rule.name!r} have an answer")
     return Probe(whole, f"{sum(map(len, whole))} texts in which the question has an answer")
 
 
-def _batch(group: Sequence[Spelled], rule: LabelRule, causal: bool, generator: torch.Generator) -> Batch:
+@dataclass(frozen=True)
+class _Labelled:
+    """Texts of one length, their labels, and which keys each row finds by them."""
+
+    ids: Int[Tensor, "text token"]
+    query: Int[Tensor, "text token"]
+    key: Int[Tensor, "text token"]
+    pairs: Bool[Tensor, "text token token"]
+
+
+def _labelled(group: Sequence[Spelled], rule: LabelRule, causal: bool) -> _Labelled:
     labels = [rule.labels(spelled.tokens) for spelled in group]
     query, key = (torch.stack([pair[side] for pair in labels]) for side in (0, 1))
-    asking = _answerable(query, key, causal, rule.exclude_self)
+    ids = torch.tensor([spelled.ids for spelled in group])
+    return _Labelled(ids, query, key, _pairs(query, key, causal, rule.exclude_self))
+
+
+def _batch(texts: _Labelled, rule: LabelRule, near: Sequence[int], generator: torch.Generator) -> Batch:
+    """The texts with an answer; only rows that see one ask."""
+    asking = texts.pairs.any(-1)
     keep = asking.any(1)
-    query, key, asking = query.where(asking, -1)[keep], key[keep], asking[keep]
+    query, key, asking = texts.query.where(asking, -1)[keep], texts.key[keep], asking[keep]
     order = torch.rand(query.shape, generator=generator).argsort(1)
     rivals = {
         "the same labels, shuffled": Question(query, key.gather(1, order), rule.exclude_self),
-        **offsets(asking, (0, 1)),
+        **offsets(asking, near),
     }
-    ids = torch.tensor([spelled.ids for spelled in group])[keep]
-    return Batch(ids, asks={rule.name: Ask(Question(query, key, rule.exclude_self), rivals)})
+    return Batch(texts.ids[keep], asks={rule.name: Ask(Question(query, key, rule.exclude_self), rivals)})
 
 
-def _answerable(
+def _pairs(
     query: Int[Tensor, "text token"], key: Int[Tensor, "text token"], causal: bool, exclude_self: bool
-) -> Bool[Tensor, "text token"]:
-    """Rows that see at least one key with their label."""
+) -> Bool[Tensor, "text token token"]:
+    """Where a row sees a key with its label."""
     equal = (query[:, :, None] == key[:, None, :]) & (query != -1)[:, :, None]
     if causal:
         equal = equal.tril()
     if exclude_self:
         equal = equal & ~torch.eye(query.shape[1], dtype=torch.bool)
-    return equal.any(-1)
+    return equal
+
+
+def _is_offset(pairs: Bool[Tensor, "text token token"], offset: int) -> bool:
+    """Whether this is the question for one place, asked by every row that has it. A rival must not be the question.
+
+    Asked by some rows only (the nouns, say), that place stays a rival: a head that always looks there does not ask.
+    """
+    n = pairs.shape[1]
+    every = torch.ones(n, n, dtype=torch.bool)
+    return torch.equal(pairs, (every.tril(-offset) & every.triu(-offset)).expand_as(pairs))
