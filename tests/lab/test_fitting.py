@@ -137,6 +137,14 @@ def test_the_loss_is_the_surprise_of_the_wish_and_it_falls() -> None:
     torch.testing.assert_close(fitted.hits, covered(now, work.wanted))
 
 
+def test_a_longer_try_is_four_times_as_long_and_never_more_than_may_be_asked_for() -> None:
+    assert [Diagnosis(job(((2, 1),)), CraftSettings(steps=steps)).more for steps in (10, 1250, 1251)] == [
+        40,
+        5000,
+        5000,
+    ]
+
+
 def test_a_row_that_no_width_can_hold_is_told_so() -> None:
     words = [f"w{number}" for number in range(24)]
     arrows = tuple((row, (row * 7) % (row + 1)) for row in range(1, 24))

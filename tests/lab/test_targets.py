@@ -17,6 +17,7 @@ from headscope.lab.targets import (
     default_targets,
     made_sentence,
     parse_arrows,
+    parse_shares,
     previous_token,
     split_words,
 )
@@ -41,7 +42,7 @@ def test_a_causal_head_never_wants_a_later_word(arrows: list[tuple[int, int]]) -
     if not ahead:
         assert not target.rows(WORDS, causal=True)[0].triu(1).any()
         return
-    start, end = ahead[0]
+    start, end = min(ahead)
     with pytest.raises(InputError, match=rf"\({start}\) cannot look ahead to '{WORDS[end]}' \({end}\)"):
         target.rows(WORDS, causal=True)
 
@@ -53,6 +54,64 @@ def test_a_painting_is_kept_scaled_to_one_and_its_blank_rows_rest() -> None:
     assert matrix[1].tolist() == [1, 0, 0]
     assert matrix[2].tolist() == pytest.approx([0.2 / 1.005, 0.3 / 1.005, 0.505 / 1.005])
     assert finds.tolist() == [True, False, True]
+
+
+@st.composite
+def shared_rows(draw: st.DrawFn) -> list[list[float]]:
+    """Causal rows over five words: shares that add up to one, or nothing."""
+    rows = []
+    for place in range(5):
+        parts = draw(st.lists(st.integers(0, 9), min_size=place + 1, max_size=place + 1))
+        total = sum(parts)
+        rows.append([part / total if total else 0.0 for part in parts] + [0.0] * (4 - place))
+    return rows
+
+
+@given(shared_rows())
+def test_shares_on_arrows_and_the_same_pattern_painted_are_one_wish(rows: list[list[float]]) -> None:
+    arrows = tuple((start, end) for start in range(5) for end in range(5) if rows[start][end])
+    shares = tuple(rows[start][end] for start, end in arrows)
+    blank_left_out = tuple(tuple(row) if any(row) else () for row in rows)
+    for target in (
+        Target("t", arrows=arrows, shares=shares),
+        Target("t", painted=tuple(map(tuple, rows))),
+        Target("t", painted=blank_left_out),
+    ):
+        matrix, finds = target.rows(WORDS, causal=True)
+        for row, wanted in enumerate(rows):
+            assert matrix[row].tolist() == pytest.approx(wanted if any(wanted) else [1, 0, 0, 0, 0], abs=1e-6)
+            assert bool(finds[row]) == any(wanted)
+
+
+@pytest.mark.parametrize(
+    ("arrows", "shares", "message"),
+    [
+        (((4, 1), (4, 2)), (0.7,), "t: 2 arrows and 1 shares; give one share an arrow, or none for equal shares"),
+        (((4, 1), (4, 1)), (0.7, 0.3), r"arrow from 'road' \(4\) to 'horse' \(1\) has several shares; give it one"),
+        (((4, 1), (4, 2)), (0.7, 0.4), r"the row of 'road' \(4\) adds up to 1\.1; .*two full weights"),
+        (((4, 1), (4, 2)), (0.2, 0.3), r"the row of 'road' \(4\) adds up to 0\.5; .*paint more"),
+        (((4, 1), (4, 2)), (1.5, -0.5), "shares are numbers from 0 to 1"),
+        (((4, 1), (4, 2)), (math.nan, 1), r"the row of 'road' \(4\) holds \[0\.0, nan, 1\.0"),
+        (((1, 0), (1, 2)), (0.7, 0.3), r"'horse' \(1\) cannot look ahead to 'crossed' \(2\); .*causal=False"),
+        (((5, 1),), (1,), "there is no arrow 5 → 1 among the words 0–4"),
+    ],
+)
+def test_shares_that_cannot_be_are_refused(
+    arrows: tuple[tuple[int, int], ...], shares: tuple[float, ...], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        Target("t", arrows=arrows, shares=shares).rows(WORDS, causal=True)
+
+
+def test_without_the_mask_a_share_may_lie_ahead() -> None:
+    matrix, _ = Target("t", arrows=((1, 0), (1, 2)), shares=(0.7, 0.3)).rows(WORDS, causal=False)
+    assert matrix[1].tolist() == pytest.approx([0.7, 0, 0.3, 0, 0])
+
+
+@pytest.mark.parametrize("length", [1, 3])
+def test_a_painting_of_another_length_is_refused(length: int) -> None:
+    with pytest.raises(InputError, match="a painting of 2 words has 2 rows of 2 numbers"):
+        Target("t", painted=((1,) + (0,) * (length - 1),) * 2).rows(["a", "b"], causal=True)
 
 
 def test_a_painting_counts_before_arrows() -> None:
@@ -105,6 +164,43 @@ def test_as_many_words_as_can_be_painted_and_not_one_more() -> None:
 )
 def test_arrows_as_people_write_them(text: str, arrows: tuple[tuple[int, int], ...]) -> None:
     assert parse_arrows(text, WORDS) == arrows
+
+
+@pytest.mark.parametrize(
+    ("text", "shares"),
+    [
+        ("road > horse .7, road > crossed .3", {(4, 1): 0.7, (4, 2): 0.3}),
+        ("road > horse 70%; road > crossed 30 %", {(4, 1): 0.7, (4, 2): 0.3}),
+        ("road > horse 0.4, road > crossed, road > the@3", {(4, 1): 0.4, (4, 2): 0.3, (4, 3): 0.3}),
+        ("road > horse, road > crossed\ncrossed > horse", {(4, 1): 0.5, (4, 2): 0.5, (2, 1): 1.0}),
+        ("crossed > horse 1", {(2, 1): 1.0}),
+        ("", {}),
+    ],
+)
+def test_shares_as_people_write_them(text: str, shares: dict[tuple[int, int], float]) -> None:
+    arrows, numbers = parse_shares(text, WORDS)
+    assert dict(zip(arrows, numbers, strict=True)) == pytest.approx(shares)
+    Target("t", arrows=arrows, shares=numbers).rows(WORDS, causal=True)
+
+
+def test_a_number_is_a_share_only_behind_a_word() -> None:
+    words = ["room", "7", "is", ".", "5"]
+    assert parse_shares("is > 7 .5, is > room", words) == (((2, 1), (2, 0)), (0.5, 0.5))
+    assert parse_shares("5 > 7", words) == (((4, 1),), (1.0,))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("road > horse .7, road > horse", "'road > horse' is said twice; say each arrow once"),
+        ("road > horse 1, road > crossed", r"'road' \(4\) add up to 1 and leave nothing for 'crossed'; make them"),
+        ("road horse .7", "could not read 'road horse .7' as an arrow"),
+        ("road > .7", "there is no word '.7'"),
+    ],
+)
+def test_shares_that_do_not_parse(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        parse_shares(text, WORDS)
 
 
 def test_a_mark_may_be_a_word_with_a_place_too() -> None:

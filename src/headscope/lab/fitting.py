@@ -18,6 +18,8 @@ from headscope.lab.tiny import Adam, TinyBlock, TinyConfig, TinyTransformer, one
 GOOD_ENOUGH = 0.9
 """A row counts as fitted when this much of its target is covered."""
 
+MOST_STEPS = 5000
+
 FIRST_SIZE = 0.3
 """W_Q and W_K start this much smaller than usual, so that every head starts by looking everywhere alike."""
 
@@ -36,10 +38,10 @@ class CraftSettings:
     snapshots: int = 16
 
     def __post_init__(self) -> None:
-        if not (1 <= self.d_head <= 256 and 2 <= self.d_model <= 512 and 1 <= self.steps <= 5000):
+        if not (1 <= self.d_head <= 256 and 2 <= self.d_model <= 512 and 1 <= self.steps <= MOST_STEPS):
             raise InputError(
                 f"d_model={self.d_model}, d_head={self.d_head}, steps={self.steps}: use d_model 2–512, d_head 1–256 "
-                "and 1–5000 steps, as in d_model=32, d_head=8, steps=120"
+                f"and 1–{MOST_STEPS} steps, as in d_model=32, d_head=8, steps=120"
             )
         if self.snapshots < 2 or not 0 < self.learning_rate <= 1:
             raise InputError(
@@ -194,9 +196,13 @@ class Diagnosis:
     job: Job
     settings: CraftSettings
 
+    @property
+    def more(self) -> int:
+        return min(MOST_STEPS, 4 * self.settings.steps)
+
     @cached_property
     def longer(self) -> Tensor:
-        return fit(self.job, replace(self.settings, steps=min(5000, 4 * self.settings.steps))).hits
+        return fit(self.job, replace(self.settings, steps=self.more)).hits
 
     @cached_property
     def wider(self) -> Tensor:
@@ -209,7 +215,7 @@ class Diagnosis:
         settings = self.settings
         longer, wider = float(self.longer[head, place]), float(self.wider[head, place])
         if longer >= GOOD_ENOUGH:
-            return f"{settings.steps} steps are too few: after {4 * settings.steps} this row reaches {longer:.2f}."
+            return f"{settings.steps} steps are too few: after {self.more} this row reaches {longer:.2f}."
         if wider >= GOOD_ENOUGH:
             return (
                 f"d_head={settings.d_head} is too small: a head of {settings.d_model} numbers reaches {wider:.2f} on "

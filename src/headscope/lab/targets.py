@@ -1,4 +1,4 @@
-"""What a crafted head should look at: arrows between words, or a painted matrix, made into rows that sum to one."""
+"""What a crafted head should look at: arrows between words, equal or with shares, or a whole painted pattern."""
 
 from __future__ import annotations
 
@@ -21,47 +21,68 @@ Arrow = tuple[int, int]
 
 @dataclass(frozen=True)
 class Target:
-    """One head's wish. ``arrows`` are (from, to) places in the sentence; ``painted`` is a whole pattern instead.
+    """One head's wish. ``arrows`` are (from, to) places; ``shares``, if given, says how much of its row each one gets.
 
-    A row with nothing to find rests on the first word, as heads of real models do.
+    Without shares the arrows of a row share it equally. ``painted`` is a whole pattern instead: for each word its
+    shares over all words, or ``()`` for none. A row with nothing to find rests on the first word, as heads of real
+    models do.
     """
 
     name: str
     asks: str = ""
     arrows: tuple[Arrow, ...] = ()
     painted: tuple[tuple[int | float, ...], ...] | None = None
+    shares: tuple[int | float, ...] = ()
 
     def rows(self, words: Sequence[str], *, causal: bool) -> tuple[Float[Tensor, "query key"], Bool[Tensor, " query"]]:
         """The wanted pattern, and which of its rows have something to find."""
         if self.painted is not None:
-            return self._from_painting(words, causal)
-        length = len(words)
+            matrix = self._from_painting(len(words))
+        else:
+            matrix = self._from_shares(words) if self.shares else self._from_arrows(len(words))
+        if self.shares or self.painted is not None:
+            for place, row in enumerate(matrix):
+                _check_row(self.name, f"{words[place]!r} ({place})", row)
+        ahead = matrix.triu(1).nonzero().tolist()
+        if causal and ahead:
+            start, end = ahead[0]
+            raise InputError(
+                f"{self.name}: {words[start]!r} ({start}) cannot look ahead to {words[end]!r} ({end}); a causal head "
+                "sees only words before it: point it back, or craft with causal=False"
+            )
+        return _rest_on_the_first(matrix)
+
+    def _from_arrows(self, length: int) -> Tensor:
         matrix = torch.zeros(length, length)
         for start, end in self.arrows:
             if not (0 <= start < length and 0 <= end < length):
                 raise InputError(f"{self.name}: there is no arrow {start} → {end} among the words 0–{length - 1}")
-            if causal and end > start:
-                raise InputError(
-                    f"{self.name}: {words[start]!r} ({start}) cannot look ahead to {words[end]!r} ({end}); a causal "
-                    "head sees only words before it: turn the arrow round, or craft with causal=False"
-                )
             matrix[start, end] = 1.0
-        return _rest_on_the_first(matrix)
+        return matrix
 
-    def _from_painting(self, words: Sequence[str], causal: bool) -> tuple[Tensor, Tensor]:
+    def _from_shares(self, words: Sequence[str]) -> Tensor:
+        if len(self.shares) != len(self.arrows):
+            raise InputError(
+                f"{self.name}: {len(self.arrows)} arrows and {len(self.shares)} shares; give one share an arrow, or "
+                "none for equal shares"
+            )
+        matrix = self._from_arrows(len(words))
+        if int(matrix.sum()) != len(self.arrows):
+            start, end = next(arrow for arrow in self.arrows if self.arrows.count(arrow) > 1)
+            raise InputError(
+                f"{self.name}: the arrow from {words[start]!r} ({start}) to {words[end]!r} ({end}) has several shares; "
+                "give it one"
+            )
+        for (start, end), share in zip(self.arrows, self.shares, strict=True):
+            matrix[start, end] = share
+        return matrix
+
+    def _from_painting(self, length: int) -> Tensor:
         assert self.painted is not None
-        length = len(words)
-        if len(self.painted) != length or any(len(row) != length for row in self.painted):
+        rows = [row or (0,) * length for row in self.painted]
+        if len(rows) != length or any(len(row) != length for row in rows):
             raise InputError(f"{self.name}: a painting of {length} words has {length} rows of {length} numbers")
-        matrix = torch.tensor(self.painted, dtype=torch.float32)
-        for place, row in enumerate(matrix):
-            _check_row(self.name, f"{words[place]!r} ({place})", row)
-            if causal and float(row[place + 1 :].sum()) > 0:
-                raise InputError(
-                    f"{self.name}: the row of {words[place]!r} ({place}) is painted after its own word; a causal "
-                    "head sees only words before it: move the paint, or craft with causal=False"
-                )
-        return _rest_on_the_first(matrix)
+        return torch.tensor(rows, dtype=torch.float32)
 
 
 def _check_row(name: str, word: str, row: Tensor) -> None:
@@ -102,13 +123,47 @@ def split_words(sentence: str) -> list[str]:
 
 def parse_arrows(text: str, words: Sequence[str]) -> tuple[Arrow, ...]:
     """``crossed > horse, was > it`` as places; a word that stands twice is written with its place, ``the@4``."""
-    arrows = []
-    for piece in filter(None, (part.strip() for part in re.split(r"[,;\n]+", text))):
-        ends = re.split(r"\s*(?:->|→|>)\s*", piece)
-        if len(ends) != 2 or not all(ends):
-            raise InputError(f"could not read {piece!r} as an arrow; write it like this: crossed > horse")
-        arrows.append((_place(ends[0], words), _place(ends[1], words)))
-    return tuple(arrows)
+    return tuple(_arrow(piece, piece, words) for piece in _pieces(text))
+
+
+def parse_shares(text: str, words: Sequence[str]) -> tuple[tuple[Arrow, ...], tuple[float, ...]]:
+    """``it > horse .7, it > road .3`` as arrows and the share of each; 70% is .7.
+
+    Arrows of a row without a number get equal parts of what the others leave.
+    """
+    said: dict[Arrow, float | None] = {}
+    for piece in _pieces(text):
+        numbered = re.fullmatch(r"(.*[^\s>→])\s+([0-9]*\.?[0-9]+)\s*(%?)", piece)
+        arrow = _arrow(numbered[1] if numbered else piece, piece, words)
+        if arrow in said:
+            raise InputError(f"{piece!r} is said twice; say each arrow once, with one share")
+        said[arrow] = float(numbered[2]) / (100 if numbered[3] else 1) if numbered else None
+    return tuple(said), tuple(_filled(said, arrow, words) for arrow in said)
+
+
+def _filled(said: dict[Arrow, float | None], arrow: Arrow, words: Sequence[str]) -> float:
+    share = said[arrow]
+    if share is not None:
+        return share
+    row = [each for (start, _), each in said.items() if start == arrow[0]]
+    taken = sum(each for each in row if each is not None)
+    if taken >= 1:
+        raise InputError(
+            f"the numbers of {words[arrow[0]]!r} ({arrow[0]}) add up to {taken:g} and leave nothing for "
+            f"{words[arrow[1]]!r}; make them smaller, or give it a number too"
+        )
+    return (1 - taken) / row.count(None)
+
+
+def _pieces(text: str) -> list[str]:
+    return [piece for part in re.split(r"[,;\n]+", text) if (piece := part.strip())]
+
+
+def _arrow(piece: str, whole: str, words: Sequence[str]) -> Arrow:
+    ends = re.split(r"\s*(?:->|→|>)\s*", piece)
+    if len(ends) != 2 or not all(ends):
+        raise InputError(f"could not read {whole!r} as an arrow; write it like this: crossed > horse")
+    return _place(ends[0], words), _place(ends[1], words)
 
 
 def _place(word: str, words: Sequence[str]) -> int:
