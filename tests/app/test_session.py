@@ -206,5 +206,5 @@ def test_what_cannot_be_answered_is_said(session):
         session.predict(schema.PredictRequest(look=card.look, position=2, cuts=[edge]))
     with pytest.raises(InputError, match="positions 90 to 99: this text has 15 tokens"):
         session.weights(schema.WeightsRequest(look=card.look, head="0.0", rows=(90, 99), columns=(0, 1)))
-    with pytest.raises(InputError, match="toward=99: this model has tokens 0–18"):
+    with pytest.raises(InputError, match="token 99 is not there: this model has tokens 0–18"):
         session.mix(schema.MixRequest(look=card.look, site="0", position=2, toward=99))

@@ -23,7 +23,7 @@ from headscope.app.schema_census import (
     Quantity,
     Spread,
 )
-from headscope.app.session import Arrays
+from headscope.app.wire import Arrays
 from headscope.errors import InputError
 from headscope.heads.reduction import TRAITS, distance_edges, entropy_edges
 from headscope.names import Head

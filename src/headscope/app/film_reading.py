@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 
 from headscope.app.answers import QUESTIONS
 from headscope.app.schema_reading import FilmCard, FilmEvidence, FilmMoment, FilmPhase, FilmSentence
-from headscope.app.session import Arrays
+from headscope.app.wire import Arrays
 from headscope.errors import InputError
 from headscope.heads.film import Film, FilmPoint
 from headscope.heads.standard import STANDARD

@@ -82,13 +82,3 @@ def sampled(
         kept=int(left.sum()),
         mass=float(steps.tempered[left].sum()),
     )
-
-
-def guess_toward(look: Look, place: int, token: int | None) -> schema.Guess:
-    """The token whose logit is split: the likeliest unless one is named."""
-    probabilities = look.logits[place].double().softmax(-1)
-    chosen = int(probabilities.argmax()) if token is None else token
-    if not 0 <= chosen < len(probabilities):
-        raise InputError(f"toward={chosen}: this model has tokens 0–{len(probabilities) - 1}")
-    text = look.model.tokens_of(torch.tensor([chosen]))[0].text
-    return schema.Guess(text=text, id=chosen, probability=float(probabilities[chosen]))

@@ -155,6 +155,26 @@ class WeightsCard(Strict):
     aside: bool
 
 
+class NamedToken(Strict):
+    """A token of the vocabulary."""
+
+    id: int
+    text: str
+
+
+class TokenRequest(Strict):
+    """A next token as a person types it."""
+
+    text: str = Field(max_length=200)
+
+
+class FoundToken(NamedToken):
+    """The first of the tokens that were typed; ``spaced``: the one that stands for the same after a space."""
+
+    of: int = Field(description="how many tokens were typed")
+    spaced: NamedToken | None
+
+
 class MixRequest(Strict):
     """What the heads of one site hand to one position, and toward which next token that pushes."""
 
@@ -162,6 +182,7 @@ class MixRequest(Strict):
     site: str
     position: int = Field(ge=0)
     toward: int | None = Field(default=None, description="a token id; the likeliest next token unless given")
+    minus: int | None = Field(default=None, description="a token id; its logit is taken away from the first one's")
 
 
 class MixCard(Strict):
@@ -169,13 +190,14 @@ class MixCard(Strict):
 
     Arrays, float32: ``reads`` [head, key]; ``delivered`` [head, d_value]; ``parts`` [head, d_model], each head's vector
     through W_O; ``bias`` [d_model]; ``output`` [d_model], what the site hands on, so that parts + bias = output;
-    ``shares`` [head of the whole model], each head's share of the logit of ``toward``.
+    ``shares`` [head of the whole model], each head's share of the logit of ``toward``, less that of ``minus``.
     """
 
     look: str
     site: str
     position: int
     toward: Guess | None = Field(description="none where no logit can be split over the heads; the note says why")
+    minus: Guess | None = None
     kind: Literal["exact", "head-local", "mixed"] = Field(description="what kind of sum the parts make")
     note: str = Field(default="", description="how the final norm was taken into account, or why it was not")
 

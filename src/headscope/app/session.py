@@ -19,22 +19,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headscope.app import schema
+from headscope.app import mixing, schema
 from headscope.app.answers import QUESTIONS, site_answers
-from headscope.app.predictions import changed, edits_of, guess_toward, guesses, logits_under, sampled
+from headscope.app.predictions import changed, edits_of, guesses, logits_under, sampled
 from headscope.app.roles import featured_card, model_title, roles_card, shipped
 from headscope.app.views import Views
+from headscope.app.wire import Arrays, numbers
 from headscope.attention.progress import listening
-from headscope.errors import InputError, ModelError
+from headscope.errors import InputError
 from headscope.heads.edits import Edit
 from headscope.heads.look import Look
 from headscope.heads.report import Report
 from headscope.heads.standard import answerable, standard_questions
 from headscope.models.opened import Token
-from headscope.names import Head, Site
+from headscope.names import Site
 from headscope.scope import Scope
 
-Arrays = dict[str, NDArray[Any]]
 Kept = TypeVar("Kept")
 
 KEPT_LOOKS = 32
@@ -117,37 +117,14 @@ class Session:
     def weights(self, asked: schema.WeightsRequest) -> tuple[schema.WeightsCard, Arrays]:
         with self._telling():
             card, found = self._open(asked.look).views.rectangle(asked)
-        return card, {"weights": _numbers(found)}
+        return card, {"weights": numbers(found)}
 
     def mix(self, asked: schema.MixRequest) -> tuple[schema.MixCard, Arrays]:
-        look = self._open(asked.look).look
-        place = look.position(asked.position)
-        self.scope.shape.find(Head(asked.site, 0))
-        site = self.scope.shape.sites[asked.site]
-        reads = [look.weights(head, slice(place, place + 1))[0] for head in site.heads()]
-        shares = np.full(self.scope.shape.n_heads, np.nan, dtype=np.float32)
-        toward, note = None, ""
-        if self.scope.shape.vocabulary is not None and look.query_tokens(asked.site) == look.written:
-            toward = guess_toward(look, place, asked.toward)
-            try:
-                found = look.logit_shares(toward.id, position=place)
-            except (InputError, ModelError) as why:  # logits that cannot be split: parts and sums are still there
-                toward, note = None, str(why)
-            else:
-                shares[:] = [found.heads.get(head, np.nan) for head in self.scope.shape.heads()]
-                note = found.note
-        part = look.contributions(place, [asked.site]).sites[asked.site]  # after the shares, which record every site
-        card = schema.MixCard(
-            look=asked.look, site=asked.site, position=place, toward=toward, kind=part.kind, note=note
-        )
-        return card, {
-            "reads": _numbers(torch.stack(reads)),
-            "delivered": _numbers(part.delivered),
-            "parts": _numbers(part.parts),
-            "bias": _numbers(part.bias),
-            "output": _numbers(part.output),
-            "shares": shares,
-        }
+        return mixing.mix(self._open(asked.look).look, asked)
+
+    def token(self, asked: schema.TokenRequest) -> schema.FoundToken:
+        """The token a person means by what they typed."""
+        return mixing.find_token(self.scope.model, asked.text)
 
     def predict(self, asked: schema.PredictRequest) -> schema.Prediction:
         opened = self._open(asked.look)
@@ -280,10 +257,6 @@ def _keep(kept: OrderedDict[Any, Kept], key: Any, value: Kept, most: int) -> Kep
     while len(kept) > most:
         kept.popitem(last=False)
     return value
-
-
-def _numbers(values: Tensor) -> NDArray[np.float32]:
-    return values.detach().float().cpu().numpy()
 
 
 def _site_card(site: Site) -> schema.SiteCard:

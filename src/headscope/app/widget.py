@@ -28,6 +28,7 @@ REQUESTS: dict[str, tuple[type[BaseModel], Callable[[Session, Any], Any]]] = {
     "look": (schema.LookRequest, Session.look),
     "weights": (schema.WeightsRequest, Session.weights),
     "mix": (schema.MixRequest, Session.mix),
+    "token": (schema.TokenRequest, Session.token),
     "predict": (schema.PredictRequest, Session.predict),
     "importance": (schema.ImportanceRequest, Session.importance),
 }

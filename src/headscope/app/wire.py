@@ -21,8 +21,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from headscope.errors import InputError
+
+Arrays = dict[str, NDArray[Any]]
 
 MAGIC = b"HSC1"
 ALIGNMENT = 8
@@ -45,7 +48,12 @@ class Container:
     """Plain values and named arrays, as they were packed."""
 
     values: dict[str, Any]
-    arrays: dict[str, NDArray[Any]]
+    arrays: Arrays
+
+
+def numbers(values: Tensor) -> NDArray[np.float32]:
+    """A tensor, wherever it lies, as it travels."""
+    return values.detach().float().cpu().numpy()
 
 
 def pack(values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:

@@ -7,14 +7,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
-import numpy as np
 import torch
 from pydantic import BaseModel
 from torch import Tensor, nn
 
 from headscope.app import schema_lab as lab
-from headscope.app.session import Arrays
 from headscope.app.shelf import Shelf
+from headscope.app.wire import Arrays, numbers
 from headscope.lab.by_hand import ROLES, HandSizes, by_hand
 from headscope.lab.crafted import Crafted, CraftSettings, craft, word_tokenizer
 from headscope.lab.fitting import Snapshot
@@ -74,11 +73,11 @@ class Workbench:
         rows = [target.rows(words, causal=True) for target in targets]
         wanted, finds = (torch.stack([row[part] for row in rows]) for part in (0, 1))
         begun = lab.CraftBegun(words=words, steps=asked.steps)
-        tell(begun, {"wanted": _numbers(wanted), "finds": finds.to(torch.uint8).numpy()})
+        tell(begun, {"wanted": numbers(wanted), "finds": finds.to(torch.uint8).numpy()})
 
         def told(snapshot: Snapshot) -> None:
             card = lab.CraftStep(step=snapshot.step, loss=snapshot.loss, hit=snapshot.hit)
-            tell(card, {"patterns": _numbers(snapshot.patterns)})
+            tell(card, {"patterns": numbers(snapshot.patterns)})
 
         crafted = craft(asked.sentence, targets, settings, told)
         self._keep(_key(asked), crafted)
@@ -157,8 +156,4 @@ def _done(crafted: Crafted) -> tuple[lab.CraftDone, Arrays]:
         for head in crafted.heads
     ]
     card = lab.CraftDone(heads=heads, d_model=crafted.settings.d_model, d_head=crafted.settings.d_head)
-    return card, {name: _numbers(array) for name, array in arrays.items()}
-
-
-def _numbers(values: Tensor) -> np.ndarray:
-    return values.detach().float().cpu().numpy()
+    return card, {name: numbers(array) for name, array in arrays.items()}

@@ -14,9 +14,9 @@ from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
 from headscope.app import schema
-from headscope.app.session import Arrays, Session
+from headscope.app.session import Session
 from headscope.app.shelf import Shelf
-from headscope.app.wire import pack
+from headscope.app.wire import Arrays, pack
 from headscope.errors import InputError
 
 GONE = 499  # nginx's number for a client that has left: nobody reads the answer

@@ -37,6 +37,10 @@ def routes(desks: Desks) -> APIRouter:
     async def mix(request: Request, asked: schema.MixRequest, model: str | None = None) -> Response:
         return await desks.packed(request, model, lambda session: session.mix(asked))
 
+    @router.post("/token", response_model=schema.FoundToken, responses=PROBLEM)
+    async def token(request: Request, asked: schema.TokenRequest, model: str | None = None) -> Any:
+        return await desks.answer(request, model, lambda session: session.token(asked))
+
     @router.post("/predict", response_model=schema.Prediction, responses=PROBLEM)
     async def predict(request: Request, asked: schema.PredictRequest, model: str | None = None) -> Any:
         return await desks.answer(request, model, lambda session: session.predict(asked))

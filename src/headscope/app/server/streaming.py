@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from headscope.app.schema_lab import ProblemFrame
 from headscope.app.server.desk import GONE, PROBLEM, ContainerResponse, packed
 from headscope.app.server.problems import without_paths
-from headscope.app.session import Arrays
+from headscope.app.wire import Arrays
 from headscope.app.workbench import Tell
 from headscope.errors import HeadscopeError
 
