@@ -1,7 +1,11 @@
 """A look gives the model's own numbers: logits, patterns, statistics, and head parts that add up."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 import torch
+import transformers
 
 import headscope
 from headscope.attention import reference
@@ -97,6 +101,70 @@ def test_past_its_budget_contributions_keep_one_position(
     )
 
 
+@contextmanager
+def counting_forwards(scope: Scope) -> Iterator[list[int]]:
+    """One entry for each time the model itself runs, whoever runs it."""
+    ran: list[int] = []
+    hook = scope.model.model.register_forward_pre_hook(lambda *_: ran.append(1))
+    try:
+        yield ran
+    finally:
+        hook.remove()
+
+
+def test_contributions_and_shares_come_from_the_pass_that_was_observed(scope: Scope, ids: list[int]) -> None:
+    scope.look(ids).logit_shares(11)  # the way to the end of the stream is measured once for a model
+    look = scope.look(ids)
+    with counting_forwards(scope) as ran:
+        parts = {place: look.contributions(place) for place in (0, 7, -1)}
+        look.logit_shares(11, minus=4, position=9)
+    assert not ran
+    again = scope.model.run(look.prepared.inputs, outputs=list(scope.shape.sites)).outputs
+    for place, found in parts.items():
+        for site, part in found.sites.items():
+            torch.testing.assert_close(part.delivered, again[site].x[0, place])
+            torch.testing.assert_close(part.output, again[site].output[0, place])
+
+
+def test_an_edits_contributions_cost_one_more_pass_for_all_places(scope: Scope, ids: list[int]) -> None:
+    """Its prediction kept no z."""
+    with scope.edit(headscope.ablate("1.2")):
+        look = scope.look(ids)
+    with counting_forwards(scope) as ran:
+        found = look.contributions(9).sites["1"]
+        look.contributions(3)
+    assert len(ran) == 1
+    assert found.parts[2].abs().max() == 0 < found.parts[1].abs().max()
+
+
+def test_behind_a_norm_z_is_not_taken_for_what_the_output_weight_reads(ids: list[int]) -> None:
+    """BitNet has a norm over all heads before W_O: its input is recorded in a pass, once for all places."""
+    sizes = {"hidden_size": 48, "num_attention_heads": 6, "num_key_value_heads": 3, "intermediate_size": 64}
+    torch.manual_seed(0)
+    config = transformers.BitNetConfig(**sizes, num_hidden_layers=2, vocab_size=97, pad_token_id=0)
+    with headscope.load(transformers.BitNetForCausalLM(config)) as scope:
+        look = scope.look(ids)
+        with counting_forwards(scope) as ran:
+            found = look.contributions(9).sites["1"]
+            look.contributions(3)
+        assert len(ran) == 1
+        assert found.kind == "mixed"
+        assert found.error < 1e-5
+        assert not torch.allclose(found.delivered, look.delivered("1")[:, 9])
+
+
+def test_an_edited_delivery_is_what_goes_through_the_output_weight(scope: Scope, ids: list[int]) -> None:
+    with scope.edit(headscope.scale("0.1", 3.0)):
+        look = scope.look(ids)
+    own = scope.look(ids)
+    look.statistics("0")
+    with counting_forwards(scope) as ran:
+        scaled, plain = (seen.contributions(9).sites["0"] for seen in (look, own))
+    assert not ran
+    torch.testing.assert_close(scaled.parts[1], 3 * plain.parts[1])
+    assert scaled.error < 1e-5
+
+
 def test_an_edits_prediction_is_not_observed_until_somebody_looks(scope: Scope, ids: list[int]) -> None:
     with scope.edit(headscope.ablate("1.2")):
         edited = scope.look(ids)
@@ -129,7 +197,7 @@ def test_a_share_is_what_removing_the_part_from_the_residual_does_at_frozen_norm
     """Independently: the norm written out for this model, its scale frozen, applied to one head's part."""
     look = scope.look(ids)
     model = scope.model.model
-    residual = look._passes.outputs((), 9)[1]
+    residual = look._passes.end(9)
     assert residual is not None
     part = look.contributions(9).part("1.3")
     if hasattr(model, "transformer"):
@@ -207,7 +275,7 @@ def test_a_norm_after_w_o_is_held_at_this_texts_statistics(ids: list[int]) -> No
         part = look.contributions(9).sites["0"]
         share = look.logit_shares(11, position=9)
         layer, final = model.model.layers[0], model.model.norm
-        residual = look._passes.outputs((), 9)[1]
+        residual = look._passes.end(9)
         assert residual is not None
         after, end = layer.post_attention_layernorm, final
         with torch.no_grad():

@@ -168,14 +168,14 @@ class Look:
         """At one position: what each head delivered, its part through W_O, and their sum with the bias."""
         place = self.position(position)
         wanted = [site for site in self.sites if self.query_tokens(site) == self.written] if sites is None else sites
-        return contributions_at(self.model, self._passes.outputs(wanted, place)[0], place, row=0)
+        return contributions_at(self.model, self._passes.outputs(wanted, place), place, row=0)
 
     def logit_shares(self, token: str | int, minus: str | int | None = None, position: int | str = -1) -> Shares:
         """One next-token logit, or a difference of two, split over the heads at a position."""
         self._needs_predictions()
         place = self.position(position)
         parts = self.contributions(place)
-        residual = self._passes.outputs((), place)[1]
+        residual = self._passes.end(place)
         if residual is None:
             raise InputError("this model's final norm was not found, so a logit cannot be split over its heads")
         ids = [self.token_id(token)] + ([] if minus is None else [self.token_id(minus)])

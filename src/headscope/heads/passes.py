@@ -19,7 +19,7 @@ from headscope.attention.questions import Question
 from headscope.attention.scores import Scores
 from headscope.heads.edits import Bound
 from headscope.heads.layers import Layers
-from headscope.models.opened import OpenModel, SiteOutput
+from headscope.models.opened import OpenModel, SiteObserver, SiteOutput
 
 BUDGET = 2**30  # bytes of q, k, z and layer states that a look keeps; past it they are computed again when asked for
 
@@ -49,8 +49,7 @@ class Passes:
 
     def predict(self) -> Float[Tensor, "batch query vocabulary"]:
         """The logits, with nothing done at a head but what an edit does there."""
-        with torch.no_grad():
-            return self.model.run(self.inputs, self._attend).logits
+        return self._run(self._attend)
 
     def observe(self, questions: Callable[[str, Call], dict[str, Question]]) -> Float[Tensor, "batch query vocabulary"]:
         """The logits, and every site's statistics; q, k and z are kept while they fit."""
@@ -67,8 +66,8 @@ class Passes:
             self.reached[site] = (call.q.shape[2], call.k.shape[2])
             return z
 
-        with torch.no_grad(), self._keeping_states():
-            return self.model.run(self.inputs, see).logits
+        with self._keeping_states():
+            return self._run(see)
 
     def source(self, site: str) -> rectangles.Source:
         """What the patterns of a site are recomputed from."""
@@ -86,24 +85,45 @@ class Passes:
             self._layers.given.clear()  # a family whose layers hand on more than their state
         return self._up_to(site)
 
-    def outputs(self, sites: Sequence[str], place: int) -> tuple[dict[str, SiteOutput], Tensor | None]:
-        """What went into W_O and came out at one place, and the end of the residual stream there.
+    def outputs(self, sites: Sequence[str], place: int) -> dict[str, SiteOutput]:
+        """What went into W_O and came out at one place: from the z that is kept, else from another pass.
 
-        All places are recorded at once where they fit; else this place alone.
+        Another pass records all places at once where they fit; else this place alone.
         """
-        missing = [site for site in sites if site not in self._recorded]
-        whole = self._fits(self._size_of_outputs(missing)) if missing else True
-        if missing or self._residual is None:
-            rows = None if whole else place
+        held = {site: made for site in sites if (made := self._held(site, place)) is not None}
+        missing = [site for site in sites if site not in held]
+        if missing:
+            row = None if self._fits(self._size_of_outputs(missing)) else place
             with torch.no_grad():
-                done = self.model.run(self.inputs, self._attend, outputs=missing, residual=True, row=rows)
-            if not whole:
-                cut = {site: _row(self._recorded[site], place) for site in sites if site in self._recorded}
-                return {**cut, **done.outputs}, None if done.residual is None else done.residual[0, 0]
-            self._recorded.update(done.outputs)
-            self._residual = done.residual
-        end = None if self._residual is None else self._residual[0, place]
-        return {site: _row(self._recorded[site], place) for site in sites}, end
+                done = self.model.run(self.inputs, self._attend, outputs=missing, row=row).outputs
+            if row is None:
+                self._recorded.update(done)
+            held |= {site: done[site] if row is not None else _row(done[site], place) for site in missing}
+        return {site: held[site] for site in sites}
+
+    def end(self, place: int) -> Float[Tensor, " d_model"] | None:
+        """The end of the residual stream at one place; None where no final norm was found."""
+        if self._residual is not None:
+            return self._residual[0, place]
+        with torch.no_grad():
+            found = self.model.run(self.inputs, self._attend, residual=True, row=place).residual
+        return None if found is None else found[0, 0]
+
+    def _held(self, site: str, place: int) -> SiteOutput | None:
+        if site in self._recorded:
+            return _row(self._recorded[site], place)
+        seen = self.sites.get(site)
+        if seen is None or not seen.rows.output.numel():
+            return None
+        return self.model.written(site, seen.rows.output[:, :, place : place + 1])
+
+    def _run(self, observer: SiteObserver) -> Float[Tensor, "batch query vocabulary"]:
+        """The logits of a whole pass; the end of its residual stream is kept, if it fits."""
+        fits = self._residual is None and self._fits(self._size_of_state())
+        with torch.no_grad():
+            done = self.model.run(self.inputs, observer, residual=fits)
+        self._residual = done.residual if fits else self._residual
+        return done.logits
 
     def _fits(self, size: int) -> bool:
         """Whether this many bytes more are within the budget; counted if so."""
@@ -122,12 +142,17 @@ class Passes:
         if by_token * ids.shape[1] * width <= BUDGET:
             return nullcontext()
         self._layers = Layers(self.model)
-        state = self.model.shape.d_model * ids.shape[1] * width
+        state = self._size_of_state()
         room, wanted = BUDGET // max(state, 1), len(self._layers.stack) - 1
         if not room or wanted < 1:
             return nullcontext()
         self.bytes += min(room, wanted) * state
         return self._layers.recording(every=-(-wanted // room))
+
+    def _size_of_state(self) -> int:
+        """Bytes of the residual stream between two layers; nothing is known of a stream that is not of tokens."""
+        ids = self.inputs.get("decoder_input_ids", self.inputs.get("input_ids"))
+        return 0 if ids is None else self.model.shape.d_model * ids.shape[1] * self._number_size()
 
     def _size_of_outputs(self, sites: Sequence[str]) -> int:
         width, shape = self._number_size(), self.model.shape

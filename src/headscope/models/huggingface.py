@@ -115,6 +115,10 @@ class HuggingFaceModel(Reading):
     def output_weight(self, site: str) -> OutputWeight:
         return weight_by_head(self._model, self.follow_of(site), self.shape.sites[site].n_heads, site)
 
+    def written(self, site: str, z: Float[Tensor, "batch head query d_value"]) -> SiteOutput | None:
+        how = self.follow_of(site)
+        return SiteOutput.of(self._model.get_submodule(str(how.matrix)), z) if how.direct else None
+
     def query_weight(self, site: str) -> Float[Tensor, "head d_model d_head"]:
         return self._projection(site, "q")
 

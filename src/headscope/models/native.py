@@ -108,6 +108,9 @@ class NativeModel(Reading):
         module = self._module(site)
         return OutputWeight(module.output_weight(), module.o_proj.bias, "exact")
 
+    def written(self, site: str, z: Float[Tensor, "batch head query d_value"]) -> SiteOutput:
+        return SiteOutput.of(self._module(site).o_proj, z)
+
     def query_weight(self, site: str) -> Float[Tensor, "head d_model d_head"]:
         return _by_head(self._module(site).q_proj, self._module(site).n_heads)
 

@@ -65,6 +65,13 @@ class SiteOutput:
     x: Float[Tensor, "batch query head d_value"]
     output: Float[Tensor, "batch query d_model"]
 
+    @classmethod
+    @torch.no_grad()
+    def of(cls, matrix: torch.nn.Module, z: Float[Tensor, "batch head query d_value"]) -> SiteOutput:
+        """z, side by side as W_O reads it, and what W_O answers."""
+        x = z.transpose(1, 2)
+        return cls(x, matrix(x.flatten(2)))
+
 
 def one_row(kept: Tensor, row: int | None) -> Tensor:
     """One position of what a pass keeps, as a tensor of its own; all of it if none is named."""
@@ -139,6 +146,10 @@ class OpenModel(Protocol):
         ...
 
     def output_weight(self, site: str) -> OutputWeight: ...
+    def written(self, site: str, z: Float[Tensor, "batch head query d_value"]) -> SiteOutput | None:
+        """What W_O makes of a z that was kept; None where it reads something else than z itself."""
+        ...
+
     def query_weight(self, site: str) -> Float[Tensor, "head d_model d_head"]:
         """W_Q by head, before any rotation or norm; refused by name where it cannot be had."""
         ...

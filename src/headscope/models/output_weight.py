@@ -33,6 +33,8 @@ class Follow:
     """How the rows of W_O's input lie: as z's do, with batch and position turned, or in an order of their own."""
     after: str | None = None
     """The path of a norm that takes W_O's output before it joins the residual stream."""
+    direct: bool = False
+    """Whether W_O was seen to read z's own memory, so that z says all about its input."""
 
 
 def follow(model: nn.Module, seen: Trace, inputs: Mapping[str, Tensor], call: dict[str, Any]) -> list[Follow]:
@@ -42,7 +44,7 @@ def follow(model: nn.Module, seen: Trace, inputs: Mapping[str, Tensor], call: di
     for path, times in sorted(found, key=lambda key: key[1]):  # a module called again goes the same way
         found.setdefault((path, 0), found[path, times])
     ways = [
-        Follow(visit.matrix, "exact")
+        Follow(visit.matrix, "exact", direct=True)
         if visit.matrix is not None
         else found.get((visit.path, visit.times)) or found.get((visit.path, 0)) or Follow(None, "mixed", NO_MATRIX)
         for visit in seen.visits
