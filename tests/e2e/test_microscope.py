@@ -258,6 +258,20 @@ def test_a_saved_page_opens_from_disk_without_a_network(browser: Browser, scope:
     context.close()
 
 
+def test_a_saved_page_makes_a_long_text_s_patterns_itself(browser: Browser, scope: Scope, tmp_path: Path):
+    look = scope.look(TEXT * 48)
+    assert len(look.tokens) > 600
+    save_html(look, tmp_path / "long.html")
+    assert (tmp_path / "long.html").stat().st_size < len(look.tokens) ** 2 * look.shape.n_heads * 2
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, offline=True)
+    page = context.new_page()
+    for head in ("1.2", "3.5"):
+        page.goto(f"file://{tmp_path / 'long.html'}#microscope?head={head}&token=401")
+        expect(page.get_by_role("application", name=f"Pattern of head {head}")).to_be_visible()
+        expect(page.locator(".inspector .number").first).to_have_text(short(float(look.weights(head)[401].max()), 3))
+    context.close()
+
+
 @pytest.mark.parametrize("width", [360, 768, 2560])
 def test_the_page_never_scrolls_sideways(open_page: Open, width: int):
     page = open_page(at(head="1.1"))

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from headscope.app import schema
-from headscope.app.session import Arrays, Session
-from headscope.app.wire import pack
+from headscope.app import saved_patterns, schema
+from headscope.app.session import Session
+from headscope.app.wire import Arrays, pack
 from headscope.errors import InputError
 from headscope.heads.look import Look
 from headscope.scope import Scope
@@ -84,19 +84,22 @@ def _digest(text: str) -> str:
 
 def bundle(look: Look) -> bytes:
     """Every answer the page may need about this look, in one container."""
-    heads, tokens = look.shape.n_heads, len(look.tokens)
-    size = heads * tokens * tokens * 4
+    made = {site: saved_patterns.parts(look, site) for site in look.sites}
+    size = sum(part.nbytes if part else saved_patterns.weights_size(look, site) for site, part in made.items())
     if size > LARGEST:
         raise InputError(
-            f"{tokens} tokens × {heads} heads are {size / 2**20:.0f} MiB of weights, more than one file should hold "
-            f"({LARGEST // 2**20} MiB); export a shorter text"
+            f"{len(look.tokens)} tokens × {look.shape.n_heads} heads are {size / 2**20:.0f} MiB of numbers, more than "
+            f"one file should hold ({LARGEST // 2**20} MiB); export a shorter text"
         )
     session = Session(Scope(look.model))
     name = session.adopt(look)
     answers: Arrays = {"look": _packed(*session.look(schema.LookRequest(look=name)))}
-    for head in look.shape.heads():
-        if head.site in look.sites:
-            whole = schema.WeightsRequest(look=name, head=str(head), rows=(0, tokens), columns=(0, 2**31))
+    for site, part in made.items():
+        if part:
+            answers[f"parts {site}"] = np.frombuffer(pack({"look": name, **part.values}, part.arrays), dtype=np.uint8)
+            continue
+        for head in look.shape.sites[site].heads():
+            whole = schema.WeightsRequest(look=name, head=str(head), rows=(0, 2**31), columns=(0, 2**31))
             answers[f"weights {head}"] = _packed(*session.weights(whole))
     last = len(look.written) - 1
     for site in look.sites:

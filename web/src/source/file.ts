@@ -1,7 +1,8 @@
 // A page that was saved: every answer it holds lies in one container inside the file (app/export.py writes it).
 import { unpack, type Container } from "../wire";
 import { fieldFrom, lookFrom, mixFrom } from "./answers";
-import { Problem, type Field, type ModelCard, type PaperClaim, type Prediction, type Roles, type Source } from "./source";
+import { fieldOf, partsFrom } from "./recomputed";
+import { Problem, type Field, type ModelCard, type PaperClaim, type Prediction, type Roles, type Source, type WeightsRequest } from "./source";
 
 const NOT_HERE = "This file holds one text and no model. For this, open the text in headscope.";
 
@@ -22,8 +23,7 @@ export function fileSource(bytes: ArrayBuffer): Source {
     live: false,
     model: async () => model,
     look: async () => lookFrom(part(bundle, "look")),
-    // a file holds each pattern whole; a part of it is cut out here
-    weights: async ({ head, rows, columns }) => cut(fieldFrom(part(bundle, `weights ${head}`)), rows, columns),
+    weights: async (wanted) => weights(bundle, wanted),
     mix: async ({ site, position }) => mixFrom(part(bundle, `mix ${site} ${position}`)),
     predict: async ({ position }) => predictions[position],
     importance: absent,
@@ -31,6 +31,14 @@ export function fileSource(bytes: ArrayBuffer): Source {
     roles: async () => roles,
     testHeads: async () => roles,
   };
+}
+
+/** A file holds a head's pattern whole, or, of a long text, what it is made from. */
+function weights(bundle: Container, wanted: WeightsRequest): Field {
+  const dot = wanted.head.lastIndexOf(".");
+  const parts = `parts ${wanted.head.slice(0, dot)}`;
+  if (parts in bundle.arrays) return fieldOf(partsFrom(part(bundle, parts)), Number(wanted.head.slice(dot + 1)), wanted);
+  return cut(fieldFrom(part(bundle, `weights ${wanted.head}`)), wanted.rows, wanted.columns);
 }
 
 function cut(field: Field, rows: [number, number], columns: [number, number]): Field {
