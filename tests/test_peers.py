@@ -40,6 +40,12 @@ def test_a_peer_that_is_better_is_named(table: ModuleType) -> None:
     ours = same | {"tool": "headscope", "seconds": 2.0, "peak_bytes": 100}
     theirs = same | {"tool": "nnsight", "seconds": 1.0, "peak_bytes": 100}
     assert table._better([ours, theirs]) == (
-        "Where a peer is better: one head off, 256 tokens, of our time: nnsight 0.50."
+        "Where a peer is better:\n\n- one head off, 256 tokens: nnsight 0.50 of our time"
+    )
+    small = theirs | {"tool": "transformers", "peak_bytes": 20}
+    assert "nnsight 0.50 of our time; transformers (eager) 0.50 of our time, 0.20 of our bytes" in table._better(
+        [ours, theirs, small]
     )
     assert table._better([ours, theirs | {"seconds": 2.0}]) == "No peer needs less than we do in any row."
+    refused = same | {"tool": "headscope", "failed": "too large"}
+    assert table._better([refused, theirs]).endswith("256 tokens: nnsight does it, headscope refuses")
