@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 from tests.models import tiny
 
 import headscope
 from headscope.errors import ModelError
-from headscope.models.stream import stream_scales
+from headscope.lab.by_hand import by_hand
+from headscope.lab.tiny import TinyConfig, TinyTransformer
+from headscope.models.stream import NO_END, NOT_A_SUM, NOT_SEEN, stream_scales
 from headscope.names import Head
 
 IDS = [5, 6, 7, 8, 9, 10, 11]
@@ -38,27 +42,89 @@ def test_granite_multiplies_what_is_written_and_its_shares_with_it() -> None:
         assert shares.heads[Head("0", 3)] == pytest.approx(float(expected), rel=1e-3)
 
 
-class _PostNorm(torch.nn.Module):
-    """A stream that a norm stands in: what the first writer adds is divided by everything there."""
+class _Blocks(torch.nn.Module):
+    """Two writers into one stream, a branch beside the first, and something between them."""
 
-    def __init__(self) -> None:
+    def __init__(self, between: torch.nn.Module, branch: torch.nn.Module) -> None:
         super().__init__()
         self.first, self.second = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
-        self.norm = torch.nn.LayerNorm(8)
+        self.between, self.branch = between, branch
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = self.norm(x + self.first(x))
+        y = x + self.first(x)
+        y = self.between(y + self.branch(y))
         return y + self.second(y)
 
 
-def test_a_norm_in_the_stream_is_no_factor() -> None:
+class _Scaled(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 0.5 * x
+
+
+class _Doubling(torch.nn.Linear):
+    """Answers other than a matrix would: what is pushed through it comes out with a curve."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x).square()
+
+
+def found_in(between: torch.nn.Module, branch: torch.nn.Module) -> dict[str, float | str]:
     torch.manual_seed(0)
-    model = _PostNorm()
+    model = _Blocks(between, branch)
     writers = {"0": model.first, "1": model.second}
-    found = stream_scales(lambda inputs: model(inputs["x"]), writers, {"x": torch.randn(1, 5, 8)})
-    assert found == {"0": None, "1": 1.0}
+    return stream_scales(model, lambda inputs: model(inputs["x"]), writers, {"x": torch.randn(1, 5, 8)})
 
 
-def test_a_site_that_never_reaches_the_stream_is_refused() -> None:
-    with headscope.load(tiny.t5()) as scope, pytest.raises(ModelError, match=r"encoder\.0: what W_O writes does not"):
-        scope.model.stream_scale("encoder.0")
+@pytest.mark.parametrize(
+    ("between", "branch", "expected"),
+    [
+        (torch.nn.Identity(), torch.nn.Linear(8, 8), 1.0),
+        (torch.nn.Identity(), _Doubling(8, 8), 1.0),
+        (_Scaled(), torch.nn.Linear(8, 8), 0.5),
+        (torch.nn.LayerNorm(8), torch.nn.Linear(8, 8), NOT_A_SUM),
+        (torch.nn.Linear(8, 8), torch.nn.Linear(8, 8), NOT_SEEN),
+    ],
+    ids=["a plain branch", "a curved branch", "one factor", "a norm", "a matrix"],
+)
+def test_only_what_stands_in_the_stream_itself_changes_what_is_written(
+    between: torch.nn.Module, branch: torch.nn.Module, expected: float | str
+) -> None:
+    """Branches without norms read what was written before them, and write in their own name, not in the writer's."""
+    first = expected if isinstance(expected, str) else pytest.approx(expected, rel=1e-5)
+    assert found_in(between, branch) == {"0": first, "1": 1.0}
+
+
+def test_a_model_without_norms_is_split_over_its_heads() -> None:
+    """Induction by hand: the first layer only tells the second where to look, and the second writes the answer."""
+    with headscope.load(by_hand("induction")) as scope:
+        shares = scope.look([1, 2, 3, 4, 1, 2]).logit_shares(3)
+        assert shares.heads == {Head("0", 0): 0.0, Head("1", 0): pytest.approx(shares.total)}
+        assert shares.total > 1
+        assert shares.note == "no norm stands before W_U"
+
+
+def test_a_stream_of_attention_alone_is_refused_where_it_is_replaced() -> None:
+    """Without the residual stream the second layer reads all that the first wrote, and passes none of it on."""
+    torch.manual_seed(0)
+    model = TinyTransformer(TinyConfig(vocabulary=11, context=8, d_model=8, n_layers=2, n_heads=2, residual=False))
+    with headscope.load(model) as scope:
+        assert scope.model.stream_scale("1") == 1.0
+        with pytest.raises(ModelError, match=f"^0: {re.escape(NOT_SEEN)}, so a logit cannot be split"):
+            scope.look([1, 2, 3]).logit_shares(3)
+
+
+@pytest.mark.parametrize(
+    ("build", "site", "why"),
+    [(tiny.t5, "encoder.0", NOT_SEEN), (tiny.opt, "0", NO_END)],
+    ids=["another stream", "a norm inside the last layer"],
+)
+def test_a_refusal_says_why(build: object, site: str, why: str) -> None:
+    with headscope.load(build()) as scope, pytest.raises(ModelError, match=f"^{site}: {re.escape(why)}"):  # type: ignore[operator]
+        scope.model.stream_scale(site)
+
+
+def test_measuring_leaves_no_hook_behind() -> None:
+    with headscope.load(tiny.llama()) as scope:
+        before = [len(part._forward_hooks) for part in scope.model.model.modules()]
+        scope.model.stream_scale("0")
+        assert [len(part._forward_hooks) for part in scope.model.model.modules()] == before

@@ -57,6 +57,12 @@ def t5(**more: Any) -> PreTrainedModel:
     return build("T5Config", "T5ForConditionalGeneration", **{**sizes, **more})
 
 
+def opt(**more: Any) -> PreTrainedModel:
+    """As its 350M is: a norm stands in the residual stream after every addition."""
+    sizes = {**SIZES, "ffn_dim": 48, "max_position_embeddings": 64, "word_embed_proj_dim": 32}
+    return build("OPTConfig", "OPTForCausalLM", **{**sizes, "do_layer_norm_before": False, **more})
+
+
 def tokenizer() -> PreTrainedTokenizerFast:
     """Words split at spaces; enough to read a sentence."""
     words = [

@@ -21,7 +21,7 @@ from headscope.models.opened import OutputWeight, Pass, Prepared, SiteObserver, 
 from headscope.models.output_weight import Follow, follow, rows_by_head, weight_by_head
 from headscope.models.probe_inputs import device_of, probe_inputs
 from headscope.models.selfcheck import Report, check, own_answer
-from headscope.models.stream import found_scale, stream_scales
+from headscope.models.stream import Scales, found_scale, stream_scales
 from headscope.models.tokens import Reader, Reading
 from headscope.models.trace import Trace, trace
 from headscope.models.unembedding import Ending, find_ending, unembedding
@@ -69,7 +69,7 @@ class HuggingFaceModel(Reading):
         self.takes = frozenset(inspect.signature(model.forward).parameters)
         self.quiet = {key: value for key, value in _QUIET.items() if key in self.takes}
         self._closed = False
-        self._scales: dict[str, float | None] | None = None
+        self._scales: Scales | None = None
         model.eval()
         for module, _ in self._compiled:
             module._compiled_call_impl = None
@@ -141,7 +141,9 @@ class HuggingFaceModel(Reading):
         if self._scales is None or site not in self._scales:
             ways = {name: how.after or how.matrix for name, how in self._follows.items()}
             writers = {name: self._model.get_submodule(path) for name, path in ways.items() if path is not None}
-            self._scales = stream_scales(lambda x: self.run(x, residual=True).residual, writers, self.probe)
+            self._scales = stream_scales(
+                self._model, lambda x: self.run(x, residual=True).residual, writers, self.probe
+            )
         return found_scale(self._scales, site)
 
     def site_modules(self) -> Mapping[str, nn.Module]:

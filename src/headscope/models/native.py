@@ -19,7 +19,7 @@ from headscope.models.opened import OutputWeight, Pass, Prepared, SiteObserver, 
 from headscope.models.selfcheck import Report, check
 from headscope.models.site_names import name_sites
 from headscope.models.sites import site_from_call
-from headscope.models.stream import found_scale, stream_scales
+from headscope.models.stream import Scales, found_scale, stream_scales
 from headscope.models.tokens import Reader, Reading
 from headscope.names import ModelShape, Site
 
@@ -66,7 +66,7 @@ class NativeModel(Reading):
         end = getattr(self.reader.tokenizer, "eos_token_id", None)
         self.end_tokens: frozenset[int] = frozenset() if end is None else frozenset([end])
         self._hooks: list[Any] = []
-        self._scales: dict[str, float | None] | None = None
+        self._scales: Scales | None = None
         self._ending: tuple[nn.Module | None, nn.Linear | None] | None = None
         self._discover(name)
 
@@ -136,7 +136,9 @@ class NativeModel(Reading):
     def stream_scale(self, site: str) -> float:
         if self._scales is None:
             writers = {name: module.o_proj for name, module in self._modules.items()}
-            self._scales = stream_scales(lambda x: self.run(x, residual=True).residual, writers, self._probe)
+            self._scales = stream_scales(
+                self._model, lambda x: self.run(x, residual=True).residual, writers, self._probe
+            )
         return found_scale(self._scales, site)
 
     def site_modules(self) -> Mapping[str, nn.Module]:

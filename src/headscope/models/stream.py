@@ -1,13 +1,14 @@
 """How much of what W_O writes arrives at the end of the residual stream: measured, since families scale it.
 
-A share of a logit is honest only if a head's part travels to the final norm unchanged but for one factor. In a stream
-that branches read through norms, a push that is large beside the stream leaves them where they were, so that twice the
-push moves the end by the push times that factor. Where a norm stands in the stream itself the end moves otherwise.
+A share of a logit is honest only if a head's part travels to the final norm unchanged but for one factor. So W_O's
+output is pushed while every other matrix answers as it did before: what branches write stays, and twice the push moves
+the end by the push times that factor. Branches that are not made of matrices read through norms, which a push that is
+large beside the stream leaves where they were. Where a norm stands in the stream itself the end moves otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,54 +16,95 @@ import torch
 from torch import Tensor, nn
 
 from headscope.errors import ModelError
+from headscope.models.trace import is_matrix
 
 PUSH = 1000.0  # beside the size of the stream
-NOT_A_SUM = "what W_O writes does not reach the final norm by addition alone (a norm stands in the residual stream)"
+NOT_A_SUM = (
+    "what W_O writes does not reach the end of the residual stream by addition alone (a norm or a gate stands in it)"
+)
+NOT_SEEN = "what W_O writes was not seen to be added to the residual stream that predictions are read from"
+NO_END = "where its residual stream ends was not found"
+
+Scales = dict[str, float | str]
+"""For every site, the factor on its way to the end of the stream, or why there is not one such factor."""
 
 
 @torch.no_grad()
 def stream_scales(
+    model: nn.Module,
     residual_of: Callable[[Mapping[str, Tensor]], Tensor | None],
     writers: Mapping[str, nn.Module],
     probe: Mapping[str, Tensor],
-) -> dict[str, float | None]:
-    """For every site, the factor on its way to the end of the stream; None where there is not one such factor.
+) -> Scales:
+    """``residual_of`` runs the model and gives the input of the final norm; ``writers`` join the stream.
 
-    ``residual_of`` runs the model and gives the input of the final norm; ``writers`` are the modules whose output
-    joins the stream. All sites are pushed in one batch, a copy of the probe for each.
+    All sites are pushed in one batch, a copy of the probe for each.
     """
     copies = {name: value[:1].expand(len(writers), *value.shape[1:]) for name, value in probe.items()}
-    before = residual_of(copies)
+    answers: dict[nn.Module, list[Any]] = {module: [] for module in model.modules() if is_matrix(module)}
+    with _answering(answers):
+        before = residual_of(copies)
     if before is None or before.ndim != 3:
-        return dict.fromkeys(writers)
+        return dict.fromkeys(writers, NO_END)
     dice = torch.Generator().manual_seed(0)
     size = PUSH * before.float().square().mean().sqrt().clamp(min=1e-6)
     push = (torch.randn(before.shape[1:], generator=dice).to(before.device) * size).to(before.dtype)
-    ends = []
+    ends = [before.double()]
     for factor in (1.0, 2.0):
-        with _pushed(writers, factor * push):
+        with _answering(answers), _pushed(writers, factor * push):
             end = residual_of(copies)
         assert end is not None
         ends.append(end.double())
-    moved = ends[1] - ends[0]
     allowed = 2e-2 if before.dtype in (torch.float16, torch.bfloat16) else 1e-3
-    return {site: _factor(moved[copy], push.double(), allowed) for copy, site in enumerate(writers)}
+    return {site: _factor([end[copy] for end in ends], push.double(), allowed) for copy, site in enumerate(writers)}
 
 
-def found_scale(scales: Mapping[str, float | None], site: str) -> float:
+def found_scale(scales: Mapping[str, float | str], site: str) -> float:
     """The factor of one site, or a refusal."""
-    scale = scales.get(site)
-    if scale is None:
-        raise ModelError(f"{site}: {NOT_A_SUM}, so a logit cannot be split over its heads")
+    scale = scales.get(site, NOT_SEEN)
+    if isinstance(scale, str):
+        raise ModelError(f"{site}: {scale}, so a logit cannot be split over its heads")
     return scale
 
 
-def _factor(moved: Tensor, push: Tensor, allowed: float) -> float | None:
+def _factor(ends: list[Tensor], push: Tensor, allowed: float) -> float | str:
+    """From the end as it was, pushed, and pushed twice as far."""
+    before, once, twice = ends
+    if torch.equal(before, once):
+        return NOT_SEEN
+    moved = twice - once
     factor = float((moved * push).sum() / push.square().sum())
     gap = float((moved - factor * push).norm() / push.norm())
     if abs(factor) < 1e-9 or not gap <= allowed * abs(factor):
-        return None
+        return NOT_A_SUM
     return 1.0 if abs(factor - 1.0) < 1e-4 else factor
+
+
+@contextmanager
+def _answering(answers: Mapping[nn.Module, list[Any]]) -> Iterator[None]:
+    """A first pass fills in what every matrix answers at each call; in later ones it answers the same again."""
+    calls = dict.fromkeys(answers, 0)
+
+    def answer(module: nn.Module, args: Any, output: Any) -> Any:
+        before, turn = answers[module], calls[module]
+        calls[module] += 1
+        if turn == len(before):
+            before.append(output.clone() if isinstance(output, Tensor) else None)
+        same = isinstance(output, Tensor) and before[turn].shape == output.shape
+        return before[turn].clone() if same else output  # experts may be given other tokens than before
+
+    with _hooked(answers, answer):
+        yield
+
+
+@contextmanager
+def _hooked(modules: Iterable[nn.Module], hook: Any) -> Iterator[None]:
+    handles = [module.register_forward_hook(hook) for module in modules]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 @contextmanager
@@ -83,9 +125,5 @@ def _pushed(writers: Mapping[str, nn.Module], push: Tensor) -> Iterator[None]:
         rows.view(len(writers), *push.shape)[copy] += push
         return (rows, *output[1:]) if isinstance(output, tuple) else rows
 
-    hooks = [module.register_forward_hook(add) for module in turns]
-    try:
+    with _hooked(turns, add):
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
