@@ -60,6 +60,15 @@ def test_another_text_can_be_typed(widget, scope):
     assert answer["value"]["guesses"][0]["id"] == int(scope.look("the lamp").logits[-1].argmax())
 
 
+def test_a_typed_token_is_found_and_its_logit_split(widget, look):
+    answer, _ = widget.hear(ask="token", body={"text": "lamp"})
+    token = answer["value"]["id"]
+    asked = {"look": widget.name, "site": "1", "position": 5, "toward": token, "minus": 1}
+    _, (data,) = widget.hear(ask="mix", body=asked)
+    shares = look.logit_shares("lamp", minus=1, position=5).heads
+    np.testing.assert_allclose(unpack(data).arrays["shares"], list(shares.values()), atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("message", "kind", "said"),
     [

@@ -514,6 +514,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/token": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Token */
+        post: operations["token_api_token_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/weights": {
         parameters: {
             query?: never;
@@ -1129,6 +1146,22 @@ export interface components {
             ][];
         };
         /**
+         * FoundToken
+         * @description The first of the tokens that were typed; ``spaced``: the one that stands for the same after a space.
+         */
+        FoundToken: {
+            /** Id */
+            id: number;
+            /**
+             * Of
+             * @description how many tokens were typed
+             */
+            of: number;
+            spaced: components["schemas"]["NamedToken"] | null;
+            /** Text */
+            text: string;
+        };
+        /**
          * Guess
          * @description A possible next token.
          */
@@ -1414,7 +1447,7 @@ export interface components {
          *
          *     Arrays, float32: ``reads`` [head, key]; ``delivered`` [head, d_value]; ``parts`` [head, d_model], each head's vector
          *     through W_O; ``bias`` [d_model]; ``output`` [d_model], what the site hands on, so that parts + bias = output;
-         *     ``shares`` [head of the whole model], each head's share of the logit of ``toward``.
+         *     ``shares`` [head of the whole model], each head's share of the logit of ``toward``, less that of ``minus``.
          */
         MixCard: {
             /**
@@ -1425,6 +1458,7 @@ export interface components {
             kind: "exact" | "head-local" | "mixed";
             /** Look */
             look: string;
+            minus?: components["schemas"]["Guess"] | null;
             /**
              * Note
              * @description how the final norm was taken into account, or why it was not
@@ -1445,6 +1479,11 @@ export interface components {
         MixRequest: {
             /** Look */
             look: string;
+            /**
+             * Minus
+             * @description a token id; its logit is taken away from the first one's
+             */
+            minus?: number | null;
             /** Position */
             position: number;
             /** Site */
@@ -1507,6 +1546,16 @@ export interface components {
              * @description what a person calls each of them
              */
             titles: string[];
+        };
+        /**
+         * NamedToken
+         * @description A token of the vocabulary.
+         */
+        NamedToken: {
+            /** Id */
+            id: number;
+            /** Text */
+            text: string;
         };
         /**
          * OpenedCard
@@ -2103,6 +2152,14 @@ export interface components {
             id: number;
             /** Start */
             start: number | null;
+            /** Text */
+            text: string;
+        };
+        /**
+         * TokenRequest
+         * @description A next token as a person types it.
+         */
+        TokenRequest: {
             /** Text */
             text: string;
         };
@@ -3321,6 +3378,41 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Roles"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    token_api_token_post: {
+        parameters: {
+            query?: {
+                model?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TokenRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FoundToken"];
                 };
             };
             /** @description Unprocessable Entity */

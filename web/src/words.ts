@@ -46,3 +46,12 @@ export function list(words: string[], most: number): string {
 export function siteTitle(site: string): string {
   return /^\d+$/.test(site) ? `layer ${site}` : site;
 }
+
+/** A token as it is typed and shown in a field: its spaces at the front can be seen. */
+export function spaced(text: string): string {
+  return text.replace(/^[ ]+/, (spaces) => "␣".repeat(spaces.length)).replace(/\n/g, "↵");
+}
+
+export function unspaced(typed: string): string {
+  return typed.replace(/␣/g, " ").replace(/↵/g, "\n");
+}

@@ -24,6 +24,7 @@ const FULL: State = {
   axis: "linear",
   sampling: { temperature: 0.7, top_k: 40, top_p: 0.9 },
   toward: 17,
+  minus: 4,
   other: { model: null, text: "and another", look: null, token: 2 },
 };
 
@@ -43,5 +44,5 @@ test("a long text travels by the name of its look", () => {
 });
 
 test("nonsense in an address falls back to the beginning", () => {
-  expect(read("#microscope?view=cube&order=up&token=-3&how=magic&cut=5.1:x:2,7&t=hot&k=3&zoom=1,2&toward=a&measure=mass")).toEqual(BEGINNING);
+  expect(read("#microscope?view=cube&order=up&token=-3&how=magic&cut=5.1:x:2,7&t=hot&k=3&zoom=1,2&toward=a&minus=-1&measure=mass")).toEqual(BEGINNING);
 });

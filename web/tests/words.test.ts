@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { list, percent, sentence, short, signed, visible } from "../src/words";
+import { list, percent, sentence, short, signed, spaced, unspaced, visible } from "../src/words";
 
 test("weights have no leading zero and a real minus", () => {
   expect([0.691, 0, 1, -0.25, -0.001].map((value) => short(value))).toEqual([".69", ".00", "1.00", "−.25", ".00"]);
@@ -17,6 +17,12 @@ test("per cent with three figures", () => {
 
 test("a token can be seen", () => {
   expect([" Mary", "\n", " ", "", "▁it", "a b", "\n\n"].map(visible)).toEqual(["Mary", "↵", "␣", "␣", "it", "a b", "↵↵"]);
+});
+
+test("a token in a field shows its spaces, and is read back as it was", () => {
+  const tokens = [" road", "road", "  ", "\n\n", "a b", ""];
+  expect(tokens.map(spaced)).toEqual(["␣road", "road", "␣␣", "↵↵", "a b", ""]);
+  expect(tokens.map((token) => unspaced(spaced(token)))).toEqual(tokens);
 });
 
 test("a message becomes a sentence", () => {

@@ -20,6 +20,7 @@ export function mixPicture(scope: Microscope, mix: Mix, first: number, colours: 
   const part = (values: Float32Array, row: number) => values.subarray((row * values.length) / n, ((row + 1) * values.length) / n);
   const share = (row: number) => mix.shares[first + row];
   const topShare = Math.max(0.3, ...Array.from({ length: n }, (_, row) => Math.abs(share(row)) || 0));
+  const whose = [mix.toward, mix.minus].flatMap((token) => (token ? [visible(token.text)] : [])).join(" − ");
   const [delivers, parts, bar] = [90, 320, 660];
   const [topDelivered, topPart] = [largest(mix.delivered), Math.max(largest(mix.parts), largest(mix.output))];
   const text = (words: string, x: number, y: number, anchor: "start" | "end" = "start"): Mark => ({ kind: "text", text: words, x, y, anchor, size: 11, fill: css(colours.ink2) });
@@ -37,7 +38,7 @@ export function mixPicture(scope: Microscope, mix: Mix, first: number, colours: 
   const foot = 30 + n * ROW;
   marks.push({ kind: "line", x1: 0, x2: bar + 130, y1: foot - 5, y2: foot - 5, stroke: css(colours.ink3) }, text("all", 0, foot + 11));
   marks.push(...strip(mix.delivered, delivers, foot, 210, topDelivered, colours), ...strip(mix.output, parts, foot, 300, topPart, colours));
-  marks.push(text("delivers", delivers, 10), text("through W_O", parts, 10), text(mix.toward ? `toward ${visible(mix.toward.text)}` : "", bar, 10));
+  marks.push(text("delivers", delivers, 10), text("through W_O", parts, 10), text(mix.toward ? `toward ${whose}` : "", bar, 10));
   return {
     file: `mix-${mix.site}-${mix.position}`,
     title: `${scope.model!.title}: what ${siteTitle(mix.site)} hands to “${visible(scope.tokens[mix.position].text)}”`,
@@ -47,7 +48,7 @@ export function mixPicture(scope: Microscope, mix: Mix, first: number, colours: 
     ink: css(colours.ink),
     marks,
     table: {
-      columns: ["head", "logit share", ...Array.from({ length: mix.delivered.length / n }, (_, k) => `delivered ${k}`)],
+      columns: ["head", whose ? `share of the logit of ${whose}` : "logit share", ...Array.from({ length: mix.delivered.length / n }, (_, k) => `delivered ${k}`)],
       rows: Array.from({ length: n }, (_, row) => [scope.heads[first + row].name, share(row), ...part(mix.delivered, row)]),
     },
   };

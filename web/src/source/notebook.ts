@@ -1,6 +1,6 @@
 // A notebook: the page lies in a frame, and its questions travel over a channel to the kernel (app/widget.py answers).
 import { fieldFrom, importanceFrom, lookFrom, mixFrom } from "./answers";
-import { Problem, type ModelCard, type PaperClaim, type Prediction, type Roles, type Source } from "./source";
+import { Problem, type FoundToken, type ModelCard, type PaperClaim, type Prediction, type Roles, type Source } from "./source";
 
 interface Answer {
   id: number;
@@ -37,6 +37,7 @@ export function notebookSource(first: string, ask: ReturnType<typeof asker>): So
     look: async (wanted) => lookFrom(await bytes("look", wanted)),
     weights: async (wanted) => fieldFrom(await bytes("weights", wanted)),
     mix: async (wanted) => mixFrom(await bytes("mix", wanted)),
+    token: (wanted) => value<FoundToken>("token", wanted),
     predict: (wanted) => value<Prediction>("predict", wanted),
     importance: async (wanted) => importanceFrom(await bytes("importance", wanted)),
     featured: async () => (await value<{ claims: PaperClaim[] }>("featured")).claims,

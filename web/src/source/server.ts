@@ -1,6 +1,6 @@
 // The server's page: every answer is one request, and the last few dozen are remembered.
 import { fieldFrom, importanceFrom, lookFrom, mixFrom } from "./answers";
-import { Problem, type ModelCard, type Models, type PaperClaim, type Prediction, type Progress, type Roles, type Source } from "./source";
+import { Problem, type FoundToken, type ModelCard, type Models, type PaperClaim, type Prediction, type Progress, type Roles, type Source } from "./source";
 
 const KEPT = 200;
 const STOPPED = "The program on this machine has stopped. What you see is the last good picture.";
@@ -68,6 +68,7 @@ export function serverSource(model?: string): Source {
     },
     weights: remembered(async (wanted, signal) => fieldFrom(await (await about("weights", wanted, signal)).arrayBuffer())),
     mix: remembered(async (wanted, signal) => mixFrom(await (await about("mix", wanted, signal)).arrayBuffer())),
+    token: async (wanted) => (await ask("token", wanted)).json() as Promise<FoundToken>,
     predict: remembered(async (wanted, signal) => (await about("predict", wanted, signal)).json() as Promise<Prediction>),
     progress: async () => (await ask("progress", undefined)).json() as Promise<Progress>,
     importance: remembered(async (wanted, signal) => importanceFrom(await (await about("importance", wanted, signal)).arrayBuffer())),

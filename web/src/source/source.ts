@@ -14,6 +14,7 @@ export type Edge = Schemas["Edge"];
 export type Progress = Schemas["Progress"];
 export type Models = Schemas["Models"];
 export type MixRequest = Schemas["MixRequest"];
+export type FoundToken = Schemas["FoundToken"];
 export type MixCard = Schemas["MixCard"];
 export type PredictRequest = Required<Schemas["PredictRequest"]>;
 export type Prediction = Schemas["Prediction"];
@@ -70,6 +71,8 @@ export interface Source {
   look(wanted: { text: string } | { look: string }, signal?: AbortSignal): Promise<Look>;
   weights(wanted: WeightsRequest, signal?: AbortSignal): Promise<Field>;
   mix(wanted: MixRequest, signal?: AbortSignal): Promise<Mix>;
+  /** the token that is meant by what somebody typed; a file has no tokenizer to ask */
+  token?(wanted: { text: string }): Promise<FoundToken>;
   predict(wanted: PredictRequest, signal?: AbortSignal): Promise<Prediction>;
   /** how far the program is with what it is doing; only a server can be asked while it works */
   progress?(): Promise<Progress>;

@@ -32,6 +32,7 @@ export interface State extends Place {
   axis: "log" | "linear";
   sampling: Sampling | null;
   toward: number | null;
+  minus: number | null;
   other: Place | null; // what stands beside it, to compare
 }
 
@@ -53,6 +54,7 @@ export const BEGINNING: State = {
   axis: "log",
   sampling: null,
   toward: null,
+  minus: null,
   other: null,
 };
 
@@ -77,6 +79,7 @@ export function write(state: State): string {
   put("k", state.sampling?.top_k ?? null);
   put("p", state.sampling?.top_p ?? null);
   put("toward", state.toward);
+  put("minus", state.minus);
   if (state.other) writePlace(put, state.other, "2");
   return `#microscope?${fields}`;
 }
@@ -110,6 +113,7 @@ export function read(address: string): State {
     axis: oneOf("axis", ["log", "linear"]),
     sampling: readSampling(fields),
     toward: whole(fields.get("toward")),
+    minus: whole(fields.get("minus")),
     other: Object.values(other).every((value) => value === null) ? null : other,
   };
 }

@@ -1,20 +1,17 @@
 // What the microscope is looking at, and what it has been told about it. Components read this and call its verbs.
-import { untrack } from "svelte";
 import { EXAMPLES, type Example } from "../examples";
 import { held, poolFor, type Window } from "../draw/field";
-import { Problem, stream, type Edge, type Field, type Importance, type Look, type Measure, type Mix, type ModelCard, type PaperClaim, type Prediction, type Progress, type Roles, type Source, type TokenCard } from "../source/source";
+import { stream, type Edge, type Field, type Importance, type Look, type Measure, type Mix, type ModelCard, type PaperClaim, type Prediction, type Roles, type Source, type TokenCard } from "../source/source";
 import { type Place, type State } from "./address";
 import { Lens } from "./lens.svelte";
 import { answersIn, best, placesOf, reading, type HeadPlace } from "./reading";
 import { answersOf, isRole } from "./roles";
+import { Waiting } from "./waiting.svelte";
 
-const WHOLE = 512; // up to here a pattern is fetched whole and exact; past it, as much as the picture can show
+export const WHOLE = 512; // up to here a pattern is fetched whole and exact; past it, as much as the picture can show
 const COMPARED = 1024; // past this many tokens a second pass, without the head, waits until it is asked for
 const TYPING = 280;
 const ASK_AGAIN = 2000; // while another page has the heads tested
-const PROGRESS = 600;
-const GUESSES = 6;
-const GUESSES_CUT = 12; // how many are shown where a cut is drawn on them
 
 /** A model and the way to it. */
 interface Scene {
@@ -30,9 +27,11 @@ export interface Line {
   weights: Float32Array;
 }
 
-type Stand = (look: Look) => { head: number; token: number; zoom?: Window | null };
+/** Whose logit is split over the heads; the likeliest next token's where none is named. */
+type Asked = Pick<State, "toward" | "minus">;
+type Stand = (look: Look) => { head: number; token: number; zoom?: Window | null; asked?: Asked };
 
-export class Microscope {
+export class Microscope extends Waiting {
   source = $state.raw<Source>(null!);
   model = $state.raw<ModelCard | null>(null);
   look = $state.raw<Look | null>(null);
@@ -53,11 +52,8 @@ export class Microscope {
   order = $state<State["order"]>("layers");
   cuts = $state.raw<Edge[]>([]);
   toward = $state<number | null>(null);
+  minus = $state<number | null>(null);
   window = $state.raw<Window>({ row: 0, column: 0, span: 1 });
-
-  working = $state(0);
-  progress = $state.raw<Progress | null>(null); // of work that takes a while
-  problem = $state<string | null>(null);
 
   heads = $derived.by((): HeadPlace[] => placesOf(this.model));
   here = $derived<HeadPlace | undefined>(this.heads.find((place) => place.name === this.lens.head) ?? this.heads[0]);
@@ -85,7 +81,6 @@ export class Microscope {
 
   private typing: ReturnType<typeof setTimeout> | undefined;
   private reading: AbortController | undefined;
-  private failed = "";
 
   /** `follows`: it stands beside another, whose head it shows where its model has one of that name. */
   constructor(
@@ -93,6 +88,7 @@ export class Microscope {
     readonly lens: Lens = new Lens(),
     private readonly follows = false,
   ) {
+    super();
     this.source = source;
   }
 
@@ -106,16 +102,17 @@ export class Microscope {
 
   /** Show what an address says; without a text, the first example. */
   async restore(state: State): Promise<void> {
-    Object.assign(this, { show: state.show, order: state.order, cuts: state.cuts, toward: state.toward });
+    Object.assign(this, { show: state.show, order: state.order, cuts: state.cuts });
     const scene = await this.sceneOf(state.model);
     if (!scene) return;
     const head = placesOf(scene.model).findIndex((place) => place.name === state.head);
     const kept = state.look ?? scene.source.first ?? null;
     const wanted = state.text !== null ? { text: state.text } : kept !== null ? { look: kept } : null;
-    if (scene.source.live && wanted === null) return this.openExample(EXAMPLES[0], { head, token: state.token }, scene);
+    const asked = { toward: state.toward, minus: state.minus };
+    if (scene.source.live && wanted === null) return this.openExample(EXAMPLES[0], { head, token: state.token, asked }, scene);
     await this.open(
       scene.source.live && wanted !== null ? wanted : { look: "" },
-      (look) => ({ head: head < 0 && !this.follows ? best(answersIn(look, scene.model, "induction")) : head, token: state.token ?? Infinity, zoom: state.zoom }),
+      (look) => ({ head: head < 0 && !this.follows ? best(answersIn(look, scene.model, "induction")) : head, token: state.token ?? Infinity, zoom: state.zoom, asked }),
       scene,
     );
   }
@@ -141,9 +138,9 @@ export class Microscope {
 
   /** What is shown now. */
   state(first: string | undefined, other: Place | null): State {
-    const { show, order, cuts, toward, window, extent } = this;
+    const { show, order, cuts, toward, minus, window, extent } = this;
     const zoom = window.span < extent - 0.01 ? window : null;
-    return { ...this.place(first), ...this.lens.told(), head: this.here?.name ?? null, zoom, show, order, cuts, toward, other };
+    return { ...this.place(first), ...this.lens.told(), head: this.here?.name ?? null, zoom, show, order, cuts, toward, minus, other };
   }
 
   /** Read a text (or a look the program keeps). The last picture stays, whole, until the new one is there. */
@@ -165,14 +162,15 @@ export class Microscope {
     if (!field) return;
     if (!("text" in wanted)) this.text = look.text;
     if (span > COMPARED) this.lens.compare = false;
+    const asked: Asked | undefined = at.asked ?? (scene.model === this.model ? undefined : { toward: null, minus: null }); // another model, other tokens
     if (scene.model !== this.model) this.enter(scene);
-    Object.assign(this, { look, field, token: Math.min(at.token, rows - 1), window: at.zoom ? held(at.zoom, span) : { row: 0, column: 0, span } });
+    Object.assign(this, { ...asked, look, field, token: Math.min(at.token, rows - 1), window: at.zoom ? held(at.zoom, span) : { row: 0, column: 0, span } });
     if (at.head >= 0 || !this.follows) this.lens.head = name;
   }
 
   /** Another model: what was said of the last one is forgotten. */
   private enter(scene: Scene): void {
-    Object.assign(this, { ...scene, roles: null, featured: [], importance: null, mix: null, prediction: null, row: null, column: null, overview: null, toward: null });
+    Object.assign(this, { ...scene, roles: null, featured: [], importance: null, mix: null, prediction: null, row: null, column: null, overview: null });
     this.fetchRoles();
     scene.source.featured().then((claims) => scene.model === this.model && (this.featured = claims), () => undefined);
   }
@@ -194,13 +192,13 @@ export class Microscope {
     this.featured = await this.source.featured().catch(() => this.featured);
   }
 
-  openExample(example: Example, at: { head: number; token: number | null } = { head: -1, token: null }, scene: Scene = { source: this.source, model: this.model! }): Promise<void> {
+  openExample(example: Example, at: { head: number; token: number | null; asked?: Asked } = { head: -1, token: null }, scene: Scene = { source: this.source, model: this.model! }): Promise<void> {
     return this.open(
       { text: example.text },
       (look) => {
         const find = (word: string | undefined) => look.tokens.findLastIndex((token) => token.text.trim() === word);
         const token = at.token ?? (find(example.at) >= 0 ? find(example.at) : look.tokens.length - 1);
-        return { token, head: at.head >= 0 ? at.head : best(reading(look, token, find(example.reads)) ?? answersIn(look, scene.model, example.by)) };
+        return { token, asked: at.asked, head: at.head >= 0 ? at.head : best(reading(look, token, find(example.reads)) ?? answersIn(look, scene.model, example.by)) };
       },
       scene,
     );
@@ -268,92 +266,8 @@ export class Microscope {
     if (this.window.span > this.extent) this.showAll();
   }
 
-  /** Effects: each fetches what its picture needs, and cancels itself when that changes. */
-  fetchField(): (() => void) | void {
-    const { look, here, length, keys, measure } = this;
-    const { aside } = this.lens;
-    if (!look || !here) return;
-    const { row, column, span } = this.window;
-    const pool = this.whole ? 1 : poolFor(span, WHOLE);
-    const range = (at: number, end: number): [number, number] => (this.whole ? [0, end] : [Math.floor(at / pool) * pool, Math.min(end, Math.ceil((at + span) / pool) * pool)]);
-    return this.fetch("weights", (signal) => this.rectangle(look, here.name, range(row, length), range(column, keys.length), pool, { signal, measure, aside }), (field) => (this.field = field));
-  }
-
-  fetchOverview(): (() => void) | void {
-    const { look, here, length, keys, extent, measure } = this;
-    const { aside } = this.lens;
-    if (!look || !here || this.whole) return;
-    return this.fetch("overview", (signal) => this.rectangle(look, here.name, [0, length], [0, keys.length], poolFor(extent, WHOLE), { signal, measure, aside }), (field) => (this.overview = field));
-  }
-
-  /** The selected token's row: exact weights, whatever the picture shows. */
-  fetchRow(): (() => void) | void {
-    const { look, here, token, length, keys, field } = this;
-    if (!look || !here || token >= length) return;
-    const line = (weights: Float32Array): Line => ({ look: look.look, head: here.name, token, weights });
-    if (this.whole && this.measure === "weight") {
-      if (field?.look !== look.look || field.head !== here.name || field.measure !== "weight") return;
-      this.row = line(field.weights.subarray(token * keys.length, (token + 1) * keys.length));
-      return;
-    }
-    return this.fetch("row", (signal) => this.rectangle(look, here.name, [token, token + 1], [0, keys.length], 1, { signal }), (row) => (this.row = line(row.weights)));
-  }
-
-  /** The selected token's column: who reads it, and how much. */
-  fetchColumn(): (() => void) | void {
-    const { look, here, token, length, keys } = this;
-    if (!look || !here || this.lens.facing !== "read" || token >= keys.length) return;
-    const put = (column: Field) => (this.column = { look: look.look, head: here.name, token, weights: column.weights });
-    return this.fetch("column", (signal) => this.rectangle(look, here.name, [0, length], [token, token + 1], 1, { signal }), put);
-  }
-
-  fetchMix(): (() => void) | void {
-    const { look, here, token, toward } = this;
-    if (!look || !here) return;
-    const wanted = { look: look.look, site: here.site.name, position: token, toward };
-    this.mix = this.source.live ? untrack(() => this.mix) : null; // a file holds the mix of few places: show none rather than another's
-    return this.fetch("mix", (signal) => this.source.mix(wanted, signal), (mix) => (this.mix = mix));
-  }
-
-  fetchPrediction(): (() => void) | void {
-    const { look, here, token, without, edges } = this;
-    const { how, sampling } = this.lens;
-    if (!look || !here) return;
-    const written = stream(look, "written");
-    const position = stream(look, here.site.queries) === written ? token : written.length - 1;
-    const wanted = { look: look.look, position, off: without, cuts: edges, how, count: sampling ? GUESSES_CUT : GUESSES, sampling };
-    return this.fetch("predict", (signal) => this.source.predict(wanted, signal), (prediction) => (this.prediction = prediction));
-  }
-
-  /** Work that takes longer than a moment says how far it is. */
-  followProgress(): (() => void) | void {
-    const { source } = this;
-    if (this.working === 0 || !source.progress) return;
-    const asking = setInterval(async () => (this.progress = await source.progress!().catch(() => null)), PROGRESS);
-    return () => {
-      clearInterval(asking);
-      this.progress = null;
-    };
-  }
-
-  /** How much the heads matter is measured only for those who ask. */
-  fetchImportance(): (() => void) | void {
-    const { look } = this;
-    if (!look || this.show !== "importance") return;
-    const asking = new AbortController();
-    const answer = this.source.importance({ look: look.look }, asking.signal);
-    untrack(() => {
-      this.working++;
-      this.unweighed = "";
-    });
-    answer
-      .then((found) => asking.signal.aborted || (this.importance = found))
-      .catch((error: Error) => asking.signal.aborted || (this.unweighed = error.message))
-      .finally(() => this.working--);
-    return () => asking.abort();
-  }
-
-  private rectangle(
+  /** Part of a head's pattern. */
+  rectangle(
     look: Look,
     head: string,
     rows: [number, number],
@@ -362,29 +276,5 @@ export class Microscope {
     { signal, measure = "weight", aside = false, scene }: { signal: AbortSignal; measure?: Measure; aside?: boolean; scene?: Scene },
   ): Promise<Field> {
     return (scene?.source ?? this.source).weights({ look: look.look, head, rows, columns, pool, how: "max", measure, aside: measure === "row" && aside }, signal);
-  }
-
-  private fetch<Answer>(what: string, ask: (signal: AbortSignal) => Promise<Answer>, put: (answer: Answer) => void): () => void {
-    const asking = new AbortController();
-    const answer = ask(asking.signal);
-    untrack(() => this.during(what, answer, asking.signal)).then((found) => found && put(found));
-    return () => asking.abort();
-  }
-
-  /** Waits, shows that it waits, and turns a failure into a sentence above the last good picture. */
-  private async during<Answer>(what: string, answer: Promise<Answer>, signal: AbortSignal): Promise<Answer | undefined> {
-    this.working++;
-    try {
-      const found = await answer;
-      if (signal.aborted) return undefined;
-      if (what === "look" || what === this.failed) this.problem = null;
-      return found;
-    } catch (error) {
-      const absent = error instanceof Problem && error.kind === "NotInFile"; // said where it is missing
-      if (!signal.aborted && !absent) [this.failed, this.problem] = [what, (error as Error).message];
-      return undefined;
-    } finally {
-      this.working--;
-    }
   }
 }
