@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headscope.cli.shared import AsJson, Classes, Heads, Model, app, given, show, show_json
+from headscope.cli.shared import AsJson, Classes, Heads, Model, app, given, pieces_of, show, show_json
 
 
 @app.command()
@@ -97,26 +97,38 @@ def ablate(
     text: Annotated[str, typer.Argument(help="The text to predict from.")],
     head: Heads,
     model: Model = None,
-    how: Annotated[str, typer.Option(help="zero, or mean: what stands in for the heads.")] = "zero",
+    how: Annotated[
+        str, typer.Option(help="What stands in for the heads: zero, mean, or resample: what they say in --texts.")
+    ] = "zero",
+    texts: Annotated[
+        list[str] | None,
+        typer.Option("--texts", "-t", help="Text, JSONL, Parquet, a folder or a glob, for mean and resample."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Switch heads off, and see the next token with and without them.
 
-    Example: headscope ablate "When Mary and John went to the shop, John gave a book to" --head 5.1 --head 6.3
+    Example: headscope ablate "Mary and John went out; John gave a book to" --head 5.6 --how resample --texts book.txt
     """
     from headscope.app import report, terminal
+    from headscope.errors import InputError
     from headscope.heads.edits import Ablate
     from headscope.scope import load
 
+    if texts and how == "zero":
+        raise InputError("--texts is what --how mean and --how resample read; zero reads nothing")
+    if how == "resample" and not texts:
+        raise InputError("--how resample draws what the heads say in other texts; name them, as in --texts book.txt")
+    change = Ablate(tuple(head), how, tuple(pieces_of(texts or [], 16, 1000)))
     with load(model) as scope:
         before = scope.look(text)
-        with scope.edit(Ablate(tuple(head), how)):
+        with scope.edit(change):
             after = scope.look(text)
-        change = report.of_change(before, after, head)
+        found = report.of_change(before, after, head)
     if as_json:
-        show_json(change)
+        show_json(found)
     else:
-        show(terminal.change_table(change))
+        show(terminal.change_table(found))
 
 
 @app.command()

@@ -1,0 +1,53 @@
+"""``headscope ablate`` as a person types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import headscope
+from headscope.app.report import of_change
+from headscope.cli import app
+from headscope.errors import HeadscopeError, InputError
+
+TEXT = "When Mary and John went to the shop, John gave a book to"
+BOOK = "The horse crossed the road because it was tired. Nobody in the town had seen it go."
+HEADS = ["--head", "5.6", "--head", "4.3"]
+
+
+def run(*words: str) -> dict[str, Any]:
+    done = CliRunner().invoke(app, ["ablate", TEXT, *HEADS, *words, "--json"])
+    if isinstance(done.exception, HeadscopeError):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return json.loads(done.output)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("how", ["mean", "resample"])
+def test_heads_say_what_they_say_in_the_texts(how: str, tmp_path: Path) -> None:
+    (tmp_path / "book.txt").write_text(BOOK, encoding="utf-8")
+    told = run("--how", how, "--texts", str(tmp_path / "book.txt"))
+    with headscope.load() as scope:
+        before = scope.look(TEXT)
+        with scope.edit(headscope.ablate("5.6", "4.3", how=how, texts=[BOOK])):
+            expected = of_change(before, scope.look(TEXT), ["5.6", "4.3"])
+    assert told["kl_nats"] == pytest.approx(expected["kl_nats"], rel=1e-4)
+    assert told["kl_nats"] > 0
+    assert told["heads"] == ["5.6", "4.3"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--how", "resample"], "--how resample draws what the heads say in other texts; name them, as in --texts"),
+        (["--texts", "book.txt"], "--texts is what --how mean and --how resample read; zero reads nothing"),
+        (["--how", "mean", "--texts", "no/such.txt"], "no such file, folder or pattern"),
+    ],
+)
+def test_texts_that_are_missing_or_useless_are_refused(words: list[str], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        run(*words)
