@@ -131,8 +131,11 @@ def test_who_reads_a_token_and_through_which_measure(open_page: Open, scope: Sco
     look = scope.look(TEXT)
     pattern, norms = look.pattern("1.2"), look.value_norms("1.2")
     page.get_by_role("button", name="is read by").click()
-    best = pattern[:, 3].sort(descending=True).values[:5]
+    best, places = pattern[:, 3].topk(5)
     expect(page.locator(".inspector .number")).to_have_text([short(float(weight), 3) for weight in best])
+    words = [token.text.strip() for token in look.tokens]
+    twice = [f"{words[at]}{at}" if words.count(words[at]) > 1 else words[at] for at in places.tolist()]
+    expect(page.locator(".inspector .word")).to_have_text(twice)  # a word said twice carries its place
     assert "facing=read" in page.url
     said = {"row": pattern / pattern.amax(1, keepdim=True), "value": pattern * norms}
     for measure, values in said.items():
