@@ -28,9 +28,9 @@ def results(
 
 
 def table_rows(text: str) -> list[list[str]]:
-    return [
-        [cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| ")
-    ]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
+    assert [set(row) for row in cells if "---" in row] == [{"---"}] * 3, "a line of dashes under each table's heads"
+    return [row for row in cells if "---" not in row]
 
 
 def test_every_outcome_is_a_row_with_its_own_numbers() -> None:
