@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
 import time
@@ -94,15 +93,6 @@ def test_progress_is_told_as_it_happens() -> None:
     assert seen[-1].step == 120
     assert max(seen[0].hit) < 0.5 < min(seen[-1].hit)
     assert seen[-1].loss[3] < seen[0].loss[3]
-
-
-def test_everything_travels_as_json(crafted: Crafted) -> None:
-    sent = json.loads(json.dumps(crafted.to_dict()))
-    assert sent["heads"][3]["name"] == "Previous token"
-    assert sum(sent["snapshots"][-1]["patterns"][0][5]) == pytest.approx(1, abs=1e-2)
-    assert len(sent["values"]) == 4
-    assert len(sent["W_O"][0]) == 8
-    assert json.dumps(crafted.read(2).to_dict())
 
 
 def test_a_painted_target_with_two_keys_shares_its_row() -> None:

@@ -12,7 +12,6 @@ from headscope.lab.fitting import (
     CraftSettings,
     Diagnosis,
     Job,
-    Snapshot,
     _answers,
     _schedule,
     covered,
@@ -20,7 +19,6 @@ from headscope.lab.fitting import (
     fresh_model,
     head_hit,
     pattern,
-    rounded,
     word_ids,
 )
 from headscope.lab.targets import Target
@@ -82,14 +80,6 @@ def test_snapshots_are_at_both_ends_and_closer_together_at_first(steps: int, cou
     assert len(due) <= count
     if steps > 400 and count > 4:
         assert due[1] - due[0] < due[-1] - due[-2]
-
-
-def test_patterns_are_rounded_to_four_digits_at_any_depth() -> None:
-    values = torch.tensor([[[1 / 3, 2 / 3]], [[0.0, 1.0]]])
-    assert rounded(values) == [[[0.3333, 0.6667]], [[0.0, 1.0]]]
-    assert Snapshot(3, [0.1], [0.2], values[:1]).to_dict() == {
-        "step": 3, "loss": [0.1], "hit": [0.2], "patterns": [[[0.3333, 0.6667]]],
-    }  # fmt: skip
 
 
 def test_a_fresh_head_looks_nearly_everywhere_alike_and_never_ahead() -> None:

@@ -8,8 +8,7 @@ followed from the weights through the concatenation to the output. The result is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
@@ -28,7 +27,6 @@ from headscope.lab.fitting import (
     fit,
     head_hit,
     pattern,
-    rounded,
     word_ids,
 )
 from headscope.lab.targets import SENTENCE, Target, default_targets, split_words
@@ -75,10 +73,6 @@ class Reading:
     parts: Float[Tensor, "head d_model"]
     output: Float[Tensor, " d_model"]
 
-    def to_dict(self) -> dict[str, Any]:
-        tensors = ("weights", "delivered", "concatenated", "parts", "output")
-        return {"word": self.word, "place": self.place} | {name: rounded(getattr(self, name)) for name in tensors}
-
 
 @dataclass(frozen=True)
 class Crafted:
@@ -108,20 +102,6 @@ class Crafted:
         delivered = torch.einsum("hk,hkd->hd", weights, attention.project(x)[2][0])
         parts = torch.einsum("hd,hdm->hm", delivered, attention.output_weight())
         return Reading(self.words[place], place, weights, delivered, delivered.flatten(), parts, parts.sum(0))
-
-    def to_dict(self) -> dict[str, Any]:
-        attention = self.model.attention()
-        return {
-            "words": self.words,
-            "settings": asdict(self.settings),
-            "targets": [asdict(target) for target in self.targets],
-            "wanted": rounded(self.wanted),
-            "heads": [asdict(head) for head in self.heads],
-            "snapshots": [snapshot.to_dict() for snapshot in self.snapshots],
-            "losses": rounded(self.losses),
-            "values": rounded(attention.project(self.model.embed(self.ids))[2][0]),
-            "W_O": rounded(attention.output_weight()),
-        }
 
 
 def craft(

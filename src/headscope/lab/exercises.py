@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
 
 from headscope.errors import InputError
 from headscope.lab.worked import Number, Vector, number, vector, weigh
@@ -35,9 +34,6 @@ class Checked:
     def right(self) -> bool:
         return all(remark.right for remark in self.remarks)
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"right": self.right}
-
 
 @dataclass(frozen=True)
 class InventTwoHeads:
@@ -57,9 +53,6 @@ class InventTwoHeads:
         }
     )
     example: str = "horse .6, road .1, because .1, was .1, tired .1"
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
     def check(
         self, heads: Sequence[str | Mapping[str, Number]], sums: Sequence[str | Sequence[Number]] = ()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -71,9 +70,6 @@ class Snapshot:
     loss: list[float]
     hit: list[float]
     patterns: Float[Tensor, "head query key"]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"step": self.step, "loss": self.loss, "hit": self.hit, "patterns": rounded(self.patterns)}
 
 
 @dataclass(frozen=True)
@@ -153,13 +149,6 @@ def word_ids(words: Sequence[str]) -> Int[Tensor, " token"]:
     """Equal words get equal ids, in the order in which they first appear; 0 is for words never seen."""
     vocabulary = {word: number for number, word in enumerate(dict.fromkeys(words), start=1)}
     return torch.tensor([vocabulary[word] for word in words])
-
-
-def rounded(values: Tensor) -> Any:
-    """Nested lists with four digits: what a page needs."""
-    if values.ndim == 1:
-        return [round(value, 4) for value in values.tolist()]
-    return [rounded(row) for row in values]
 
 
 def _answers(job: Job) -> Float[Tensor, "query vocabulary"]:

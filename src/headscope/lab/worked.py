@@ -124,12 +124,11 @@ class WorkedExample:
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the example: its name, a sentence, the arithmetic line by line, and the numbers it ends in."""
+    """One step of the example: its name, a sentence, and the arithmetic line by line."""
 
     title: str
     says: str
     lines: list[str]
-    result: Vector
 
 
 @dataclass(frozen=True)
@@ -153,9 +152,6 @@ class Worked:
     through_identity: Vector
     mixed: Vector
     steps: list[Step]
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def work(example: WorkedExample | None = None) -> Worked:
@@ -196,13 +192,14 @@ def weigh(weights: Mapping[str, Number], values: Mapping[str, Vector]) -> Vector
 
 def number(value: Number, digits: int = 3) -> str:
     """A number as one writes it by hand: .62, −.5, 3, 0."""
-    text = f"{value:.{digits}f}".rstrip("0").rstrip(".") if digits else f"{value:.0f}"
-    text = "0" if text in ("-0", "") else text
-    return text.replace("0.", ".", 1).replace("-", "−") if text.lstrip("-").startswith("0.") else text.replace("-", "−")
+    text = f"{abs(value):.{digits}f}"
+    if "." in text:
+        text = text.rstrip("0").rstrip(".").removeprefix("0") or "0"
+    return f"−{text}" if value < 0 and text != "0" else text
 
 
 def vector(values: Sequence[Number], digits: int = 3) -> str:
-    return "(" + " ".join(number(value, digits) for value in values) + ")"
+    return f"({' '.join(number(value, digits) for value in values)})"
 
 
 def _head_work(example: WorkedExample, head: HandHead) -> HeadWork:
@@ -237,18 +234,16 @@ def _start_steps(example: WorkedExample, index: int, head: HandHead, done: HeadW
     ]
     asks = f"Head {index} asks: {head.asks}"
     return [
-        Step(f"Head {index}: the query of “{reader}”", f"{asks} x times W_Q makes the question.", query, done.query),
+        Step(f"Head {index}: the query of “{reader}”", f"{asks} x times W_Q makes the question.", query),
         Step(
             f"Head {index}: scores",
             f"The query meets every key; √{len(done.query)} = {root} keeps the numbers small.",
             scores,
-            list(done.scores.values()),
         ),
         Step(
             f"Head {index}: softmax",
             "e to the score, divided by the sum of them: shares that add up to 1.",
             softened,
-            list(done.weights.values()),
         ),
     ]
 
@@ -260,7 +255,7 @@ def _weigh_step(example: WorkedExample, index: int, head: HandHead, done: HeadWo
         values = [example.values[word][column] for word in example.words]
         lines.append(f"o{index}[{column + 1}] = {_products(card, values)} = {number(total)}")
     says = ", ".join(f"{word} {number(head.scorecard[word])}" for word in example.words)
-    return Step(f"Head {index}: weigh the values", f"With the given scorecard: {says}.", lines, done.delivered)
+    return Step(f"Head {index}: weigh the values", f"With the given scorecard: {says}.", lines)
 
 
 def _end_steps(example: WorkedExample, concatenated: Vector, plain: Vector, mixed: Vector) -> list[Step]:
@@ -274,15 +269,13 @@ def _end_steps(example: WorkedExample, concatenated: Vector, plain: Vector, mixe
             "Concatenate",
             "End to end, nothing added, nothing chosen.",
             [f"[{names}] = {vector(concatenated)}"],
-            concatenated,
         ),
         Step(
             "W_O, the identity",
             "A W_O that does nothing hands on what the heads said, each in its own place.",
             [f"y = {vector(plain)}"],
-            plain,
         ),
-        Step("W_O, mixing", "Now every number of y is made from both heads.", lines, mixed),
+        Step("W_O, mixing", "Now every number of y is made from both heads.", lines),
     ]
 
 
