@@ -285,3 +285,42 @@ def test_a_norm_after_w_o_is_held_at_this_texts_statistics(ids: list[int]) -> No
     for index in range(4):
         assert share.heads[Head("0", index)] == pytest.approx(float(expected[index]), rel=1e-3, abs=1e-5)
     assert "after W_O" in share.note
+
+
+def swin() -> transformers.PreTrainedModel:
+    """16 × 16 patches in windows of 4 × 4; half as many on each side in the second stage."""
+    torch.manual_seed(0)
+    config = transformers.SwinConfig(
+        image_size=32, patch_size=2, embed_dim=16, depths=[2, 2], num_heads=[2, 4], window_size=4
+    )
+    model = transformers.SwinForImageClassification(config).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return model
+
+
+def test_of_a_picture_cut_into_windows_a_look_says_that_it_shows_the_first() -> None:
+    picture = torch.rand(1, 3, 32, 32, generator=torch.Generator().manual_seed(3))
+    with headscope.load(swin()) as scope:
+        look = scope.look(picture)
+        assert look.pieces == {"0.0": 16, "0.1": 16, "1.0": 4, "1.1": 4}
+        assert "of 4 sites only the first piece is shown" in repr(look)
+        assert {token.text for site in look.sites for token in look.query_tokens(site)} == {
+            f"piece 1 [{place}]" for place in range(16)
+        }
+        note = next(note for note in scope.notes if "pieces" in note)
+        assert note.startswith("0.0, 0.1, 1.0, 1.1 cut what they are given into pieces (windows, tiles, frames)")
+        assert note in str(scope.model.report)
+        for site in look.sites:
+            entropy = look.statistics(site).entropy
+            assert entropy is not None
+            for head in (0, 1):
+                rows = reference.row_statistics(look.pattern(f"{site}.{head}").double())
+                torch.testing.assert_close(entropy[0, head].double(), rows.entropy, atol=1e-5, rtol=1e-4)
+            assert not torch.allclose(entropy[0], entropy[1]), "windows differ, so it matters which is shown"
+
+
+def test_what_is_not_cut_says_nothing_of_pieces(scope: Scope, ids: list[int]) -> None:
+    look = scope.look(ids)
+    assert look.pieces == {}
+    assert "piece" not in repr(look) + "".join(scope.notes)

@@ -22,6 +22,7 @@ from headscope.heads.rules import LabelRule
 from headscope.heads.sampling import Prediction, strongest_predictions
 from headscope.heads.standard import answerable, standard_questions
 from headscope.models.opened import OpenModel, Prepared, Token
+from headscope.models.places import NOT_TEXT, numbers
 from headscope.names import Head, ModelShape
 
 ABOUT_PLACES = ("previous", "itself", "first")
@@ -59,12 +60,12 @@ class Look:
         """The text that looks, at this site."""
         beside = self.prepared.stacks.get(site.partition(".")[0])
         text = beside or (self.written if site.startswith("decoder") else self.tokens)
-        return text if self._has_length(site, 0, len(text)) else _numbered(self._lengths(site)[0])
+        return text if self._has_length(site, 0, len(text)) else self._numbered(site, 0)
 
     def key_tokens(self, site: str) -> tuple[Token, ...]:
         """The text that is looked at, at this site."""
         text = self.tokens if self.shape.sites[site].kind == "cross" else self.query_tokens(site)
-        return text if self._has_length(site, 1, len(text)) else _numbered(self._lengths(site)[1])
+        return text if self._has_length(site, 1, len(text)) else self._numbered(site, 1)
 
     @property
     def shape(self) -> ModelShape:
@@ -77,12 +78,21 @@ class Look:
         return tuple(self._passes.reached)
 
     @property
+    def pieces(self) -> dict[str, int]:
+        """Sites that cut what they are given into pieces which attend each on its own (a vision model's windows), and
+        how many: everything a look says of such a site is about its first piece."""
+        return {site: count for site, count in self._passes.pieces.items() if count > 1}
+
+    @property
     def logits(self) -> Float[Tensor, "query vocabulary"]:
         """The model's own logits at every position, with this look's edits in force."""
         return self._logits[0]
 
     def statistics(self, site: str) -> Rows:
-        """Entropy, distance, strongest key and the standard questions of every head and row of a site (batch of 1)."""
+        """Entropy, distance, strongest key and the standard questions of every head and row of a site, a batch of 1.
+
+        (Of a site with pieces: a batch of all of them.)
+        """
         return self._site(site).rows
 
     def mean_answers(self, site: str) -> dict[str, Float[Tensor, " head"]]:
@@ -228,6 +238,10 @@ class Look:
     def _lengths(self, site: str) -> tuple[int, int]:
         return self._passes.reached[site]
 
+    def _numbered(self, site: str, axis: int) -> tuple[Token, ...]:
+        names = numbers(self._lengths(site)[axis], cut=site in self.pieces)
+        return tuple(Token(NOT_TEXT, name) for name in names)
+
     def _questions(self, site: str, call: Call) -> dict[str, Question]:
         """The standard questions, where one text looks at itself; none where the rows are not these tokens."""
         text = self.query_tokens(site)
@@ -249,13 +263,10 @@ class Look:
     def __repr__(self) -> str:
         text = ("" if _are_words(self.tokens) else " ").join(token.text for token in self.tokens)
         short = text if len(text) <= 60 else text[:57] + "…"
-        return f"Look({short!r}: {len(self.tokens)} tokens, {self.shape.n_heads} heads in {len(self.sites)} sites)"
+        cut = f"; of {len(self.pieces)} sites only the first piece is shown" if self.pieces else ""
+        return f"Look({short!r}: {len(self.tokens)} tokens, {self.shape.n_heads} heads in {len(self.sites)} sites{cut})"
 
 
 def _are_words(tokens: Sequence[Token]) -> bool:
     """Tokens of a vocabulary; patches and moments only have a place, and none is another's copy."""
     return all(token.id >= 0 for token in tokens)
-
-
-def _numbered(count: int) -> tuple[Token, ...]:
-    return tuple(Token(-1, f"[{place}]") for place in range(count))

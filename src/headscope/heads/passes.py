@@ -41,6 +41,8 @@ class Passes:
         self.model, self.inputs, self.edits = model, inputs, tuple(edits)
         self.reached: dict[str, tuple[int, int]] = {}
         """Queries and keys of every site that this text reached, in order."""
+        self.pieces: dict[str, int] = {}
+        """Into how many pieces a site cuts what it is given, each attending on its own: windows, tiles, frames."""
         self.sites: dict[str, SeenSite] = {}
         self.bytes = 0
         self._recorded: dict[str, SiteOutput] = {}
@@ -63,7 +65,7 @@ class Passes:
             rows = Rows(output, seen.logsumexp, seen.entropy, seen.distance, seen.strongest, dict(seen.mass))
             norms = call.v[0].float().norm(dim=-1)
             self.sites[site] = SeenSite(rows, seen.scores, norms, (seen.q, seen.k) if fits else None)
-            self.reached[site] = (call.q.shape[2], call.k.shape[2])
+            self._reach(site, call)
             return z
 
         with self._keeping_states():
@@ -193,8 +195,12 @@ class Passes:
         return z
 
     def _attend(self, site: str, call: Call) -> Tensor:
-        self.reached.setdefault(site, (call.q.shape[2], call.k.shape[2]))
+        self._reach(site, call)
         return self._edited(site, call, plain(call))
+
+    def _reach(self, site: str, call: Call) -> None:
+        self.reached[site] = (call.q.shape[2], call.k.shape[2])
+        self.pieces[site] = call.q.shape[0]
 
 
 def _bytes(*tensors: Tensor) -> int:

@@ -194,7 +194,7 @@ class HuggingFaceModel(Reading):
         self._names, self._sites = {**found.names, **self._names}, {**found.paths, **self._sites}
         self._follows.update(new)
         self.shape = replace(self.shape, sites={**found.sites, **self.shape.sites})
-        self.notes = sites.notes_on(self._model, seen, self._follows, self._sites)
+        self.notes = sites.notes_on(self._model, seen, inputs, self._follows, self._sites)
 
     def _first_that_runs(self, name: str, probes: Sequence[Mapping[str, Tensor]]) -> tuple[Mapping[str, Tensor], Trace]:
         """Guessed inputs may be wrong, and every family fails on wrong ones in its own way: the next guess is tried."""

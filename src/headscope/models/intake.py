@@ -49,9 +49,10 @@ def _tensors(opened: HuggingFaceModel, tensors: dict[str, Tensor], given: Mappin
     said = () if written is None else opened.tokens_of(written[0])
     if ids is not None and not set(tensors) & media.KEYS:
         return Prepared(tensors, opened.tokens_of(ids[0]), said)
+    config, processors = opened.model.config, opened.reader.processors
     named = {
-        stack: places(opened.model.config, media.of_stack(stack, tensors), count, opened.reader.processors)
-        for stack, count in _counts(opened, tensors).items()
+        stack: places(config, media.of_stack(stack, tensors), count, processors, cut=pieces > 1)
+        for stack, (count, pieces) in _counts(opened, tensors).items()
     }
     if ids is None:
         return Prepared(tensors, next(iter(named.values()), ()), said)
@@ -70,13 +71,13 @@ def _main_input(opened: HuggingFaceModel, features: Tensor) -> dict[str, Tensor]
     return made
 
 
-def _counts(opened: HuggingFaceModel, inputs: Mapping[str, Tensor]) -> dict[str, int]:
-    """How many places each stack of sites has for these inputs, told by its first site."""
-    counts: dict[str, int] = {}
+def _counts(opened: HuggingFaceModel, inputs: Mapping[str, Tensor]) -> dict[str, tuple[int, int]]:
+    """How many places each stack of sites has for these inputs, and in how many pieces, told by its first site."""
+    counts: dict[str, tuple[int, int]] = {}
 
     def count(site: str, call: Call) -> Tensor:
         stack = site.partition(".")[0]
-        counts.setdefault("" if stack.isdigit() else stack, call.q.shape[2])
+        counts.setdefault("" if stack.isdigit() else stack, (call.q.shape[2], call.q.shape[0]))
         return plain(call)
 
     with torch.no_grad(), opened.saying_what_does_not_run(inputs):

@@ -14,18 +14,21 @@ NOT_TEXT = -1
 """The id of a place that is no token of a vocabulary."""
 
 
-def places(config: Any, inputs: Mapping[str, Tensor], count: int, processors: Processors) -> tuple[Token, ...]:
-    """What each of ``count`` places stands for; plain numbers where that is not known."""
+def places(
+    config: Any, inputs: Mapping[str, Tensor], count: int, processors: Processors, *, cut: bool = False
+) -> tuple[Token, ...]:
+    """What each of ``count`` places stands for; plain numbers where that is not known. ``cut``: see ``numbers``."""
     names = None
     if PIXELS in inputs:
         names = _patches(config, inputs[PIXELS], count)
     elif FEATURES in inputs or WAVE in inputs:
         names = _moments(config, inputs, count, processors.sound)
-    return tuple(Token(NOT_TEXT, name) for name in names or numbers(count))
+    return tuple(Token(NOT_TEXT, name) for name in names or numbers(count, cut=cut))
 
 
-def numbers(count: int) -> list[str]:
-    return [f"[{place}]" for place in range(count)]
+def numbers(count: int, *, cut: bool = False) -> list[str]:
+    """Places by number; those of an input cut into pieces that attend each on its own say that this is the first."""
+    return [f"piece 1 [{place}]" if cut else f"[{place}]" for place in range(count)]
 
 
 def _patches(config: Any, pixels: Tensor, count: int) -> list[str] | None:

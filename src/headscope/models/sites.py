@@ -168,7 +168,13 @@ def not_reached(model: nn.Module, name: str, seen: Trace) -> str:
     return f"{kind} does not call the attention interface of transformers, so its heads cannot be seen: {does} ({name})"
 
 
-def notes_on(model: nn.Module, seen: Trace, follows: Mapping[str, Follow], paths: Mapping[str, str]) -> list[str]:
+def notes_on(
+    model: nn.Module,
+    seen: Trace,
+    inputs: Mapping[str, Tensor],
+    follows: Mapping[str, Follow],
+    paths: Mapping[str, str],
+) -> list[str]:
     """What a person should know before trusting a picture of this model."""
     notes = []
     sites = set(paths.values())
@@ -180,6 +186,12 @@ def notes_on(model: nn.Module, seen: Trace, follows: Mapping[str, Follow], paths
     quiet = _not_run(model, seen, sites)
     if quiet:
         notes.append(f"not run by the inputs it was opened with, so not seen yet: {', '.join(quiet)}")
+    cut = [site for site, path in paths.items() if path in _cut_into_pieces(seen, inputs)]
+    if cut:
+        notes.append(
+            f"{_span(cut)} cut what they are given into pieces (windows, tiles, frames) that attend each on its own; "
+            "a look shows the first piece, an edit changes all of them"
+        )
     after = [site for site, how in follows.items() if how.after is not None]
     if after:
         notes.append(f"a norm stands between W_O and the residual stream of {_span(after)}; head parts are before it")
@@ -200,6 +212,12 @@ def _not_run(model: nn.Module, seen: Trace, sites: set[str]) -> list[str]:
     parts = [path for path, part in model.named_modules() if path and isinstance(part, PreTrainedModel)]
     idle = [path for path in parts if not any(other.startswith(f"{path}.") for other in ran)]
     return [path for path in idle if not any(path.startswith(f"{other}.") for other in idle)]
+
+
+def _cut_into_pieces(seen: Trace, inputs: Mapping[str, Tensor]) -> set[str]:
+    """Paths of modules whose calls have more items than they were given."""
+    given = inputs.get("input_ids", next(iter(inputs.values())))
+    return {visit.path for visit in seen.visits if visit.arrival.call.q.shape[0] > len(given)}
 
 
 def _is_attention(path: str, how: str) -> bool:
