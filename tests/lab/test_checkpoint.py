@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from headscope.errors import InputError
-from headscope.lab.checkpoint import Checkpoint, capture, read, restore, write, write_whole
+from headscope.lab.checkpoint import Checkpoint, capture, read, restore, write
 
 
 def a_model(seed: int) -> tuple[nn.Module, torch.optim.AdamW]:
@@ -68,28 +66,6 @@ def test_a_new_checkpoint_takes_the_place_of_the_old(tmp_path: Path) -> None:
         write(tmp_path / "c.safetensors", Checkpoint(step, {}, {"x": torch.full((2,), float(step))}))
     assert read(tmp_path / "c.safetensors").tensors["x"].tolist() == [2.0, 2.0]
     assert [file.name for file in tmp_path.iterdir()] == ["c.safetensors"]
-
-
-@pytest.mark.parametrize(
-    ("number", "why"), [(errno.ENOSPC, "no space is left on the disk"), (errno.EIO, r"\[Errno 5\]")]
-)
-@pytest.mark.parametrize(
-    ("before", "kept"), [(b"old", "the last good one is intact"), (None, "none was written before")]
-)
-def test_a_write_that_fails_says_why_and_what_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, why: str, before: bytes | None, kept: str
-) -> None:
-    file = tmp_path / "c.bin"
-    if before is not None:
-        file.write_bytes(before)
-
-    def fails(_: int) -> None:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(os, "fsync", fails)
-    with pytest.raises(InputError, match=rf"c\.bin \(2\.0 MB\) could not be written: {why}.*; {kept}"):
-        write_whole(file, bytes(2_000_000))
-    assert [each.read_bytes() for each in tmp_path.iterdir()] == ([] if before is None else [before])
 
 
 def test_a_file_without_a_step_or_recipe_is_no_checkpoint(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_a_full_disk_keeps_what_is_finished(tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (8000, before[1]))  # rows fit, tallies do not
     try:
-        with pytest.raises(InputError, match=r"no room for [\d,]+ bytes in .*out .*what is finished is kept"):
+        with pytest.raises(InputError, match=r"out/.* no room for [\d,]+ bytes .*what is finished is kept"):
             scan(open_tiny(), documents, out=tmp_path / "out", options=options)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -17,6 +17,7 @@ from headscope.app import saved_patterns, schema
 from headscope.app.session import Session
 from headscope.app.wire import Arrays, pack
 from headscope.errors import InputError
+from headscope.files import write_whole
 from headscope.heads.look import Look
 from headscope.scope import Scope
 
@@ -28,19 +29,6 @@ DATA_ID = "headscope-data"
 def save_html(look: Look, path: Path | str) -> None:
     """Write the microscope with this look in it."""
     write_whole(Path(path), page(look).encode())
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """The whole file or none of it: written aside, then renamed."""
-    aside = path.with_name(path.name + ".part")
-    try:
-        try:
-            aside.write_bytes(data)
-            aside.replace(path)
-        finally:
-            aside.unlink(missing_ok=True)
-    except OSError as error:
-        raise InputError(f"{path} could not be written: {error.strerror}") from error
 
 
 def page(look: Look) -> str:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headscope.app.colour import STOPS
-from headscope.app.export import write_whole
 from headscope.app.terminal import visible
 from headscope.errors import InputError
+from headscope.files import write_whole
 
 if TYPE_CHECKING:
     from headscope.heads.look import Look

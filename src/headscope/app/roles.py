@@ -13,6 +13,7 @@ from pathlib import Path
 
 from headscope.app import schema
 from headscope.errors import InputError
+from headscope.files import write_whole
 from headscope.heads.battery import BATTERY
 from headscope.heads.papers import Claim, Held, claims_about, hold
 from headscope.heads.report import Report, Trial
@@ -41,7 +42,7 @@ def ship(report: Report, scope: Scope, path: Path = SHIPPED) -> None:
             f"the model here is {scope.shape.name} with {scope.shape.n_heads}; run `python bench/heads.py` first"
         )
     marked = replace(report, recipe={**report.recipe, WEIGHTS: fingerprint(scope.model.model)})
-    path.write_text(json.dumps(marked.to_dict(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_whole(path, (json.dumps(marked.to_dict(), indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def roles_card(report: Report, heads: list[str]) -> schema.Roles:

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from headscope.attention.observer import Call, plain, watching
 from headscope.errors import InputError
+from headscope.files import write_whole
 from headscope.heads.probe import STANDARD, RepeatProbe, ask, pattern
 from headscope.heads.stored import reading
 from headscope.models import attention_seam
@@ -96,13 +97,7 @@ class Film:
             "sentences": self.sentences,
             "pattern_steps": self.pattern_steps,
         }
-        partial = file.with_suffix(".partial")
-        try:
-            partial.write_bytes(save(arrays, metadata={"film": json.dumps(about)}))
-            partial.replace(file)
-        except OSError as error:
-            partial.unlink(missing_ok=True)
-            raise InputError(f"{file} could not be written ({error.strerror}); the last one is as it was") from error
+        write_whole(file, save(arrays, metadata={"film": json.dumps(about)}))
 
     @classmethod
     def load(cls, file: Path) -> Film:

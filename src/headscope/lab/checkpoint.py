@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from headscope.errors import InputError
+from headscope.files import write_whole
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -53,25 +52,9 @@ def restore(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Opt
 
 
 def write(file: Path, checkpoint: Checkpoint) -> None:
-    """Write beside the old file, then take its place; if the disk is full, the old one stays."""
+    """In the place of the old one, which stays if the disk is full."""
     about = {"step": str(checkpoint.step), "recipe": json.dumps(checkpoint.recipe, sort_keys=True)}
     write_whole(file, save(checkpoint.tensors, metadata=about))
-
-
-def write_whole(file: Path, content: bytes) -> None:
-    """All of the content or none of it."""
-    partial = file.with_suffix(".partial")
-    try:
-        with partial.open("wb") as target:
-            target.write(content)
-            target.flush()
-            os.fsync(target.fileno())
-        partial.replace(file)
-    except OSError as problem:
-        partial.unlink(missing_ok=True)
-        kept = "the last good one is intact" if file.exists() else "none was written before"
-        why = "no space is left on the disk" if problem.errno == errno.ENOSPC else str(problem)
-        raise InputError(f"{file} ({len(content) / 1e6:.1f} MB) could not be written: {why}; {kept}") from problem
 
 
 def read(file: Path) -> Checkpoint:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from headscope.errors import ModelError
-from headscope.lab.checkpoint import write_whole
+from headscope.files import write_whole
 from headscope.lab.gpt import GPT, GPTConfig
 from headscope.lab.tokenizer import START_ID, save_tokenizer
 
@@ -92,20 +93,27 @@ def gpt_config(llama: dict[str, Any]) -> GPTConfig:
 
 
 def save_folder(model: GPT, tokenizer: Tokenizer, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
-    """Everything ``AutoModelForCausalLM.from_pretrained(folder)`` needs."""
+    """Everything ``AutoModelForCausalLM.from_pretrained(folder)`` needs, in the place of what an earlier step left.
+
+    Files of weights are named by their content and the index comes last, so that it never speaks of two steps at once.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    weights = {to_llama(name): weight.detach().to("cpu", dtype) for name, weight in model.named_parameters()}
-    shards = _shards(weights)
-    index: dict[str, Any] = {"metadata": {"total_size": sum(map(_size, weights.values()))}, "weight_map": {}}
-    for number, shard in enumerate(shards, start=1):
-        name = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
-        write_whole(folder / name, save({key: weights[key].contiguous() for key in shard}, metadata={"format": "pt"}))
-        index["weight_map"] |= dict.fromkeys(shard, name)
-    _write_json(folder / "model.safetensors.index.json", index)
     _write_json(folder / "config.json", llama_config(model.config, dtype))
     generation = {"bos_token_id": START_ID, "eos_token_id": START_ID, "do_sample": True, "temperature": 0.7}
     _write_json(folder / "generation_config.json", generation)
     save_tokenizer(tokenizer, folder, BEYOND * model.config.context)
+    weights = {to_llama(name): weight.detach().to("cpu", dtype) for name, weight in model.named_parameters()}
+    shards = _shards(weights)
+    index: dict[str, Any] = {"metadata": {"total_size": sum(map(_size, weights.values()))}, "weight_map": {}}
+    for number, shard in enumerate(shards, start=1):
+        data = save({key: weights[key].contiguous() for key in shard}, metadata={"format": "pt"})
+        digest = hashlib.sha256(data).hexdigest()[:8]
+        name = f"model-{number:05d}-of-{len(shards):05d}-{digest}.safetensors"
+        write_whole(folder / name, data)
+        index["weight_map"] |= dict.fromkeys(shard, name)
+    _write_json(folder / "model.safetensors.index.json", index)
+    for old in {*folder.glob("model-*.safetensors*")} - {folder / name for name in index["weight_map"].values()}:
+        old.unlink()
 
 
 def load_folder(folder: Path) -> GPT:
@@ -140,4 +148,4 @@ def _size(weight: Tensor) -> int:
 
 
 def _write_json(file: Path, content: dict[str, Any]) -> None:
-    file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    write_whole(file, (json.dumps(content, indent=2) + "\n").encode())

@@ -13,6 +13,7 @@ from pathlib import Path
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from headscope.errors import InputError
+from headscope.files import write_whole
 from headscope.heads.stored import reading
 
 START = "<|start|>"
@@ -50,7 +51,7 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int, *, progress: bool = F
 
 def save_tokenizer(tokenizer: Tokenizer, folder: Path, context: int) -> None:
     """Write what transformers' AutoTokenizer reads: tokenizer.json and tokenizer_config.json."""
-    tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
+    write_whole(folder / "tokenizer.json", tokenizer.to_str(pretty=False).encode())
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "bos_token": START,
@@ -58,7 +59,7 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path, context: int) -> None:
         "model_max_length": context,
         "clean_up_tokenization_spaces": False,
     }
-    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    write_whole(folder / "tokenizer_config.json", (json.dumps(config, indent=2) + "\n").encode())
 
 
 def load_tokenizer(file: Path) -> Tokenizer:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headscope.errors import InputError
+from headscope.files import whole_folder
 from headscope.models import shrunk
 from headscope.models.huggingface import HuggingFaceModel
 from headscope.models.loading import without_bars
@@ -21,16 +22,15 @@ def save(opened: HuggingFaceModel, folder: Path, recipe: Mapping[str, Any]) -> N
     """Write everything. ``headscope.load(folder)`` opens it; so does transformers, as the recipe says."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} is there already and not empty; give a new folder")
-    folder.mkdir(parents=True, exist_ok=True)
     model: Any = opened.model
-    with without_bars(True):
-        model.save_pretrained(folder)
-    if opened.reader.tokenizer is not None:
-        opened.reader.tokenizer.save_pretrained(folder)
-    how = "transformers opens this folder as it is"
-    if getattr(model.config, "pruned_heads", None) is not None:
-        how = _write_loader(model, folder)
-    _write(folder / RECIPE, {**recipe, "opens_with": f"headscope.load(folder); {how}"})
+    with whole_folder(folder) as aside, without_bars(True):
+        model.save_pretrained(aside)
+        if opened.reader.tokenizer is not None:
+            opened.reader.tokenizer.save_pretrained(aside)
+        how = "transformers opens this folder as it is"
+        if getattr(model.config, "pruned_heads", None) is not None:
+            how = _write_loader(model, aside)
+        _write(aside / RECIPE, {**recipe, "opens_with": f"headscope.load(folder); {how}"})
 
 
 def _write_loader(model: Any, folder: Path) -> str:

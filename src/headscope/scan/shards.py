@@ -6,7 +6,6 @@ goes on where it was, and ends with the same bytes.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -18,12 +17,13 @@ from pathlib import Path
 from typing import IO
 
 from headscope.errors import InputError
+from headscope.files import write_whole
 from headscope.heads.stored import reading
 from headscope.heads.tally import Tally
 from headscope.scan.packing import PackedRows
 from headscope.scan.recipe import Recipe
 
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+KEPT = "what is finished is kept: scan again into the same folder when that is mended"
 
 
 @dataclass(frozen=True)
@@ -100,25 +100,8 @@ class ScanFolder:
         self.write(self.recipe_file, recipe.to_json().encode())
 
     def write(self, path: Path, data: bytes) -> None:
-        """The whole file or none of it: written aside, flushed to the disk, then renamed."""
-        aside = path.with_name(path.name + ".part")
-        try:
-            with aside.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            aside.replace(path)
-            _flush_folder(path.parent)
-        except OSError as error:
-            aside.unlink(missing_ok=True)
-            if error.errno in _FULL:
-                raise InputError(
-                    f"no room for {len(data):,} bytes in {self.path} ({error.strerror}); what is finished is kept: "
-                    "make room and scan again into the same folder"
-                ) from error
-            raise InputError(
-                f"{path} cannot be written ({error.strerror}); what is finished is kept: scan again into that folder"
-            ) from error
+        """The whole file or none of it."""
+        write_whole(path, data, KEPT)
 
     def packed(self) -> Packed | None:
         """What packing came to, if it was finished."""
@@ -192,16 +175,6 @@ def merged(tallies: Iterable[Tally]) -> Tally:
         total = tally if total is None else total.merge(tally)
     assert total is not None, "packing refuses an empty corpus"
     return total
-
-
-def _flush_folder(path: Path) -> None:
-    if os.name != "posix":
-        return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _lock(file: IO[bytes]) -> bool:

@@ -1,0 +1,312 @@
+"""Run by test_killed_saves in a process of its own: everything the product saves, killed in the middle of saving.
+
+Each writer saves two versions in turn in a fork of this process, which is killed with SIGKILL a random moment after
+its files begin to change. Then the one or the other version must stand there, whole. Prints one JSON line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import signal
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import headscope
+from headscope.app import roles
+from headscope.app.export import save_html
+from headscope.files import PART
+from headscope.heads.film import Film
+from headscope.heads.report import Report
+from headscope.lab import checkpoint
+from headscope.lab import folder as folders
+from headscope.lab.folder import load_folder, save_folder
+from headscope.lab.gpt import GPT, GPTConfig
+from headscope.lab.tokenizer import load_tokenizer, train_tokenizer
+from headscope.scope import EMBEDDED, load
+from tests.heads.conftest import small_llama
+
+NOBODY = 65534  # a user who may write nowhere: to root every folder is open
+
+
+class Writer(ABC):
+    """Saves version 0 or 1, and says what is found there afterwards."""
+
+    new_each_time = False
+    slow = False
+
+    @abstractmethod
+    def save(self, folder: Path, version: int, turn: int) -> None: ...
+
+    @abstractmethod
+    def found(self, folder: Path) -> Sequence[Any]:
+        """What a reader gets, one entry for each thing that was saved."""
+
+
+class Files(Writer):
+    """Writers of one file."""
+
+    name = "file"
+
+    def found(self, folder: Path) -> list[bytes]:
+        return [file.read_bytes() for file in folder.glob(self.name)]
+
+
+class Exports(Files):
+    name, slow = "look.html", True
+
+    def __init__(self) -> None:
+        scope = load()
+        self.looks = [scope.look(text) for text in ("the lamp", "a lamp")]
+
+    def save(self, folder: Path, version: int, turn: int) -> None:
+        save_html(self.looks[version], folder / self.name)
+
+
+class Films(Files):
+    name = "film.safetensors"
+
+    def __init__(self) -> None:
+        self.films = [Film.load(EMBEDDED / self.name) for _ in range(2)]
+        self.films[1].cut(self.films[1].points[-2].step)
+
+    def save(self, folder: Path, version: int, turn: int) -> None:
+        self.films[version].save(folder / self.name)
+
+
+class Checkpoints(Writer):
+    name = "checkpoint.safetensors"
+
+    def save(self, folder: Path, version: int, turn: int) -> None:
+        tensors = {"weight.x": torch.full((2**20,), float(version))}
+        checkpoint.write(folder / self.name, checkpoint.Checkpoint(version, {}, tensors))
+
+    def found(self, folder: Path) -> list[Any]:
+        read = [checkpoint.read(file) for file in folder.glob(self.name)]
+        return [(one.step, one.tensors["weight.x"].unique().tolist()) for one in read]
+
+
+class Reports(Files):
+    name = "heads.json"
+
+    def __init__(self) -> None:
+        self.scope = load()
+        report = Report.from_dict(json.loads((EMBEDDED / self.name).read_text(encoding="utf-8")))
+        self.reports = [replace(report, traits={} if version else report.traits) for version in range(2)]
+
+    def save(self, folder: Path, version: int, turn: int) -> None:
+        roles.ship(self.reports[version], self.scope, folder / self.name)
+
+
+class Models(Writer):
+    """What training leaves at every checkpoint: several files of weights that have to be of one step."""
+
+    def __init__(self) -> None:
+        config = GPTConfig(vocabulary=300, d_model=128, n_layers=4, n_heads=4, context=32)
+        folders.SHARD_BYTES = 500_000
+        self.models = [GPT(config), GPT(config)]
+        for version, model in enumerate(self.models):
+            for weight in model.parameters():
+                weight.data.fill_(version + 1.0)
+        self.tokenizer = train_tokenizer(["the cat sat"], 260)
+
+    def save(self, folder: Path, version: int, turn: int) -> None:
+        save_folder(self.models[version], self.tokenizer, folder / "model")
+
+    def found(self, folder: Path) -> list[Any]:
+        if not (folder / "model").exists():
+            return []
+        there = load_folder(folder / "model")
+        values = sorted({value for weight in there.parameters() for value in weight.unique().tolist()})
+        generation = json.loads((folder / "model/generation_config.json").read_text())
+        return [[values, load_tokenizer(folder / "model/tokenizer.json").get_vocab_size(), generation]]
+
+
+class PrunedFolders(Writer):
+    """A new folder each time. It is there whole, or not at all."""
+
+    new_each_time = True
+
+    def __init__(self) -> None:
+        with headscope.load(small_llama()) as scope:
+            self.pruned = [scope.prune(heads=heads) for heads in (["0.1"], ["1.1", "2.5"])]
+
+    def save(self, folder: Path, version: int, turn: int) -> None:
+        self.pruned[version].save(folder / f"smaller-{turn}")
+
+    def found(self, folder: Path) -> list[Any]:
+        made = [inner for inner in sorted(folder.glob("smaller-*")) if inner.suffix != PART]
+        return [{file.name: file.read_bytes().hex() for file in sorted(inner.iterdir())} for inner in made]
+
+
+WRITERS = {kind.__name__: kind for kind in (Exports, Films, Checkpoints, Reports, Models, PrunedFolders)}
+
+
+def state(folder: Path) -> tuple[tuple[str, int, int], ...]:
+    """The names, sizes and times of everything below a folder, as they are at this moment."""
+    found = []
+    for file in sorted(folder.rglob("*")):
+        try:
+            stat = file.stat()
+        except FileNotFoundError:
+            continue
+        found.append((str(file), stat.st_size, stat.st_mtime_ns))
+    return tuple(found)
+
+
+@contextmanager
+def saving(writer: Writer, folder: Path) -> Iterator[tuple[int, int]]:
+    """A process that saves again and again: its number, and where it says so after each time."""
+    told, telling = os.pipe()
+    child = os.fork()
+    if child == 0:
+        for turn in range(1000):
+            writer.save(folder, turn % 2, turn)
+            os.write(telling, b".")
+        os._exit(0)
+    os.close(telling)
+    try:
+        yield child, told
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(told)
+
+
+def until_it_changes(folder: Path) -> None:
+    before, deadline = state(folder), time.monotonic() + 20
+    while state(folder) == before and time.monotonic() < deadline:
+        pass
+
+
+def span(writer: Writer, folder: Path) -> float:
+    """Seconds from the first change of a file until a save is finished."""
+    with saving(writer, folder) as (_, told):
+        os.read(told, 1)
+        until_it_changes(folder)
+        began = time.monotonic()
+        os.read(told, 1)
+        return time.monotonic() - began
+
+
+def kill_while_saving(writer: Writer, folder: Path, after: float, saves: int) -> int:
+    """Let some saves be finished, then kill in the middle of one; how many were finished in all."""
+    with saving(writer, folder) as (child, told):
+        finished = sum(len(os.read(told, 1)) for _ in range(saves))
+        until_it_changes(folder)
+        time.sleep(after)
+        os.kill(child, signal.SIGKILL)
+        return finished + len(os.read(told, 1000))
+
+
+def trial(writer: Writer, folder: Path, rounds: int, chance: random.Random) -> dict[str, Any]:
+    """What was wrong after kills, and how many of them left something unfinished."""
+    whole = []
+    for version in range(2):
+        (folder / f"whole-{version}").mkdir(parents=True)
+        writer.save(folder / f"whole-{version}", version, 0)
+        whole += writer.found(folder / f"whole-{version}")
+    assert len(whole) == 2
+    assert whole[0] != whole[1]
+    (folder / "span").mkdir()
+    longest = span(writer, folder / "span")
+    wrong: list[str] = []
+    cut = 0
+    for number in range(1 if writer.slow else rounds):
+        here = folder / f"round-{number}"
+        here.mkdir()
+        finished = kill_while_saving(writer, here, chance.uniform(0.0, longest), chance.randint(1, 2))
+        cut += bool(unfinished(here))
+        try:
+            there = writer.found(here)
+            expected = finished if writer.new_each_time else 1
+            if len(there) not in (expected, expected + writer.new_each_time):
+                wrong.append(f"{finished} were finished, {len(there)} are there")
+            wrong += [f"after {finished}, something that was never saved" for one in there if one not in whole]
+            writer.save(here, 0, len(there))
+        except Exception as error:  # a reader may stumble over half a file in any way
+            wrong.append(f"after {finished}: {type(error).__name__}: {str(error)[:200]}")
+        if unfinished(here):
+            wrong.append("what was cut off still lies about after the next save")
+    return {"wrong": wrong, "cut": cut}
+
+
+def unfinished(folder: Path) -> list[Path]:
+    return [file for file in folder.rglob("*") if file.suffix == PART]
+
+
+def refusals(writer: Writer, folder: Path, chance: random.Random) -> list[str]:
+    """What is wrong after saves on a disk that is full, and into a folder that may not be written."""
+    wrong: list[str] = []
+    for hinder in (full, read_only):
+        here = folder / hinder.__name__
+        here.mkdir()
+        writer.save(here, 0, 0)
+        before = writer.found(here)
+        error = hindered(writer, here, hinder, chance.randint(0, smallest_room(here)))
+        if not error.startswith("InputError: ") or "could not be written" not in error:
+            wrong.append(f"{hinder.__name__}: {error}")
+        if writer.found(here) != before or unfinished(here):
+            wrong.append(f"{hinder.__name__}: what was finished is not as it was")
+    return wrong
+
+
+def hindered(writer: Writer, folder: Path, hinder: Callable[[Path, int], None], room: int) -> str:
+    """The error of a save in a process that is held back."""
+    told, telling = os.pipe()
+    child = os.fork()
+    if child == 0:
+        hinder(folder, room)
+        try:
+            writer.save(folder, 1, 1)
+            said = "nothing was wrong"
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+        os.write(telling, said.encode()[:4000])
+        os._exit(0)
+    os.close(telling)
+    os.waitpid(child, 0)
+    with os.fdopen(told, "rb") as stream:
+        return stream.read().decode()
+
+
+def full(folder: Path, room: int) -> None:
+    """The kernel lets no file grow past this size, as a full disk would."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
+
+
+def read_only(folder: Path, room: int) -> None:
+    for inner in (folder, *(inner for inner in folder.rglob("*") if inner.is_dir())):
+        inner.chmod(0o555)
+    if os.getuid() == 0:
+        os.setuid(NOBODY)
+
+
+def smallest_room(folder: Path) -> int:
+    """Too small for either version."""
+    return max(file.stat().st_size for file in folder.rglob("*") if file.is_file()) // 8
+
+
+def main(folder: Path, rounds: int, seed: int) -> None:
+    torch.set_num_threads(1)
+    chance, said = random.Random(seed), {}
+    for name, kind in WRITERS.items():
+        writer = kind()
+        said[name] = trial(writer, folder / name, rounds, chance)
+        said[name]["wrong"] += refusals(writer, folder / name, chance)
+    sys.stdout.write(json.dumps(said) + "\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
