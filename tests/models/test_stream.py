@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -128,3 +130,18 @@ def test_measuring_leaves_no_hook_behind() -> None:
         before = [len(part._forward_hooks) for part in scope.model.model.modules()]
         scope.model.stream_scale("0")
         assert [len(part._forward_hooks) for part in scope.model.model.modules()] == before
+
+
+def test_a_pass_of_another_thread_is_not_touched_while_it_is_measured() -> None:
+    with headscope.load(tiny.llama()) as scope, ThreadPoolExecutor(1) as beside:
+        model, found = scope.model, []
+        texts = [{name: value[:1].roll(turn, -1) for name, value in model.probe.items()} for turn in range(3)]
+        writers = {"0": model.model.get_submodule("model.layers.0.self_attn.o_proj")}
+
+        def residual_of(inputs: Mapping[str, torch.Tensor]) -> torch.Tensor | None:
+            found.append(beside.submit(lambda: model.run(texts[len(found)]).logits).result())
+            return model.run(inputs, residual=True).residual
+
+        assert stream_scales(model.model, residual_of, writers, model.probe) == {"0": 1.0}
+        for text, logits in zip(texts, found, strict=True):
+            assert torch.equal(logits, model.run(text).logits)

@@ -8,7 +8,7 @@ large beside the stream leaves where they were. Where a norm stands in the strea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from headscope.errors import ModelError
-from headscope.models.trace import is_matrix
+from headscope.models.trace import hooked, is_matrix
 
 PUSH = 1000.0  # beside the size of the stream
 NOT_A_SUM = (
@@ -85,7 +85,7 @@ def _answering(answers: Mapping[nn.Module, list[Any]]) -> Iterator[None]:
     """A first pass fills in what every matrix answers at each call; in later ones it answers the same again."""
     calls = dict.fromkeys(answers, 0)
 
-    def answer(module: nn.Module, args: Any, output: Any) -> Any:
+    def answer(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
         before, turn = answers[module], calls[module]
         calls[module] += 1
         if turn == len(before):
@@ -93,18 +93,8 @@ def _answering(answers: Mapping[nn.Module, list[Any]]) -> Iterator[None]:
         same = isinstance(output, Tensor) and before[turn].shape == output.shape
         return before[turn].clone() if same else output  # experts may be given other tokens than before
 
-    with _hooked(answers, answer):
+    with hooked(answers, leave=answer):
         yield
-
-
-@contextmanager
-def _hooked(modules: Iterable[nn.Module], hook: Any) -> Iterator[None]:
-    handles = [module.register_forward_hook(hook) for module in modules]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 @contextmanager
@@ -115,7 +105,7 @@ def _pushed(writers: Mapping[str, nn.Module], push: Tensor) -> Iterator[None]:
         turns.setdefault(module, []).append(copy)
     calls = dict.fromkeys(turns, 0)
 
-    def add(module: nn.Module, args: Any, output: Any) -> Any:
+    def add(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
         copy = turns[module][min(calls[module], len(turns[module]) - 1)]
         calls[module] += 1
         made = output[0] if isinstance(output, tuple) else output
@@ -125,5 +115,5 @@ def _pushed(writers: Mapping[str, nn.Module], push: Tensor) -> Iterator[None]:
         rows.view(len(writers), *push.shape)[copy] += push
         return (rows, *output[1:]) if isinstance(output, tuple) else rows
 
-    with _hooked(turns, add):
+    with hooked(turns, leave=add):
         yield
