@@ -73,12 +73,31 @@ def test_a_head_that_is_too_small_says_so_in_the_stream(client, wish):
     assert all(row["why"] for row in misses)
 
 
+def test_unequal_shares_are_what_is_trained(client, wish):
+    painted = {"name": "Pronoun", "arrows": [[8, 2], [8, 6]], "shares": [0.8, 0.2]}
+    begun, *steps, done = frames(client.post("/api/lab/craft", json=wish | {"targets": [painted]}))
+    assert begun.arrays["wanted"][0, 8, [2, 6]] == pytest.approx([0.8, 0.2])
+    assert steps[-1].arrays["patterns"][0, 8, [2, 6]] == pytest.approx([0.8, 0.2], abs=0.02)
+    assert done.values["heads"][0]["hit"] > 0.98
+    opened = [client.post("/api/lab/craft/open", json=wish | {"targets": [each]}).json()["model"] for each in
+              (painted, painted | {"shares": [0.2, 0.8]})]  # fmt: skip
+    assert opened[0] != opened[1]
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
         ({"sentence": "alone"}, "the sentence has one word, 'alone'; attention needs at least two"),
         ({"sentence": "word " * 200}, "the sentence has 200 words; at most 64"),
         ({"targets": [{"name": "Ahead", "arrows": [[0, 1]]}]}, "Ahead: 'The' (0) cannot look ahead to 'tired' (1)"),
+        (
+            {"targets": [{"name": "Much", "arrows": [[8, 2], [8, 6]], "shares": [0.8, 0.4]}]},
+            "Much: the row of 'it' (8) adds up to 1.2; one softmax row shares out exactly 1",
+        ),
+        (
+            {"targets": [{"name": "Few", "arrows": [[8, 2], [8, 6]], "shares": [1]}]},
+            "Few: 2 arrows and 1 shares; give one share an arrow, or none for equal shares",
+        ),
         ({"targets": []}, "targets: List should have at least 1 item"),
         ({"steps": 100_000}, "steps: Input should be less than or equal to 1000"),
     ],
@@ -112,7 +131,9 @@ def test_crafted_heads_open_in_the_microscope(client, wish):
 
 def test_arrows_may_be_written(client, wish):
     asked = {"sentence": wish["sentence"], "text": "crossed > horse, was > it"}
-    assert client.post("/api/lab/arrows", json=asked).json() == {"arrows": [[3, 2], [9, 8]]}
+    assert client.post("/api/lab/arrows", json=asked).json() == {"arrows": [[3, 2], [9, 8]], "shares": [1, 1]}
+    shared = client.post("/api/lab/arrows", json=asked | {"text": "it > horse .8, it > road"}).json()
+    assert (shared["arrows"], shared["shares"]) == ([[8, 2], [8, 6]], pytest.approx([0.8, 0.2]))
     answer = client.post("/api/lab/arrows", json=asked | {"text": "crossed horse"})
     assert answer.json()["message"] == "could not read 'crossed horse' as an arrow; write it like this: crossed > horse"
 

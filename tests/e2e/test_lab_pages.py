@@ -97,6 +97,58 @@ def test_a_painted_cell_is_learned_at_once_by_mouse_and_by_keyboard(show: Show):
     expect(page.get_by_role("listbox", name="Words").get_by_role("option", selected=True)).to_have_text("late")
 
 
+def test_a_painted_cell_is_dragged_or_keyed_to_a_share_and_the_head_reaches_it(show: Show):
+    page = show("four-heads?v=1&w=10")  # late
+    trained(page)
+    page.get_by_role("button", name="Paint").click()
+    pattern = page.get_by_role("application", name="Pronoun to antecedent")
+    box = pattern.bounding_box()
+    assert box
+    cell = box["width"] / 11
+    for column in (2, 6):  # late should read horse and road
+        pattern.click(position={"x": (column + 0.5) * cell, "y": 10.5 * cell})
+    told = page.locator("[data-wanted='2']")
+    expect(told).to_contain_text("late should read horse .50 + road .50 = 1")
+    page.mouse.move(box["x"] + 6.5 * cell, box["y"] + 10.5 * cell)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 6.5 * cell, box["y"] + 10.5 * cell - 24, steps=4)
+    expect(told).to_contain_text("late should read horse .20 + road .80 = 1")
+    page.mouse.up()
+    page.mouse.move(0, 0)
+    trained(page)
+    arrows = ((8, 2), (10, 2), (10, 6))
+    for shares in ((1.0, 0.2, 0.8), (1.0, 0.3, 0.7)):  # dragged, then with two keys less of it
+        targets = default_targets()
+        painted = Target(targets[2].name, targets[2].asks, arrows, shares=shares)
+        reached = craft(SENTENCE, [*targets[:2], painted, targets[3]]).read(10).weights[2]
+        expect(told).to_contain_text(f"reads {short(float(reached[2]))} + {short(float(reached[6]))}")
+        assert reached[[2, 6]].tolist() == pytest.approx(shares[1:], abs=0.02)
+        for key in ("-", "Shift+ArrowDown"):
+            pattern.press(key)
+            trained(page)
+    expect(pattern).to_have_attribute("aria-label", re.compile("late to road: painted, .60 of its row"))
+    page.reload()
+    expect(told).to_contain_text("late should read horse .40 + road .60 = 1")
+    page.get_by_role("button", name="Arrows of head 3 as a list").click()
+    written = page.get_by_role("textbox", name="Arrows of head 3")
+    expect(written).to_have_value(re.compile("late > horse 0.4, late > road 0.6"))
+
+
+def test_shares_that_do_not_add_up_to_one_are_refused_and_the_last_heads_stay(show: Show):
+    page = show("four-heads")
+    trained(page)
+    page.get_by_role("button", name="Arrows of head 3 as a list").click()
+    line = page.get_by_role("textbox", name="Arrows of head 3")
+    line.fill("it > horse .8, it > road .4")
+    line.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("antecedent: the row of 'it' (8) adds up to 1.2")
+    expect(page.locator("[data-wanted='2']")).to_contain_text("it should read horse 1; reads")
+    line.fill("it > horse 80%, it > road")
+    line.press("Enter")
+    expect(page.locator("[data-wanted='2']")).to_contain_text("it should read horse .80 + road .20 = 1; reads .")
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
 def test_a_sentence_that_cannot_be_used_leaves_the_last_picture(show: Show):
     page = show("four-heads")
     trained(page)

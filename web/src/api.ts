@@ -564,7 +564,7 @@ export interface components {
         };
         /**
          * ArrowsCard
-         * @description The same as places.
+         * @description The same as places, and a share for each.
          */
         ArrowsCard: {
             /** Arrows */
@@ -572,10 +572,12 @@ export interface components {
                 number,
                 number
             ][];
+            /** Shares */
+            shares: number[];
         };
         /**
          * ArrowsRequest
-         * @description Arrows as a person writes them: crossed > horse, was > it.
+         * @description Arrows as a person writes them, with their shares if these are not equal: it > horse .8, it > road .2.
          */
         ArrowsRequest: {
             /** Sentence */
@@ -2122,7 +2124,9 @@ export interface components {
         };
         /**
          * TargetCard
-         * @description What one head should look at: arrows (from, to) between places; several from one word share its row equally.
+         * @description What one head should look at: arrows (from, to) between places.
+         *
+         *     Several arrows from one word share its row: equally, or as ``shares`` says, one for each arrow.
          */
         TargetCard: {
             /**
@@ -2140,6 +2144,11 @@ export interface components {
             asks: string;
             /** Name */
             name: string;
+            /**
+             * Shares
+             * @default []
+             */
+            shares: number[];
         };
         /**
          * TokenCard

@@ -28,11 +28,15 @@ class SentenceRequest(Strict):
 
 
 class TargetCard(Strict):
-    """What one head should look at: arrows (from, to) between places; several from one word share its row equally."""
+    """What one head should look at: arrows (from, to) between places.
+
+    Several arrows from one word share its row: equally, or as ``shares`` says, one for each arrow.
+    """
 
     name: str = Field(max_length=60)
     asks: str = Field(default="", max_length=120)
     arrows: list[Arrow] = Field(default=[], max_length=4096)
+    shares: list[Number] = Field(default=[], max_length=4096)
 
 
 class SentenceCard(Strict):
@@ -44,16 +48,17 @@ class SentenceCard(Strict):
 
 
 class ArrowsRequest(Strict):
-    """Arrows as a person writes them: crossed > horse, was > it."""
+    """Arrows as a person writes them, with their shares if these are not equal: it > horse .8, it > road .2."""
 
     sentence: str = Field(max_length=MAX_SENTENCE)
     text: str = Field(max_length=20_000)
 
 
 class ArrowsCard(Strict):
-    """The same as places."""
+    """The same as places, and a share for each."""
 
     arrows: list[Arrow]
+    shares: list[Number]
 
 
 class CraftRequest(Strict):

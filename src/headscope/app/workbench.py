@@ -22,7 +22,7 @@ from headscope.lab.targets import (
     Target,
     default_targets,
     made_sentence,
-    parse_arrows,
+    parse_shares,
     previous_token,
     split_words,
 )
@@ -65,7 +65,8 @@ class Workbench:
         return lab.SentenceCard(sentence=sentence, words=words, targets=cards)
 
     def arrows(self, asked: lab.ArrowsRequest) -> lab.ArrowsCard:
-        return lab.ArrowsCard(arrows=list(parse_arrows(asked.text, split_words(asked.sentence))))
+        arrows, shares = parse_shares(asked.text, split_words(asked.sentence))
+        return lab.ArrowsCard(arrows=list(arrows), shares=list(shares))
 
     def craft(self, asked: lab.CraftRequest, tell: Tell) -> None:
         """Train one head to each target, and tell of it as it happens."""
@@ -120,7 +121,7 @@ class Workbench:
 
 
 def _job(asked: lab.CraftRequest) -> tuple[list[str], list[Target], CraftSettings]:
-    targets = [Target(each.name, each.asks, tuple(each.arrows)) for each in asked.targets]
+    targets = [Target(each.name, each.asks, tuple(each.arrows), shares=tuple(each.shares)) for each in asked.targets]
     settings = CraftSettings(d_head=asked.d_head, steps=asked.steps, seed=asked.seed, places=asked.places)
     return split_words(asked.sentence), targets, settings
 
@@ -130,7 +131,7 @@ def _key(asked: lab.CraftRequest) -> str:
 
 
 def _target_card(target: Target) -> lab.TargetCard:
-    return lab.TargetCard(name=target.name, asks=target.asks, arrows=list(target.arrows))
+    return lab.TargetCard(name=target.name, asks=target.asks, arrows=list(target.arrows), shares=list(target.shares))
 
 
 def _done(crafted: Crafted) -> tuple[lab.CraftDone, Arrays]:

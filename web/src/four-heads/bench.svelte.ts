@@ -2,7 +2,8 @@
 import type { components } from "../api";
 import { frames } from "../source/frames";
 import { askServer } from "../source/server";
-import { four, moved, painted, read, spelled, write, BEGINNING, type State, type Wish } from "./wishes";
+import { four, moved, read, spelled, write, BEGINNING, type Arrow, type State, type Wish } from "./wishes";
+import { written } from "./shares";
 
 type Schemas = components["schemas"];
 type Told = Required<Schemas["CraftBegun"]> | Required<Schemas["CraftStep"]> | Required<Schemas["CraftDone"]>;
@@ -96,26 +97,24 @@ export class Bench {
     if (done) await this.train();
   }
 
-  paint(head: number, from: number, to: number, on: boolean): void {
-    this.wishes = this.wishes.map((wish, at) => (at === head ? { ...wish, arrows: painted(wish.arrows, from, to, on) } : wish));
-  }
-
   change(head: number, part: Partial<Wish>): void {
     this.wishes = this.wishes.map((wish, at) => (at === head ? { ...wish, ...part } : wish));
   }
 
   spelled(head: number): string {
-    return spelled(this.wishes[head].arrows, this.words);
+    return spelled(this.wishes[head], this.words);
   }
 
-  /** Arrows as the person wrote them; false, with a sentence, if they could not be read. */
+  /** Arrows as the person wrote them; false, with a sentence, if they could not be read or trained to. */
   async spell(head: number, text: string): Promise<boolean> {
+    const before = this.wishes;
     const done = await this.guarded(async () => {
       const told = (await (await askServer("lab/arrows", { sentence: this.sentence, text })).json()) as Schemas["ArrowsCard"];
-      this.change(head, { arrows: told.arrows as Wish["arrows"] });
+      this.change(head, written(before[head], told.arrows as Arrow[], told.shares));
     });
     if (done) await this.train();
-    return done;
+    if (done && this.problem) this.wishes = before;
+    return done && !this.problem;
   }
 
   asked(): Schemas["CraftRequest"] {

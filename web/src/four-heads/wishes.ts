@@ -1,7 +1,9 @@
 // What a person wants of four heads: a sentence, and for each head arrows between its words. Pure.
 import type { components } from "../api";
+import { cellsOf, wishOf, type Cell } from "./shares";
 
 export type Arrow = [number, number]; // from, to
+/** `shares`: one for each arrow, or none where the arrows of every row share it equally. */
 export type Wish = Required<components["schemas"]["TargetCard"]> & { arrows: Arrow[] };
 
 export interface State {
@@ -16,17 +18,8 @@ export interface State {
 export const HEADS = 4;
 export const BEGINNING: State = { sentence: null, wishes: [], dHead: 8, steps: 120, places: true, word: null };
 
-const same = (a: Arrow, b: Arrow) => a[0] === b[0] && a[1] === b[1];
-const inOrder = (a: Arrow, b: Arrow) => a[0] - b[0] || a[1] - b[1];
-
 export function has(arrows: Arrow[], from: number, to: number): boolean {
-  return arrows.some((arrow) => same(arrow, [from, to]));
-}
-
-/** The arrows with this one, or without it. A causal head cannot look ahead, so such an arrow changes nothing. */
-export function painted(arrows: Arrow[], from: number, to: number, on: boolean): Arrow[] {
-  if (to > from || has(arrows, from, to) === on) return arrows;
-  return on ? [...arrows, [from, to] as Arrow].sort(inOrder) : arrows.filter((arrow) => !same(arrow, [from, to]));
+  return arrows.some((arrow) => arrow[0] === from && arrow[1] === to);
 }
 
 /** Where the words of an old sentence stand in a new one: what both begin and end with, and words changed one for one. */
@@ -47,9 +40,9 @@ export function places(before: string[], after: string[]): (number | null)[] {
 export function moved(wishes: Wish[], before: string[], after: string[]): Wish[] {
   const to = places(before, after);
   return wishes.map((wish) => {
-    if (isPrevious(wish.arrows, before.length)) return { ...wish, arrows: previous(after.length) };
-    const arrows = wish.arrows.map(([from, end]) => [to[from] ?? -1, to[end] ?? -1] as Arrow);
-    return { ...wish, arrows: arrows.filter(([from, end]) => from >= 0 && end >= 0) };
+    if (isPrevious(wish.arrows, before.length)) return { ...wish, arrows: previous(after.length), shares: [] };
+    const cells = cellsOf(wish).map((cell) => ({ ...cell, from: to[cell.from] ?? -1, to: to[cell.to] ?? -1 }));
+    return wishOf(wish, cells.filter((cell) => cell.from >= 0 && cell.to >= 0));
   });
 }
 
@@ -63,20 +56,20 @@ function isPrevious(arrows: Arrow[], length: number): boolean {
 
 /** Four wishes, whatever there were; a head without arrows rests on the first word. */
 export function four(wishes: Wish[]): Wish[] {
-  return Array.from({ length: HEADS }, (_, at) => wishes[at] ?? { name: `Head ${at + 1}`, asks: "", arrows: [] });
+  return Array.from({ length: HEADS }, (_, at) => wishes[at] ?? { name: `Head ${at + 1}`, asks: "", arrows: [], shares: [] });
 }
 
-/** Arrows as a person writes them: crossed > horse, the@4 > The. */
-export function spelled(arrows: Arrow[], words: string[]): string {
+/** Arrows as a person writes them: crossed > horse, the@4 > The; where the shares of a row differ, it > horse .8. */
+export function spelled(wish: Wish, words: string[]): string {
   const name = (at: number) => (words.filter((word) => word === words[at]).length > 1 ? `${words[at]}@${at}` : words[at]);
-  return arrows.map(([from, to]) => `${name(from)} > ${name(to)}`).join(", ");
+  return wish.arrows.map(([from, to], at) => `${name(from)} > ${name(to)}${wish.shares.length ? ` ${wish.shares[at]}` : ""}`).join(", ");
 }
 
 export function write(state: State): string {
   const fields = new URLSearchParams({ v: "1" });
   if (state.sentence !== null) {
     fields.set("s", state.sentence);
-    for (const { name, asks, arrows } of state.wishes) fields.append("h", [name, asks, arrows.map((arrow) => arrow.join(">")).join(" ")].join("|"));
+    for (const wish of state.wishes) fields.append("h", [wish.name, wish.asks, arrowsIn(wish)].join("|"));
   }
   if (state.dHead !== BEGINNING.dHead) fields.set("d", String(state.dHead));
   if (state.steps !== BEGINNING.steps) fields.set("n", String(state.steps));
@@ -85,13 +78,24 @@ export function write(state: State): string {
   return `#four-heads?${fields}`;
 }
 
+/** "8>2 8>6", or with unequal shares "8>2=.8 8>6=.2". */
+function arrowsIn({ arrows, shares }: Wish): string {
+  return arrows.map(([from, to], at) => `${from}>${to}${shares.length ? `=${shares[at]}` : ""}`).join(" ");
+}
+
+function cellsIn(text: string): Cell[] {
+  return text.split(" ").flatMap((each) => {
+    const found = /^(\d+)>(\d+)(?:=(\d*\.?\d+))?$/.exec(each);
+    return found ? [{ from: Number(found[1]), to: Number(found[2]), share: Number(found[3] ?? 1) }] : [];
+  });
+}
+
 export function read(address: string): State {
   const fields = new URLSearchParams(address.split("?").slice(1).join("?"));
   const whole = (name: string, otherwise: number) => (/^\d+$/.test(fields.get(name) ?? "") ? Number(fields.get(name)) : otherwise);
   const wishes = fields.getAll("h").slice(0, HEADS).map((text): Wish => {
     const [name, asks = "", arrows = ""] = text.split("|");
-    const pairs = arrows.split(" ").map((pair) => pair.split(">").map(Number)).filter((pair) => pair.length === 2 && pair.every(Number.isInteger));
-    return { name, asks, arrows: pairs as Arrow[] };
+    return wishOf({ name, asks, arrows: [], shares: [] }, cellsIn(arrows));
   });
   return {
     sentence: fields.get("s"),
