@@ -87,7 +87,7 @@ def followed(way: str) -> tuple[Model, Follow]:
 @pytest.mark.parametrize(
     ("way", "expected"),
     [
-        ("plain", Follow("site.out", "exact")),
+        ("plain", Follow("site.out", "exact", direct=True)),
         ("gated", Follow("site.out", "head-local", LOCAL)),
         ("normed by head", Follow("site.out", "head-local", LOCAL)),
         ("normed over all", Follow("site.out", "mixed", MIXED)),
@@ -96,7 +96,7 @@ def followed(way: str) -> tuple[Model, Follow]:
         ("the last reads the first", Follow("site.out", "mixed", MIXED)),
         ("two stages", Follow("site.out", "mixed", MIXED)),
         ("changed in place", Follow("site.out", "head-local", LOCAL)),
-        ("norm after", Follow("site.out", "exact", after="site.after")),
+        ("norm after", Follow("site.out", "exact", after="site.after", direct=True)),
     ],
 )
 def test_the_way_of_z_is_told(way: str, expected: Follow) -> None:

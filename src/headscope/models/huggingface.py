@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,14 +16,14 @@ from torch import Tensor, nn
 from headscope.attention.observer import Call, plain, watching
 from headscope.errors import HeadNameError, HeadscopeError, InputError, ModelError
 from headscope.models import intake, media, projections, sites
-from headscope.models.attention_seam import Arrival, install, tracer, uninstall
+from headscope.models.attention_seam import Arrival, install, uninstall
 from headscope.models.opened import OutputWeight, Pass, Prepared, SiteObserver, SiteOutput, Unembedding, one_row
 from headscope.models.output_weight import Follow, follow, rows_by_head, weight_by_head
 from headscope.models.probe_inputs import device_of, probe_inputs
 from headscope.models.selfcheck import Report, check, own_answer
 from headscope.models.stream import Scales, found_scale, stream_scales
 from headscope.models.tokens import Reader, Reading
-from headscope.models.trace import Trace, trace
+from headscope.models.trace import Trace, trace, tracing
 from headscope.models.unembedding import Ending, find_ending, unembedding
 from headscope.names import ModelShape
 
@@ -260,13 +260,12 @@ class HuggingFaceModel(Reading):
                 run.arrived.append((str(run.latest), arrival.z))
             return arrival.z
 
-        with ExitStack() as stack:
-            token = _run.set(run)
-            stack.callback(_run.reset, token)
-            stack.enter_context(watching(see))
-            traced = tracer.set(arrive if run.wanted else None)
-            stack.callback(tracer.reset, traced)
-            yield
+        token = _run.set(run)
+        try:
+            with watching(see), tracing(arrive if run.wanted else None):
+                yield
+        finally:
+            _run.reset(token)
 
     def _site_of(self, run: _Run, call: Call) -> str | None:
         """The name of the site that calls, learning it if the traced pass never came by; None if it is not ours."""

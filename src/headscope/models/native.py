@@ -21,6 +21,7 @@ from headscope.models.site_names import name_sites
 from headscope.models.sites import site_from_call
 from headscope.models.stream import Scales, found_scale, stream_scales
 from headscope.models.tokens import Reader, Reading
+from headscope.models.trace import hooked
 from headscope.names import ModelShape, Site
 
 
@@ -179,16 +180,9 @@ class NativeModel(Reading):
     def _leaves(self) -> Iterator[list[tuple[nn.Module, Tensor]]]:
         """Every leaf module and what it gave back, in order, while the block runs."""
         seen: list[tuple[nn.Module, Tensor]] = []
-        hooks = [
-            part.register_forward_hook(lambda module, _, output: seen.append((module, output)))
-            for part in self._model.modules()
-            if next(part.children(), None) is None
-        ]
-        try:
+        leaves = [part for part in self._model.modules() if next(part.children(), None) is None]
+        with hooked(leaves, leave=lambda module, args, kwargs, output: seen.append((module, output))):
             yield seen
-        finally:
-            for hook in hooks:
-                hook.remove()
 
     def _find_ending(
         self, leaves: list[tuple[nn.Module, Tensor]], logits: Tensor

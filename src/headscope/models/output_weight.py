@@ -15,9 +15,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headscope.errors import ModelError
-from headscope.models.attention_seam import Arrival, tracer
+from headscope.models.attention_seam import Arrival
 from headscope.models.opened import HeadSum, OutputWeight
-from headscope.models.trace import Trace, is_matrix
+from headscope.models.trace import Trace, hooked, is_matrix, tracing
 
 Layout = Literal["as z", "turned", "own"]
 
@@ -88,7 +88,7 @@ def _by_gradient(
         waiting[path, times[path]] = z.requires_grad_()
         return z * 1
 
-    def before(module: nn.Module, args: Any) -> None:
+    def before(module: nn.Module, args: Any, kwargs: Any) -> None:
         x = args[0] if args and isinstance(args[0], Tensor) else None
         if x is None or not x.requires_grad:
             return
@@ -97,15 +97,9 @@ def _by_gradient(
                 found[key] = Follow(paths[id(module)], *how)
                 del waiting[key]
 
-    hooks = [part.register_forward_pre_hook(before) for part in model.modules() if is_matrix(part)]
-    token = tracer.set(arrive)
-    try:
-        with torch.enable_grad():
-            model(**inputs, **call)
-    finally:
-        tracer.reset(token)
-        for hook in hooks:
-            hook.remove()
+    matrices = [part for part in model.modules() if is_matrix(part)]
+    with hooked(matrices, enter=before), tracing(arrive), torch.enable_grad():
+        model(**inputs, **call)
     return found
 
 

@@ -7,15 +7,16 @@ interleaved projections need no table of layouts. Rows are given in the order in
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from headscope.errors import ModelError
-from headscope.models.attention_seam import Arrival, tracer
+from headscope.models.attention_seam import Arrival
 from headscope.models.output_weight import weight_and_bias
-from headscope.models.trace import is_matrix
+from headscope.models.trace import hooked, is_matrix, tracing
 
 Which = Literal["q", "k", "v"]
 _WORDS: dict[Which, str] = {"q": "W_Q", "k": "W_K", "v": "W_V"}
@@ -78,24 +79,16 @@ def _reach(model: nn.Module, path: str, run: Callable[[], Any]) -> _Reached:
         outputs.clear()
         return arrival.z.detach()
 
-    def after(module: nn.Module, args: Any, output: Any) -> Any:
+    def after(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
         if not isinstance(output, Tensor):
             return None
         leaf = output.detach().requires_grad_() if not output.requires_grad else output
         outputs.append((module, leaf))
         return leaf
 
-    hooks = [part.register_forward_hook(after) for part in model.modules() if is_matrix(part)]
-    token = tracer.set(arrive)
-    try:
-        with torch.enable_grad():
-            run()
-    except _SeenError:
-        pass
-    finally:
-        tracer.reset(token)
-        for hook in hooks:
-            hook.remove()
+    matrices = [part for part in model.modules() if is_matrix(part)]
+    with suppress(_SeenError), hooked(matrices, leave=after), tracing(arrive), torch.enable_grad():
+        run()
     if not reached:
         raise ModelError(f"{path} is not reached by the inputs this model was traced with")
     return reached[0], outputs

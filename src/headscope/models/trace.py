@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,56 +58,78 @@ def is_matrix(module: nn.Module) -> bool:
     return hasattr(module, "in_features") and hasattr(module, "out_features")
 
 
-def trace(model: nn.Module, inputs: Mapping[str, Tensor], **call: Any) -> Trace:
-    """Run the model once, watching. Our attention function must be installed."""
-    seen = Trace()
-    with _watch(model, seen), torch.no_grad():
-        seen.output = model(**inputs, **call)
-    return seen
+@contextmanager
+def tracing(arrive: Callable[[Arrival], Tensor] | None) -> Iterator[None]:
+    """Inside, every attention call arrives here on its way back to the model, and may leave with another z."""
+    token = tracer.set(arrive)
+    try:
+        yield
+    finally:
+        tracer.reset(token)
 
 
 @contextmanager
-def _watch(model: nn.Module, seen: Trace) -> Iterator[None]:
-    paths = {id(module): path for path, module in model.named_modules()}
-    stack: list[str] = []
-    times: dict[str, int] = {}
-    inside: list[int] = []
+def hooked(modules: Iterable[nn.Module], *, enter: Any = None, leave: Any = None) -> Iterator[None]:
+    """Inside, hooks that see every call of these modules with its keywords; gone however the block ends.
 
-    def arrive(arrival: Arrival) -> Tensor:
-        path = paths.get(id(arrival.call.site), type(arrival.call.site).__name__)
-        times[path] = times.get(path, 0) + 1
-        seen.visits.append(Visit(path, times[path], arrival, arrival.z._version))
+    In this thread alone: whoever runs the same model in another one meanwhile is neither seen nor changed.
+    """
+    here = threading.get_ident()
+
+    def mine(hook: Any) -> Any:
+        return lambda *called: hook(*called) if threading.get_ident() == here else None
+
+    with ExitStack() as hooks:
+        for module in modules:
+            if enter is not None:
+                hooks.callback(module.register_forward_pre_hook(mine(enter), with_kwargs=True).remove)
+            if leave is not None:
+                hooks.callback(module.register_forward_hook(mine(leave), with_kwargs=True).remove)
+        yield
+
+
+def trace(model: nn.Module, inputs: Mapping[str, Tensor], **call: Any) -> Trace:
+    """Run the model once, watching. Our attention function must be installed."""
+    watch = _Watch(model)
+    elsewhere = _Elsewhere(watch.seen.unseen, watch.stack)
+    hooks = hooked(model.modules(), enter=watch.enter, leave=watch.leave)
+    with hooks, tracing(watch.arrive), elsewhere, torch.no_grad():
+        watch.seen.output = model(**inputs, **call)
+    return watch.seen
+
+
+class _Watch:
+    """Who sees a pass: each attention call as it arrives, and each module as it is entered and left."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.seen = Trace()
+        self.paths = {id(module): path for path, module in model.named_modules()}
+        self.stack: list[str] = []
+        self.visits_before: list[int] = []
+        self.times: Counter[str] = Counter()
+
+    def arrive(self, arrival: Arrival) -> Tensor:
+        path = self.paths.get(id(arrival.call.site), type(arrival.call.site).__name__)
+        self.times[path] += 1
+        self.seen.visits.append(Visit(path, self.times[path], arrival, arrival.z._version))
         return arrival.z
 
-    def before(module: nn.Module, args: Any, kwargs: Any) -> None:
-        stack.append(paths[id(module)])
-        inside.append(len(seen.visits))
+    def enter(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        self.stack.append(self.paths[id(module)])
+        self.visits_before.append(len(self.seen.visits))
         entered = _first_tensor((args, kwargs))
         if entered is not None and is_matrix(module):
-            _match(seen.visits, paths[id(module)], entered)
+            _match(self.seen.visits, self.stack[-1], entered)
 
-    def after(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        path, already = stack.pop(), inside.pop()
+    def leave(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        path, before = self.stack.pop(), self.visits_before.pop()
         entered, left = _first_tensor((args, kwargs)), _first_tensor(output)
         if entered is None or left is None:
             return
         if not next(module.children(), None):
-            seen.leaves.append(Taken(path, module, entered, left))
-        elif len(seen.visits) > already:
-            seen.blocks.append(left)
-
-    hooks = []
-    for module in model.modules():
-        hooks.append(module.register_forward_pre_hook(before, with_kwargs=True))
-        hooks.append(module.register_forward_hook(after, with_kwargs=True))
-    token = tracer.set(arrive)
-    try:
-        with _Elsewhere(seen.unseen, stack):
-            yield
-    finally:
-        tracer.reset(token)
-        for hook in hooks:
-            hook.remove()
+            self.seen.leaves.append(Taken(path, module, entered, left))
+        elif len(self.seen.visits) > before:
+            self.seen.blocks.append(left)
 
 
 def _match(visits: list[Visit], path: str, entered: Tensor) -> None:
