@@ -74,11 +74,11 @@ def crossing(name: str, values: Sequence[float], tokens: Sequence[float]) -> Cro
     """Where a series is first past the middle between its first value and its extreme."""
     start = values[0]
     end = max(values, key=lambda value: abs(value - start))
+    if start == end:
+        raise InputError(f"{name} does not move in this film, so it has no middle to cross")
     middle = (start + end) / 2
-    for index in range(1, len(values)):
-        if (values[index] - middle) * (end - start) >= 0:
-            return Crossing(name, start, end, int(tokens[index - 1]), int(tokens[index]))
-    raise InputError(f"{name} does not move in this film, so it has no middle to cross")
+    index = next(index for index, value in enumerate(values) if (value - middle) * (end - start) >= 0)
+    return Crossing(name, start, end, int(tokens[index - 1]), int(tokens[index]))
 
 
 def crossings(film: Film) -> list[Crossing]:
@@ -95,8 +95,12 @@ def stretch(scores: Sequence[float]) -> tuple[int, int]:
     """The last point before induction stirs, and the first at which it stands."""
     risen = next((index for index, score in enumerate(scores) if score >= RISEN), None)
     if risen is None:
-        raise InputError(f"no head of this film reaches an induction score of {RISEN}; its best is {max(scores):.2f}")
-    return max(index for index in range(risen) if scores[index] < QUIET), risen
+        best = max(scores, default=0.0)
+        raise InputError(f"no head of this film reaches an induction score of {RISEN}; its best is {best:.2f}")
+    quiet = [index for index in range(risen) if scores[index] < QUIET]
+    if not quiet:
+        raise InputError(f"induction never scores under {QUIET} in this film; record it from the first step on")
+    return quiet[-1], risen
 
 
 def page(film: Film) -> str:
