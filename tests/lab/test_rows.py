@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headscope.errors import InputError
-from headscope.lab.rows import LONGEST, MOST_COPIES, SHORTEST, Rows, Stream
+from headscope.lab.rows import FOLD, LONGEST, MOST_COPIES, SHORTEST, Rows, Stream
 
 COUNT = torch.arange(1, 901, dtype=torch.int32).repeat(20)
 
@@ -93,6 +93,33 @@ def test_a_stretch_is_pasted_whole_two_to_five_times_and_nothing_else_is_touched
             assert pasted[:length] == list(range(100, 100 + length)), "text, from the beginning of a window"
         else:
             assert all(1 <= token < 1000 for token in pasted), "random tokens, never the start token"
+
+
+def test_copies_and_their_lengths_take_every_value_that_fits() -> None:
+    made = Marked([Stream("t", torch.arange(9), 1.0)], 1000, repeats=1.0, seed=0)
+    made.generator.manual_seed(0)
+    lengths: dict[int, set[int]] = {}
+    for row in made.with_repeats(torch.full((2000, 60), -1))[1::2].tolist():
+        pasted = [token for token in row if token != -1]
+        lengths.setdefault(pasted.count(100), set()).add(len(set(pasted)))
+    assert lengths == {copies: set(range(SHORTEST, 60 // copies + 1)) for copies in range(2, MOST_COPIES + 1)}
+
+
+def test_random_stretches_use_every_token_but_the_start() -> None:
+    made = Rows([Stream("t", torch.full((99,), 0), 1.0)], 5, repeats=1.0, seed=0)
+    pasted = made.with_repeats(torch.full((40, 64), -1))[::2]
+    assert set(pasted.unique().tolist()) == {-1, 1, 2, 3, 4}
+
+
+def test_a_row_up_to_the_fold_is_one_piece_and_a_longer_one_repeats_in_each_piece() -> None:
+    made = Rows([Stream("t", torch.arange(1, 20_001), 1.0)], 30_000, repeats=1.0, seed=0)
+    whole = made.batch(0, 80, FOLD)[::2, 1:]
+    assert max(max(distances(row)) for row in whole) > FOLD // 2
+    context = 3 * FOLD + 99
+    for row in made.batch(0, 8, context)[::2]:
+        pieces = row[:context].view(3, -1)
+        assert all(distances(piece[1:]) for piece in pieces), "each holds a repeat"
+        assert max(distances(row)) < pieces.shape[1], "and none of another's"
 
 
 def _is_copies(tokens: list[int], size: int) -> bool:

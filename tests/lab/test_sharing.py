@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,17 @@ import torch
 from headscope.errors import InputError
 from headscope.lab.lookups import Arm, Budget, Finder
 from headscope.lab.one_or_many import KEYS
-from headscope.lab.sharing import grow, last_patterns, make_equal, mean_similarity, redundancy, similarity
+from headscope.lab.sharing import (
+    Redundancy,
+    Removal,
+    grow,
+    last_patterns,
+    make_equal,
+    mean_similarity,
+    redundancy,
+    similarity,
+    weight_distance,
+)
 from headscope.lab.sharing_page import page
 
 QUICK = Budget(steps=150, batch=64, test_rows=256)
@@ -65,11 +78,81 @@ def _loss(model: Finder) -> float:
         return float(torch.nn.functional.cross_entropy(model(ids).flatten(0, 1), answers.flatten()))
 
 
+def test_moments_are_taken_every_so_often_and_at_the_end() -> None:
+    brief = Budget(steps=7, batch=8, test_rows=16)
+    grown = grow("random", n_heads=4, budget=brief, every=3)
+    assert [moment.step for moment in grown.moments] == [0, 3, 6, 7]
+    assert grown == grow("random", n_heads=4, budget=brief, every=3), "equal seeds grow equal heads"
+    assert grown != grow("random", n_heads=4, budget=brief, every=3, seed=1)
+
+
+def test_the_distance_is_the_largest_difference_of_any_query_or_key_weight() -> None:
+    model = Finder(KEYS, Arm(name="a", n_heads=4, d_head=8), QUICK, 0)
+    attention = model.body.attention()
+    make_equal(model)
+    assert weight_distance(model) == 0
+    with torch.no_grad():
+        attention.v_proj.weight[20] += 5
+        assert weight_distance(model) == 0, "values ask nothing"
+        attention.k_proj.weight[9, 3] -= 0.25
+        attention.q_proj.weight[31, 0] += 0.5
+    assert weight_distance(model) == pytest.approx(0.5)
+
+
+def test_a_nudge_moves_what_a_head_asks_and_reads_by_about_its_size_and_not_where_it_writes() -> None:
+    model = Finder(KEYS, Arm(name="a", n_heads=4, d_head=8), QUICK, 0)
+    make_equal(model, nudge=0.01, seed=3)
+    attention = model.body.attention()
+    for projection in (attention.q_proj, attention.k_proj, attention.v_proj):
+        heads = projection.weight.detach().view(4, -1)
+        assert float((heads[1:] - heads[:1]).std()) == pytest.approx(0.01 * 2**0.5, rel=0.1)
+    writes = attention.o_proj.weight.detach().view(32, 4, 8)
+    assert torch.equal(writes, writes[:, :1].expand_as(writes))
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "spare"),
+    [
+        ((0.9, 0.9, 0.5, 0.1), 1),
+        ((0.9, 0.891, 0.889, 0.1), 1),
+        ((0.9, 0.95, 0.94, 0.93), 3),
+        ((0.9, 0.2, 0.9, 0.1), 2),
+        ((0.9, 0.5, 0.4, 0.1), 0),
+    ],
+)
+def test_spare_are_the_heads_that_can_go_before_accuracy_falls_by_more_than_a_point(
+    accuracies: tuple[float, ...], spare: int
+) -> None:
+    removals = [Removal(list(range(count)), 0.0, each) for count, each in enumerate(accuracies)]
+    assert Redundancy(3, removals).spare() == spare
+    assert Redundancy(3, removals).spare(tolerance=1.0) == 3
+
+
+def test_each_head_that_goes_is_the_one_that_is_missed_least() -> None:
+    """Told by taking W_O's columns away instead of what the head delivers."""
+    model = Finder(KEYS, Arm(name="a", n_heads=3, d_head=8), replace(QUICK, d_model=24), 2)
+    found = redundancy(model, rows=128)
+    for before, after in pairwise(found.removals):
+        left = [head for head in range(3) if head not in before.removed]
+        losses = {head: _loss(_cut(model, [*before.removed, head])) for head in left}
+        assert after.removed == [*before.removed, min(left, key=losses.__getitem__)]
+        assert after.loss == pytest.approx(min(losses.values()), abs=1e-3)
+
+
+def _cut(model: Finder, heads: list[int]) -> Finder:
+    other = copy.deepcopy(model)
+    with torch.no_grad():
+        other.body.attention().o_proj.weight.view(24, 3, 8)[:, heads] = 0
+    return other
+
+
 def test_bad_input() -> None:
     with pytest.raises(InputError, match="heads cannot start 'twice'; they start random, equal, nudged"):
         grow("twice")
     with pytest.raises(InputError, match="3 heads in a width of 32: use at least 2, and a divisor"):
         grow("equal", n_heads=3)
+    with pytest.raises(InputError, match="1 heads in a width of 32: use at least 2"):
+        grow("equal", n_heads=1)
 
 
 def test_the_page_follows_from_the_committed_results() -> None:

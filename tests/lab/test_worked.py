@@ -7,11 +7,13 @@ import re
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headscope.attention import reference
 from headscope.errors import InputError
 from headscope.lab.exercises import ARROWS, InventTwoHeads, check_fork
-from headscope.lab.worked import WorkedExample, number, vector, work
+from headscope.lab.worked import WorkedExample, identity, number, softmax, sum_and_difference, times, vector, work
 
 
 def test_the_sums_of_the_two_scorecards() -> None:
@@ -66,6 +68,10 @@ def test_everything_can_be_edited_and_travels_as_json() -> None:
     assert worked.concatenated[:4] == [1, 0, 0, 0]
 
 
+X, VALUES = WorkedExample().x, WorkedExample().values
+FIRST: dict[str, object] = WorkedExample().to_dict()["heads"][0]
+
+
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
@@ -75,6 +81,16 @@ def test_everything_can_be_edited_and_travels_as_json() -> None:
         ({"W_O": [[1.0]]}, "W_O must have 8 rows of numbers, got 1"),
         ({"values": {}}, "at least one head and one word"),
         ({"heads": [{"asks": "?"}]}, "W_Q is missing"),
+        ({"W_O": []}, "W_O must have 8 rows of numbers, got 0"),
+        ({"W_O": [[1.0]] * 7 + [[1.0, 2.0]]}, r"a row of W_O must be 1 finite numbers, got \[1\.0, 2\.0\]"),
+        ({"x": X | {"road": [1.0] * 7}}, r"the x of 'road' must be 8 finite numbers, got \[1\.0, "),
+        ({"x": X | {"road": [1.0] * 7 + ["8"]}}, "the x of 'road' must be 8 finite numbers"),
+        ({"x": X | {"road": [True] * 8}}, "the x of 'road' must be 8 finite numbers"),
+        ({"values": VALUES | {"was": [1, 2, 3]}}, r"the value of 'was' must be 4 finite numbers, got \[1, 2, 3\]"),
+        ({"values": VALUES | {"was": "1234"}}, "the value of 'was' must be 4 finite numbers, got '1234'"),
+        ({"heads": [FIRST | {"W_Q": [[1.0]] * 7}]}, "W_Q of head 1 must have 8 rows of numbers, got 7"),
+        ({"heads": [FIRST | {"W_Q": []}]}, "W_Q of head 1 must have 8 rows of numbers, got 0"),
+        ({"heads": [FIRST, FIRST | {"W_K": [[1.0] * 3] * 8}]}, "a row of W_K of head 2 must be 4 finite numbers"),
     ],
 )
 def test_bad_edits_are_said(edit: dict[str, object], message: str) -> None:
@@ -85,6 +101,7 @@ def test_bad_edits_are_said(edit: dict[str, object], message: str) -> None:
 @pytest.mark.parametrize(
     ("card", "message"),
     [
+        ({"animal": 0.71}, "the shares of head 1 add up to 1.01; they must add up to 1"),
         ({"animal": 0.9}, "the shares of head 1 add up to 1.2; they must add up to 1"),
         ({"animal": -0.1, "tired": 0.9}, "head 1 gives animal -0.1; a share is never negative"),
         ({"animal": float("nan")}, "must be 5 finite numbers"),
@@ -97,8 +114,76 @@ def test_a_scorecard_that_is_no_distribution(card: dict[str, float], message: st
         WorkedExample.from_dict(parts)
 
 
+def test_a_scorecard_may_be_rounded_a_little_and_may_hold_zeros() -> None:
+    parts = WorkedExample().to_dict()
+    parts["heads"][0]["scorecard"] |= {"animal": 0.754, "road": 0}
+    assert work(WorkedExample.from_dict(parts)).heads[0].delivered[0] == pytest.approx(0.754 * 0.8 + 0.055)
+
+
 def test_numbers_are_written_as_by_hand() -> None:
-    assert vector([0.62, -0.5, 3, 0, -0.0, 10.25]) == "(.62 −.5 3 0 0 10.25)"
+    assert vector([0.62, -0.5, 3, 0, -0.0, 10.25, 10, -20, 100.0]) == "(.62 −.5 3 0 0 10.25 10 −20 100)"
+    assert vector([1 / 3, -0.0004, 0.9996, -1.0604]) == "(.333 0 1 −1.06)"
+    assert vector([1 / 3, -0.0004], 4) == "(.3333 −.0004)"
+    assert [number(10, 0), number(0.4, 0), number(-0.6, 0)] == ["10", "0", "−1"]
+
+
+@pytest.mark.parametrize("n_heads", [1, 2, 3])
+def test_any_number_of_heads_is_laid_end_to_end_and_mixed(n_heads: int) -> None:
+    """What a head delivers stands in its own four numbers, and the last steps name every head."""
+    W_O = [[row + 10 * column for column in range(3)] for row in range(4 * n_heads)]
+    head = WorkedExample().heads[0]
+    worked = work(WorkedExample(heads=[head] * n_heads, W_O=W_O))
+    assert worked.concatenated == worked.heads[0].delivered * n_heads
+    sums = [sum(a * row[column] for a, row in zip(worked.concatenated, W_O, strict=True)) for column in range(3)]
+    assert worked.mixed == pytest.approx(sums)
+    *_, joined, plain, mixed = worked.steps
+    names = ", ".join(f"o{index}" for index in range(1, n_heads + 1))
+    assert joined.lines == [f"[{names}] = {vector(worked.concatenated)}"]
+    assert plain.lines == [f"y = {vector(worked.concatenated)}"]
+    assert len(mixed.lines) == 3
+    assert len(worked.steps) == 4 * n_heads + 3
+
+
+def test_every_step_ends_in_the_number_that_was_computed() -> None:
+    """The arithmetic shown is the arithmetic done: what stands behind the last = is the number itself."""
+    worked = work()
+    for index, head in enumerate(worked.heads, start=1):
+        query, scores, softened = worked.steps[3 * (index - 1) : 3 * index]
+        weighed = worked.steps[6 + index - 1]
+        shown = {"query": query, "scores": scores, "weights": softened, "delivered": weighed}
+        for part, step in shown.items():
+            found = getattr(head, part)
+            numbers = list(found.values()) if isinstance(found, dict) else found
+            assert [line.rpartition(" = ")[2] for line in step.lines] == [number(value) for value in numbers], part
+        assert all(step.title.startswith(f"Head {index}: ") for step in shown.values())
+        assert worked.example.heads[index - 1].asks in query.says
+        assert "√4 = 2" in scores.says
+
+
+def test_a_row_through_nothing_is_written_as_zero() -> None:
+    silent = WorkedExample().to_dict()["heads"]
+    silent[0]["W_Q"] = [[0.0] * 4 for _ in range(8)]
+    worked = work(WorkedExample.from_dict({"heads": silent}))
+    assert worked.steps[0].lines == [f"q1[{place}] = 0 = 0" for place in (1, 2, 3, 4)]
+    assert list(worked.heads[0].weights.values()) == pytest.approx([0.2] * 5), "no question: every word alike"
+
+
+@given(st.lists(st.floats(-700, 700), min_size=1, max_size=6), st.floats(-2000, 2000))
+def test_softmax_shares_out_one_and_does_not_care_where_scores_begin(scores: list[float], shift: float) -> None:
+    shares = softmax({str(place): score for place, score in enumerate(scores)})
+    moved = softmax({str(place): score + shift for place, score in enumerate(scores)})
+    theirs = torch.tensor(scores, dtype=torch.float64).softmax(0)
+    assert list(shares.values()) == pytest.approx(theirs.tolist())
+    assert list(moved.values()) == pytest.approx(theirs.tolist(), abs=1e-9)
+
+
+@pytest.mark.parametrize("half", [1, 2, 4])
+def test_the_mixing_matrix_gives_what_two_heads_say_together_and_then_where_they_differ(half: int) -> None:
+    first, second = [float(n + 1) for n in range(half)], [10.0 * (n + 1) for n in range(half)]
+    both = list(zip(first, second, strict=True))
+    mixed = times([*first, *second], sum_and_difference(2 * half))
+    assert mixed == [(a + b) / 2 for a, b in both] + [(a - b) / 2 for a, b in both]
+    assert times([*first, *second], identity(2 * half)) == [*first, *second]
 
 
 GOOD = ["horse .7, road .05, because .1, was .05, tired .1", "horse 20%, road 5%, because 5%, was 15%, tired 55%"]
