@@ -133,7 +133,8 @@ def test_a_family_whose_layers_hand_on_more_than_their_state_is_run_whole(
     llama: Scope, ids: list[int], extra: float, enough: bool
 ) -> None:
     """Here the first layer leaves something beside its output that the last one adds."""
-    layers, left = Layers(llama.model), []
+    layers = Layers(llama.model)
+    left: list[Tensor] = []
 
     def leave(module: nn.Module, args: object, output: Tensor) -> None:
         left.append(extra * output)
@@ -143,9 +144,9 @@ def test_a_family_whose_layers_hand_on_more_than_their_state_is_run_whole(
 
     first, last = layers.stack[0].get_submodule("self_attn"), layers.stack[2]
     handles = [
-        inner.register_forward_hook(lambda m, a, o: leave(m, a, o[0])),
-        layers.stack[2].register_forward_hook(add),
-    ]  # type: ignore[union-attr]
+        first.register_forward_hook(lambda module, args, output: leave(module, args, output[0])),
+        last.register_forward_hook(add),
+    ]
     try:
         with layers.recording():
             whole = logits(llama, ids)
