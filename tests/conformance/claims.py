@@ -128,7 +128,10 @@ def _equal(opened: HuggingFaceModel, inputs: dict[str, Tensor]) -> float:
 
 
 def _parts(opened: HuggingFaceModel, inputs: dict[str, Tensor], verdict: Verdict) -> float:
-    """Σ over heads of x_h W_O[h] + b against what W_O gave, over all sites that can be split."""
+    """Σ over heads of x_h W_O[h] + b against what W_O gave, over all sites that can be split.
+
+    Where z is said to be W_O's very input, W_O's answer to a z that was kept is held against it too.
+    """
     able = []
     for site in opened.shape.sites:
         try:
@@ -137,14 +140,23 @@ def _parts(opened: HuggingFaceModel, inputs: dict[str, Tensor], verdict: Verdict
         except ModelError:
             kind = "none"
         verdict.sums[kind] = verdict.sums.get(kind, 0) + 1
+    kept: dict[str, Tensor] = {}
+
+    def keep(site: str, call: Call) -> Tensor:
+        kept[site] = plain(call)
+        return kept[site]
+
     with torch.no_grad():
-        seen = opened.run(inputs, outputs=able)
+        seen = opened.run(inputs, keep, outputs=able)
     worst = 0.0
     for site, out in seen.outputs.items():
         weight = opened.output_weight(site)
         total = torch.einsum("bqhd,hdm->bqm", out.x.double(), weight.weight.double())
         total = total if weight.bias is None else total + weight.bias.double()
         worst = max(worst, difference(total, out.output.double()))
+        again = opened.written(site, kept[site])
+        if again is not None:
+            worst = max(worst, difference(again.x, out.x), difference(again.output, out.output))
     return worst
 
 
