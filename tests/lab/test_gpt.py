@@ -104,3 +104,69 @@ def test_loss_is_the_surprise_at_each_next_token() -> None:
 def test_sizes_that_do_not_fit_are_refused(sizes: dict[str, int], words: str) -> None:
     with pytest.raises(ShapeError, match=words):
         GPTConfig(vocabulary=10, **sizes)
+
+
+def test_sizes_of_one_are_sizes() -> None:
+    least = GPTConfig(vocabulary=1, d_model=2, n_layers=1, n_heads=1, context=1)
+    assert GPT(least)(torch.zeros(1, 3, dtype=torch.long)).shape == (1, 3, 1), "the mechanism knows no longest text"
+
+
+def test_what_is_not_said_is_plain_attention_and_an_mlp_of_three_times_the_width() -> None:
+    config = GPTConfig(vocabulary=10, d_model=32, n_heads=4)
+    assert (config.d_head, config.kv_heads, config.mlp_width) == (8, 4, 96)
+    told = GPTConfig(vocabulary=10, d_model=32, n_heads=4, n_kv_heads=2, d_mlp=20)
+    assert (told.d_head, told.kv_heads, told.mlp_width) == (8, 2, 20)
+
+
+@pytest.mark.parametrize("config", [SMALL, GPTConfig(vocabulary=90, d_model=16, n_heads=2, n_layers=3)])
+def test_parameters_are_what_the_sizes_say(config: GPTConfig) -> None:
+    """The embedding is counted once: it reads and it writes."""
+    kv = config.kv_heads * config.d_head
+    attention = 2 * config.d_model**2 + 2 * config.d_model * kv
+    block = attention + 3 * config.d_model * config.mlp_width + 2 * config.d_model
+    assert GPT(config).n_parameters() == config.vocabulary * config.d_model + config.n_layers * block + config.d_model
+
+
+def test_a_fresh_model_is_quiet_and_what_writes_is_quieter_the_deeper_it_is() -> None:
+    config = GPTConfig(vocabulary=500, d_model=64, n_layers=8, n_heads=4)
+    for name, weight in GPT(config, seed=2).named_parameters():
+        if weight.ndim < 2:
+            assert (weight == 1).all(), name
+            continue
+        writes = name.endswith(("o_proj.weight", "down_proj.weight"))
+        assert float(weight.detach().std()) == pytest.approx(0.005 if writes else 0.02, rel=0.05), name
+
+
+def test_equal_seeds_give_equal_models_and_others_do_not() -> None:
+    first, again, other = (GPT(SMALL, seed=seed).state_dict() for seed in (1, 1, 2))
+    assert all(torch.equal(weight, again[name]) for name, weight in first.items())
+    assert not torch.equal(first["embedding.weight"], other["embedding.weight"])
+
+
+def test_a_token_sees_those_before_it_and_none_after() -> None:
+    model, rows = loud(), torch.randint(0, 300, (1, 12))
+    changed = rows.clone()
+    changed[0, 6] = (changed[0, 6] + 1) % 300
+    before, after = model(rows)[0], model(changed)[0]
+    torch.testing.assert_close(before[:6], after[:6])
+    assert ((before[6:] - after[6:]).abs().amax(-1) > 1e-3).all()
+
+
+def test_tokens_are_drawn_by_their_chances_at_the_temperature() -> None:
+    model, prompt = GPT(GPTConfig(vocabulary=5, d_model=8, n_layers=1, n_heads=1), seed=3).eval(), torch.tensor([0, 3])
+    with torch.no_grad():
+        model.embedding.weight.mul_(10)
+        logits = model(prompt[None])[0, -1]
+    warm, cold = ((logits / temperature).softmax(-1) for temperature in (2.0, 0.5))
+    assert float((warm - cold).abs().sum()) > 0.4
+    drawn = [next(model.generate(prompt, 1, temperature=0.5, seed=seed)) for seed in range(150)]
+    shares = torch.bincount(torch.tensor(drawn), minlength=5) / 150
+    assert float((shares - cold).abs().sum()) < 0.2
+
+
+def test_so_many_new_tokens_as_were_asked_for_and_not_one_is_made_before_it_is_wanted() -> None:
+    model, prompt = loud(), torch.tensor([0, 5])
+    assert list(model.generate(prompt, 0)) == []
+    assert len(list(model.generate(prompt, 7))) == 7
+    first = next(model.generate(prompt, 40, temperature=0.0))
+    assert [first] == list(model.generate(prompt, 1, temperature=0.0))
