@@ -284,23 +284,25 @@ class HuggingFaceModel(Reading):
         return name
 
     def _call(self, inputs: Mapping[str, Tensor]) -> Any:
-        device = device_of(self._model)
-        moved = {key: value.to(device) for key, value in inputs.items()}
+        moved = self._moved(inputs)
         try:
             return self._model(**moved, **{key: value for key, value in self.quiet.items() if key not in moved})
         except torch.OutOfMemoryError as error:
-            raise InputError(_too_big(moved, device)) from error
+            raise InputError(_too_big(moved)) from error
         except RuntimeError as error:
             if "allocate memory" in str(error) or "not enough memory" in str(error):
-                raise InputError(_too_big(moved, device)) from error
+                raise InputError(_too_big(moved)) from error
             raise
+
+    def _moved(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        device = device_of(self._model)
+        return {key: value.to(device) for key, value in inputs.items()}
 
     def look_for_new_sites(self, inputs: Mapping[str, Tensor]) -> None:
         """Inputs of a kind the model was not opened with may reach other parts of it: a picture, a vision tower."""
         if set(inputs) <= self._kinds:
             return
-        device = device_of(self._model)
-        moved = {key: value.to(device) for key, value in inputs.items()}
+        moved = self._moved(inputs)
         with self.saying_what_does_not_run(inputs):
             seen = trace(self._model, moved, **self.quiet)
         self._learn(moved, seen)
@@ -330,8 +332,7 @@ class HuggingFaceModel(Reading):
         return projections.feeding(self._model, self.path_of(site), lambda: self._call(self.probe), site)
 
     def follow_of(self, site: str) -> Follow:
-        if site not in self.shape.sites:
-            raise HeadNameError(f"{site}: this model has the sites {', '.join(self.shape.sites)}")
+        self.path_of(site)
         how = self._follows.get(site) or self._follows.get(site.partition("@")[0])
         if how is None or how.matrix is None:
             raise ModelError(
@@ -353,6 +354,7 @@ def _end_tokens(model: nn.Module, tokenizer: Any) -> frozenset[int]:
     return frozenset(token for token in single if token is not None)
 
 
-def _too_big(inputs: Mapping[str, Tensor], device: torch.device) -> str:
+def _too_big(inputs: Mapping[str, Tensor]) -> str:
     sizes = ", ".join(f"{key} {tuple(value.shape)}" for key, value in inputs.items())
+    device = next(iter(inputs.values())).device
     return f"out of memory on {device} for {sizes}; give a shorter text, dtype=torch.bfloat16, or another device"

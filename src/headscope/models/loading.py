@@ -107,6 +107,8 @@ def _from_files(source: str | Path, tokenizer: Any, options: Options) -> OpenMod
         _check_folder(path)
     elif path.exists():
         raise ModelError(f"{path} is neither a folder with config.json and safetensors nor a .gguf file")
+    elif isinstance(source, Path) or source.startswith(("/", ".", "~")) or source.count("/") > 1:  # no name on the hub
+        raise ModelError(f"there is no folder {path}; give one that holds config.json and safetensors")
     shared: dict[str, Any] = {
         "local_files_only": options.local_files_only,
         "trust_remote_code": options.trust_remote_code,
@@ -213,12 +215,16 @@ def _model_class(config: Any) -> Any:
     return transformers.AutoModel
 
 
+# How transformers says, in one place or another, that a folder has no tokenizer or processor.
+_NOT_THERE = (OSError, ValueError, ImportError, KeyError, TypeError, AttributeError)
+
+
 def _load_tokenizer(where: str, shared: dict[str, Any]) -> Any:
     import transformers
 
     try:
         return transformers.AutoTokenizer.from_pretrained(where, **shared)
-    except (OSError, ValueError, ImportError, KeyError, TypeError, AttributeError):
+    except _NOT_THERE:
         return None  # a picture or sound model; text is refused in words when it is given
     except Exception as error:  # what the tokenizers package raises at a broken file
         raise ModelError(f"the tokenizer in {where} is broken ({error}); fetch it again, or pass tokenizer=") from error
@@ -234,7 +240,7 @@ def _load_processor(model: nn.Module, where: str, shared: dict[str, Any]) -> Any
     for kind in ("AutoProcessor", "AutoImageProcessor", "AutoFeatureExtractor"):
         try:
             made = getattr(transformers, kind).from_pretrained(where, **shared)
-        except (OSError, ValueError, ImportError, KeyError, TypeError, AttributeError):
+        except _NOT_THERE:
             continue
         if taken_apart(made)[1] != Processors():
             return made

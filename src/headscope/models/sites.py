@@ -186,7 +186,8 @@ def notes_on(
     quiet = _not_run(model, seen, sites)
     if quiet:
         notes.append(f"not run by the inputs it was opened with, so not seen yet: {', '.join(quiet)}")
-    cut = [site for site, path in paths.items() if path in _cut_into_pieces(seen, inputs)]
+    pieces = _cut_into_pieces(seen, inputs)
+    cut = [site for site, path in paths.items() if path in pieces]
     if cut:
         notes.append(
             f"{_span(cut)} cut what they are given into pieces (windows, tiles, frames) that attend each on its own; "

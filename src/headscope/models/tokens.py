@@ -30,7 +30,7 @@ class Reader:
         self.processors = processors or Processors()
         self.start = start
         """The token a decoder begins with, in models that read one text and write another."""
-        self._read: dict[int, str] = {}
+        self._known: dict[int, str] = {}
 
     def prepare(self, given: Any) -> Prepared:
         """Text, token ids, or messages."""
@@ -53,11 +53,8 @@ class Reader:
         """A picture or a sound as tensors; its words stand beside it, or are what a decoder has written so far."""
         made = tensors_of(medium, words, self.processors, takes, name)
         if self.start is not None and "decoder_input_ids" in takes:
-            target = (
-                []
-                if words is None or "input_ids" in made
-                else list(self._need("read text")(text_target=words)["input_ids"])
-            )
+            beside = words is None or "input_ids" in made
+            target = [] if beside else self._need("read text")(text_target=words)["input_ids"]
             made["decoder_input_ids"] = torch.tensor([[self.start, *target]])
         elif words is not None and "input_ids" not in made:
             raise InputError(f"{name} has no place for a text beside it; give the picture or sound alone")
@@ -77,9 +74,9 @@ class Reader:
 
     def reads(self, token: int) -> str:
         """How one token reads, its leading space included."""
-        if token not in self._read:
-            self._read[token] = f"[{token}]" if self.tokenizer is None else self._as_text(token)
-        return self._read[token]
+        if token not in self._known:
+            self._known[token] = f"[{token}]" if self.tokenizer is None else self._as_text(token)
+        return self._known[token]
 
     def check(self, ids: Sequence[int], what: str = "the text") -> None:
         """Ids that the model can read, and not more than it can hold."""
@@ -95,11 +92,14 @@ class Reader:
     def _text(self, text: str) -> Prepared:
         if not text.strip():
             raise InputError("the text is empty; there is nothing to look at")
+        return self._read_text(text, "the text")
+
+    def _read_text(self, text: str, what: str, **how: bool) -> Prepared:
         tokenizer = self._need("read text")
         fast = bool(getattr(tokenizer, "is_fast", False))
-        read = tokenizer(text, return_offsets_mapping=fast) if fast else tokenizer(text)
+        read = tokenizer(text, return_offsets_mapping=True, **how) if fast else tokenizer(text, **how)
         ids = list(read["input_ids"])
-        self.check(ids)
+        self.check(ids, what)
         places = read["offset_mapping"] if fast else [(0, 0)] * len(ids)
         tokens = tuple(
             Token(token, self.reads(token), start if end > start else None, end if end > start else None)
@@ -117,16 +117,7 @@ class Reader:
         if not getattr(tokenizer, "chat_template", None):
             raise InputError("this model's tokenizer has no chat template; give it text instead of messages")
         text = tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
-        fast = bool(getattr(tokenizer, "is_fast", False))
-        if not fast:
-            return self._ids(list(tokenizer(text, add_special_tokens=False)["input_ids"]))
-        read = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
-        self.check(read["input_ids"], "the conversation")
-        tokens = tuple(
-            Token(token, self.reads(token), *place)
-            for token, place in zip(read["input_ids"], read["offset_mapping"], strict=True)
-        )
-        return self._with_target(Prepared({"input_ids": torch.tensor([read["input_ids"]])}, tokens), [])
+        return self._read_text(text, "the conversation", add_special_tokens=False)
 
     def _pair(self, source: str, target: str) -> Prepared:
         if self.start is None:
