@@ -9,7 +9,7 @@ import transformers
 
 import headscope
 from headscope.attention import reference
-from headscope.errors import HeadNameError, InputError
+from headscope.errors import EditError, HeadNameError, InputError
 from headscope.heads import look as look_module
 from headscope.heads import passes as passes_module
 from headscope.heads.standard import standard_questions
@@ -318,6 +318,16 @@ def test_of_a_picture_cut_into_windows_a_look_says_that_it_shows_the_first() -> 
                 rows = reference.row_statistics(look.pattern(f"{site}.{head}").double())
                 torch.testing.assert_close(entropy[0, head].double(), rows.entropy, atol=1e-5, rtol=1e-4)
             assert not torch.allclose(entropy[0], entropy[1]), "windows differ, so it matters which is shown"
+
+
+def test_the_first_piece_is_not_patched_into_all_of_them() -> None:
+    with headscope.load(swin()) as scope:
+        look = scope.look(torch.rand(1, 3, 32, 32))
+        with (
+            pytest.raises(EditError, match=r"patch\(\) at 0\.1: a look holds only the first of the pieces"),
+            scope.edit(headscope.patch("0.1.0", 2, look)),
+        ):
+            pass
 
 
 def test_what_is_not_cut_says_nothing_of_pieces(scope: Scope, ids: list[int]) -> None:

@@ -115,6 +115,9 @@ class Patch:
         beyond = [position for position in self.positions if not 0 <= position < length]
         if beyond:
             raise EditError(f"patch() at positions {beyond}: the look it takes from has positions 0–{length - 1}")
+        cut_up = [site for site in by_site if site in self.source.pieces]
+        if cut_up:
+            raise EditError(f"patch() at {', '.join(cut_up)}: a look holds only the first of the pieces it is cut into")
         taken = {site: self.source.delivered(site)[:, list(self.positions)] for site in by_site}
 
         def change(site: str, call: Call, z: Tensor) -> Tensor:
