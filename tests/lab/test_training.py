@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,7 +20,16 @@ from headscope.lab import people
 from headscope.lab.checkpoint import Checkpoint, read, write
 from headscope.lab.texts import TextFile, read_documents, split
 from headscope.lab.tokenizer import train_tokenizer
-from headscope.lab.training import Progress, Trained, TrainingOptions, train
+from headscope.lab.training import (
+    LEAST_UNSEEN,
+    Progress,
+    Run,
+    Trained,
+    TrainingOptions,
+    prepare,
+    recipe,
+    train,
+)
 
 TINY = TrainingOptions(
     d_model=32,
@@ -43,8 +53,13 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> TextFile:
 
 
 @pytest.fixture(scope="module")
-def whole(text: TextFile, tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    return train([text], tmp_path_factory.mktemp("whole"), TINY)
+def told() -> list[Progress]:
+    return []
+
+
+@pytest.fixture(scope="module")
+def whole(text: TextFile, told: list[Progress], tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    return train([text], tmp_path_factory.mktemp("whole"), TINY, told.append)
 
 
 def weights(trained: Trained) -> dict[str, torch.Tensor]:
@@ -111,6 +126,135 @@ def test_the_rate_rises_stays_and_falls_to_nothing() -> None:
     assert options.rate(99) == pytest.approx(0.02)
 
 
+@pytest.mark.parametrize(
+    ("changed", "step", "rate"),
+    [
+        ({"warmup": 0, "decay": 0.5}, 0, 1.0),
+        ({"warmup": 4, "decay": 0.5}, 1, 0.5),
+        ({"warmup": 4, "decay": 0.5}, 4, 1.0),
+        ({"warmup": 4, "decay": 0.0}, 99, 1.0),
+        ({"warmup": 4, "decay": 1.0}, 50, 0.5),
+        ({"warmup": 4, "decay": 0.25}, 75, 1.0),
+        ({"warmup": 4, "decay": 0.25}, 80, 0.8),
+        ({"warmup": 4, "decay": 0.5, "steps": 60, "long_steps": 40, "long_context": 64}, 75, 0.5),
+    ],
+)
+def test_the_rate_is_the_lower_of_the_way_up_and_the_way_down(changed: dict[str, Any], step: int, rate: float) -> None:
+    assert replace(TINY, **({"steps": 100, "learning_rate": 1.0} | changed)).rate(step) == pytest.approx(rate)
+
+
+def test_tokens_are_counted_over_both_stages() -> None:
+    """Step by step: what each stage says it reads."""
+    for options in (
+        replace(TINY, steps=3, long_steps=4, long_context=64),
+        replace(TINY, steps=3, long_steps=2, long_context=48),
+        replace(TINY, steps=3, long_steps=2, long_context=4096),
+        replace(TINY, steps=3, long_steps=2),
+    ):
+        read = 0
+        for step in range(options.total_steps + 1):
+            assert options.tokens(step) == read
+            rows, context = options.stage(step)
+            assert rows >= 1
+            read += rows * context
+
+
+def test_matrices_decay_and_gains_do_not(text: TextFile, tmp_path: Path) -> None:
+    run = Run(prepare([text], TINY, tmp_path), tmp_path, replace(TINY, weight_decay=0.25))
+    decays = {id(weight): group["weight_decay"] for group in run.optimizer.param_groups for weight in group["params"]}
+    for name, weight in run.model.named_parameters():
+        assert decays[id(weight)] == (0.0 if "norm" in name else 0.25), name
+
+
+def test_a_file_counts_by_its_size_unless_it_is_given_a_weight(text: TextFile, tmp_path: Path) -> None:
+    (tmp_path / "other.txt").write_text("a different little text. " * 200)
+    other = tmp_path / "other.txt"
+    by_size = prepare([text, TextFile(other)], TINY, tmp_path / "a")
+    assert [stream.weight for stream in by_size.streams] == [len(stream.tokens) for stream in by_size.streams]
+    told = prepare([text, TextFile(other, 0.5)], TINY, tmp_path / "b")
+    assert told.streams[1].weight == 0.5
+    assert [stream.name for stream in told.streams] == ["people.txt", "other.txt"]
+    assert told.text_hash == by_size.text_hash
+    assert recipe(TINY, told) != recipe(TINY, by_size), "another mixture is another run"
+
+
+def test_held_out_text_is_not_learned_from_and_is_what_the_film_reads(tmp_path: Path) -> None:
+    """Every fourth document is marked; its word stands nowhere else."""
+    lines = [
+        {"text": f"{'held' if number % 4 == 0 else 'seen'} words and more words " * 8}
+        | ({"split": "valid"} if number % 4 == 0 else {})
+        for number in range(24)
+    ]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    material = prepare([TextFile(tmp_path / "t.jsonl")], TINY, tmp_path / "run")
+    learned = material.tokenizer.decode(material.streams[0].tokens.tolist())
+    unseen = material.tokenizer.decode(material.unseen.tolist())
+    assert "held" not in learned
+    assert "seen" not in unseen
+    run = Run(material, tmp_path / "run", TINY)
+    assert run.recorder.text is not None
+    filmed = run.recorder.text
+    assert (filmed[:, 0] == 0).all()
+    tokens = material.unseen.tolist()
+    windows = {tuple(tokens[at + 1 : at + filmed.shape[1]]) for at in range(len(tokens))}
+    assert {tuple(row[1:]) for row in filmed.tolist()} <= windows
+
+
+def test_a_film_of_a_text_with_little_held_out_is_of_the_text_itself(tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text("one two three four five six seven " * 12)
+    material = prepare([TextFile(tmp_path / "t.txt")], TINY, tmp_path / "run")
+    assert len(material.unseen) < LEAST_UNSEEN
+    run = Run(material, tmp_path / "run", TINY)
+    assert run.recorder.text is not None
+    assert run.recorder.text.shape[1] == min(513, len(material.streams[0].tokens))
+
+
+def test_the_tokenizer_of_a_run_is_trained_once_and_another_is_used_where_one_is_named(
+    text: TextFile, whole: Trained, tmp_path: Path
+) -> None:
+    own = whole.folder.parent / "tokenizer.json"
+    assert own.exists()
+    named = prepare([text], replace(TINY, tokenizer=own, vocabulary=999), tmp_path)
+    assert named.tokenizer.get_vocab_size() == 300
+    assert not (tmp_path / "tokenizer.json").exists()
+    smaller = prepare([text], replace(TINY, vocabulary=280), tmp_path)
+    assert smaller.tokenizer.get_vocab_size() == 280
+    again = prepare([text], replace(TINY, vocabulary=290), tmp_path)
+    assert again.tokenizer.get_vocab_size() == 290, "no checkpoint needs the old one"
+    kept = prepare([text], replace(TINY, vocabulary=280), whole.folder.parent)
+    assert kept.tokenizer.get_vocab_size() == 300, "a checkpoint's tokens stay what they were"
+
+
+def test_what_a_machine_decides_is_no_part_of_the_recipe(text: TextFile, tmp_path: Path) -> None:
+    material = prepare([text], TINY, tmp_path)
+    same = replace(TINY, device="auto", checkpoint_seconds=5.0, film_points=9)
+    assert recipe(same, material) == recipe(TINY, material)
+    for changed in ({"seed": 1}, {"steps": 31}, {"learning_rate": 1e-3}, {"repeats": 0.2}, {"rows": 5}):
+        assert recipe(replace(TINY, **changed), material) != recipe(TINY, material)
+    assert json.loads(json.dumps(recipe(TINY, material))) == recipe(TINY, material), "it is read back from a file"
+
+
+def test_progress_says_where_the_run_is_and_how_long_it_takes(whole: Trained, told: list[Progress]) -> None:
+    (only,) = told
+    assert (only.step, only.total) == (20, 30)
+    assert 0 < only.loss < 10
+    assert only.seconds_left > 0
+    assert only.tokens_per_second * only.seconds_left == pytest.approx(10 * 4 * 32), "ten steps of four rows are left"
+
+
+@pytest.mark.parametrize("name", ["context", "rows", "steps", "film_points"])
+def test_a_size_of_nothing_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match=f"{name}=0 must be at least 1"):
+        replace(TINY, **{name: 0})
+
+
+@pytest.mark.parametrize(("name", "value"), [("repeats", -0.1), ("repeats", 1.1), ("decay", -0.5), ("decay", 1.5)])
+def test_shares_outside_zero_and_one_are_refused(name: str, value: float) -> None:
+    with pytest.raises(InputError, match=rf"{name}={value}.*are shares, between 0 and 1"):
+        replace(TINY, **{name: value})
+    assert getattr(replace(TINY, **{name: float(value > 0.5)}), name) in (0.0, 1.0)
+
+
 def test_a_checkpoint_of_another_run_is_refused_and_kept(text: TextFile, tmp_path: Path) -> None:
     train([text], tmp_path, replace(TINY, steps=2))
     kept = (tmp_path / "checkpoint.safetensors").read_bytes()
@@ -136,11 +280,6 @@ def test_a_text_shorter_than_the_context_is_refused(tmp_path: Path) -> None:
 def test_more_heads_than_width_is_refused() -> None:
     with pytest.raises(ShapeError, match="n_heads=64 do not fit d_model=32"):
         replace(TINY, n_heads=64)
-
-
-def test_shares_outside_zero_and_one_are_refused() -> None:
-    with pytest.raises(InputError, match=r"repeats=1\.5"):
-        replace(TINY, repeats=1.5)
 
 
 @contextmanager
