@@ -17,7 +17,7 @@ import headscope
 from headscope.app.census_reading import Censuses
 from headscope.app.server import HOST, application, free_port
 from headscope.app.session import Session
-from headscope.app.shelf import Shelf
+from headscope.app.shelf import Opener, Shelf
 from headscope.scope import EMBEDDED, Scope
 from tests.app.conftest import small_model, word_tokenizer
 
@@ -56,10 +56,12 @@ def address(session: Session) -> Iterator[str]:
 
 
 @contextmanager
-def served(*sessions: Session, censuses: Censuses | None = None, port: int | None = None) -> Iterator[str]:
+def served(
+    *sessions: Session, censuses: Censuses | None = None, port: int | None = None, opener: Opener | None = None
+) -> Iterator[str]:
     """The page's address, while its server runs in a thread."""
     port = free_port(port)
-    app = application(Shelf(*sessions), censuses=censuses)
+    app = application(Shelf(*sessions, opener=opener), censuses=censuses)
     server = uvicorn.Server(uvicorn.Config(app, host=HOST, port=port, log_level="warning"))
     thread = threading.Thread(target=server.run)
     thread.start()

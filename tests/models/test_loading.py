@@ -71,6 +71,9 @@ def test_incomplete_folders_are_named(tmp_path: Path, files: dict[str, str], mes
 def test_missing_files_and_wrong_things_are_named(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"there is no file .*nowhere.gguf"):
         open_model(tmp_path / "nowhere.gguf")
+    for path in (tmp_path / "nowhere", str(tmp_path / "nowhere"), "./nowhere", "a/deep/nowhere"):
+        with pytest.raises(ModelError, match=r"there is no folder .*nowhere; give one that holds config.json"):
+            open_model(path)
     (tmp_path / "notes.txt").write_text("hello")
     with pytest.raises(ModelError, match=r"neither a folder with config.json and safetensors nor a .gguf file"):
         open_model(tmp_path / "notes.txt")

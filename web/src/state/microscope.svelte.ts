@@ -123,6 +123,13 @@ export class Microscope extends Waiting {
     if (scene) await this.open({ text: this.look?.text ?? this.text }, undefined, scene);
   }
 
+  /** Have the program open one more model, by its name or folder, and look through it; false, and why, if it will not. */
+  async openModel(wanted: string): Promise<boolean> {
+    const name = await this.during("opening", this.source.openModel!(wanted), new AbortController().signal);
+    if (name !== undefined) await this.useModel(name);
+    return name !== undefined && name === this.model?.name;
+  }
+
   private async sceneOf(name: string | null): Promise<Scene | undefined> {
     if (this.model && (name === null || name === this.model.name)) return { source: this.source, model: this.model };
     const source = name === null ? this.source : (this.source.of?.(name) ?? this.source);
