@@ -19,7 +19,7 @@ from rich.console import Console
 from headscope.errors import InputError
 from headscope.lab.anatomy import KEYS, read_config
 from headscope.lab.card_text import big, render_head_sizes, show, size
-from headscope.lab.cards import Card, built_in, card, from_sizes, head_sizes, make_card, notes
+from headscope.lab.cards import LARGEST_CONFIG, Card, built_in, card, from_sizes, head_sizes, make_card, notes
 from headscope.lab.counting import count_parameters, kv_bytes
 from headscope.lab.families import FAMILIES
 
@@ -182,6 +182,106 @@ def test_changing_heads() -> None:
         card("deepseek-v3").change(n_kv_heads=8)
 
 
+@pytest.mark.parametrize("name", ["gpt2", "llama-3.1-8b", "falcon-7b", "gemma-3-27b", "deepseek-v3"])
+def test_a_choice_of_heads_is_what_choosing_it_gives(name: str) -> None:
+    """The table a reader chooses from and the card they get say the same."""
+    whole = card(name)
+    choices = whole.head_choices()
+    assert {"n_heads": whole.anatomy.n_heads, "d_head": whole.anatomy.d_head} in choices
+    for choice in choices:
+        changed = whole.change(n_heads=choice["n_heads"])
+        assert (changed.anatomy.n_heads, changed.anatomy.d_head) == (choice["n_heads"], choice["d_head"])
+        assert changed.title == f"{whole.title}, changed"
+    for row in whole.kv_choices(100):
+        changed = whole.change(n_kv_heads=row["n_kv_heads"])
+        assert row == {
+            "n_kv_heads": changed.anatomy.n_kv_heads, "attention": changed.anatomy.kind,
+            "kv_bytes": changed.kv_bytes(100), "total": changed.parameters.total,
+        }  # fmt: skip
+    assert bool(whole.kv_choices(100)) == (whole.anatomy.latent is None)
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "heads"),
+    [
+        ("gpt2", {"n_heads": 24, "d_head": 64}, (24, 24, 64)),
+        ("gpt2", {"d_head": 96}, (12, 12, 96)),
+        ("gpt2", {"n_heads": 3}, (3, 3, 256)),
+        ("llama-3.1-8b", {"n_heads": 2}, (2, 1, 2048)),
+        ("llama-3.1-8b", {"n_heads": 64, "n_kv_heads": 2}, (64, 2, 64)),
+        ("deepseek-v3", {"n_heads": 64}, (64, 64, 192)),
+    ],
+)
+def test_what_is_not_changed_follows(name: str, changed: dict[str, int], heads: tuple[int, int, int]) -> None:
+    """KV heads keep their share; d_head keeps the width, unless it is given too."""
+    anatomy = card(name).change(**changed).anatomy
+    assert (anatomy.n_heads, anatomy.n_kv_heads, anatomy.d_head) == heads
+
+
+def test_falcons_groups_are_those_of_its_newer_build_with_one_norm() -> None:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    grouped = card("falcon-7b").change(n_heads=8, n_kv_heads=4)
+    kept = {key: value for key, value in grouped.config.items() if key in card("falcon-7b").config}
+    own = {"num_attention_heads": 8, "num_kv_heads": 4, "new_decoder_architecture": True, "num_ln_in_parallel_attn": 1}
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**kept | own))
+    assert grouped.parameters.total == sum(weight.numel() for weight in model.parameters())
+
+
+@pytest.mark.parametrize("name", ["n_heads", "n_kv_heads", "d_head"])
+@pytest.mark.parametrize("size", [0, -3])
+def test_no_heads_at_all_is_refused(name: str, size: int) -> None:
+    with pytest.raises(InputError, match=f"{name}={size} must be at least 1"):
+        card("gpt2").change(**{name: size})
+
+
+def test_what_a_card_tells_a_program() -> None:
+    told = card("llama-3.1-8b").to_dict(1000)
+    assert (told["n_heads"], told["n_kv_heads"], told["group_size"], told["heads_in_all"]) == (32, 8, 4, 1024)
+    assert told["kv_bytes"]["fp16"] == 1000 * told["kv_bytes_per_token"]["fp16"] == 1000 * 2 * 32 * 8 * 128 * 2
+    assert told["kv_bytes"]["fp32"] == 2 * told["kv_bytes"]["bf16"] == 4 * told["kv_bytes"]["fp8"]
+    assert told["total"] == sum(told["parameters"].values()) == told["active"]
+    assert (told["length"], told["exact"], told["unknown"]) == (1000, True, [])
+    assert told["kv_choices"][0]["kv_bytes"] == 4 * told["kv_bytes"]["fp16"]
+    assert card("llama-3.1-8b").to_dict()["length"] == 131072
+    assert card("deepseek-v3").to_dict()["length"] == 8192, "where no context is said"
+    assert (card("command-r-plus").to_dict()["active"], card("command-r-plus").exact) == (None, False)
+    assert not card("palm-540b").exact
+
+
+LLAMA = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 8, "vocab_size": 9}
+MISTRAL = LLAMA | {"model_type": "mistral", "max_position_embeddings": 1000}
+
+
+@pytest.mark.parametrize(
+    ("config", "said", "unsaid"),
+    [
+        (LLAMA, "8 × 8 = 64 is shared out", "is not d_model"),
+        (LLAMA | {"head_dim": 16}, r"8 × 16 = 128 is not d_model = 64: .* \(8\) would be wrong", "shared out"),
+        (LLAMA, "Heads are not experts: all 8", "query heads share"),
+        (LLAMA | {"num_key_value_heads": 2}, "4 query heads share each KV head: the cache is 4 times smaller", "MLA"),
+        (LLAMA | {"num_key_value_heads": 1}, "8 query heads share each KV head", "layers look back"),
+        (
+            MISTRAL | {"sliding_window": 250},
+            "2 of 2 layers look back at most 250 .* 4.0 times too much at 1,000",
+            "MLA",
+        ),
+        (MISTRAL | {"sliding_window": 999}, "look back at most 999", "no heads at all"),
+        (MISTRAL | {"sliding_window": 1000}, "8 × 8", "look back"),
+        (
+            LLAMA | {"model_type": "new_thing", "intermediate_size": 99},
+            "“new_thing” is not a family we know",
+            "does not say enough",
+        ),
+    ],
+)
+def test_a_note_is_there_exactly_where_it_is_true(config: dict[str, Any], said: str, unsaid: str) -> None:
+    text = "\n".join(notes(make_card(config)))
+    assert re.search(said, text), text
+    assert unsaid not in text
+
+
 def test_notes_say_what_a_number_does_not_mean() -> None:
     assert any("A head is not a layer" in note for note in notes(card("gpt2")))
     assert any("12 × 12 = 144" in note for note in notes(card("gpt2")))
@@ -198,10 +298,18 @@ def test_a_file_a_folder_a_text_and_sizes(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
     for what in (str(tmp_path), str(tmp_path / "config.json"), json.dumps(config), config, tmp_path):
         assert card(what).parameters.total == card("smollm2-135m").parameters.total
+    assert card(tmp_path).name == card(tmp_path / "config.json").name == tmp_path.name
+    assert card(" SmolLM2-135M ") is card("smollm2-135m")
+    names = [make_card(LLAMA | more).name for more in ({}, {"_name_or_path": "me/mine"}, {"model_type": None})]
+    assert names == ["llama", "me/mine", "your model"]
     inner = make_card({"model_type": "vision_thing", "text_config": config})
     assert inner.anatomy.n_heads == 9
     sizes = from_sizes(768, 12, n_kv_heads=4, n_layers=12, d_ff=3072, vocabulary=50257)
     assert (sizes.anatomy.d_head, sizes.anatomy.kind) == (64, "GQA")
+    assert (sizes.anatomy.n_layers, sizes.anatomy.vocabulary, sizes.title) == (12, 50257, "12 heads in a width of 768")
+    bare = from_sizes(64, 4)
+    assert (bare.anatomy.n_layers, bare.anatomy.n_kv_heads, bare.anatomy.d_head) == (1, 4, 16)
+    assert from_sizes(64, 4, d_head=32).anatomy.d_head == 32
 
 
 def test_hybrid_layers_and_encoders() -> None:
@@ -283,6 +391,15 @@ def test_bad_files(tmp_path: Path) -> None:
     (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="is not text"):
         card(tmp_path / "binary.json")
+    with (tmp_path / "huge.json").open("wb") as huge:
+        huge.truncate(LARGEST_CONFIG + 1)
+    with pytest.raises(InputError, match=r"huge\.json has 4,000,001 bytes; a config\.json has a few thousand"):
+        card(tmp_path / "huge.json")
+    (tmp_path / "just.json").write_text(json.dumps(LLAMA).ljust(LARGEST_CONFIG), encoding="utf-8")
+    assert card(tmp_path / "just.json").anatomy.n_heads == 8
+    for deep in ("{" + '"a":{' * 100_000, '{"a": ' + "1" * 5000 + "}"):
+        with pytest.raises(InputError, match=r"this text is not JSON; a config\.json looks like"):
+            card(deep)
     with pytest.raises(InputError, match="there is no 'fp3' here; the cache is counted in fp32"):
         card("gpt2").kv_bytes(1, "fp3")
     with pytest.raises(InputError, match="a text of -1 tokens"):

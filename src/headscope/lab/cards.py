@@ -56,12 +56,15 @@ class Card:
     def change(self, *, n_heads: int | None = None, n_kv_heads: int | None = None, d_head: int | None = None) -> Card:
         """The same model with other heads. Without a new d_head the same width is cut into more or fewer pieces."""
         anatomy = self.anatomy
+        for name, size in (("n_heads", n_heads), ("n_kv_heads", n_kv_heads), ("d_head", d_head)):
+            if size is not None and size < 1:
+                raise InputError(f"{name}={size} must be at least 1")
         if anatomy.latent is not None and n_kv_heads is not None:
             raise InputError("MLA keeps one latent vector for all heads: there are no KV heads to change")
         heads = n_heads or anatomy.n_heads
         width = anatomy.n_heads * anatomy.d_head
         if d_head is None and anatomy.latent is None:
-            if heads < 1 or width % heads:
+            if width % heads:
                 raise InputError(
                     f"a width of {width} does not divide into {heads} heads; use a divisor, or give d_head too"
                 )
@@ -85,9 +88,12 @@ class Card:
         return [_choice(self.change(n_kv_heads=count), length) for count in counts]
 
     def head_choices(self) -> list[dict[str, int]]:
-        """The same width cut into other numbers of heads."""
-        width = self.anatomy.n_heads * self.anatomy.d_head
-        counts = [self.anatomy.n_heads * 2**power // 4 for power in range(5)]
+        """The same width cut into other numbers of heads; MLA cuts nothing, its heads keep their size."""
+        anatomy = self.anatomy
+        width = anatomy.n_heads * anatomy.d_head
+        counts = [anatomy.n_heads * 2**power // 4 for power in range(5)]
+        if anatomy.latent is not None:
+            return [{"n_heads": count, "d_head": anatomy.d_head} for count in counts if count]
         return [{"n_heads": count, "d_head": width // count} for count in counts if count and width % count == 0]
 
     def to_dict(self, length: int | None = None) -> dict[str, Any]:
