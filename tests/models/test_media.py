@@ -29,7 +29,6 @@ from headscope.cli import app
 from headscope.errors import InputError
 from headscope.models.media import Picture, Sound, recognised
 
-SIZES = {key: value for key, value in tiny.SIZES.items() if "token" not in key and key != "vocab_size"}
 RATE = 16000
 
 
@@ -43,25 +42,12 @@ def hum(seconds: float = 1.0) -> npt.NDArray[np.float32]:
     return (0.3 * np.sin(2 * np.pi * 440 * time)).astype(np.float32)
 
 
-def vit(**more: Any) -> Any:
-    return tiny.build("ViTConfig", "ViTModel", **SIZES, image_size=32, patch_size=8, **more)
-
-
 def of_size(edge: int) -> ViTImageProcessorPil:
     return ViTImageProcessorPil(size={"height": edge, "width": edge})
 
 
-def whisper() -> Any:
-    return tiny.build(
-        "WhisperConfig", "WhisperForConditionalGeneration", d_model=32, encoder_layers=2, decoder_layers=2,
-        encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48, vocab_size=97,
-        num_mel_bins=8, max_source_positions=50, max_target_positions=40, decoder_start_token_id=1, pad_token_id=0,
-        bos_token_id=1, eos_token_id=2,
-    )  # fmt: skip
-
-
 def test_a_picture_is_seen_by_its_patches() -> None:
-    with headscope.load(vit(), of_size(32)) as scope:
+    with headscope.load(tiny.vit(), of_size(32)) as scope:
         look = scope.look(picture())
         assert [token.text for token in look.tokens[:3]] == ["CLS", "patch 0,0", "patch 0,1"]
         assert look.tokens[-1].text == "patch 3,3"
@@ -77,7 +63,7 @@ def test_a_patch_is_where_its_name_says() -> None:
     plain = Image.new("RGB", (32, 32), (120, 120, 120))
     painted = plain.copy()
     painted.paste((250, 10, 10), (16, 8, 24, 16))
-    with headscope.load(vit(), of_size(32)) as scope:
+    with headscope.load(tiny.vit(), of_size(32)) as scope:
         before, after = scope.look(plain), scope.look(painted)
         moved = (before.value_norms("0.0") - after.value_norms("0.0")).abs() > 1e-6
         assert [token.text for token, differs in zip(before.tokens, moved, strict=True) if differs] == ["patch 1,2"]
@@ -85,7 +71,7 @@ def test_a_patch_is_where_its_name_says() -> None:
 
 def test_a_picture_is_what_its_processor_makes_of_it() -> None:
     processor = of_size(32)
-    with headscope.load(vit(), processor=processor) as scope:
+    with headscope.load(tiny.vit(), processor=processor) as scope:
         tensors = processor(picture(), return_tensors="pt")["pixel_values"]
         torch.testing.assert_close(scope.look(picture()).logits, scope.look(tensors).logits)
         torch.testing.assert_close(scope.look(np.asarray(picture())).logits, scope.look(tensors).logits)
@@ -93,7 +79,7 @@ def test_a_picture_is_what_its_processor_makes_of_it() -> None:
 
 def test_registers_have_names() -> None:
     model = tiny.build(
-        "Dinov2WithRegistersConfig", "Dinov2WithRegistersModel", **{**SIZES, "mlp_ratio": 2}, image_size=16,
+        "Dinov2WithRegistersConfig", "Dinov2WithRegistersModel", **{**tiny.NO_WORDS, "mlp_ratio": 2}, image_size=16,
         patch_size=8, num_register_tokens=2,
     )  # fmt: skip
     with headscope.load(model, of_size(16)) as scope:
@@ -103,10 +89,7 @@ def test_registers_have_names() -> None:
 
 @pytest.fixture(scope="module")
 def clip() -> Any:
-    tower = {key: value for key, value in tiny.SIZES.items() if key != "pad_token_id"}
-    text = {**tower, "max_position_embeddings": 20, "eos_token_id": 2}
-    vision = {**SIZES, "image_size": 16, "patch_size": 8}
-    return tiny.build("CLIPConfig", "CLIPModel", text_config=text, vision_config=vision, projection_dim=16)
+    return tiny.clip()
 
 
 def clip_processor(tokenizer: PreTrainedTokenizerFast) -> CLIPProcessor:
@@ -126,7 +109,7 @@ def test_two_towers_each_have_places_of_their_own(clip: Any) -> None:
 
 
 def test_clips_vision_tower_alone_reads_pictures() -> None:
-    model = tiny.build("CLIPVisionConfig", "CLIPVisionModel", **SIZES, image_size=16, patch_size=8)
+    model = tiny.build("CLIPVisionConfig", "CLIPVisionModel", **tiny.NO_WORDS, image_size=16, patch_size=8)
     with headscope.load(model, clip_processor(tiny.tokenizer()).image_processor) as scope:
         assert [token.text for token in scope.look(picture()).tokens][:2] == ["CLS", "patch 0,0"]
         with pytest.raises(InputError, match="CLIPVisionModel reads pictures, not text"):
@@ -137,7 +120,7 @@ def test_clips_vision_tower_alone_reads_pictures() -> None:
 
 def test_sound_is_seen_by_its_moments_and_what_is_written() -> None:
     extractor = WhisperFeatureExtractor(feature_size=8, chunk_length=1, sampling_rate=RATE)
-    with headscope.load(whisper(), tiny.tokenizer(), processor=extractor) as scope:
+    with headscope.load(tiny.whisper(), tiny.tokenizer(), processor=extractor) as scope:
         look = scope.look((hum(), "the horse"))
         assert [token.text for token in look.query_tokens("encoder.0")][:3] == ["0.00 s", "0.02 s", "0.04 s"]
         assert [token.text for token in look.written] == ["[start]", "the", "horse"]
@@ -154,7 +137,7 @@ def test_sound_is_seen_by_its_moments_and_what_is_written() -> None:
 
 def test_features_are_read_as_they_are() -> None:
     features = torch.randn(8, 100, generator=torch.Generator().manual_seed(0))
-    with headscope.load(whisper(), tiny.tokenizer()) as scope:
+    with headscope.load(tiny.whisper(), tiny.tokenizer()) as scope:
         look = scope.look(features)
         assert [token.text for token in look.tokens][:2] == ["frame 0", "frame 1"]
         with pytest.raises(InputError, match="no feature extractor was given"):
@@ -165,7 +148,7 @@ def test_features_are_read_as_they_are() -> None:
 
 def test_a_wave_is_read_as_it_is() -> None:
     model = tiny.build(
-        "Wav2Vec2Config", "Wav2Vec2Model", **SIZES, conv_dim=(8, 8), conv_stride=(20, 16), conv_kernel=(20, 16),
+        "Wav2Vec2Config", "Wav2Vec2Model", **tiny.NO_WORDS, conv_dim=(8, 8), conv_stride=(20, 16), conv_kernel=(20, 16),
         num_feat_extract_layers=2, num_conv_pos_embeddings=4, num_conv_pos_embedding_groups=2,
     )  # fmt: skip
     with headscope.load(model, Wav2Vec2FeatureExtractor(sampling_rate=RATE)) as scope:
@@ -182,7 +165,7 @@ def test_files_are_opened(tmp_path: Path) -> None:
         file.setframerate(RATE)
         file.writeframes((hum() * 32767).astype("<i2").tobytes())
     (tmp_path / "read.txt").write_text("words")
-    with headscope.load(vit(), of_size(32)) as scope:
+    with headscope.load(tiny.vit(), of_size(32)) as scope:
         torch.testing.assert_close(scope.look(tmp_path / "seen.png").logits, scope.look(picture()).logits)
         with pytest.raises(InputError, match=r"neither a picture that Pillow reads nor a \.wav file"):
             scope.look(tmp_path / "read.txt")
@@ -191,21 +174,21 @@ def test_files_are_opened(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="ViTModel takes no sound; it reads pictures"):
             scope.look(tmp_path / "heard.wav")
     extractor = WhisperFeatureExtractor(feature_size=8, chunk_length=1, sampling_rate=RATE)
-    with headscope.load(whisper(), processor=extractor) as scope:
+    with headscope.load(tiny.whisper(), processor=extractor) as scope:
         assert len(scope.look(tmp_path / "heard.wav").tokens) == 50
         with pytest.raises(InputError, match="8000 samples a second and the model reads 16000; resample it"):
             scope.look({"array": hum(), "sampling_rate": 8000})
 
 
 def test_a_saved_folder_brings_its_processor(tmp_path: Path) -> None:
-    vit().save_pretrained(tmp_path)
+    tiny.vit().save_pretrained(tmp_path)
     of_size(32).save_pretrained(tmp_path)
     with headscope.load(tmp_path) as scope:
         assert scope.look(picture()).tokens[1].text == "patch 0,0"
 
 
 def test_the_command_line_looks_at_a_picture(tmp_path: Path) -> None:
-    vit().save_pretrained(tmp_path / "model")
+    tiny.vit().save_pretrained(tmp_path / "model")
     of_size(32).save_pretrained(tmp_path / "model")
     picture().save(tmp_path / "seen.png")
     done = CliRunner().invoke(app, ["look", str(tmp_path / "seen.png"), "--model", str(tmp_path / "model"), "--json"])
@@ -227,7 +210,7 @@ def test_a_text_model_says_what_it_reads(given: Any, message: str) -> None:
 
 
 def test_without_a_processor_the_way_out_is_said() -> None:
-    with headscope.load(vit()) as scope:
+    with headscope.load(tiny.vit()) as scope:
         with pytest.raises(InputError, match=r"no image processor was given.*pass processor="):
             scope.look(picture())
         with pytest.raises(InputError, match=r"does not run on pixel_values \(1, 3, 8, 8\)"):

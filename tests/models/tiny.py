@@ -15,6 +15,9 @@ SIZES: dict[str, Any] = {
 }  # fmt: skip
 
 
+NO_WORDS = {key: value for key, value in SIZES.items() if "token" not in key and key != "vocab_size"}
+
+
 def build(config: str, model: str, **sizes: Any) -> PreTrainedModel:
     """A small random model whose attention is far from uniform."""
     torch.manual_seed(0)
@@ -61,6 +64,29 @@ def opt(**more: Any) -> PreTrainedModel:
     """As its 350M is: a norm stands in the residual stream after every addition."""
     sizes = {**SIZES, "ffn_dim": 48, "max_position_embeddings": 64, "word_embed_proj_dim": 32}
     return build("OPTConfig", "OPTForCausalLM", **{**sizes, "do_layer_norm_before": False, **more})
+
+
+def vit(**more: Any) -> PreTrainedModel:
+    """Pictures of 4 × 4 patches."""
+    return build("ViTConfig", "ViTModel", **{**NO_WORDS, "image_size": 32, "patch_size": 8, **more})
+
+
+def clip() -> PreTrainedModel:
+    """A text and a picture of 2 × 2 patches."""
+    tower = {key: value for key, value in SIZES.items() if key != "pad_token_id"}
+    text = {**tower, "max_position_embeddings": 20, "eos_token_id": 2}
+    vision = {**NO_WORDS, "image_size": 16, "patch_size": 8}
+    return build("CLIPConfig", "CLIPModel", text_config=text, vision_config=vision, projection_dim=16)
+
+
+def whisper() -> PreTrainedModel:
+    """A second of sound in 50 places, and a text."""
+    return build(
+        "WhisperConfig", "WhisperForConditionalGeneration", d_model=32, encoder_layers=2, decoder_layers=2,
+        encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48, vocab_size=97,
+        num_mel_bins=8, max_source_positions=50, max_target_positions=40, decoder_start_token_id=1, pad_token_id=0,
+        bos_token_id=1, eos_token_id=2,
+    )  # fmt: skip
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
