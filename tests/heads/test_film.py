@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
+import headscope
 from headscope.errors import InputError
-from headscope.heads.film import Film, TrainingRecorder, moments
+from headscope.heads.film import Film, TrainingRecorder, in_context_loss, moments
 from headscope.heads.probe import STANDARD, RepeatProbe
 from headscope.lab.gpt import GPT, GPTConfig
 
@@ -74,8 +78,6 @@ def test_looking_takes_no_more_than_its_share_of_the_time() -> None:
 
 
 def test_a_film_of_another_schema_is_refused(tmp_path: Path) -> None:
-    from safetensors.torch import save_file
-
     save_file({"x": torch.zeros(1)}, tmp_path / "f.safetensors", metadata={"film": '{"schema_version": 9}'})
     with pytest.raises(InputError, match="a film of schema 9; this program reads 1"):
         Film.load(tmp_path / "f.safetensors")
@@ -97,3 +99,200 @@ def test_a_model_of_transformers_gives_the_film_of_our_own_with_the_same_weights
     assert len(STANDARD) == other.film.repeats[0].shape[1]
     torch.testing.assert_close(other.film.repeats[0], ours.film.repeats[0], atol=1e-5, rtol=1e-4)
     assert other.film.series("text_loss") == pytest.approx(ours.film.series("text_loss"), abs=1e-4)
+
+
+def long_rows(length: int) -> torch.Tensor:
+    return torch.randint(1, 60, (2, length), generator=torch.Generator().manual_seed(3))
+
+
+@pytest.mark.parametrize(("length", "early", "late"), [(600, (42, 58), (492, 508)), (40, (23, 39), (23, 39)), (9, (0, 8), (0, 8))])  # fmt: skip  # noqa: E501
+def test_early_and_late_losses_are_those_around_the_50th_and_500th_token(
+    length: int, early: tuple[int, int], late: tuple[int, int]
+) -> None:
+    """Of a text that is shorter, its last tokens; of one shorter still, all of them."""
+    tokens = long_rows(length)
+    logits = torch.randn(2, length, 60, generator=torch.Generator().manual_seed(4))
+    surprise = -logits[:, :-1].log_softmax(-1).gather(2, tokens[:, 1:, None])[..., 0]
+    found = in_context_loss(logits, tokens)
+    assert found == {
+        "text_loss": pytest.approx(float(surprise.mean()), abs=1e-5),
+        "early_loss": pytest.approx(float(surprise[:, slice(*early)].mean()), abs=1e-5),
+        "late_loss": pytest.approx(float(surprise[:, slice(*late)].mean()), abs=1e-5),
+    }
+
+
+def test_a_point_holds_what_the_model_does_at_that_moment() -> None:
+    made = recorder()
+    made.record(7, loss=2.5, tokens_seen=3_000_000_000, force=True)
+    (point,) = made.film.points
+    assert (point.step, point.tokens_seen, point.loss) == (7, 3_000_000_000, 2.5)
+    with torch.no_grad():
+        logits = made.model(made.text)
+        copies = PROBE.losses(made.model(made.repeated), made.repeated)
+    assert point.text_loss == pytest.approx(in_context_loss(logits, made.text)["text_loss"], abs=1e-5)
+    assert (point.first_copy, point.second_copy) == pytest.approx((copies.first, copies.second), abs=1e-5)
+
+
+def asks(name: str, ids: list[int], i: int, j: int) -> bool:
+    """The standard questions, written out. The first token is not asked about itself: it has no choice."""
+    return {
+        "previous": j == i - 1,
+        "itself": j == i,
+        "first": j == 0 != i,
+        "duplicate": ids[j] == ids[i] and j != i,
+        "induction": j > 0 and ids[j - 1] == ids[i] and j != i,
+    }[name]
+
+
+def test_scores_and_entropies_are_those_of_dense_patterns() -> None:
+    made = recorder()
+    made.record(0, force=True)
+    scope = headscope.load(made.model)
+    for rows, found in ((made.text, made.film.text[0]), (made.repeated, made.film.repeats[0])):
+        looks = [(row, scope.look(row)) for row in rows.tolist()]
+        for at, head in enumerate(made.film.heads):
+            patterns = [(row, look.pattern(head)) for row, look in looks]
+            for number, name in enumerate(STANDARD):
+                masses = [
+                    float(pattern[i, keys].sum())
+                    for row, pattern in patterns
+                    for i in range(len(row))
+                    if (keys := [j for j in range(i + 1) if asks(name, row, i, j)])
+                ]
+                assert float(found[at, number]) == pytest.approx(sum(masses) / max(1, len(masses)), abs=1e-5)
+            if rows is made.text:
+                entropy = torch.cat([torch.special.entr(pattern).sum(-1) for _, pattern in patterns]).mean()
+                assert float(made.film.entropy[0][at]) == pytest.approx(float(entropy), abs=1e-5)
+
+
+def test_frames_are_every_heads_pattern_on_the_sentence() -> None:
+    made = recorder()
+    made.show(4)
+    look = headscope.load(made.model).look([0, 5, 6])
+    patterns = torch.stack([look.pattern(str(head)) for head in look.shape.heads()])
+    (frame,) = made.film.patterns
+    assert made.film.pattern_steps == [4]
+    assert frame[0].dtype == torch.float16
+    torch.testing.assert_close(frame[0].float(), patterns, atol=1e-3, rtol=0)
+
+
+def test_without_a_text_its_numbers_are_unknown_and_heads_are_seen_on_repeats() -> None:
+    model = GPT(GPTConfig(vocabulary=60, d_model=16, n_layers=2, n_heads=2))
+    made = TrainingRecorder(model, probe=PROBE)
+    made.record(0)
+    (point,) = made.film.points
+    assert all(math.isnan(value) for value in (point.loss, point.text_loss, point.early_loss, point.late_loss))
+    assert math.isfinite(point.second_copy)
+    assert torch.equal(made.film.text[0], made.film.repeats[0])
+
+
+def test_steps_that_deserve_a_look_grow_by_an_eighth() -> None:
+    made = recorder(share=1e9)
+    seen = [step for step in range(120) if made.record(step)]
+    assert seen[:10] == list(range(10))
+    for one, other in pairwise(seen):
+        assert other == one + max(1, one // 8)
+    assert not made.record(seen[-1]), "once a step"
+    assert made.record(seen[-1], force=True), "unless it must be"
+
+
+def test_a_recorder_that_may_take_no_time_looks_once() -> None:
+    made = recorder(share=0.0)
+    assert [made.record(step) for step in (0, 5, 50)] == [True, False, False]
+
+
+def test_a_file_is_written_at_every_look(tmp_path: Path) -> None:
+    made = recorder(file=tmp_path / "film.safetensors")
+    for step in (0, 5):
+        made.record(step, force=True)
+        assert Film.load(tmp_path / "film.safetensors").series("step") == made.film.series("step")
+    assert [file.name for file in tmp_path.iterdir()] == ["film.safetensors"]
+
+
+@pytest.mark.parametrize("shown", [False, True])
+def test_a_film_of_nothing_yet_is_read_as_one(tmp_path: Path, shown: bool) -> None:
+    made = recorder()
+    if shown:
+        made.show(0)
+    made.film.save(tmp_path / "film.safetensors")
+    read = Film.load(tmp_path / "film.safetensors")
+    assert (read.points, read.repeats, read.heads) == ([], [], ())
+    assert read.sentences == [{"text": "a", "tokens": [0, 5, 6]}]
+    assert len(read.patterns) == len(read.pattern_steps) == int(shown)
+
+
+def test_a_film_that_goes_on_after_a_cut_is_one_that_was_never_cut(tmp_path: Path) -> None:
+    whole, resumed = recorder(), recorder()
+    resumed.model.load_state_dict(whole.model.state_dict())
+    resumed.text = whole.text
+    for step in (0, 3, 9):
+        whole.record(step, force=True)
+        whole.show(step)
+    for step in (0, 3, 5):
+        resumed.record(step, force=True)
+        resumed.show(step)
+    resumed.film.save(tmp_path / "film.safetensors")
+    resumed.film = Film.load(tmp_path / "film.safetensors")
+    resumed.film.cut(4)
+    resumed.record(9, force=True)
+    resumed.show(9)
+    assert resumed.film.series("step") == whole.film.series("step")
+    assert resumed.film.pattern_steps == [0, 3, 9]
+    for name in ("text", "entropy", "repeats"):
+        torch.testing.assert_close(torch.stack(getattr(resumed.film, name)), torch.stack(getattr(whole.film, name)))
+
+
+def test_numbers_beyond_32_bits_and_numbers_that_are_none_come_back(tmp_path: Path) -> None:
+    made = recorder()
+    made.record(0, tokens_seen=2**40 + 1)
+    made.film.save(tmp_path / "f.safetensors")
+    (point,) = Film.load(tmp_path / "f.safetensors").points
+    assert point.tokens_seen == 2**40 + 1
+    assert math.isnan(point.loss)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "about"),
+    [
+        ({"x": torch.zeros(1)}, None),
+        ({"x": torch.zeros(1)}, {"other": "{}"}),
+        ({"x": torch.zeros(1)}, {"film": "{"}),
+        ({"points.step": torch.zeros(3), "points.loss": torch.zeros(2)}, {"film": '{"schema_version": 1, "heads": [], "sentences": [], "pattern_steps": []}'}),  # noqa: E501
+        ({"points.step": torch.zeros(3)}, {"film": '{"schema_version": 1, "heads": [], "sentences": [], "pattern_steps": []}'}),  # noqa: E501
+    ],
+)  # fmt: skip
+def test_a_file_that_is_no_film_is_said_to_be_none(
+    tmp_path: Path, arrays: dict[str, torch.Tensor], about: dict[str, str] | None
+) -> None:
+    save_file(arrays, tmp_path / "f.safetensors", metadata=about)
+    with pytest.raises(InputError, match=r"f\.safetensors is broken, or is something else .*; record the film again"):
+        Film.load(tmp_path / "f.safetensors")
+
+
+def test_a_compiled_model_is_watched_as_the_one_inside_it() -> None:
+    made = recorder()
+    compiled = torch.compile(made.model, backend="eager")
+    other = TrainingRecorder(compiled, text=made.text, probe=PROBE)  # type: ignore[arg-type]
+    assert other.model is made.model
+    for each in (made, other):
+        each.record(0)
+    assert torch.equal(other.film.repeats[0], made.film.repeats[0])
+
+
+def test_a_model_of_transformers_is_left_as_it_was_when_a_look_fails() -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.LlamaConfig(
+        vocab_size=60, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2
+    )
+    model = transformers.LlamaForCausalLM(config).train()
+    made = TrainingRecorder(model, text=torch.full((1, 8), 99), probe=PROBE)
+    before = model.config._attn_implementation
+    with pytest.raises(IndexError):
+        made.record(0)
+    assert model.config._attn_implementation == before
+    assert model.training
+
+
+def test_a_model_that_does_not_say_how_many_tokens_it_knows_needs_a_probe() -> None:
+    with pytest.raises(InputError, match=r"how many tokens it knows; give probe=RepeatProbe\(vocabulary=…\)"):
+        TrainingRecorder(torch.nn.Linear(2, 2))
