@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import transformers
 from tests.models import tiny
+from transformers import CLIPImageProcessorPil, CLIPProcessor
+from transformers.utils import logging
 
 from headscope.errors import InputError, ModelError
 from headscope.models.huggingface import open_model
+from headscope.models.loading import _model_class, _why_not, reader_for, without_bars
+from headscope.models.media import Processors
 
 
 @pytest.fixture(scope="module")
@@ -106,8 +113,6 @@ def test_a_stranger_is_refused() -> None:
 
 def test_a_model_without_weights_is_refused() -> None:
     with torch.device("meta"):
-        import transformers
-
         model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**tiny.SIZES))
     with pytest.raises(ModelError, match="LlamaForCausalLM has no weights"):
         open_model(model)
@@ -139,4 +144,167 @@ def test_out_of_memory_is_said_in_words() -> None:
     opened.model.model.forward = explode
     with pytest.raises(InputError, match=r"out of memory on cpu for input_ids \(1, 3\); give a shorter text"):
         opened.run({"input_ids": torch.tensor([[1, 2, 3]])})
+    opened.close()
+
+
+@pytest.mark.parametrize(
+    ("config", "model", "stated", "expected"),
+    [
+        ("LlamaConfig", "LlamaForCausalLM", ["BertModel"], "BertModel"),
+        ("LlamaConfig", "LlamaForCausalLM", ["NotKnownHere"], "LlamaForCausalLM"),
+        ("LlamaConfig", "LlamaForCausalLM", ["Trainer"], "LlamaForCausalLM"),
+        ("T5Config", "T5ForConditionalGeneration", None, "T5ForConditionalGeneration"),
+        ("ModernBertConfig", "ModernBertModel", None, "ModernBertForMaskedLM"),
+        ("ViTConfig", "ViTModel", [], "ViTModel"),
+    ],
+)
+def test_a_checkpoint_is_of_the_class_it_names_else_of_the_first_kind_its_family_has(
+    config: str, model: str, stated: list[str] | None, expected: str
+) -> None:
+    """Names are looked up, never built: one that is no model of transformers' counts for nothing."""
+    made = getattr(transformers, config)(architectures=stated)
+    kind = _model_class(made)
+    mapped = kind if isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel) else None
+    found = mapped or kind._model_mapping[type(made)]
+    assert found.__name__ == expected
+
+
+@pytest.mark.parametrize(
+    ("longest", "expected"), [(None, 128), (64, 64), (10**30, 128)], ids=["not said", "said", "as good as not said"]
+)
+def test_a_text_is_as_long_as_both_the_config_and_the_tokenizer_allow(longest: int | None, expected: int) -> None:
+    tokenizer = tiny.tokenizer()
+    if longest is not None:
+        tokenizer.model_max_length = longest
+    reader = reader_for(tiny.llama(), tokenizer)
+    assert (reader.context, reader.vocabulary, reader.start) == (expected, 97, None)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({"decoder_start_token_id": 5, "bos_token_id": 3, "pad_token_id": 4}, 5),
+        ({"decoder_start_token_id": None, "bos_token_id": 3, "pad_token_id": 4}, 3),
+        ({"decoder_start_token_id": None, "bos_token_id": None, "pad_token_id": 4}, 4),
+        ({"decoder_start_token_id": None, "bos_token_id": None, "pad_token_id": None}, 0),
+    ],
+)
+def test_a_decoder_begins_with_the_first_of_the_tokens_that_its_config_names(
+    said: dict[str, int | None], expected: int
+) -> None:
+    model = tiny.t5()
+    for name, token in said.items():
+        setattr(model.config, name, token)
+    assert reader_for(model, None).start == expected
+
+
+def test_a_processor_beside_a_tokenizer_adds_to_it_and_alone_brings_its_own() -> None:
+    whole = CLIPProcessor(CLIPImageProcessorPil(), tiny.tokenizer())
+    mine = tiny.tokenizer()
+    beside, alone = reader_for(tiny.clip(), mine, whole), reader_for(tiny.clip(), None, whole)
+    assert beside.tokenizer is mine
+    assert alone.tokenizer is whole.tokenizer
+    assert beside.processors.image is alone.processors.image is whole.image_processor
+
+
+class Wrapped(torch.nn.Module):
+    """As adapters wrap a model that they change inside."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = model
+
+    def get_base_model(self) -> torch.nn.Module:
+        return self.inner
+
+
+def test_a_wrapped_model_is_opened_as_what_it_wraps() -> None:
+    model = tiny.llama()
+    opened = open_model(Wrapped(model))
+    assert opened.model is model
+    assert opened.shape.name == "LlamaForCausalLM"
+    opened.close()
+
+
+def test_a_person_may_name_it_and_choose_its_precision(folder: Path) -> None:
+    opened = open_model(folder, name="mine", dtype=torch.bfloat16)
+    assert opened.shape.name == "mine"
+    assert {weight.dtype for weight in opened.model.parameters()} == {torch.bfloat16}
+    assert not opened.model.training
+    opened.close()
+    plain = open_model(folder, device="cpu")
+    assert {weight.dtype for weight in plain.model.parameters()} == {torch.float32}, "on a CPU, unless told"
+    plain.close()
+
+
+def copied(folder: Path, to: Path, **files: str) -> Path:
+    """A copy in which some files hold something else."""
+    shutil.copytree(folder, to)
+    for name, content in files.items():
+        (to / f"{name}.json").write_text(content)
+    return to
+
+
+def test_a_tokenizer_that_cannot_be_read_is_said_and_another_takes_its_place(folder: Path, tmp_path: Path) -> None:
+    copy = copied(folder, tmp_path / "copy", tokenizer='{"model": {"type": "Nothing"}}')
+    opened = open_model(copy)
+    assert "its tokenizer.json could not be read, so it reads token ids and no text" in opened.notes
+    opened.close()
+    opened = open_model(copy, tiny.tokenizer())
+    assert not [note for note in opened.notes if "tokenizer" in note]
+    assert opened.prepare("the horse").inputs["input_ids"].tolist() == [[4, 5]]
+    opened.close()
+
+
+def test_a_config_whose_sizes_do_not_fit_its_weights_is_refused(folder: Path, tmp_path: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    copy = copied(folder, tmp_path / "copy", config=json.dumps({**config, "hidden_size": 36}))
+    with pytest.raises(ModelError, match=r"copy cannot be opened: "):
+        open_model(copy)
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (ValueError("set trust_remote_code=True"), "asks to run Python code of its own; headscope does not unless you"),
+        (OSError("it contains custom code"), "asks to run Python code of its own"),
+        (OSError("x does not appear to have a file named model.safetensors"), "holds its weights as a pickle"),
+        (ImportError("please install gguf"), "GGUF files need two more packages; pip install headscope.gguf."),
+        (ValueError("gguf is not like this"), "there cannot be opened: gguf is not like this$"),
+        (KeyError(), "there cannot be opened: KeyError$"),
+        (ValueError("one line\nand another"), "there cannot be opened: one line$"),
+    ],
+)
+def test_why_files_do_not_open_is_one_sentence(error: Exception, says: str) -> None:
+    assert re.search(f"^there.*{says}" if not says.startswith("there") else says, _why_not("there", error))
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["bars on", "bars off"])
+def test_progress_bars_are_as_they_were_even_after_a_failure(before: bool) -> None:
+    shown = logging.is_progress_bar_enabled()
+    (logging.enable_progress_bar if before else logging.disable_progress_bar)()
+    try:
+        with without_bars(quiet=False):
+            assert logging.is_progress_bar_enabled() == before
+        seen = []
+
+        def fail() -> None:
+            with without_bars(quiet=True):
+                seen.append(logging.is_progress_bar_enabled())
+                raise KeyError
+
+        with pytest.raises(KeyError):
+            fail()
+        assert seen == [False]
+        assert logging.is_progress_bar_enabled() == before
+    finally:
+        (logging.enable_progress_bar if shown else logging.disable_progress_bar)()
+
+
+def test_a_picture_models_folder_opens_without_a_tokenizer(tmp_path: Path) -> None:
+    tiny.vit().save_pretrained(tmp_path / "vit")
+    opened = open_model(tmp_path / "vit")
+    assert opened.reader.tokenizer is None
+    assert opened.reader.processors == Processors()
+    assert len(opened.prepare(torch.rand(3, 32, 32)).tokens) == 17
     opened.close()

@@ -129,6 +129,8 @@ def _from_files(source: str | Path, tokenizer: Any, options: Options) -> OpenMod
         raise ModelError(f"{source} opens but does not run ({_first_line(error)}); its config is broken") from error
     if gguf:
         opened.notes = [*opened.notes, f"weights come from {gguf}, unpacked to {next(model.parameters()).dtype}"]
+    if tokenizer is None and (path / "tokenizer.json").is_file():
+        opened.notes = [*opened.notes, "its tokenizer.json could not be read, so it reads token ids and no text"]
     return opened
 
 
