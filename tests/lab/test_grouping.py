@@ -40,6 +40,51 @@ def test_the_mean_is_the_mean() -> None:
     torch.testing.assert_close(after.q_proj.weight, before.q_proj.weight)
 
 
+@pytest.mark.parametrize(("before", "after"), [(8, 4), (8, 2), (4, 2), (4, 1), (4, 4)])
+def test_each_kv_head_is_the_mean_of_the_neighbours_it_replaces(before: int, after: int) -> None:
+    torch.manual_seed(1)
+    whole = MultiHeadAttention(32, 8, before, d_head=4)
+    shared, group = share_heads(whole, after), before // after
+    for name in ("k_proj", "v_proj"):
+        ours, theirs = (getattr(each, name).weight.view(-1, 4, 32) for each in (shared, whole))
+        assert len(ours) == after
+        for head in range(after):
+            torch.testing.assert_close(ours[head], theirs[head * group : (head + 1) * group].mean(0))
+
+
+def test_everything_but_keys_and_values_stays() -> None:
+    whole = MultiHeadAttention(32, 8, d_head=4, bias=True, out_bias=False, d_context=12, dropout=0.25, qk_norm=True)
+    whole.double().eval()
+    shared = share_heads(whole, 2)
+    assert (shared.d_context, shared.dropout, shared.o_proj.bias, shared.training) == (12, 0.25, None, False)
+    assert shared.q_proj.weight.dtype == shared.k_proj.weight.dtype == torch.float64
+    kept = {name: weight for name, weight in whole.state_dict().items() if name[:6] not in ("k_proj", "v_proj")}
+    assert all(torch.equal(weight, shared.state_dict()[name]) for name, weight in kept.items())
+    assert share_heads(whole.train(), 2).training
+    turned = attention()
+    assert share_heads(turned, 2).rope is turned.rope
+
+
+def test_sharing_is_done_in_a_copy_at_every_site_and_measured_without_slopes() -> None:
+    model = TinyTransformer(TinyConfig(vocabulary=11, context=6, d_model=32, n_layers=3, n_heads=8, n_kv_heads=4))
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    counts, slopes = [], []
+
+    def loss(each: TinyTransformer) -> float:
+        counts.append([each.attention(layer).n_kv_heads for layer in range(3)])
+        slopes.append(torch.is_grad_enabled())
+        return 1 / 3
+
+    rows = by_groups(model, loss, [2, 1])
+    assert counts == [[2] * 3, [1] * 3]
+    assert slopes == [False, False]
+    assert [(row.attention, row.loss) for row in rows] == [("GQA", 0.3333), ("MQA", 0.3333)]
+    assert [row.parameters for row in rows] == [share(model, count).n_parameters() for count in (2, 1)]
+    assert [each.n_kv_heads for each in by_groups(model, lambda _: 0.0)] == [4, 2, 1]
+    assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
+    assert kv_bytes_per_token(model, bytes_a_number=4) == 3 * 2 * 4 * 4 * 4
+
+
 def test_every_count_from_mha_to_mqa() -> None:
     model = TinyTransformer(TinyConfig(vocabulary=11, context=6, d_model=32, n_layers=2, n_heads=8))
     model.initialise(0)
@@ -60,6 +105,10 @@ def test_every_count_from_mha_to_mqa() -> None:
 def test_bad_counts() -> None:
     with pytest.raises(ShapeError, match="8 KV heads cannot be averaged into 3; use a divisor of 8"):
         share_heads(attention(), 3)
+    with pytest.raises(ShapeError, match="8 KV heads cannot be averaged into 0"):
+        share_heads(attention(), 0)
+    with pytest.raises(ShapeError, match="8 KV heads cannot be averaged into 16"):
+        share_heads(attention(), 16)
     with pytest.raises(ShapeError, match="Linear has no MultiHeadAttention"):
         share(nn.Linear(2, 2), 1)
     with pytest.raises(ShapeError, match="Linear has no MultiHeadAttention"):
