@@ -122,3 +122,118 @@ def test_a_mask_without_a_bias_brings_none_and_a_longer_one_is_cropped() -> None
     assert torch.equal(words.dense(3, 3)[0, 0], torch.tensor([[True, False, True]] * 3))
     assert read_mask(None, 3, 3)[0].is_full
     assert read_mask(torch.zeros(1, 1, 3, 3), 3, 3)[0].is_full
+
+
+def cached(n_query: int, kv_offset: int, padding: Tensor | None = None) -> dict[str, Any]:
+    """A window's cache: its nine keys begin at ``kv_offset`` of the text, and the last queries end with them."""
+    request = asked(hf.causal_mask_function, padding, n_query, kv_offset + 9 - n_query)
+    return {**request, "kv_offset": kv_offset}
+
+
+@pytest.mark.parametrize("side", ["left", "right", "holes"])
+@pytest.mark.parametrize("n_query", [1, 4])
+def test_keys_that_begin_late_are_padded_by_their_own_places(side: str, n_query: int) -> None:
+    places = {"left": LEFT, "right": RIGHT, "holes": HOLES}[side]
+    padding = torch.cat((torch.ones(2, 3, dtype=torch.bool), places), dim=1)
+    request = cached(n_query, 3, padding)
+    made = bool_mask(**request)
+    assert isinstance(made, WordMask)
+    honest = hf.sdpa_mask(**request, allow_is_causal_skip=False)
+    assert torch.equal(made.cells(), honest.expand(2, 1, n_query, 9))
+
+
+@pytest.mark.parametrize(
+    ("request_", "worded"),
+    [
+        (asked(hf.causal_mask_function, LEFT[:, :6]), True),
+        (asked(hf.causal_mask_function, torch.ones(2, 11, dtype=torch.bool)), False),
+        (asked(hf.causal_mask_function, torch.ones(2, 1, 9, 9, dtype=torch.bool)), False),
+        ({**asked(FUNCTIONS["packed"]), "kv_offset": 2, "q_offset": 2}, False),
+        (asked(hf.and_masks(hf.causal_mask_function, hf.packed_sequence_mask_function(PACKED[:, :7]))), False),
+        (asked(hf.and_masks(hf.causal_mask_function, lambda b, h, q, k: k > 2)), False),
+        ({**asked(hf.causal_mask_function), "use_vmap": True}, False),
+        (asked(hf.bidirectional_mask_function, n_query=4, offset=0), True),
+    ],
+    ids=["short", "long", "square", "packed, late", "packed, short", "and a stranger", "vmap", "cross"],
+)
+def test_what_is_put_into_words_and_what_is_left_to_transformers(request_: dict[str, Any], worded: bool) -> None:
+    """A padding that ends early hides the rest; one that says more than there are keys is not ours to read."""
+    words = in_words(request_)
+    assert (words is not None) == worded
+    if words is not None:
+        shape = (request_["q_length"], request_["kv_length"])
+        honest = hf.sdpa_mask(**{**request_, "allow_is_causal_skip": False})
+        assert torch.equal(words.dense(*shape).expand(2, 1, *shape), honest.expand(2, 1, *shape))
+
+
+def causal_mask_function(batch: Any, head: Any, query: Any, key: Any) -> Any:
+    """A stranger's, by the name of one that we know."""
+    return key >= query
+
+
+def test_a_function_is_known_by_where_it_comes_from_too() -> None:
+    assert causal_mask_function.__qualname__ == hf.causal_mask_function.__qualname__
+    assert in_words(asked(causal_mask_function)) is None
+
+
+CROPS: dict[str, tuple[Any, bool]] = {
+    "whole": (lambda m: m[:, :, :, :9], True),
+    "beyond its end": (lambda m: m[:, :, :, :12], True),
+    "from the start": (lambda m: m[:, :, 0:], True),
+    "detached": (lambda m: m.detach(), True),
+    "as wide as it is": (lambda m: m.expand(-1, 1, 9, -1), True),
+    "the last row": (lambda m: m[:, :, -1:], False),
+    "from the second key": (lambda m: m[..., 1:], False),
+    "every other key": (lambda m: m[..., ::2], False),
+    "for four heads": (lambda m: m.expand(2, 4, 9, 9), False),
+    "with an axis more": (lambda m: m.expand(1, 2, 1, 9, 9), False),
+}
+
+
+@pytest.mark.parametrize("name", CROPS)
+def test_only_what_changes_nothing_keeps_the_words(name: str) -> None:
+    change, keeps = CROPS[name]
+    made = bool_mask(**asked(hf.causal_mask_function, LEFT))
+    assert isinstance(made, WordMask)
+    changed = change(made)
+    assert isinstance(changed, WordMask) == keeps
+    cells = changed.cells() if isinstance(changed, WordMask) else changed
+    assert torch.equal(cells, change(made.cells()))
+
+
+@pytest.mark.parametrize(
+    ("mask", "shown"),
+    [
+        (torch.tensor([[1, 0, 1]]), [[True, False, True]] * 2),
+        (torch.tensor([[True, False, True, True]]), [[True, False, True]] * 2),
+        (torch.tensor([[0.0, -7e4, 0.0]]).half(), [[True, False, True]] * 2),
+        (torch.tensor([[[0.0, float("-inf"), 0.0], [0.0, 0.0, 0.0]]]), [[True, False, True], [True, True, True]]),
+    ],
+    ids=["integers", "one key too many", "half precision", "three axes"],
+)
+def test_masks_of_any_kind_are_read(mask: Tensor, shown: list[list[bool]]) -> None:
+    words, bias = read_mask(mask, 2, 3)
+    assert words.bind(1, 1, 2, 3).dense(2, 3)[0, 0].tolist() == shown
+    assert bias is None
+
+
+def test_words_of_another_size_are_read_by_their_cells() -> None:
+    """A mask of the whole text, given to a layer that keeps fewer keys."""
+    made = bool_mask(**asked(hf.causal_mask_function, LEFT))
+    assert made is not None
+    words, bias = read_mask(made, 9, 5)
+    assert bias is None
+    assert torch.equal(words.dense(9, 5), made[..., :5])
+    assert read_mask(made, 9, 9)[0] is made.words
+    low = float_mask(**asked(hf.causal_mask_function))
+    assert low is not None
+    assert torch.equal(read_mask(low, 9, 5)[0].dense(9, 5)[0, 0], torch.ones(9, 5).tril().bool())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_a_float_mask_has_the_models_own_lowest_number(dtype: torch.dtype) -> None:
+    made = float_mask(**{**asked(hf.causal_mask_function), "dtype": dtype})
+    assert isinstance(made, WordMask)
+    assert made.dtype == made.cells().dtype == dtype
+    assert float(made.cells().min()) == torch.finfo(dtype).min
+    assert made.cells() is made.cells(), "made once"
