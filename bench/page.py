@@ -2,7 +2,7 @@
 
 Every time is a person's: from the request to the whole answer, over HTTP on this machine, the server in a process of
 its own. Beside each wall time stands the processor time that the server took for it, which a busy machine does not
-stretch as much. ``--threads`` is torch's number of threads in the server; ``--seconds`` how long the students type.
+stretch as much. ``--seconds`` is how long the students type.
 
 What is asked: a sentence of 64 tokens until its first pattern; all heads' thumbnails of 512 tokens; tiles of a deep
 zoom, each over at most 2,048 × 2,048 pairs of a text of 4,096 tokens; a text of 16,384 tokens, its overview the first
@@ -40,8 +40,7 @@ GOALS = {
     "64 students, p95": 2000,
 }  # fmt: skip
 SERVER = """
-import sys, torch
-torch.set_num_threads(int(sys.argv[2]))
+import sys
 from headscope.app.server import Place, serve
 from headscope.app.session import Session
 from headscope.app.shelf import Shelf
@@ -81,12 +80,11 @@ class Asked:
 
 
 @contextmanager
-def server(threads: int) -> Iterator[Asked]:
+def server() -> Iterator[Asked]:
     from headscope.app.server import free_port
 
     port = free_port()
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
-    process = subprocess.Popen([sys.executable, "-c", SERVER, str(port), str(threads)], env=environment)
+    process = subprocess.Popen([sys.executable, "-c", SERVER, str(port)])
     try:
         asked = Asked(f"http://127.0.0.1:{port}", process.pid)
         for _ in range(600):
@@ -214,17 +212,16 @@ def with_goal(row: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out")
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--parts", default="short,students,long,longest")
     chosen = parser.parse_args()
-    about = measure.machine() | {"torch_threads": chosen.threads, "clock": "wall, and processor time of the server"}
+    about = measure.machine() | {"torch_threads": 1, "clock": "wall, and processor time of the server"}
     parts = {
         "short": short_texts, "students": lambda asked: classroom(asked, chosen.seconds), "long": long_texts,
         "longest": longest_text,
     }  # fmt: skip
     rows: list[dict[str, Any]] = []
-    with server(chosen.threads) as asked:
+    with server() as asked:
         for part in chosen.parts.split(","):
             for row in parts[part](asked):
                 rows.append(

@@ -93,6 +93,11 @@ class Session:
         """What a person calls this model."""
         return model_title(self.scope)
 
+    @cached_property
+    def parameters(self) -> int:
+        """How many numbers this model has learned."""
+        return sum(weight.numel() for weight in self.scope.model.model.parameters())
+
     def look(self, asked: schema.LookRequest) -> tuple[schema.LookCard, Arrays]:
         with self._telling():
             opened = self._open_text(asked.text) if asked.text is not None else self._open(asked.look or "")

@@ -10,7 +10,7 @@ from headscope.app.session import Session
 from headscope.errors import InputError
 from headscope.scope import Scope
 
-KEPT_MADE = 8  # models made on the lab's pages; the oldest goes
+KEPT_MADE = 96  # small models made on the lab's pages: a class of 64 has one each; the one unused for longest goes
 KEPT_OPENED = 2  # models opened from the page, which may weigh gigabytes
 
 Opener = Callable[[str], Scope]
@@ -35,8 +35,13 @@ class Shelf:
         """Whether the page may name other models."""
         return self._opener is not None
 
+    def sessions(self) -> dict[str, Session]:
+        """Every model's session by its name, in the order in which a page lists them."""
+        with self._lock:
+            return {**self._lent, **self._opened, **self._made}
+
     def names(self) -> list[str]:
-        return [*self._lent, *self._opened, *self._made]
+        return list(self.sessions())
 
     def open(self, name: str) -> str:
         """Open another model by its hub name or folder, if this page may; what it is called on the shelf."""
@@ -45,31 +50,33 @@ class Shelf:
                 f"this page may show {', '.join(self.names()) or 'no model'} and open no other; for {name!r} start it "
                 "with `headscope serve --allow-models`"
             )
-        if name in self.names():
-            return name
         with self._opening:  # one at a time: two large models may not fit beside each other
-            session = Session(self._opener(name))
+            return name if name in self.sessions() else self._put_opened(Session(self._opener(name)))
+
+    def session(self, name: str | None = None) -> Session:
+        """The session of this model, or of the first one."""
+        here = self.sessions()
+        wanted = next(iter(self._lent), None) if name is None else name
+        if wanted is None or wanted not in here:
+            raise InputError(f"there is no model {name!r} on this page; it has {', '.join(here) or 'none'}")
+        with self._lock:
+            for kept in (self._opened, self._made):
+                if wanted in kept:
+                    kept.move_to_end(wanted)
+        return here[wanted]
+
+    def put(self, name: str, scope: Scope) -> None:
+        """Keep a model that was made here, so that the microscope opens it like any other."""
+        with self._lock:
+            _keep(self._made, name, Session(scope), KEPT_MADE)
+
+    def _put_opened(self, session: Session) -> str:
         called = session.scope.shape.name
         with self._lock:
             if called in self._lent:
                 raise InputError(f"this page already shows another model that is called {called!r}; rename the folder")
             _keep(self._opened, called, session, KEPT_OPENED)
         return called
-
-    def session(self, name: str | None = None) -> Session:
-        """The session of this model, or of the first one."""
-        with self._lock:
-            if name is None and self._lent:
-                return next(iter(self._lent.values()))
-            found = next((kept[name] for kept in (self._lent, self._opened, self._made) if name in kept), None)
-        if found is None:
-            raise InputError(f"there is no model {name!r} on this page; it has {', '.join(self.names()) or 'none'}")
-        return found
-
-    def put(self, name: str, scope: Scope) -> None:
-        """Keep a model that was made here, so that the microscope opens it like any other."""
-        with self._lock:
-            _keep(self._made, name, Session(scope), KEPT_MADE)
 
 
 def _keep(kept: OrderedDict[str, Session], name: str, session: Session, most: int) -> None:

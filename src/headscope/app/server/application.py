@@ -11,7 +11,7 @@ from fastapi.staticfiles import StaticFiles
 from headscope import __version__
 from headscope.app.census_reading import Censuses
 from headscope.app.film_reading import Films
-from headscope.app.server import census, lab, microscope, opening, reading
+from headscope.app.server import census, lab, microscope, models, reading
 from headscope.app.server.desk import Desks
 from headscope.app.server.guard import Guard
 from headscope.app.server.problems import say_problems
@@ -27,8 +27,9 @@ def application(
     """The web application that shows these models; with a token, only to those who carry it."""
     app = FastAPI(title="headscope", version=__version__, docs_url=None, redoc_url=None)
     say_problems(app)
-    app.include_router(microscope.routes(Desks(shelf)))
-    app.include_router(opening.routes(shelf))
+    desks = Desks(shelf)
+    app.include_router(models.routes(desks))
+    app.include_router(microscope.routes(desks))
     app.include_router(lab.routes(shelf))
     app.include_router(reading.routes(films or Films()))
     app.include_router(census.routes(censuses or Censuses()))

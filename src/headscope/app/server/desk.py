@@ -1,4 +1,8 @@
-"""How a question reaches a model: one at a time, off the event loop, and not for a person who has left."""
+"""How a question reaches a model: one at a time, off the event loop, and not for a person who has left.
+
+A small model's matrices gain nothing from a second thread, and torch's threads spin while they wait for each other: on
+a machine that others use too, a class waited thirty times as long. So a small model gets one, a large one all of them.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,10 @@ from headscope.app.session import Session
 from headscope.app.shelf import Shelf
 from headscope.app.wire import Arrays, pack
 from headscope.errors import InputError
+from headscope.scan.measure import threads
 
+CORES = torch.get_num_threads()
+LARGE_MODEL = 2**26  # parameters; GPT-2 small is larger, the embedded model is not
 GONE = 499  # nginx's number for a client that has left: nobody reads the answer
 PROBLEM: dict[int | str, dict[str, Any]] = {422: {"model": schema.Problem}}
 
@@ -50,7 +57,7 @@ class Desks:
         async with self._locks.setdefault(session, asyncio.Lock()):
             if await request.is_disconnected():
                 return Response(status_code=GONE)
-            return await run_in_threadpool(_within_memory, work, session)
+            return await run_in_threadpool(_ask, work, session)
 
     async def packed(
         self, request: Request, model: str | None, work: Callable[[Session], tuple[BaseModel, Arrays]]
@@ -60,10 +67,16 @@ class Desks:
         return found if isinstance(found, Response) else ContainerResponse(found)
 
 
-def _within_memory(work: Callable[[Session], Answer], session: Session) -> Answer:
+def threads_for(session: Session) -> int:
+    """How many of torch's threads a question to this model gets."""
+    return CORES if session.parameters > LARGE_MODEL else 1
+
+
+def _ask(work: Callable[[Session], Answer], session: Session) -> Answer:
     """The work; where memory runs out, what was kept for this model is let go, and the person is told."""
     try:
-        return work(session)
+        with threads(threads_for(session)):
+            return work(session)
     except (MemoryError, RuntimeError) as error:
         full = isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(error)
         if not full:

@@ -15,16 +15,6 @@ def routes(desks: Desks) -> APIRouter:
     """Look at a text, and change heads while it is read."""
     router = APIRouter(prefix="/api", tags=["microscope"])
 
-    @router.get("/models", responses=PROBLEM)
-    async def models(request: Request) -> schema.Models:
-        names = desks.shelf.names()
-        titles = [desks.shelf.session(name).title for name in names]
-        return schema.Models(names=names, titles=titles, opens=desks.shelf.opens)
-
-    @router.get("/model", responses=PROBLEM)
-    async def model_card(request: Request, model: str | None = None) -> schema.ModelCard:
-        return desks.shelf.session(model).model()
-
     @router.post("/look", **carries(schema.LookCard))
     async def look(request: Request, asked: schema.LookRequest, model: str | None = None) -> Response:
         return await desks.packed(request, model, lambda session: session.look(asked))
@@ -50,19 +40,7 @@ def routes(desks: Desks) -> APIRouter:
         return await desks.packed(request, model, lambda session: session.importance(asked))
 
     @router.get("/progress", responses=PROBLEM)
-    async def progress(request: Request, model: str | None = None) -> schema.Progress:
+    async def progress(model: str | None = None) -> schema.Progress:
         return desks.shelf.session(model).progress
-
-    @router.get("/featured", responses=PROBLEM)
-    def featured(request: Request, model: str | None = None) -> schema.Featured:
-        return desks.shelf.session(model).featured()
-
-    @router.get("/roles", responses=PROBLEM)
-    def roles(request: Request, model: str | None = None) -> schema.Roles:
-        return desks.shelf.session(model).roles()
-
-    @router.post("/roles", response_model=schema.Roles, responses=PROBLEM)
-    async def test_heads(request: Request, model: str | None = None) -> Any:
-        return await desks.answer(request, model, lambda session: session.test_heads())
 
     return router
