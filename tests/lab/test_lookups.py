@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from headscope.errors import InputError
 from headscope.lab.lookups import Arm, Budget, Finder, Task, judge
-from headscope.lab.side_by_side import Finders, train_all
 
 TASKS = st.builds(
     lambda kind, keys, share, values: Task(
@@ -92,43 +91,3 @@ def test_judging_counts_each_part_of_fresh_rows() -> None:
         [a == b for a, b in zip(one, two, strict=True)]
         for one, two in zip(said.tolist(), answers.tolist(), strict=True)
     ]
-
-
-def test_one_step_of_training_is_adams_first_step() -> None:
-    """From nothing, Adam moves every weight by its rate, against the sign of its slope."""
-    task, arm = Task(name="t", kind="roles", n_keys=3), Arm(name="a", n_heads=2, d_head=4, d_ff=5)
-    budget = Budget(d_model=8, steps=1, batch=16, learning_rate=0.01, test_rows=8)
-    (trained,) = train_all(task, arm, [7], budget)
-    start = Finder(task, arm, budget, 7)
-    ids, answers = task.rows(16, torch.Generator().manual_seed(7))
-    torch.nn.functional.cross_entropy(start(ids).flatten(0, 1), answers.flatten()).backward()
-    for (name, before), after in zip(start.named_parameters(), trained.model.parameters(), strict=True):
-        assert before.grad is not None
-        moved, clear = after.detach() - before.detach(), before.grad.abs() > 1e-5
-        expected = -0.01 * before.grad.sign()
-        torch.testing.assert_close(moved[clear], expected[clear], atol=2e-5, rtol=1e-3, msg=name)
-        assert not moved[before.grad == 0].any()
-
-
-def test_accuracy_is_all_parts_right_and_parts_right_each_part() -> None:
-    task, arm = Task(name="t", kind="roles", n_keys=3), Arm(name="a", n_heads=2, d_head=4)
-    budget = Budget(d_model=8, steps=41, batch=8, test_rows=64)
-    for trained in train_all(task, arm, [1, 2], budget):
-        right = judge(trained.model, task, 64)
-        assert trained.accuracy == pytest.approx(sum(all(row) for row in right.tolist()) / 64)
-        assert trained.parts_right == pytest.approx(sum(sum(row) for row in right.tolist()) / 128)
-        assert len(trained.losses) == 3
-        assert not trained.model.training
-
-
-def test_weights_go_into_the_stack_and_back_unchanged() -> None:
-    task, arm = Task(name="t", kind="keys", n_keys=3), Arm(name="a", n_heads=2, d_head=4, n_layers=2)
-    models = [Finder(task, arm, Budget(d_model=8), seed) for seed in range(3)]
-    before = [[weight.detach().clone() for weight in model.parameters()] for model in models]
-    stack = Finders(models, arm)
-    with torch.no_grad():
-        for weight in stack.weights.values():
-            weight[1] += 1
-    for index, model in enumerate(stack.write_back()):
-        for old, new in zip(before[index], model.parameters(), strict=True):
-            torch.testing.assert_close(new.detach(), old + (index == 1))

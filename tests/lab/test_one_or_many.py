@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from headscope.errors import InputError
-from headscope.lab.lookups import Arm, Budget, Finder, Task
+from headscope.lab.lookups import Budget, Task
 from headscope.lab.one_or_many import (
     CUT,
     CUT_WIDTH,
@@ -26,7 +26,7 @@ from headscope.lab.one_or_many import (
     stored_results,
 )
 from headscope.lab.one_or_many_page import conclusions, page
-from headscope.lab.side_by_side import Finders, train, train_all
+from headscope.lab.side_by_side import train
 
 ROOT = Path(__file__).parents[2]
 
@@ -66,34 +66,6 @@ def test_the_answer_is_where_the_question_points() -> None:
             held = {int(token) // task.n_values: int(token) % task.n_values for token in row[:-1]}
             asked = task.questions[int(row[-1]) - task.n_keys * task.n_values]
             assert [held[int(key)] for key in asked] == wanted.tolist()
-
-
-@pytest.mark.parametrize("sizes", [{}, {"d_ff": 5}, {"n_layers": 2, "d_ff": 5}])
-def test_the_stack_of_seeds_answers_as_each_model_alone(sizes: dict[str, int]) -> None:
-    arm, budget = Arm(name="a", n_heads=2, d_head=4, **sizes), Budget(d_model=8)
-    models = [Finder(KEYS, arm, budget, seed) for seed in range(3)]
-    with torch.no_grad():
-        for number, weight in enumerate(weight for model in models for weight in model.parameters()):
-            weight += 0.1 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(number))
-    ids = torch.stack([KEYS.rows(5, torch.Generator().manual_seed(seed))[0] for seed in range(3)])
-    alone = torch.stack([model(rows) for model, rows in zip(models, ids, strict=True)])
-    torch.testing.assert_close(Finders(models, arm).logits(ids), alone)
-
-
-def test_seeds_trained_side_by_side_do_not_meet() -> None:
-    arm, budget = Arm(name="a", n_heads=2, d_head=4), Budget(d_model=8, steps=30, batch=8, test_rows=16)
-    together = train_all(ROLES, arm, [3, 4], budget)
-    for seed, trained in zip((3, 4), together, strict=True):
-        alone = train(ROLES, arm, seed, budget)
-        assert trained.losses == pytest.approx(alone.losses, abs=2e-4)
-        torch.testing.assert_close(trained.model.body.embedding.weight, alone.model.body.embedding.weight)
-
-
-def test_equal_seeds_give_equal_models() -> None:
-    arm, budget = Arm(name="a", n_heads=2, d_head=4), Budget(d_model=8, steps=5, batch=8, test_rows=16)
-    first, second = (train(ROLES, arm, 3, budget) for _ in range(2))
-    assert first.losses == second.losses
-    assert torch.equal(first.model.body.embedding.weight, second.model.body.embedding.weight)
 
 
 def outcome(task: str, arm: str, *accuracies: float) -> Outcome:
@@ -176,8 +148,6 @@ def test_progress_and_bad_input() -> None:
         compare(ROLES, partition_arms(8), 0, tiny)
     with pytest.raises(InputError, match="workers=0: at least one process is needed"):
         one_or_many(1, tiny, workers=0)
-    with pytest.raises(InputError, match="no seeds: at least one run is needed"):
-        train_all(ROLES, partition_arms(8)[0], [], tiny)
     with pytest.raises(InputError, match="lookups=9, n_keys=6, n_values=8: ask for 1 to n_keys things"):
         Task(name="t", kind="keys", lookups=9)
     with pytest.raises(InputError, match="these results have schema_version 99; expected 1"):

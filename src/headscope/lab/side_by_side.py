@@ -26,7 +26,6 @@ class Trained:
     model: Finder
     accuracy: float
     parts_right: float
-    losses: list[float]
 
 
 class Finders:
@@ -121,20 +120,16 @@ def train_all(task: Task, arm: Arm, seeds: Sequence[int], budget: Budget | None 
     stack = Finders([Finder(task, arm, budget, seed) for seed in seeds], arm)
     adam = Adam(stack.weights.values(), budget.learning_rate)
     generators = [torch.Generator().manual_seed(seed) for seed in seeds]
-    losses: list[list[float]] = []
     for step in range(budget.steps):
         ids, answers = map(torch.stack, zip(*(task.rows(budget.batch, each) for each in generators), strict=True))
         surprise = F.cross_entropy(stack.logits(ids).flatten(0, 2), answers.flatten(), reduction="none")
-        loss = surprise.view(len(seeds), -1).mean(1)
         adam.rate = budget.learning_rate * min(1.0, (budget.steps - step) / (0.3 * budget.steps))
-        adam.descend(loss.sum())  # a seed's slopes are those of its own mean
-        if step % 20 == 0:
-            losses.append([round(each, 4) for each in loss.tolist()])
+        adam.descend(surprise.view(len(seeds), -1).mean(1).sum())  # a seed's slopes are those of its own mean
     trained = []
-    for index, model in enumerate(stack.write_back()):
+    for model in stack.write_back():
         right = judge(model.eval(), task, budget.test_rows)
         accuracy, parts_right = float(right.all(-1).float().mean()), float(right.float().mean())
-        trained.append(Trained(model, accuracy, parts_right, [each[index] for each in losses]))
+        trained.append(Trained(model, accuracy, parts_right))
     return trained
 
 
