@@ -131,8 +131,10 @@ def test_a_model_that_cannot_leave_logits_out_is_not_read() -> None:
     model = open_tiny()
     inputs = model.prepare("the cat sat").inputs
     with torch.no_grad():
-        whole = model.run(inputs)
-    assert readout(model, Pass(whole.logits, {}, torch.zeros(1, 11, 16)), inputs["input_ids"]) is None
+        whole = model.run(inputs, residual=True)
+        states = Readout(model.unembedding(), whole.logits[0], inputs["input_ids"])
+        assert float(states.effects(whole)[1]) == pytest.approx(0.0, abs=1e-4), "its states would do"
+    assert readout(model, whole, inputs["input_ids"]) is None
 
 
 def test_a_model_that_predicts_nothing_is_not_read(llama: Scope, ids: list[int]) -> None:

@@ -148,6 +148,7 @@ def _pack(folder: ScanFolder, model: OpenModel, corpus: Corpus, options: ScanOpt
             shards, rows = shards + 1, rows + len(packed.ids)
             pieces, tokens = pieces + len(packed.pieces), tokens + packed.n_tokens
     if not shards:
+        folder.abandon()
         raise InputError(
             corpus.problems[0] if corpus.problems else "the corpus is empty: it holds no text of two tokens or more"
         )

@@ -141,6 +141,11 @@ class ScanFolder:
         for file in self.work.iterdir():
             file.unlink()
 
+    def abandon(self) -> None:
+        """Nothing could be read: the folder is as free as before."""
+        shutil.rmtree(self.work, ignore_errors=True)
+        self.recipe_file.unlink(missing_ok=True)
+
     def missing(self, packed: Packed) -> list[int]:
         return [shard for shard in range(packed.shards) if not self.tally_file(shard).exists()]
 
