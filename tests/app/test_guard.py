@@ -1,0 +1,221 @@
+"""The guard as plain ASGI: what it lets through, what every answer carries, and what happens when things break."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from headscope.app.server import limits
+from headscope.app.server.guard import HEADERS, SORRY, Guard, is_loopback
+from headscope.app.server.limits import LARGEST_BODY, whole_body
+
+OWN = [(b"host", b"127.0.0.1:8765")]
+JSON = [*OWN, (b"content-type", b"application/json")]
+
+
+def scope(method: str = "GET", headers: list[tuple[bytes, bytes]] = OWN, path: str = "/api/model") -> dict[str, Any]:
+    return {
+        "type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b"",
+        "headers": headers, "scheme": "http", "server": ("127.0.0.1", 8765), "client": ("127.0.0.1", 5),
+    }  # fmt: skip
+
+
+def ask(app: Any, asked: dict[str, Any], *parts: dict[str, Any]) -> list[dict[str, Any]]:
+    """What is sent back when these parts of a body arrive; then the client waits."""
+    sent: list[dict[str, Any]] = []
+    coming = iter(parts or ({"type": "http.request", "body": b"", "more_body": False},))
+
+    async def receive() -> dict[str, Any]:
+        return next(coming, None) or await asyncio.sleep(60, {"type": "http.disconnect"})
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    asyncio.run(Guard(app)(asked, receive, send))  # type: ignore[arg-type]
+    return sent
+
+
+def status(sent: list[dict[str, Any]]) -> int:
+    return int(sent[0]["status"])
+
+
+async def says_hello(scope: Any, receive: Any, send: Any) -> None:
+    body = (await receive()).get("body", b"")
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"hello " + body})
+
+
+def test_every_answer_carries_every_header():
+    for asked in (scope(), scope(headers=[(b"host", b"evil.example")]), scope("POST", JSON)):
+        told = {name.decode(): value.decode() for name, value in ask(says_hello, asked)[0]["headers"]}
+        assert {name.lower() for name in HEADERS} <= set(told)
+        assert told["cache-control"] == "no-cache"
+
+
+def test_a_web_socket_is_closed_before_anybody_hears_it():
+    async def never(scope: Any, receive: Any, send: Any) -> None:
+        raise AssertionError("the guard let it in")
+
+    assert ask(never, {"type": "websocket"}) == [{"type": "websocket.close", "code": 1008}]
+
+
+def test_starting_and_stopping_pass_through():
+    heard: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        heard.append(scope["type"])
+
+    ask(app, {"type": "lifespan"})
+    assert heard == ["lifespan"]
+
+
+def test_a_failure_before_the_answer_is_a_sentence_and_still_reaches_the_log():
+    sent: list[dict[str, Any]] = []
+
+    async def fails(scope: Any, receive: Any, send: Any) -> None:
+        raise ZeroDivisionError("secret")
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(Guard(fails)(scope(), receive, send))  # type: ignore[arg-type]
+    assert status(sent) == 500
+    assert json.loads(sent[1]["body"]) == {"kind": "Refused", "message": SORRY}
+
+
+def test_a_failure_in_the_middle_of_an_answer_does_not_begin_a_second_one():
+    sent: list[dict[str, Any]] = []
+
+    async def fails_late(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise ZeroDivisionError
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(Guard(fails_late)(scope(), receive, send))  # type: ignore[arg-type]
+    assert [message["type"] for message in sent] == ["http.response.start"]
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "expected"),
+    [
+        ("POST", JSON, 200),
+        ("POST", [*OWN, (b"content-type", b"Application/JSON; charset=utf-8")], 200),
+        ("POST", OWN, 200),
+        ("POST", [*OWN, (b"content-length", b"0")], 200),
+        ("POST", [*OWN, (b"content-length", b"4")], 415),
+        ("POST", [*OWN, (b"transfer-encoding", b"chunked")], 415),
+        ("POST", [*OWN, (b"content-type", b"application/json-seq")], 415),
+        ("PUT", [*OWN, (b"content-type", b"text/plain")], 415),
+        ("HEAD", [*OWN, (b"content-type", b"text/plain")], 200),
+        ("POST", [*JSON, (b"content-length", str(LARGEST_BODY).encode())], 200),
+        ("POST", [*JSON, (b"content-length", str(LARGEST_BODY + 1).encode())], 413),
+        ("GET", [*OWN, (b"content-length", str(LARGEST_BODY + 1).encode())], 413),
+        ("POST", [*JSON, (b"content-length", b"-5")], 200),
+        ("POST", [*JSON, (b"origin", b"http://127.0.0.1:8765")], 200),
+        ("POST", [*JSON, (b"origin", b"http://127.0.0.1")], 403),
+        ("GET", [(b"origin", b"http://127.0.0.1:8765")], 400),
+        ("GET", [*OWN, (b"sec-fetch-site", b"same-origin")], 200),
+        ("GET", [*OWN, (b"sec-fetch-site", b"none")], 200),
+        ("GET", [*OWN, (b"sec-fetch-site", b"cross-site")], 403),
+    ],
+)
+def test_who_is_let_through(method, headers, expected):
+    assert status(ask(says_hello, scope(method, headers))) == expected
+
+
+@pytest.mark.parametrize("path", ["/api", "/api/model", "/apix"])
+def test_a_link_from_elsewhere_reaches_nothing_that_begins_like_the_api(path):
+    link = [(b"sec-fetch-site", b"cross-site"), (b"sec-fetch-mode", b"navigate"), (b"sec-fetch-dest", b"document")]
+    assert status(ask(says_hello, scope(headers=[*OWN, *link], path=path))) == 403
+    assert status(ask(says_hello, scope(headers=[*OWN, *link], path="/"))) == 200
+
+
+def test_a_refusal_quotes_no_more_than_a_line_of_what_it_refuses():
+    long = b"x" * 5_000
+    for headers in ([(b"host", long)], [*OWN, (b"origin", long)], [*OWN, (b"content-type", long)]):
+        sent = ask(says_hello, scope("POST", headers))
+        assert status(sent) in (400, 403, 415)
+        assert len(json.loads(sent[1]["body"])["message"]) < 200
+
+
+def test_a_body_in_pieces_arrives_whole_and_once():
+    pieces = [{"type": "http.request", "body": bytes([65 + n]), "more_body": n < 3} for n in range(4)]
+    assert ask(says_hello, scope("POST", JSON), *pieces)[1]["body"] == b"hello ABCD"
+
+
+def test_a_body_that_grows_beyond_the_limit_is_cut_off_while_it_comes(monkeypatch):
+    monkeypatch.setattr(limits, "LARGEST_BODY", 10)
+    taken: list[int] = []
+
+    def endless() -> Any:
+        for number in range(100):
+            taken.append(number)
+            yield {"type": "http.request", "body": b"12345", "more_body": True}
+
+    sent = ask(says_hello, scope("POST", JSON), *[])
+    assert status(sent) == 200
+    coming = endless()
+
+    async def receive() -> dict[str, Any]:
+        return dict(next(coming))
+
+    with pytest.raises(limits.TooLargeError):
+        asyncio.run(whole_body(scope("POST", JSON), receive))  # type: ignore[arg-type]
+    assert len(taken) == 3
+
+
+def test_a_client_that_leaves_before_its_body_is_whole_has_left():
+    parts = iter([{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}])
+
+    async def receive() -> dict[str, Any]:
+        return dict(next(parts))
+
+    async def heard() -> Any:
+        again = await whole_body(scope("POST", JSON), receive)  # type: ignore[arg-type]
+        return [await again(), await again()]
+
+    assert asyncio.run(heard()) == [{"type": "http.disconnect"}] * 2
+
+
+def test_what_follows_the_body_is_still_heard():
+    parts = iter([{"type": "http.request", "body": b"{}", "more_body": False}, {"type": "http.disconnect"}])
+
+    async def receive() -> dict[str, Any]:
+        return dict(next(parts))
+
+    async def heard() -> Any:
+        again = await whole_body(scope("POST", JSON), receive)  # type: ignore[arg-type]
+        return [await again(), await again()]
+
+    body, then = asyncio.run(heard())
+    assert (body["body"], body["more_body"], then["type"]) == (b"{}", False, "http.disconnect")
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_a_request_without_a_body_is_not_waited_for(method):
+    async def receive() -> dict[str, Any]:
+        raise AssertionError("nobody should ask")
+
+    assert asyncio.run(whole_body(scope(method), receive)) is receive  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("host", "own"),
+    [("127.0.0.1", True), ("127.255.255.254", True), ("::1", True), ("::ffff:8.8.8.8", False), ("128.0.0.1", False),
+     ("0.0.0.0", False), ("localhost", False), ("", False), ("127.1", False)],
+)  # fmt: skip
+def test_which_addresses_are_this_machine_s_own(host, own):
+    assert is_loopback(host) is own
