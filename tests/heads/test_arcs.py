@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from headscope.errors import InputError
-from headscope.heads.arcs import read_conllu, syntax_roles
+from headscope.heads.arcs import read_conllu, roles_for, syntax_roles
 from headscope.heads.examine import Options, heads
 from headscope.heads.sentences import WORDS, arcs
+from headscope.heads.vocabulary import UntestableError, Vocabulary
 from tests.heads.controls import noun_to_modifier, opened
 
 COLUMNS = "{id}\t{form}\t_\t_\t_\t_\t{head}\t{relation}\t_\t{misc}"
@@ -82,3 +83,80 @@ def test_a_bad_treebank_is_said_with_its_line(tmp_path: Path, text: str, message
 def test_too_few_sentences_are_said(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no relation stands in 20 or more of these 3 sentences"):
         syntax_roles(read_conllu(treebank(tmp_path / "a.conllu", 3)), causal=True)
+
+
+def conllu(*rows: tuple[str, str, int, str] | tuple[str, str, int, str, str]) -> str:
+    """Lines of (id, form, head, relation, and what else is known)."""
+    full = [(*row, "_")[:5] for row in rows]
+    return "\n".join(COLUMNS.format(id=i, form=f, head=h, relation=r, misc=m) for i, f, h, r, m in full) + "\n\n"
+
+
+def test_contractions_and_empty_nodes_are_not_words_and_subtypes_are_their_relation(tmp_path: Path) -> None:
+    path = tmp_path / "a.conllu"
+    rows = (("1-2", "don't", 0, "_"), ("1", "do", 3, "aux:neg", "SpaceAfter=No"), ("2", "n't", 3, "advmod"),
+            ("2.1", "gone", 0, "_"), ("3", "go", 0, "root"))  # fmt: skip
+    path.write_text("# a comment\n" + conllu(*rows) + "\n\n# another\n" + conllu(("1", "Go", 0, "root"))[:-2])
+    first, second = read_conllu(path)
+    assert (first.text, first.heads, first.relations) == ("don't go", (2, 2, -1), ("aux", "advmod", "root"))
+    assert [first.text[start:stop] for start, stop in first.spans] == ["do", "n't", "go"]
+    assert (second.text, second.heads) == ("Go", (-1,)), "a file may end without an empty line"
+
+
+def test_a_file_that_is_no_text_is_said(tmp_path: Path) -> None:
+    (tmp_path / "a.conllu").write_bytes(b"\xff\xfe\x00")
+    for name in ("a.conllu", "none.conllu"):
+        with pytest.raises(InputError, match=rf"{name} cannot be read as CoNLL-U: "):
+            read_conllu(tmp_path / name)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_causal_model_is_asked_only_for_what_stands_behind(tmp_path: Path, causal: bool) -> None:
+    """Each noun stands after its adjective: the noun may look back at it, the adjective not ahead."""
+    path = tmp_path / "a.conllu"
+    path.write_text(conllu(("1", "old", 2, "amod"), ("2", "house", 0, "root")) * 20)
+    names = {role.name: role for role in syntax_roles(read_conllu(path), causal=causal)}
+    assert set(names) == {"syntax: amod down"} | (set() if causal else {"syntax: amod up"})
+    assert names["syntax: amod down"].sentence == "The head of “amod” looks at its dependent."
+    if not causal:
+        assert names["syntax: amod up"].sentence == "The dependent of “amod” looks at its head."
+
+
+def test_a_relation_counts_sentences_and_not_arcs(tmp_path: Path) -> None:
+    path = tmp_path / "a.conllu"
+    twice = conllu(("1", "old", 3, "amod"), ("2", "red", 3, "amod"), ("3", "house", 0, "root"))
+    path.write_text(twice * 19)
+    with pytest.raises(InputError, match="no relation stands in 20 or more of these 19 sentences"):
+        syntax_roles(read_conllu(path), causal=True)
+    path.write_text(twice * 20)
+    assert [role.name for role in syntax_roles(read_conllu(path), causal=True)] == ["syntax: amod down"]
+
+
+def test_the_baseline_is_the_offset_that_is_right_most_often(tmp_path: Path) -> None:
+    """Twelve nouns stand one word after their adjective, eight stand two words after it."""
+    near = conllu(("1", "The", 3, "det"), ("2", "old", 3, "amod"), ("3", "table", 0, "root"))
+    far = conllu(("1", "The", 4, "det"), ("2", "old", 4, "amod"), ("3", "iron", 4, "nn"), ("4", "table", 0, "root"))
+    path = tmp_path / "a.conllu"
+    path.write_text(near * 12 + far * 8)
+    with torch.no_grad():
+        model = opened(noun_to_modifier().eval())
+    roles = roles_for(model, path)
+    probe = roles[0].probe.make(Vocabulary(model), 99, 0)
+    assert {name: round(right, 3) for name, right in probe.baselines.items()} == {"amod down": 0.6, "det down": 0.6}
+    arcs_of = [batch.arcs["amod down"] for batch in probe.batches]
+    assert sum(int(each.by_offset.sum()) for each in arcs_of) == 12
+    assert sum(len(each.item) for each in arcs_of) == 20
+
+
+def test_sentences_longer_than_the_context_are_left_out_and_none_that_fits_is_said(tmp_path: Path) -> None:
+    long = conllu(*((str(at), "old", at + 1, "amod") for at in range(1, 120)), ("120", "table", 0, "root"))
+    short = conllu(("1", "old", 2, "amod"), ("2", "table", 0, "root"))
+    path = tmp_path / "a.conllu"
+    with torch.no_grad():
+        model = opened(noun_to_modifier().eval())
+    path.write_text(long * 20 + short * 3)
+    assert roles_for(model, path)[0].probe.make(Vocabulary(model), 99, 0).n_inputs == 3
+    path.write_text(long * 20)
+    with pytest.raises(UntestableError, match="none of the 20 sentences fits into its context of 96 tokens"):
+        roles_for(model, path)[0].probe.make(Vocabulary(model), 99, 0)
+    report = heads(model, Options(roles=(), own=roles_for(model, path), controls=0, ablate=0))
+    assert "none of the 20 sentences fits" in report.trial("syntax: amod down").why_not

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from headscope.errors import InputError
 from headscope.heads.rules import (
     LARGEST_LABEL,
-    SEPARATORS,
     Labeller,
     LabelRule,
     Matching,
@@ -28,7 +27,6 @@ def test_a_class_labels_the_tokens_that_match() -> None:
     query, key = token_class("digits", r"\d").labels(TOKENS)
     assert key.tolist() == [-1, 1, 1, -1, -1, -1, 1, -1]
     assert query.tolist() == [1] * 8
-    assert SEPARATORS.labels(TOKENS)[1].tolist() == [-1, -1, -1, 1, -1, -1, -1, 1]
 
 
 def test_a_class_can_say_who_asks() -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from headscope.errors import InputError
 from headscope.heads.battery import CLARK, SELF, Evidence, ProbeMaker, Role
-from headscope.heads.measures import where
+from headscope.heads.measures import only_looks_back
 from headscope.heads.probes import Batch, Probe, WordArcs
 from headscope.heads.vocabulary import Spelled, UntestableError, Vocabulary
 from headscope.models.opened import OpenModel
@@ -49,7 +49,7 @@ def read_conllu(path: Path) -> list[Sentence]:
 
 def syntax_roles(sentences: Sequence[Sentence], *, causal: bool) -> tuple[Role, ...]:
     """A role for each relation and direction that is frequent enough. A causal model can only look back."""
-    maker = ProbeMaker("treebank", lambda vocabulary, count, seed: _probe(vocabulary, sentences, seed))
+    maker = ProbeMaker("treebank", lambda vocabulary, count, seed: _probe(vocabulary, sentences))
     found = []
     for name in sorted({_name(relation, up) for s in sentences for relation in s.relations for up in (True, False)}):
         enough = sum(bool(_arcs_of(sentence, name, causal)) for sentence in sentences)
@@ -63,8 +63,7 @@ def syntax_roles(sentences: Sequence[Sentence], *, causal: bool) -> tuple[Role, 
 
 def roles_for(model: OpenModel, path: Path) -> tuple[Role, ...]:
     """The roles of a treebank for this model, whichever way it may look."""
-    causal = all(where(site) == "causal" for site in model.shape.sites.values())
-    return syntax_roles(read_conllu(path), causal=causal)
+    return syntax_roles(read_conllu(path), causal=only_looks_back(model))
 
 
 def _told(name: str) -> str:
@@ -89,13 +88,16 @@ def _arcs_of(sentence: Sentence, name: str, causal: bool) -> list[tuple[int, int
     return found
 
 
-def _probe(vocabulary: Vocabulary, sentences: Sequence[Sentence], seed: int) -> Probe:
-    if not vocabulary.reads_text:
-        raise UntestableError("it reads no text: there is no tokenizer, or one that does not say where tokens stand")
-    causal = all(where(site) == "causal" for site in vocabulary.model.shape.sites.values())
+def _probe(vocabulary: Vocabulary, sentences: Sequence[Sentence]) -> Probe:
+    vocabulary.need_text()
+    causal = only_looks_back(vocabulary.model)
     names = [role.evidence[0].of for role in syntax_roles(sentences, causal=causal)]
     room = vocabulary.room - len(vocabulary.prefix) - len(vocabulary.suffix)
     fitting = [sentence for sentence in sentences if len(vocabulary.model.token_ids(sentence.text)) <= room]
+    if not fitting:
+        raise UntestableError(
+            f"none of the {len(sentences)} sentences fits into its context of {vocabulary.room} tokens"
+        )
     groups: dict[int, list[tuple[Sentence, Spelled]]] = {}
     for sentence in fitting:
         spelled = vocabulary.spell(sentence.text)

@@ -58,6 +58,11 @@ def where(site: Site) -> Where | None:
     return "cross" if site.kind == "cross" else "causal" if site.causal else "bidirectional"
 
 
+def only_looks_back(model: OpenModel) -> bool:
+    """Whether no head of the model sees what comes later, or another text."""
+    return all(where(site) == "causal" for site in model.shape.sites.values())
+
+
 class Collected:
     """The numbers of one probe, gathered batch by batch."""
 
@@ -97,10 +102,10 @@ def collect(model: OpenModel, probe: Probe, wanted: Wanted) -> Collected:
     collected = Collected(model.shape.heads())
     for batch in probe.batches:
         seen = _Seen(model, batch, wanted)
-        outputs = seen.direct_sites() if wanted.shares else []
+        outputs = direct_sites(model) if wanted.shares else []
         done = model.run(batch.inputs(model), seen, outputs=outputs, residual=wanted.shares)
         for key, values in seen.masses.items():
-            collected.masses.setdefault(key, []).append(seen.joined(values))
+            collected.masses.setdefault(key, []).append(join(model, values, len(batch)))
         for name in wanted.readings:
             collected.readings.setdefault(name, []).append(_readings(model, batch.readings[name], seen))
         if wanted.shares and batch.answer is not None:
@@ -202,16 +207,9 @@ class _Seen:
             self.right[name][site] = _strongest_word(weights, self.batch.arcs[name])
         return seen.output
 
-    def joined(self, by_site: Mapping[str, Tensor]) -> PerInput:
-        """Every head of the model in order; NaN where its site was not asked."""
-        return join(self.model, by_site, len(self.batch))
-
-    def direct_sites(self) -> list[str]:
-        """Sites whose heads write straight into the stream that is unembedded."""
-        return direct_sites(self.model)
-
 
 def join(model: OpenModel, by_site: Mapping[str, Tensor], n_inputs: int) -> PerInput:
+    """Every head of the model in order; NaN where its site was not asked."""
     parts = [
         by_site.get(name, torch.full((n_inputs, site.n_heads), float("nan")))
         for name, site in model.shape.sites.items()
@@ -235,7 +233,7 @@ def direct_sites(model: OpenModel) -> list[str]:
 
 def predicts_next(model: OpenModel) -> bool:
     """Whether the model goes on from a text, so that its next tokens can be graded."""
-    return model.shape.vocabulary is not None and all(where(site) == "causal" for site in model.shape.sites.values())
+    return model.shape.vocabulary is not None and only_looks_back(model)
 
 
 def why_no_logits(model: OpenModel) -> str | None:

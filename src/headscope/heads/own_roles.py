@@ -11,7 +11,7 @@ from torch import Tensor
 
 from headscope.attention.questions import Question
 from headscope.heads.battery import MOST, SELF, Evidence, ProbeMaker, Role
-from headscope.heads.measures import where
+from headscope.heads.measures import only_looks_back
 from headscope.heads.probes import Ask, Batch, Probe, offsets
 from headscope.heads.rules import LabelRule
 from headscope.heads.sentences import filler
@@ -36,9 +36,8 @@ def _given(texts: Sequence[str] | None, count: int, seed: int) -> list[str]:
 
 
 def _probe(vocabulary: Vocabulary, rule: LabelRule, texts: Sequence[str], seed: int) -> Probe:
-    if not vocabulary.reads_text:
-        raise UntestableError("it reads no text: there is no tokenizer, or one that does not say where tokens stand")
-    causal = all(where(site) == "causal" for site in vocabulary.model.shape.sites.values())
+    vocabulary.need_text()
+    causal = only_looks_back(vocabulary.model)
     groups: dict[int, list[Spelled]] = {}
     for text in texts:
         spelled = vocabulary.spell(text)

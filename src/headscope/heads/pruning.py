@@ -19,6 +19,7 @@ import torch
 
 from headscope.errors import InputError, ModelError
 from headscope.heads.importance import importance, movement, text_loss
+from headscope.heads.measures import predicts_next
 from headscope.models.cost import Cost, cost
 from headscope.models.huggingface import HuggingFaceModel
 from headscope.models.opened import OpenModel
@@ -100,7 +101,7 @@ def prune(
     lengths = [next(iter(model.prepare(text).inputs.values())).shape[1] for text in texts]
     length = max(lengths, default=1024)
     removed = [head for head in model.shape.heads() if head.site in kept and head.head not in kept[head.site]]
-    predicts = _predicts_next(model)
+    predicts = predicts_next(model)
     return Pruned(
         model=smaller,
         removed=tuple(removed),
@@ -148,7 +149,7 @@ def _chosen(model: OpenModel, keep: float, texts: Sequence[Any], even: bool, by:
 
 def _scores(model: OpenModel, texts: Sequence[Any], by: By) -> dict[Head, float]:
     """How much each head matters: how far predictions move without it, or the loss at first order."""
-    if not _predicts_next(model):
+    if not predicts_next(model):
         return movement(model, texts)
     found = importance(model, texts, by)
     return {entry.head: abs(entry.loss.mean) if entry.kl is None else entry.kl.mean for entry in found}
@@ -187,10 +188,6 @@ def _best_groups(site: Site, scores: Mapping[Head, float], n_kv: int, group: int
         best.append((sum(scores[Head(site.name, head)] for head in heads), heads))
     best.sort(key=lambda entry: -entry[0])
     return sorted(head for _, heads in best[:n_kv] for head in heads)
-
-
-def _predicts_next(model: OpenModel) -> bool:
-    return model.shape.vocabulary is not None and all(site.causal for site in model.shape.sites.values())
 
 
 def _recipe(model: OpenModel, texts: Sequence[Any], choice: Mapping[str, Any]) -> dict[str, Any]:

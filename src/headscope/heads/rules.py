@@ -107,9 +107,6 @@ def read_class(written: str) -> LabelRule:
     return token_class(name.strip(), key, query) if arrow else token_class(name.strip(), patterns)
 
 
-SEPARATORS = token_class("separators", r"^\s*[.,;:!?]+$|^\s*\n\s*$")
-
-
 def _words(labeller: Labeller) -> str:
     """A pattern, or a function's name and a hash of its source."""
     if isinstance(labeller, Matching):

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from headscope.heads.measures import only_looks_back
 from headscope.heads.probes import Answer, Ask, Batch, Probe, offsets, one_row
 from headscope.heads.sentences import COREFERENCE, NEGATION, NOUN_TO_MODIFIER, VERB_TO_SUBJECT, WORDS, Arc, arcs, filler
 from headscope.heads.vocabulary import Spelled, UntestableError, Vocabulary
@@ -110,8 +111,7 @@ def negation(vocabulary: Vocabulary, count: int, seed: int) -> Probe:
 
 def arc_probe(vocabulary: Vocabulary, sentences: Sequence[Arc], what: str) -> Probe:
     """One row of each sentence asks for a word; rivals are the distractor and every fixed offset up to twelve."""
-    if not vocabulary.reads_text:
-        raise UntestableError("it reads no text: there is no tokenizer, or one that does not say where tokens stand")
+    vocabulary.need_text()
     spelled = [vocabulary.spell(arc.text) for arc in sentences]
 
     def batch(chosen: list[int]) -> Batch:
@@ -178,10 +178,9 @@ def _batches(
     twins: Sequence[Spelled] | None = None,
 ) -> tuple[Batch, ...]:
     """Causal models take all sentences at once, padded at the end where nothing looks back from; others by length."""
-    causal = all(site.causal and site.kind == "self" for site in vocabulary.model.shape.sites.values())
     if max(len(each.ids) for each in (*spelled, *(twins or ()))) > vocabulary.room:
         raise UntestableError(f"its context of {vocabulary.room} tokens is too short for these sentences")
-    if causal:
+    if only_looks_back(vocabulary.model):
         return (batch(list(range(len(spelled)))),)
     groups: dict[tuple[int, int], list[int]] = {}
     for index, each in enumerate(spelled):
@@ -204,8 +203,7 @@ def _places(row: Int[Tensor, " token"], token: Tensor) -> list[int]:
 
 
 def _enough(vocabulary: Vocabulary, words: Sequence[str], what: str, least: int) -> dict[str, int]:
-    if not vocabulary.reads_text:
-        raise UntestableError("it reads no text: there is no tokenizer, or one that does not say where tokens stand")
+    vocabulary.need_text()
     found = vocabulary.single(words)
     if len(found) < least:
         raise UntestableError(f"only {len(found)} of {len(words)} {what} are single tokens of it; {least} are needed")

@@ -136,8 +136,7 @@ def separated(vocabulary: Vocabulary, count: int, seed: int) -> Probe:
 
 def sequences(vocabulary: Vocabulary, count: int, seed: int) -> Probe:
     """Numbers, days, months, letters out of order: each place should raise what comes next in its own sequence."""
-    if not vocabulary.reads_text:
-        raise UntestableError("it reads no text: there is no tokenizer, or one that does not say where tokens stand")
+    vocabulary.need_text()
     known = {name: list(vocabulary.single(words).values()) for name, words in SEQUENCES.items()}
     whole = {name: ids for name, ids in known.items() if len(ids) == len(SEQUENCES[name]) and len(set(ids)) == len(ids)}
     if not whole:

@@ -59,6 +59,13 @@ class Vocabulary:
     def reads_text(self) -> bool:
         return self.example is not None
 
+    def need_text(self) -> None:
+        """Words of a text can only be asked for where its tokens say where they stand in it."""
+        if not self.reads_text:
+            raise UntestableError(
+                "it reads no text: there is no tokenizer, or one that does not say where tokens stand"
+            )
+
     @cached_property
     def prefix(self) -> tuple[int, ...]:
         """What the tokenizer puts before a text of its own accord."""
