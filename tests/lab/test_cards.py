@@ -144,6 +144,10 @@ def test_windows_stop_the_cache() -> None:
 
 def test_head_sizes_cluster_at_64_and_128() -> None:
     clusters = head_sizes()
+    assert {name: size for size, names in clusters.items() for name in names} == {
+        name: each.anatomy.d_value for name, each in built_in().items()
+    }
+    assert [len(names) for names in clusters.values()] == sorted(map(len, clusters.values()), reverse=True)
     assert list(clusters)[:2] == [128, 64]
     assert len(clusters[128]) + len(clusters[64]) > 0.8 * len(built_in())
 
@@ -187,6 +191,10 @@ def test_a_choice_of_heads_is_what_choosing_it_gives(name: str) -> None:
     """The table a reader chooses from and the card they get say the same."""
     whole = card(name)
     choices = whole.head_choices()
+    width = whole.anatomy.n_heads * whole.anatomy.d_head
+    asked = [whole.anatomy.n_heads * times // 4 for times in (1, 2, 4, 8, 16)]
+    fits = [count for count in asked if whole.anatomy.latent is not None or width % count == 0]
+    assert [choice["n_heads"] for choice in choices] == fits, "from a quarter to four times as many"
     assert {"n_heads": whole.anatomy.n_heads, "d_head": whole.anatomy.d_head} in choices
     for choice in choices:
         changed = whole.change(n_heads=choice["n_heads"])

@@ -127,6 +127,33 @@ def test_four_heads_reach_unequal_shares(seed: int) -> None:
     assert not any(head.misses for head in crafted.heads)
 
 
+def test_whatever_is_painted_on_a_short_sentence_is_reached() -> None:
+    """Sixteen heads, rows of any shape. Few words leave a head little room, so the tolerance is wider."""
+    draw, paintings = random.Random(1), []
+    for _ in range(16):
+        rows: list[tuple[float, ...]] = []
+        for place in range(5):
+            parts = [draw.choice((0, 0, 1, 2, 3, 9)) for _ in range(place + 1)]
+            rows.append(tuple(part / sum(parts) for part in parts) + (0.0,) * (4 - place) if any(parts) else ())
+        paintings.append(tuple(rows))
+    crafted = craft("so it goes and went", [Target("any", painted=painting) for painting in paintings])
+    for head, painting in enumerate(paintings):
+        reached = crafted.snapshots[-1].patterns[head]
+        for place, row in enumerate(painting):
+            if row:
+                assert reached[place].tolist() == pytest.approx(list(row), abs=5 * REACHED)
+        assert [row.place for row in crafted.heads[head].rows] == [place for place, row in enumerate(painting) if row]
+
+
+def test_the_output_names_what_was_found_by_its_share() -> None:
+    words = split_words(SENTENCE)
+    arrows, shares = parse_shares("it > horse .8, it > road", words)
+    crafted = craft(SENTENCE, [Target("unequal", arrows=arrows, shares=shares)])
+    chances = crafted.model(crafted.ids)[0, words.index("it")].detach().softmax(-1)
+    named = {word: float(chances[crafted.tokenizer.token_to_id(word)]) for word in ("horse", "road")}
+    assert named == pytest.approx({"horse": 0.8, "road": 0.2}, abs=0.02)
+
+
 def test_shares_say_more_than_their_arrows() -> None:
     words = split_words(SENTENCE)
     arrows, shares = parse_shares("it > horse .8, it > road", words)
