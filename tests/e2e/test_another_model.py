@@ -66,15 +66,15 @@ def name(page: Page, model: str) -> None:
 def test_a_folder_is_opened_and_stays_among_the_models(page: Page, folder: Path, scope: Scope):
     name(page, str(folder / "lamp-reader"))
     expect(page.get_by_role("textbox", name="A model's name or folder")).to_have_count(0)
-    expect(page.get_by_text("1 layers × 6 heads, 3 KV heads")).to_be_visible()
+    expect(page.get_by_text("1 layer × 6 heads, 3 KV heads")).to_be_visible()
     assert "model=lamp-reader" in page.url
     picker = page.get_by_label("Model", exact=True)
     picker.select_option(scope.shape.name)
     expect(page.get_by_text("8 layers × 8 heads, 4 KV heads")).to_be_visible()
     picker.select_option("lamp-reader")
-    expect(page.get_by_text("1 layers × 6 heads, 3 KV heads")).to_be_visible()
+    expect(page.get_by_text("1 layer × 6 heads, 3 KV heads")).to_be_visible()
     page.reload()
-    expect(page.get_by_text("1 layers × 6 heads, 3 KV heads")).to_be_visible()
+    expect(page.get_by_text("1 layer × 6 heads, 3 KV heads")).to_be_visible()
 
 
 def test_a_model_that_cannot_be_shown_is_a_sentence_above_the_last_picture(page: Page, folder: Path):
@@ -91,7 +91,7 @@ def test_a_model_that_cannot_be_shown_is_a_sentence_above_the_last_picture(page:
     page.get_by_role("button", name="Try again").click()
     expect(page.get_by_role("alert")).to_have_count(0)
     name(page, str(folder / "lamp-reader"))
-    expect(page.get_by_text("1 layers × 6 heads, 3 KV heads")).to_be_visible()
+    expect(page.get_by_text("1 layer × 6 heads, 3 KV heads")).to_be_visible()
 
 
 def test_a_page_that_may_open_none_offers_none(browser: Browser, scope: Scope):

@@ -7,6 +7,7 @@ import { theme } from "./state/theme.svelte";
 import "./styles/fonts.css";
 import "./styles/tokens.css";
 import "./styles/base.css";
+import "./styles/pattern.css";
 
 theme.start();
 const saved = bytesInPage();

@@ -71,19 +71,20 @@ export function thumbnails(shape: GridShape): GridLayout | null {
   return layout(shape, { cell, cellHeight: cell, rows, columns, top: TOP }, place, cell);
 }
 
-/** One shade a head: on a phone the grid lies down (layers across, heads down); else it stands. */
+/** One shade a head: on a phone the grid lies down (layers across, heads down); else it stands. KV groups stand apart. */
 export function shades(shape: GridShape, lying: boolean): GridLayout {
   const widest = widestRow(shape.rows);
   const rows = shape.ranked ? Math.ceil(shape.order.length / widest.n_heads) : shape.rows.length;
-  const across = lying ? rows : widest.n_heads;
-  const cell = Math.max(4, Math.floor((shape.width - shape.left) / across));
+  const grouped = !shape.ranked && widest.n_kv_heads > 1 && widest.n_kv_heads < widest.n_heads;
+  const gap = !grouped ? 0 : lying ? 4 : 3;
+  const [across, gaps] = lying ? [rows, 0] : [widest.n_heads, gap * (widest.n_kv_heads - 1)];
+  const cell = Math.max(4, Math.floor((shape.width - shape.left - gaps) / across));
   const cellHeight = lying ? Math.max(13, Math.min(cell, 24)) : Math.max(5, Math.min(cell * 2, Math.floor((shape.heightForRows - TOP) / rows)));
-  const gap = shape.ranked ? 0 : 4;
   const top = lying ? 2 : TOP;
   const place = (row: number, column: number, group: number) =>
     lying
       ? { x: shape.left + row * cell, y: top + column * cellHeight + group * gap }
-      : { x: shape.left + column * cell, y: top + row * cellHeight };
+      : { x: shape.left + column * cell + group * gap, y: top + row * cellHeight };
   return layout(shape, { cell, cellHeight, rows, columns: widest.n_heads, top }, place, 0);
 }
 
