@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headscope.errors import InputError
-from headscope.lab.corpus import Document, distinct, is_permissive, licence_of, main, wheel
+from headscope.lab.corpus import Document, distinct, is_permissive, is_written_by_hand, licence_of, main, wheel
 
 CODE = "def double(x):\n    return x + x  # twice as much as before, whatever it was\n" * 6
 
@@ -50,6 +50,104 @@ def test_the_expression_counts_before_classifiers_and_free_text() -> None:
     assert licence_of(metadata) == "Apache-2.0"
     assert is_permissive("BSD License")
     assert not is_permissive("LGPL-2.1 OR MIT")
+
+
+@pytest.mark.parametrize(
+    ("licence", "taken"),
+    [
+        ("MIT", True),
+        ("mit license", True),
+        ("BSD-3-Clause", True),
+        ("Apache-2.0 OR BSD-2-Clause", True),
+        ("Python Software Foundation License", True),
+        ("ISC License (ISCL)", True),
+        ("MPL-2.0", False),
+        ("MIT AND LGPL-3.0", False),
+        ("GNU General Public License v3 (GPLv3)", False),
+        ("Other/Proprietary License", False),
+        ("PERMIT ME", False),
+        ("", False),
+    ],
+)
+def test_a_licence_is_permissive_when_one_of_its_words_is_and_none_forbids(licence: str, taken: bool) -> None:
+    assert is_permissive(licence) is taken
+
+
+def test_several_classifiers_are_all_named() -> None:
+    """A file under two licences is under both: the stricter one decides."""
+    metadata = Message()
+    metadata["Classifier"] = "Programming Language :: Python"
+    metadata["Classifier"] = "License :: OSI Approved :: MIT License"
+    metadata["Classifier"] = "License :: OSI Approved :: Mozilla Public License 2.0 (MPL 2.0)"
+    assert licence_of(metadata) == "MIT License AND Mozilla Public License 2.0 (MPL 2.0)"
+    assert not is_permissive(licence_of(metadata))
+    assert licence_of(Message()) == ""
+
+
+LETTERS = "abcdefghi\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "typed"),
+    [
+        (LETTERS * 20, True),
+        ("a" * 199, False),
+        ("a" * 200, True),
+        ("a" * 400 + "\n" + LETTERS, True),
+        ("a" * 401 + "\n" + LETTERS, False),
+        (LETTERS * 15_000, True),
+        (LETTERS * 15_000 + "a", False),
+        (("a" * 89 + "1" * 11 + "\n") * 5, True),
+        (("a" * 86 + "1" * 13 + "\n") * 5, False),
+        ("\n" * 300, True),
+    ],
+    ids=["prose", "too short", "short", "long line", "longer line", "long file", "longer file", "few digits", "a table",
+         "empty lines"],
+)  # fmt: skip
+def test_a_file_is_typed_by_hand_within_these_bounds(text: str, typed: bool) -> None:
+    assert is_written_by_hand(text) is typed
+
+
+@pytest.mark.parametrize(
+    ("path", "own"),
+    [
+        ("thing/vendors.py", True),
+        ("thing/my_vendor/a.py", True),
+        ("thing/external_links.py", True),
+        ("thing/vendor/a.py", False),
+        ("vendored/a.py", False),
+        ("thing/extern/a.py", False),
+        ("thing/externals/deep/a.py", False),
+        ("thing/third_party/a.py", False),
+        ("thing/thirdparty/a.py", False),
+        ("thing/typeshed/a.py", False),
+    ],
+)
+def test_a_folder_of_somebody_elses_is_left_out_by_its_name(tmp_path: Path, path: str, own: bool) -> None:
+    found = wheel(a_wheel(tmp_path, "License-Expression: MIT", {path: CODE}))
+    assert [document.path for document in found] == ([path] if own else [])
+
+
+def test_what_is_no_wheel_is_said_to_be_none(tmp_path: Path) -> None:
+    torn = tmp_path / "torn-1.0-py3-none-any.whl"
+    torn.write_bytes(a_wheel(tmp_path, "License-Expression: MIT", {"thing/a.py": CODE}).read_bytes()[:-30])
+    with pytest.raises(InputError, match=r"torn-1\.0-py3-none-any\.whl is not a wheel, or is torn: download it again"):
+        list(wheel(torn))
+    with zipfile.ZipFile(tmp_path / "plain.whl", "w") as archive:
+        archive.writestr("thing/a.py", CODE)
+    with pytest.raises(InputError, match=r"plain\.whl is not a wheel: it has no \.dist-info/METADATA"):
+        list(wheel(tmp_path / "plain.whl"))
+
+
+def test_spaces_and_line_ends_make_no_new_text_and_a_text_over_the_limit_leaves_room_for_a_smaller_one() -> None:
+    spaced = CODE.replace("    ", "\t").replace("\n", "\n\n")
+    small = CODE[:210]
+    documents = [Document("a", "MIT", name, text) for name, text in
+                 (("one", CODE), ("spaced", spaced), ("large", CODE + CODE[::-1]), ("small", small))]  # fmt: skip
+    taken = list(distinct(documents, len(CODE) + len(small)))
+    assert [document.path for document in taken] == ["one", "small"]
+    assert taken[0].text == CODE
+    assert "\r" not in next(distinct([Document("a", "MIT", "w", CODE.replace("\n", "\r\n"))], 9999)).text
 
 
 def test_each_text_is_taken_once_and_tables_are_left_out() -> None:

@@ -75,9 +75,13 @@ def standard_library() -> Iterator[Document]:
 
 def wheel(file: Path) -> Iterator[Document]:
     """The Python files of one wheel, if its metadata names a permissive licence."""
+    if not zipfile.is_zipfile(file):
+        raise InputError(f"{file.name} is not a wheel, or is torn: download it again")
     with zipfile.ZipFile(file) as archive:
         names = sorted(archive.namelist())
-        record = next(name for name in names if name.endswith(".dist-info/METADATA"))
+        record = next((name for name in names if name.endswith(".dist-info/METADATA")), None)
+        if record is None:
+            raise InputError(f"{file.name} is not a wheel: it has no .dist-info/METADATA")
         metadata = email.message_from_bytes(archive.read(record))
         licence = licence_of(metadata)
         if not is_permissive(licence):
