@@ -75,14 +75,13 @@ def test_sharing_is_done_in_a_copy_at_every_site_and_measured_without_slopes() -
         slopes.append(torch.is_grad_enabled())
         return 1 / 3
 
-    rows = by_groups(model, loss, [2, 1])
-    assert counts == [[2] * 3, [1] * 3]
-    assert slopes == [False, False]
-    assert [(row.attention, row.loss) for row in rows] == [("GQA", 0.3333), ("MQA", 0.3333)]
-    assert [row.parameters for row in rows] == [share(model, count).n_parameters() for count in (2, 1)]
-    assert [each.n_kv_heads for each in by_groups(model, lambda _: 0.0)] == [4, 2, 1]
+    rows = by_groups(model, loss)
+    assert counts == [[4] * 3, [2] * 3, [1] * 3]
+    assert slopes == [False] * 3
+    assert [(row.attention, row.loss) for row in rows] == [("GQA", 0.3333), ("GQA", 0.3333), ("MQA", 0.3333)]
+    assert [row.parameters for row in rows] == [share(model, count).n_parameters() for count in (4, 2, 1)]
     assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
-    assert kv_bytes_per_token(model, bytes_a_number=4) == 3 * 2 * 4 * 4 * 4
+    assert kv_bytes_per_token(model) == 3 * 2 * 4 * 4 * 2, "layers, K and V, heads, d_head, bytes"
 
 
 def test_every_count_from_mha_to_mqa() -> None:

@@ -7,7 +7,7 @@ Averaging the KV heads of each group is the conversion of Ainslie et al. 2023; t
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
@@ -76,19 +76,18 @@ def share(model: Model, n_kv_heads: int) -> Model:
     return sharing
 
 
-def kv_bytes_per_token(model: nn.Module, bytes_a_number: int = 2) -> int:
-    """What the KV cache of all layers takes for one token."""
+def kv_bytes_per_token(model: nn.Module) -> int:
+    """What the KV cache of all layers takes for one token, two bytes a number."""
     sites = [module for module in model.modules() if isinstance(module, MultiHeadAttention)]
-    return sum(2 * site.n_kv_heads * site.d_head * bytes_a_number for site in sites)
+    return sum(2 * 2 * site.n_kv_heads * site.d_head for site in sites)
 
 
-def by_groups(model: Model, loss: Callable[[Model], float], counts: Sequence[int] | None = None) -> list[Grouped]:
+def by_groups(model: Model, loss: Callable[[Model], float]) -> list[Grouped]:
     """The loss and the cache for each number of KV heads, from as many as there are down to one."""
     first = next((module for module in model.modules() if isinstance(module, MultiHeadAttention)), None)
     if first is None:
         raise ShapeError(f"{type(model).__name__} has no MultiHeadAttention to share the heads of")
-    if counts is None:
-        counts = [count for count in range(first.n_kv_heads, 0, -1) if first.n_kv_heads % count == 0]
+    counts = [count for count in range(first.n_kv_heads, 0, -1) if first.n_kv_heads % count == 0]
     return [_measured(share(model, count), count, first.n_heads, loss) for count in counts]
 
 

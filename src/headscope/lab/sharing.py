@@ -17,7 +17,7 @@ from torch import Tensor
 
 from headscope.attention.observer import Call, plain, watching
 from headscope.errors import InputError
-from headscope.lab.lookups import Arm, Budget, Finder, Task, judge
+from headscope.lab.lookups import Arm, Budget, Finder, judge
 from headscope.lab.one_or_many import KEYS
 from headscope.lab.tiny import Adam, one_thread
 
@@ -148,19 +148,19 @@ class Redundancy:
 
 @one_thread()
 @torch.no_grad()
-def redundancy(model: Finder, task: Task = KEYS, rows: int = 1024) -> Redundancy:
+def redundancy(model: Finder, rows: int = 1024) -> Redundancy:
     """Switch off the heads of the first layer, the least missed first, until none is left."""
     n_heads = model.body.attention().n_heads
-    removals = [_without(model, task, [], rows)]
+    removals = [_without(model, [], rows)]
     while len(removals[-1].removed) < n_heads:
         gone = removals[-1].removed
         left = [head for head in range(n_heads) if head not in gone]
-        removals.append(min((_without(model, task, [*gone, head], rows) for head in left), key=lambda each: each.loss))
+        removals.append(min((_without(model, [*gone, head], rows) for head in left), key=lambda each: each.loss))
     return Redundancy(n_heads, removals)
 
 
-def _without(model: Finder, task: Task, heads: Sequence[int], rows: int) -> Removal:
-    ids, answers = task.rows(rows, torch.Generator().manual_seed(20_011))
+def _without(model: Finder, heads: Sequence[int], rows: int) -> Removal:
+    ids, answers = model.task.rows(rows, torch.Generator().manual_seed(20_011))
     site = model.body.attention()
 
     def observer(call: Call) -> Tensor:

@@ -22,7 +22,7 @@ SMALLEST_VOCABULARY = 257
 WORDS = r"'(?:s|t|re|ve|m|ll|d)| ?\p{L}+| ?\p{N}| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 
 
-def train_tokenizer(texts: Iterable[str], vocabulary: int, *, progress: bool = False) -> Tokenizer:
+def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
     """A byte-level BPE of at most ``vocabulary`` tokens; equal texts give equal tokens."""
     if vocabulary < SMALLEST_VOCABULARY:
         raise InputError(
@@ -42,7 +42,7 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int, *, progress: bool = F
             vocab_size=vocabulary,
             special_tokens=[START],
             initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-            show_progress=progress,
+            show_progress=False,
         ),
     )
     tokenizer.post_processor = processors.TemplateProcessing(single=f"{START} $A", special_tokens=[(START, START_ID)])
