@@ -17,15 +17,14 @@ def randomised(model: OpenModel, seed: int) -> Iterator[None]:
     Norms and biases stay. The model is changed in place, so nobody else may use it meanwhile.
     """
     generator = torch.Generator().manual_seed(seed)
-    matrices = {id(weight): weight for weight in model.model.parameters() if weight.ndim >= 2}
-    kept = {key: weight.detach().cpu().clone() for key, weight in matrices.items()}
+    kept = [(weight, weight.detach().cpu().clone()) for weight in model.model.parameters() if weight.ndim >= 2]
     try:
         with torch.no_grad():
-            for key, weight in matrices.items():
+            for weight, own in kept:
                 order = torch.randperm(weight.numel(), generator=generator)
-                weight.copy_(kept[key].flatten()[order].view(weight.shape))
+                weight.copy_(own.flatten()[order].view(weight.shape))
         yield
     finally:
         with torch.no_grad():
-            for key, weight in matrices.items():
-                weight.copy_(kept[key])
+            for weight, own in kept:
+                weight.copy_(own)
