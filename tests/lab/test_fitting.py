@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headscope.errors import InputError
 from headscope.lab.fitting import (
     FIRST_SIZE,
     CraftSettings,
@@ -127,6 +128,45 @@ def test_the_loss_is_the_surprise_of_the_wish_and_it_falls() -> None:
     torch.testing.assert_close(fitted.hits, covered(now, work.wanted))
 
 
+def test_a_head_is_pulled_to_its_own_target_and_to_nothing_else() -> None:
+    """Another wish for the second head, and so another output, leaves the first head's every step as it was."""
+    settings = CraftSettings(steps=25)
+    one, other = (fit(job(((2, 1), (4, 3)), second), settings) for second in (((4, 0),), ((1, 0), (3, 2), (4, 2))))
+    assert torch.equal(one.losses[:, 0], other.losses[:, 0])
+    assert not torch.equal(one.losses[:, 1], other.losses[:, 1])
+    for ours, theirs in zip(one.snapshots, other.snapshots, strict=True):
+        assert torch.equal(ours.patterns[0], theirs.patterns[0])
+    assert not torch.equal(one.model.unembedding.weight, other.model.unembedding.weight)
+
+
+def test_the_output_should_name_by_share_what_unequal_heads_find() -> None:
+    targets = [Target("a", arrows=((4, 1), (4, 2)), shares=(0.75, 0.25)), Target("b", arrows=((4, 1),))]
+    rows = [target.rows(WORDS, causal=True) for target in targets]
+    answers = _answers(Job(WORDS, torch.stack([row for row, _ in rows]), torch.stack([finds for _, finds in rows])))
+    cat, saw = (int(word_ids(WORDS)[place]) for place in (1, 2))
+    assert answers[4, [cat, saw]].tolist() == pytest.approx([1.75 / 2, 0.25 / 2])
+    assert answers.sum(-1).tolist() == pytest.approx([1] * 5)
+
+
+@pytest.mark.parametrize(
+    ("setting", "least", "most"),
+    [("d_model", 2, 512), ("d_head", 1, 256), ("steps", 1, 5000), ("snapshots", 2, None), ("learning_rate", None, 1.0)],
+)
+def test_settings_are_taken_up_to_their_bounds_and_not_beyond(
+    setting: str, least: int | None, most: float | None
+) -> None:
+    for bound, beyond in ((least, -1), (most, 1)):
+        if bound is not None:
+            assert getattr(CraftSettings(**{setting: bound}), setting) == bound
+            with pytest.raises(InputError, match=f"{setting}={bound + beyond}"):
+                CraftSettings(**{setting: bound + beyond})
+
+
+def test_a_rate_of_nothing_is_refused() -> None:
+    with pytest.raises(InputError, match=r"learning_rate=0\.0: use at least 2 snapshots and a rate in 0–1"):
+        CraftSettings(learning_rate=0.0)
+
+
 def test_a_longer_try_is_four_times_as_long_and_never_more_than_may_be_asked_for() -> None:
     assert [Diagnosis(job(((2, 1),)), CraftSettings(steps=steps)).more for steps in (10, 1250, 1251)] == [
         40,
@@ -147,6 +187,22 @@ def test_a_row_that_no_width_can_hold_is_told_so() -> None:
         f"{float(diagnosis.wider[0, worst]):.2f}."
     )
     assert all(said)
+
+
+@pytest.mark.parametrize(
+    ("arrows", "place", "says"),
+    [
+        (((4, 3),), 4, "'the' at 0 and at 3 look alike without places: no head can choose between them."),
+        (((4, 0), (4, 3)), 4, ""),
+        (((3, 1),), 3, "'the' at 3 and at 0 ask the same question without places, but should find different words."),
+        (((2, 1),), 2, ""),
+    ],
+    ids=["one of two alike", "both alike", "two that ask alike", "nothing alike in sight"],
+)
+def test_without_places_what_cannot_be_told_apart_is_named(
+    arrows: tuple[tuple[int, int], ...], place: int, says: str
+) -> None:
+    assert Diagnosis(job(arrows), CraftSettings(places=False))._alike(0, place) == says
 
 
 def test_words_are_alike_only_without_places_and_only_where_it_matters() -> None:

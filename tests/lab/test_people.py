@@ -79,3 +79,11 @@ def test_pages_are_a_few_stories_each_and_equal_seeds_give_equal_pages() -> None
     assert pages != list(documents(40, seed=3))
     sizes = [len(re.findall(r'[.?]"? (?=[A-Z"])|\.$', page)) for page in pages]
     assert min(sizes) >= 3
+
+
+def test_every_name_place_thing_and_verb_is_used() -> None:
+    taught = " ".join(documents(400, seed=1))
+    for words in (WOMEN, MEN, PLACES, THINGS, GIVING, SAYING):
+        assert not [word for word in words if not re.search(rf"\b{word}\b", taught)]
+    firsts = [people(story)[0] for story in STORIES]
+    assert 0.4 < sum(name in WOMEN for name in firsts) / len(firsts) < 0.6, "as many stories of women as of men"
