@@ -182,12 +182,16 @@ def test_a_question_is_the_same_however_its_labels_are_numbered(words: Vocabular
 
 
 def test_one_text_that_tells_the_question_apart_keeps_the_rival(words: Vocabulary) -> None:
-    """In most of these texts the last copy of a word is the token before; in one it is not."""
-    again = ["horse horse", "man man man", "the horse the"]
-    rule = LabelRule("last copy", lambda tokens: [max((p for p in range(at) if tokens[p].id == token.id), default=-1)
-                                                  for at, token in enumerate(tokens)], places)  # fmt: skip
-    for batch in own_role(rule, again).probe.make(words, 4, 0).batches:
-        assert "offset -1" in batch.asks["last copy"].rivals
+    """In three of these texts the question is the token before; in the one with a "not", the one before that."""
+
+    def back(tokens: Sequence[Token]) -> list[int]:
+        steps = 2 if any(token.text == "not" for token in tokens) else 1
+        return [max(place - steps, -1) for place in places(tokens)]
+
+    rule = LabelRule("one or two back", back, places)
+    for texts, kept in ((TEXTS, True), ([text for text in TEXTS if "not" not in text], False)):
+        for batch in own_role(rule, texts).probe.make(words, 4, 0).batches:
+            assert ("offset -1" in batch.asks[rule.name].rivals) == kept
 
 
 def test_a_name_that_the_battery_has_is_refused() -> None:
