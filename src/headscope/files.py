@@ -22,7 +22,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 def write_whole(path: Path, data: bytes, kept: str | None = None) -> None:
     """All of the data under this name, or what stood there before. ``kept`` is what an error says about the rest."""
-    aside = path.with_name(path.name + PART)
+    aside = path.parent / (path.name + PART)  # a folder such as . has no name of its own
     try:
         try:
             with aside.open("wb") as file:

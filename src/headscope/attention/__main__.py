@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -177,7 +178,11 @@ def _title(text: str) -> str:
 
 
 def _style(code: str) -> Callable[[str], str]:
-    return lambda text: f"\x1b[{code}m{text}\x1b[0m" if sys.stdout.isatty() else text
+    def style(text: str) -> str:
+        plain = "NO_COLOR" in os.environ or not sys.stdout.isatty()
+        return text if plain else f"\x1b[{code}m{text}\x1b[0m"
+
+    return style
 
 
 _bold, _dim = _style("1"), _style("2")

@@ -2,48 +2,58 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from headscope import __version__
-
-from headscope.cli import see, measure, shrink, learn  # isort: skip - the order of the help
-from headscope.cli.shared import app
 from headscope.errors import HeadscopeError
 
-__all__ = ["app", "learn", "main", "measure", "see", "shrink"]
+if TYPE_CHECKING:
+    from headscope.cli.commands import app
+
+__all__ = ["app", "main"]
+
+INTERRUPTED = 130  # 128 and the number of the signal, as a shell counts
 
 
 def main() -> None:
-    """Run the command line. With no command: the microscope. An error of ours is its message, not a stack trace."""
-    given = sys.argv[1:] or ["serve" if _can_open_the_page() else "build"]
+    """Run the command line. What goes wrong is told in words, not as a stack trace."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without our signs shows question marks
     try:
-        app(given)
+        _run()
+    except KeyboardInterrupt:  # while the commands were being loaded; later the app itself answers so
+        sys.exit(INTERRUPTED)
     except HeadscopeError as error:
-        typer.echo("\n".join([f"error: {error}", *error.__notes__]), err=True)
-        sys.exit(1)
+        _end(str(error), *error.__notes__)
+    except OSError as problem:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what could not be written is not tried again at the end
+        if isinstance(problem, BrokenPipeError):
+            sys.exit(1)
+        _end(f"{problem.filename or 'what was to be printed'}: {problem.strerror or problem}")
 
 
-def _print_version(wanted: bool) -> bool:
-    if wanted:
-        typer.echo(f"headscope {__version__}")
-        raise typer.Exit
-    return wanted
+def _run() -> None:
+    from headscope.cli.commands import app, without_a_command
+
+    try:
+        app(sys.argv[1:] or without_a_command())
+    finally:
+        if sys.stdout is not None:
+            sys.stdout.flush()
 
 
-@app.callback()
-def start(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    """A microscope for attention heads. With no command: open it on the embedded model."""
+def _end(what: str, *notes: str) -> None:
+    print("\n".join([f"error: {what}", *notes]), file=sys.stderr)
+    sys.exit(1)
 
 
-def _can_open_the_page() -> bool:
-    """Whether the page and the embedded model have been built into this copy."""
-    package = Path(__file__).parent.parent
-    return (package / "app/static/index.html").exists() and (package / "models/embedded/config.json").exists()
+def __getattr__(name: str) -> Any:
+    """``app``, loaded on first use, so that ``main`` can be called before anything slow is imported."""
+    if name != "app":
+        raise AttributeError(f"headscope.cli has no attribute {name!r}")
+    from headscope.cli.commands import app
+
+    return app

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from headscope.cli import INTERRUPTED
 from headscope.cli.shared import AsJson, app, show, show_json
 
 EXPLAINED = Path(__file__).parent.parent / "explained"
@@ -29,10 +30,10 @@ def card(
     from headscope.lab import card_text, cards
 
     found = [cards.card(name) for name in names or []]
-    if d_model is not None or heads is not None:
-        if d_model is None or heads is None:
-            raise InputError("a card from bare sizes needs both --d-model and --heads")
+    if d_model is not None and heads is not None:
         found.append(cards.from_sizes(d_model, heads, n_kv_heads=kv_heads))
+    elif (d_model, heads, kv_heads) != (None, None, None):
+        raise InputError("a card from bare sizes needs both --d-model and --heads")
     if as_json:
         show_json([one.to_dict() for one in found] or sorted(cards.built_in()))
     elif found:
@@ -53,9 +54,12 @@ def learn(
 
     Example: headscope learn 3, then headscope learn 3 --answer b
     """
+    from headscope.errors import InputError
     from headscope.lab import lessons
 
     if which is None:
+        if answer is not None:
+            raise InputError(f"--answer {answer}: name the lesson too, as in headscope learn 3 --answer {answer}")
         listed = lessons.contents()
         if as_json:
             show_json([{"number": number, "name": name, "title": title} for number, name, title in listed])
@@ -102,6 +106,7 @@ def train(
         trained = train_model([TextFile(path) for path in text], out, options, report)
     word = "finished" if trained.finished else "stopped; the same command goes on"
     typer.echo(f"{word} at step {trained.step}. Look at it with: headscope serve {trained.folder}")
+    raise typer.Exit(0 if trained.finished else INTERRUPTED)
 
 
 @app.command()

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from headscope.cli import INTERRUPTED
 from headscope.cli.shared import AsJson, Classes, ModelArgument, app, show, show_json
 
 
@@ -77,7 +78,7 @@ def scan(
             census = scope.scan(corpus[0] if len(corpus) == 1 else corpus, out=out, options=options)
         except KeyboardInterrupt as stopped:
             typer.echo(f"stopped: {stopped}; the same command goes on from there", err=True)
-            raise typer.Exit(130) from stopped
+            raise typer.Exit(INTERRUPTED) from stopped
     if as_json:
         show_json(of_census(census))
     else:

@@ -15,7 +15,7 @@ def serve(
     models: Annotated[
         list[str] | None, typer.Argument(help="Models by name or folder; `embedded`, the one that ships, if none.")
     ] = None,
-    port: Annotated[int | None, typer.Option(help="The port; any free one if none is given.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="The port; a free one if none is given.")] = None,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
     host: Annotated[
         str, typer.Option(help="Serve others too, as with 0.0.0.0: each must have the token that is printed.")

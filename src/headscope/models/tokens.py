@@ -95,6 +95,9 @@ class Reader:
         return self._read_text(text, "the text")
 
     def _read_text(self, text: str, what: str, **how: bool) -> Prepared:
+        stray = next((place for place, letter in enumerate(text) if "\ud800" <= letter <= "\udfff"), None)
+        if stray is not None:
+            raise InputError(f"{what} is not UTF-8: letter {stray} is {text[stray]!r}, a stray byte or half of a pair")
         tokenizer = self._need("read text")
         fast = bool(getattr(tokenizer, "is_fast", False))
         read = tokenizer(text, return_offsets_mapping=True, **how) if fast else tokenizer(text, **how)

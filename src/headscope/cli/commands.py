@@ -1,0 +1,38 @@
+"""All commands, in the order of the help, and what is done with none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headscope import __version__
+
+from headscope.cli import see, measure, shrink, learn  # isort: skip - the order of the help
+from headscope.cli.shared import app
+
+__all__ = ["app", "learn", "measure", "see", "shrink", "without_a_command"]
+
+
+def without_a_command() -> list[str]:
+    """The microscope, where the page and the embedded model have been built into this copy."""
+    package = Path(__file__).parent.parent
+    built = (package / "app/static/index.html").exists() and (package / "models/embedded/config.json").exists()
+    return ["serve" if built else "build"]
+
+
+def _print_version(wanted: bool) -> bool:
+    if wanted:
+        typer.echo(f"headscope {__version__}")
+        raise typer.Exit
+    return wanted
+
+
+@app.callback()
+def start(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """A microscope for attention heads. With no command: open it on the embedded model."""

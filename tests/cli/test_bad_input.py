@@ -1,0 +1,142 @@
+"""Whatever is typed, a command answers in words and with a status: the value that was wrong and the way out."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.commands import Done, Line, run_all
+
+# What is typed, the kind of error, and what is said first.
+MISTAKES: list[tuple[str, str, str]] = [
+    ("look ''", "InputError", "the text is empty; there is nothing to look at"),
+    ("look '  '", "InputError", "the text is empty"),
+    ("look a\udcffb", "InputError", "the text is not UTF-8: letter 1 is '\\udcff'"),
+    ("look hello --head 99.1", "HeadNameError", "99.1: this model has layers 0–7"),
+    ("look hello --head 3.8", "HeadNameError", "3.8: site 3 has heads 0–7"),
+    ("look hello --png x.png", "InputError", "--png draws one head; name it with --head"),
+    ("look hello --head 3.5 --png nowhere/x.png", "InputError", "nowhere/x.png could not be written: No such file"),
+    ("look hello --html .", "InputError", ". could not be written: "),
+    ("look hello --class bad=[", "InputError", "the key pattern '[' of 'bad' is not a regular expression"),
+    ("look hello --model plain.txt", "ModelError", "plain.txt is neither a folder with config.json and safetensors"),
+    ("look hello --model empty", "ModelError", "empty has no config.json (it holds nothing)"),
+    ("look hello --model nobody/nothing", "ModelError", "nobody/nothing cannot be opened"),
+    ("ablate '' --head 3.5", "InputError", "the text is empty"),
+    ("ablate hello --head x", "HeadNameError", "'x' is not the name of a head; write SITE.HEAD, as in 5.1"),
+    ("ablate hello --head 3.5 --how median", "EditError", "how='median': heads are ablated by 'zero', 'mean' or"),
+    ("generate ''", "InputError", "the text is empty"),
+    ("generate hi -n 0", "InputError", "n_tokens=0: ask for at least one token"),
+    ("generate hi -n 99999", "InputError", "99999 more are beyond the 16384 that embedded can read"),
+    ("generate hi --top-p 2", "InputError", "top_p=2.0: give a share above 0 and at most 1"),
+    ("generate hi --top-k 0", "InputError", "top_k=0 keeps no token; give at least 1"),
+    ("generate hi --temperature -1", "InputError", "temperature=-1.0: give 0 (greedy) or more"),
+    ("generate hi --off 9.9", "HeadNameError", "9.9: this model has layers 0–7"),
+    ("check empty", "ModelError", "empty has no config.json"),
+    ("heads --report empty", "InputError", "empty is not a report of heads ([Errno 21] Is a directory"),
+    ("heads --report plain.txt", "InputError", "plain.txt is not a report of heads"),
+    ("heads --inputs 0", "InputError", "inputs=0: a role is tested on 8 to 4096 inputs a probe"),
+    ("heads --role nosuch", "InputError", "no role is called nosuch; there are previous token"),
+    ("scan -c missing.txt -o census", "InputError", "missing.txt: no such file, folder or pattern"),
+    ("scan -c empty.txt -o census", "InputError", "the corpus is empty: it holds no text of two tokens"),
+    ("scan -c empty -o census", "InputError", "the folder empty holds no files"),
+    ("scan -c bytes.txt -o census", "InputError", "bytes.txt, line 1: byte 0xff is not UTF-8"),
+    ("scan -c plain.txt -o plain.txt", "InputError", "plain.txt cannot be written (File exists)"),
+    ("scan -c plain.txt -o census --workers 0", "InputError", "workers=0: give at least 1"),
+    ("scan -c plain.txt -o census --context 1", "InputError", "context=1: give at least 2"),
+    ("compare missing empty", "InputError", "missing holds no census (tally.safetensors is missing)"),
+    ("prune -o new", "InputError", "prune takes either keep=, the share of heads to keep, or heads="),
+    ("prune -o new --keep 0.5 -t missing.txt", "InputError", "missing.txt: no such file, folder or pattern"),
+    ("prune -o plain.txt --keep 0.5", "InputError", "plain.txt is there already and not empty"),
+    ("prune --heads 3.5 -o /proc/new", "InputError", "/proc/new"),
+    ("serve --no-open --census empty", "InputError", "empty holds no census"),
+    (
+        "serve --no-open --host nosuch.invalid",
+        "InputError",
+        "--host nosuch.invalid: this machine knows no such address",
+    ),
+    ("serve --no-open empty", "ModelError", "empty has no config.json"),
+    ("build --heads 7", "ShapeError", "d_model=768 does not divide into n_heads=7"),
+    ("card nosuch", "InputError", "there is no card and no file called 'nosuch'; Names: gpt2"),
+    ("card plain.txt", "InputError", "plain.txt is not JSON"),
+    ("card empty", "InputError", "there is no config.json in empty"),
+    ("card --d-model 64", "InputError", "a card from bare sizes needs both --d-model and --heads"),
+    ("card gpt2 --kv-heads 4", "InputError", "a card from bare sizes needs both --d-model and --heads"),
+    ("card gpt2 --length -5", "InputError", "a text of -5 tokens; give a length of at least 0"),
+    ("learn 99", "InputError", "there is no lesson '99'; there are 1 why-one-head-is-not-enough"),
+    ("learn 3 --question 9 --answer b", "InputError", "lesson 3 has questions 1–2, not 9"),
+    ("learn 3 --answer maybe", "InputError", "could not read 'maybe' as an answer"),
+    ("learn --answer b", "InputError", "--answer b: name the lesson too, as in headscope learn 3 --answer b"),
+    ("explain Nope", "InputError", "there is no error called 'Nope'; there are BackendError"),
+    ("train -t missing.txt -o run", "InputError", "missing.txt cannot be read"),
+    ("train -t empty.txt -o run", "InputError", "empty.txt has no text in it"),
+    ("train -t bytes.txt -o run", "InputError", "bytes.txt is not UTF-8 text"),
+    ("train -t plain.txt -o run --steps 0", "InputError", "steps=0 must be at least 1"),
+    ("train -t plain.txt -o run --heads 3", "ShapeError", "d_model=128 does not divide into n_heads=3"),
+]
+
+# Typer's own refusals: a command line that cannot be read at all.
+MISREAD: list[tuple[str, str]] = [
+    ("nosuch", "No such command 'nosuch'"),
+    ("look", "Missing argument 'text'"),
+    ("look one two", "Got unexpected extra argument(s) (two)"),
+    ("look hello --heads 3.5", "No such option"),
+    ("generate hi -n many", "Invalid value for '--tokens'"),
+    ("serve --port 99999", "Invalid value for '--port'"),
+    ("serve --port -1", "Invalid value for '--port'"),
+    ("scan -c plain.txt", "Missing option '--out'"),
+    ("train", "Missing option '--text'"),
+]
+
+# The machine's own refusals, which are nobody's mistake in a command: the path and what the machine says.
+UNWRITABLE: list[tuple[str, str]] = [
+    ("train -t book.txt -o plain.txt --steps 1", "error: plain.txt: File exists"),
+]
+
+
+def words(typed: str) -> tuple[str, ...]:
+    return tuple("" if word == "''" else word.replace("_", " ") for word in typed.replace("'  '", "__").split())
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
+    folder = tmp_path_factory.mktemp("typed")
+    (folder / "plain.txt").write_text("The horse crossed the road.\n", encoding="utf-8")
+    (folder / "book.txt").write_text("The horse crossed the road because it was tired. " * 900, encoding="utf-8")
+    (folder / "empty.txt").write_text("", encoding="utf-8")
+    (folder / "bytes.txt").write_bytes(b"\xff\xfe\x00 not text")
+    (folder / "empty").mkdir()
+    told = run_all({typed: Line(words(typed)) for typed, *_ in (*MISTAKES, *MISREAD, *UNWRITABLE)}, folder)
+    told["made"] = Done(0, " ".join(path.name for path in folder.iterdir()), "")
+    return told
+
+
+@pytest.mark.parametrize(("typed", "kind", "message"), MISTAKES, ids=[typed for typed, *_ in MISTAKES])
+def test_a_mistake_is_told_in_a_line_with_the_way_to_its_page(
+    typed: str, kind: str, message: str, done: dict[str, Done]
+) -> None:
+    status, _, err = done[typed]
+    first, *rest = err.splitlines()
+    assert first.startswith("error: "), err
+    assert message in first
+    assert rest == [f"more: headscope explain {kind}"]
+    assert status == 1
+
+
+@pytest.mark.parametrize(("typed", "message"), MISREAD, ids=[typed for typed, _ in MISREAD])
+def test_a_line_that_cannot_be_read_ends_with_status_two(typed: str, message: str, done: dict[str, Done]) -> None:
+    status, out, err = done[typed]
+    assert (status, out) == (2, "")
+    assert message in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(("typed", "message"), UNWRITABLE, ids=[typed for typed, _ in UNWRITABLE])
+def test_what_the_machine_refuses_is_told_with_its_path(typed: str, message: str, done: dict[str, Done]) -> None:
+    assert done[typed].err.splitlines()[-1] == message
+    assert "Traceback" not in done[typed].err
+    assert done[typed].status == 1
+
+
+def test_nothing_is_printed_beside_an_error_and_nothing_is_left_behind(done: dict[str, Done]) -> None:
+    silent = [typed for typed, *_ in MISTAKES if not typed.startswith("train")]
+    assert {typed: done[typed].out for typed in silent if done[typed].out} == {}
+    assert not {"new", "run", "x.png"} & set(done["made"].out.split())
