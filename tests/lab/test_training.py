@@ -166,6 +166,26 @@ def test_matrices_decay_and_gains_do_not(text: TextFile, tmp_path: Path) -> None
         assert decays[id(weight)] == (0.0 if "norm" in name else 0.25), name
 
 
+def test_no_step_is_taken_along_a_slope_longer_than_one(text: TextFile, tmp_path: Path) -> None:
+    run, lengths = Run(prepare([text], TINY, tmp_path), tmp_path, TINY), []
+    with torch.no_grad():
+        run.model.embedding.weight.mul_(30)
+    run.model.loss(run.rows.batch(0, 4, 32)).mean().backward()
+    own = [weight.grad for weight in run.model.parameters() if weight.grad is not None]
+    assert float(torch.cat([slope.flatten() for slope in own]).norm()) > 2
+    run.optimizer.zero_grad()
+
+    def before(optimizer: torch.optim.Optimizer, *_: object) -> None:
+        slopes = [weight.grad.flatten() for group in optimizer.param_groups for weight in group["params"]]
+        lengths.append(float(torch.cat(slopes).norm()))
+
+    run.optimizer.register_step_pre_hook(before)
+    run._advance(run.model.loss)
+    assert lengths == [pytest.approx(1, abs=1e-3)]
+    assert run.step == 1
+    assert all(weight.grad is None for weight in run.model.parameters())
+
+
 def test_a_file_counts_by_its_size_unless_it_is_given_a_weight(text: TextFile, tmp_path: Path) -> None:
     (tmp_path / "other.txt").write_text("a different little text. " * 200)
     other = tmp_path / "other.txt"
