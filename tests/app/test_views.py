@@ -41,7 +41,8 @@ def by_hand(pattern: torch.Tensor, pool: int, how: str) -> torch.Tensor:
 @pytest.mark.parametrize("how", ["max", "mean"])
 @pytest.mark.parametrize(
     ("rows", "columns", "pool"),
-    [((0, 180), (0, 180), 8), ((0, 180), (0, 180), 7), ((13, 90), (2, 80), 3), ((100, 101), (0, 180), 9), ((5, 9), (1, 2), 64)],
+    [((0, 180), (0, 180), 8), ((0, 180), (0, 180), 7), ((13, 90), (2, 80), 3), ((100, 101), (0, 180), 9),
+     ((5, 9), (1, 2), 64)],
 )  # fmt: skip
 def test_a_pooled_rectangle_is_the_pattern_pooled_by_hand(seen, look, rows, columns, pool, how):
     card, found = seen.rectangle(asked(rows=rows, columns=columns, pool=pool, how=how))

@@ -101,11 +101,11 @@ def _moment(point: FilmPoint) -> FilmMoment:
 
 
 def _phase(film: Film) -> FilmPhase | None:
-    """None where no head learns induction: a short run has no such stretch."""
+    """None where no head learns induction, as in a short run, or where its evidence was not measured."""
     try:
         before, after = stretch(film.best("induction"))
         found = crossings(film)
-    except (InputError, ValueError):
+    except InputError:
         return None
     evidence = [
         FilmEvidence(name=each.name, start=each.start, end=each.end, before=each.before, after=each.after)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -72,6 +73,8 @@ class Crossing:
 
 def crossing(name: str, values: Sequence[float], tokens: Sequence[float]) -> Crossing:
     """Where a series is first past the middle between its first value and its extreme."""
+    if not all(map(math.isfinite, values)):
+        raise InputError(f"{name} was not measured at every point of this film, so its way has no middle")
     start = values[0]
     end = max(values, key=lambda value: abs(value - start))
     if start == end:

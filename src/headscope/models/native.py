@@ -154,8 +154,8 @@ class NativeModel(Reading):
             module.training = True
 
     def _discover(self, name: str) -> None:
-        width = self.reader.vocabulary or 2
-        probe = self._probe = {"input_ids": (torch.arange(16).view(2, 8) * 7 + 1) % width}
+        width, length = self.reader.vocabulary or 2, min(8, self.reader.context or 8)
+        probe = self._probe = {"input_ids": (torch.arange(2 * length).view(2, length) * 7 + 1) % width}
         found: dict[str, Site] = {}
 
         def see(call: Call) -> Tensor:

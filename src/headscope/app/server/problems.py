@@ -47,7 +47,8 @@ def _say_validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"] if part != "body")
-    return problem("InputError", f"{where}: {first['msg']}", HTTPStatus.UNPROCESSABLE_ENTITY)
+    message = f"{where}: {first['msg']}" if where else f"the request: {first['msg']}"
+    return problem("InputError", message, HTTPStatus.UNPROCESSABLE_ENTITY)
 
 
 def _say_status(request: Request, error: Exception) -> Response:
