@@ -2,8 +2,9 @@
 
 Templates mark three words: ``<q…>`` asks, ``<t…>`` is what it should find, ``<d…>`` is a distractor of the same
 class. ``<t:person>`` draws a word of a class, ``<t=not>`` is that word, ``{person}`` draws one unmarked. Distances
-vary and the nearer of target and distractor is not always the target, so no fixed offset answers for a head. A few
-words stand before each sentence, so that no word asked for is the first token, on which many heads rest.
+vary, so no fixed offset answers for a head, and the nearer of target and distractor is not always the target (but for
+adjectives: in English the nearest one is the noun's). A few words stand before each sentence, so that no word asked
+for is the first token, on which many heads rest.
 """
 
 from __future__ import annotations
