@@ -10,13 +10,19 @@ import torch
 from headscope.errors import InputError
 from headscope.heads.film import Film, FilmPoint
 from headscope.heads.probe import STANDARD
-from headscope.lab.film_page import EMBEDDED, crossing, crossings, page, stretch
+from headscope.lab.film_page import EMBEDDED, crossing, crossings, main, page, stretch
 
 DOCS = Path(__file__).parents[2] / "docs" / "film.md"
 
 
 def test_the_page_is_the_one_the_film_writes() -> None:
     assert DOCS.read_text(encoding="utf-8") == page(Film.load(EMBEDDED))
+
+
+def test_the_command_writes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["film_page", str(tmp_path / "film.md")])
+    main()
+    assert (tmp_path / "film.md").read_bytes() == DOCS.read_bytes()
 
 
 def test_induction_the_previous_token_head_and_the_loss_on_copies_change_together() -> None:

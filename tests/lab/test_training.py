@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -184,6 +185,30 @@ def test_no_step_is_taken_along_a_slope_longer_than_one(text: TextFile, tmp_path
     assert lengths == [pytest.approx(1, abs=1e-3)]
     assert run.step == 1
     assert all(weight.grad is None for weight in run.model.parameters())
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="here is a GPU")
+def test_where_there_is_no_gpu_a_run_goes_to_the_cpu_and_asking_for_one_is_refused(
+    text: TextFile, tmp_path: Path
+) -> None:
+    material = prepare([text], TINY, tmp_path)
+    assert Run(material, tmp_path, replace(TINY, device="auto")).device.type == "cpu"
+    for name in ("cuda", "abacus"):
+        with pytest.raises(InputError, match=rf"(?s)there is no device '{name}' here \(.+\); use auto, or cpu"):
+            Run(material, tmp_path, replace(TINY, device=name))
+
+
+def test_a_run_whose_two_checkpoints_do_not_fit_the_disk_is_refused_before_it_begins(
+    text: TextFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights and two moments, four bytes each, the old file and the new one."""
+    material = prepare([text], TINY, tmp_path)
+    needed = 2 * 3 * 4 * Run(material, tmp_path, TINY).model.n_parameters()
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=needed - 1))
+    with pytest.raises(InputError, match=rf"free and this run's checkpoints need {needed / 1e6:.0f} MB; make room"):
+        Run(material, tmp_path, TINY)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=needed))
+    assert Run(material, tmp_path, TINY).step == 0
 
 
 def test_a_file_counts_by_its_size_unless_it_is_given_a_weight(text: TextFile, tmp_path: Path) -> None:

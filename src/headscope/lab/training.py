@@ -344,6 +344,9 @@ def _tokenizer(documents: Sequence[Document], options: TrainingOptions, out: Pat
 
 
 def _device(name: str) -> torch.device:
-    if name != "auto":
-        return torch.device(name)
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.zeros(0, device=name).device
+    except (RuntimeError, AssertionError) as problem:
+        raise InputError(f"there is no device {name!r} here ({problem}); use auto, or cpu") from problem
