@@ -160,3 +160,23 @@ def test_sentences_longer_than_the_context_are_left_out_and_none_that_fits_is_sa
         roles_for(model, path)[0].probe.make(Vocabulary(model), 99, 0)
     report = heads(model, Options(roles=(), own=roles_for(model, path), controls=0, ablate=0))
     assert "none of the 20 sentences fits" in report.trial("syntax: amod down").why_not
+
+
+def test_a_part_of_a_batch_asks_for_the_same_words(tmp_path: Path) -> None:
+    """Batches that are too large are cut; an arc's input is then counted from the first of its part."""
+    sentences = read_conllu(treebank(tmp_path / "a.conllu", 40))
+    with torch.no_grad():
+        vocabulary = Vocabulary(opened(noun_to_modifier().eval()))
+    probe = syntax_roles(sentences, causal=True)[0].probe.make(vocabulary, 99, 0)
+    batch = max(probe.batches, key=len)
+    asked = []
+    for start in range(0, len(batch), 3):
+        part = batch.part(start, start + 3)
+        arcs_there = part.arcs["amod down"]
+        assert int(arcs_there.item.max()) < len(part)
+        for item, row, wanted in zip(arcs_there.item, arcs_there.row, arcs_there.wanted, strict=True):
+            asked.append((part.ids[item].tolist(), int(row), int(wanted)))
+            assert torch.equal(arcs_there.words[item], batch.arcs["amod down"].words[start + int(item)])
+    whole = batch.arcs["amod down"]
+    every = zip(whole.item, whole.row, whole.wanted, strict=True)
+    assert asked == [(batch.ids[item].tolist(), int(row), int(wanted)) for item, row, wanted in every]

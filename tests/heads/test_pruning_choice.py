@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from itertools import combinations, product
 
 import pytest
@@ -9,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headscope.errors import InputError
-from headscope.heads.pruning import _best_groups, _evenly, _least_first, _without_named
+from headscope.heads.importance import importance
+from headscope.heads.pruning import _best_groups, _evenly, _least_first, _scores, _without_named
 from headscope.names import Head, Site
 from headscope.scope import Scope
 
@@ -93,3 +95,46 @@ def test_named_heads_go_once_each_and_one_stays(llama: Scope) -> None:
         _without_named(llama.model, [f"1.{head}" for head in range(6)])
     with pytest.raises(InputError, match=r"heads=\[\] removes nothing"):
         _without_named(llama.model, [])
+
+
+def test_a_recipe_says_what_was_chosen_on_which_texts_and_with_what(llama: Scope, ids: list[int]) -> None:
+    texts = [ids, ids[5:]]
+    made = llama.prune(keep=0.7, texts=texts, by="gradient").to_dict()
+    assert made["choice"] == {"keep": 0.7, "even": False, "by": "gradient"}
+    assert made["texts"] == {"count": 2, "sha256": hashlib.sha256(repr(texts).encode()).hexdigest()}
+    assert set(made["versions"]) == {"torch", "transformers"}
+    other = llama.prune(keep=0.7, texts=[ids, ids[6:]], by="gradient").to_dict()
+    assert other["texts"]["sha256"] != made["texts"]["sha256"]
+    named = llama.prune(heads=["0.1", "1.2"]).to_dict()
+    assert (named["choice"], named["texts"], named["loss_nats"]) == ({}, None, None)
+    assert named["removed"] == ["0.1", "1.2"]
+
+
+@pytest.mark.parametrize(("lengths", "counted"), [([], 1024), ([23], 23), ([9, 23, 4], 23)])
+def test_costs_are_counted_at_the_length_of_the_longest_text(
+    llama: Scope, ids: list[int], lengths: list[int], counted: int
+) -> None:
+    pruned = llama.prune(heads=["0.0", "0.1"], texts=[ids[:length] for length in lengths])
+    assert pruned.before.length == pruned.after.length == counted
+
+
+def test_a_summary_counts_what_is_left(llama: Scope, ids: list[int]) -> None:
+    pruned = llama.prune(heads=["0.0", "0.1", "2.3"], texts=[ids])
+    said = str(pruned).splitlines()
+    assert said[0] == f"{llama.shape.name}: 3 of 18 heads removed, 15 left"
+    share = pruned.after.attention_parameters / pruned.before.attention_parameters - 1
+    assert share < 0
+    assert f"({share:+.0%})" in next(line for line in said if "attention's parameters" in line)
+    assert pruned.loss is not None
+    assert f"  loss {pruned.loss[0]:.3f} -> {pruned.loss[1]:.3f} nats a token" in said
+    assert said[-1] == "  removed 0.0, 0.1, 2.3"
+
+
+def test_at_first_order_a_head_that_helps_and_one_that_hurts_both_matter(llama: Scope, ids: list[int]) -> None:
+    """The slope's sign says which way the loss goes; what goes first is what moves it least either way."""
+    slopes = {entry.head: entry.loss.mean for entry in importance(llama.model, [ids], "gradient")}
+    assert min(slopes.values()) < 0 < max(slopes.values())
+    found = _scores(llama.model, [ids], "gradient")
+    assert found == {head: pytest.approx(abs(slope)) for head, slope in slopes.items()}
+    exact = {entry.head: entry.kl.mean for entry in importance(llama.model, [ids]) if entry.kl is not None}
+    assert _scores(llama.model, [ids], "exact") == {head: pytest.approx(value) for head, value in exact.items()}
