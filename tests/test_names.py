@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import FrozenInstanceError
 
 import pytest
 from hypothesis import given
@@ -64,3 +65,39 @@ def test_a_model_lists_its_heads_in_order() -> None:
 def test_a_head_that_a_model_does_not_have_is_refused(sites: tuple[str, ...], name: str, message: str) -> None:
     with pytest.raises(HeadNameError, match=re.escape(message)):
         shape_of(*sites).find(name)
+
+
+heads = st.builds(Head, st.from_regex(r"[a-z0-9]+(\.[a-z0-9]+){0,2}", fullmatch=True), st.integers(0, 99))
+
+
+@given(st.text(max_size=12))
+def test_any_text_is_a_head_that_writes_itself_the_same_or_is_refused(text: str) -> None:
+    try:
+        head = Head.parse(text)
+    except HeadNameError as error:
+        assert repr(text) in str(error)  # noqa: PT017 - most texts are refused, and each must be named
+    else:
+        assert Head.parse(str(head)) == head
+        assert head.head >= 0
+
+
+@given(st.lists(heads, max_size=5))
+def test_heads_serve_as_keys_and_sort_by_site_and_number(drawn: list[Head]) -> None:
+    assert {head: str(head) for head in drawn}.keys() == set(drawn)
+    assert [(head.site, head.head) for head in sorted(drawn)] == sorted((head.site, head.head) for head in drawn)
+
+
+def test_a_head_does_not_change_its_name() -> None:
+    with pytest.raises(FrozenInstanceError):
+        Head("5", 1).head = 2  # type: ignore[misc]
+
+
+@given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 3))
+def test_every_head_that_a_model_lists_is_found_and_the_next_one_is_not(sites: int, n_kv: int, group: int) -> None:
+    made = {str(i): Site(str(i), n_heads=n_kv * group, n_kv_heads=n_kv, d_head=8, d_value=8) for i in range(sites)}
+    shape = ModelShape("drawn", d_model=8, vocabulary=None, context=None, sites=made)
+    assert len(shape.heads()) == shape.n_heads == sites * n_kv * group
+    assert [shape.find(str(head)) for head in shape.heads()] == shape.heads()
+    assert {site.group_size for site in made.values()} == {group}
+    with pytest.raises(HeadNameError, match=rf"site 0 has heads 0–{n_kv * group - 1}"):
+        shape.find(Head("0", n_kv * group))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from headscope.attention.masks import Mask, causal, dense, documents, full, padding, window
+from headscope.attention.masks import Dense, Mask, causal, dense, documents, full, padding, window
 from headscope.errors import MaskError
 
 IDS = torch.tensor([[0, 0, 0, 1, 1, 2, 2, 2, 2, 2], [5, 5, 5, 5, 5, 5, 5, 5, 5, 9]])
@@ -152,6 +152,12 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         "documents has ids of shape (1, 3) for batch 1, 4 queries and 4 keys; give one id a key: (1, 4)",
     ),
     "axes": (lambda: dense(torch.ones(4)), "a dense mask has 2 to 4 axes, (query, key) last; got shape (4,)"),
+    "five-axes": (lambda: dense(torch.ones(1, 1, 1, 4, 4)), "a dense mask has 2 to 4 axes, (query, key) last; got"),
+    "no-lengths": (lambda: padding([]), "one whole number ≥ 0 a batch item, got []"),
+    "lengths-axes": (lambda: padding(torch.ones(2, 2).long()), "one whole number ≥ 0 a batch item, got tensor"),
+    "ids-batch": (lambda: documents([[0], [1]]).bind(3, 1, 1, 1), "ids of shape (2, 1) for batch 3, 1 queries and 1"),
+    "ids-queries": (lambda: documents([0, 1]).bind(1, 1, 3, 2), "for batch 1, 3 queries and 2 keys; give one id a key"),
+    "ids-axes": (lambda: documents(torch.zeros(1, 1, 1).long()), "shape (key) or (batch, key), got shape (1, 1, 1)"),
     "integers": (lambda: dense(torch.ones(4, 4).long()), "a dense mask of torch.int64 is ambiguous (keep or hide?)"),
     "nan": (lambda: dense(NAN), "the mask has 1 NaN, the first at (0, 0, 2, 3); use 0 to look and −inf to hide"),
     "bias": (lambda: dense(torch.full((4, 4), 0.5)), "the mask has 0.5, neither 0 nor −inf; numbers to add to scores"),
@@ -168,3 +174,75 @@ def test_a_mistaken_mask_is_refused_with_its_values(name: str) -> None:
     make, message = MISTAKES[name]
     with pytest.raises(MaskError, match=re.escape(message)):
         make()
+
+
+@pytest.mark.parametrize(
+    ("mask", "reach", "clear"),
+    [
+        (full(), (0, 100), (0, 100)),
+        (causal(), (0, 28), (0, 25)),
+        (window(2), (23, 29), (0, 0)),
+        (window(3), (22, 30), (25, 27)),
+        (window(6), (19, 33), (22, 30)),
+        (causal() & window(6), (19, 28), (22, 25)),
+        (padding([50]), (0, 100), (0, 0)),
+    ],
+    ids=repr,
+)
+def test_four_rows_after_a_cache_reach_and_clear_exactly_so_many_keys(
+    mask: Mask, reach: tuple[int, int], clear: tuple[int, int]
+) -> None:
+    """Rows 4 to 7 stand at keys 24 to 27. A bound that is too narrow is wrong, one that is too wide is slow."""
+    bound = mask.bind(1, 1, 80, 100)
+    assert bound.reach(4, 8, 20, 100) == reach
+    assert bound.clear(4, 8, 20, 100) == clear
+
+
+@given(st.integers(1, 12), st.integers(0, 9), st.integers(1, 5), st.integers(0, 8), st.booleans())
+def test_the_bounds_of_windows_are_the_tightest_there_are(
+    width: int, start: int, height: int, extra: int, one_sided: bool
+) -> None:
+    mask = causal() & window(width) if one_sided else window(width)
+    n_query, n_key = start + height, start + height + extra
+    band = mask.dense(n_query, n_key)[0, 0, start:]
+    low, high = mask.reach(start, n_query, extra, n_key)
+    seen = band.any(0).nonzero()[:, 0].tolist()
+    assert (low, high) == (seen[0], seen[-1] + 1)
+    low, high = mask.clear(start, n_query, extra, n_key)
+    by_all = band.all(0).nonzero()[:, 0].tolist()
+    assert list(range(low, high)) == by_all
+
+
+@pytest.mark.parametrize(
+    ("mask", "rows", "title"),
+    [
+        (causal(), 8, "causal(): query ↓ key →"),
+        (full(), 8, "full(): query ↓ key →"),
+        (documents([3, 3, 4, 4, 4]), 5, "documents(<1×5 ids>): query ↓ key →"),
+        (documents([[3, 3], [4, 5]]), 2, "documents(<2×2 ids>): query ↓ key → (first batch item and head)"),
+        (padding([12], side="left"), 12, "padding([12], side='left'): query ↓ key →"),
+        (padding([2, 3]), 8, "padding([2, 3]): query ↓ key → (first batch item and head)"),
+        (dense(ANY[:1, :1, :3, :4]), 3, "dense(<1×1×3×4>): query ↓ key →"),
+        (dense(ANY[:1, :, :3, :4]), 3, "dense(<1×3×3×4>): query ↓ key → (first batch item and head)"),
+    ],
+    ids=repr,
+)
+def test_a_printed_mask_has_the_size_that_its_parts_imply(mask: Mask, rows: int, title: str) -> None:
+    first, *grid = str(mask).splitlines()
+    assert (first, len(grid)) == (title, rows)
+    assert "■" in grid[-1 if "left" in title else 0]
+
+
+def test_a_mask_shared_by_all_is_not_written_for_each() -> None:
+    assert full().dense(3, 4).shape == causal().dense(3, 4).shape == (1, 1, 3, 4)
+    assert padding([1, 2]).bind(2, 5, 3, 4).dense(3, 4).shape == (2, 1, 3, 4)
+
+
+def test_one_head_of_a_mask_of_many_is_its_own_and_one_of_a_shared_mask_is_all() -> None:
+    (part,) = dense(ANY).parts
+    assert isinstance(part, Dense)
+    for head in range(3):
+        assert torch.equal(part.only(head).allowed, ANY[:, head : head + 1])
+    (shared,) = dense(ANY[:, :1]).parts
+    assert isinstance(shared, Dense)
+    assert shared.only(2) is shared

@@ -83,3 +83,32 @@ def test_mass_is_what_lands_on_equal_labels() -> None:
     label = torch.tensor([7, -1, 7])
     assert_close(reference.mass(weights, label, label), torch.tensor([1.0, 0.0, 0.7]))
     assert_close(reference.mass(weights, label, label, exclude_self=True), torch.tensor([0.0, 0.0, 0.2]))
+
+
+def test_a_row_that_may_look_nowhere_has_no_distance_and_no_entropy() -> None:
+    seen = reference.row_statistics(torch.tensor([[0.0, 0.0], [0.0, 1.0]]))
+    for name in ("entropy", "distance_mean", "distance_spread", "strongest_weight"):
+        assert getattr(seen, name)[0] == 0, name
+    assert seen.strongest_weight[1] == 1
+
+
+def test_distance_is_over_what_lands_on_keys_when_a_sink_takes_the_rest() -> None:
+    """Half of the row goes to a sink: the other half is all that has a place."""
+    whole = reference.row_statistics(torch.tensor([[0.5, 0.0, 0.25, 0.25]]))
+    half = reference.row_statistics(torch.tensor([[0.25, 0.0, 0.125, 0.125]]))
+    assert_close(half.distance_mean, whole.distance_mean)
+    assert_close(half.distance_spread, whole.distance_spread)
+    assert_close(whole.distance_mean, torch.tensor([0.5 * 3 + 0.25 * 1]))
+
+
+def test_distances_count_from_the_querys_place_after_a_cache() -> None:
+    """Two queries at the end of five keys stand at keys 3 and 4."""
+    weights = torch.zeros(2, 5)
+    weights[0, 3], weights[1, 0] = 1.0, 1.0
+    assert reference.row_statistics(weights).distance_mean.tolist() == [0.0, 4.0]
+
+
+def test_mass_leaves_the_querys_own_place_out_after_a_cache() -> None:
+    weights, label = torch.tensor([[0.1, 0.2, 0.7]]), torch.tensor([4, 4, 4])
+    assert_close(reference.mass(weights, label[:1], label), torch.tensor([1.0]))
+    assert_close(reference.mass(weights, label[:1], label, exclude_self=True), torch.tensor([0.3]))
