@@ -14,7 +14,7 @@ import headscope
 from headscope.errors import ModelError
 from headscope.lab.by_hand import by_hand
 from headscope.lab.tiny import TinyConfig, TinyTransformer
-from headscope.models.stream import NO_END, NOT_A_SUM, NOT_SEEN, stream_scales
+from headscope.models.stream import NO_END, NOT_A_SUM, NOT_SEEN, found_scale, stream_scales
 from headscope.names import Head
 
 IDS = [5, 6, 7, 8, 9, 10, 11]
@@ -63,6 +63,25 @@ class _Scaled(torch.nn.Module):
         return 0.5 * x
 
 
+class _Gains(torch.nn.Module):
+    """A small gain for each number, no two alike: small, and no factor."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * torch.arange(1, 9) * 1e-4
+
+
+class _Experts(torch.nn.Module):
+    """A branch whose weight is no module's, and large: it reads through a norm, as such branches do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(8)
+        self.weight = torch.nn.Parameter(10 * torch.randn(8, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.einsum("bti,ij->btj", self.norm(x), self.weight)
+
+
 class _Doubling(torch.nn.Linear):
     """Answers other than a matrix would: what is pushed through it comes out with a curve."""
 
@@ -83,10 +102,13 @@ def found_in(between: torch.nn.Module, branch: torch.nn.Module) -> dict[str, flo
         (torch.nn.Identity(), torch.nn.Linear(8, 8), 1.0),
         (torch.nn.Identity(), _Doubling(8, 8), 1.0),
         (_Scaled(), torch.nn.Linear(8, 8), 0.5),
+        (torch.nn.Identity(), _Experts(), 1.0),
         (torch.nn.LayerNorm(8), torch.nn.Linear(8, 8), NOT_A_SUM),
+        (torch.nn.Hardtanh(), torch.nn.Linear(8, 8), NOT_A_SUM),
+        (_Gains(), torch.nn.Linear(8, 8), NOT_A_SUM),
         (torch.nn.Linear(8, 8), torch.nn.Linear(8, 8), NOT_SEEN),
     ],
-    ids=["a plain branch", "a curved branch", "one factor", "a norm", "a matrix"],
+    ids=["a plain branch", "a curved branch", "one factor", "experts", "a norm", "a clamp", "gains", "a matrix"],
 )
 def test_only_what_stands_in_the_stream_itself_changes_what_is_written(
     between: torch.nn.Module, branch: torch.nn.Module, expected: float | str
@@ -94,6 +116,30 @@ def test_only_what_stands_in_the_stream_itself_changes_what_is_written(
     """Branches without norms read what was written before them, and write in their own name, not in the writer's."""
     first = expected if isinstance(expected, str) else pytest.approx(expected, rel=1e-5)
     assert found_in(between, branch) == {"0": first, "1": 1.0}
+
+
+class _Again(torch.nn.Module):
+    """One writer, called in two layers, and a factor between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writer = torch.nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = 0.5 * (x + self.writer(x))
+        return y + self.writer(y)
+
+
+def test_a_writer_that_layers_share_has_a_factor_for_each_of_its_turns() -> None:
+    model = _Again()
+    writers = {"0": model.writer, "0@2": model.writer}
+    found = stream_scales(model, lambda inputs: model(inputs["x"]), writers, {"x": torch.randn(1, 5, 8)})
+    assert found == {"0": pytest.approx(0.5, rel=1e-5), "0@2": 1.0}
+
+
+def test_a_site_that_was_not_measured_has_no_factor() -> None:
+    with pytest.raises(ModelError, match=f"^7: {re.escape(NOT_SEEN)}"):
+        found_scale({"0": 1.0}, "7")
 
 
 def test_a_model_without_norms_is_split_over_its_heads() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from tests.models import tiny
 from torch import Tensor, nn
 
 from headscope.models.attention_seam import attention, install, tracer, uninstall
-from headscope.models.trace import trace
+from headscope.models.trace import hooked, trace, tracing
 
 
 class Own(nn.Module):
@@ -107,3 +109,37 @@ def test_states_of_the_residual_stream_are_those_of_blocks_that_hold_attention()
     mlp = [leaf.left for leaf in seen.leaves if leaf.path.endswith("mlp.down_proj")]
     assert len(mlp) == 2
     assert not any(torch.equal(block, made) for block in seen.blocks for made in mlp)
+
+
+def test_hooks_answer_in_their_own_thread_alone() -> None:
+    """Another thread that runs the same module meanwhile is neither seen nor changed."""
+    module, x, seen = nn.Linear(4, 4), torch.ones(1, 4), []
+
+    def enter(part: nn.Module, args: object, kwargs: object) -> None:
+        seen.append("entered")
+
+    def leave(part: nn.Module, args: object, kwargs: object, output: Tensor) -> Tensor:
+        seen.append("left")
+        return output * 0
+
+    with hooked([module], enter=enter, leave=leave), ThreadPoolExecutor(1) as elsewhere:
+        theirs = elsewhere.submit(module, x).result()
+        assert seen == []
+        assert torch.equal(module(input=x), torch.zeros(1, 4))
+    assert seen == ["entered", "left"]
+    assert torch.equal(module(x), theirs)
+
+
+def test_hooks_and_the_tracer_go_however_the_block_ends() -> None:
+    module = nn.Linear(4, 4)
+
+    def fail() -> None:
+        with hooked([module], enter=print, leave=print), tracing(lambda arrival: arrival.z):
+            assert tracer.get() is not None
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert tracer.get() is None
+    assert not module._forward_hooks
+    assert not module._forward_pre_hooks
