@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -40,6 +41,7 @@ options = ScanOptions(**json.loads(sys.argv[2]), ray="local")
 scan(open_tiny(), texts(30), out=Path(sys.argv[1]), options=options, opener=open_tiny)
 assert len(killed) == 1, killed
 """
+QUIET_AND_PATIENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_raylet_start_wait_time_s": "120"}
 OPTIONS = {"context": 64, "batch": 2, "shard_tokens": 128, "threads": 1, "replicates": 20, "workers": 2}
 
 
@@ -49,11 +51,36 @@ def test_two_ray_workers_one_killed_give_the_bytes_of_one_process(tmp_path: Path
     root = Path(__file__).parents[2]
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(tmp_path / "ray"), json.dumps(OPTIONS)],
-        cwd=root, env=os.environ | {"PYTHONPATH": str(root), "RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1"},
+        cwd=root, env=os.environ | {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"} | QUIET_AND_PATIENT,
         capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     assert content(tmp_path / "ray") == content(tmp_path / "one")
+
+
+@pytest.mark.parametrize(
+    ("address", "there"),
+    [
+        ("auto", True),
+        ("local", True),
+        ("{open}", True),
+        ("ray://{open}", True),
+        ("127.0.0.1:1", False),
+        ("ray://127.0.0.1:1", False),
+    ],
+)
+def test_one_knock_tells_whether_somebody_is_there(address: str, there: bool) -> None:
+    """Addresses without a port are Ray's own to find."""
+    pytest.importorskip("ray", reason="Ray is not installed: pip install headscope[ray]")
+    from headscope.scan.ray_pool import _knock
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        written = address.format(open=f"127.0.0.1:{server.getsockname()[1]}")
+        if there:
+            _knock(written)
+            return
+        with pytest.raises(InputError, match=rf"there is no Ray at '{written}' .*start one with `ray start --head`"):
+            _knock(written)
 
 
 def test_a_ray_that_is_not_there_is_said(tmp_path: Path) -> None:

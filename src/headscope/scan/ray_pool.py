@@ -57,8 +57,12 @@ def _connect(address: str, cores: int) -> None:
             ray.init(address="local", num_cpus=cores, **quiet)
         else:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise InputError(f"there is no Ray at {address!r} ({error}); start one with `ray start --head`") from error
+    except Exception as error:  # Ray raises many kinds, and bare ones where a node does not come up in time
+        raise _nobody(address, error) from error
+
+
+def _nobody(address: str, error: Exception) -> InputError:
+    return InputError(f"there is no Ray at {address!r} ({error}); start one with `ray start --head`")
 
 
 def _knock(address: str) -> None:
@@ -69,7 +73,7 @@ def _knock(address: str) -> None:
     try:
         socket.create_connection((host, int(port)), timeout=10).close()
     except OSError as error:
-        raise InputError(f"there is no Ray at {address!r} ({error}); start one with `ray start --head`") from error
+        raise _nobody(address, error) from error
 
 
 class _Cluster:
