@@ -45,6 +45,16 @@ NOWHERE = (0.0, 0.0)
 SHOWN = 48  # a printed grid is no larger than this
 
 
+class Anywhere:
+    """A part whose keys may lie anywhere: none can be passed over, and none is known to be open to all."""
+
+    def reach(self, start: int, stop: int, offset: int) -> Bounds:
+        return EVERYWHERE
+
+    def clear(self, start: int, stop: int, offset: int) -> Bounds:
+        return NOWHERE
+
+
 @dataclass(frozen=True)
 class Causal:
     """No key after the query."""
@@ -88,7 +98,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Padding:
+class Padding(Anywhere):
     """Only the first (or, padded on the left, the last) ``lengths[b]`` keys of each batch item are real."""
 
     lengths: Int[Tensor, " batch"]
@@ -113,19 +123,13 @@ class Padding:
                 f"padding says {self.longest} real keys, but there are only {n_key}; lengths count real tokens"
             )
 
-    def reach(self, start: int, stop: int, offset: int) -> Bounds:
-        return EVERYWHERE
-
-    def clear(self, start: int, stop: int, offset: int) -> Bounds:
-        return NOWHERE
-
     def __repr__(self) -> str:
         side = "" if self.side == "right" else ", side='left'"
         return f"padding({self.lengths.tolist()}{side})"
 
 
 @dataclass(frozen=True)
-class Documents:
+class Documents(Anywhere):
     """Query and key belong to the same document of a packed row."""
 
     ids: Int[Tensor, "#batch key"]
@@ -141,18 +145,12 @@ class Documents:
                 f"{n_key} keys; give one id a key: ({batch}, {n_key})"
             )
 
-    def reach(self, start: int, stop: int, offset: int) -> Bounds:
-        return EVERYWHERE
-
-    def clear(self, start: int, stop: int, offset: int) -> Bounds:
-        return NOWHERE
-
     def __repr__(self) -> str:
         return f"documents(<{self.ids.shape[0]}×{self.ids.shape[1]} ids>)"
 
 
 @dataclass(frozen=True)
-class Dense:
+class Dense(Anywhere):
     """Any mask at all, given as a tensor."""
 
     allowed: Bool[Tensor, "#batch #head query key"]
@@ -171,12 +169,6 @@ class Dense:
                 f"{n_key} keys; give (query, key), (batch, query, key) or (batch, head, query, key), each of batch "
                 "and head 1 or whole"
             )
-
-    def reach(self, start: int, stop: int, offset: int) -> Bounds:
-        return EVERYWHERE
-
-    def clear(self, start: int, stop: int, offset: int) -> Bounds:
-        return NOWHERE
 
     def __repr__(self) -> str:
         return f"dense(<{'×'.join(map(str, self.allowed.shape))}>)"
