@@ -19,6 +19,7 @@ from fastapi import Request
 from tests.e2e.conftest import served
 
 from headscope.app import schema
+from headscope.app.server import desk
 from headscope.app.server.desk import GONE, ContainerResponse, Desks
 from headscope.app.session import Session
 from headscope.app.shelf import Shelf
@@ -68,6 +69,21 @@ def test_two_models_do_not_wait_for_each_other(scope):
         return await asyncio.gather(*(desks.answer(visitor(), name, lambda _: meet.wait()) for name in sessions))
 
     assert sorted(asyncio.run(both())) == [0, 1]  # type: ignore[type-var]
+
+
+def test_a_small_model_gets_one_thread_and_a_large_one_all(session, monkeypatch):
+    monkeypatch.setattr(desk, "CORES", 3)
+    desks, before = Desks(Shelf(session)), torch.get_num_threads()
+
+    def given() -> object:
+        return asyncio.run(desks.answer(visitor(), None, lambda _: torch.get_num_threads()))
+
+    assert session.parameters == session.scope.model.model.num_parameters()
+    monkeypatch.setattr(desk, "LARGE_MODEL", session.parameters)
+    assert given() == 1
+    monkeypatch.setattr(desk, "LARGE_MODEL", session.parameters - 1)
+    assert given() == 3
+    assert torch.get_num_threads() == before
 
 
 def test_nothing_is_computed_for_a_person_who_has_left(session):
