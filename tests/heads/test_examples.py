@@ -18,11 +18,12 @@ NONE = float("-inf")
 def batch(seed: int, first_document: int = 0) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor, list[Span]]:
     """Rows of several pieces each; few different scores, so that many are equal, and some without an answer."""
     dice, spans = random.Random(seed), []
+    offsets = dice.sample(range(0, 100_000, 100), 100)
     for row in range(ROWS):
         at = dice.randint(0, 3)
         while at < LENGTH - 4:
             stop = min(LENGTH, at + dice.randint(2, 30))
-            spans.append(Span(row, at, stop, first_document + dice.randint(0, 3), 100 * len(spans)))
+            spans.append(Span(row, at, stop, first_document + dice.randint(0, 3), offsets[len(spans)]))
             at = stop + dice.randint(0, 2)
     shape = (QUESTIONS, HEADS, len(spans))
     score, column, key = (torch.zeros(shape), torch.zeros(shape).long(), torch.zeros(shape).long())

@@ -39,7 +39,7 @@ def forwards(scope: Scope) -> Iterator[list[int]]:
 
 
 def answers(scope: Scope, ids: list[int], *edits: Any) -> tuple[dict[str, Tensor], int]:
-    """Everything that can be asked of the passes of a text, and how many bytes they say they keep."""
+    """Everything that can be asked of the passes of a text, and how many bytes they hold in the end."""
     made = passes(scope, ids, *edits)
     found = {"logits": made.observe(nothing_asked)}
     sites = list(scope.shape.sites)
@@ -54,7 +54,19 @@ def answers(scope: Scope, ids: list[int], *edits: Any) -> tuple[dict[str, Tensor
         end = made.end(place)
         assert end is not None
         found[f"end {place}"] = end
-    return found, made.bytes
+    return found, held(made)
+
+
+def held(made: Passes) -> int:
+    """Bytes of all that is kept, counted one by one."""
+    tensors = [
+        made._residual,
+        *(part for seen in made.sites.values() for part in (*(seen.kept or ()), seen.rows.output)),
+    ]
+    tensors += [part for output in made._recorded.values() for part in (output.x, output.output)]
+    given = [] if made._layers is None else made._layers.given.values()
+    tensors += [part for each in given for part in (each if isinstance(each, tuple) else (each,))]
+    return sum(part.numel() * part.element_size() for part in tensors if isinstance(part, Tensor))
 
 
 @pytest.mark.parametrize("edited", [False, True])
