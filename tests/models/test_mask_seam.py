@@ -108,7 +108,7 @@ def test_cropping_to_the_length_it_has_keeps_the_words() -> None:
 
 def test_float_masks_are_split_into_hiding_and_bias() -> None:
     lowest = torch.finfo(torch.float32).min
-    mask = torch.tensor([[0.0, lowest, 0.5], [float("-inf"), -100.0, lowest + 1.0]])[None, None]
+    mask = torch.tensor([[0.0, lowest, 0.5], [float("-inf"), -100.0, 0.75 * lowest]])[None, None]
     words, bias = read_mask(mask, 2, 3)
     assert torch.equal(words.dense(2, 3)[0, 0], torch.tensor([[True, False, True], [False, True, False]]))
     assert bias is not None
@@ -151,10 +151,21 @@ def test_keys_that_begin_late_are_padded_by_their_own_places(side: str, n_query:
         ({**asked(FUNCTIONS["packed"]), "kv_offset": 2, "q_offset": 2}, False),
         (asked(hf.and_masks(hf.causal_mask_function, hf.packed_sequence_mask_function(PACKED[:, :7]))), False),
         (asked(hf.and_masks(hf.causal_mask_function, lambda b, h, q, k: k > 2)), False),
+        (asked(hf.and_masks(hf.sliding_window_overlay(3), hf.bidirectional_mask_function)), False),
         ({**asked(hf.causal_mask_function), "use_vmap": True}, False),
         (asked(hf.bidirectional_mask_function, n_query=4, offset=0), True),
     ],
-    ids=["short", "long", "square", "packed, late", "packed, short", "and a stranger", "vmap", "cross"],
+    ids=[
+        "short",
+        "long",
+        "square",
+        "packed, late",
+        "packed, short",
+        "and a stranger",
+        "a window back only",
+        "vmap",
+        "cross",
+    ],
 )
 def test_what_is_put_into_words_and_what_is_left_to_transformers(request_: dict[str, Any], worded: bool) -> None:
     """A padding that ends early hides the rest; one that says more than there are keys is not ours to read."""
