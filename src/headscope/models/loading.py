@@ -48,7 +48,8 @@ def open_source(source: Any, tokenizer: Any = None, **given: Any) -> OpenModel:
         return open_object(source, tokenizer, options)
     if isinstance(source, str | Path) and str(source):
         return _from_files(source, tokenizer, options)
-    raise InputError(f"cannot open {type(source).__name__}; give a hub name, a folder, a GGUF file, or a model object")
+    what = "a model without a name" if source == "" else type(source).__name__
+    raise InputError(f"cannot open {what}; give a hub name, a folder, a GGUF file, or a model object")
 
 
 def open_object(model: nn.Module, tokenizer: Any, options: Options) -> OpenModel:

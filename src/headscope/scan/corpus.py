@@ -140,7 +140,7 @@ def files_of(source: Any) -> list[Path] | None:
         return [path]
     matching = sorted(Path(name) for name in glob.glob(str(source), recursive=True))  # noqa: PTH207 - patterns may be absolute
     return [file for file in matching if file.is_file()] or _nothing(
-        f"{_short(source)}: no such file, folder or pattern; a text itself goes into a list: scan([text])"
+        f"{_short(source)}: no such file, folder or pattern (in Python, texts themselves go into a list)"
     )
 
 
