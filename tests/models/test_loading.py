@@ -180,6 +180,12 @@ def test_a_text_is_as_long_as_both_the_config_and_the_tokenizer_allow(longest: i
     assert (reader.context, reader.vocabulary, reader.start) == (expected, 97, None)
 
 
+def test_a_length_that_nobody_states_is_none() -> None:
+    """A tokenizer that says nothing says 10³⁰."""
+    assert tiny.tokenizer().model_max_length > 10**9
+    assert reader_for(tiny.t5(), tiny.tokenizer()).context is None
+
+
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
