@@ -193,6 +193,20 @@ def test_a_text_longer_than_the_context_is_read_as_far_as_it_goes(session):
     assert (card.read, card.length, len(card.tokens)) == (1280, 1400, 1280)
 
 
+def test_a_long_text_is_read_with_every_core_and_a_short_one_with_what_there_is(session, monkeypatch):
+    monkeypatch.setattr(session_module, "CORES", 3)
+    monkeypatch.setattr(session_module, "LONG_TEXT", 300)
+    before, seen = torch.get_num_threads(), []
+    hook = session.scope.model.model.register_forward_pre_hook(lambda *_: seen.append(torch.get_num_threads()))
+    try:
+        session.look(schema.LookRequest(text="the old lamp"))
+        session.look(schema.LookRequest(text="the old lamp " * 120))
+    finally:
+        hook.remove()
+    assert seen == [before, 3]
+    assert torch.get_num_threads() == before
+
+
 def test_what_cannot_be_answered_is_said(session):
     card, _ = open_look(session)
     with pytest.raises(ForgottenLookError, match="the text of look 'gone' is no longer kept"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -33,6 +33,7 @@ from headscope.heads.report import Report
 from headscope.heads.standard import answerable, standard_questions
 from headscope.models.opened import Token
 from headscope.names import Site
+from headscope.scan.measure import threads
 from headscope.scope import Scope
 
 Kept = TypeVar("Kept")
@@ -42,6 +43,8 @@ KEPT_BYTES = 2 * 2**30  # of all kept looks together; the latest is kept whateve
 KEPT_TEXTS = 512
 KEPT_EDITS = 64
 LONGEST = 16_384  # tokens that a page shows
+LONG_TEXT = 2_048  # tokens from which a reading takes seconds, and is worth every core however small the model
+CORES = torch.get_num_threads()
 WEIGHED = 1_024  # tokens of a text on which the heads' importance is measured
 
 
@@ -235,7 +238,8 @@ class Session:
         most = min(LONGEST, self.scope.shape.context or LONGEST)
         ids = self.scope.model.token_ids(text) if len(text) > most // 2 else []
         source = text if len(ids) <= most else ids[:most]
-        look = self.scope.look(source)
+        with threads(CORES) if len(ids) > LONG_TEXT else nullcontext():
+            look = self.scope.look(source)
         return Opened(name, text, source, look, max(len(ids), len(look.tokens)), Views(look))
 
     def _under(self, opened: Opened, place: int, edits: list[Edit]) -> Tensor:

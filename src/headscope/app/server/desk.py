@@ -1,7 +1,8 @@
 """How a question reaches a model: one at a time, off the event loop, and not for a person who has left.
 
 A small model's matrices gain nothing from a second thread, and torch's threads spin while they wait for each other: on
-a machine that others use too, a class waited thirty times as long. So a small model gets one, a large one all of them.
+a machine that others use too, a class waited thirty times as long. So a small model gets one, a large one all of them,
+and so does the reading of a long text (session.py).
 """
 
 from __future__ import annotations
@@ -18,13 +19,12 @@ from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
 from headscope.app import schema
-from headscope.app.session import Session
+from headscope.app.session import CORES, Session
 from headscope.app.shelf import Shelf
 from headscope.app.wire import Arrays, pack
 from headscope.errors import InputError
 from headscope.scan.measure import threads
 
-CORES = torch.get_num_threads()
 LARGE_MODEL = 2**26  # parameters; GPT-2 small is larger, the embedded model is not
 GONE = 499  # nginx's number for a client that has left: nobody reads the answer
 PROBLEM: dict[int | str, dict[str, Any]] = {422: {"model": schema.Problem}}
