@@ -19,7 +19,13 @@ def routes(shelf: Shelf) -> APIRouter:
     """Make heads, work an example, run a contest. What takes a while is streamed, one at a time."""
     router = APIRouter(prefix="/api/lab", tags=["lab"])
     bench = Workbench(shelf)
-    fitting, running = asyncio.Lock(), asyncio.Lock()
+    for part in (_four_heads(bench), _by_hand(bench), _one_or_many()):
+        router.include_router(part)
+    return router
+
+
+def _four_heads(bench: Workbench) -> APIRouter:
+    router, fitting = APIRouter(), asyncio.Lock()
 
     @router.post("/sentence", responses=PROBLEM)
     def sentence(asked: lab.SentenceRequest) -> lab.SentenceCard:
@@ -36,6 +42,12 @@ def routes(shelf: Shelf) -> APIRouter:
     @router.post("/craft/open", responses=PROBLEM)
     def open_crafted(asked: lab.CraftRequest) -> lab.OpenedCard:
         return bench.open_crafted(asked)
+
+    return router
+
+
+def _by_hand(bench: Workbench) -> APIRouter:
+    router = APIRouter()
 
     @router.post("/worked", responses=PROBLEM)
     def worked(asked: lab.WorkedRequest) -> lab.WorkedCard:
@@ -60,6 +72,12 @@ def routes(shelf: Shelf) -> APIRouter:
     @router.post("/by-hand/open", responses=PROBLEM)
     def open_by_hand(asked: lab.HandRequest) -> lab.OpenedCard:
         return bench.open_by_hand(asked)
+
+    return router
+
+
+def _one_or_many() -> APIRouter:
+    router, running = APIRouter(), asyncio.Lock()
 
     @router.get("/one-or-many", responses=PROBLEM)
     def one_or_many() -> lab.ResultsCard:
