@@ -168,8 +168,8 @@ def logits(scores: Scores, item: int, head: int, q: Tensor, k: Tensor) -> Tensor
     elif isinstance(scores.bias, Relative):
         grid = grid + scores.bias.table[head].double()[ahead + scores.bias.zero]
     elif scores.bias is not None:
-        values = scores.bias.values.expand(item + 1, head + 1, -1, -1)
-        grid = grid + values[item, head].double()
+        values = scores.bias.values
+        grid = grid + values[min(item, len(values) - 1), min(head, values.shape[1] - 1)].double()
     return grid
 
 

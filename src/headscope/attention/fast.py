@@ -119,5 +119,6 @@ def _written_out(q: Tensor, k: Tensor, v: Tensor, logits: Tensor, scores: Scores
     blind = logits.isneginf().all(-1, keepdim=True)
     weights = torch.softmax(logits.masked_fill(blind, 0.0), dim=-1).masked_fill(blind, 0.0)[..., :n_key]
     weights = F.dropout(weights, dropout).to(v.dtype)
-    grouped = weights.reshape(q.shape[0], k.shape[1], -1, n_key)
+    per_group = q.shape[1] // k.shape[1] * n_query  # not -1: a band of rows may reach no key at all
+    grouped = weights.reshape(q.shape[0], k.shape[1], per_group, n_key)
     return (grouped @ v).view(*q.shape[:3], v.shape[-1])

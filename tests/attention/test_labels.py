@@ -1,0 +1,217 @@
+"""What masses owe to labels alone: shares of a whole, whatever the labels are called, and the same for shared keys."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import hypothesis.strategies as st
+import pytest
+import torch
+from hypothesis import given, settings
+from torch import Tensor
+from torch.testing import assert_close
+
+from headscope.attention import reference
+from headscope.attention.engine import observe
+from headscope.attention.masks import causal, full
+from headscope.attention.observation import Observation
+from headscope.attention.questions import Question
+from headscope.attention.scores import Scores
+
+N_HEADS = 4
+
+
+class Asked(NamedTuple):
+    """A problem without its questions, and one label for each key and each query of each item."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    scores: Scores
+    query: Tensor
+    key: Tensor
+
+    def see(self, questions: dict[str, Question], backend: str) -> Observation:
+        return observe(self.q, self.k, self.v, scores=self.scores, questions=questions, backend=backend)
+
+    def masses(self, questions: dict[str, Question], backend: str) -> dict[str, Tensor]:
+        return dict(self.see(questions, backend).mass)
+
+    def whole(self) -> Tensor:
+        """What all labels together get of a row: 1, less what a sink takes, and 0 where one may not look."""
+        return self.see({}, "dense").weights().sum(-1)
+
+
+class Drawn(NamedTuple):
+    """What hypothesis chooses. Tensors are made of it inside the test."""
+
+    batch: int
+    n_query: int
+    more_keys: int
+    groups: int
+    n_labels: int
+    one_label_vector_for_all: bool
+    causal: bool
+    sinks: bool
+    seed: int
+
+    def posed(self) -> Asked:
+        generator = torch.Generator().manual_seed(self.seed)
+        n_key, items = self.n_query + self.more_keys, 1 if self.one_label_vector_for_all else self.batch
+        q, k, v = (
+            torch.randn(self.batch, heads, length, 3, generator=generator, dtype=torch.float64)
+            for heads, length in ((N_HEADS, self.n_query), (self.groups, n_key), (self.groups, n_key))
+        )
+        scores = Scores(
+            mask=causal() if self.causal else full(),
+            sinks=torch.randn(N_HEADS, generator=generator) if self.sinks else None,
+        )
+        query, key = (
+            torch.randint(0, self.n_labels, (items, length), generator=generator) for length in (self.n_query, n_key)
+        )
+        return Asked(q, k, v, scores, query, key)
+
+
+problems = st.builds(
+    Drawn,
+    batch=st.integers(1, 2),
+    n_query=st.integers(1, 12),
+    more_keys=st.integers(0, 70),
+    groups=st.sampled_from([1, 2, 4]),
+    n_labels=st.sampled_from([1, 3, 20, 40]),
+    one_label_vector_for_all=st.booleans(),
+    causal=st.booleans(),
+    sinks=st.booleans(),
+    seed=st.integers(0, 999),
+)
+backends = pytest.mark.parametrize("backend", ["blockwise", "dense"])
+CLOSE = {"atol": 1e-11, "rtol": 1e-11}
+
+
+@backends
+@settings(max_examples=25)
+@given(drawn=problems)
+def test_a_mass_is_the_definitions(backend: str, drawn: Drawn) -> None:
+    problem = drawn.posed()
+    asked = {str(alone): Question(problem.query, problem.key, alone) for alone in (False, True)}
+    seen = problem.see(asked, backend)
+    weights = seen.weights()
+    for alone in (False, True):
+        for item in range(len(problem.q)):
+            query, key = (labels[item % len(labels)] for labels in (problem.query, problem.key))
+            for head in range(N_HEADS):
+                expected = reference.mass(weights[item, head], query, key, alone)
+                assert_close(seen.mass[str(alone)][item, head], expected, **CLOSE)
+
+
+@backends
+@settings(max_examples=25)
+@given(drawn=problems)
+def test_the_masses_of_all_labels_add_up_to_the_whole(backend: str, drawn: Drawn) -> None:
+    problem = drawn.posed()
+    asked = {
+        str(label): Question(torch.full_like(problem.query, label), problem.key)
+        for label in problem.key.unique().tolist()
+    }
+    masses = problem.masses(asked, backend)
+    assert_close(torch.stack(list(masses.values())).sum(0), problem.whole(), **CLOSE)
+
+
+@backends
+@settings(max_examples=25)
+@given(drawn=problems, seed=st.integers(0, 99), exclude_self=st.booleans())
+def test_what_labels_are_called_changes_nothing(backend: str, drawn: Drawn, seed: int, exclude_self: bool) -> None:
+    """Any other names, in any other order, large ones and negative ones among them; only −1 has a meaning."""
+    problem = drawn.posed()
+    names = torch.randperm(97, generator=torch.Generator().manual_seed(seed)) * 10**6 - 4 * 10**7
+    asked = {
+        "before": Question(problem.query, problem.key, exclude_self),
+        "after": Question(names[problem.query], names[problem.key], exclude_self),
+    }
+    masses = problem.masses(asked, backend)
+    assert_close(masses["after"], masses["before"], **CLOSE)
+
+
+@backends
+@settings(max_examples=25)
+@given(drawn=problems, exclude_self=st.booleans())
+def test_the_mass_of_merged_labels_is_the_sum_of_theirs(backend: str, drawn: Drawn, exclude_self: bool) -> None:
+    """Labels 2n and 2n + 1 become one: a query then gets its own label's mass and its neighbour's."""
+    problem = drawn.posed()
+    asked = {
+        "own": Question(problem.query, problem.key, exclude_self),
+        "neighbour's": Question(problem.query ^ 1, problem.key, exclude_self),
+        "merged": Question(problem.query // 2, problem.key // 2, exclude_self),
+    }
+    masses = problem.masses(asked, backend)
+    assert_close(masses["merged"], masses["own"] + masses["neighbour's"], **CLOSE)
+
+
+@backends
+@settings(max_examples=20)
+@given(drawn=problems)
+def test_leaving_oneself_out_takes_away_ones_own_weight_alone(backend: str, drawn: Drawn) -> None:
+    problem = drawn.posed()
+    offset = problem.k.shape[2] - problem.q.shape[2]
+    place = torch.arange(problem.q.shape[2]) + offset
+    asked = {
+        "all": Question(problem.query, problem.key),
+        "others": Question(problem.query, problem.key, exclude_self=True),
+        "itself": Question(place, torch.arange(problem.k.shape[2])),
+        "nobody": Question(place, torch.arange(problem.k.shape[2]), exclude_self=True),
+    }
+    masses = problem.masses(asked, backend)
+    same = (problem.query == problem.key[:, place])[:, None]
+    assert_close(masses["all"] - masses["others"], masses["itself"] * same, **CLOSE)
+    assert not masses["nobody"].any()
+
+
+@backends
+@settings(max_examples=20)
+@given(drawn=problems, seed=st.integers(0, 99))
+def test_unlabelled_keys_count_for_nobody(backend: str, drawn: Drawn, seed: int) -> None:
+    """Taking the label off some keys takes their weight away, and gives it to no query, unlabelled ones least."""
+    problem = drawn.posed()
+    dropped = torch.rand(problem.key.shape, generator=torch.Generator().manual_seed(seed)) < 0.5
+    asked = {
+        "all": Question(problem.query, problem.key),
+        "kept": Question(problem.query, problem.key.masked_fill(dropped, -1)),
+        "taken": Question(problem.query, problem.key.masked_fill(~dropped, -1)),
+        "unlabelled": Question(torch.full_like(problem.query, -1), problem.key.masked_fill(dropped, -1)),
+    }
+    masses = problem.masses(asked, backend)
+    assert_close(masses["kept"] + masses["taken"], masses["all"], **CLOSE)
+    assert not masses["unlabelled"].any()
+
+
+@backends
+@settings(max_examples=20)
+@given(drawn=problems, seed=st.integers(0, 99))
+def test_keys_in_another_order_get_the_same_where_all_are_seen(backend: str, drawn: Drawn, seed: int) -> None:
+    problem = drawn.posed()
+    order = torch.randperm(problem.k.shape[2], generator=torch.Generator().manual_seed(seed))
+    asked = {"it": Question(problem.query, problem.key)}
+    seen = problem._replace(scores=Scores(sinks=problem.scores.sinks))
+    moved = seen._replace(k=seen.k[:, :, order], v=seen.v[:, :, order], key=seen.key[:, order])
+    one, other = seen.see(asked, backend), moved.see({"it": Question(moved.query, moved.key)}, backend)
+    for name in ("output", "entropy", "logsumexp", "sink"):
+        assert_close(getattr(other, name), getattr(one, name), **CLOSE)
+    assert_close(other.mass["it"], one.mass["it"], **CLOSE)
+    assert torch.equal(order[other.strongest.key], one.strongest.key)
+
+
+@backends
+@settings(max_examples=20)
+@given(drawn=problems, exclude_self=st.booleans())
+def test_shared_keys_are_repeated_keys(backend: str, drawn: Drawn, exclude_self: bool) -> None:
+    problem = drawn.posed()
+    group = N_HEADS // problem.k.shape[1]
+    repeated = problem._replace(k=problem.k.repeat_interleave(group, 1), v=problem.v.repeat_interleave(group, 1))
+    asked = {"it": Question(problem.query, problem.key, exclude_self)}
+    shared, own = problem.see(asked, backend), repeated.see(asked, backend)
+    for name in ("output", "logsumexp", "entropy", "sink"):
+        assert_close(getattr(shared, name), getattr(own, name), **CLOSE)
+    assert_close(shared.mass["it"], own.mass["it"], **CLOSE)
+    assert_close(tuple(shared.distance), tuple(own.distance), atol=1e-7, rtol=1e-7)
+    assert torch.equal(shared.strongest.key, own.strongest.key)
+    assert_close(shared.weights(), own.weights(), **CLOSE)
