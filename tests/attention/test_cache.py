@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -75,21 +76,79 @@ def test_a_cache_has_the_dtype_of_its_module() -> None:
     assert KVCache(MultiHeadAttention(16, 2).bfloat16(), capacity=4).keys.dtype == torch.bfloat16
 
 
-def refused(message: str) -> pytest.RaisesExc[ShapeError]:
-    return pytest.raises(ShapeError, match=re.escape(message))
-
-
-def test_what_does_not_fit_is_refused_with_its_values() -> None:
-    module = MultiHeadAttention(16, 4, 2)
-    cache = KVCache(module, n_layers=2, batch=2, capacity=8)
+def filled(batch: int = 2) -> KVCache:
+    """Two layers, six of eight tokens."""
+    cache = KVCache(MultiHeadAttention(16, 4, 2), n_layers=2, batch=batch, capacity=8)
     cache.advance(6)
-    with refused("the cache is full: it holds 6 of 8 tokens and 3 more were given; make it with a larger capacity"):
-        module(torch.randn(2, 3, 16), cache=cache[0])
-    with refused("new keys of shape (1, 2, 1, 4) do not fit a cache for batch 2, 2 KV heads of 4"):
-        module(torch.randn(1, 1, 16), cache=cache[0])
-    with refused("cannot rewind to 7: the cache holds 6 tokens"):
-        cache.rewind(7)
-    with refused("layer 2: this cache has layers 0–1; make it with more n_layers"):
-        cache[2]
-    with refused("sizes must be at least 1: n_layers=1, batch=1, capacity=0"):
-        KVCache(module, capacity=0)
+    return cache
+
+
+def give(module: MultiHeadAttention, batch: int, n_tokens: int) -> object:
+    return module(torch.randn(batch, n_tokens, 16), cache=filled()[0])
+
+
+MODULE = MultiHeadAttention(16, 4, 2)
+
+MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
+    "full": (
+        lambda: give(MODULE, 2, 3),
+        "the cache is full: it holds 6 of 8 tokens and 3 more were given; make it with a larger capacity",
+    ),
+    "full-cursor": (lambda: filled().advance(3), "the cache is full: it holds 6 of 8 tokens and 3 more were given"),
+    "batch": (
+        lambda: give(MODULE, 1, 1),
+        "new keys of shape (1, 2, 1, 4) do not fit a cache for batch 2, 2 KV heads of 4",
+    ),
+    "heads": (
+        lambda: give(MultiHeadAttention(16, 4, 1), 2, 1),
+        "new keys of shape (2, 1, 1, 4) do not fit a cache for batch 2, 2 KV heads of 4",
+    ),
+    "width": (
+        lambda: give(MultiHeadAttention(16, 4, 2, d_head=1), 2, 1),
+        "new keys of shape (2, 2, 1, 1) do not fit a cache for batch 2, 2 KV heads of 4",
+    ),
+    "ahead": (lambda: filled().rewind(7), "cannot rewind to 7: the cache holds 6 tokens"),
+    "before": (lambda: filled().rewind(-1), "cannot rewind to -1: the cache holds 6 tokens"),
+    "layer": (lambda: filled()[2], "layer 2: this cache has layers 0–1; make it with more n_layers"),
+    "layer-below": (lambda: filled()[-1], "layer -1: this cache has layers 0–1"),
+    "no-capacity": (lambda: KVCache(MODULE, capacity=0), "at least 1: n_layers=1, batch=1, capacity=0"),
+    "no-layers": (lambda: KVCache(MODULE, n_layers=0, capacity=4), "at least 1: n_layers=0, batch=1, capacity=4"),
+    "no-batch": (lambda: KVCache(MODULE, batch=0, capacity=4), "at least 1: n_layers=1, batch=0, capacity=4"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_what_does_not_fit_is_refused_with_its_values(name: str) -> None:
+    make, message = MISTAKES[name]
+    with pytest.raises(ShapeError, match=re.escape(message)):
+        make()
+
+
+def test_a_refused_step_leaves_the_cache_as_it_was() -> None:
+    cache = filled()
+    before = cache.keys.clone()
+    with pytest.raises(ShapeError, match="the cache is full"):
+        MODULE(torch.randn(2, 3, 16), cache=cache[0])
+    assert cache.length == 6
+    assert torch.equal(cache.keys, before)
+
+
+def test_a_cache_is_filled_to_the_last_place_and_rewinds_to_any() -> None:
+    cache = filled()
+    MODULE(torch.randn(2, 2, 16), cache=cache[1])
+    cache.advance(2)
+    for length in (8, 8, 3, 0, 0):
+        cache.rewind(length)
+        assert cache.length == length
+
+
+def test_layers_write_beside_each_other_and_only_at_the_cursor() -> None:
+    cache = filled()
+    k, v = torch.randn(2, 2, 1, 4), torch.randn(2, 2, 1, 4)
+    keys, values = cache[1].extend(k, v)
+    assert (keys.shape, values.shape) == ((2, 2, 7, 4), (2, 2, 7, 4))
+    assert torch.equal(keys[:, :, 6:], k)
+    assert torch.equal(values[:, :, 6:], v)
+    assert not cache.keys[0].any()
+    assert not cache.keys[1, :, :, :6].any()
+    assert not cache.values[1, :, :, 7:].any()

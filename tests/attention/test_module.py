@@ -133,6 +133,31 @@ def test_patterns_are_those_of_the_heads_asked_for() -> None:
     assert module.patterns(x).shape == (2, 6, 7, 7)
 
 
+def test_patterns_of_cross_attention_are_over_its_context() -> None:
+    """Under a causal mask the last query sees the last key, whichever of the two texts is longer."""
+    module = MultiHeadAttention(12, 4, 2, d_head=5, d_context=6).double()
+    for n_query, n_key in ((3, 8), (8, 3)):
+        x, context = torch.randn(2, n_query, 12).double(), torch.randn(2, n_key, 6).double()
+        shown = module.patterns(x, context, mask=causal(), heads=[3])
+        allowed = torch.arange(n_key) <= torch.arange(n_query)[:, None] + n_key - n_query
+        q = x @ module.q_proj.weight[15:].T
+        k = context @ module.k_proj.weight[5:].T
+        for item in range(2):
+            seen = reference.attend(q[item], k[item], k[item], allowed, 5**-0.5)
+            assert_close(shown[item, 0], seen.weights)
+
+
+def test_head_parts_are_those_of_the_mask_and_the_text_so_far() -> None:
+    module, x = MultiHeadAttention(16, 4, 2, rope=Rope(4)).double(), torch.randn(2, 7, 16).double()
+    whole = module.by_head(x, mask=causal())
+    cache = KVCache(module, batch=2, capacity=7)
+    module(x[:, :4], mask=causal(), cache=cache[0])
+    cache.advance(4)
+    rest = module.by_head(x[:, 4:], mask=causal(), cache=cache[0])
+    assert_close(rest.parts, whole.parts[:, :, 4:])
+    assert_close(rest.output, whole.output[:, 4:])
+
+
 @pytest.mark.parametrize("pairing", ["half", "interleaved"])
 def test_with_rope_the_same_text_further_on_gives_the_same_output(pairing: str) -> None:
     module = MultiHeadAttention(16, 2, rope=Rope(6, pairing=pairing)).double()
@@ -158,7 +183,9 @@ def test_qk_norm_makes_queries_and_keys_of_one_length() -> None:
     assert v.square().mean() > 2
     with torch.no_grad():
         module.q_norm.weight.mul_(3.0)
+        module.k_norm.weight.mul_(0.5)
     assert_close(module.project(x)[0], 3 * q)
+    assert_close(module.project(x)[1], 0.5 * k)
 
 
 def test_dropout_acts_in_training_alone() -> None:
@@ -185,6 +212,12 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "width": (lambda: MultiHeadAttention(16, 3), "d_model=16 does not divide into n_heads=3; give d_head yourself"),
     "nothing": (lambda: MultiHeadAttention(16, 0), "sizes must be at least 1: d_model=16, n_heads=0"),
     "d-head": (lambda: MultiHeadAttention(16, 2, d_head=0), "d_head=0 must be at least 1"),
+    "no width": (lambda: MultiHeadAttention(0, 1), "sizes must be at least 1: d_model=0, n_heads=1"),
+    "no keys": (
+        lambda: MultiHeadAttention(16, 2, 0),
+        "sizes must be at least 1: d_model=16, n_heads=2, n_kv_heads=0",
+    ),
+    "dropout-below": (lambda: MultiHeadAttention(16, 2, dropout=-0.1), "dropout=-0.1 is the share of weights to drop"),
     "dropout": (lambda: MultiHeadAttention(16, 2, dropout=1.0), "dropout=1.0 is the share of weights to drop"),
     "context": (lambda: MultiHeadAttention(16, 2, d_context=0), "d_context=0 must be at least 1"),
     "rope": (lambda: MultiHeadAttention(16, 4, rope=Rope(6)), "RoPE turns 6 numbers of each head, but d_head=4"),
@@ -218,6 +251,10 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
             X, X, cache=KVCache(MultiHeadAttention(16, 2), batch=2, capacity=9)[0]
         ),
         "a cache holds one text that grows, and a context is whole; pass one of them",
+    ),
+    "heads-below": (
+        lambda: MultiHeadAttention(16, 2).patterns(X, heads=[0, -1]),
+        "heads=[0, -1]: this module has heads 0–1",
     ),
     "heads": (lambda: MultiHeadAttention(16, 2).patterns(X, heads=[2]), "heads=[2]: this module has heads 0–1"),
 }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import pytest
@@ -53,6 +54,34 @@ def test_entries_past_the_rotary_part_are_left_as_they_are() -> None:
     assert_close(turned[..., :6], Rope(6).turn(x[..., :6], Rope(6).span(0, 4, like=x)))
 
 
+@pairings
+def test_one_entry_may_be_left_over(pairing: str) -> None:
+    x = torch.randn(1, 2, 4, 7)
+    rope = Rope(6, pairing=pairing)
+    turned = rope.turn(x, rope.span(3, 7, like=x))
+    assert torch.equal(turned[..., 6], x[..., 6])
+    assert not torch.equal(turned[..., :6], x[..., :6])
+
+
+def test_a_place_a_million_tokens_on_has_its_own_angle() -> None:
+    """In float32 a million times a small angle would already be a wrong one."""
+    place = 1_234_567
+    cos, sin = Rope(8).table(torch.tensor([place]), torch.float64)
+    for pair in range(4):
+        angle = place * 10_000.0 ** (-pair / 4)
+        assert_close(cos[0, pair].item(), math.cos(angle), atol=1e-8, rtol=0)
+        assert_close(sin[0, pair].item(), math.sin(angle), atol=1e-8, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64], ids=str)
+def test_a_span_has_the_precision_it_is_asked_in(dtype: torch.dtype) -> None:
+    cos, sin = Rope(8).span(2, 5, like=torch.zeros(1, dtype=dtype))
+    exact = Rope(8).table(torch.arange(2, 5), torch.float64)
+    assert (cos.dtype, sin.dtype) == (dtype, dtype)
+    assert torch.equal(cos, exact.cos.to(dtype))
+    assert torch.equal(sin, exact.sin.to(dtype))
+
+
 def theirs(kind: str, **scaling: float) -> Tensor:
     config = LlamaConfig(
         hidden_size=256,
@@ -70,6 +99,31 @@ def test_linear_scaling_equals_transformers() -> None:
 
 def test_ntk_scaling_equals_transformers_at_four_times_the_length() -> None:
     assert_close(Rope(128, scaling=NTK(4.0)).frequencies(), theirs("dynamic", factor=1.0), rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("base", [77.0, 500_000.0])
+def test_ntk_scaling_slows_the_slowest_pair_by_its_factor_and_the_fastest_not_at_all(base: float) -> None:
+    plain, scaled = Rope(16, base).frequencies(), Rope(16, base, scaling=NTK(6.0)).frequencies()
+    assert_close(scaled[0], plain[0])
+    assert_close(scaled[-1], plain[-1] / 6.0)
+    assert bool((scaled[1:] < plain[1:]).all())
+
+
+def test_a_single_pair_has_no_slower_one_to_stretch() -> None:
+    assert Rope(2, scaling=NTK(8.0)).frequencies().tolist() == [1.0]
+
+
+@pytest.mark.parametrize("trained", [64, 8192])
+def test_llama3_keeps_fast_pairs_and_divides_slow_ones(trained: int) -> None:
+    """Turns within the trained context decide: four and more are kept, one and fewer divided, a ramp between."""
+    plain = Rope(128).frequencies()
+    scaled = Rope(128, scaling=Llama3(trained_context=trained)).frequencies()
+    for pair, speed in enumerate(plain.tolist()):
+        turns = trained * speed / (2 * math.pi)
+        keep = min(max((turns - 1) / 3, 0.0), 1.0)
+        assert_close(scaled[pair].item(), speed * (keep + (1 - keep) / 8))
+    assert scaled[0] == plain[0]
+    assert_close(scaled[-1], plain[-1] / 8)
 
 
 def test_llama3_scaling_equals_transformers() -> None:
@@ -106,5 +160,7 @@ def test_a_table_first_made_in_inference_mode_can_be_trained_with() -> None:
 def test_what_cannot_be_turned_is_refused() -> None:
     with pytest.raises(ShapeError, match=re.escape("d_rotary=5 must be even and at least 2")):
         Rope(5)
+    with pytest.raises(ShapeError, match=re.escape("d_rotary=0 must be even and at least 2")):
+        Rope(0)
     with pytest.raises(ShapeError, match=re.escape("pairing='thirds' is not known; use 'half' (Llama)")):
         Rope(4, pairing="thirds")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 
@@ -63,10 +64,24 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "groups": (lambda: bind(Scores(), 4, 3), "n_heads=4 is not a multiple of n_kv_heads=3; each KV head serves"),
     "softcap": (lambda: Scores(softcap=0.0), "softcap=0.0 does not cap anything; give a number above 0, or None"),
     "slopes": (lambda: bind(Scores(bias=Alibi(torch.ones(3)))), "ALiBi has 3 slopes for 4 heads; give one a head"),
+    "softcap-below": (lambda: Scores(softcap=-2.0), "softcap=-2.0 does not cap anything"),
+    "softcap-nan": (lambda: Scores(softcap=float("nan")), "softcap=nan does not cap anything"),
     "sinks": (lambda: bind(Scores(sinks=torch.ones(5))), "5 sinks for 4 heads; give one a head"),
     "relative": (
         lambda: bind(Scores(bias=Relative(torch.ones(4, 9), zero=4))),
         "a relative bias of 4 heads and offsets -4…4 does not cover 4 heads, 6 queries and 6 keys",
+    ),
+    "relative-heads": (
+        lambda: bind(Scores(bias=Relative(torch.ones(3, 99), zero=50))),
+        "a relative bias of 3 heads and offsets -50…48 does not cover 4 heads, 6 queries and 6 keys",
+    ),
+    "bias-batch": (
+        lambda: bind(Scores(bias=torch.zeros(3, 1, 6, 6))),
+        "a bias of shape (3, 1, 6, 6) does not fit batch 2, 4 heads, 6 queries and 6 keys",
+    ),
+    "bias-keys": (
+        lambda: bind(Scores(bias=torch.zeros(6, 7))),
+        "a bias of shape (1, 1, 6, 7) does not fit batch 2, 4 heads, 6 queries and 6 keys",
     ),
     "bias-shape": (
         lambda: bind(Scores(bias=torch.zeros(2, 6, 6))),
@@ -85,3 +100,32 @@ def test_mistaken_scores_are_refused_with_their_values(name: str) -> None:
     make, message = MISTAKES[name]
     with pytest.raises(ShapeError, match=re.escape(message)):
         make()
+
+
+@pytest.mark.parametrize(("n_query", "n_key"), [(1, 1), (1, 6), (6, 6), (3, 6), (6, 3)])
+def test_a_relative_bias_is_as_wide_as_its_farthest_offsets_and_no_wider(n_query: int, n_key: int) -> None:
+    """The last query looks n_key − 1 back, the first n_query − 1 ahead; a table without either end is refused."""
+    table, zero = torch.randn(4, n_key + n_query - 1), n_key - 1
+    bound = bind(Scores(bias=Relative(table, zero)), n_query=n_query, n_key=n_key)
+    assert isinstance(bound.bias, Relative)
+    block = bound.bias.block(torch.arange(n_query), torch.arange(n_key), n_key - n_query)
+    assert torch.equal(block[0, :, -1, 0], table[:, 0])
+    assert torch.equal(block[0, :, 0, -1], table[:, -1])
+    for short in (Relative(table[:, 1:], zero - 1), Relative(table[:, :-1], zero)):
+        with pytest.raises(ShapeError, match="does not cover"):
+            bind(Scores(bias=short), n_query=n_query, n_key=n_key)
+
+
+@pytest.mark.parametrize("shape", [(6, 6), (4, 6, 6), (1, 1, 6, 6), (2, 1, 6, 6), (1, 4, 6, 6), (2, 4, 6, 6)], ids=str)
+def test_a_bias_of_any_shape_is_added_where_it_belongs(shape: tuple[int, ...]) -> None:
+    values = torch.randn(shape)
+    q, every = torch.zeros(2, 4, 6, 8), torch.arange(6)
+    block = Scores(bias=values).bind(q, q).block(q, q, every, every, 0)
+    assert torch.equal(block, values.expand(2, 4, 6, 6))
+
+
+def test_a_cap_is_never_passed_and_hardly_felt_far_below_it() -> None:
+    q, k, one = torch.full((1, 1, 1, 1), 1.0), torch.tensor([-1e4, -3.0, 0.01, 1e4]), torch.arange(1)
+    scores = Scores(scale=1.0, softcap=5.0).bind(q, k[None, None, :, None])
+    capped = scores.block(q, k[None, None, :, None], one, torch.arange(4), 3)[0, 0, 0]
+    assert_close(capped, torch.tensor([-5.0, -5 * math.tanh(0.6), 0.01, 5.0]), atol=1e-6, rtol=0)
