@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable
 
@@ -44,8 +45,9 @@ def test_single_heads_add_up_to_the_module(name: str) -> None:
 @pytest.mark.parametrize("name", MODULES)
 def test_taking_apart_and_putting_together_gives_the_same_module(name: str) -> None:
     module = MODULES[name]().bfloat16().eval()
-    if module.q_norm is not None:
+    if module.q_norm is not None and module.k_norm is not None:
         nn.init.normal_(module.q_norm.weight)
+        nn.init.normal_(module.k_norm.weight)
     again = MultiHeadAttention.from_heads(module.split(), n_kv_heads=module.n_kv_heads)
     assert_close(parameters_of(again), parameters_of(module), rtol=0, atol=0)
     assert not again.training
@@ -58,6 +60,43 @@ def test_heads_made_one_by_one_become_one_module() -> None:
     whole = MultiHeadAttention.from_heads(heads)
     assert (whole.n_heads, whole.d_head) == (5, 3)
     assert_close(whole(x, mask=causal()), torch.stack([head(x, mask=causal()) for head in heads]).sum(0))
+
+
+def test_heads_that_agree_in_keys_and_values_share_them() -> None:
+    """Queries and W_O stay each head's own."""
+    groups = [two("q_proj.weight", bias=True), two("o_proj.weight", bias=True)]
+    heads = [head.double() for group in groups for head in group]
+    x = torch.randn(2, 6, 12).double()
+    whole = MultiHeadAttention.from_heads(heads, n_kv_heads=2)
+    assert (whole.n_heads, whole.n_kv_heads) == (4, 2)
+    assert_close(whole(x, mask=causal()), torch.stack([head(x, mask=causal()) for head in heads]).sum(0))
+
+
+@pytest.mark.parametrize("biased", [(True, False), (False, True), (False, False), (True, True)], ids=str)
+def test_heads_with_and_without_an_output_bias_add_up(biased: tuple[bool, bool]) -> None:
+    heads = [one(out_bias=bias).double() for bias in biased]
+    x = torch.randn(2, 6, 12).double()
+    whole = MultiHeadAttention.from_heads(heads)
+    assert (whole.o_proj.bias is not None) == any(biased)
+    assert_close(whole(x), heads[0](x) + heads[1](x))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_heads_keep_what_is_not_a_weight(training: bool) -> None:
+    rope = Rope(4, base=77.0)
+    module = MultiHeadAttention(16, 4, dropout=0.3, rope=rope).train(training)
+    heads = module.split()
+    for part in (*heads, MultiHeadAttention.from_heads(heads)):
+        assert (part.dropout, part.rope, part.training, part.d_head) == (0.3, rope, training, 4)
+
+
+def test_heads_are_copies_and_not_views() -> None:
+    module = MultiHeadAttention(16, 4, 2)
+    before = {name: value.clone() for name, value in parameters_of(module).items()}
+    for head in module.split():
+        for parameter in head.parameters():
+            nn.init.zeros_(parameter)
+    assert_close(parameters_of(module), before, rtol=0, atol=0)
 
 
 def torch_modules() -> dict[str, nn.MultiheadAttention]:
@@ -121,6 +160,18 @@ def test_the_table_of_a_small_module() -> None:
     ]
 
 
+def test_a_table_names_every_matrix_input_by_output() -> None:
+    module = MultiHeadAttention(16, 4, 2, d_head=5, bias=True, qk_norm=True, d_context=12)
+    assert [tuple(matrix) for matrix in module.parameter_table().matrices] == [
+        ("W_Q", (16, 20), 320, 20),
+        ("W_K", (12, 10), 120, 10),
+        ("W_V", (12, 10), 120, 10),
+        ("W_O", (20, 16), 320, 16),
+        ("q_norm", (5,), 5, 0),
+        ("k_norm", (5,), 5, 0),
+    ]
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_a_table_counts_every_parameter(name: str) -> None:
     module = MODULES[name]()
@@ -131,11 +182,17 @@ def one(**changes: object) -> MultiHeadAttention:
     return MultiHeadAttention(**{"d_model": 12, "n_heads": 1, "d_head": 4, **changes})
 
 
-def with_other_norm() -> MultiHeadAttention:
-    head = one(qk_norm=True)
-    assert head.k_norm is not None
-    nn.init.normal_(head.k_norm.weight)
-    return head
+def with_other(name: str, head: MultiHeadAttention) -> MultiHeadAttention:
+    """The same head, but for one tensor of it."""
+    other = copy.deepcopy(head)
+    nn.init.normal_(other.get_parameter(name))
+    return other
+
+
+def two(name: str, **changes: object) -> list[MultiHeadAttention]:
+    """A head, and the same with another ``name``."""
+    head = one(**changes)
+    return [head, with_other(name, head)]
 
 
 from_heads, from_torch = MultiHeadAttention.from_heads, MultiHeadAttention.from_torch
@@ -146,9 +203,26 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "d-head": (lambda: from_heads([one(), one(d_head=3)]), "head 1 has d_head 3, head 0 has 4; they must agree"),
     "rope": (lambda: from_heads([one(), one(rope=Rope(2))]), "head 1 has rope Rope(d_rotary=2"),
     "bias": (lambda: from_heads([one(), one(bias=True)]), "head 1 has q, k, v biases True, head 0 has False"),
-    "norm": (lambda: from_heads([one(qk_norm=True), with_other_norm()]), "head 1 has other QK-norm weights"),
+    "d-model": (lambda: from_heads([one(), one(d_model=8)]), "head 1 has d_model 8, head 0 has 12; they must agree"),
+    "d-context": (lambda: from_heads([one(), one(d_context=8)]), "head 1 has d_context 8, head 0 has 12"),
+    "dropout": (lambda: from_heads([one(), one(dropout=0.1)]), "head 1 has dropout 0.1, head 0 has 0.0"),
+    "norm-or-none": (lambda: from_heads([one(), one(qk_norm=True)]), "head 1 has QK-norm True, head 0 has False"),
+    "q-norm": (lambda: from_heads(two("q_norm.weight", qk_norm=True)), "head 1 has other QK-norm weights than head 0"),
+    "k-norm": (lambda: from_heads(two("k_norm.weight", qk_norm=True)), "head 1 has other QK-norm weights than head 0"),
     "groups": (lambda: from_heads([one(), one(), one()], n_kv_heads=2), "n_heads=3 is not a multiple of n_kv_heads=2"),
     "keys": (lambda: from_heads([one(), one()], n_kv_heads=1), "head 1 must have the k_proj of head 0, and has"),
+    "values": (
+        lambda: from_heads(two("v_proj.weight"), n_kv_heads=1),
+        "with n_kv_heads=1, head 1 must have the v_proj of head 0, and has another",
+    ),
+    "key-bias": (
+        lambda: from_heads(two("k_proj.bias", bias=True), n_kv_heads=1),
+        "with n_kv_heads=1, head 1 must have the k_proj of head 0, and has another",
+    ),
+    "second group": (
+        lambda: from_heads([*two("q_proj.weight"), *two("k_proj.weight")], n_kv_heads=2),
+        "with n_kv_heads=2, head 3 must have the k_proj of head 2, and has another",
+    ),
     "bias-kv": (lambda: from_torch(nn.MultiheadAttention(16, 4, add_bias_kv=True)), "add_bias_kv=True appends a"),
     "zero": (lambda: from_torch(nn.MultiheadAttention(16, 4, add_zero_attn=True)), "add_zero_attn=True appends a key"),
     "kdim": (lambda: from_torch(nn.MultiheadAttention(16, 4, kdim=8, vdim=9)), "kdim=8 and vdim=9 differ; here"),

@@ -116,6 +116,40 @@ def test_gradients_equal_those_of_the_written_out_attention() -> None:
     assert_close(ours, theirs)
 
 
+@pytest.mark.parametrize("name", ["q", "k", "v"])
+@pytest.mark.parametrize("scores", [Scores(), Scores(mask=causal(), softcap=2.0, scale=0.3)], ids=["plain", "capped"])
+def test_one_tensor_that_learns_is_enough(name: str, scores: Scores) -> None:
+    tensors = {each: torch.randn(1, 2, 5, 4, dtype=torch.float64) for each in ("q", "k", "v")}
+    tensors[name].requires_grad_()
+    seen = observe(**tensors, scores=scores)
+    (ours,) = torch.autograd.grad(seen.output.square().sum(), tensors[name])
+
+    every = torch.arange(5)
+    logits = scores.bind(tensors["q"], tensors["k"]).block(tensors["q"], tensors["k"], every, every, 0)
+    (theirs,) = torch.autograd.grad((logits.softmax(-1) @ tensors["v"]).square().sum(), tensors[name])
+    assert_close(ours, theirs)
+
+
+def test_an_observation_holds_no_graph_but_the_outputs() -> None:
+    """What is kept to draw rectangles later must not keep a whole model's activations alive."""
+    x = torch.randn(1, 1, 4, 4, requires_grad=True)
+    seen = observe(x, x, x)
+    assert seen.output.requires_grad
+    assert not seen.q.requires_grad
+    assert not seen.k.requires_grad
+    assert not seen.weights().requires_grad
+
+
+def test_a_row_mask_reduces_to_the_totals_of_its_rows() -> None:
+    x, keep = torch.randn(2, 2, 6, 4), torch.rand(2, 6) < 0.5
+    asked = {"next": Question(torch.arange(6) + 1, torch.arange(6))}
+    totals = observe(x, x, x, questions=asked, reduce=keep, statistics={"distance"})
+    seen = observe(x, x, x, questions=asked)
+    assert totals.count == int(keep.sum())
+    assert totals.sums.keys() == {"distance", "spread", "mass.next"}
+    assert_close(totals.sums["mass.next"], seen.mass["next"].double().transpose(0, 1)[:, keep].sum(1))
+
+
 def test_nothing_is_kept_for_a_backward_pass_nobody_wants() -> None:
     x = torch.randn(1, 1, 4, 4, requires_grad=True)
     with torch.no_grad():
@@ -145,6 +179,14 @@ def test_tensors_that_do_not_fit_are_named() -> None:
         observe(x, x.long(), x)
     with pytest.raises(ShapeError, match=r"q, k and v differ: torch\.float32 on cpu, torch\.float64 on cpu"):
         observe(x, x.double(), x)
+    with pytest.raises(ShapeError, match=r"32 on cpu, torch\.float32 on cpu, torch\.float16 on cpu"):
+        observe(x, x, x.half())
+    with pytest.raises(ShapeError, match=r"v holds torch\.int64; attention works on floating-point vectors"):
+        observe(x, x, x.long())
+    with pytest.raises(ShapeError, match=r"q \(2, 4, 5, 8\) and k \(1, 4, 5, 8\) differ in batch or d_head"):
+        observe(x, x[:1], x[:1])
+    with pytest.raises(ShapeError, match=r"k \(2, 4, 5, 8\) and v \(2, 4, 3, 8\) differ in batch, KV heads or length"):
+        observe(x, x, x[:, :, :3])
 
 
 def test_masks_that_do_not_fit_are_named() -> None:

@@ -114,6 +114,60 @@ def test_dropout_drops_its_share_and_keeps_the_mean(scores: Scores) -> None:
     assert_close(z.var(), torch.tensor(1 / 3 / 500), rtol=0.15, atol=0)
 
 
+def a_masked_problem(n_query: int, n_key: int, heads: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor]:
+    """All scores are equal and all values one: without dropout every row that sees a key delivers ones."""
+    q, k = torch.zeros(2, heads[0], n_query, 4).double(), torch.randn(2, heads[1], n_key, 4).double()
+    return q, k, torch.ones_like(k)
+
+
+DROPPING: dict[str, tuple[Scores, tuple[int, int], tuple[int, int]]] = {
+    "full": (Scores(), (90, 200), (4, 4)),
+    "causal": (Scores(mask=causal()), (200, 200), (4, 4)),
+    "causal-scaled": (Scores(mask=causal(), scale=1.0), (200, 200), (4, 4)),
+    "causal-grouped": (Scores(mask=causal()), (200, 200), (4, 2)),
+    "after-a-cache": (Scores(mask=causal()), (90, 200), (4, 2)),
+    "one-after-a-cache": (Scores(mask=causal()), (1, 2000), (4, 4)),
+    "window": (Scores(mask=causal() & window(50)), (200, 200), (4, 4)),
+    "in bands": (Scores(mask=causal() & window(50)), (700, 700), (4, 4)),
+    "bias": (Scores(mask=causal(), bias=torch.zeros(200, 200)), (200, 200), (4, 4)),
+    "softcap": (Scores(mask=causal(), softcap=50.0), (200, 200), (4, 2)),
+    "sinks far below": (Scores(mask=causal(), sinks=torch.full((4,), -40.0)), (200, 200), (4, 2)),
+}
+
+
+@pytest.mark.parametrize("name", DROPPING)
+@pytest.mark.parametrize("dropout", [0.1, 0.6])
+def test_every_way_to_attend_drops_its_share(name: str, dropout: float) -> None:
+    """A row of n equal weights keeps about (1 − p)·n of them, each scaled by 1/(1 − p)."""
+    scores, sizes, heads = DROPPING[name]
+    q, k, v = a_masked_problem(*sizes, heads)
+    assert_close(fast.attention(q, k, v, scores), torch.ones_like(q))
+    z = fast.attention(q, k, v, scores, dropout)[..., 0]
+    n_seen = scores.mask.dense(*sizes).sum(-1).expand(z.shape)
+    assert_close(z.mean().item(), 1.0, atol=0.05, rtol=0)
+    kept = z * n_seen * (1 - dropout)
+    assert_close(kept, kept.round(), atol=1e-3, rtol=0)
+    share = (kept.sum() / n_seen.sum()).item()
+    assert_close(share, 1 - dropout, atol=0.03, rtol=0)
+
+
+def test_two_new_tokens_after_a_cache_do_not_see_each_others_future() -> None:
+    q, k, v = (torch.randn(1, 2, n, 4, dtype=torch.float64) for n in (2, 9, 9))
+    z = fast.attention(q, k, v, Scores(mask=causal()))
+    assert_close(z[:, :, :1], fast.attention(q[:, :, :1], k[:, :, :8], v[:, :, :8], Scores()))
+    assert_close(z[:, :, 1:], fast.attention(q[:, :, 1:], k, v, Scores()))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_a_bias_of_full_precision_goes_with_half_precision_queries(dtype: torch.dtype) -> None:
+    q, k, v = (torch.randn(1, 2, 5, 4).to(dtype) for _ in range(3))
+    bias = torch.randn(5, 5)
+    z = fast.attention(q, k, v, Scores(bias=bias))
+    exact = torch.softmax(q.double() @ k.double().mT / 2 + bias.double(), -1) @ v.double()
+    assert z.dtype == dtype
+    assert_close(z.double(), exact, atol=2e-2, rtol=2e-2)
+
+
 def test_values_may_be_wider_than_keys() -> None:
     q, k, v = torch.randn(1, 2, 5, 8), torch.randn(1, 2, 5, 8), torch.randn(1, 2, 5, 12)
     z = fast.attention(q, k, v, Scores(mask=causal()))

@@ -7,8 +7,8 @@ import torch
 from torch.testing import assert_close
 
 from headscope.attention.engine import observe
-from headscope.attention.masks import causal
-from headscope.attention.observation import Observation, Totals
+from headscope.attention.masks import causal, dense
+from headscope.attention.observation import ALL_STATISTICS, Observation, Rows, Statistic, Totals
 from headscope.attention.questions import Question
 from headscope.attention.scores import Scores
 from headscope.errors import HeadscopeError
@@ -78,3 +78,71 @@ def test_a_sink_is_an_outcome_of_its_own() -> None:
 
 def test_it_says_in_one_line_what_it_is() -> None:
     assert repr(look()) == "Observation(2×3 heads, 11 queries, backend='blockwise', questions: previous)"
+
+
+@pytest.mark.parametrize("backend", ["blockwise", "dense"])
+@pytest.mark.parametrize("asked", [(), ("entropy",), ("distance",), ("strongest",), ("distance", "entropy")], ids=str)
+def test_what_was_asked_comes_back_and_nothing_else(backend: str, asked: tuple[Statistic, ...]) -> None:
+    x = torch.randn(1, 2, 5, 4)
+    every, some = (observe(x, x, x, statistics=names, backend=backend) for names in (ALL_STATISTICS, frozenset(asked)))
+    for name in ALL_STATISTICS:
+        if name in asked:
+            assert_close(getattr(some.rows, name), getattr(every.rows, name))
+        else:
+            assert getattr(some.rows, name) is None
+    assert_close(some.output, every.output)
+
+
+def test_every_total_is_of_the_statistic_that_it_is_named_after() -> None:
+    """Looking ahead, distances are below zero: a maximum of them is no zero that nobody saw."""
+    x = torch.randn(2, 3, 6, 4)
+    ahead = dense(torch.ones(6, 6, dtype=torch.bool).triu(1))
+    place = torch.arange(6)
+    seen = observe(x, x, x, scores=Scores(mask=ahead), questions={"next": Question(place + 1, place)})
+    keep = torch.tensor([[True, False, True, False, True, False], [False] * 6])
+    totals = seen.totals(keep)
+    values = {
+        "entropy": seen.entropy,
+        "distance": seen.distance.mean,
+        "spread": seen.distance.spread,
+        "strongest": seen.strongest.weight,
+        "mass.next": seen.mass["next"],
+    }
+    assert totals.count == 3
+    assert totals.maxima["distance"].max() < 0
+    for name, value in values.items():
+        chosen = value[0, :, ::2].double()
+        assert_close(totals.sums[name], chosen.sum(1))
+        assert_close(totals.squares[name], chosen.square().sum(1))
+        assert_close(totals.maxima[name], chosen.amax(1))
+
+
+def test_totals_do_not_lose_small_numbers_among_many() -> None:
+    """Summed in float32, as many rows as these would lose a part in a million."""
+    x = torch.zeros(1, 1, 2**20, 1)
+    rows = Rows(x, x[..., 0], torch.full((1, 1, 2**20), 0.1), None, None, {})
+    totals = Observation(rows, "blockwise", x, x, CAUSAL).totals()
+    one = float(torch.tensor(0.1))
+    assert totals.sums["entropy"].dtype == torch.float64
+    assert_close(totals.sums["entropy"].item(), one * 2**20, rtol=1e-14, atol=0)
+    assert_close(totals.squares["entropy"].item(), one**2 * 2**20, rtol=1e-14, atol=0)
+
+
+def test_totals_of_no_row_add_nothing() -> None:
+    seen = look()
+    none, whole = seen.totals(torch.zeros(2, 11, dtype=torch.bool)), seen.totals()
+    assert none.count == 0
+    for merged in (none + whole, whole + none):
+        assert merged.count == 22
+        for name in ("sums", "squares", "maxima"):
+            assert_close(getattr(merged, name), getattr(whole, name), rtol=0, atol=0)
+
+
+def test_a_rectangle_is_of_the_head_asked_for() -> None:
+    seen = look()
+    whole = seen.weights()
+    for head in range(3):
+        assert_close(seen.weights(head=head), whole[:, head : head + 1])
+        picture = seen.pooled(head, (11, 11))
+        assert_close(picture.maximum, whole[:, head])
+    assert_close(seen.weights(slice(4, 7), slice(2, 9)), whole[:, :, 4:7, 2:9])

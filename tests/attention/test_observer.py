@@ -13,6 +13,7 @@ from headscope.attention.masks import causal
 from headscope.attention.module import MultiHeadAttention
 from headscope.attention.observer import Call, current, plain, watched, watching
 from headscope.attention.rope import Rope
+from headscope.attention.scores import Scores
 
 
 def test_an_observer_is_told_what_the_module_computes() -> None:
@@ -88,3 +89,11 @@ def test_another_thread_is_not_watched() -> None:
         thread.start()
         thread.join()
     assert seen == [False]
+
+
+def test_an_unobserved_answer_drops_what_the_call_says() -> None:
+    """With equal scores and values of one, an answer other than one has weights dropped."""
+    q, k = torch.zeros(1, 2, 40, 4), torch.ones(1, 2, 40, 4)
+    for dropout in (0.0, 0.5):
+        z = plain(Call(torch.nn.Module(), q, k, k, Scores(mask=causal()), dropout))
+        assert bool((z == 1).all()) == (dropout == 0.0)

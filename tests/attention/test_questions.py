@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -9,7 +11,7 @@ from torch.testing import assert_close
 from headscope.attention import blockwise, questions
 from headscope.attention.engine import observe
 from headscope.attention.masks import causal
-from headscope.attention.questions import Classes, Groups, Question, Single, pairs, plan
+from headscope.attention.questions import MOST_CLASSES, Classes, Groups, Question, Single, pairs, plan, single_or_groups
 from headscope.attention.scores import Scores
 from headscope.errors import ShapeError
 
@@ -84,9 +86,18 @@ def test_the_single_path_refuses_several_keys() -> None:
         plan(Question(TOKENS, TOKENS), path="single")
 
 
-def test_labels_are_integers() -> None:
-    with pytest.raises(ShapeError, match=r"key labels of a question are integers .* got torch.float32 of shape \(9,\)"):
-        Question(PLACE, PLACE.float())
+MISTAKES = {
+    "fractions": (PLACE, PLACE.float(), "the key labels of a question are integers", "got torch.float32 of shape (9,)"),
+    "by head": (PLACE, PLACE.expand(2, 4, 9), "the key labels of a question are", "got torch.int64 of shape (2, 4, 9)"),
+    "one": (PLACE[0], PLACE, "the query labels of a question are integers of shape", "got torch.int64 of shape ()"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_labels_are_integers_one_or_one_a_text_for_each_place(name: str) -> None:
+    query, key, what, got = MISTAKES[name]
+    with pytest.raises(ShapeError, match=re.escape(what) + ".*" + re.escape(got)):
+        Question(query, key)
 
 
 def test_labels_fit_the_tensors() -> None:
@@ -106,3 +117,88 @@ def test_labels_are_worked_out_once_and_again_when_they_change() -> None:
     again = plan(question, path="groups")
     assert isinstance(again, Groups)
     assert (again.stop - again.start).tolist() == [[3, 1, 3, 3]]
+
+
+@pytest.mark.parametrize(("changed", "matches"), [("query", [[1, 1]]), ("key", [[0, 2]])])
+def test_either_kind_of_label_may_change(changed: str, matches: list[list[int]]) -> None:
+    labels = {"query": torch.tensor([5, 6]), "key": torch.tensor([5, 6])}
+    question = Question(labels["query"], labels["key"])
+
+    def count() -> list[list[int]]:
+        groups = plan(question, path="groups")
+        assert isinstance(groups, Groups)
+        found: list[list[int]] = (groups.stop - groups.start).tolist()
+        return found
+
+    assert count() == [[1, 1]]
+    labels[changed][:] = torch.tensor([6, 6])
+    assert count() == matches
+    labels[changed][:] = torch.tensor([9, 9])
+    assert count() == [[0, 0]]
+
+
+def test_labels_made_in_inference_mode_can_be_asked() -> None:
+    """Such tensors keep no count of their changes."""
+    with torch.inference_mode():
+        labels = torch.tensor([3, 3, 4])
+    question = Question(labels, labels)
+    first = plan(question)
+    assert plan(question) is first
+    x = torch.zeros(1, 1, 3, 2)
+    assert_close(observe(x, x, x, questions={"it": question}).mass["it"][0, 0], torch.tensor([2 / 3, 2 / 3, 1 / 3]))
+
+
+@pytest.mark.parametrize(("n_labels", "form"), [(MOST_CLASSES, Classes), (MOST_CLASSES + 1, Groups)])
+def test_only_labels_that_somebody_asks_for_count_as_classes(n_labels: int, form: type) -> None:
+    """Each label stands on two keys; a hundred more stand on keys that no query asks for."""
+    asked = torch.arange(n_labels)
+    key = torch.cat((asked, asked, torch.arange(1000, 1100)))
+    found = plan(Question(asked, key))
+    assert isinstance(found, form)
+    if isinstance(found, Classes):
+        assert found.n_classes == n_labels
+        assert found.key_class.tolist() == [[*range(n_labels), *range(n_labels), *[-1] * 100]]
+
+
+@pytest.mark.parametrize(
+    ("query", "key", "form"),
+    [
+        ([0, 1, 2], [2, 1, 0], Single),
+        ([0, 0, 0], [0, 1, 2], Single),
+        ([0, 1, 7], [0, 0, 1], Groups),
+        ([7, 8, 9], [0, 0, 1], Single),
+        ([-1, -1], [-1, -1], Single),
+    ],
+    ids=["one each", "all the same one", "two", "none", "no label"],
+)
+def test_a_backend_that_lists_keys_lists_one_where_one_is_enough(query: list[int], key: list[int], form: type) -> None:
+    question = Question(torch.tensor(query), torch.tensor(key))
+    found = single_or_groups(question, torch.device("cpu"))
+    assert isinstance(found, form)
+    if isinstance(found, Single):
+        wanted = [key.index(label) if label in key and label != -1 else -1 for label in query]
+        assert found.target.tolist() == [wanted]
+
+
+@pytest.mark.parametrize("path", ["groups", "single"])
+def test_a_question_that_no_key_answers_has_no_mass(path: questions.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = torch.arange(97)
+    _assert_path_agrees(path, Question(place + 1000, place), monkeypatch)
+    _assert_path_agrees(path, Question(torch.full_like(place, -1), torch.full_like(place, -1)), monkeypatch)
+    _assert_path_agrees(path, Question(place - 1000, place), monkeypatch)
+
+
+@pytest.mark.parametrize("exclude_self", [False, True])
+def test_pairs_of_a_band_are_those_of_its_rows_and_item(exclude_self: bool) -> None:
+    query, key = torch.tensor([[0, 1, 0], [2, -1, 1]]), torch.tensor([[0, 0, 1, 0, 2], [1, 2, 2, -1, 1]])
+    groups = plan(Question(query, key, exclude_self), path="groups")
+    assert isinstance(groups, Groups)
+    for item in range(2):
+        for start, stop in ((0, 3), (1, 3), (2, 2), (0, 1)):
+            rows, keys = pairs(groups, item, start, stop, offset=2)
+            assert sorted(zip(rows.tolist(), keys.tolist(), strict=True)) == [
+                (row, place)
+                for row in range(start, stop)
+                for place in range(5)
+                if query[item, row] == key[item, place] != -1 and not (exclude_self and place == row + 2)
+            ]
