@@ -41,6 +41,7 @@ EDGES = (
     Case("relative-just-wide-enough", Scores(bias=Relative(TABLE[:, :77], 69)), 8, n_key=70),
     Case("alibi-behind-the-first-key", Scores(bias=Alibi(SLOPES)), 23, n_key=5, n_kv_heads=1),
     Case("one-key", Scores(sinks=SINKS, softcap=1.0), 3, n_key=1),
+    Case("padding-and-a-scale", Scores(mask=padding([3, 9], side="left"), scale=0.3), 9, batch=2),
     Case("nothing-but-sinks", Scores(mask=padding([0, 9]), sinks=SINKS), 9, batch=2),
 )
 every_edge = pytest.mark.parametrize("case", EDGES, ids=lambda case: case.name)
@@ -106,16 +107,23 @@ def bias_of(kind: str, batch: int, n_query: int, n_key: int, seed: int) -> Bias 
     sizes=st.tuples(st.integers(1, 2), st.integers(1, 9), st.integers(1, 9), st.sampled_from([1, 2, 4])),
     parts=st.sets(st.sampled_from(["causal", "window", "padding", "dense"])),
     bias=st.sampled_from(["none", "alibi", "relative", "shared", "by head", "by item", "whole"]),
-    softcap=st.sampled_from([None, 0.7, 30.0]),
+    numbers=st.tuples(st.sampled_from([None, 0.3]), st.sampled_from([None, 0.7, 30.0])),
     sinks=st.booleans(),
     seed=st.integers(0, 999),
 )
 def test_any_composition_equals_the_definition(
-    sizes: tuple[int, int, int, int], parts: set[str], bias: str, softcap: float | None, sinks: bool, seed: int
+    sizes: tuple[int, int, int, int],
+    parts: set[str],
+    bias: str,
+    numbers: tuple[float | None, float | None],
+    sinks: bool,
+    seed: int,
 ) -> None:
     """More queries than keys, and fewer; rows that see nothing; every bias with every mask."""
     batch, n_query, n_key, n_kv_heads = sizes
+    scale, softcap = numbers
     scores = Scores(
+        scale=scale,
         mask=mask_of(parts, batch, n_query, n_key, seed),
         bias=bias_of(bias, batch, n_query, n_key, seed),
         softcap=softcap,
