@@ -162,7 +162,7 @@ def test_a_json_line_without_end_is_refused_by_line(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ("nowhere/at/all.txt", r"nowhere/at/all.txt: no such file, folder or pattern; a text itself goes into a list"),
+        ("nowhere/at/all.txt", r"nowhere/at/all.txt: no such file, folder or pattern \(in Python, texts themselves"),
         (b"bytes", "bytes is not a corpus"),
         (7, "int is not a corpus"),
     ],
