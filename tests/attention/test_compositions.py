@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from torch import Tensor
 from torch.testing import assert_close
 
-from headscope.attention import fast
+from headscope.attention import blockwise, fast
 from headscope.attention.engine import observe
 from headscope.attention.masks import Mask, causal, dense, full, padding, window
 from headscope.attention.scores import Alibi, Bias, Relative, Scores
@@ -62,6 +62,16 @@ def test_an_observation_equals_the_definition(case: Case, backend: str) -> None:
     seen = observe(*case.qkv(torch.float64), scores=case.scores, questions=asked, backend=backend)
     assert_close(seen.output, truth(case).output, atol=1e-12, rtol=1e-12)
     assert_close(seen.weights(), truth(case).weights, atol=1e-12, rtol=1e-12)
+    assert_statistics(seen, case, atol=1e-11)
+
+
+@every_edge
+def test_one_row_and_one_key_head_at_a_time_give_the_same(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The smallest bands: some reach no key, and each head finds its own part of a mask or bias."""
+    monkeypatch.setitem(blockwise.BAND, "cpu", 1)
+    asked = questions(case.batch, case.n_query, case.keys)
+    seen = observe(*case.qkv(torch.float64), scores=case.scores, questions=asked, backend="blockwise")
+    assert_close(seen.output, truth(case).output, atol=1e-12, rtol=1e-12)
     assert_statistics(seen, case, atol=1e-11)
 
 
