@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from headscope.app.session import Session
 from headscope.scope import Scope
@@ -56,6 +56,32 @@ def test_a_server_that_stops_leaves_the_picture_and_one_that_comes_back_goes_on(
         expect(page.get_by_role("application", name="Pattern of head 1.4")).to_be_visible()
         expect(page.locator("[data-share='1.4']")).to_be_visible()
     page.close()
+
+
+def test_whoever_moves_on_while_a_text_is_read_stays_there(open_page: Open):
+    page = open_page(at(head="1.2", token=9))
+    held: list[Route] = []
+    let_go = False
+
+    def hold(route: Route) -> None:
+        if let_go:
+            route.continue_()
+        else:
+            held.append(route)
+
+    page.route("**/api/weights*", hold)
+    page.get_by_label("Sentence").fill(f"{TEXT} stairs")
+    while not held:
+        page.wait_for_timeout(20)
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("]")
+    tokens(page).get_by_role("option").nth(4).click()
+    let_go = True
+    for route in held:
+        route.continue_()
+    expect(tokens(page).get_by_role("option").last).to_contain_text("stairs")
+    expect(page.get_by_role("application", name="Pattern of head 1.3")).to_be_visible()
+    expect(tokens(page).get_by_role("option").nth(4)).to_have_attribute("aria-selected", "true")
 
 
 def test_a_model_that_runs_out_of_memory_says_so(open_page: Open, scope: Scope, monkeypatch: pytest.MonkeyPatch):

@@ -163,6 +163,7 @@ export class Microscope extends Waiting {
     const named = places.findIndex((place) => place.name === this.lens.head);
     const at = stand?.(look) ?? { head: named, token: this.token >= this.length - 1 ? Infinity : this.token };
     const { name, site } = places[Math.max(0, at.head)];
+    const [head, token] = [this.lens.head, this.token]; // whoever moves on while the pattern is on its way, stays there
     const [rows, columns] = [stream(look, site.queries).length, stream(look, site.keys).length];
     const span = Math.max(rows, columns);
     const field = await this.during("weights", this.rectangle(look, name, [0, rows], [0, columns], poolFor(span, WHOLE), { signal: reading.signal, scene }), reading.signal);
@@ -171,8 +172,8 @@ export class Microscope extends Waiting {
     if (span > COMPARED) this.lens.compare = false;
     const asked: Asked | undefined = at.asked ?? (scene.model === this.model ? undefined : { toward: null, minus: null }); // another model, other tokens
     if (scene.model !== this.model) this.enter(scene);
-    Object.assign(this, { ...asked, look, field, token: Math.min(at.token, rows - 1), window: at.zoom ? held(at.zoom, span) : { row: 0, column: 0, span } });
-    if (at.head >= 0 || !this.follows) this.lens.head = name;
+    Object.assign(this, { ...asked, look, field, token: Math.min(this.token === token ? at.token : this.token, rows - 1), window: at.zoom ? held(at.zoom, span) : { row: 0, column: 0, span } });
+    if (this.lens.head === head && (at.head >= 0 || !this.follows)) this.lens.head = name;
   }
 
   /** Another model: what was said of the last one is forgotten. */
