@@ -37,6 +37,8 @@ EDGES = (
     Case("bias-by-item-and-head", Scores(bias=drawn(2, 4, 7, 70)), 7, n_key=70, batch=2, n_kv_heads=2),
     Case("bias-before-a-cap-of-its-own", Scores(bias=4 * drawn(9, 9), softcap=0.5, sinks=SINKS), 9),
     Case("bias-that-hides", Scores(bias=drawn(9, 9).masked_fill(drawn(9, 9) > 0, -1e4), sinks=SINKS), 9),
+    Case("bias-of-minus-infinity", Scores(bias=torch.ones(9, 9).tril().log(), sinks=SINKS), 9),
+    Case("bias-of-minus-infinity-alone", Scores(bias=torch.ones(9, 9).tril().log()), 9, n_kv_heads=2),
     Case("relative-after-a-cache", Scores(mask=causal(), bias=Relative(TABLE, 128)), 5, n_key=70),
     Case("relative-just-wide-enough", Scores(bias=Relative(TABLE[:, :77], 69)), 8, n_key=70),
     Case("alibi-behind-the-first-key", Scores(bias=Alibi(SLOPES)), 23, n_key=5, n_kv_heads=1),

@@ -198,6 +198,14 @@ def test_dropout_acts_in_training_alone() -> None:
     assert_close(repeated, module.eval()(x), atol=0.04, rtol=0)
 
 
+@pytest.mark.parametrize("n_kv_heads", [2, 1])
+def test_dropout_acts_under_a_causal_mask_too(n_kv_heads: int) -> None:
+    module, x = MultiHeadAttention(16, 2, n_kv_heads, dropout=0.5), torch.randn(1, 9, 16)
+    assert not torch.equal(module(x, mask=causal()), module(x, mask=causal()))
+    module.eval()
+    assert torch.equal(module(x, mask=causal()), module(x, mask=causal()))
+
+
 def test_a_module_prints_its_sizes() -> None:
     assert "d_model=16, n_heads=4, n_kv_heads=2, d_head=4" in repr(MultiHeadAttention(16, 4, 2))
 

@@ -205,7 +205,7 @@ def _scores(work: _Work, band: _Band, hidden: list[tuple[slice, Tensor]]) -> Flo
         rows = torch.arange(place.start, place.stop, device=q.device)
         columns = torch.arange(place.low, min(place.high, work.n_key), device=q.device)
         bias = work.scores.bias.block(rows, columns, place.offset).to(q.dtype) * math.log2(math.e)
-        scores[..., : len(columns)] += _part(bias, at)
+        scores[..., : len(columns)] += _part(bias.clamp_(min=HIDDEN), at)  # −inf · 0 would be NaN
     for strip, cells in hidden:
         scores[..., strip] += _part(cells, at)
     return scores
