@@ -63,6 +63,8 @@ def test_jupyterlab_shows_a_look_and_answers_a_click(browser: Browser, lab: str,
         pytest.skip("the embedded model has not been built")
     page = browser.new_page(viewport={"width": 1900, "height": 1100})
     page.goto(lab)
+    # a cell that is run before its kernel is there is not run at all
+    expect(page.get_by_role("button", name="Python 3 (ipykernel) | Idle")).to_be_visible(timeout=PATIENCE)
     page.locator(".jp-CodeCell .cm-content").first.click(timeout=PATIENCE)
     page.keyboard.press("Shift+Enter")
     frame = page.frame_locator("iframe[title^='headscope']")
