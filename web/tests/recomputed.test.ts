@@ -21,7 +21,7 @@ function parts(softcap: number | null, window: number): Parts {
       for (let key = runs[2 * row]; key < runs[2 * row + 1]; key++) scores.push(score(q.data, k.data, head, row, key, softcap));
       logsumexp.data[head * QUERIES + row] = Math.log(scores.reduce((sum, each) => sum + Math.exp(each), 0));
     }
-  return partsFrom(pack({ look: "abc", scale: 0.5, softcap }, { q, k, logsumexp, runs: { data: runs, shape: [QUERIES, 2] } }));
+  return partsFrom(pack({ scale: 0.5, softcap }, { q, k, logsumexp, runs: { data: runs, shape: [QUERIES, 2] } }));
 }
 
 function score(q: Float32Array, k: Float32Array, head: number, row: number, key: number, softcap: number | null): number {

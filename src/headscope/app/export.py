@@ -84,7 +84,7 @@ def bundle(look: Look) -> bytes:
     answers: Arrays = {"look": _packed(*session.look(schema.LookRequest(look=name)))}
     for site, part in made.items():
         if part:
-            answers[f"parts {site}"] = np.frombuffer(pack({"look": name, **part.values}, part.arrays), dtype=np.uint8)
+            answers[f"parts {site}"] = np.frombuffer(pack(part.values, part.arrays), dtype=np.uint8)
             continue
         for head in look.shape.sites[site].heads():
             whole = schema.WeightsRequest(look=name, head=str(head), rows=(0, 2**31), columns=(0, 2**31))

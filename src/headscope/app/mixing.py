@@ -22,7 +22,7 @@ def mix(look: Look, asked: schema.MixRequest) -> tuple[schema.MixCard, Arrays]:
     look.shape.find(Head(asked.site, 0))
     reads = [look.weights(head, slice(place, place + 1))[0] for head in look.shape.sites[asked.site].heads()]
     toward, minus, note, shares = _shares(look, place, asked)
-    part = look.contributions(place, [asked.site]).sites[asked.site]  # after the shares, which record every site
+    part = look.contributions(place, [asked.site]).sites[asked.site]  # after the shares: their pass sees every site
     card = schema.MixCard(
         look=asked.look, site=asked.site, position=place, toward=toward, minus=minus, kind=part.kind, note=note
     )

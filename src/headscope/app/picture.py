@@ -18,7 +18,7 @@ MOST_LABELS = 64
 MOST_CELLS = 512
 
 
-def save_png(look: Look, head: str, path: Path) -> None:
+def save_png(look: Look, head: str, path: Path | str) -> None:
     """One head's heat map with its tokens; past 512 tokens a pooled picture without names."""
     try:
         from matplotlib.colors import LinearSegmentedColormap, PowerNorm
@@ -45,4 +45,4 @@ def save_png(look: Look, head: str, path: Path) -> None:
     figure.colorbar(image, ax=axes, shrink=0.5, ticks=[0, 0.01, 0.05, 0.1, 0.25, 0.5, 1], label="weight (root scale)")
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png", dpi=150)
-    write_whole(path, drawn.getvalue())
+    write_whole(Path(path), drawn.getvalue())

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Int32
-from torch import Tensor
 
+from headscope.app.wire import Arrays, numbers
 from headscope.attention.rectangles import Source
 from headscope.heads.look import Look
 
@@ -25,7 +25,7 @@ class Parts:
     """All that p_ij = exp(cap(scale·q_i·k_j) − lse_i) needs, for the run of keys that each row sees."""
 
     values: Mapping[str, float | None]
-    arrays: dict[str, np.ndarray]
+    arrays: Arrays
 
     @property
     def nbytes(self) -> int:
@@ -44,7 +44,7 @@ def parts(look: Look, site: str) -> Parts | None:
     runs = _runs(source)
     if runs is None:
         return None
-    arrays = {"q": _numbers(source.q[0]), "k": _numbers(source.k[0]), "logsumexp": _numbers(source.logsumexp[0])}
+    arrays = {"q": numbers(source.q[0]), "k": numbers(source.k[0]), "logsumexp": numbers(source.logsumexp[0])}
     scores = source.scores
     found = Parts({"scale": scores.scale, "softcap": scores.softcap}, {**arrays, "runs": runs})
     return found if found.nbytes < weights_size(look, site) else None
@@ -58,7 +58,3 @@ def _runs(source: Source) -> Int32[np.ndarray, "query 2"] | None:
     ask = (scores.mask.reach, scores.mask.clear)
     reach, clear = ([side(row, row + 1, n_key - n_query, n_key) for row in range(n_query)] for side in ask)
     return np.array(reach, dtype=np.int32) if reach == clear else None
-
-
-def _numbers(values: Tensor) -> np.ndarray:
-    return values.detach().float().cpu().contiguous().numpy()

@@ -42,10 +42,14 @@ export function grain(field: Field): { down: number; across: number } {
   return { down: (field.rows[1] - field.rows[0]) / field.height, across: (field.columns[1] - field.columns[0]) / field.width };
 }
 
-/** The number of a field that covers this pair of tokens; the pooling splits n tokens into cells at n·cell/cells, rounded down. */
+/** The cell that a token falls into where a range is split into so many cells at n·cell/cells, rounded down. */
+export function cellOf(at: number, [start, end]: [number, number], cells: number): number {
+  return Math.floor(((at - start + 1) * cells - 1) / (end - start));
+}
+
+/** The number of a field that covers this pair of tokens. */
 export function weightAt(field: Field, row: number, column: number): number {
-  const cell = (at: number, [start, end]: [number, number], cells: number) => Math.floor(((at - start + 1) * cells - 1) / (end - start));
-  const [r, c] = [cell(row, field.rows, field.height), cell(column, field.columns, field.width)];
+  const [r, c] = [cellOf(row, field.rows, field.height), cellOf(column, field.columns, field.width)];
   return r >= 0 && c >= 0 && r < field.height && c < field.width ? field.weights[r * field.width + c] : 0;
 }
 

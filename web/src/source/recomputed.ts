@@ -1,9 +1,9 @@
 // Weights of a saved page, made from q, k and the log-sum-exp; src/headscope/app/saved_patterns.py writes them.
+import { cellOf } from "../draw/field";
 import { unpack } from "../wire";
 import type { Field, WeightsRequest } from "./source";
 
 export interface Parts {
-  look: string;
   scale: number;
   softcap: number | null;
   q: Float32Array; // [head, query, d_head]
@@ -31,11 +31,10 @@ export function fieldOf(parts: Parts, head: number, wanted: WeightsRequest): Fie
   const columns = inside(wanted.columns, parts.keys);
   const height = Math.ceil((rows[1] - rows[0]) / wanted.pool);
   const width = Math.ceil((columns[1] - columns[0]) / wanted.pool);
-  const cell = (at: number, [start, end]: [number, number], cells: number) => Math.floor(((at - start + 1) * cells - 1) / (end - start));
-  const across = Uint32Array.from({ length: columns[1] - columns[0] }, (_, at) => cell(columns[0] + at, columns, width));
+  const across = Uint32Array.from({ length: columns[1] - columns[0] }, (_, at) => cellOf(columns[0] + at, columns, width));
   const weights = new Float32Array(height * width);
   for (let row = rows[0]; row < rows[1]; row++) {
-    const line = cell(row, rows, height) * width;
+    const line = cellOf(row, rows, height) * width;
     eachWeight(parts, head, row, columns, (key, weight) => {
       const at = line + across[key - columns[0]];
       if (weight > weights[at]) weights[at] = weight;
