@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -51,3 +52,14 @@ def llama() -> Iterator[Scope]:
 @pytest.fixture
 def ids() -> list[int]:
     return torch.randint(3, 80, (23,), generator=torch.Generator().manual_seed(5)).tolist()
+
+
+@contextmanager
+def counting_forwards(scope: Scope) -> Iterator[list[int]]:
+    """One entry for each time the model itself runs, whoever runs it."""
+    ran: list[int] = []
+    hook = scope.model.model.register_forward_pre_hook(lambda *_: ran.append(1))
+    try:
+        yield ran
+    finally:
+        hook.remove()

@@ -1,8 +1,5 @@
 """A look gives the model's own numbers: logits, patterns, statistics, and head parts that add up."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
 import torch
 import transformers
@@ -14,6 +11,7 @@ from headscope.heads import look as look_module
 from headscope.heads import passes as passes_module
 from headscope.heads.standard import standard_questions
 from headscope.scope import Scope
+from tests.heads.conftest import counting_forwards
 
 
 def eager_attentions(scope: Scope, ids: list[int]) -> list[torch.Tensor]:
@@ -99,17 +97,6 @@ def test_past_its_budget_contributions_keep_one_position(
     assert lean.logit_shares(11, minus=4, position=9).heads == pytest.approx(
         kept.logit_shares(11, minus=4, position=9).heads, rel=1e-3, abs=1e-6
     )
-
-
-@contextmanager
-def counting_forwards(scope: Scope) -> Iterator[list[int]]:
-    """One entry for each time the model itself runs, whoever runs it."""
-    ran: list[int] = []
-    hook = scope.model.model.register_forward_pre_hook(lambda *_: ran.append(1))
-    try:
-        yield ran
-    finally:
-        hook.remove()
 
 
 def test_contributions_and_shares_come_from_the_pass_that_was_observed(scope: Scope, ids: list[int]) -> None:

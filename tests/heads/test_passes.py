@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -16,6 +14,7 @@ from headscope.attention.questions import Question
 from headscope.heads import passes as module
 from headscope.heads.passes import Passes
 from headscope.scope import Scope
+from tests.heads.conftest import counting_forwards
 
 PLACES = (0, 9, 22)
 
@@ -26,16 +25,6 @@ def nothing_asked(site: str, call: Call) -> dict[str, Question]:
 
 def passes(scope: Scope, ids: list[int], *edits: Any) -> Passes:
     return Passes(scope.model, scope.model.prepare(ids).inputs, [edit.bind(scope.model) for edit in edits])
-
-
-@contextmanager
-def forwards(scope: Scope) -> Iterator[list[int]]:
-    ran: list[int] = []
-    hook = scope.model.model.register_forward_pre_hook(lambda *_: ran.append(1))
-    try:
-        yield ran
-    finally:
-        hook.remove()
 
 
 def answers(scope: Scope, ids: list[int], *edits: Any) -> tuple[dict[str, Tensor], int]:
@@ -108,7 +97,7 @@ def test_an_edit_is_in_force_in_every_kind_of_pass(llama: Scope, ids: list[int])
 def test_outputs_come_in_the_order_asked_for_and_cost_no_pass_where_z_is_kept(scope: Scope, ids: list[int]) -> None:
     made = passes(scope, ids)
     made.observe(nothing_asked)
-    with forwards(scope) as ran:
+    with counting_forwards(scope) as ran:
         found = made.outputs(["1", "0"], 3)
     assert list(found) == ["1", "0"]
     assert ran == []
@@ -120,14 +109,14 @@ def test_where_z_was_not_kept_one_pass_answers_for_all_places(
 ) -> None:
     made = passes(llama, ids)
     made.predict()
-    with forwards(llama) as ran:
+    with counting_forwards(llama) as ran:
         for place in PLACES:
             made.outputs(["0", "2"], place)
     assert len(ran) == 1
     monkeypatch.setattr(module, "BUDGET", 0)
     lean = passes(llama, ids)
     lean.predict()
-    with forwards(llama) as ran:
+    with counting_forwards(llama) as ran:
         for place in PLACES:
             lean.outputs(["0", "2"], place)
     assert len(ran) == len(PLACES), "without room, one pass for each place"
