@@ -1,9 +1,9 @@
 import { mount } from "svelte";
 import App from "./App.svelte";
-import { bytesInPage, fileSource } from "./source/file";
+import { bytesInPage, fileSource } from "./source/exported-file";
 import { asker, channel, notebookSource } from "./source/notebook";
 import { serverSource } from "./source/server";
-import { theme } from "./state/theme.svelte";
+import { theme } from "./ui/theme.svelte";
 import "./styles/fonts.css";
 import "./styles/tokens.css";
 import "./styles/base.css";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { between, BOX, spots, toggled } from "../src/by-hand/fork";
-import { hand, shared, shareOut, total, typed } from "../src/by-hand/shares";
+import { between, BOX, spots, toggled } from "../src/by-hand/diagram";
+import { hand, shared, shareOut, total, typed } from "../src/by-hand/scorecard";
 
 const card = { animal: 0.7, road: 0.05, because: 0.1, was: 0.05, tired: 0.1 };
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { cellsOf, painted, shared, shareOf, written } from "../src/four-heads/shares";
-import { BEGINNING, four, moved, places, read, spelled, write, type Arrow, type Wish } from "../src/four-heads/wishes";
+import { cellsOf, painted, shared, shareOf, written } from "../src/four-heads/target-weights";
+import { BEGINNING, four, moved, places, read, spelled, write, type Arrow, type Wish } from "../src/four-heads/targets";
 
 const words = "The tired horse crossed the road".split(" ");
 const wish = (arrows: Arrow[], name = "a"): Wish => ({ name, asks: "", arrows, shares: [] });

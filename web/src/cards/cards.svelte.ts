@@ -1,8 +1,8 @@
 // The card page's state: which model, other heads if somebody slides them, and the length at which it is counted.
 import type { components } from "../api";
 import { askServer } from "../source/server";
-import { addressOf, fieldsAt, whole } from "../state/fields";
-import { nearestLength } from "./sizes";
+import { addressOf, fieldsAt, whole } from "../address-fields";
+import { nearestLength } from "./units";
 
 type Schemas = components["schemas"];
 export type CardLine = Schemas["CardLine"];

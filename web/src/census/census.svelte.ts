@@ -1,9 +1,9 @@
 // The census page's state: which scan, which question, which head, and against which other scan.
 import type { components } from "../api";
 import { askServer } from "../source/server";
-import { addressOf, fieldsAt, whole } from "../state/fields";
+import { addressOf, fieldsAt, whole } from "../address-fields";
 import { unpack, type Numbers, type Table } from "../wire";
-import { headNames } from "./rows";
+import { headNames } from "./ranking";
 
 type Schemas = components["schemas"];
 export type CensusCard = Schemas["CensusCard"];

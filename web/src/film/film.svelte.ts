@@ -1,9 +1,9 @@
 // The film page's state: a moment, a head, what is shown of it, and whether it runs.
 import type { components } from "../api";
 import { askServer } from "../source/server";
-import { addressOf, fieldsAt, whole } from "../state/fields";
+import { addressOf, fieldsAt, whole } from "../address-fields";
 import { unpack, type Table } from "../wire";
-import { frameAt, place } from "./reel";
+import { frameAt, place } from "./timeline";
 
 export type FilmCard = components["schemas"]["FilmCard"];
 export type Ground = "repeats" | "text";

@@ -1,7 +1,7 @@
 // The lessons' state: which is open, and what was answered. The answers stay in this browser.
 import type { components } from "../api";
 import { askServer } from "../source/server";
-import { addressOf, fieldsAt, whole } from "../state/fields";
+import { addressOf, fieldsAt, whole } from "../address-fields";
 
 type Schemas = components["schemas"];
 export type LessonLine = Schemas["LessonLine"];

@@ -1,5 +1,5 @@
 // A notebook: the page lies in a frame, and its questions travel over a channel to the kernel (app/widget.py answers).
-import { fieldFrom, importanceFrom, lookFrom, mixFrom } from "./answers";
+import { fieldFrom, importanceFrom, lookFrom, mixFrom } from "./decode";
 import { Problem, type FoundToken, type ModelCard, type PaperClaim, type Prediction, type Roles, type Source } from "./source";
 
 interface Answer {

@@ -1,5 +1,5 @@
 // The server's page: every answer is one request, and the last few dozen are remembered.
-import { fieldFrom, importanceFrom, lookFrom, mixFrom } from "./answers";
+import { fieldFrom, importanceFrom, lookFrom, mixFrom } from "./decode";
 import { Problem, type FoundToken, type ModelCard, type Models, type PaperClaim, type Prediction, type Progress, type Roles, type Source } from "./source";
 
 const KEPT = 200;

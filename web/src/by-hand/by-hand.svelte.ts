@@ -1,0 +1,104 @@
+// The worked example as a person has changed it, and the last sums that the program worked out.
+import type { components } from "../api";
+import { askServer } from "../source/server";
+import { addressOf, fieldsAt } from "../address-fields";
+import { shared, shareOut } from "./scorecard";
+
+type Schemas = components["schemas"];
+export type Worked = Required<Schemas["WorkedCard"]>;
+export type Parts = Pick<Worked, "x" | "heads" | "values" | "W_O">;
+
+const PARTS = ["x", "heads", "values", "W_O"] as const;
+const parts = (card: Worked): Parts => structuredClone({ x: card.x, heads: card.heads, values: card.values, W_O: card.W_O });
+
+export class Pencil {
+  draft = $state<Parts | null>(null);
+  card = $state.raw<Worked | null>(null);
+  mixing = $state(false);
+  problem = $state("");
+  fresh = $state(true); // the sums below belong to the numbers above
+  private first: Parts | null = null;
+  private asking: AbortController | null = null;
+
+  /** What may be read: the words that have a value. */
+  get words(): string[] {
+    return Object.keys(this.draft?.values ?? {});
+  }
+
+  get changed(): (keyof Parts)[] {
+    return this.draft === null ? [] : PARTS.filter((part) => JSON.stringify(this.draft![part]) !== JSON.stringify(this.first![part]));
+  }
+
+  async start(address: string): Promise<void> {
+    const card = await this.ask({});
+    if (!card) return;
+    [this.card, this.first, this.draft] = [card, parts(card), parts(card)];
+    await this.restore(address);
+  }
+
+  async restore(address: string): Promise<void> {
+    const fields = fieldsAt(address);
+    this.mixing = fields.get("wo") === "mixing";
+    let edits: Partial<Parts> = {};
+    try {
+      edits = JSON.parse(fields.get("e") ?? "{}");
+    } catch {
+      this.problem = "The numbers in this address could not be read; these are the first ones.";
+    }
+    this.draft = { ...structuredClone(this.first!), ...edits };
+    if (fields.has("e")) await this.work();
+  }
+
+  address(): string {
+    const edits = Object.fromEntries(this.changed.map((part) => [part, this.draft![part]]));
+    return addressOf("by-hand", { wo: this.mixing ? "mixing" : null, e: Object.keys(edits).length ? JSON.stringify(edits) : null });
+  }
+
+  /** Change the draft, and have every sum worked out again. */
+  change(edit: (draft: Parts) => void): void {
+    edit(this.draft!);
+    this.work();
+  }
+
+  /** A dragged share: the others make room. */
+  drag(head: number, word: string, value: number): void {
+    this.change((draft) => (draft.heads[head].scorecard = shared(draft.heads[head].scorecard, word, value)));
+  }
+
+  shareOut(head: number): void {
+    this.change((draft) => (draft.heads[head].scorecard = shareOut(draft.heads[head].scorecard)));
+  }
+
+  /** Take the shares that x and W_Q lead to. */
+  takeSoftmax(head: number): void {
+    this.change((draft) => (draft.heads[head].scorecard = shareOut(this.card!.work[head].weights)));
+  }
+
+  reset(): void {
+    this.draft = structuredClone(this.first!);
+    this.work();
+  }
+
+  lines(title: string): string[] {
+    return this.card?.steps.find((step) => step.title === title)?.lines ?? [];
+  }
+
+  async work(): Promise<void> {
+    this.fresh = false;
+    const card = await this.ask($state.snapshot(this.draft) as Schemas["WorkedRequest"]);
+    if (card) [this.card, this.fresh] = [card, true];
+  }
+
+  private async ask(asked: Schemas["WorkedRequest"]): Promise<Worked | null> {
+    this.asking?.abort();
+    const asking = (this.asking = new AbortController());
+    try {
+      const card = (await (await askServer("lab/worked", asked, asking.signal)).json()) as Worked;
+      this.problem = "";
+      return card;
+    } catch (error) {
+      if (!asking.signal.aborted) this.problem = error instanceof Error ? error.message : String(error);
+      return null;
+    }
+  }
+}

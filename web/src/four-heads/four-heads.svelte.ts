@@ -1,0 +1,185 @@
+// The bench: four wishes, the heads that are being trained to them, and which word is followed through.
+import type { components } from "../api";
+import { frames } from "../source/event-stream";
+import { askServer } from "../source/server";
+import { four, moved, read, spelled, write, BEGINNING, type Arrow, type State, type Wish } from "./targets";
+import { written } from "./target-weights";
+
+type Schemas = components["schemas"];
+type Told = Required<Schemas["CraftBegun"]> | Required<Schemas["CraftStep"]> | Required<Schemas["CraftDone"]>;
+
+export interface Snapshot {
+  step: number;
+  loss: number[];
+  hit: number[];
+  patterns: Float32Array; // [head, query, key]
+}
+
+export interface Finished extends Required<Schemas["CraftDone"]> {
+  losses: Float32Array; // [step, head]
+  values: Float32Array; // [head, word, d_head]
+  delivered: Float32Array; // [word, head, d_head]
+  parts: Float32Array; // [word, head, d_model]
+  output: Float32Array; // [word, d_model]
+}
+
+export interface Run {
+  words: string[];
+  steps: number;
+  finds: Uint8Array; // [head, query]
+  snapshots: Snapshot[];
+  done: Finished | null;
+}
+
+const PACE = 55; // ms a snapshot: training takes less time than watching it
+const FAVOURITE = "it";
+
+export class Bench {
+  sentence = $state("");
+  words = $state.raw<string[]>([]);
+  wishes = $state.raw<Wish[]>([]);
+  dHead = $state(BEGINNING.dHead);
+  steps = $state(BEGINNING.steps);
+  places = $state(BEGINNING.places);
+  word = $state(0);
+  run = $state.raw<Run | null>(null);
+  shown = $state(0); // which snapshot
+  training = $state(false);
+  problem = $state("");
+  first = ""; // the first sentence, which needs no address
+  private firstWishes = "";
+  private going: AbortController | null = null;
+
+  get snapshot(): Snapshot | null {
+    return this.run?.snapshots[this.shown] ?? null;
+  }
+
+  get finished(): Finished | null {
+    return this.run?.done ?? null;
+  }
+
+  async start(address: string): Promise<void> {
+    await this.guarded(async () => {
+      const first = (await (await askServer("lab/sentence", {})).json()) as Schemas["SentenceCard"];
+      this.first = first.sentence;
+      this.firstWishes = JSON.stringify(four(first.targets as Wish[]));
+      this.take(first);
+      await this.restore(read(address));
+    });
+  }
+
+  async restore(state: State): Promise<void> {
+    if (state.sentence !== null && state.sentence !== this.sentence) await this.guarded(() => this.cut({ sentence: state.sentence! }, []));
+    if (state.wishes.length) this.wishes = four(state.wishes);
+    [this.dHead, this.steps, this.places] = [state.dHead, state.steps, state.places];
+    const favourite = this.words.indexOf(FAVOURITE);
+    this.word = Math.min(state.word ?? Math.max(0, favourite), this.words.length - 1);
+    await this.train();
+  }
+
+  address(): string {
+    const own = this.sentence !== this.first || JSON.stringify(this.wishes) !== this.firstWishes;
+    const { dHead, steps, places, word } = this;
+    return write({ sentence: own ? this.sentence : null, wishes: this.wishes, dHead, steps, places, word: word === this.words.indexOf(FAVOURITE) ? null : word });
+  }
+
+  /** Another sentence: the arrows go along with the words that stay. */
+  async say(sentence: string): Promise<void> {
+    const before = this.words;
+    const done = await this.guarded(() => this.cut({ sentence }, before));
+    if (done) await this.train();
+  }
+
+  /** A sentence of the small grammar, with its own targets. */
+  async another(): Promise<void> {
+    const seed = Math.floor(Math.random() * 1000);
+    const done = await this.guarded(() => this.cut({ seed }, null));
+    if (done) await this.train();
+  }
+
+  change(head: number, part: Partial<Wish>): void {
+    this.wishes = this.wishes.map((wish, at) => (at === head ? { ...wish, ...part } : wish));
+  }
+
+  spelled(head: number): string {
+    return spelled(this.wishes[head], this.words);
+  }
+
+  /** Arrows as the person wrote them; false, with a sentence, if they could not be read or trained to. */
+  async spell(head: number, text: string): Promise<boolean> {
+    const before = this.wishes;
+    const done = await this.guarded(async () => {
+      const told = (await (await askServer("lab/arrows", { sentence: this.sentence, text })).json()) as Schemas["ArrowsCard"];
+      this.change(head, written(before[head], told.arrows as Arrow[], told.shares));
+    });
+    if (done) await this.train();
+    if (done && this.problem) this.wishes = before;
+    return done && !this.problem;
+  }
+
+  asked(): Schemas["CraftRequest"] {
+    return { sentence: this.sentence, targets: this.wishes, d_head: this.dHead, steps: this.steps, seed: 0, places: this.places };
+  }
+
+  async train(): Promise<void> {
+    this.going?.abort();
+    const going = (this.going = new AbortController());
+    const quick = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    this.training = true;
+    await this.guarded(async () => {
+      let begun: Run | null = null;
+      for await (const { values, arrays } of frames<Told>("lab/craft", this.asked(), going.signal)) {
+        if (values.event === "begun") begun = { words: values.words, steps: values.steps, finds: arrays.finds.data as Uint8Array, snapshots: [], done: null };
+        else if (values.event === "step") {
+          const { step, loss, hit } = values;
+          begun = { ...begun!, snapshots: [...begun!.snapshots, { step, loss, hit, patterns: arrays.patterns.data as Float32Array }] };
+          if (!quick) await new Promise((resolve) => setTimeout(resolve, PACE));
+        } else {
+          const numbers = (name: string) => arrays[name].data as Float32Array;
+          begun = { ...begun!, done: { ...values, losses: numbers("losses"), values: numbers("values"), delivered: numbers("delivered"), parts: numbers("parts"), output: numbers("output") } };
+        }
+        if (going.signal.aborted) return;
+        const latest = begun?.snapshots.at(-1);
+        if (begun && latest && (!quick || latest.step === begun.steps)) {
+          this.run = begun;
+          this.shown = begun.snapshots.length - 1;
+        }
+      }
+    });
+    if (this.going === going) this.training = false;
+  }
+
+  /** Puts these heads on the shelf; the address at which the microscope shows them. */
+  async openInMicroscope(): Promise<string | null> {
+    let address: string | null = null;
+    await this.guarded(async () => {
+      const speaking = this.wishes.findIndex((wish) => wish.arrows.some(([from]) => from === this.word)); // a head with something to say
+      const opened = (await (await askServer("lab/craft/open", this.asked())).json()) as Schemas["OpenedCard"];
+      address = `#microscope?${new URLSearchParams({ v: "1", model: opened.model, text: opened.text, head: `0.${Math.max(0, speaking)}`, token: String(this.word) })}`;
+    });
+    return address;
+  }
+
+  private async cut(asked: Schemas["SentenceRequest"], before: string[] | null): Promise<void> {
+    const card = (await (await askServer("lab/sentence", asked)).json()) as Schemas["SentenceCard"];
+    this.take(card, before?.length ? moved(this.wishes, before, card.words) : null);
+  }
+
+  private take(card: Schemas["SentenceCard"], wishes: Wish[] | null = null): void {
+    [this.sentence, this.words] = [card.sentence, card.words];
+    this.wishes = wishes ?? four(card.targets as Wish[]);
+    const favourite = card.words.indexOf(FAVOURITE);
+    this.word = favourite >= 0 ? favourite : card.words.length - 1;
+  }
+
+  private async guarded(work: () => Promise<void>): Promise<boolean> {
+    try {
+      await work();
+      this.problem = "";
+      return true;
+    } catch (error) {
+      if (!(error instanceof DOMException && error.name === "AbortError")) this.problem = error instanceof Error ? error.message : String(error);
+      return false;
+    }
+  }
+}

@@ -1,0 +1,146 @@
+// The address holds the whole state, so that a copied link shows the same picture. Pure: text in, text out.
+import type { Window } from "../../draw/heat-map";
+import type { Edge, Measure } from "../../source/source";
+
+export interface Sampling {
+  temperature: number;
+  top_k: number | null;
+  top_p: number | null;
+}
+
+/** Which text, through which model, and where one stands in it. */
+export interface Place {
+  model: string | null;
+  text: string | null;
+  look: string | null;
+  token: number | null;
+}
+
+export interface State extends Place {
+  head: string | null;
+  view: "map" | "arcs";
+  measure: Measure;
+  facing: "reads" | "read";
+  zoom: Window | null;
+  show: string;
+  order: "layers" | "ranked";
+  aside: boolean;
+  compare: boolean;
+  how: "zero" | "mean";
+  off: string[];
+  cuts: Edge[];
+  axis: "log" | "linear";
+  sampling: Sampling | null;
+  toward: number | null;
+  minus: number | null;
+  other: Place | null; // what stands beside it, to compare
+}
+
+export const NOWHERE: Place = { model: null, text: null, look: null, token: null };
+export const BEGINNING: State = {
+  ...NOWHERE,
+  head: null,
+  view: "map",
+  measure: "weight",
+  facing: "reads",
+  zoom: null,
+  show: "",
+  order: "layers",
+  aside: false,
+  compare: true,
+  how: "zero",
+  off: [],
+  cuts: [],
+  axis: "log",
+  sampling: null,
+  toward: null,
+  minus: null,
+  other: null,
+};
+
+const VERSION = "1";
+export const LONGEST_TEXT_IN_ADDRESS = 1500;
+
+/** "#microscope?text=…&head=5.1": long texts travel by the name of their look, which the program keeps. */
+export function write(state: State): string {
+  const fields = new URLSearchParams({ v: VERSION });
+  const put = (name: string, value: string | number | null, unless?: string | number | null) => {
+    if (value !== null && value !== unless) fields.set(name, String(value));
+  };
+  writePlace(put, state, "");
+  put("head", state.head);
+  for (const name of ["view", "measure", "facing", "show", "order", "how", "axis"] as const) put(name, state[name], BEGINNING[name]);
+  if (state.zoom) put("zoom", [state.zoom.row, state.zoom.column, state.zoom.span].map((at) => Math.round(at * 10) / 10).join(","));
+  if (state.aside) put("aside", 1);
+  if (!state.compare) put("compare", 0);
+  if (state.off.length) put("off", state.off.join(","));
+  if (state.cuts.length) put("cut", state.cuts.map(({ head, query, key }) => `${head}:${query}:${key}`).join(","));
+  if (state.sampling) put("t", state.sampling.temperature);
+  put("k", state.sampling?.top_k ?? null);
+  put("p", state.sampling?.top_p ?? null);
+  put("toward", state.toward);
+  put("minus", state.minus);
+  if (state.other) writePlace(put, state.other, "2");
+  return `#microscope?${fields}`;
+}
+
+function writePlace(put: (name: string, value: string | number | null) => void, place: Place, suffix: string): void {
+  put(`model${suffix}`, place.model);
+  if (place.text !== null && place.text.length <= LONGEST_TEXT_IN_ADDRESS) put(`text${suffix}`, place.text);
+  else put(`look${suffix}`, place.look);
+  put(`token${suffix}`, place.token);
+}
+
+export function read(address: string): State {
+  const fields = new URLSearchParams(address.split("?").slice(1).join("?"));
+  const oneOf = <Choice extends string>(name: string, choices: readonly Choice[]) =>
+    choices.find((choice) => choice === fields.get(name)) ?? choices[0];
+  const other = readPlace(fields, "2");
+  return {
+    ...readPlace(fields, ""),
+    head: fields.get("head"),
+    view: oneOf("view", ["map", "arcs"]),
+    measure: oneOf("measure", ["weight", "row", "value"]),
+    facing: oneOf("facing", ["reads", "read"]),
+    zoom: readZoom(fields.get("zoom")),
+    show: fields.get("show") ?? "",
+    order: oneOf("order", ["layers", "ranked"]),
+    aside: fields.get("aside") === "1",
+    compare: fields.get("compare") !== "0",
+    how: oneOf("how", ["zero", "mean"]),
+    off: fields.get("off")?.split(",").filter(Boolean) ?? [],
+    cuts: readCuts(fields.get("cut")),
+    axis: oneOf("axis", ["log", "linear"]),
+    sampling: readSampling(fields),
+    toward: whole(fields.get("toward")),
+    minus: whole(fields.get("minus")),
+    other: Object.values(other).every((value) => value === null) ? null : other,
+  };
+}
+
+const whole = (text: string | null) => (text !== null && /^\d+$/.test(text) ? Number(text) : null);
+const positive = (text: string | null) => (text !== null && Number(text) > 0 ? Number(text) : null);
+
+function readPlace(fields: URLSearchParams, suffix: string): Place {
+  return { model: fields.get(`model${suffix}`), text: fields.get(`text${suffix}`), look: fields.get(`look${suffix}`), token: whole(fields.get(`token${suffix}`)) };
+}
+
+function readZoom(text: string | null): Window | null {
+  const [row, column, span] = (text ?? "").split(",").map(Number);
+  return span > 0 && row >= 0 && column >= 0 ? { row, column, span } : null;
+}
+
+/** "5.6:14:7,…": arrows of heads, query to key. */
+function readCuts(text: string | null): Edge[] {
+  return (text ?? "").split(",").flatMap((each) => {
+    const found = /^(.+):(\d+):(\d+)$/.exec(each);
+    return found ? [{ head: found[1], query: Number(found[2]), key: Number(found[3]) }] : [];
+  });
+}
+
+function readSampling(fields: URLSearchParams): Sampling | null {
+  const temperature = fields.get("t");
+  if (temperature === null || !(Number(temperature) >= 0 && Number(temperature) <= 100)) return null;
+  const share = positive(fields.get("p"));
+  return { temperature: Number(temperature), top_k: whole(fields.get("k")) || null, top_p: share !== null && share <= 1 ? share : null };
+}

@@ -1,0 +1,82 @@
+// What the battery says about one head. Pure: the report in, what the role card shows out.
+import type { Finding, Roles, RoleTrial } from "../../source/source";
+import { short } from "../../format";
+
+export const NAMELESS = "role:";
+export const isRole = (question: string): boolean => question.startsWith("role:");
+export const asRole = (role: string): string => `role:${role}`;
+
+export interface EvidenceRow {
+  name: string;
+  value: number;
+  top: number;
+  text: string;
+  note: string;
+  interval?: [number, number];
+  chance?: [number, number];
+  threshold?: number;
+}
+
+export const trialOf = (roles: Roles, question: string): RoleTrial | undefined => roles.trials.find((trial) => asRole(trial.role) === question);
+
+/** A head's roles, the strongest first. */
+export const findingsOf = (roles: Roles, head: string): Finding[] =>
+  roles.findings.filter((finding) => finding.head === head).sort((a, b) => Number(b.strongest) - Number(a.strongest));
+
+/** For the grid: the score of every head that has the role, and nothing for the others. */
+export function answersOf(roles: Roles, question: string, heads: string[]): Float32Array {
+  if (question === NAMELESS) {
+    const named = new Set(roles.findings.map((finding) => finding.head));
+    return Float32Array.from(heads, (head) => (named.has(head) ? NaN : 1));
+  }
+  const scores = new Map(roles.findings.filter((finding) => asRole(finding.role) === question).map((finding) => [finding.head, finding.evidence[0].score]));
+  return Float32Array.from(heads, (head) => scores.get(head) ?? NaN);
+}
+
+const KINDS: Record<string, string> = { attention: "attention there", reading: "raises its token", share: "pushes the name", effect: "effect on movers" };
+
+function measured(measure: string): { name: string; share: boolean } {
+  const [kind, of] = measure.split(": ");
+  const name = kind === "reading" && of !== "itself" ? `raises the ${of}` : (KINDS[kind] ?? measure);
+  return { name, share: kind === "attention" || kind === "reading" };
+}
+
+/** A forest plot of one finding: each piece of evidence, then what is lost without the head. */
+export function evidenceRows(finding: Finding): EvidenceRow[] {
+  const rows: EvidenceRow[] = finding.evidence.map((piece) => {
+    const { name, share } = measured(piece.measure);
+    return {
+      name,
+      value: piece.score,
+      top: share ? 1 : Math.max(piece.high, piece.threshold) * 1.25,
+      text: short(piece.score),
+      note: `next best ${short(piece.rival)}`,
+      interval: [piece.low, piece.high],
+      chance: [0, piece.rival],
+      threshold: piece.threshold,
+    };
+  });
+  const lost = finding.ablated;
+  if (lost) rows.push({ name: "lost without it", value: lost.loss, top: Math.max(0.3, lost.high * 1.2), text: short(lost.loss), note: lost.task.split(", ").at(-1)!, interval: [lost.low, lost.high] });
+  return rows;
+}
+
+/** Where a head without a name came nearest: its lead over its own other answers, as a part of what the role asks for. */
+export function nearest(roles: Roles, head: number, most: number): EvidenceRow[] {
+  return roles.trials
+    .flatMap((trial) => {
+      const [score, rival] = [trial.scores[head], trial.rivals[head] ?? 0];
+      return trial.tested && typeof score === "number" && trial.threshold ? [{ trial, score, rival, lead: (score - rival) / trial.threshold }] : [];
+    })
+    .sort((a, b) => b.lead - a.lead)
+    .slice(0, most)
+    .map(({ trial, score, rival }) => ({
+      name: trial.role,
+      value: score,
+      top: 1,
+      text: short(score),
+      note: `next best ${short(rival)}`,
+      chance: [0, rival] as [number, number],
+      threshold: trial.threshold!,
+    }));
+}

@@ -1,0 +1,93 @@
+// What was measured for this release, and what has been run here.
+import type { components } from "../api";
+import { frames } from "../source/event-stream";
+import { askServer } from "../source/server";
+import { addressOf, fieldsAt, whole } from "../address-fields";
+
+type Schemas = components["schemas"];
+export type Outcome = Required<Schemas["OutcomeCard"]>;
+export type Results = Required<Schemas["ResultsCard"]>;
+type Told = Required<Schemas["RunBegun"]> | Outcome;
+
+export const WIDTHS = [8, 16, 32] as const;
+export type Width = (typeof WIDTHS)[number];
+export const SEEDS = 3;
+export const STEPS = { arms: 600, partition: 1200 };
+
+export interface Running {
+  what: string; // which picture it belongs to
+  planned: string[];
+  done: number;
+  since: number;
+}
+
+export class Contest {
+  results = $state.raw<Results | null>(null);
+  ran = $state.raw<Record<string, Outcome[]>>({}); // by picture: "arms 0", "partition 16"
+  running = $state.raw<Running | null>(null);
+  problem = $state("");
+  width = $state<Width>(16);
+  heads = $state(4);
+  private going: AbortController | null = null;
+
+  get counts(): number[] {
+    return Array.from({ length: Math.log2(this.width) + 1 }, (_, power) => 2 ** power);
+  }
+
+  async start(address: string): Promise<void> {
+    try {
+      this.results = (await (await askServer("lab/one-or-many", undefined)).json()) as Results;
+      this.problem = "";
+    } catch (error) {
+      this.problem = error instanceof Error ? error.message : String(error);
+    }
+    this.restore(address);
+  }
+
+  restore(address: string): void {
+    const fields = fieldsAt(address);
+    this.width = WIDTHS.find((width) => width === whole(fields.get("width"))) ?? 16;
+    const heads = whole(fields.get("heads"), 1, 32);
+    this.heads = heads !== null && this.counts.includes(heads) ? heads : Math.min(4, this.width);
+  }
+
+  address(): string {
+    return addressOf("one-or-many", { width: this.width === 16 ? null : this.width, heads: this.heads === 4 ? null : this.heads });
+  }
+
+  cut(width: Width): void {
+    this.width = width;
+    this.heads = Math.min(this.heads, width);
+  }
+
+  /** The committed outcomes of this width, if it is the one that was measured. */
+  stored(): Outcome[] {
+    return this.results && this.width === this.results.partition_width ? (this.results.partition as Outcome[]) : [];
+  }
+
+  async run(experiment: "arms" | "partition", more: { task?: number; heads?: number[] } = {}): Promise<void> {
+    this.going?.abort();
+    const going = (this.going = new AbortController());
+    const what = experiment === "arms" ? `arms ${more.task ?? 0}` : `partition ${this.width}`;
+    const asked: Schemas["RunRequest"] = { experiment, task: more.task ?? 0, d_model: this.width, heads: more.heads ?? [], seeds: SEEDS, steps: STEPS[experiment] };
+    this.running = { what, planned: [], done: 0, since: Date.now() };
+    try {
+      for await (const { values } of frames<Told>("lab/one-or-many", asked, going.signal)) {
+        if (values.event === "begun") this.running = { ...this.running!, planned: values.arms };
+        else {
+          this.ran = { ...this.ran, [what]: [...(this.ran[what] ?? []).filter((other) => other.arm !== values.arm), values] };
+          this.running = { ...this.running!, done: this.running!.done + 1 };
+        }
+      }
+      this.problem = "";
+    } catch (error) {
+      if (!going.signal.aborted) this.problem = error instanceof Error ? error.message : String(error);
+    }
+    if (this.going === going) this.running = null;
+  }
+
+  stop(): void {
+    this.going?.abort();
+    this.running = null;
+  }
+}

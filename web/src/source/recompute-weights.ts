@@ -1,0 +1,66 @@
+// Weights of a saved page, made from q, k and the log-sum-exp; src/headscope/app/saved_patterns.py writes them.
+import { cellOf } from "../draw/heat-map";
+import { unpack } from "../wire";
+import type { Field, WeightsRequest } from "./source";
+
+export interface Parts {
+  scale: number;
+  softcap: number | null;
+  q: Float32Array; // [head, query, d_head]
+  k: Float32Array; // [KV head, key, d_head]
+  logsumexp: Float32Array; // [head, query]
+  runs: Int32Array; // [query, 2]: the first key a row sees, and the first after it that it does not
+  heads: number;
+  kvHeads: number;
+  queries: number;
+  keys: number;
+  width: number;
+}
+
+export function partsFrom(bytes: ArrayBuffer): Parts {
+  const { values, arrays } = unpack(bytes);
+  const numbers = Object.fromEntries(Object.entries(arrays).map(([name, table]) => [name, table.data]));
+  const [heads, queries, width] = arrays.q.shape;
+  const [kvHeads, keys] = arrays.k.shape;
+  return { ...(values as object), ...numbers, heads, queries, width, kvHeads, keys } as Parts;
+}
+
+/** A rectangle of one head's pattern; each number is the largest of the weights it stands for. */
+export function fieldOf(parts: Parts, head: number, wanted: WeightsRequest): Field {
+  const rows = inside(wanted.rows, parts.queries);
+  const columns = inside(wanted.columns, parts.keys);
+  const height = Math.ceil((rows[1] - rows[0]) / wanted.pool);
+  const width = Math.ceil((columns[1] - columns[0]) / wanted.pool);
+  const across = Uint32Array.from({ length: columns[1] - columns[0] }, (_, at) => cellOf(columns[0] + at, columns, width));
+  const weights = new Float32Array(height * width);
+  for (let row = rows[0]; row < rows[1]; row++) {
+    const line = cellOf(row, rows, height) * width;
+    eachWeight(parts, head, row, columns, (key, weight) => {
+      const at = line + across[key - columns[0]];
+      if (weight > weights[at]) weights[at] = weight;
+    });
+  }
+  const { look, pool } = wanted;
+  return { look, head: wanted.head, rows, columns, pool, measure: "weight", weights, height, width };
+}
+
+/** p = exp(s − lse), for the keys among these columns that the row sees. */
+function eachWeight(parts: Parts, head: number, row: number, columns: [number, number], tell: (key: number, weight: number) => void): void {
+  const { q, k, width, scale, softcap } = parts;
+  const query = (head * parts.queries + row) * width;
+  const keys = Math.floor((head * parts.kvHeads) / parts.heads) * parts.keys;
+  const logsumexp = parts.logsumexp[head * parts.queries + row];
+  const stop = Math.min(columns[1], parts.runs[2 * row + 1]);
+  for (let key = Math.max(columns[0], parts.runs[2 * row]); key < stop; key++) {
+    const start = (keys + key) * width;
+    let score = 0;
+    for (let at = 0; at < width; at++) score += q[query + at] * k[start + at];
+    score *= scale;
+    if (softcap !== null) score = softcap * Math.tanh(score / softcap);
+    tell(key, Math.exp(score - logsumexp));
+  }
+}
+
+function inside([start, end]: [number, number], length: number): [number, number] {
+  return [start, Math.min(end, length)];
+}

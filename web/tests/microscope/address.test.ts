@@ -1,0 +1,48 @@
+import { expect, test } from "vitest";
+import { BEGINNING, LONGEST_TEXT_IN_ADDRESS, read, write, type State } from "../../src/microscope/state/address";
+
+const FULL: State = {
+  model: "tiny",
+  text: "When? “Now” & then\n100%",
+  look: null,
+  head: "decoder.5.cross.1",
+  token: 3,
+  view: "arcs",
+  measure: "value",
+  facing: "read",
+  zoom: { row: 3.5, column: 0, span: 24 },
+  show: "induction",
+  order: "ranked",
+  aside: true,
+  compare: false,
+  how: "mean",
+  off: ["5.1", "5.5"],
+  cuts: [
+    { head: "decoder.5.cross.1", query: 3, key: 0 },
+    { head: "5.1", query: 14, key: 7 },
+  ],
+  axis: "linear",
+  sampling: { temperature: 0.7, top_k: 40, top_p: 0.9 },
+  toward: 17,
+  minus: 4,
+  other: { model: null, text: "and another", look: null, token: 2 },
+};
+
+test("an address gives back the state it was written from", () => {
+  expect(read(write(FULL))).toEqual(FULL);
+  const greedy = { ...FULL, sampling: { temperature: 0, top_k: null, top_p: null } };
+  expect(read(write(greedy))).toEqual(greedy);
+});
+
+test("a page without an address is at its beginning", () => {
+  for (const address of ["", "#", "#microscope", "#microscope?"]) expect(read(address)).toEqual(BEGINNING);
+});
+
+test("a long text travels by the name of its look", () => {
+  const long = { ...FULL, text: "x".repeat(LONGEST_TEXT_IN_ADDRESS + 1), look: "0123abcd" };
+  expect(read(write(long))).toEqual({ ...long, text: null });
+});
+
+test("nonsense in an address falls back to the beginning", () => {
+  expect(read("#microscope?view=cube&order=up&token=-3&how=magic&cut=5.1:x:2,7&t=hot&k=3&zoom=1,2&toward=a&minus=-1&measure=mass")).toEqual(BEGINNING);
+});
