@@ -20,7 +20,7 @@ from measure import machine, write
 from torch import Tensor
 
 import headscope
-from headscope.heads.importance import importance
+from headscope.heads.look.importance import importance
 
 RESULTS = Path(__file__).parent / "results"
 TOKENS = 128

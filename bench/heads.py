@@ -13,8 +13,8 @@ from pathlib import Path
 
 import torch
 
-from headscope.heads.examine import Options, heads
-from headscope.models.fingerprint import fingerprint
+from headscope.heads.roles.run import Options, heads
+from headscope.models.weight_hash import fingerprint
 from headscope.scope import Scope, load
 
 RESULTS = Path(__file__).parent / "results" / "heads"

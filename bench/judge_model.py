@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 
 from headscope.attention.observer import Call, plain, watching
-from headscope.heads.probe import STANDARD, CopyLoss, RepeatProbe, ask
-from headscope.lab.folder import load_folder
-from headscope.lab.gpt import GPT
+from headscope.heads.roles.probes.repeat_probe import STANDARD, CopyLoss, RepeatProbe, ask
 from headscope.lab.people import MEN, WOMEN
-from headscope.lab.texts import encode, read_documents
-from headscope.lab.tokenizer import load_tokenizer
+from headscope.lab.train.gpt import GPT
+from headscope.lab.train.llama_folder import load_folder
+from headscope.lab.train.text_files import encode, read_documents
+from headscope.lab.train.tokenizer import load_tokenizer
 
 SEEDS = range(5)
 NAMES = [

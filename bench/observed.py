@@ -88,7 +88,7 @@ def ours(ids: Tensor) -> dict[str, Work]:
     """The contenders that run in this process."""
     import headscope
     from headscope.attention.engine import observe
-    from headscope.heads.standard import standard_questions
+    from headscope.heads.questions.standard_questions import standard_questions
 
     plain, stored, scope = gpt2(), gpt2("eager"), headscope.load(gpt2())
     questions, listed = standard_questions(ids), ids[0].tolist()

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import torch
 
-from headscope.lab.one_or_many import Outcome, Results, one_or_many, partition
 from headscope.lab.one_or_many_page import page
+from headscope.lab.teach.one_or_many import Outcome, Results, one_or_many, partition
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "bench" / "results" / "one-or-many.json"
-SHIPPED = ROOT / "src" / "headscope" / "lab" / "one_or_many.json"
+SHIPPED = ROOT / "src" / "headscope" / "lab" / "teach" / "one_or_many.json"
 PAGE = ROOT / "docs" / "one-or-many.md"
 
 

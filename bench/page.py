@@ -42,8 +42,8 @@ GOALS = {
 SERVER = """
 import sys
 from headscope.app.server import Place, serve
-from headscope.app.session import Session
-from headscope.app.shelf import Shelf
+from headscope.app.pages.microscope import Session
+from headscope.app.model_registry import Shelf
 from headscope.scope import load
 serve(Shelf(Session(load())), Place(port=int(sys.argv[1]), open_browser=False))
 """

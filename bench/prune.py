@@ -18,7 +18,7 @@ import torch
 import transformers
 from measure import interleaved, machine, write
 
-from headscope.heads.importance import text_loss
+from headscope.heads.look.importance import text_loss
 from headscope.heads.pruning import Pruned
 from headscope.scope import Scope, load
 

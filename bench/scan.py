@@ -24,14 +24,14 @@ from typing import Any
 import measure
 import torch
 
-from headscope.heads.tally import Layout
-from headscope.models.huggingface import open_model
-from headscope.models.opened import OpenModel
-from headscope.scan.fitting import fit
+from headscope.models.huggingface.model import open_model
+from headscope.models.protocol import OpenModel
+from headscope.scan.corpus.packing import PackedRows, pack
+from headscope.scan.corpus.packing_check import fit
 from headscope.scan.labels import null_name, question_names
 from headscope.scan.measure import Measurer, Plan, inputs_for
 from headscope.scan.options import ScanOptions
-from headscope.scan.packing import PackedRows, pack
+from headscope.scan.tally.tally import Layout
 
 CUDA_TOKENS = 2**17
 """A shard's, read one row after the other: while the GPU reads a row, the CPU counts the one before."""

@@ -14,12 +14,12 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 
-from headscope.lab.grouping import by_groups
-from headscope.lab.lookups import Arm, Budget, Finder
-from headscope.lab.one_or_many import KEYS
 from headscope.lab.sharing import STARTS, grow, redundancy
 from headscope.lab.sharing_page import page
-from headscope.lab.side_by_side import train
+from headscope.lab.teach.kv_sharing import by_groups
+from headscope.lab.teach.lookup_tasks import Arm, Budget, Finder
+from headscope.lab.teach.one_or_many import KEYS
+from headscope.lab.teach.stacked_seeds import train
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "bench" / "results" / "sharing.json"

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from headscope.lab import people
-from headscope.lab.training import Material, Progress, Run, TextFile, TrainingOptions, prepare, train
+from headscope.lab.train.training import Material, Progress, Run, TextFile, TrainingOptions, prepare, train
 
 PEOPLE_PAGES = 20_000
 WEIGHTS = (0.70, 0.28, 0.02)

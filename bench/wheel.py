@@ -25,12 +25,12 @@ INSIDE = (
     "headscope/models/embedded/film.safetensors",
     "headscope/models/embedded/MODEL_CARD.md",
     "headscope/app/static/index.html",
-    "headscope/app/widget.js",
-    "headscope/lab/cards.json",
-    "headscope/lab/one_or_many.json",
-    "headscope/lab/lessons/01-why-one-head-is-not-enough.md",
+    "headscope/app/export/widget.js",
+    "headscope/lab/cards/cards.json",
+    "headscope/lab/teach/one_or_many.json",
+    "headscope/lab/teach/lessons/01-why-one-head-is-not-enough.md",
     "headscope/explained/ShapeError.md",
-    "headscope/scan/report.html",
+    "headscope/scan/census_page.html",
 )
 
 

@@ -13,8 +13,8 @@ from matplotlib.patches import Rectangle
 
 import headscope
 from headscope.app.colour import STOPS
-from headscope.heads.look import Look
-from headscope.heads.standard import standard_questions
+from headscope.heads.look.look import Look
+from headscope.heads.questions.standard_questions import standard_questions
 
 ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs" / "images"

@@ -34,9 +34,9 @@ import psutil
 import torch
 
 import headscope
-from headscope.app import schema
-from headscope.app.export import save_html
-from headscope.app.session import KEPT_LOOKS, Session
+from headscope.app.export.html import save_html
+from headscope.app.pages import schema
+from headscope.app.pages.microscope import KEPT_LOOKS, Session
 from headscope.app.wire import unpack
 from headscope.errors import InputError
 from headscope.scan.options import ScanOptions

@@ -19,7 +19,7 @@ import headscope
 from headscope import attention, errors
 from headscope.cli import app
 from headscope.cli import page as commands_page
-from headscope.heads.look import Look
+from headscope.heads.look.look import Look
 from headscope.scope import Scope
 
 ROOT = Path(__file__).parent.parent

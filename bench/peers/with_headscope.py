@@ -31,13 +31,13 @@ def parts(scope, ids):
 
 
 def picture_of_a_head(scope, ids, path):
-    from headscope.app.picture import save_png
+    from headscope.app.export.png import save_png
 
     save_png(scope.look(ids), "5.1", path)
 
 
 def picture_of_all(scope, ids, path):
-    from headscope.app.export import save_html
+    from headscope.app.export.html import save_html
 
     save_html(scope.look(ids), path)
 

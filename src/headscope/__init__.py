@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headscope.attention.module import MultiHeadAttention
     from headscope.attention.questions import Question
-    from headscope.heads.edits import ablate, cut, force, patch, scale
     from headscope.heads.film import TrainingRecorder
+    from headscope.heads.look.edits import ablate, cut, force, patch, scale
     from headscope.names import Head
     from headscope.scope import load
 
@@ -23,12 +23,12 @@ _HOMES = {
     "MultiHeadAttention": "headscope.attention.module",
     "Question": "headscope.attention.questions",
     "TrainingRecorder": "headscope.heads.film",
-    "ablate": "headscope.heads.edits",
-    "cut": "headscope.heads.edits",
-    "force": "headscope.heads.edits",
+    "ablate": "headscope.heads.look.edits",
+    "cut": "headscope.heads.look.edits",
+    "force": "headscope.heads.look.edits",
     "load": "headscope.scope",
-    "patch": "headscope.heads.edits",
-    "scale": "headscope.heads.edits",
+    "patch": "headscope.heads.look.edits",
+    "scale": "headscope.heads.look.edits",
 }
 
 __all__ = [
@@ -57,11 +57,11 @@ def __getattr__(name: str) -> Any:
 
 def _let_looks_show_themselves() -> None:
     """Give Look its display: the app, which heads may not import, and which is loaded when a look is first shown."""
-    from headscope.heads.look import Look
+    from headscope.heads.look.look import Look
 
     def display(look: Look) -> Any:
         """What a notebook is told to show."""
-        return import_module("headscope.app.notebook").display(look)
+        return import_module("headscope.app.export.notebook").display(look)
 
     Look.display = display
 

@@ -15,18 +15,18 @@ import torch
 from torch import Tensor
 
 from headscope.attention.observer import Call, plain
-from headscope.heads.edits import Bound, Edit
-from headscope.heads.importance import Importance, importance
-from headscope.heads.look import Look
-from headscope.heads.sampling import Cuts, Sampling, cuts, draw
+from headscope.heads.look.edits import Bound, Edit
+from headscope.heads.look.importance import Importance, importance
+from headscope.heads.look.look import Look
+from headscope.heads.look.sampling import Cuts, Sampling, cuts, draw
 from headscope.models.decoding import Decoder, goes_on_from
-from headscope.models.opened import OpenModel, Token
+from headscope.models.protocol import OpenModel, Token
 from headscope.names import Head, ModelShape
 
 if TYPE_CHECKING:
-    from headscope.heads.examine import Options
     from headscope.heads.pruning import Pruned
-    from headscope.heads.report import Report
+    from headscope.heads.roles.report import Report
+    from headscope.heads.roles.run import Options
     from headscope.scan.census import Census
     from headscope.scan.options import ScanOptions
 
@@ -135,7 +135,7 @@ class Scope:
 
     def heads(self, options: Options | None = None) -> Report:
         """The battery: every head's roles with score, null, interval and paper, and how many heads have none."""
-        from headscope.heads.examine import heads
+        from headscope.heads.roles.run import heads
 
         return heads(self.model, options)
 
@@ -177,7 +177,7 @@ def load(source: Any = None, tokenizer: Any = None, **options: Any) -> Scope:
     ``load()`` opens the embedded model; a string names a hub model, a folder or a GGUF file; a model object (with its
     tokenizer, if it reads text) is used as it is, and left as it was found when the scope closes.
     """
-    from headscope.models.huggingface import open_model
+    from headscope.models.huggingface.model import open_model
 
     source = EMBEDDED if source is None else source
     elsewhere = partial(open_model, source, tokenizer, **options) if isinstance(source, str | Path) else None

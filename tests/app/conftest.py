@@ -11,9 +11,9 @@ import transformers
 from fastapi.testclient import TestClient
 
 import headscope
+from headscope.app.model_registry import Shelf
+from headscope.app.pages.microscope import Session
 from headscope.app.server import HOST, application
-from headscope.app.session import Session
-from headscope.app.shelf import Shelf
 
 SENTENCE = "the old lamp on landing burned until morning and stairs below it were as bright river . ,"
 WORDS = tuple(SENTENCE.split())

@@ -22,7 +22,7 @@ from headscope.app.terminal import (
     visible,
 )
 from headscope.errors import InputError
-from headscope.heads.standard import STANDARD
+from headscope.heads.questions.standard_questions import STANDARD
 from headscope.names import Head
 
 TEXT = "the old lamp on the landing burned until morning and the old lamp on the"

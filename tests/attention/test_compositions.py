@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from torch import Tensor
 from torch.testing import assert_close
 
-from headscope.attention import blockwise, fast
+from headscope.attention.backends import blockwise, sdpa
 from headscope.attention.engine import observe
 from headscope.attention.masks import Mask, causal, dense, full, padding, window
 from headscope.attention.scores import Alibi, Bias, Relative, Scores
@@ -52,8 +52,8 @@ every_edge = pytest.mark.parametrize("case", EDGES, ids=lambda case: case.name)
 @every_edge
 @pytest.mark.parametrize("rows", [512, 3])
 def test_unwatched_attention_equals_the_definition(case: Case, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(fast.ROWS, "cpu", rows)
-    z = fast.attention(*case.qkv(torch.float64), case.scores)
+    monkeypatch.setitem(sdpa.ROWS, "cpu", rows)
+    z = sdpa.attention(*case.qkv(torch.float64), case.scores)
     assert_close(z, truth(case).output, atol=1e-12, rtol=1e-12)
 
 
@@ -81,7 +81,7 @@ def test_one_row_and_one_key_head_at_a_time_give_the_same(case: Case, monkeypatc
 def test_gradients_are_finite_and_of_seen_keys_alone(case: Case) -> None:
     """A key that nobody may look at has no say in the output, so nothing comes back to it."""
     q, k, v = (tensor.requires_grad_() for tensor in case.qkv(torch.float64))
-    gradients = torch.autograd.grad(fast.attention(q, k, v, case.scores).square().sum(), (q, k, v))
+    gradients = torch.autograd.grad(sdpa.attention(q, k, v, case.scores).square().sum(), (q, k, v))
     assert all(gradient.isfinite().all() for gradient in gradients)
     group = case.n_heads // case.n_kv_heads
     unseen = ~case.allowed().any(2).unflatten(1, (-1, group)).any(2)
@@ -143,7 +143,7 @@ def test_any_composition_equals_the_definition(
     )
     case = Case(f"drawn {seed}", scores, n_query, n_key, 4, n_kv_heads, 3, batch)
     exact, qkv = truth.__wrapped__(case), case.qkv(torch.float64)
-    assert_close(fast.attention(*qkv, scores), exact.output, atol=1e-11, rtol=1e-11)
+    assert_close(sdpa.attention(*qkv, scores), exact.output, atol=1e-11, rtol=1e-11)
     for backend in ("blockwise", "dense"):
         seen = observe(*qkv, scores=scores, backend=backend)
         assert_close(seen.output, exact.output, atol=1e-11, rtol=1e-11)
@@ -160,7 +160,7 @@ def test_values_may_be_wider_or_narrower_than_keys(backend: str) -> None:
         v = drawn(1, 1, 5, width, seed=width).double()
         for scores in (Scores(mask=causal()), Scores(mask=causal(), softcap=1e6)):
             assert_close(observe(q, k, v, scores=scores, backend=backend).output, weights @ v)
-            assert_close(fast.attention(q, k, v, scores), weights @ v)
+            assert_close(sdpa.attention(q, k, v, scores), weights @ v)
 
 
 @backends
@@ -180,9 +180,9 @@ def test_the_output_has_the_inputs_precision_and_statistics_at_least_float32(dty
 def test_a_band_of_rows_that_reaches_no_key_delivers_nothing_and_lets_gradients_pass() -> None:
     """The first 600 of 1,100 queries stand before every key: a whole band of them sees none at all."""
     q, k, v = (drawn(1, 2, n, 4, seed=n).double().requires_grad_() for n in (1100, 500, 500))
-    z = fast.attention(q, k, v, Scores(mask=causal()))
+    z = sdpa.attention(q, k, v, Scores(mask=causal()))
     assert (z[:, :, :600] == 0).all()
-    assert_close(z[:, :, 600:], fast.attention(q[:, :, 600:], k, v, Scores(mask=causal())))
+    assert_close(z[:, :, 600:], sdpa.attention(q[:, :, 600:], k, v, Scores(mask=causal())))
     gradients = torch.autograd.grad(z.square().sum(), (q, k, v))
     assert (gradients[0][:, :, :600] == 0).all()
     assert all(gradient.isfinite().all() and gradient.any() for gradient in gradients)

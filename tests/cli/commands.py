@@ -19,8 +19,9 @@ import fcntl, gc, json, os, pty, signal, struct, sys, tempfile, termios, traceba
 from pathlib import Path
 
 import torch
-import headscope.app.report, headscope.app.terminal, headscope.cli.commands, headscope.heads.examine, headscope.scope
-import headscope.lab.training, headscope.models.huggingface, headscope.scan.run
+import headscope.app.json_output, headscope.app.terminal, headscope.cli.commands
+import headscope.heads.roles.run, headscope.scope
+import headscope.lab.train.training, headscope.models.huggingface.model, headscope.scan.run
 import rich.markdown, transformers.modeling_utils
 from headscope.cli import main
 

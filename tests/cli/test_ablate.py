@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import headscope
-from headscope.app.report import of_change
+from headscope.app.json_output import of_change
 from headscope.cli import app
 from headscope.errors import HeadscopeError, InputError
 

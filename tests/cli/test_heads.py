@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from headscope.cli import app
 from headscope.errors import InputError, ModelError
-from tests.heads.test_arcs import treebank
+from tests.heads.roles.test_treebank import treebank
 
 REPORT = Path(__file__).parents[2] / "bench" / "results" / "heads" / "embedded.json"
 

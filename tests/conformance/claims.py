@@ -13,9 +13,9 @@ from torch import Tensor
 from headscope.attention import observe
 from headscope.attention.observer import Call, plain
 from headscope.errors import ModelError
-from headscope.models.huggingface import HuggingFaceModel
+from headscope.models.huggingface.model import HuggingFaceModel
+from headscope.models.inputs.dummy_inputs import BATCH, probe_inputs
 from headscope.models.loading import open_source
-from headscope.models.probe_inputs import BATCH, probe_inputs
 from headscope.models.selfcheck import difference, own_answer, same_dice
 from tests.conformance.families import Job
 from tests.conformance.inputs import probe_for

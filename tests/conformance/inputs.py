@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headscope.models.probe_inputs import tokens
+from headscope.models.inputs.dummy_inputs import tokens
 from tests.conformance.families import Job
 
 BATCH = 2

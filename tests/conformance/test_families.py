@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from headscope.attention.observer import Call, plain
+from headscope.models.inputs.dummy_inputs import probe_inputs
 from headscope.models.loading import open_source
-from headscope.models.probe_inputs import probe_inputs
 from headscope.models.selfcheck import difference, own_answer
 from tests.conformance.claims import build, examine
 from tests.conformance.families import Job, jobs

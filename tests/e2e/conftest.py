@@ -14,10 +14,10 @@ import uvicorn
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 import headscope
-from headscope.app.census_reading import Censuses
+from headscope.app.model_registry import Opener, Shelf
+from headscope.app.pages.census import Censuses
+from headscope.app.pages.microscope import Session
 from headscope.app.server import HOST, application, free_port
-from headscope.app.session import Session
-from headscope.app.shelf import Opener, Shelf
 from headscope.scope import EMBEDDED, Scope
 from tests.app.conftest import small_model, word_tokenizer
 

@@ -13,8 +13,8 @@ from PIL import Image
 from playwright.sync_api import Browser, expect, sync_playwright
 
 import headscope
-from headscope.app.census_reading import Censuses
-from headscope.app.session import Session
+from headscope.app.pages.census import Censuses
+from headscope.app.pages.microscope import Session
 from headscope.scan.options import ScanOptions
 from tests.e2e.conftest import ARGUMENTS, CHROMIUM, served
 

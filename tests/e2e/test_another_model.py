@@ -11,7 +11,7 @@ import transformers
 from playwright.sync_api import Browser, Page, expect
 
 import headscope
-from headscope.app.session import Session
+from headscope.app.pages.microscope import Session
 from headscope.scope import Scope
 from tests.app.conftest import small_model, word_tokenizer
 from tests.e2e.conftest import served

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
-from headscope.app.export import save_html
+from headscope.app.export.html import save_html
 from headscope.scope import Scope
 from tests.e2e.reading import TEXT, Open, at, signed
 

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
-from headscope.app.session import Session
+from headscope.app.pages.microscope import Session
 from headscope.scope import Scope
 from tests.e2e.conftest import served
 from tests.e2e.reading import TEXT, Open, at, tokens

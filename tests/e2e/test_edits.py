@@ -8,7 +8,7 @@ import torch
 from playwright.sync_api import expect
 
 from headscope import cut
-from headscope.heads.sampling import Sampling, cuts
+from headscope.heads.look.sampling import Sampling, cuts
 from headscope.scope import Scope
 from tests.e2e.reading import TEXT, Open, at, cell, per_cent, short, signed, tokens
 

@@ -11,11 +11,11 @@ import httpx
 import pytest
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
-from headscope.lab.crafted import craft
-from headscope.lab.exercises import ARROWS
-from headscope.lab.one_or_many import stored_results
-from headscope.lab.targets import SENTENCE, Target, default_targets
-from headscope.lab.worked import WorkedExample, number, work
+from headscope.lab.teach.crafted_heads import craft
+from headscope.lab.teach.exercises import ARROWS
+from headscope.lab.teach.one_or_many import stored_results
+from headscope.lab.teach.target_patterns import SENTENCE, Target, default_targets
+from headscope.lab.teach.worked_example import WorkedExample, number, work
 
 AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
 READY = {

@@ -10,8 +10,8 @@ import transformers
 from playwright.sync_api import Browser, Page, expect
 
 import headscope
-from headscope.app.census_reading import Censuses
-from headscope.app.session import Session
+from headscope.app.pages.census import Censuses
+from headscope.app.pages.microscope import Session
 from headscope.scan.options import ScanOptions
 from tests.app.conftest import WORDS, word_tokenizer
 from tests.e2e.conftest import served

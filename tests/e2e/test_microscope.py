@@ -11,8 +11,8 @@ import torch
 from playwright.sync_api import Browser, expect
 
 from headscope import ablate
-from headscope.app.export import save_html
-from headscope.app.session import Session
+from headscope.app.export.html import save_html
+from headscope.app.pages.microscope import Session
 from headscope.scope import Scope, load
 from tests.app.conftest import small_model, word_tokenizer
 from tests.e2e.conftest import served

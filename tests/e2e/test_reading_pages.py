@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
-from headscope.app.census_reading import Censuses
-from headscope.app.session import Session
+from headscope.app.pages.census import Censuses
+from headscope.app.pages.microscope import Session
 from headscope.heads.film import Film
-from headscope.heads.standard import STANDARD
-from headscope.lab.card_text import size
-from headscope.lab.cards import card
+from headscope.heads.questions.standard_questions import STANDARD
+from headscope.lab.cards.card import card
+from headscope.lab.cards.card_text import size
 from headscope.lab.film_page import EMBEDDED
-from headscope.lab.lessons import lesson
+from headscope.lab.teach.lessons import lesson
 from headscope.scan.census import Census
 from headscope.scan.compare import compare
 from headscope.scan.options import ScanOptions

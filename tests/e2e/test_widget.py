@@ -8,8 +8,8 @@ from typing import Any
 
 from playwright.sync_api import Browser, expect
 
-from headscope.app import widget as widget_module
-from headscope.app.widget import Microscope
+from headscope.app.export import widget as widget_module
+from headscope.app.export.widget import Microscope
 from headscope.scope import Scope
 
 TEXT = "the old lamp on the landing burned until morning and the old lamp on the"

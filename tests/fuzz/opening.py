@@ -22,7 +22,7 @@ import torch
 import headscope
 from headscope.errors import HeadscopeError
 from headscope.scan.census import Census
-from headscope.scan.corpus import Corpus, Reading
+from headscope.scan.corpus.documents import Corpus, Reading
 from headscope.scan.options import ScanOptions
 from headscope.scan.run import scan
 from tests.fuzz.breaking import BREAKS
@@ -62,7 +62,7 @@ def read_film(path: Path) -> None:
 
 
 def read_card(path: Path) -> None:
-    from headscope.lab.cards import card
+    from headscope.lab.cards.card import card
 
     card(path)
 

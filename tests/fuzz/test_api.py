@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 from schemathesis import GenerationMode, openapi
 from schemathesis.core import NOT_SET
 
-from headscope.app.census_reading import Censuses
+from headscope.app.model_registry import Shelf
+from headscope.app.pages.census import Censuses
+from headscope.app.pages.microscope import Session
 from headscope.app.server import HOST, application
-from headscope.app.session import Session
-from headscope.app.shelf import Shelf
 from headscope.app.wire import unpack
 from headscope.scan.options import ScanOptions
 from headscope.scope import Scope

@@ -13,8 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headscope.errors import HeadscopeError
-from headscope.lab.cards import card
-from headscope.scan.corpus import Corpus, Reading
+from headscope.lab.cards.card import card
+from headscope.scan.corpus.documents import Corpus, Reading
 
 SUFFIXES = (".txt", ".jsonl", ".json", ".parquet", ".txt.gz", ".jsonl.xz", ".txt.bz2", ".jsonl.zst", "")
 

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import torch
 
-from headscope.attention import fast
+from headscope.attention.backends import sdpa
+from headscope.attention.backends.fused import flash, host
 from headscope.attention.engine import observe
-from headscope.attention.fused import flash, host
 from headscope.attention.masks import causal, documents, padding, window
 from headscope.attention.module import MultiHeadAttention
 from headscope.attention.questions import Question
@@ -175,7 +175,7 @@ def check_unobserved_masks() -> None:
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
-        z = fast.attention(q, k, v, scores)
+        z = sdpa.attention(q, k, v, scores)
         gradients = torch.autograd.grad(z.float().square().sum(), (q, k, v))
         peak = torch.cuda.max_memory_allocated() - before
         assert peak < 16 * 4096 * 4096, f"{peak >> 20} MiB, and the pattern alone is a gibibyte"

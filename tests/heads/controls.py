@@ -12,10 +12,11 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
 from torch import Tensor
 
 from headscope.attention.masks import full
-from headscope.heads import sentences, text_probes
-from headscope.heads.token_probes import SEQUENCES
-from headscope.lab.by_hand import HandModel, HandSizes, read, tell
-from headscope.lab.tiny import TinyBlock, TinyConfig, TinyTransformer
+from headscope.heads.roles.probes import grammar as probe_grammar
+from headscope.heads.roles.probes import text_probes
+from headscope.heads.roles.probes.token_probes import SEQUENCES
+from headscope.lab.teach.by_hand import HandModel, HandSizes, read, tell
+from headscope.lab.teach.tiny_transformer import TinyBlock, TinyConfig, TinyTransformer
 from headscope.models.native import NativeModel
 
 PLACES = 96
@@ -23,10 +24,15 @@ PLACES = 96
 
 def all_words() -> list[str]:
     """Every word that any English probe can use."""
-    grammar = (sentences.COREFERENCE, sentences.VERB_TO_SUBJECT, sentences.NOUN_TO_MODIFIER, sentences.NEGATION)
+    grammar = (
+        probe_grammar.COREFERENCE,
+        probe_grammar.VERB_TO_SUBJECT,
+        probe_grammar.NOUN_TO_MODIFIER,
+        probe_grammar.NEGATION,
+    )
     texts = [re.sub(r"[<{][qtd]?[:=]?", " ", template) for each in grammar for template in each]
-    texts += [*text_probes.GIVING, sentences.LEAD, "So we know that The box holds the horse she"]
-    lists = (*sentences.WORDS.values(), *SEQUENCES.values())
+    texts += [*text_probes.GIVING, probe_grammar.LEAD, "So we know that The box holds the horse she"]
+    lists = (*probe_grammar.WORDS.values(), *SEQUENCES.values())
     more = (text_probes.SHOPS, text_probes.GIFTS, text_probes.COLOURS, text_probes.CONTENTS, *lists)
     found = {word for text in texts for word in re.findall(r"\w+|[^\w\s]", text)}
     return sorted(found | {word for each in more for word in each})
@@ -81,7 +87,7 @@ def back(steps: int) -> tuple[Tensor, Tensor]:
     return read(SIZES, SIZES.place, torch.eye(PLACES)[wanted]), read(SIZES, SIZES.place)
 
 
-W = sentences.WORDS
+W = probe_grammar.WORDS
 PEOPLE = W["woman"] + W["man"]
 VALUE = read(SIZES, SIZES.token)
 SILENT = tell(SIZES, SIZES.answer, copy=False)

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from headscope.attention.observer import Call, plain
-from headscope.heads.token_probes import repeat
-from headscope.heads.vocabulary import Vocabulary
-from headscope.models.opened import OpenModel
+from headscope.heads.roles.probes.token_probes import repeat
+from headscope.heads.roles.probes.vocabulary import Vocabulary
+from headscope.models.protocol import OpenModel
 
 
 def patterns(model: OpenModel, ids: Tensor) -> dict[str, Tensor]:

@@ -14,8 +14,8 @@ from safetensors.torch import save_file
 import headscope
 from headscope.errors import InputError
 from headscope.heads.film import Film, TrainingRecorder, in_context_loss, moments
-from headscope.heads.probe import STANDARD, RepeatProbe
-from headscope.lab.gpt import GPT, GPTConfig
+from headscope.heads.roles.probes.repeat_probe import STANDARD, RepeatProbe
+from headscope.lab.train.gpt import GPT, GPTConfig
 
 PROBE = RepeatProbe(vocabulary=60, length=10, rows=2)
 
@@ -85,7 +85,7 @@ def test_a_film_of_another_schema_is_refused(tmp_path: Path) -> None:
 
 def test_a_model_of_transformers_gives_the_film_of_our_own_with_the_same_weights() -> None:
     transformers = pytest.importorskip("transformers")
-    from headscope.lab.folder import llama_config, to_llama
+    from headscope.lab.train.llama_folder import llama_config, to_llama
 
     ours = recorder()
     config = transformers.LlamaConfig(**llama_config(ours.model.config, torch.float32))  # type: ignore[arg-type]

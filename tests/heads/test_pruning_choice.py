@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headscope.errors import InputError
-from headscope.heads.importance import importance
+from headscope.heads.look.importance import importance
 from headscope.heads.pruning import _best_groups, _evenly, _least_first, _scores, _without_named
 from headscope.names import Head, Site
 from headscope.scope import Scope

@@ -167,7 +167,7 @@ def test_no_source_gives_more_than_its_limit() -> None:
 
 
 def test_the_command_writes_lines_that_training_reads(tmp_path: Path) -> None:
-    from headscope.lab.texts import read_documents
+    from headscope.lab.train.text_files import read_documents
 
     file = tmp_path / "source.jsonl.xz"
     with lzma.open(file, "wt") as target:

@@ -9,7 +9,7 @@ import torch
 
 from headscope.errors import InputError
 from headscope.heads.film import Film, FilmPoint
-from headscope.heads.probe import STANDARD
+from headscope.heads.roles.probes.repeat_probe import STANDARD
 from headscope.lab.film_page import EMBEDDED, crossing, crossings, main, page, stretch
 
 DOCS = Path(__file__).parents[2] / "docs" / "film.md"

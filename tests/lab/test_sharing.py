@@ -12,8 +12,6 @@ import pytest
 import torch
 
 from headscope.errors import InputError
-from headscope.lab.lookups import Arm, Budget, Finder
-from headscope.lab.one_or_many import KEYS
 from headscope.lab.sharing import (
     Redundancy,
     Removal,
@@ -26,6 +24,8 @@ from headscope.lab.sharing import (
     weight_distance,
 )
 from headscope.lab.sharing_page import page
+from headscope.lab.teach.lookup_tasks import Arm, Budget, Finder
+from headscope.lab.teach.one_or_many import KEYS
 
 QUICK = Budget(steps=150, batch=64, test_rows=256)
 

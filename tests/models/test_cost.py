@@ -6,7 +6,7 @@ import pytest
 from tests.models import tiny
 
 from headscope.models.cost import cost
-from headscope.models.huggingface import open_model
+from headscope.models.huggingface.model import open_model
 
 
 @pytest.mark.parametrize("length", [1, 7, 1000])

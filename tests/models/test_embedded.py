@@ -18,11 +18,11 @@ from torch import Tensor
 import headscope
 from headscope.attention.observer import Call, plain, watching
 from headscope.heads.film import Film
-from headscope.heads.probe import STANDARD, CopyLoss, HeadScores, RepeatProbe, ask
-from headscope.lab.folder import load_folder
-from headscope.lab.gpt import GPT
+from headscope.heads.roles.probes.repeat_probe import STANDARD, CopyLoss, HeadScores, RepeatProbe, ask
 from headscope.lab.people import MEN, WOMEN
-from headscope.lab.tokenizer import load_tokenizer
+from headscope.lab.train.gpt import GPT
+from headscope.lab.train.llama_folder import load_folder
+from headscope.lab.train.tokenizer import load_tokenizer
 
 FOLDER = Path(headscope.__file__).parent / "models" / "embedded"
 CARD = (FOLDER / "MODEL_CARD.md").read_text(encoding="utf-8")

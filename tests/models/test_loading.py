@@ -16,9 +16,9 @@ from transformers import CLIPImageProcessorPil, CLIPProcessor
 from transformers.utils import logging
 
 from headscope.errors import InputError, ModelError
-from headscope.models.huggingface import open_model
+from headscope.models.huggingface.model import open_model
+from headscope.models.inputs.media import Processors
 from headscope.models.loading import _model_class, _why_not, reader_for, without_bars
-from headscope.models.media import Processors
 
 
 @pytest.fixture(scope="module")

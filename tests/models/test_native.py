@@ -11,7 +11,7 @@ from headscope.attention.masks import causal
 from headscope.attention.module import MultiHeadAttention
 from headscope.attention.observer import Call, plain
 from headscope.errors import HeadNameError, ModelError
-from headscope.models.huggingface import open_model
+from headscope.models.huggingface.model import open_model
 
 
 class Small(nn.Module):

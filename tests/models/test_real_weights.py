@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from headscope.attention.observer import Call, plain
-from headscope.models.huggingface import HuggingFaceModel, open_model
+from headscope.models.huggingface.model import HuggingFaceModel, open_model
 from headscope.models.selfcheck import own_answer
 
 SENTENCE = "The horse crossed the road because it was tired."

@@ -10,8 +10,8 @@ import torch
 from tests.models import tiny
 
 from headscope.errors import ModelError
-from headscope.models import attention_seam
-from headscope.models.huggingface import open_model
+from headscope.models.huggingface import attention
+from headscope.models.huggingface.model import open_model
 from headscope.models.selfcheck import check, difference, same_dice
 
 
@@ -53,19 +53,17 @@ def test_an_argument_that_could_change_the_numbers_is_refused_by_name() -> None:
     with pytest.raises(
         ModelError, match=r"Module passes temperature=2.0 to its attention, which headscope does not know"
     ):
-        attention_seam.attention(module, q, q, q, None, temperature=2.0)
+        attention.attention(module, q, q, q, None, temperature=2.0)
     with pytest.raises(ModelError, match=r"passes tilt=<tensor \(3,\)>"):
-        attention_seam.attention(module, q, q, q, None, tilt=torch.ones(3))
-    z, _ = attention_seam.attention(module, q, q, q, None, temperature=None, use_cache=True, scaling=0.5)
+        attention.attention(module, q, q, q, None, tilt=torch.ones(3))
+    z, _ = attention.attention(module, q, q, q, None, temperature=None, use_cache=True, scaling=0.5)
     assert z.shape == (1, 3, 2, 4)
 
 
 def test_blocks_need_their_width() -> None:
     q = torch.randn(1, 2, 3, 4)
     with pytest.raises(ModelError, match="passes block_indices, but its indexer has no block_size"):
-        attention_seam.attention(
-            torch.nn.Module(), q, q, q, None, block_indices=torch.zeros(1, 1, 3, 1, dtype=torch.long)
-        )
+        attention.attention(torch.nn.Module(), q, q, q, None, block_indices=torch.zeros(1, 1, 3, 1, dtype=torch.long))
 
 
 def test_parts_that_are_not_seen_are_said() -> None:

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 import torch
 
-from headscope.heads.reduction import TRAITS
-from headscope.heads.rules import token_class
+from headscope.heads.questions.label_rules import token_class
 from headscope.names import Head
 from headscope.scan.census import Census
 from headscope.scan.compare import Change, Comparison, compare
 from headscope.scan.options import ScanOptions
 from headscope.scan.recipe import Recipe
 from headscope.scan.run import scan
+from headscope.scan.tally.reduction import TRAITS
 from tests.scan.tiny import open_tiny, texts
 
 OPTIONS: dict[str, Any] = {"threads": 1, "context": 48, "examples": 1}

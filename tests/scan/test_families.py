@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 
-from headscope.models.huggingface import open_model
+from headscope.models.huggingface.model import open_model
 from headscope.scan import run
 from headscope.scan.census import Census
-from headscope.scan.fitting import Fitting, fit
+from headscope.scan.corpus.packing import Frame
+from headscope.scan.corpus.packing_check import Fitting, fit
 from headscope.scan.options import ScanOptions
-from headscope.scan.packing import Frame
 from tests.scan.tiny import Bytes, texts
 
 SIZES = {

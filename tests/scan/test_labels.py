@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headscope.attention.questions import Question
-from headscope.heads.examples import Span
-from headscope.heads.rules import LabelRule, token_class
-from headscope.heads.standard import STANDARD
+from headscope.heads.questions.label_rules import LabelRule, token_class
+from headscope.heads.questions.standard_questions import STANDARD
+from headscope.scan.corpus.packing import Frame, PackedRows
 from headscope.scan.labels import _asked, label, null_name, question_names
-from headscope.scan.packing import Frame, PackedRows
+from headscope.scan.tally.examples import Span
 from tests.scan.tiny import open_tiny
 
 MODEL = open_tiny()

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from headscope.heads.tally import Layout
-from headscope.models.huggingface import open_model
+from headscope.models.huggingface.model import open_model
 from headscope.models.native import NativeModel
+from headscope.scan.corpus.packing import Frame, PackedRows, pack
 from headscope.scan.labels import null_name, question_names
 from headscope.scan.measure import Measurer, Plan, inputs_for, takes, threads, units
-from headscope.scan.packing import Frame, PackedRows, pack
+from headscope.scan.tally.tally import Layout
 from tests.scan.test_families import family
 from tests.scan.tiny import Bytes, TinyModel, open_tiny, texts
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headscope.errors import InputError
-from headscope.heads.reduction import TRAITS
-from headscope.heads.rules import token_class
-from headscope.heads.standard import STANDARD
+from headscope.heads.questions.label_rules import token_class
+from headscope.heads.questions.standard_questions import STANDARD
 from headscope.scan.options import DEFAULT_CONTEXT, TOKENS_AT_ONCE, ScanOptions
+from headscope.scan.tally.reduction import TRAITS
 
 LEAST = {
     "context": 2, "batch": 1, "shard_tokens": 1, "max_tokens": 1, "replicates": 2, "examples": 1, "workers": 1,

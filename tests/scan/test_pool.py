@@ -15,17 +15,17 @@ import pytest
 import torch
 
 from headscope.errors import InputError
-from headscope.heads.rules import LabelRule
-from headscope.heads.tally import Layout
+from headscope.heads.questions.label_rules import LabelRule
 from headscope.scan import run
+from headscope.scan.corpus.packing import Frame, pack
 from headscope.scan.labels import null_name, question_names
 from headscope.scan.measure import Measurer, Plan, Tick
 from headscope.scan.options import ScanOptions
-from headscope.scan.packing import Frame, pack
 from headscope.scan.pool import Work, run_here, serve
 from headscope.scan.recipe import device_words, weight_hash
 from headscope.scan.run import scan
 from headscope.scan.shards import ScanFolder
+from headscope.scan.tally.tally import Layout
 from tests.scan.test_resume import content
 from tests.scan.tiny import open_tiny, texts
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from headscope.errors import InputError
-from headscope.heads.rules import token_class
+from headscope.heads.questions.label_rules import token_class
 from headscope.models.native import NativeModel
 from headscope.scan.census import Census
 from headscope.scan.options import ScanOptions

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import torch
 
-from headscope.heads.examples import Span
-from headscope.heads.standard import STANDARD
-from headscope.heads.tally import Layout, Tally
+from headscope.heads.questions.standard_questions import STANDARD
+from headscope.scan.corpus.packing import PackedRows
 from headscope.scan.labels import null_name
-from headscope.scan.packing import PackedRows
+from headscope.scan.tally.examples import Span
+from headscope.scan.tally.tally import Layout, Tally
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "scale.md").read_text(encoding="utf-8")
 

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from headscope.attention.observer import Call, plain
 from headscope.errors import InputError
-from headscope.heads.rules import LabelRule, token_class
+from headscope.heads.questions.label_rules import LabelRule, token_class
 from headscope.models.native import NativeModel
-from headscope.models.opened import Token
+from headscope.models.protocol import Token
 from headscope.scan.census import Census
 from headscope.scan.options import ScanOptions
 from headscope.scan.run import scan

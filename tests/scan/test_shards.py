@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headscope.errors import InputError
-from headscope.scan.packing import Frame, pack
+from headscope.scan.corpus.packing import Frame, pack
 from headscope.scan.recipe import SCHEMA_VERSION, Recipe
 from headscope.scan.shards import FEW, Packed, ScanFolder
 

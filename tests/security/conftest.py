@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
+from headscope.app.model_registry import Shelf
+from headscope.app.pages.microscope import Session
 from headscope.app.server import HOST, application
-from headscope.app.session import Session
-from headscope.app.shelf import Shelf
 from tests.app.conftest import scope, session
 from tests.e2e.conftest import served
 

@@ -23,16 +23,16 @@ from typing import Any
 import torch
 
 import headscope
-from headscope.app import roles
-from headscope.app.export import save_html
+from headscope.app.export.html import save_html
+from headscope.app.pages import roles
 from headscope.files import PART
 from headscope.heads.film import Film
-from headscope.heads.report import Report
-from headscope.lab import checkpoint
-from headscope.lab import folder as folders
-from headscope.lab.folder import load_folder, save_folder
-from headscope.lab.gpt import GPT, GPTConfig
-from headscope.lab.tokenizer import load_tokenizer, train_tokenizer
+from headscope.heads.roles.report import Report
+from headscope.lab.train import checkpoint
+from headscope.lab.train import llama_folder as folders
+from headscope.lab.train.gpt import GPT, GPTConfig
+from headscope.lab.train.llama_folder import load_folder, save_folder
+from headscope.lab.train.tokenizer import load_tokenizer, train_tokenizer
 from headscope.scope import EMBEDDED, load
 from tests.heads.conftest import small_llama
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headscope.app.export import save_html
+from headscope.app.export.html import save_html
 from headscope.errors import InputError
 from headscope.heads.film import Film
 from headscope.scan.options import ScanOptions

@@ -7,7 +7,7 @@ import socket
 import httpx
 import pytest
 
-from headscope.app import schema
+from headscope.app.pages import schema
 from headscope.app.server import HOST, limits
 from headscope.app.server.limits import ADDRESSES, AT_ONCE, LARGEST_BODY, PER_SECOND, Rates
 

@@ -12,8 +12,8 @@ from fastapi.testclient import TestClient
 from typer.testing import CliRunner
 
 import headscope
+from headscope.app.model_registry import KEPT_OPENED, Shelf
 from headscope.app.server import HOST, application
-from headscope.app.shelf import KEPT_OPENED, Shelf
 from headscope.cli import app
 from headscope.errors import ModelError
 from tests.app.conftest import small_model, word_tokenizer

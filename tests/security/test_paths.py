@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
+from headscope.app.model_registry import Shelf
+from headscope.app.pages.microscope import Session
 from headscope.app.server import HOST, STATIC, application
-from headscope.app.server.problems import without_paths
-from headscope.app.session import Session
-from headscope.app.shelf import Shelf
+from headscope.app.server.errors import without_paths
 from headscope.errors import ModelError
 from tests.security.conftest import raw_get
 

@@ -12,10 +12,11 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from rich.console import Console
 
 import headscope
-from headscope.app import picture, terminal
-from headscope.app.export import page as exported_page
-from headscope.app.export import save_html
-from headscope.app.session import Session
+from headscope.app import terminal
+from headscope.app.export import png
+from headscope.app.export.html import page as exported_page
+from headscope.app.export.html import save_html
+from headscope.app.pages.microscope import Session
 from headscope.scan.options import ScanOptions
 from headscope.scope import Scope
 from tests.e2e.conftest import ARGUMENTS, CHROMIUM, served
@@ -141,6 +142,6 @@ def test_what_a_token_steers_is_shown_in_the_summary(tmp_path: Path):
 @pytest.mark.filterwarnings("ignore:Glyph")
 def test_a_picture_does_not_read_tokens_as_formulas(hostile, tmp_path):
     with headscope.load() as embedded:
-        picture.save_png(embedded.look("$x$ $\\frac{$ $$ \\undefined"), "0.0", tmp_path / "a.png")
-    picture.save_png(hostile.look(TEXT), "0.0", tmp_path / "b.png")
+        png.save_png(embedded.look("$x$ $\\frac{$ $$ \\undefined"), "0.0", tmp_path / "a.png")
+    png.save_png(hostile.look(TEXT), "0.0", tmp_path / "b.png")
     assert (tmp_path / "a.png").read_bytes()[:4] == (tmp_path / "b.png").read_bytes()[:4] == b"\x89PNG"

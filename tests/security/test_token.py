@@ -14,9 +14,9 @@ import httpx
 import pytest
 from fastapi.testclient import TestClient
 
+from headscope.app.model_registry import Shelf
 from headscope.app.server import application, free_port
 from headscope.app.server.token import Token
-from headscope.app.shelf import Shelf
 
 pytestmark = pytest.mark.promise("Others need the token")
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from headscope.app.server import HOST, Place, free_port
-from headscope.app.server.running import announcement
+from headscope.app.server.serve import announcement
 from headscope.app.server.token import Token
 from headscope.cli import app
 from headscope.errors import InputError

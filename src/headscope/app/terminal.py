@@ -13,14 +13,14 @@ from rich.text import Text
 
 from headscope.app.colour import weight_colour
 from headscope.errors import InputError
-from headscope.heads.standard import STANDARD
+from headscope.heads.questions.standard_questions import STANDARD
 from headscope.names import Head
 
 if TYPE_CHECKING:
-    from headscope.heads.importance import Importance
-    from headscope.heads.look import Look
-    from headscope.lab.lessons import Lesson
-    from headscope.lab.training import Progress
+    from headscope.heads.look.importance import Importance
+    from headscope.heads.look.look import Look
+    from headscope.lab.teach.lessons import Lesson
+    from headscope.lab.train.training import Progress
     from headscope.scan.compare import Comparison
 
 WIDEST = 48  # tokens a terminal can show side by side

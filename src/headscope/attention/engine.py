@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Num
 from torch import Tensor
 
-from headscope.attention import blockwise, dense, fast, fused
+from headscope.attention.backends import blockwise, dense, fused, sdpa
 from headscope.attention.observation import ALL_STATISTICS, Observation, Rows, Statistic, Totals
 from headscope.attention.questions import Question
 from headscope.attention.scores import Scores
@@ -76,7 +76,7 @@ def observe(
     with torch.no_grad():
         rows = chosen.observe(q, k, v, bound, questions, statistics)
     if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
-        rows = Rows(fast.attention(q, k, v, scores), *(getattr(rows, name) for name in _AFTER_OUTPUT))
+        rows = Rows(sdpa.attention(q, k, v, scores), *(getattr(rows, name) for name in _AFTER_OUTPUT))
     seen = Observation(rows, chosen.name, q.detach(), k.detach(), bound)
     return seen if reduce is None else seen.totals(reduce)
 

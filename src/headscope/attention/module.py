@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float, Num
 from torch import Tensor, nn
 
+from headscope.attention.backends.sdpa import masked_attention
 from headscope.attention.cache import LayerCache
-from headscope.attention.fast import masked_attention
 from headscope.attention.masks import FULL, Mask
 from headscope.attention.observer import Call, attend, watched
 from headscope.attention.rope import Rope
@@ -18,7 +18,7 @@ from headscope.attention.scores import Scores
 from headscope.errors import ShapeError
 
 if TYPE_CHECKING:
-    from headscope.attention.assembly import ParameterTable
+    from headscope.attention.convert import ParameterTable
 
 
 class ByHead(NamedTuple):
@@ -143,35 +143,35 @@ class MultiHeadAttention(nn.Module):
 
     def split(self) -> list[MultiHeadAttention]:
         """Every head as a module of its own; their outputs add up to this one's."""
-        from headscope.attention import assembly
+        from headscope.attention import convert
 
-        return assembly.split(self)
+        return convert.split(self)
 
     @staticmethod
     def from_heads(heads: Sequence[MultiHeadAttention], n_kv_heads: int | None = None) -> MultiHeadAttention:
         """One module out of single heads; its output is the sum of theirs."""
-        from headscope.attention import assembly
+        from headscope.attention import convert
 
-        return assembly.from_heads(heads, n_kv_heads)
+        return convert.from_heads(heads, n_kv_heads)
 
     @staticmethod
     def from_torch(theirs: nn.MultiheadAttention) -> MultiHeadAttention:
         """PyTorch's module with the same weights, exactly."""
-        from headscope.attention import assembly
+        from headscope.attention import convert
 
-        return assembly.from_torch(theirs)
+        return convert.from_torch(theirs)
 
     def to_torch(self) -> nn.MultiheadAttention:
         """This module as PyTorch's, exactly; refused where PyTorch's cannot do the same."""
-        from headscope.attention import assembly
+        from headscope.attention import convert
 
-        return assembly.to_torch(self)
+        return convert.to_torch(self)
 
     def parameter_table(self) -> ParameterTable:
         """How many numbers each matrix holds."""
-        from headscope.attention import assembly
+        from headscope.attention import convert
 
-        return assembly.parameter_table(self)
+        return convert.parameter_table(self)
 
     def extra_repr(self) -> str:
         return f"d_model={self.d_model}, n_heads={self.n_heads}, n_kv_heads={self.n_kv_heads}, d_head={self.d_head}"

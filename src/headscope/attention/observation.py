@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from headscope.attention import rectangles
+from headscope.attention import pattern
 from headscope.attention.scores import Scores
 from headscope.errors import HeadscopeError
 
@@ -92,23 +92,23 @@ class Observation:
         return torch.exp(self.scores.sinks.to(self.logsumexp)[None, :, None] - self.logsumexp)
 
     def weights(
-        self, rows: rectangles.Index = slice(None), columns: rectangles.Index = slice(None), head: int | None = None
+        self, rows: pattern.Index = slice(None), columns: pattern.Index = slice(None), head: int | None = None
     ) -> Float[Tensor, "batch head query key"]:
         """A rectangle of the pattern, exact, from these rows and columns alone (one head of it, or all)."""
-        return rectangles.weights(self._rectangle_source(head), rows, columns)
+        return pattern.weights(self._rectangle_source(head), rows, columns)
 
     def pooled(
         self, head: int, shape: tuple[int, int], rows: slice = slice(None), columns: slice = slice(None)
-    ) -> rectangles.Pooled:
+    ) -> pattern.Pooled:
         """A rectangle of one head's pattern as a small picture: mean and maximum over blocks, never held whole."""
-        return rectangles.pooled(self._rectangle_source(head), shape, rows, columns)
+        return pattern.pooled(self._rectangle_source(head), shape, rows, columns)
 
     def totals(self, rows: Bool[Tensor, "batch query"] | None = None) -> Totals:
         """Sums over the rows asked for: what a scan keeps."""
         return Totals.of(self, rows)
 
-    def _rectangle_source(self, head: int | None) -> rectangles.Source:
-        return rectangles.Source(self.q, self.k, self.logsumexp, self.scores).only(head)
+    def _rectangle_source(self, head: int | None) -> pattern.Source:
+        return pattern.Source(self.q, self.k, self.logsumexp, self.scores).only(head)
 
     def __repr__(self) -> str:
         batch, heads, query = self.logsumexp.shape

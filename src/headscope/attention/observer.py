@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headscope.attention import fast
+from headscope.attention.backends import sdpa
 from headscope.attention.scores import Scores
 
 
@@ -64,4 +64,4 @@ def attend(call: Call) -> Float[Tensor, "batch head query d_value"]:
 
 def plain(call: Call) -> Float[Tensor, "batch head query d_value"]:
     """z, unobserved, as fast as PyTorch can."""
-    return fast.attention(call.q, call.k, call.v, call.scores, call.dropout)
+    return sdpa.attention(call.q, call.k, call.v, call.scores, call.dropout)

@@ -9,10 +9,12 @@ import typer
 
 from headscope import __version__
 
-from headscope.cli import see, measure, shrink, learn  # isort: skip - the order of the help
-from headscope.cli.shared import app
+from headscope.cli import measure, learn  # isort: skip - the order of the help
 
-__all__ = ["app", "learn", "measure", "see", "shrink", "without_a_command"]
+from headscope.cli import look, prune
+from headscope.cli.options import app
+
+__all__ = ["app", "learn", "look", "measure", "prune", "without_a_command"]
 
 
 def without_a_command() -> list[str]:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headscope.cli import INTERRUPTED
-from headscope.cli.shared import AsJson, app, show, show_json
+from headscope.cli.options import AsJson, app, show, show_json
 
 EXPLAINED = Path(__file__).parent.parent / "explained"
 
@@ -27,19 +27,19 @@ def card(
     Example: headscope card gpt3-175b phi-4-mini
     """
     from headscope.errors import InputError
-    from headscope.lab import card_text, cards
+    from headscope.lab.cards import card, card_text
 
-    found = [cards.card(name) for name in names or []]
+    found = [card.card(name) for name in names or []]
     if d_model is not None and heads is not None:
-        found.append(cards.from_sizes(d_model, heads, n_kv_heads=kv_heads))
+        found.append(card.from_sizes(d_model, heads, n_kv_heads=kv_heads))
     elif (d_model, heads, kv_heads) != (None, None, None):
         raise InputError("a card from bare sizes needs both --d-model and --heads")
     if as_json:
-        show_json([one.to_dict() for one in found] or sorted(cards.built_in()))
+        show_json([one.to_dict() for one in found] or sorted(card.built_in()))
     elif found:
         card_text.show(found, length)
     else:
-        typer.echo("cards: " + ", ".join(sorted(cards.built_in())))
+        typer.echo("cards: " + ", ".join(sorted(card.built_in())))
         show(card_text.render_head_sizes())
 
 
@@ -55,7 +55,7 @@ def learn(
     Example: headscope learn 3, then headscope learn 3 --answer b
     """
     from headscope.errors import InputError
-    from headscope.lab import lessons
+    from headscope.lab.teach import lessons
 
     if which is None:
         if answer is not None:
@@ -97,9 +97,9 @@ def train(
     Example: headscope train --text book.txt --heads 4 --d-model 128
     """
     from headscope.app.terminal import training_bar
-    from headscope.lab.texts import TextFile
-    from headscope.lab.training import TrainingOptions
-    from headscope.lab.training import train as train_model
+    from headscope.lab.train.text_files import TextFile
+    from headscope.lab.train.training import TrainingOptions
+    from headscope.lab.train.training import train as train_model
 
     options = TrainingOptions(d_model=d_model, n_layers=layers, n_heads=heads, context=context, steps=steps, seed=seed)
     with training_bar(options.total_steps) as report:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headscope.cli import INTERRUPTED
-from headscope.cli.shared import AsJson, Classes, ModelArgument, app, show, show_json
+from headscope.cli.options import AsJson, Classes, ModelArgument, app, show, show_json
 
 
 @app.command()
@@ -30,9 +30,9 @@ def heads(
 
     Example: headscope heads gpt2 --papers, or headscope heads --class "digits=[0-9]" --texts book.txt
     """
-    from headscope.cli.roles import claims_alone, earlier, examined, show_report
+    from headscope.cli.heads import claims_alone, earlier, examined, show_report
     from headscope.errors import ModelError
-    from headscope.heads.papers import claims_about, hold
+    from headscope.heads.roles.published_claims import claims_about, hold
 
     if report is not None:
         found = earlier(report)
@@ -66,8 +66,8 @@ def scan(
 
     Example: headscope scan --corpus books/*.txt --out census --class "digits=[0-9]+"
     """
-    from headscope.app.report import of_census
-    from headscope.heads.rules import read_class
+    from headscope.app.json_output import of_census
+    from headscope.heads.questions.label_rules import read_class
     from headscope.scan.options import ScanOptions
     from headscope.scope import load
 
@@ -116,12 +116,12 @@ def check(
 
     Example: headscope check gpt2
     """
-    from headscope.app import report
+    from headscope.app import json_output
     from headscope.scope import load
 
     with load(model) as scope:
         if as_json:
-            show_json(report.of_scope(scope))
+            show_json(json_output.of_scope(scope))
             return
         typer.echo(str(scope.model.report))
         for note in scope.notes:

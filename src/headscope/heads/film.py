@@ -24,9 +24,9 @@ from torch import Tensor, nn
 from headscope.attention.observer import Call, plain, watching
 from headscope.errors import InputError
 from headscope.files import write_whole
-from headscope.heads.probe import STANDARD, RepeatProbe, ask, pattern
+from headscope.heads.roles.probes.repeat_probe import STANDARD, RepeatProbe, ask, pattern
 from headscope.heads.stored import reading
-from headscope.models import attention_seam
+from headscope.models.huggingface import attention
 
 SCHEMA_VERSION = 1
 EARLY, LATE = 50, 500
@@ -182,7 +182,7 @@ class TrainingRecorder:
 
     def callback(self) -> Any:
         """This recorder as a callback for transformers' Trainer."""
-        from headscope.models.trainer import FilmCallback
+        from headscope.models.huggingface.trainer_callback import FilmCallback
 
         return FilmCallback(self)
 
@@ -193,12 +193,12 @@ class TrainingRecorder:
         theirs = hasattr(getattr(self.model, "config", None), "_attn_implementation")
         self.model.eval()
         if theirs:
-            attention_seam.install(self.model)
+            attention.install(self.model)
         try:
             yield
         finally:
             if theirs:
-                attention_seam.uninstall(self.model)
+                attention.uninstall(self.model)
             self.model.train(training)
 
     def _look(self, step: int, loss: float, tokens_seen: int) -> None:

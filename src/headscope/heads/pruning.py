@@ -18,13 +18,13 @@ from typing import Any, Literal
 import torch
 
 from headscope.errors import InputError, ModelError
-from headscope.heads.importance import importance, movement, text_loss
-from headscope.heads.measures import predicts_next
+from headscope.heads.look.importance import importance, movement, text_loss
+from headscope.heads.roles.measures import predicts_next
 from headscope.models.cost import Cost, cost
-from headscope.models.huggingface import HuggingFaceModel
-from headscope.models.opened import OpenModel
-from headscope.models.pruned_folder import save
-from headscope.models.surgery import without
+from headscope.models.huggingface.model import HuggingFaceModel
+from headscope.models.protocol import OpenModel
+from headscope.models.pruning.folder import save
+from headscope.models.pruning.remove_heads import without
 from headscope.names import Head, Site
 
 SCHEMA_VERSION = 1

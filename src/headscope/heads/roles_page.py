@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from headscope.heads.battery import ROLES, Evidence, Role
-from headscope.heads.traits import MEANING
+from headscope.heads.roles.battery import ROLES, Evidence, Role
+from headscope.heads.roles.traits import MEANING
 
 KINDS = {
     "attention": "share of attention on “{of}”",

@@ -41,7 +41,7 @@ stands in the context helps.
 import torch
 
 from headscope import TrainingRecorder
-from headscope.lab.gpt import GPT, GPTConfig
+from headscope.lab.train.gpt import GPT, GPTConfig
 
 model = GPT(GPTConfig(vocabulary=300, d_model=32, n_heads=2, n_layers=2))      # or a model of transformers
 held_out = torch.randint(1, 300, (4, 65))                                      # rows of tokens

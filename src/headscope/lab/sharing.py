@@ -17,9 +17,9 @@ from torch import Tensor
 
 from headscope.attention.observer import Call, plain, watching
 from headscope.errors import InputError
-from headscope.lab.lookups import Arm, Budget, Finder, judge
-from headscope.lab.one_or_many import KEYS
-from headscope.lab.tiny import Adam, one_thread
+from headscope.lab.teach.lookup_tasks import Arm, Budget, Finder, judge
+from headscope.lab.teach.one_or_many import KEYS
+from headscope.lab.teach.tiny_transformer import Adam, one_thread
 
 STARTS = ("random", "equal", "nudged")
 NUDGE = 1e-3

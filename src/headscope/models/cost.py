@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from torch import nn
 
 from headscope.errors import HeadscopeError
-from headscope.models.huggingface import HuggingFaceModel
-from headscope.models.trace import is_matrix
+from headscope.models.huggingface.model import HuggingFaceModel
+from headscope.models.structure.trace import is_matrix
 from headscope.names import Site
 
 

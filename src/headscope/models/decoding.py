@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.errors import InputError
-from headscope.models.opened import OpenModel, SiteObserver
+from headscope.models.protocol import OpenModel, SiteObserver
 
 DECODER_INPUTS = "decoder_input_ids"
 

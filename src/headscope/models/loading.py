@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from headscope.errors import HeadscopeError, InputError, ModelError
-from headscope.models.media import KEYS, Processors, taken_apart
-from headscope.models.opened import OpenModel
-from headscope.models.shrunk import pruned
-from headscope.models.sites import input_table
-from headscope.models.soundness import bytes_of, refuse_endless, refuse_missing, refuse_outsized
-from headscope.models.tokens import Reader
+from headscope.models.config_checks import bytes_of, refuse_endless, refuse_missing, refuse_outsized
+from headscope.models.inputs.media import KEYS, Processors, taken_apart
+from headscope.models.inputs.tokens import Reader
+from headscope.models.protocol import OpenModel
+from headscope.models.pruning.pruned_modeling import pruned
+from headscope.models.structure.sites import input_table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ def open_object(model: nn.Module, tokenizer: Any, options: Options) -> OpenModel
     """A model somebody already has."""
     from transformers import PreTrainedModel
 
-    from headscope.models.huggingface import HuggingFaceModel
+    from headscope.models.huggingface.model import HuggingFaceModel
 
     model = getattr(model, "_orig_mod", model)  # torch.compile wraps; a compiled graph cannot be watched
     unwrap: Any = getattr(model, "get_base_model", None)

@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from headscope.attention.module import MultiHeadAttention
 from headscope.attention.observer import Call, plain, watching
 from headscope.errors import HeadNameError, InputError, ModelError
-from headscope.models.opened import OutputWeight, Pass, Prepared, SiteObserver, SiteOutput, Unembedding, one_row
+from headscope.models.inputs.tokens import Reader, Reading
+from headscope.models.protocol import OutputWeight, Pass, Prepared, SiteObserver, SiteOutput, Unembedding, one_row
 from headscope.models.selfcheck import Report, check
-from headscope.models.site_names import name_sites
-from headscope.models.sites import site_from_call
-from headscope.models.stream import Scales, found_scale, stream_scales
-from headscope.models.tokens import Reader, Reading
-from headscope.models.trace import hooked
+from headscope.models.structure.residual import Scales, found_scale, stream_scales
+from headscope.models.structure.site_names import name_sites
+from headscope.models.structure.sites import site_from_call
+from headscope.models.structure.trace import hooked
 from headscope.names import ModelShape, Site
 
 

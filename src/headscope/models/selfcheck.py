@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from headscope.attention.observer import Call, plain
 from headscope.errors import ModelError
-from headscope.models.attention_seam import exclusively
-from headscope.models.opened import OpenModel, Pass
-from headscope.models.sites import logits_of
+from headscope.models.huggingface.attention import exclusively
+from headscope.models.protocol import OpenModel, Pass
+from headscope.models.structure.sites import logits_of
 from headscope.names import ModelShape
 
 # Largest difference from the model's own attention, relative to its largest logit.

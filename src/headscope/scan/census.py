@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 from headscope.errors import InputError
-from headscope.heads.examples import BEFORE, NO_TOKEN
-from headscope.heads.reduction import TRAITS
 from headscope.heads.stored import reading
-from headscope.heads.tally import Layout, Tally
-from headscope.models.opened import Token
+from headscope.models.protocol import Token
 from headscope.names import Head
 from headscope.scan.recipe import SCHEMA_VERSION, Recipe
+from headscope.scan.tally.examples import BEFORE, NO_TOKEN
+from headscope.scan.tally.reduction import TRAITS
+from headscope.scan.tally.tally import Layout, Tally
 
 FILES = ("tally.safetensors", "examples.parquet", "report.html", "recipe.json", "census.parquet")
 """In the order in which they are written: the last one says that the census is whole."""
@@ -134,7 +134,7 @@ class Census:
 
     def files(self) -> dict[str, bytes]:
         """The folder of this census, file by file."""
-        from headscope.scan.report import page
+        from headscope.scan.census_page import page
 
         made: dict[str, Callable[[], bytes]] = {
             "tally.safetensors": self.tally.to_bytes,

@@ -9,9 +9,9 @@ import pyarrow as pa
 import torch
 
 from headscope.errors import InputError
-from headscope.heads.reduction import TRAITS
 from headscope.names import Head
 from headscope.scan.census import Census
+from headscope.scan.tally.reduction import TRAITS
 
 
 @dataclass(frozen=True)

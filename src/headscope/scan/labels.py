@@ -14,11 +14,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from headscope.attention.questions import Question
-from headscope.heads.examples import Span
-from headscope.heads.rules import LARGEST_LABEL, LabelRule
-from headscope.heads.standard import STANDARD, standard_questions
-from headscope.models.opened import OpenModel
-from headscope.scan.packing import Frame, PackedRows
+from headscope.heads.questions.label_rules import LARGEST_LABEL, LabelRule
+from headscope.heads.questions.standard_questions import STANDARD, standard_questions
+from headscope.models.protocol import OpenModel
+from headscope.scan.corpus.packing import Frame, PackedRows
+from headscope.scan.tally.examples import Span
 
 
 @dataclass(frozen=True)

@@ -16,14 +16,14 @@ from headscope.attention.engine import observe
 from headscope.attention.observation import Observation
 from headscope.attention.observer import Call, plain
 from headscope.attention.questions import Question
-from headscope.heads.chance import hashed
-from headscope.heads.reduction import TRAITS, Reduced, Seen, reduce
-from headscope.heads.rules import LabelRule
-from headscope.heads.tally import Layout, Source, Tally
-from headscope.models.opened import OpenModel
+from headscope.heads.questions.label_rules import LabelRule
+from headscope.models.protocol import OpenModel
+from headscope.scan.corpus.document_split import Block, Separation
+from headscope.scan.corpus.packing import Frame, PackedRows
 from headscope.scan.labels import Labels, label
-from headscope.scan.packing import Frame, PackedRows
-from headscope.scan.separation import Block, Separation
+from headscope.scan.tally.poisson_bootstrap import hashed
+from headscope.scan.tally.reduction import TRAITS, Reduced, Seen, reduce
+from headscope.scan.tally.tally import Layout, Source, Tally
 
 Tick = Callable[[int], None]
 """Told how many tokens were just read."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headscope.errors import InputError
-from headscope.heads.reduction import TRAITS
-from headscope.heads.rules import LabelRule
-from headscope.heads.standard import STANDARD
+from headscope.heads.questions.label_rules import LabelRule
+from headscope.heads.questions.standard_questions import STANDARD
+from headscope.scan.tally.reduction import TRAITS
 
 DEFAULT_CONTEXT = 1024
 TOKENS_AT_ONCE = 8192

@@ -16,9 +16,9 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from headscope.errors import HeadscopeError, InputError
-from headscope.models.opened import OpenModel
+from headscope.models.protocol import OpenModel
+from headscope.scan.corpus.packing import PackedRows
 from headscope.scan.measure import Measurer, Plan, Tick
-from headscope.scan.packing import PackedRows
 from headscope.scan.recipe import device_words, weight_hash
 from headscope.scan.shards import ScanFolder
 

@@ -15,8 +15,8 @@ import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
 from headscope.errors import HeadscopeError, InputError
+from headscope.scan.corpus.packing import PackedRows
 from headscope.scan.measure import Tick
-from headscope.scan.packing import PackedRows
 from headscope.scan.pool import MOST_DEATHS, Work
 from headscope.scan.shards import ScanFolder
 

@@ -15,7 +15,7 @@ import torch
 import headscope
 from headscope.errors import InputError
 from headscope.heads.stored import reading
-from headscope.models.opened import OpenModel
+from headscope.models.protocol import OpenModel
 
 SCHEMA_VERSION = 1
 

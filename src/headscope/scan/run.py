@@ -12,20 +12,20 @@ from typing import Any
 import torch
 
 from headscope.errors import InputError
-from headscope.heads.standard import STANDARD
-from headscope.heads.tally import Layout
-from headscope.models.opened import OpenModel
+from headscope.heads.questions.standard_questions import STANDARD
+from headscope.models.protocol import OpenModel
 from headscope.scan.census import Census
-from headscope.scan.corpus import Corpus, Reading
-from headscope.scan.fitting import Fitting, fit
+from headscope.scan.corpus.documents import Corpus, Reading
+from headscope.scan.corpus.packing import pack
+from headscope.scan.corpus.packing_check import Fitting, fit
 from headscope.scan.labels import null_name, question_names
 from headscope.scan.measure import Measurer, Plan, Tick, threads
 from headscope.scan.options import ScanOptions
-from headscope.scan.packing import pack
 from headscope.scan.pool import Opener, Work, run_here, run_in_processes
 from headscope.scan.progress import bar
 from headscope.scan.recipe import SCHEMA_VERSION, Recipe, machine_words, model_words
 from headscope.scan.shards import Packed, ScanFolder
+from headscope.scan.tally.tally import Layout
 
 
 def scan(

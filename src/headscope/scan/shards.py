@@ -19,9 +19,9 @@ from typing import IO
 from headscope.errors import InputError
 from headscope.files import write_whole
 from headscope.heads.stored import reading
-from headscope.heads.tally import Tally
-from headscope.scan.packing import PackedRows
+from headscope.scan.corpus.packing import PackedRows
 from headscope.scan.recipe import Recipe
+from headscope.scan.tally.tally import Tally
 
 KEPT = "what is finished is kept: scan again into the same folder when that is mended"
 

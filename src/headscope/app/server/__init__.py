@@ -2,6 +2,6 @@
 
 from headscope.app.server.application import STATIC, application, openapi
 from headscope.app.server.guard import HOST
-from headscope.app.server.running import Place, free_port, serve
+from headscope.app.server.serve import Place, free_port, serve
 
 __all__ = ["HOST", "STATIC", "Place", "application", "free_port", "openapi", "serve"]

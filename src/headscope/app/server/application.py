@@ -9,14 +9,14 @@ from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
 
 from headscope import __version__
-from headscope.app.census_reading import Censuses
-from headscope.app.film_reading import Films
-from headscope.app.server import census, lab, microscope, models, reading
-from headscope.app.server.desk import Desks
+from headscope.app.model_registry import Shelf
+from headscope.app.pages.census import Censuses
+from headscope.app.pages.film import Films
+from headscope.app.server.errors import say_problems
 from headscope.app.server.guard import Guard
-from headscope.app.server.problems import say_problems
+from headscope.app.server.routes import census, lab, learn, microscope, models
 from headscope.app.server.token import Token
-from headscope.app.shelf import Shelf
+from headscope.app.server.worker import Desks
 
 STATIC = Path(__file__).parents[1] / "static"
 
@@ -31,7 +31,7 @@ def application(
     app.include_router(models.routes(desks))
     app.include_router(microscope.routes(desks))
     app.include_router(lab.routes(shelf))
-    app.include_router(reading.routes(films or Films()))
+    app.include_router(learn.routes(films or Films()))
     app.include_router(census.routes(censuses or Censuses()))
     app.add_middleware(Guard, token=token)
     app.mount("/", StaticFiles(directory=STATIC, html=True))

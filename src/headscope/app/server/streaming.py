@@ -13,11 +13,11 @@ from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
-from headscope.app.schema_lab import ProblemFrame
-from headscope.app.server.desk import GONE, PROBLEM, ContainerResponse, packed
-from headscope.app.server.problems import without_paths
+from headscope.app.pages.four_heads import Tell
+from headscope.app.pages.schema_lab import ProblemFrame
+from headscope.app.server.errors import without_paths
+from headscope.app.server.worker import GONE, PROBLEM, ContainerResponse, packed
 from headscope.app.wire import Arrays
-from headscope.app.workbench import Tell
 from headscope.errors import HeadscopeError
 
 Work = Callable[[Tell], None]

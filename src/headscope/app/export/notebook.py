@@ -1,0 +1,26 @@
+"""How a look shows itself: the microscope in a notebook, its plain words anywhere else."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+from headscope.heads.look.look import Look
+
+
+def display(look: Look) -> Any:
+    """What IPython is told to show; None leaves it to the look's own words."""
+    if not _in_notebook():
+        return None
+    if find_spec("anywidget") is None:
+        return {"text/plain": f"{look!r}\nTo see it here: pip install 'headscope[notebook]'"}
+    from headscope.app.export.widget import Microscope
+
+    return Microscope(look)._repr_mimebundle_()
+
+
+def _in_notebook() -> bool:
+    """A kernel can show a widget; IPython in a terminal cannot."""
+    from IPython import get_ipython
+
+    return getattr(get_ipython(), "kernel", None) is not None

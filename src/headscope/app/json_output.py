@@ -1,0 +1,97 @@
+"""Looks, changes and models as plain data, for ``--json`` and for whoever reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import torch.nn.functional as F
+
+from headscope.app.terminal import strongest_answers
+from headscope.heads.look.look import Look
+from headscope.heads.look.sampling import Prediction
+from headscope.names import Head
+from headscope.scan.census import Census
+from headscope.scope import Generated, Scope
+
+
+def of_look(look: Look, head: str | None = None) -> dict[str, Any]:
+    """Tokens, predictions, and every head's mean answer to every question; one head's pattern if it is named."""
+    report: dict[str, Any] = {
+        "model": look.shape.name,
+        "tokens": [token.text for token in look.tokens],
+        "heads": {str(entry): {} for entry in look.shape.heads() if entry.site in look.sites},
+    }
+    if look.shape.vocabulary is not None:
+        report["predictions"] = [_prediction(p) for p in look.predictions()]
+    for question, ranked in strongest_answers(look, look.shape.n_heads).items():
+        for entry, value in ranked:
+            report["heads"][str(entry)][question] = value
+    for site in look.sites:
+        rows = look.statistics(site)
+        assert rows.entropy is not None
+        assert rows.distance is not None
+        means = zip(rows.entropy[0].mean(-1).tolist(), rows.distance.mean[0].mean(-1).tolist(), strict=True)
+        for index, (entropy, distance) in enumerate(means):
+            report["heads"][f"{site}.{index}"] |= {"entropy_nats": entropy, "distance": distance}
+    if head is not None:
+        report["pattern"] = look.pattern(head).tolist()
+    return report
+
+
+def of_answers(answers: Mapping[str, Mapping[Head, float]]) -> dict[str, Any]:
+    """What every head answers to questions of one's own, where there are any."""
+    if not answers:
+        return {}
+    return {"own_questions": {name: {str(head): mass for head, mass in m.items()} for name, m in answers.items()}}
+
+
+def of_change(before: Look, after: Look, heads: Sequence[str]) -> dict[str, Any]:
+    """The next token with and without some heads, and how far the whole distribution moved."""
+    was, now = before.logits[-1].float().log_softmax(-1), after.logits[-1].float().log_softmax(-1)
+    likely = {p.token.id: p for p in [*before.predictions(count=6), *after.predictions(count=3)]}
+    return {
+        "model": before.shape.name,
+        "heads": list(heads),
+        "kl_nats": float(F.kl_div(now, was, log_target=True, reduction="sum")),
+        "next": [
+            {"token": p.token.text, "with": float(was[token].exp()), "without": float(now[token].exp())}
+            for token, p in likely.items()
+        ],
+    }
+
+
+def of_generated(prompt: str, made: Generated) -> dict[str, Any]:
+    return {
+        "prompt": prompt,
+        "text": made.text,
+        "tokens": [
+            {"text": token.text, "id": token.id, "probability": float(step.model[token.id])}
+            for token, step in zip(made.tokens, made.steps, strict=True)
+        ],
+    }
+
+
+def of_scope(scope: Scope) -> dict[str, Any]:
+    """A model's shape, notes and self-check."""
+    shape = scope.shape
+    return {
+        "model": shape.name,
+        "d_model": shape.d_model,
+        "vocabulary": shape.vocabulary,
+        "context": shape.context,
+        "heads": shape.n_heads,
+        "sites": [asdict(site) for site in shape.sites.values()],
+        "notes": list(scope.notes),
+        "check": str(scope.model.report),
+    }
+
+
+def _prediction(prediction: Prediction) -> dict[str, Any]:
+    return {"token": prediction.token.text, "id": prediction.token.id, "probability": prediction.probability}
+
+
+def of_census(census: Census) -> dict[str, Any]:
+    """A census's rows and recipe."""
+    return {"recipe": census.recipe.words, "rows": census.to_arrow().to_pylist()}

@@ -1,0 +1,290 @@
+"""Exact statistics in plain torch on any device, in O(T) memory: a band of rows at a time, all its keys at once.
+
+Whole rows need no running maximum, and a band is small enough to stay in cache. Keys are padded to tiles of 64, so
+that maxima and moments are taken tile by tile: distances are summed relative to their tile, where float32 is exact
+enough at any length, and tiles are joined afterwards. Scores are in base 2: exp2 is the cheapest exponential.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from headscope.attention.mass import Answers, Place
+from headscope.attention.observation import Distance, PerRow, Rows, Statistic, Strongest
+from headscope.attention.questions import Question, plans
+from headscope.attention.scores import Scores
+
+TILE = 64
+ROWS = 128
+BAND = {"cpu": 2**19, "cuda": 2**26}  # scores held at once; on a CPU what its cache takes
+HIDDEN = -1e30  # finite, so that 0 · HIDDEN is 0 and not NaN
+
+
+def refuse(_q: Tensor, _k: Tensor, _v: Tensor, _scores: Scores) -> str | None:
+    """Why this backend will not take the request: it takes all."""
+    return None
+
+
+def observe(
+    q: Float[Tensor, "batch head query d_head"],
+    k: Float[Tensor, "batch kv key d_head"],
+    v: Float[Tensor, "batch kv key d_value"],
+    scores: Scores,
+    questions: Mapping[str, Question],
+    statistics: Set[Statistic],
+) -> Rows:
+    """Every statistic, one band of rows after the other. ``scores`` is bound."""
+    work = _Work.prepare(q, k, v, scores)
+    sums = _Sums.empty(work, questions, statistics)
+    answers = Answers.prepare(plans(questions, q.device), work.q.dtype)
+    for place in work.places():
+        hidden = work.hidden_cells(place)
+        for item in range(q.shape[0]):
+            asked = answers.at(place, item)
+            for kv in work.kv_heads(place):
+                band = _Band(item, kv, place)
+                powers = _observe_band(work, band, hidden, sums)
+                for name, mass in asked.of(powers).items():
+                    sums.mass[name][work.at(band)] = mass
+    return _finish(work, sums, v.dtype)
+
+
+class _Band(NamedTuple):
+    """Some rows of one batch item's heads: those that these KV heads serve."""
+
+    item: int
+    kv: slice
+    place: Place
+
+
+@dataclass(frozen=True)
+class _Work:
+    """The inputs in working form: float32 or better, q scaled, keys padded to whole tiles, buffers for one band."""
+
+    q: Float[Tensor, "batch head query d_head"]
+    k: Float[Tensor, "batch kv padded d_head"]
+    v: Float[Tensor, "batch kv padded d_value"]
+    scores: Scores
+    n_key: int
+    buffers: tuple[Tensor, Tensor]
+
+    @classmethod
+    def prepare(cls, q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> _Work:
+        assert scores.scale is not None
+        wide = torch.float64 if q.dtype == torch.float64 else torch.float32
+        pad = -k.shape[2] % TILE
+        size = max(BAND.get(q.device.type, 2**22), q.shape[1] // k.shape[1] * (k.shape[2] + pad))
+        buffers = (torch.empty(size, dtype=wide, device=q.device), torch.empty(size, dtype=wide, device=q.device))
+        factor = scores.scale if scores.softcap is None else scores.scale / scores.softcap
+        base = math.log2(math.e) if scores.softcap is None else 1.0
+        n_key = k.shape[2]
+        k, v = (F.pad(t.detach().to(wide), (0, 0, 0, pad)) if pad else t.detach().to(wide) for t in (k, v))
+        return cls(q.detach().to(wide) * (factor * base), k, v, scores, n_key, buffers)
+
+    @property
+    def n_query(self) -> int:
+        return self.q.shape[2]
+
+    @property
+    def group(self) -> int:
+        return self.q.shape[1] // self.k.shape[1]
+
+    def at(self, band: _Band) -> tuple[int, slice, slice]:
+        """Where a band stands in ``[batch, head, query]``."""
+        heads = slice(band.kv.start * self.group, band.kv.stop * self.group)
+        return band.item, heads, slice(band.place.start, band.place.stop)
+
+    def places(self) -> Iterator[Place]:
+        """Bands of rows that fit the buffers, and the tiles of keys that they can reach."""
+        start, offset = 0, self.n_key - self.n_query
+        room = len(self.buffers[0]) // self.group
+        while start < self.n_query:
+            stop = min(self.n_query, start + max(1, min(ROWS, room // self.k.shape[2])))
+            low, high = self.scores.mask.reach(start, stop, offset, self.n_key)
+            low = low // TILE * TILE
+            yield Place(start, stop, low, max(high + -high % TILE, low + TILE), offset)
+            start = stop
+
+    def kv_heads(self, place: Place) -> Iterator[slice]:
+        """As many KV heads at once as the buffers hold."""
+        size = self.group * (place.stop - place.start) * (place.high - place.low)
+        at_once, n_kv_heads = max(1, len(self.buffers[0]) // size), self.k.shape[1]
+        for first in range(0, n_kv_heads, at_once):
+            yield slice(first, min(first + at_once, n_kv_heads))
+
+    def hidden_cells(self, place: Place) -> list[tuple[slice, Tensor]]:
+        """HIDDEN where one may not look, for the columns that are not open to every row."""
+        start, stop, low, high, offset = place
+        clear_low, clear_high = self.scores.mask.clear(start, stop, offset, self.n_key)
+        clear_low, clear_high = max(clear_low, low), min(clear_high, high)
+        strips = [(low, clear_low), (clear_high, high)] if clear_low < clear_high else [(low, high)]
+        rows = torch.arange(start, stop, device=self.q.device)
+        return [(slice(a - low, b - low), self._hidden(rows, a, b, offset)) for a, b in strips if a < b]
+
+    def _hidden(self, rows: Tensor, low: int, high: int, offset: int) -> Tensor:
+        columns = torch.arange(low, min(high, self.n_key), device=self.q.device)
+        hidden = ~self.scores.mask.block(rows, columns, offset)
+        return F.pad(hidden, (0, high - low - len(columns)), value=True).to(self.q.dtype) * HIDDEN
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """What the bands leave behind, still relative to each row's ``shift`` and not yet divided by its total."""
+
+    output: Float[Tensor, "batch head query d_value"]
+    shift: PerRow
+    total: PerRow
+    expected: PerRow | None
+    distance: Distance | None
+    strongest: Int[Tensor, "batch head query"] | None
+    mass: dict[str, PerRow]
+
+    @classmethod
+    def empty(cls, work: _Work, questions: Mapping[str, Question], statistics: Set[Statistic]) -> _Sums:
+        shape = work.q.shape[:3]
+
+        def blank(dtype: torch.dtype = work.q.dtype) -> Tensor:
+            return torch.empty(shape, dtype=dtype, device=work.q.device)
+
+        return cls(
+            output=torch.empty(*shape, work.v.shape[-1], dtype=work.q.dtype, device=work.q.device),
+            shift=blank(),
+            total=blank(),
+            expected=blank() if "entropy" in statistics else None,
+            distance=Distance(blank(), blank()) if "distance" in statistics else None,
+            strongest=blank(torch.long) if "strongest" in statistics else None,
+            mass={name: blank() for name in questions},
+        )
+
+
+def _observe_band(work: _Work, band: _Band, hidden: list[tuple[slice, Tensor]], sums: _Sums) -> Tensor:
+    """Fill in one band of the sums; give back its powers ``[head, row, key]`` for the questions."""
+    scores, at = _scores(work, band, hidden), work.at(band)
+    n_heads, n_rows, width = scores.shape
+    tile_max = scores.view(n_heads, n_rows, -1, TILE).amax(-1)
+    top = tile_max.amax(-1)
+    shift = top.clamp(min=HIDDEN / 2)  # a row that sees nothing then has powers of zero, not of one
+    sums.shift[at] = shift
+    scores -= shift[..., None]
+    powers = torch.exp2(scores, out=work.buffers[1][: scores.numel()].view(scores.shape))
+    tile_sum = powers.view((*tile_max.shape, TILE)).sum(-1)
+    total = tile_sum.sum(-1)
+    sums.total[at] = total
+    v = work.v[band.item, band.kv, band.place.low : band.place.high]
+    sums.output[at] = torch.bmm(powers.view(len(v), -1, width), v).view(n_heads, n_rows, -1)
+    if sums.strongest is not None:
+        sums.strongest[at] = band.place.low + _strongest(scores, tile_max)
+    if sums.expected is not None:
+        sums.expected[at] = torch.linalg.vecdot(scores, powers)
+    if sums.distance is not None:
+        first_place = band.place.start + band.place.offset - band.place.low
+        sums.distance.mean[at], sums.distance.spread[at] = _distance(powers, tile_sum, total, first_place, scores)
+    return powers
+
+
+def _scores(work: _Work, band: _Band, hidden: list[tuple[slice, Tensor]]) -> Float[Tensor, "head row key"]:
+    """Scores of a band in base 2, HIDDEN where one may not look, in the first buffer."""
+    at, place = work.at(band), band.place
+    q, k = work.q[at], work.k[band.item, band.kv, place.low : place.high]
+    n_heads, n_rows, d_head = q.shape
+    grouped = work.buffers[0][: n_heads * n_rows * k.shape[1]].view(len(k), -1, k.shape[1])
+    torch.bmm(q.reshape(len(k), -1, d_head), k.mT, out=grouped)
+    scores = grouped.view(n_heads, n_rows, -1)
+    if work.scores.softcap is not None:
+        scores.tanh_().mul_(work.scores.softcap * math.log2(math.e))
+    if work.scores.bias is not None:
+        assert not isinstance(work.scores.bias, Tensor)
+        rows = torch.arange(place.start, place.stop, device=q.device)
+        columns = torch.arange(place.low, min(place.high, work.n_key), device=q.device)
+        bias = work.scores.bias.block(rows, columns, place.offset).to(q.dtype) * math.log2(math.e)
+        scores[..., : len(columns)] += _part(bias.clamp_(min=HIDDEN), at)  # −inf · 0 would be NaN
+    for strip, cells in hidden:
+        scores[..., strip] += _part(cells, at)
+    return scores
+
+
+def _part(values: Tensor, at: tuple[int, slice, slice]) -> Tensor:
+    """One batch item's heads of a mask or bias, where either may be shared by all."""
+    values = values[min(at[0], len(values) - 1)]
+    return values[at[1]] if len(values) > 1 else values
+
+
+def _strongest(scores: Tensor, tile_max: Tensor) -> Int[Tensor, "head row"]:
+    """The arg-max: first the best tile, then the best key inside that one tile."""
+    tile = tile_max.argmax(-1, keepdim=True)
+    tiles = scores.view((*tile_max.shape, TILE))
+    inside = tiles.gather(2, tile[..., None].expand(*tile.shape, TILE))[..., 0, :].argmax(-1)
+    return tile[..., 0] * TILE + inside
+
+
+def _distance(
+    powers: Tensor, tile_sum: Tensor, total: Tensor, first_place: int, scratch: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Mean and spread of the distance, from moments taken about the middle of each tile."""
+    n_heads, n_rows, n_tiles = tile_sum.shape
+    inside = torch.arange(TILE, device=powers.device, dtype=powers.dtype) - (TILE - 1) / 2
+    tiles = powers.view(n_heads, n_rows, n_tiles, TILE)
+    product = torch.mul(tiles, inside, out=scratch.view(tiles.shape))
+    first = product.sum(-1)
+    second = product.mul_(inside).sum(-1)
+    place = torch.arange(n_rows, device=powers.device, dtype=powers.dtype) + first_place
+    middle = torch.arange(n_tiles, device=powers.device, dtype=powers.dtype) * TILE + (TILE - 1) / 2
+    reach = place[:, None] - middle
+    share = 1 / total.clamp(min=torch.finfo(total.dtype).tiny)
+    mean = torch.linalg.vecdot(reach.expand_as(tile_sum), tile_sum).sub_(first.sum(-1)).mul_(share)
+    apart = reach - mean[..., None]
+    variance = (apart * (apart * tile_sum - 2 * first) + second).sum(-1).mul_(share)
+    return mean, variance.clamp_(min=0.0).sqrt_()
+
+
+def _finish(work: _Work, sums: _Sums, output: torch.dtype) -> Rows:
+    """Divide by the totals, a learned sink among them, and go over to natural logarithms."""
+    outcome = _with_sink(work.scores, sums)
+    seen, looks = outcome.total > 0, sums.total > 0
+    share = torch.where(seen, outcome.keys / outcome.total, 0.0)
+    log_total = torch.where(seen, outcome.total, 1.0).log()
+    entropy = None
+    if outcome.expected is not None:
+        expected = torch.where(seen, outcome.expected / outcome.total, 0.0)
+        entropy = (log_total - expected * math.log(2)).clamp_(min=0.0)
+    strongest = None
+    if sums.strongest is not None:
+        strongest = Strongest(torch.where(looks, sums.strongest, -1), torch.where(looks, share, 0.0))
+    return Rows(
+        output=sums.output.mul_(share[..., None]).to(output),
+        logsumexp=torch.where(seen, log_total + outcome.shift * math.log(2), float("-inf")),
+        entropy=entropy,
+        distance=sums.distance,
+        strongest=strongest,
+        mass={name: mass.mul_(share) for name, mass in sums.mass.items()},
+    )
+
+
+class _Outcome(NamedTuple):
+    """Sums over all outcomes relative to ``shift``, and the factor that brings those over the keys there."""
+
+    shift: PerRow
+    total: PerRow
+    expected: PerRow | None
+    keys: PerRow | float
+
+
+def _with_sink(scores: Scores, sums: _Sums) -> _Outcome:
+    """A sink joins at the end: keys that are nothing beside it still have their distances among themselves."""
+    if scores.sinks is None:
+        return _Outcome(sums.shift, sums.total, sums.expected, 1.0)
+    logit = (scores.sinks.detach().to(sums.shift) * math.log2(math.e))[:, None]
+    shift = torch.maximum(sums.shift, logit)
+    keys, sink = torch.exp2(sums.shift - shift), torch.exp2(logit - shift)
+    expected = None
+    if sums.expected is not None:
+        expected = (sums.expected + (sums.shift - shift) * sums.total) * keys + sink * (logit - shift)
+    return _Outcome(shift, sums.total * keys + sink, expected, keys)

@@ -1,5 +1,0 @@
-"""Triton: output, log-sum-exp and statistics in one flash pass."""
-
-from headscope.attention.fused.host import observe, refuse
-
-__all__ = ["observe", "refuse"]

@@ -1,0 +1,83 @@
+"""What ``headscope heads`` does with its options: what is tested, what is read, and how it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from headscope.cli.options import pieces_of, show_json
+
+if TYPE_CHECKING:
+    from headscope.heads.roles.published_claims import Held
+    from headscope.heads.roles.report import Report
+
+Own = tuple[list[str], list[str], Path | None]
+"""Classes of tokens, the files in which they are asked for, and a treebank."""
+
+
+def examined(model: str | None, inputs: int, seed: int, roles: tuple[str, ...], own: Own) -> Report:
+    """The battery, or what was asked for, on a model."""
+    from headscope.errors import InputError
+    from headscope.heads.questions.label_rules import read_class
+    from headscope.heads.roles.custom_roles import own_role
+    from headscope.heads.roles.run import Options
+    from headscope.heads.roles.treebank import roles_for
+    from headscope.scope import load
+
+    classes, files, arcs = own
+    if files and not classes:
+        raise InputError("--texts is where --class is asked; give a class too, as in --class digits=[0-9]")
+    rules = [read_class(entry) for entry in classes]
+    texts = pieces_of(files, 64, 300) if files else None
+    with load(model) as scope:
+        asked = [own_role(rule, texts) for rule in rules]
+        asked += [] if arcs is None else roles_for(scope.model, arcs)
+        chosen = roles or (() if asked else None)
+        return scope.heads(Options(inputs=inputs, roles=chosen, own=tuple(asked), seed=seed))
+
+
+def earlier(path: Path) -> Report:
+    """A report that was written down before."""
+    import json
+
+    from headscope.errors import InputError
+    from headscope.heads.roles.report import Report
+
+    try:
+        return Report.from_dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise InputError(
+            f"{path} is not a report of heads ({problem}); headscope heads MODEL --json > {path.name} writes one"
+        ) from problem
+
+
+def show_report(report: Report, claims: Sequence[Held] | None, as_json: bool) -> None:
+    if as_json:
+        show_json(report.to_dict() | {"papers": [asdict(claim) for claim in claims or []]})
+        return
+    typer.echo(str(report))
+    for claim in claims or []:
+        typer.echo(f"  {claim}")
+    if claims is not None and not claims:
+        typer.echo(f"no published claims about {report.model} are known to headscope")
+
+
+def claims_alone(model: str | None, why: str, as_json: bool) -> None:
+    """What papers say, with no weights to hold it against: of one model, or of all that are spoken of."""
+    from headscope.heads.roles.published_claims import claimed, claims_about, models_spoken_of
+
+    names = [model] if model else models_spoken_of()
+    if as_json:
+        unseen = [claim for name in names for claim in claimed(name, why or "no weights were looked at")]
+        show_json({"papers": [asdict(claim) for claim in unseen]})
+        return
+    for name in names:
+        typer.echo(name)
+        for claim in claims_about(name):
+            typer.echo(f"  {claim}")
+    if why:
+        typer.echo(f"only what papers say: {why}", err=True)

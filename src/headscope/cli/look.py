@@ -1,0 +1,163 @@
+"""Commands that look at a text, and change heads while it is read: serve, build, look, ablate, generate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headscope.cli.options import AsJson, Classes, Heads, Model, app, given, pieces_of, show, show_json
+
+
+@app.command()
+def serve(
+    models: Annotated[
+        list[str] | None, typer.Argument(help="Models by name or folder; `embedded`, the one that ships, if none.")
+    ] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="The port; a free one if none is given.")] = None,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
+    host: Annotated[
+        str, typer.Option(help="Serve others too, as with 0.0.0.0: each must have the token that is printed.")
+    ] = "127.0.0.1",
+    allow_models: Annotated[
+        bool, typer.Option("--allow-models", help="Let the page open other models, by hub name or folder.")
+    ] = False,
+    census: Annotated[list[Path] | None, typer.Option(help="The folder of a scan to show; several to compare.")] = None,
+) -> None:
+    """Open the microscope in the browser."""
+    from headscope.app.model_registry import Shelf
+    from headscope.app.pages.census import Censuses
+    from headscope.app.pages.film import Films
+    from headscope.app.pages.microscope import Session
+    from headscope.app.server import Place
+    from headscope.app.server import serve as serve_page
+    from headscope.scope import load
+
+    censuses = Censuses(census or ())
+    opened = [Session(load(None if name == "embedded" else name)) for name in models or ["embedded"]]
+    shelf = Shelf(*opened, opener=load if allow_models else None)
+    serve_page(shelf, Place(host=host, port=port, open_browser=not no_open), censuses, Films(models or ()))
+
+
+@app.command()
+def build(
+    d_model: Annotated[int, typer.Option(help="Width of the model.")] = 768,
+    heads: Annotated[int, typer.Option(help="Number of heads.")] = 12,
+    kv_heads: Annotated[int | None, typer.Option(help="Key/value heads, shared in groups.")] = None,
+) -> None:
+    """Build multi-head attention from one head to many, with the shape at each step."""
+    from headscope.attention.__main__ import show as show_build
+
+    raise typer.Exit(show_build(d_model, heads, kv_heads))
+
+
+@app.command()
+def look(
+    text: Annotated[str, typer.Argument(help="The text to look at; for models that read them, a .png, .jpg or .wav.")],
+    model: Model = None,
+    head: Annotated[str | None, typer.Option("--head", "-h", help="Draw this head's pattern, as in 3.5.")] = None,
+    png: Annotated[Path | None, typer.Option(help="Save the head's pattern as a picture (needs --head).")] = None,
+    html: Annotated[Path | None, typer.Option(help="Save the whole microscope as one file that opens offline.")] = None,
+    question: Classes = None,
+    as_json: AsJson = False,
+) -> None:
+    """One text under the microscope: its next tokens, and which heads do what in it.
+
+    Example: headscope look "The horse crossed the road because it was tired." --head 3.5
+    """
+    from headscope.app import json_output, terminal
+    from headscope.app.export import png as png_export
+    from headscope.app.export.html import save_html
+    from headscope.errors import InputError
+    from headscope.heads.questions.label_rules import read_class
+    from headscope.scope import load
+
+    rules = [read_class(entry) for entry in question or ()]
+    if png is not None and head is None:
+        raise InputError("--png draws one head; name it with --head, as in --head 3.5")
+    with load(model) as scope:
+        seen = scope.look(given(text))
+        if html is not None:
+            save_html(seen, html)
+        if png is not None and head is not None:
+            png_export.save_png(seen, head, png)
+        answers = {rule.name: seen.ask(rule) for rule in rules}
+        if as_json:
+            show_json(json_output.of_look(seen, head) | json_output.of_answers(answers))
+            return
+        show(terminal.summary(seen) if head is None else terminal.pattern(seen, head))
+        for name, masses in answers.items():
+            show(terminal.own_answer(name, masses))
+        for saved in filter(None, (png, html)):
+            typer.echo(f"saved {saved}")
+
+
+@app.command()
+def ablate(
+    text: Annotated[str, typer.Argument(help="The text to predict from.")],
+    head: Heads,
+    model: Model = None,
+    how: Annotated[
+        str, typer.Option(help="What stands in for the heads: zero, mean, or resample: what they say in --texts.")
+    ] = "zero",
+    texts: Annotated[
+        list[str] | None,
+        typer.Option("--texts", "-t", help="Text, JSONL, Parquet, a folder or a glob, for mean and resample."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Switch heads off, and see the next token with and without them.
+
+    Example: headscope ablate "Mary and John went out; John gave a book to" --head 5.6 --how resample --texts book.txt
+    """
+    from headscope.app import json_output, terminal
+    from headscope.errors import InputError
+    from headscope.heads.look.edits import Ablate
+    from headscope.scope import load
+
+    if texts and how == "zero":
+        raise InputError("--texts is what --how mean and --how resample read; zero reads nothing")
+    if how == "resample" and not texts:
+        raise InputError("--how resample draws what the heads say in other texts; name them, as in --texts book.txt")
+    change = Ablate(tuple(head), how, tuple(pieces_of(texts or [], 16, 1000)))
+    with load(model) as scope:
+        before = scope.look(text)
+        with scope.edit(change):
+            after = scope.look(text)
+        found = json_output.of_change(before, after, head)
+    if as_json:
+        show_json(found)
+    else:
+        show(terminal.change_table(found))
+
+
+@app.command()
+def generate(
+    text: Annotated[str, typer.Argument(help="The text to go on from.")],
+    model: Model = None,
+    tokens: Annotated[int, typer.Option("--tokens", "-n", help="How many tokens.")] = 40,
+    temperature: Annotated[float, typer.Option(help="0 is greedy; 1 is the model's own.")] = 0.0,
+    top_k: Annotated[int | None, typer.Option(help="Keep this many of the likeliest tokens.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="Keep the fewest tokens that make up this share.")] = None,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same text.")] = 0,
+    off: Annotated[list[str] | None, typer.Option("--off", help="Switch this head off while writing.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let the model go on from a text, with heads switched off if you like.
+
+    Example: headscope generate "Alice was" --temperature 0.7 --off 5.1
+    """
+    from headscope.app import json_output
+    from headscope.app.terminal import printable
+    from headscope.heads.look.edits import Ablate
+    from headscope.heads.look.sampling import Sampling
+    from headscope.scope import load
+
+    with load(model) as scope, scope.edit(*([Ablate(tuple(off))] if off else [])):
+        cuts = Sampling(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+        made = scope.generate(text, tokens, cuts)
+    if as_json:
+        show_json(json_output.of_generated(text, made))
+    else:
+        typer.echo(printable(text + made.text))

@@ -1,0 +1,51 @@
+"""The command that makes a model smaller: heads taken out of its weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headscope.cli.options import AsJson, ModelArgument, app, pieces_of, show_json
+
+
+@app.command()
+def prune(
+    out: Annotated[Path, typer.Option("--out", "-o", help="A new folder for the smaller model.")],
+    model: ModelArgument = None,
+    keep: Annotated[float | None, typer.Option(help="The share of heads to keep, as in 0.7.")] = None,
+    heads: Annotated[
+        list[str] | None, typer.Option(help="Remove this head, as in 3.5; several times, or 3.5,4.1.")
+    ] = None,
+    texts: Annotated[
+        list[str] | None, typer.Option("--texts", "-t", help="Text, JSONL, Parquet, a folder or a glob to measure on.")
+    ] = None,
+    even: Annotated[
+        bool, typer.Option("--even", help="As many heads from every layer: opens anywhere with no help.")
+    ] = False,
+    by: Annotated[str, typer.Option(help="How --keep ranks heads: exact, or gradient (faster, worse).")] = "exact",
+    as_json: AsJson = False,
+) -> None:
+    """Remove heads from a model's weights, measure the loss before and after, and save what is left.
+
+    Example: headscope prune gpt2 --keep 0.7 --texts book.txt --out smaller
+    """
+    from headscope.errors import InputError
+    from headscope.scope import load
+
+    if by not in ("exact", "gradient"):
+        raise InputError(f"--by {by}: heads are ranked by exact or gradient")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{out} is there already and not empty; give a new folder")
+    options: dict[str, Any] = {"texts": pieces_of(texts or [], 16, 1000), "even": even, "by": by}
+    if heads:
+        options["heads"] = [name for entry in heads for name in entry.replace(",", " ").split()]
+    with load(model) as scope:
+        pruned = scope.prune(keep=keep, **options)
+        pruned.save(out)
+    if as_json:
+        show_json(pruned.to_dict() | {"folder": str(out)})
+        return
+    typer.echo(str(pruned))
+    typer.echo(f"saved {out}; look at it with: headscope serve {out}")

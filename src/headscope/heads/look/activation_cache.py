@@ -1,0 +1,215 @@
+"""The passes behind a look: which are run, and what is kept of each within a budget. Past it, passes are run again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headscope.attention import pattern
+from headscope.attention.engine import observe
+from headscope.attention.observation import Rows
+from headscope.attention.observer import Call, plain
+from headscope.attention.progress import tell
+from headscope.attention.questions import Question
+from headscope.attention.scores import Scores
+from headscope.heads.look.edits import Bound
+from headscope.heads.look.layer_cache import Layers
+from headscope.models.protocol import OpenModel, SiteObserver, SiteOutput
+
+BUDGET = 2**30  # bytes of q, k, z and layer states that a look keeps; past it they are computed again when asked for
+
+
+@dataclass(frozen=True)
+class SeenSite:
+    """One site of one pass: its statistics by row, and what a pattern is recomputed from while it is kept."""
+
+    rows: Rows
+    scores: Scores
+    value_norms: Float[Tensor, "kv key"]
+    kept: tuple[Tensor, Tensor] | None
+
+
+class Passes:
+    """One text through one model with its edits: unobserved for predictions, observed once for everything else."""
+
+    def __init__(self, model: OpenModel, inputs: Mapping[str, Tensor], edits: Sequence[Bound]) -> None:
+        self.model, self.inputs, self.edits = model, inputs, tuple(edits)
+        self.reached: dict[str, tuple[int, int]] = {}
+        """Queries and keys of every site that this text reached, in order."""
+        self.pieces: dict[str, int] = {}
+        """Into how many pieces a site cuts what it is given, each attending on its own: windows, tiles, frames."""
+        self.sites: dict[str, SeenSite] = {}
+        self.bytes = 0
+        self._recorded: dict[str, SiteOutput] = {}
+        self._residual: Tensor | None = None
+        self._layers: Layers | None = None
+
+    def predict(self) -> Float[Tensor, "batch query vocabulary"]:
+        """The logits, with nothing done at a head but what an edit does there."""
+        return self._run(self._attend)
+
+    def observe(self, questions: Callable[[str, Call], dict[str, Question]]) -> Float[Tensor, "batch query vocabulary"]:
+        """The logits, and every site's statistics; q, k and z are kept while they fit."""
+
+        def see(site: str, call: Call) -> Tensor:
+            tell("reading the text", len(self.sites), len(self.model.shape.sites))
+            seen = observe(call.q, call.k, call.v, scores=call.scores, questions=questions(site, call))
+            z = self._edited(site, call, seen.output)
+            fits = self._fits(_bytes(call.q, call.k, z))
+            output = z.detach() if fits else z.new_empty(*z.shape[:3], 0)
+            rows = Rows(output, seen.logsumexp, seen.entropy, seen.distance, seen.strongest, dict(seen.mass))
+            norms = call.v[0].float().norm(dim=-1)
+            self.sites[site] = SeenSite(rows, seen.scores, norms, (seen.q, seen.k) if fits else None)
+            self._reach(site, call)
+            return z
+
+        with self._keeping_states():
+            return self._run(see)
+
+    def source(self, site: str) -> pattern.Source:
+        """What the patterns of a site are recomputed from."""
+        seen = self.sites[site]
+        q, k = seen.kept if seen.kept is not None else self.recall(site)[:2]
+        return pattern.Source(q, k, seen.rows.logsumexp, seen.scores)
+
+    def recall(self, site: str) -> tuple[Tensor, Tensor, Tensor]:
+        """q, k and z of a site that were not kept: a pass from the nearest kept layer up to it, and no further."""
+        if self._layers is not None and self._layers.given:
+            with self._layers.skipping_below(site):
+                found = self._up_to(site)
+            if self._is_what_was_seen(site, found):
+                return found
+            self._layers.given.clear()  # a family whose layers hand on more than their state
+        return self._up_to(site)
+
+    def outputs(self, sites: Sequence[str], place: int) -> dict[str, SiteOutput]:
+        """What went into W_O and came out at one place: from the z that is kept, else from another pass.
+
+        Another pass records all places at once where they fit; else this place alone.
+        """
+        held = {site: made for site in sites if (made := self._held(site, place)) is not None}
+        missing = [site for site in sites if site not in held]
+        if missing:
+            row = None if self._fits(self._size_of_outputs(missing)) else place
+            with torch.no_grad():
+                done = self.model.run(self.inputs, self._attend, outputs=missing, row=row).outputs
+            if row is None:
+                self._recorded.update(done)
+            held |= {site: done[site] if row is not None else _row(done[site], place) for site in missing}
+        return {site: held[site] for site in sites}
+
+    def end(self, place: int) -> Float[Tensor, " d_model"] | None:
+        """The end of the residual stream at one place; None where no final norm was found."""
+        if self._residual is not None:
+            return self._residual[0, place]
+        with torch.no_grad():
+            found = self.model.run(self.inputs, self._attend, residual=True, row=place).residual
+        return None if found is None else found[0, 0]
+
+    def _held(self, site: str, place: int) -> SiteOutput | None:
+        if site in self._recorded:
+            return _row(self._recorded[site], place)
+        seen = self.sites.get(site)
+        if seen is None or not seen.rows.output.numel():
+            return None
+        return self.model.written(site, seen.rows.output[:, :, place : place + 1])
+
+    def _run(self, observer: SiteObserver) -> Float[Tensor, "batch query vocabulary"]:
+        """The logits of a whole pass; the end of its residual stream is kept, if it fits."""
+        fits = self._residual is None and self._fits(self._size_of_state())
+        with torch.no_grad():
+            done = self.model.run(self.inputs, observer, residual=fits)
+        self._residual = done.residual if fits else self._residual
+        return done.logits
+
+    def _fits(self, size: int) -> bool:
+        """Whether this many bytes more are within the budget; counted if so."""
+        if self.bytes + size > BUDGET:
+            return False
+        self.bytes += size
+        return True
+
+    def _keeping_states(self) -> AbstractContextManager[None]:
+        """Where q, k and z of all sites will not fit, the states between layers are kept, as many as do."""
+        ids, sites = self.inputs.get("input_ids"), self.model.shape.sites.values()
+        if ids is None:
+            return nullcontext()
+        width = self._number_size()
+        by_token = sum(site.n_heads * (site.d_head + site.d_value) + site.n_kv_heads * site.d_head for site in sites)
+        if by_token * ids.shape[1] * width <= BUDGET:
+            return nullcontext()
+        self._layers = Layers(self.model)
+        state = self._size_of_state()
+        room, wanted = BUDGET // max(state, 1), len(self._layers.stack) - 1
+        if not room or wanted < 1:
+            return nullcontext()
+        self.bytes += min(room, wanted) * state
+        return self._layers.recording(every=-(-wanted // room))
+
+    def _size_of_state(self) -> int:
+        """Bytes of the residual stream between two layers; nothing is known of a stream that is not of tokens."""
+        ids = self.inputs.get("decoder_input_ids", self.inputs.get("input_ids"))
+        return 0 if ids is None else self.model.shape.d_model * ids.shape[1] * self._number_size()
+
+    def _size_of_outputs(self, sites: Sequence[str]) -> int:
+        width, shape = self._number_size(), self.model.shape
+        numbers = [shape.sites[site].n_heads * shape.sites[site].d_value + shape.d_model for site in sites]
+        return sum(count * self.reached[site][0] * width for site, count in zip(sites, numbers, strict=True))
+
+    def _number_size(self) -> int:
+        """Bytes of one number of the model's states."""
+        weights = (weight for weight in self.model.model.parameters() if weight.is_floating_point())
+        return next((weight.element_size() for weight in weights), 4)
+
+    def _up_to(self, site: str) -> tuple[Tensor, Tensor, Tensor]:
+        caught: list[tuple[Tensor, Tensor, Tensor]] = []
+
+        def see(name: str, call: Call) -> Tensor:
+            z = self._attend(name, call)
+            if name == site:
+                caught.append((call.q, call.k, z))
+                raise _ReachedError
+            return z
+
+        with torch.no_grad(), suppress(_ReachedError):
+            self.model.run(self.inputs, see)
+        return caught[0]
+
+    def _is_what_was_seen(self, site: str, found: tuple[Tensor, Tensor, Tensor]) -> bool:
+        """The last row's weights add up to one only with the log-sum-exp of the same q and k."""
+        seen = self.sites[site]
+        if seen.scores.sinks is not None:
+            return False
+        source = pattern.Source(found[0], found[1], seen.rows.logsumexp, seen.scores)
+        total = pattern.weights(source, slice(-1, None), slice(None)).double().sum(-1)
+        return bool(((total - 1.0).abs() < 1e-2).all())
+
+    def _edited(self, site: str, call: Call, z: Tensor) -> Tensor:
+        for edit in self.edits:
+            z = edit(site, call, z)
+        return z
+
+    def _attend(self, site: str, call: Call) -> Tensor:
+        self._reach(site, call)
+        return self._edited(site, call, plain(call))
+
+    def _reach(self, site: str, call: Call) -> None:
+        self.reached[site] = (call.q.shape[2], call.k.shape[2])
+        self.pieces[site] = call.q.shape[0]
+
+
+def _bytes(*tensors: Tensor) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def _row(output: SiteOutput, place: int) -> SiteOutput:
+    return SiteOutput(output.x[:, place : place + 1], output.output[:, place : place + 1])
+
+
+class _ReachedError(Exception):
+    """Ends a pass early: what was looked for has been found."""

@@ -1,0 +1,153 @@
+"""What each head wrote: its delivery through its own rows of W_O, and its share of a next-token logit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headscope.models.protocol import HeadSum, OpenModel, SiteOutput
+from headscope.names import Head
+
+AFTER_NOTE = "so is the norm that stands after W_O"
+SCALE_NOTE = "what W_O writes is multiplied by a factor before it joins the residual stream, and its share with it"
+
+
+@dataclass(frozen=True)
+class SiteContribution:
+    """One site at one position. ``parts.sum(0) + bias`` is ``output``, as exactly as ``kind`` says."""
+
+    delivered: Float[Tensor, "head d_value"]
+    parts: Float[Tensor, "head d_model"]
+    bias: Float[Tensor, " d_model"]
+    output: Float[Tensor, " d_model"]
+    kind: HeadSum
+
+    @property
+    def concatenated(self) -> Float[Tensor, " all"]:
+        """All heads' deliveries end to end: what W_O reads."""
+        return self.delivered.flatten()
+
+    @property
+    def norms(self) -> Float[Tensor, " head"]:
+        """How long each head's part is."""
+        return self.parts.square().sum(-1).sqrt()
+
+    @property
+    def error(self) -> float:
+        """How far the parts and the bias are from the output, relative to it."""
+        gap = (self.parts.sum(0) + self.bias - self.output).abs().max()
+        return float(gap / self.output.abs().max().clamp(min=1e-12))
+
+
+@dataclass(frozen=True)
+class Contributions:
+    """Every site's contribution at one position."""
+
+    position: int
+    sites: Mapping[str, SiteContribution]
+
+    def part(self, head: str | Head) -> Float[Tensor, " d_model"]:
+        found = Head.parse(head)
+        return self.sites[found.site].parts[found.head]
+
+
+@dataclass(frozen=True)
+class Shares:
+    """A logit (or a difference of two) as a sum: every head's share, and all the rest together."""
+
+    heads: Mapping[Head, float]
+    rest: float
+    total: float
+    note: str
+
+    def ranked(self) -> list[tuple[Head, float]]:
+        """Largest share first, by size, pushing or pulling."""
+        return sorted(self.heads.items(), key=lambda item: -abs(item[1]))
+
+
+def contributions_at(
+    model: OpenModel, recorded: Mapping[str, SiteOutput], position: int, row: int | None = None
+) -> Contributions:
+    """Split every recorded site at one position, which is another row of what was recorded where only part was."""
+    row = position if row is None else row
+    sites = {}
+    for name, site in recorded.items():
+        weight = model.output_weight(name)
+        x = site.x[0, row].float()
+        parts = torch.einsum("hd,hdm->hm", x, weight.weight.detach().float())
+        output = site.output[0, row].float()
+        bias = torch.zeros_like(output) if weight.bias is None else weight.bias.detach().float()
+        sites[name] = SiteContribution(x, parts, bias, output, weight.kind)
+    return Contributions(position, sites)
+
+
+def shares_of(
+    model: OpenModel,
+    parts: Contributions,
+    residual: Float[Tensor, " d_model"],
+    tokens: Sequence[int],
+    logits: Float[Tensor, " vocabulary"],
+) -> Shares:
+    """Each head's part through the final norm, its scale frozen at this position, onto the token's row of W_U."""
+    head_end = model.unembedding()
+    direction = head_end.weight[tokens[0]].detach().float()
+    total = float(logits[tokens[0]])
+    if len(tokens) > 1:
+        direction = direction - head_end.weight[tokens[1]].detach().float()
+        total -= float(logits[tokens[1]])
+    at_the_end = _read_through(head_end.norm, residual, direction)
+    shares: dict[Head, float] = {}
+    note = head_end.note
+    for name, site in parts.sites.items():
+        after = model.output_weight(name).after
+        scale = model.stream_scale(name)
+        reading = at_the_end if after is None else _read_through(after, site.output, at_the_end)
+        reading = reading * scale
+        shares |= {Head(name, index): value for index, value in enumerate((site.parts @ reading).tolist())}
+        if after is not None and AFTER_NOTE not in note:
+            note = f"{note}; {AFTER_NOTE}"
+        if scale != 1.0 and SCALE_NOTE not in note:
+            note = f"{note}; {SCALE_NOTE}"
+    return Shares(shares, total - sum(shares.values()), total, note)
+
+
+def _read_through(
+    norm: torch.nn.Module | None, at: Float[Tensor, " d_model"], direction: Float[Tensor, " d_model"]
+) -> Float[Tensor, " d_model"]:
+    """The direction that, before this norm, reads what ``direction`` reads after it, with the norm's scale held."""
+    gain, centred = frozen_norm(norm, at)
+    reading = gain * direction
+    return reading - reading.mean() if centred else reading
+
+
+def frozen_norm(
+    norm: torch.nn.Module | None, residual: Float[Tensor, " d_model"]
+) -> tuple[Float[Tensor, " d_model"], bool]:
+    """The final norm as what it is at this residual: a gain for each entry, and whether it takes the mean away.
+
+    Found by trying it, so that it holds for RMSNorm and LayerNorm under any name and however the gain is stored.
+    """
+    residual = residual.float()
+    if norm is None:
+        return torch.ones_like(residual), False
+    parameter = next(norm.parameters(), residual)
+
+    def apply(x: Tensor) -> Tensor:
+        with torch.no_grad():
+            normed: Tensor = norm(x.to(parameter)[None, None])
+        return normed[0, 0].float()
+
+    at_zero = apply(torch.zeros_like(residual))
+    shift = residual.std().clamp(min=1e-6) * 10
+    centred = bool(torch.allclose(apply(residual + shift), apply(residual), rtol=1e-2, atol=1e-2))
+    signs = torch.ones_like(residual)
+    signs[1::2] = -1
+    gain = (apply(signs) - at_zero) / (signs - signs.mean() if centred else signs)
+    inner = residual - residual.mean() if centred else residual
+    scaled = inner * gain
+    size = ((apply(residual) - at_zero) @ scaled) / (scaled @ scaled).clamp(min=1e-12)
+    return gain * size, centred

@@ -1,0 +1,76 @@
+"""Loss and divergence from final states, one piece of the vocabulary at a time: the logits are never held as a whole.
+
+The product with W_U is most of what a changed prediction costs. In pieces that stay in the processor's cache it runs at
+the speed of other products, and needs a piece's memory. What is linear in the logits needs none of them: the expected
+logit under the unchanged prediction is one row of ``p · W_U`` against the state.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headscope.errors import ModelError
+from headscope.models.protocol import OpenModel, Pass, Unembedding
+
+PIECE = 4096  # tokens of the vocabulary
+KEEP = "logits_to_keep"
+
+
+class Readout:
+    """From the input of the final norm to loss and KL, for one text and its unchanged prediction."""
+
+    also: Mapping[str, Tensor] = {KEEP: torch.tensor([0])}
+    """What a pass is given beside its text, so that it makes the logits of one position and no more."""
+
+    def __init__(self, ending: Unembedding, logits: Float[Tensor, "query vocabulary"], ids: Tensor) -> None:
+        self.ending, self.weight = ending, ending.weight.detach()
+        self.bias = None if ending.bias is None else ending.bias.detach()
+        shares = logits.float().softmax(-1)
+        self.expected = (shares * logits.float()).sum(-1) - logits.float().logsumexp(-1)
+        self.direction = shares.to(self.weight.dtype) @ self.weight
+        self.offset = 0.0 if self.bias is None else shares @ self.bias.float()
+        self.next = ids[0, 1:].to(logits.device)
+
+    def effects(self, done: Pass) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
+        """Loss and KL of the predictions that the states of this pass make."""
+        states = done.residual
+        assert states is not None
+        x = states if self.ending.norm is None else self.ending.norm(states)
+        total = self._logsumexp(x.flatten(0, 1)).view(x.shape[:2])
+        said = (x[:, :-1] * self.weight[self.next]).float().sum(-1)
+        if self.bias is not None:
+            said = said + self.bias[self.next].float()
+        expected = (x * self.direction).float().sum(-1) + self.offset
+        return (total[:, :-1] - said).mean(-1), (self.expected - expected + total).mean(-1)
+
+    def _logsumexp(self, x: Float[Tensor, "row d_model"]) -> Float[Tensor, " row"]:
+        largest = torch.full((len(x),), float("-inf"), device=x.device)
+        total = torch.zeros_like(largest)
+        for start in range(0, len(self.weight), PIECE):
+            piece = (x @ self.weight[start : start + PIECE].T).float()
+            if self.bias is not None:
+                piece += self.bias[start : start + PIECE].float()
+            raised = torch.maximum(largest, piece.amax(-1))
+            total = total * (largest - raised).exp() + piece.sub_(raised[:, None]).exp_().sum(-1)
+            largest = raised
+        return largest + total.log()
+
+
+def readout(model: OpenModel, whole: Pass, ids: Tensor) -> Readout | None:
+    """A readout that says of the unchanged pass what its logits say; None where a family does more after its norm."""
+    try:
+        ending = model.unembedding()
+    except ModelError:
+        return None
+    if whole.residual is None or KEEP not in inspect.signature(model.model.forward).parameters:
+        return None
+    made = Readout(ending, whole.logits[0], ids)
+    loss, divergence = made.effects(whole)
+    own = torch.nn.functional.cross_entropy(whole.logits[0, :-1].float(), made.next)
+    allowed = 1e-4 if whole.logits.dtype == torch.float32 else 2e-2
+    return made if bool((loss - own).abs() < allowed) and bool(divergence.abs() < allowed) else None

@@ -1,0 +1,293 @@
+"""Changes to heads, as values. They act on z inside the attention call, compose in order, and leave no trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headscope.attention.observer import Call
+from headscope.errors import EditError
+from headscope.models.protocol import OpenModel
+from headscope.names import Head
+
+if TYPE_CHECKING:
+    from headscope.heads.look.look import Look
+
+HOW = ("zero", "mean", "resample")
+
+Bound = Callable[[str, Call, Tensor], Tensor]
+"""Given a site, its call and z so far, the changed z."""
+
+
+@runtime_checkable
+class Edit(Protocol):
+    """A change, before it is bound to a model."""
+
+    def bind(self, model: OpenModel) -> Bound: ...
+    def key(self) -> str:
+        """A text that is equal for equal changes."""
+        ...
+
+
+@dataclass(frozen=True)
+class Ablate:
+    """Switch heads off: nothing (``zero``), their average (``mean``), or what they say elsewhere (``resample``)."""
+
+    heads: tuple[str | Head, ...]
+    how: str = "zero"
+    texts: tuple[Any, ...] = ()
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.how not in HOW:
+            raise EditError(f"how={self.how!r}: heads are ablated by 'zero', 'mean' or 'resample'")
+        if not self.heads:
+            raise EditError("ablate() names no head; write ablate('5.1', '5.5')")
+        if self.how == "resample" and not self.texts:
+            raise EditError("resample draws what a head says in other texts; give them: ablate(…, texts=[…])")
+
+    def bind(self, model: OpenModel) -> Bound:
+        by_site = _by_site(model, self.heads)
+        elsewhere = _deliveries(model, list(by_site), self.texts) if self.texts and self.how != "zero" else {}
+        running = _RunningMean()
+
+        def change(site: str, call: Call, z: Tensor) -> Tensor:
+            heads = by_site.get(site)
+            if heads is None:
+                return z
+            z = z.clone()
+            if self.how == "zero":
+                z[:, heads] = 0.0
+            elif self.how == "resample":
+                z[:, heads] = _draw(elsewhere[site][heads], z.shape, call, self.seed).to(z)
+            elif site in elsewhere:
+                z[:, heads] = elsewhere[site][heads].mean(dim=1)[None, :, None].to(z)
+            else:
+                z[:, heads] = running.update(site, call, z[:, heads])[:, :, None]
+            return z
+
+        return change
+
+    def key(self) -> str:
+        return f"ablate({','.join(map(str, self.heads))};{self.how};{self.seed};{self.texts!r})"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Multiply what heads deliver."""
+
+    heads: tuple[str | Head, ...]
+    factor: float
+
+    def bind(self, model: OpenModel) -> Bound:
+        by_site = _by_site(model, self.heads)
+
+        def change(site: str, call: Call, z: Tensor) -> Tensor:
+            if site in by_site:
+                z = z.clone()
+                z[:, by_site[site]] *= self.factor
+            return z
+
+        return change
+
+    def key(self) -> str:
+        return f"scale({','.join(map(str, self.heads))};{self.factor!r})"
+
+
+@dataclass(frozen=True)
+class Patch:
+    """Put what heads delivered in another look in the place of what they deliver here."""
+
+    heads: tuple[str | Head, ...]
+    positions: tuple[int, ...]
+    source: Look
+
+    def bind(self, model: OpenModel) -> Bound:
+        by_site = _by_site(model, self.heads)
+        if self.source.shape != model.shape:
+            raise EditError("patch() takes deliveries from a look at the same model; this look is at another one")
+        length = len(self.source.tokens)
+        beyond = [position for position in self.positions if not 0 <= position < length]
+        if beyond:
+            raise EditError(f"patch() at positions {beyond}: the look it takes from has positions 0–{length - 1}")
+        cut_up = [site for site in by_site if site in self.source.pieces]
+        if cut_up:
+            raise EditError(f"patch() at {', '.join(cut_up)}: a look holds only the first of the pieces it is cut into")
+        taken = {site: self.source.delivered(site)[:, list(self.positions)] for site in by_site}
+
+        def change(site: str, call: Call, z: Tensor) -> Tensor:
+            if site not in by_site:
+                return z
+            z, offset, heads = z.clone(), call.k.shape[2] - call.q.shape[2], by_site[site]
+            for column, position in enumerate(self.positions):
+                if 0 <= position - offset < z.shape[2]:
+                    z[:, heads, position - offset] = taken[site][heads, column].to(z)
+            return z
+
+        return change
+
+    def key(self) -> str:
+        return f"patch({','.join(map(str, self.heads))};{self.positions};{self.source.key})"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Knock out one arrow: this query may no longer look at this key, and shares its attention among the others."""
+
+    head: str | Head
+    query: int
+    key_position: int
+
+    def bind(self, model: OpenModel) -> Bound:
+        head = model.shape.find(self.head)
+
+        def change(site: str, call: Call, z: Tensor) -> Tensor:
+            offset = call.k.shape[2] - call.q.shape[2]
+            row = self.query - offset
+            if site != head.site or not 0 <= row < call.q.shape[2] or self.key_position >= call.k.shape[2]:
+                return z
+            z = z.clone()
+            z[:, head.head, row] = _row_without(call, head.head, row, self.key_position).to(z)
+            return z
+
+        return change
+
+    def key(self) -> str:
+        return f"cut({self.head};{self.query};{self.key_position})"
+
+
+@dataclass(frozen=True)
+class Force:
+    """Make a head look where it is told: rows of weights instead of its own pattern."""
+
+    head: str | Head
+    pattern: Float[Tensor, "query key"]
+
+    def __post_init__(self) -> None:
+        total = self.pattern.sum(-1)
+        if bool((self.pattern < 0).any()) or not torch.allclose(total, torch.ones_like(total), atol=1e-3):
+            worst = int((total - 1).abs().argmax())
+            raise EditError(
+                f"a forced pattern has rows of weights that are at least 0 and add up to 1; row {worst} adds up to "
+                f"{float(total[worst]):.3f}"
+            )
+
+    def bind(self, model: OpenModel) -> Bound:
+        head = model.shape.find(self.head)
+        group = model.shape.sites[head.site].group_size
+
+        def change(site: str, call: Call, z: Tensor) -> Tensor:
+            if site != head.site:
+                return z
+            n_query, n_key = call.q.shape[2], call.k.shape[2]
+            if n_key > self.pattern.shape[1] or n_key - n_query + n_query > self.pattern.shape[0]:
+                raise EditError(f"the forced pattern is {tuple(self.pattern.shape)}; this text has {n_key} tokens")
+            rows = self.pattern[n_key - n_query : n_key, :n_key].to(call.v)
+            z = z.clone()
+            z[:, head.head] = rows @ call.v[:, head.head // group]
+            return z
+
+        return change
+
+    def key(self) -> str:
+        return f"force({self.head};{hash(self.pattern.numpy().tobytes())})"
+
+
+def ablate(*heads: str | Head, how: str = "zero", texts: Sequence[Any] = (), seed: int = 0) -> Ablate:
+    """Switch heads off. ``mean`` is over the ``texts`` given, else over this text's own positions."""
+    return Ablate(heads, how, tuple(texts), seed)
+
+
+def scale(heads: str | Head | Sequence[str | Head], factor: float) -> Scale:
+    """Multiply what one head, or several, deliver by a factor."""
+    return Scale(_names(heads), factor)
+
+
+def patch(heads: str | Head | Sequence[str | Head], positions: int | Sequence[int], from_look: Look) -> Patch:
+    """At these positions, heads deliver what they delivered in another look."""
+    return Patch(_names(heads), (positions,) if isinstance(positions, int) else tuple(positions), from_look)
+
+
+def cut(head: str | Head, query: int, key: int) -> Cut:
+    """This head's query may no longer look at this key."""
+    if query < 0 or key < 0:
+        raise EditError(f"cut() at query {query}, key {key}: positions count from 0")
+    return Cut(head, query, key)
+
+
+def force(head: str | Head, pattern: Float[Tensor, "query key"]) -> Force:
+    """This head looks where the pattern says."""
+    return Force(head, pattern)
+
+
+class _RunningMean:
+    """The mean of z over this text's positions; while generating, over the positions so far."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, tuple[Tensor, int]] = {}
+
+    def update(self, site: str, call: Call, z: Float[Tensor, "batch head query d"]) -> Float[Tensor, "batch head d"]:
+        begins = call.q.shape[2] == call.k.shape[2]
+        before = self._sums.get(site)
+        total, count = z.sum(2), z.shape[2]
+        if not begins and before is not None and before[0].shape == total.shape:
+            total, count = total + before[0], count + before[1]
+        self._sums[site] = (total, count)
+        return total / count
+
+
+def _names(heads: str | Head | Sequence[str | Head]) -> tuple[str | Head, ...]:
+    return (heads,) if isinstance(heads, str | Head) else tuple(heads)
+
+
+def _by_site(model: OpenModel, heads: Sequence[str | Head]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for name in heads:
+        head = model.shape.find(name)
+        found.setdefault(head.site, []).append(head.head)
+    return found
+
+
+def _deliveries(model: OpenModel, sites: Sequence[str], texts: Sequence[Any]) -> dict[str, Tensor]:
+    """What every head of these sites delivers at every position of these texts: ``[head, position, d_value]``."""
+    from headscope.attention.observer import plain
+
+    seen: dict[str, list[Tensor]] = {site: [] for site in sites}
+
+    def note(site: str, call: Call) -> Tensor:
+        z = plain(call)
+        if site in seen:
+            seen[site].append(z[0].detach())
+        return z
+
+    with torch.no_grad():
+        for text in texts:
+            model.run(model.prepare(text).inputs, note)
+    return {site: torch.cat(parts, dim=1) for site, parts in seen.items()}
+
+
+def _draw(pool: Float[Tensor, "head position d"], shape: torch.Size, call: Call, seed: int) -> Tensor:
+    """Deliveries at random places of the pool, the same for the same seed and place in the text."""
+    generator = torch.Generator().manual_seed(seed)
+    n_key, n_query = call.k.shape[2], call.q.shape[2]
+    places = torch.randint(pool.shape[1], (n_key,), generator=generator)[n_key - n_query :]
+    return pool[:, places].expand(shape[0], -1, -1, -1)
+
+
+def _row_without(call: Call, head: int, row: int, key: int) -> Float[Tensor, "batch d_value"]:
+    """z of one query when one key is hidden from it."""
+    scores = call.scores.bind(call.q, call.k)
+    n_query, n_key = call.q.shape[2], call.k.shape[2]
+    rows = torch.tensor([row], device=call.q.device)
+    columns = torch.arange(n_key, device=call.q.device)
+    logits = scores.block(call.q[:, :, row : row + 1], call.k, rows, columns, n_key - n_query)[:, head, 0]
+    logits = logits.index_fill(1, torch.tensor([key], device=logits.device), float("-inf"))
+    if scores.sinks is not None:
+        logits = torch.cat((logits, scores.sinks[head].to(logits).expand(len(logits), 1)), dim=1)
+    weights = torch.softmax(logits, dim=-1).nan_to_num(0.0)[:, :n_key]
+    return torch.einsum("bk,bkd->bd", weights, call.v[:, head // (call.q.shape[1] // call.k.shape[1])].to(weights))

@@ -1,0 +1,186 @@
+"""How much each head matters: what the loss, and the whole prediction, does when it is switched off.
+
+Exactly, by switching every head off in turn: the layers below it are computed once and shared, and all heads of a
+site go through the layers above in one batch. Or at first order, all heads at once, from one backward pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headscope.attention.observer import Call, plain
+from headscope.errors import InputError
+from headscope.heads.look.chunked_loss import readout
+from headscope.heads.look.layer_cache import Layers
+from headscope.models.protocol import OpenModel, Pass
+from headscope.names import Head
+
+RESAMPLES = 1000
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A mean over texts and its 95 % bootstrap interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Importance:
+    """One head: the change of the loss (nats per token) without it, and how far the predictions move (KL, nats)."""
+
+    head: Head
+    loss: Effect
+    kl: Effect | None
+
+
+def importance(
+    model: OpenModel, texts: Sequence[Any], how: Literal["exact", "gradient"] = "exact", seed: int = 0
+) -> list[Importance]:
+    """Every head's importance over these texts, most important first."""
+    if not texts:
+        raise InputError("importance is measured on texts; give at least one")
+    if model.shape.vocabulary is None:
+        raise InputError(f"{model.shape.name} predicts no tokens, so a head's effect on its loss cannot be measured")
+    losses, divergences = [], []
+    for text in texts:
+        inputs = model.prepare(text).inputs
+        if "input_ids" not in inputs or "decoder_input_ids" in inputs:
+            raise InputError(f"importance is measured on a decoder's own text; {model.shape.name} reads another kind")
+        if inputs["input_ids"].shape[1] < 2:
+            raise InputError(f"{text!r} is one token long; the loss needs a next token")
+        effects = _exact(model, inputs) if how == "exact" else (_gradient(model, inputs), None)
+        losses.append(effects[0])
+        divergences.append(effects[1])
+    heads = model.shape.heads()
+    loss = _effects(torch.stack(losses), seed)
+    kl = (
+        _effects(torch.stack([d for d in divergences if d is not None]), seed)
+        if how == "exact"
+        else [None] * len(heads)
+    )
+    found = [Importance(head, a, b) for head, a, b in zip(heads, loss, kl, strict=True)]
+    return sorted(found, key=lambda entry: -abs(entry.loss.mean))
+
+
+def text_loss(model: OpenModel, texts: Sequence[Any]) -> float:
+    """Nats a token over these texts, every token counted alike."""
+    total, count = 0.0, 0
+    for text in texts:
+        inputs = model.prepare(text).inputs
+        ids = inputs["input_ids"]
+        if ids.shape[1] < 2:
+            raise InputError(f"{text!r} is one token long; the loss needs a next token")
+        with torch.no_grad():
+            total += float(_loss(model.run(inputs).logits, ids)) * (ids.shape[1] - 1)
+        count += ids.shape[1] - 1
+    return total / count
+
+
+@torch.no_grad()
+def movement(model: OpenModel, texts: Sequence[Any]) -> dict[Head, float]:
+    """For a model without a next token: how far its answer moves without each head, relative to its size."""
+    moved = dict.fromkeys(model.shape.heads(), 0.0)
+    for text in texts:
+        inputs = model.prepare(text).inputs
+        whole = model.run(inputs).logits.float()
+        for site in model.shape.sites.values():
+            copies = {name: value.expand(site.n_heads, *value.shape[1:]) for name, value in inputs.items()}
+            changed = model.run(copies, _one_off(site.name)).logits.float() - whole
+            sizes = changed.flatten(1).norm(dim=1) / whole.norm()
+            for head, size in zip(site.heads(), sizes.tolist(), strict=True):
+                moved[head] += size / len(texts)
+    return moved
+
+
+def _exact(model: OpenModel, inputs: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """Δloss and KL of every head on one text."""
+    ids = inputs["input_ids"]
+    layers = Layers(model)
+    with torch.no_grad():
+        with layers.recording():
+            whole = model.run(inputs, residual=True)
+        layers.forget_unless_enough(lambda: model.run(inputs).logits, whole.logits)
+        base = _loss(whole.logits, ids)
+        judge = readout(model, whole, ids) or _Whole(whole.logits[0], ids)
+        loss, kl = [], []
+        for site in model.shape.sites.values():
+            copies = {name: value.expand(site.n_heads, *value.shape[1:]) for name, value in inputs.items()}
+            with layers.skipping_below(site.name):
+                done = model.run({**copies, **judge.also}, _one_off(site.name), residual=True)
+            changed, divergence = judge.effects(done)
+            loss.append(changed - base)
+            kl.append(divergence)
+    return torch.cat(loss), torch.cat(kl)
+
+
+def _gradient(model: OpenModel, inputs: Mapping[str, Tensor]) -> Tensor:
+    """First-order Δloss of every head: minus the slope of the loss along the head's own delivery."""
+    gates = {name: torch.ones(site.n_heads, requires_grad=True) for name, site in model.shape.sites.items()}
+
+    def gated(site: str, call: Call) -> Tensor:
+        z = plain(call)
+        return z * gates[site].to(z)[None, :, None, None]
+
+    with torch.enable_grad():
+        loss = _loss(model.run(inputs, gated).logits, inputs["input_ids"]).sum()
+        slopes = torch.autograd.grad(loss, list(gates.values()), allow_unused=True)
+    sizes = [site.n_heads for site in model.shape.sites.values()]
+    return -torch.cat([torch.zeros(n) if g is None else g for g, n in zip(slopes, sizes, strict=True)])
+
+
+def _one_off(site: str) -> Any:
+    """An observer under which copy c of the batch lacks head c of one site."""
+
+    def attend(name: str, call: Call) -> Tensor:
+        z = plain(call)
+        if name == site:
+            each = torch.arange(z.shape[1])
+            z = z.clone()
+            z[each, each] = 0.0
+        return z
+
+    return attend
+
+
+def _loss(logits: Float[Tensor, "batch query vocabulary"], ids: Tensor) -> Float[Tensor, " batch"]:
+    """Nats a token, from each position's logits and the token that follows it."""
+    logits = logits.float()
+    said = logits[:, :-1].gather(2, ids[:, 1:, None].to(logits.device))[..., 0]
+    return (logits[:, :-1].logsumexp(-1) - said).mean(-1)
+
+
+class _Whole:
+    """The unchanged prediction, in the form that a divergence from it needs: KL = Σ p·(l − l′) + lse′ − lse."""
+
+    also: Mapping[str, Tensor] = {}
+
+    def __init__(self, logits: Float[Tensor, "query vocabulary"], ids: Tensor) -> None:
+        logits, self.ids = logits.float(), ids.to(logits.device)
+        self.shares = logits.softmax(-1)
+        self.expected = (self.shares * logits).sum(-1) - logits.logsumexp(-1)
+
+    def effects(self, done: Pass) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
+        """Loss and KL of changed predictions, each logit read twice and none copied."""
+        changed = done.logits.float()
+        total = changed.logsumexp(-1)
+        said = changed[:, :-1].gather(2, self.ids[:, 1:, None].expand(len(changed), -1, 1))[..., 0]
+        expected = torch.einsum("qv,bqv->bq", self.shares, changed)
+        return (total[:, :-1] - said).mean(-1), (self.expected - expected + total).mean(-1)
+
+
+def _effects(values: Float[Tensor, "text head"], seed: int) -> list[Effect]:
+    """Mean over texts with a bootstrap interval, one a head."""
+    generator = torch.Generator().manual_seed(seed)
+    draws = torch.randint(len(values), (RESAMPLES, len(values)), generator=generator)
+    means = values[draws].mean(1)
+    low, high = means.quantile(0.025, dim=0), means.quantile(0.975, dim=0)
+    return [Effect(float(m), float(a), float(b)) for m, a, b in zip(values.mean(0), low, high, strict=True)]

@@ -1,0 +1,94 @@
+"""From a distribution to a token: greedy, temperature, top-k, top-p, with what each cut leaves of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headscope.errors import InputError
+from headscope.models.protocol import OpenModel, Token
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A next token and how likely it is."""
+
+    token: Token
+    probability: float
+    logit: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How the next token is drawn. Temperature 0 is greedy: always the likeliest."""
+
+    temperature: float = 0.0
+    top_k: int | None = None
+    top_p: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.temperature < 0:
+            raise InputError(f"temperature={self.temperature}: give 0 (greedy) or more; 1 is the model's own")
+        if self.top_k is not None and self.top_k < 1:
+            raise InputError(f"top_k={self.top_k} keeps no token; give at least 1")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise InputError(f"top_p={self.top_p}: give a share above 0 and at most 1")
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """A distribution as the model gives it, and after each step on the way to a draw."""
+
+    model: Float[Tensor, " vocabulary"]
+    tempered: Float[Tensor, " vocabulary"]
+    top_k: Float[Tensor, " vocabulary"]
+    top_p: Float[Tensor, " vocabulary"]
+
+
+def cuts(logits: Float[Tensor, " vocabulary"], sampling: Sampling) -> Cuts:
+    """Temperature, then the k likeliest, then the fewest tokens that make up the share p; each renormalised."""
+    logits = logits.float()
+    model = logits.softmax(-1)
+    if sampling.temperature == 0:
+        tempered = torch.zeros_like(model)
+        tempered[logits.argmax()] = 1.0
+    else:
+        tempered = (logits / sampling.temperature).softmax(-1)
+    after_k = tempered if sampling.top_k is None else _keep_most(tempered, sampling.top_k)
+    after_p = after_k if sampling.top_p is None else _keep_share(after_k, sampling.top_p)
+    return Cuts(model, tempered, after_k, after_p)
+
+
+def draw(logits: Float[Tensor, " vocabulary"], sampling: Sampling, generator: torch.Generator) -> int:
+    """One token."""
+    if sampling.temperature == 0:
+        return int(logits.argmax())
+    return int(torch.multinomial(cuts(logits, sampling).top_p.cpu(), 1, generator=generator))
+
+
+def strongest_predictions(model: OpenModel, logits: Float[Tensor, " vocabulary"], count: int) -> list[Prediction]:
+    """The likeliest tokens, most likely first."""
+    probabilities = logits.float().softmax(-1)
+    top = probabilities.topk(min(count, len(probabilities)))
+    tokens = model.tokens_of(top.indices.cpu())
+    return [
+        Prediction(token, float(p), float(logits[token.id]))
+        for token, p in zip(tokens, top.values.tolist(), strict=True)
+    ]
+
+
+def _keep_most(p: Float[Tensor, " vocabulary"], k: int) -> Float[Tensor, " vocabulary"]:
+    top = p.topk(min(k, len(p)))
+    kept = torch.zeros_like(p).scatter(0, top.indices, top.values)
+    return kept / kept.sum()
+
+
+def _keep_share(p: Float[Tensor, " vocabulary"], share: float) -> Float[Tensor, " vocabulary"]:
+    ordered, index = p.sort(descending=True)
+    before = ordered.cumsum(0) - ordered
+    kept = torch.zeros_like(p).scatter(0, index, ordered.where(before < share, 0.0))
+    return kept / kept.sum()

@@ -1,0 +1,119 @@
+"""A question of one's own: two labelling functions of the tokens, or a class of tokens by regular expression."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from headscope.errors import InputError
+from headscope.models.protocol import Token
+
+Labeller = Callable[[Sequence[Token]], Sequence[int]]
+"""Given the tokens of a text, one integer for each; −1 matches nothing."""
+
+LARGEST_LABEL = 2**40
+
+
+@dataclass(frozen=True)
+class LabelRule:
+    """How much of a head's attention lands where ``key(tokens)[j] == query(tokens)[i]``?
+
+    >>> same_length = lambda tokens: [len(token.text) for token in tokens]
+    >>> LabelRule("same length", query=same_length, key=same_length, exclude_self=True).name
+    'same length'
+    """
+
+    name: str
+    query: Labeller
+    key: Labeller
+    exclude_self: bool = False
+
+    def labels(self, tokens: Sequence[Token]) -> tuple[Int[Tensor, " token"], Int[Tensor, " token"]]:
+        """Query labels and key labels of a text, checked."""
+        return self._checked("query", tokens), self._checked("key", tokens)
+
+    def identity(self) -> dict[str, Any]:
+        """What this rule is, for a recipe: a changed function is another rule."""
+        words = {"query": _words(self.query), "key": _words(self.key)}
+        return {"name": self.name, **words, "exclude_self": self.exclude_self}
+
+    def _checked(self, side: str, tokens: Sequence[Token]) -> Int[Tensor, " token"]:
+        given = getattr(self, side)(tokens)
+        try:
+            labels = torch.as_tensor(given if isinstance(given, Tensor) else list(given))
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise InputError(
+                f"the {side} labels of the question {self.name!r} are no integers ({error}); give {len(tokens)} of "
+                "them, one a token"
+            ) from error
+        if labels.is_floating_point() or labels.dtype == torch.bool or tuple(labels.shape) != (len(tokens),):
+            raise InputError(
+                f"the {side} labels of the question {self.name!r} are {labels.dtype} of shape {tuple(labels.shape)}; "
+                f"this text needs {len(tokens)} integers, one a token"
+            )
+        if len(labels) and not -1 <= int(labels.min()) <= int(labels.max()) < LARGEST_LABEL:
+            raise InputError(
+                f"the {side} labels of the question {self.name!r} reach from {int(labels.min())} to "
+                f"{int(labels.max())}; labels are at least 0, or −1 for none, and below {LARGEST_LABEL:,}"
+            )
+        return labels.long()
+
+
+@dataclass(frozen=True)
+class Matching:
+    """The labeller of a class: 1 for tokens in which the pattern is found, −1 for the others."""
+
+    pattern: str
+
+    @cached_property
+    def _compiled(self) -> re.Pattern[str]:
+        return re.compile(self.pattern)
+
+    def __call__(self, tokens: Sequence[Token]) -> list[int]:
+        return [1 if self._compiled.search(token.text) else -1 for token in tokens]
+
+
+def token_class(name: str, key: str, query: str = "") -> LabelRule:
+    """How much lands on tokens that match ``key``, asked by the tokens that match ``query`` (all, unless given)."""
+    for side, pattern in (("key", key), ("query", query)):
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise InputError(
+                f"the {side} pattern {pattern!r} of {name!r} is not a regular expression: {error}"
+            ) from error
+    return LabelRule(name, Matching(query), Matching(key), exclude_self=True)
+
+
+def read_class(written: str) -> LabelRule:
+    """A class as a person types it: ``NAME=PATTERN``, or ``NAME=QUERY=>KEY`` for who asks and what is asked for.
+
+    >>> read_class(r"digits=\\d").key.pattern
+    '\\\\d'
+    """
+    name, equals, patterns = written.partition("=")
+    if not name.strip() or not equals or not patterns:
+        raise InputError(f"{written!r} is not a class of tokens; write NAME=PATTERN, as in punctuation=[.,;:]")
+    query, arrow, key = patterns.partition("=>")
+    return token_class(name.strip(), key, query) if arrow else token_class(name.strip(), patterns)
+
+
+def _words(labeller: Labeller) -> str:
+    """A pattern, or a function's name and a hash of its source."""
+    if isinstance(labeller, Matching):
+        return f"matches {labeller.pattern!r}"
+    name = getattr(labeller, "__qualname__", type(labeller).__qualname__)
+    try:
+        source = inspect.getsource(labeller)
+    except (OSError, TypeError):
+        return str(name)
+    return f"{name} {hashlib.sha256(source.encode()).hexdigest()[:12]}"

@@ -1,0 +1,188 @@
+"""The battery: every role a head can earn, in one table.
+
+A role says what a head does in a sentence, on which probe that is tried, what has to be seen there, and who described
+it first. A head earns it if every piece of evidence is large enough (its threshold), beats the strongest rival answer
+that the same head gives (its margin), and does so on so many inputs that chance is ruled out for the whole model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headscope.heads.roles.measures import Kind, Where
+from headscope.heads.roles.probes import text_probes, token_probes
+from headscope.heads.roles.probes.probe import Probe
+from headscope.heads.roles.probes.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class Paper:
+    """Who described it first, as far as we know."""
+
+    authors: str
+    year: int
+    title: str
+
+    def __str__(self) -> str:
+        return f"{self.authors} ({self.year}), {self.title}"
+
+
+@dataclass(frozen=True)
+class ProbeMaker:
+    """A probe by name: how its inputs are made for a model's vocabulary, how many, from which seed."""
+
+    name: str
+    make: Callable[[Vocabulary, int, int], Probe]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Something that has to be seen: a measure on the probe, how much of it is enough, and why that much."""
+
+    kind: Kind
+    of: str
+    threshold: float
+    margin: float
+    reason: str
+
+
+@dataclass(frozen=True)
+class Role:
+    """One line of the table. The first piece of evidence is the role's score; all have to hold."""
+
+    name: str
+    sentence: str
+    probe: ProbeMaker
+    evidence: tuple[Evidence, ...]
+    sites: frozenset[Where]
+    paper: Paper | None
+
+
+REPEAT = ProbeMaker("repeat", token_probes.repeat)
+SCATTERED = ProbeMaker("scattered", token_probes.scattered)
+SEPARATED = ProbeMaker("text", token_probes.separated)
+SEQUENCES = ProbeMaker("sequences", token_probes.sequences)
+ALIGNED = ProbeMaker("aligned", token_probes.aligned)
+GIVING = ProbeMaker("indirect objects", text_probes.indirect_objects)
+NEEDLE = ProbeMaker("needle", text_probes.needle)
+
+CAUSAL: frozenset[Where] = frozenset({"causal"})
+BOTH_WAYS: frozenset[Where] = frozenset({"bidirectional"})
+SELF = CAUSAL | BOTH_WAYS
+CROSS: frozenset[Where] = frozenset({"cross"})
+
+RAGANATO = Paper(
+    "Raganato and Tiedemann", 2018, "An Analysis of Encoder Representations in Transformer-Based Machine Translation"
+)
+XIAO = Paper("Xiao et al.", 2023, "Efficient Streaming Language Models with Attention Sinks")
+CLARK = Paper("Clark et al.", 2019, "What Does BERT Look At? An Analysis of BERT's Attention")
+WANG = Paper(
+    "Wang et al.", 2022, "Interpretability in the Wild: a Circuit for Indirect Object Identification in GPT-2 Small"
+)
+ELHAGE = Paper("Elhage et al.", 2021, "A Mathematical Framework for Transformer Circuits")
+OLSSON = Paper("Olsson et al.", 2022, "In-context Learning and Induction Heads")
+GOULD = Paper("Gould et al.", 2023, "Successor Heads: Recurring, Interpretable Attention Heads In The Wild")
+WU = Paper("Wu et al.", 2024, "Retrieval Head Mechanistically Explains Long-Context Factuality")
+BAHDANAU = Paper("Bahdanau et al.", 2014, "Neural Machine Translation by Jointly Learning to Align and Translate")
+
+MOST = "more than half of its attention, so that no other place can have as much"
+PUBLISHED_CUT = "the cut at which Olsson's recipe gives GPT-2 small's five well-known induction heads and no others"
+SAME_CUT = "the cut of induction, since nobody published one for this"
+RAISED = "higher than nine tenths of the candidates; chance is a half, and a random OV circuit stays near it"
+ABOVE_CHANCE = "clearly above the half that chance gives"
+A_FIFTH = "a fifth of its attention on one word, beside the sink that trained heads rest on"
+PART = "a fiftieth of all heads' direct parts together, several times an even share among hundreds of heads"
+
+
+def _attention(of: str, threshold: float, reason: str, margin: float = 0.1) -> Evidence:
+    return Evidence("attention", of, threshold, margin, reason)
+
+
+def _arcs(name: str, sentence: str, make: Callable[[Vocabulary, int, int], Probe], paper: Paper | None) -> Role:
+    return Role(name, sentence, ProbeMaker(name, make), (_attention("arc", 0.2, A_FIFTH),), SELF, paper)
+
+
+ROLES = (
+    Role("previous token", "Looks at the token before.", REPEAT, (_attention("previous", 0.5, MOST),), SELF, RAGANATO),
+    Role("next token", "Looks at the token after.", REPEAT, (_attention("next", 0.5, MOST),), BOTH_WAYS, RAGANATO),
+    Role("itself", "Looks at its own token.", REPEAT, (_attention("itself", 0.5, MOST),), SELF, RAGANATO),
+    Role(
+        "first token",
+        "Rests on the first token: a sink, where attention goes that has nothing to look for.",
+        REPEAT, (_attention("first", 0.5, MOST),), SELF, XIAO,
+    ),
+    Role(
+        "separators",
+        "Looks at punctuation and separators.",
+        SEPARATED, (_attention("separators", 0.5, MOST),), SELF, CLARK,
+    ),
+    Role(
+        "duplicate token",
+        "Looks at earlier copies of its own token.",
+        SCATTERED, (_attention("duplicate", 0.35, SAME_CUT),), SELF, WANG,
+    ),
+    Role(
+        "copying",
+        "Its OV circuit raises the token that it reads.",
+        REPEAT, (Evidence("reading", "itself", 0.9, 0.2, RAISED),), CAUSAL, ELHAGE,
+    ),
+    Role(
+        "induction",
+        "Finds an earlier copy of the token, and looks at (and predicts) what followed it there.",
+        REPEAT,
+        (_attention("induction", 0.35, PUBLISHED_CUT), Evidence("reading", "itself", 0.65, 0.1, ABOVE_CHANCE)),
+        CAUSAL, OLSSON,
+    ),
+    Role(
+        "successor",
+        "Raises what comes next after the token that it reads: Tuesday after Monday, 4 after 3.",
+        SEQUENCES, (Evidence("reading", "successor", 0.9, 0.2, RAISED),), CAUSAL, GOULD,
+    ),
+    Role(
+        "name mover",
+        "Where a name is due, looks at the person who has not acted yet and raises that name.",
+        GIVING, (_attention("receiver", 0.2, A_FIFTH), Evidence("share", "+", 0.02, 0.02, PART)), CAUSAL, WANG,
+    ),
+    Role(
+        "negative name mover",
+        "Where a name is due, looks at the person who has not acted yet and lowers that name.",
+        GIVING, (_attention("receiver", 0.2, A_FIFTH), Evidence("share", "-", 0.02, 0.02, PART)), CAUSAL, WANG,
+    ),
+    Role(
+        "S-inhibition",
+        "Looks at the person who was named twice, and turns the name movers away from them.",
+        GIVING,
+        (
+            _attention("giver again", 0.2, A_FIFTH),
+            Evidence("effect", "name movers", 0.02, 0.01, "two hundredths of the name movers' attention"),
+        ),
+        CAUSAL, WANG,
+    ),
+    Role(
+        "retrieval",
+        "Finds the one fact in a long text that the end asks about, and raises what it says.",
+        NEEDLE,
+        (
+            _attention("needle", 0.1, "a tenth, the cut of the paper's own score", 0.05),
+            Evidence("share", "+", 0.01, 0.01, "a hundredth of all heads' direct parts together"),
+        ),
+        CAUSAL, WU,
+    ),
+    _arcs("coreference", "A pronoun looks at the person it stands for.", text_probes.coreference, CLARK),
+    _arcs("verb to subject", "A verb looks at its subject, past other nouns.", text_probes.verb_to_subject, CLARK),
+    _arcs("noun to modifier", "A noun looks at its own adjective.", text_probes.noun_to_modifier, CLARK),
+    _arcs("negation", "A negated word looks at its “not”.", text_probes.negation, None),
+    Role(
+        "alignment",
+        "Looks at the same word in the source.",
+        ALIGNED, (_attention("same word", 0.5, MOST),), CROSS, BAHDANAU,
+    ),
+    Role(
+        "alignment ahead",
+        "Looks at the word of the source that is to be written next.",
+        ALIGNED, (_attention("next word", 0.5, MOST),), CROSS, BAHDANAU,
+    ),
+)  # fmt: skip
+
+BATTERY: dict[str, Role] = {role.name: role for role in ROLES}

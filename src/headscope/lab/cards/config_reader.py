@@ -1,0 +1,299 @@
+"""A config.json read: how many heads of what size in which layer, and how many parameters stand where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from headscope.errors import InputError
+from headscope.lab.cards.families import FAMILIES, LLAMA, Family, Switch
+
+AttentionName = Literal["MHA", "GQA", "MQA", "MLA"]
+EXAMPLE = '{"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32}'
+
+KEYS = {
+    "d_model": ("hidden_size", "n_embd", "d_model"),
+    "n_layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "decoder_layers"),
+    "n_heads": ("num_attention_heads", "n_head", "num_heads", "n_heads", "attention_heads", "decoder_attention_heads"),
+    "n_kv_heads": ("num_key_value_heads", "num_kv_heads", "multi_query_group_num"),
+    "d_head": ("head_dim", "d_kv", "kv_channels"),
+    "d_ff": ("intermediate_size", "ffn_dim", "ffn_hidden_size", "n_inner", "d_ff", "dff", "decoder_ffn_dim"),
+    "vocabulary": ("vocab_size",),
+    "context": ("max_position_embeddings", "n_positions", "max_seq_len", "n_ctx"),
+    "n_experts": ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"),
+}
+
+MORE_SIZES = (
+    "attention_chunk_size",
+    "expansion_ratio",
+    "intermediate_size_mlp",
+    "kv_lora_rank",
+    "moe_intermediate_size",
+    "n_shared_experts",
+    "num_experts_per_tok",
+    "num_experts_per_token",
+    "q_lora_rank",
+    "qk_nope_head_dim",
+    "qk_rope_head_dim",
+    "shared_expert_intermediate_size",
+    "sliding_window",
+    "v_head_dim",
+    "window_size",
+)
+"""Sizes that only some families have."""
+
+LARGEST = dict.fromkeys(KEYS, 1_000_000_000) | {"n_layers": 10_000, "n_heads": 100_000, "n_kv_heads": 100_000}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Latent:
+    """MLA: keys and values are kept as one compressed vector a token, and a rotated part that all heads share."""
+
+    kv_rank: int
+    q_rank: int | None
+    d_nope: int
+    d_rope: int
+    d_value: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experts:
+    """An FFN of many parts, of which a router picks a few for each token."""
+
+    count: int
+    used: int
+    width: int
+    shared_width: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Anatomy:
+    """The sizes of a model. ``windows`` has an entry a layer: how far it looks back, None for all, 0 for no heads."""
+
+    model_type: str
+    d_model: int
+    n_layers: int
+    n_heads: int
+    n_kv_heads: int
+    d_head: int
+    d_value: int
+    d_ff: int | None
+    vocabulary: int | None
+    context: int | None
+    tied: bool
+    windows: tuple[int | None, ...]
+    latent: Latent | None
+    experts: Experts | None
+    dense_layers: int
+    decodes: bool
+    family: Family
+    known: bool
+    switches: Mapping[str, Any]
+
+    @property
+    def kind(self) -> AttentionName:
+        if self.latent is not None:
+            return "MLA"
+        return "MHA" if self.n_kv_heads == self.n_heads else "MQA" if self.n_kv_heads == 1 else "GQA"
+
+    @property
+    def attention_layers(self) -> int:
+        return sum(window != 0 for window in self.windows)
+
+    def on(self, switch: Switch) -> bool:
+        """Whether this family, with this config, has the part."""
+        return (
+            bool(self.switches.get(switch, self.family.defaults.get(switch, False)))
+            if isinstance(switch, str)
+            else switch
+        )
+
+
+def read_config(config: Mapping[str, Any]) -> Anatomy:
+    """The anatomy that a config.json describes."""
+    config = _text_part(config)
+    _refuse_negative(config)
+    model_type = str(config.get("model_type", "unknown"))
+    family = FAMILIES.get(model_type, LLAMA)
+    n_heads, d_model, n_layers = _required(config, model_type)
+    latent = _latent(config)
+    n_kv_heads = _kv_heads(config, family, n_heads)
+    d_head = latent.d_nope + latent.d_rope if latent else _whole(config, "d_head") or d_model // n_heads
+    if latent is None and _whole(config, "d_head") is None and d_model % n_heads:
+        raise InputError(
+            f"hidden_size {d_model} does not divide into {n_heads} heads, and the config gives no head_dim; add it"
+        )
+    experts = _experts(config, family)
+    return Anatomy(
+        model_type=model_type,
+        d_model=d_model,
+        n_layers=n_layers,
+        n_heads=n_heads,
+        n_kv_heads=n_kv_heads,
+        d_head=d_head,
+        d_value=latent.d_value if latent else d_head,
+        d_ff=_dense_width(config, d_model, family, model_type),
+        vocabulary=_whole(config, "vocabulary"),
+        context=_whole(config, "context"),
+        tied=bool(config.get("tie_word_embeddings", family.defaults.get("tie_word_embeddings", False))),
+        windows=_windows(config, family, n_layers),
+        latent=latent,
+        experts=experts,
+        dense_layers=_dense_layers(config, n_layers) if experts else n_layers,
+        decodes=not _is_encoder(config),
+        family=family,
+        known=model_type in FAMILIES,
+        switches=config,
+    )
+
+
+def _text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A model that also sees or hears keeps its language model's sizes one level down."""
+    for name in ("text_config", "llm_config", "language_config", "thinker_config"):
+        inner = config.get(name)
+        if isinstance(inner, Mapping) and any(key in inner for key in KEYS["n_heads"]):
+            return inner
+    return config
+
+
+def _whole(config: Mapping[str, Any], name: str) -> int | None:
+    for key in KEYS[name]:
+        value = config.get(key)
+        if isinstance(value, bool) or value is None:
+            continue
+        if not isinstance(value, int | float) or not 0 <= value <= LARGEST[name] or value != int(value):
+            raise InputError(
+                f"{key} is {value!r} in this config; a whole number from 0 to {LARGEST[name]:,} was expected, "
+                f"as in {EXAMPLE}"
+            )
+        return int(value)
+    return None
+
+
+def _refuse_negative(config: Mapping[str, Any]) -> None:
+    for key in MORE_SIZES:
+        value = config.get(key)
+        if isinstance(value, int | float) and not 0 <= value <= LARGEST["d_ff"]:
+            raise InputError(f"{key} is {value!r} in this config; give 0 to {LARGEST['d_ff']:,}, or leave it out")
+
+
+def _required(config: Mapping[str, Any], model_type: str) -> tuple[int, int, int]:
+    n_heads, d_model, n_layers = (_whole(config, name) for name in ("n_heads", "d_model", "n_layers"))
+    if not n_heads:
+        raise InputError(
+            f"this config ({model_type}) names no attention heads: a model without attention, such as Mamba, has no "
+            f"heads to count. A card needs at least {EXAMPLE}"
+        )
+    if not d_model or not n_layers:
+        raise InputError(
+            f"this config ({model_type}) gives {d_model=} and {n_layers=}; a card needs at least {EXAMPLE}"
+        )
+    return n_heads, d_model, n_layers
+
+
+def _kv_heads(config: Mapping[str, Any], family: Family, n_heads: int) -> int:
+    given = _whole(config, "n_kv_heads")
+    if config.get("model_type") == "falcon" and not config.get("new_decoder_architecture"):
+        given = 1 if config.get("multi_query", True) else n_heads
+    if config.get("model_type") == "gpt_bigcode" and given is None:
+        given = 1 if config.get("multi_query", True) else n_heads
+    count = given or int(family.defaults.get("num_key_value_heads", n_heads))
+    if n_heads % count:
+        raise InputError(f"{n_heads} heads cannot share {count} KV heads evenly; use a divisor of {n_heads}")
+    return count
+
+
+def _latent(config: Mapping[str, Any]) -> Latent | None:
+    rank = config.get("kv_lora_rank")
+    if not rank:
+        return None
+    sizes = {key: config.get(key) for key in ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")}
+    nope, rope, value = (size if isinstance(size, int) else 0 for size in sizes.values())
+    if not (nope and rope and value):
+        raise InputError(f"a config with kv_lora_rank (MLA) needs {', '.join(sizes)} too; got {sizes}")
+    return Latent(kv_rank=int(rank), q_rank=config.get("q_lora_rank"), d_nope=nope, d_rope=rope, d_value=value)
+
+
+def _dense_width(config: Mapping[str, Any], d_model: int, family: Family, model_type: str) -> int | None:
+    if model_type == "llama4_text":
+        return int(config.get("intermediate_size_mlp", 0)) or None
+    if isinstance(config.get("expansion_ratio"), int):
+        return int(config["expansion_ratio"]) * d_model
+    width = _whole(config, "d_ff")
+    return width or (None if family.gated else 4 * d_model)
+
+
+def _experts(config: Mapping[str, Any], family: Family) -> Experts | None:
+    count = _whole(config, "n_experts")
+    width = config.get("moe_intermediate_size") or config.get("intermediate_size")
+    used = config.get("num_experts_per_tok") or config.get("num_experts_per_token")
+    if not count or count < 2 or not width or config.get("is_moe") is False:
+        return None
+    if int(used or 1) > count:
+        raise InputError(f"this config uses {used} experts for each token and has {count}; use at most {count}")
+    shared = int(config.get("n_shared_experts") or 0) * int(width)
+    if family.shared_expert == "gated":
+        shared = int(config.get("shared_expert_intermediate_size") or 0)
+    if family.shared_expert == "one":
+        shared = int(width)
+    return Experts(count=count, used=int(used or 1), width=int(width), shared_width=shared)
+
+
+def _dense_layers(config: Mapping[str, Any], n_layers: int) -> int:
+    """How many layers of a model with experts have a plain FFN."""
+    chosen = config.get("moe_layers")
+    if isinstance(chosen, list):
+        return sum(layer not in chosen for layer in range(n_layers))
+    step = int(config.get("interleave_moe_layer_step") or config.get("decoder_sparse_step") or 1)
+    plain = set(config.get("mlp_only_layers") or ())
+    sparse = [layer for layer in range(n_layers) if (layer + 1) % step == 0 and layer not in plain]
+    first = int(config.get("first_k_dense_replace") or 0)
+    return n_layers - len([layer for layer in sparse if layer >= first])
+
+
+def _windows(config: Mapping[str, Any], family: Family, n_layers: int) -> tuple[int | None, ...]:
+    width = config.get("sliding_window") or config.get("window_size")
+    kinds = config.get("layer_types") or config.get("attention_layers")
+    if isinstance(kinds, list) and len(kinds) == n_layers:
+        return tuple(_window(str(kind), width, config.get("attention_chunk_size")) for kind in kinds)
+    chunk = config.get("attention_chunk_size")
+    width = chunk if config.get("model_type") == "llama4_text" else width
+    rule = family.windows
+    if not width or rule == "none" or (rule == "switch" and not config.get("use_sliding_window")):
+        return (None,) * n_layers
+    if rule == "all":
+        return (int(width),) * n_layers
+    if rule == "switch":
+        first = int(config.get("max_window_layers") or 0)
+        return tuple(int(width) if layer >= first else None for layer in range(n_layers))
+    period = 2 if rule == "even" else int(config.get("sliding_window_pattern") or family.pattern)
+    return tuple(None if (layer + 1) % period == 0 else int(width) for layer in range(n_layers))
+
+
+def _window(kind: str, width: int | None, chunk: int | None) -> int | None:
+    if kind in ("sliding_attention", "local"):
+        return int(width) if width else None
+    if kind == "chunked_attention":
+        return int(chunk) if chunk else None
+    has_heads = "attention" in kind and "linear" not in kind
+    return None if has_heads or kind == "global" else 0
+
+
+def _is_encoder(config: Mapping[str, Any]) -> bool:
+    names = " ".join(config.get("architectures") or ())
+    return str(config.get("model_type")) in _ENCODERS or any(word in names for word in ("MaskedLM", "ForSequence"))
+
+
+_ENCODERS = {
+    "bert",
+    "roberta",
+    "distilbert",
+    "electra",
+    "albert",
+    "deberta",
+    "deberta-v2",
+    "modernbert",
+    "vit",
+    "mpnet",
+}

@@ -1,0 +1,229 @@
+"""Two exercises with the worked example: invent two heads for "it", and draw the fork from memory. Both are checked."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from headscope.errors import InputError
+from headscope.lab.teach.worked_example import Number, Vector, number, vector, weigh
+
+ROUNDING = 0.005
+"""Half a hundredth: a learner may round to two digits."""
+
+
+@dataclass(frozen=True)
+class Remark:
+    """One thing that was looked at, whether it is right, and what to say about it."""
+
+    about: str
+    right: bool
+    says: str
+
+
+@dataclass(frozen=True)
+class Checked:
+    """An answer, checked: right when every remark is."""
+
+    remarks: list[Remark]
+
+    @property
+    def right(self) -> bool:
+        return all(remark.right for remark in self.remarks)
+
+
+@dataclass(frozen=True)
+class InventTwoHeads:
+    """The horse crossed the road because it was tired: invent two heads for "it", and what each carries home."""
+
+    sentence: str = "The horse crossed the road because it was tired"
+    reader: str = "it"
+    referent: str = "horse"
+    attribute: str = "tired"
+    values: dict[str, Vector] = field(
+        default_factory=lambda: {
+            "horse": [0.8, 0.1, 0, 0.2],
+            "road": [0.1, 0.7, 0.1, 0],
+            "because": [0.2, 0.2, 0.6, 0.1],
+            "was": [0.1, 0.1, 0.2, 0.8],
+            "tired": [0.3, 0.6, 0.1, 0.2],
+        }
+    )
+    example: str = "horse .6, road .1, because .1, was .1, tired .1"
+
+    def check(
+        self, heads: Sequence[str | Mapping[str, Number]], sums: Sequence[str | Sequence[Number]] = ()
+    ) -> Checked:
+        """Rows sum to 1, the referent wins in one head and the attribute in the other, and any sums are right."""
+        if len(heads) != 2:
+            raise InputError(f"the exercise asks for two heads, got {len(heads)}; write each as {self.example!r}")
+        cards = [self.parse(head) for head in heads]
+        remarks = [self._shares(index, card) for index, card in enumerate(cards, start=1)]
+        remarks.append(self._winners(cards))
+        for index, (card, said) in enumerate(zip(cards, sums, strict=False), start=1):
+            remarks.append(self._sum(index, card, parse_numbers(said) if isinstance(said, str) else list(said)))
+        return Checked(remarks)
+
+    def parse(self, head: str | Mapping[str, Number]) -> dict[str, Number]:
+        """A scorecard from text or from a mapping; words left out get nothing."""
+        given = dict(head) if isinstance(head, Mapping) else parse_scorecard(head, self.example)
+        for word in given:
+            if word not in self.values:
+                raise InputError(f"{word!r} is not one of the words to read: {', '.join(self.values)}")
+            if not math.isfinite(given[word]):
+                raise InputError(f"{word!r} has {given[word]}; shares are numbers from 0 to 1, as in {self.example!r}")
+        return {word: float(given.get(word, 0.0)) for word in self.values}
+
+    def _shares(self, index: int, card: Mapping[str, Number]) -> Remark:
+        about, total = f"head {index}: shares", math.fsum(card.values())
+        below = [word for word, share in card.items() if share < 0]
+        if below:
+            return Remark(about, False, f"{below[0]} has {number(card[below[0]])}; softmax never gives less than 0.")
+        if abs(total - 1) > ROUNDING:
+            much = "too much" if total > 1 else "too little"
+            return Remark(about, False, f"They add up to {number(total)}, {much}: a head shares out exactly 1.")
+        return Remark(about, True, "They add up to 1.")
+
+    def _winners(self, cards: Sequence[Mapping[str, Number]]) -> Remark:
+        winners = [max(card, key=lambda word: card[word]) for card in cards]
+        about = "two different questions"
+        if set(winners) == {self.referent, self.attribute}:
+            return Remark(about, True, f"One head reads {self.referent} most, the other {self.attribute}.")
+        if winners[0] == winners[1]:
+            return Remark(
+                about,
+                False,
+                f"Both heads read {winners[0]} most: the second tells you nothing new. Let one look for whom "
+                f"“{self.reader}” means, and the other for what is said of it.",
+            )
+        return Remark(
+            about,
+            False,
+            f"They read {winners[0]} and {winners[1]} most; one should find whom “{self.reader}” means "
+            f"({self.referent}), the other what is said of it ({self.attribute}).",
+        )
+
+    def _sum(self, index: int, card: Mapping[str, Number], said: Sequence[Number]) -> Remark:
+        truth, about = weigh(card, self.values), f"head {index}: sum"
+        if len(said) != len(truth):
+            return Remark(about, False, f"A value has {len(truth)} numbers, so the sum has too; you gave {len(said)}.")
+        wrong = [place for place, (a, b) in enumerate(zip(said, truth, strict=True)) if not abs(a - b) <= ROUNDING]
+        if not wrong:
+            return Remark(about, True, f"o{index} = {vector(truth)}.")
+        place = wrong[0]
+        terms = " + ".join(
+            f"{number(card[word])}·{number(row[place])}" for word, row in self.values.items() if card[word]
+        )
+        return Remark(
+            about, False, f"Number {place + 1} is {terms or '0'} = {number(truth[place])}, not {number(said[place])}."
+        )
+
+
+def parse_scorecard(text: str, example: str) -> dict[str, Number]:
+    """``horse .6, road .1`` as a mapping."""
+    pairs = re.findall(r"([^\W\d_]+)\s*[:=]?\s*([-−+]?(?:\d+\.?\d*|\.\d+)%?)", text)
+    rest = re.sub(r"([^\W\d_]+)\s*[:=]?\s*([-−+]?(?:\d+\.?\d*|\.\d+)%?)", "", text).strip(" ,;\n\t")
+    if not pairs or rest:
+        raise InputError(f"could not read {text!r} as words with shares; write it like this: {example}")
+    words = [word.lower() for word, _ in pairs]
+    twice = [word for word in words if words.count(word) > 1]
+    if twice:
+        raise InputError(f"{twice[0]!r} stands more than once in {text!r}; give every word one share")
+    return {word: _number(share) for word, (_, share) in zip(words, pairs, strict=True)}
+
+
+def parse_numbers(text: str) -> Vector:
+    """``.62 .19 .085 .21`` or ``(0.62, 0.19, …)`` as numbers."""
+    pieces = [piece for piece in re.split(r"[\s,;()\[\]]+", text) if piece]
+    try:
+        return [_number(piece) for piece in pieces]
+    except ValueError:
+        raise InputError(f"could not read {text!r} as numbers; write them like this: .62 .19 .085 .21") from None
+
+
+def _number(text: str) -> float:
+    plain = text.replace("−", "-")
+    return float(plain.removesuffix("%")) / 100 if plain.endswith("%") else float(plain)
+
+
+BOXES = ("input", "head 1", "head 2", "concatenate", "W_O", "output")
+ARROWS = (
+    ("input", "head 1"),
+    ("input", "head 2"),
+    ("head 1", "concatenate"),
+    ("head 2", "concatenate"),
+    ("concatenate", "W_O"),
+    ("W_O", "output"),
+)
+FORK_EXAMPLE = "input > head 1, head 1 > concatenate"
+
+# What people draw instead, and why it is not so.
+_WRONG = {
+    (
+        "head 1",
+        "head 2",
+    ): "Heads do not feed each other: both read the input, side by side. A chain would be two layers.",
+    (
+        "head 2",
+        "head 1",
+    ): "Heads do not feed each other: both read the input, side by side. A chain would be two layers.",
+    ("head 1", "W_O"): "W_O is one matrix for all heads together: first lay their answers end to end.",
+    ("head 2", "W_O"): "W_O is one matrix for all heads together: first lay their answers end to end.",
+    ("head 1", "output"): "Nothing leaves the layer without W_O.",
+    ("head 2", "output"): "Nothing leaves the layer without W_O.",
+    ("concatenate", "output"): "The answers lie end to end but are not mixed yet: W_O comes between.",
+    (
+        "input",
+        "concatenate",
+    ): "Only the heads' answers are concatenated. (The input meets the output later, in the residual sum.)",
+    ("input", "W_O"): "W_O reads what the heads say, not the input itself.",
+    ("input", "output"): "That is the residual connection: true of the block, but outside the attention layer.",
+    ("W_O", "concatenate"): "The other way round: concatenate first, then mix.",
+}
+
+
+def check_fork(arrows: str | Sequence[Sequence[str]]) -> Checked:
+    """Input to two heads to concatenation to W_O: every arrow that should be there, and no other."""
+    drawn = _parse_arrows(arrows) if isinstance(arrows, str) else [_arrow(tuple(pair)) for pair in arrows]
+    remarks = []
+    for pair in dict.fromkeys(drawn):
+        if pair in ARROWS:
+            remarks.append(Remark(f"{pair[0]} → {pair[1]}", True, "Yes."))
+        elif pair[::-1] in ARROWS and pair not in _WRONG:
+            remarks.append(Remark(f"{pair[0]} → {pair[1]}", False, f"The other way round: {pair[1]} → {pair[0]}."))
+        else:
+            why = _WRONG.get(pair, "No number flows along this arrow.")
+            remarks.append(Remark(f"{pair[0]} → {pair[1]}", False, why))
+    missing = [pair for pair in ARROWS if pair not in drawn]
+    remarks += [Remark(f"{pair[0]} → {pair[1]}", False, "This arrow is missing.") for pair in missing]
+    return Checked(remarks)
+
+
+def _parse_arrows(text: str) -> list[tuple[str, str]]:
+    arrows: list[tuple[str, str]] = []
+    for chain in re.split(r"[,;\n]+", text):
+        boxes = [box for box in re.split(r"\s*(?:->|→|>)\s*", chain.strip()) if box]
+        if not boxes:
+            continue
+        if len(boxes) < 2:
+            raise InputError(f"{chain.strip()!r} has no arrow; write them like this: {FORK_EXAMPLE}")
+        arrows += [_arrow(pair) for pair in pairwise(boxes)]
+    if not arrows:
+        raise InputError(f"no arrows in {text!r}; write them like this: {FORK_EXAMPLE}")
+    return arrows
+
+
+def _arrow(pair: tuple[str, ...]) -> tuple[str, str]:
+    names = {re.sub(r"[\s_]+", "", box).lower(): box for box in BOXES}
+    if len(pair) != 2:
+        raise InputError(f"an arrow joins two boxes, got {pair}; write them like this: {FORK_EXAMPLE}")
+    found = []
+    for name in pair:
+        plain = re.sub(r"[\s_]+", "", str(name)).lower()
+        if plain not in names:
+            raise InputError(f"there is no box {name!r}; the boxes are {', '.join(BOXES)}")
+        found.append(names[plain])
+    return found[0], found[1]

@@ -1,0 +1,123 @@
+"""Tasks that ask for several things at once, and the small model that is trained on one of them.
+
+*Keys*: a row holds tokens that are (key, value) pairs in random order; the last token names k of the keys, in order;
+the answer is their values, in that order. Which value answers which question is not written on the values.
+*Roles*: the same, but the k things wanted are always the same keys, so each value's own token says what it is for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from headscope.errors import InputError
+from headscope.lab.teach.tiny_transformer import TinyConfig, TinyTransformer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """``lookups`` values to be found among ``n_keys`` tokens, each with one of ``n_values`` values."""
+
+    name: str
+    kind: Literal["keys", "roles"]
+    lookups: int = 2
+    n_keys: int = 6
+    n_values: int = 8
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.lookups <= self.n_keys or self.n_keys > 8 or self.n_values < 2:
+            raise InputError(
+                f"lookups={self.lookups}, n_keys={self.n_keys}, n_values={self.n_values}: ask for 1 to n_keys things "
+                "among at most 8 keys, with at least 2 values"
+            )
+
+    @property
+    def questions(self) -> Int[Tensor, "question lookup"]:
+        """Every question there is: which keys it names, in order."""
+        if self.kind == "roles":
+            return torch.arange(self.lookups)[None]
+        return torch.tensor(list(permutations(range(self.n_keys), self.lookups)))
+
+    @property
+    def vocabulary(self) -> int:
+        return self.n_keys * self.n_values + len(self.questions)
+
+    @property
+    def context(self) -> int:
+        return self.n_keys + 1
+
+    @property
+    def chance(self) -> float:
+        return float(self.n_values) ** -self.lookups
+
+    def rows(
+        self, count: int, generator: torch.Generator
+    ) -> tuple[Int[Tensor, "row token"], Int[Tensor, "row lookup"]]:
+        """Random rows and their answers."""
+        values = torch.randint(self.n_values, (count, self.n_keys), generator=generator)
+        order = torch.rand(count, self.n_keys, generator=generator).argsort(dim=1)
+        tokens = (torch.arange(self.n_keys) * self.n_values + values).gather(1, order)
+        questions = self.questions
+        asked = torch.randint(len(questions), (count,), generator=generator)
+        last = self.n_keys * self.n_values + asked
+        return torch.cat((tokens, last[:, None]), dim=1), values.gather(1, questions[asked])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """One way to spend about the same number of parameters."""
+
+    name: str
+    n_heads: int
+    d_head: int
+    n_layers: int = 1
+    d_ff: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """How one model is trained and judged."""
+
+    d_model: int = 32
+    steps: int = 1200
+    batch: int = 128
+    learning_rate: float = 0.008
+    test_rows: int = 2048
+
+
+class Finder(nn.Module):
+    """A tiny transformer that answers every part of the question at the last place."""
+
+    def __init__(self, task: Task, arm: Arm, budget: Budget, seed: int) -> None:
+        super().__init__()
+        config = TinyConfig(
+            vocabulary=task.vocabulary,
+            context=task.context,
+            d_model=budget.d_model,
+            n_layers=arm.n_layers,
+            n_heads=arm.n_heads,
+            d_head=arm.d_head,
+            d_ff=arm.d_ff,
+            norm=True,
+        )
+        self.task, self.body = task, TinyTransformer(config)
+        self.body.unembedding = nn.Linear(budget.d_model, task.lookups * task.n_values, bias=False)
+        self.body.initialise(seed)
+
+    def forward(self, ids: Int[Tensor, "row token"]) -> Float[Tensor, "row lookup value"]:
+        return self.body(ids)[:, -1].unflatten(-1, (self.task.lookups, self.task.n_values))  # type: ignore[no-any-return]
+
+    def n_parameters(self) -> int:
+        return self.body.n_parameters()
+
+
+@torch.no_grad()
+def judge(model: Finder, task: Task, rows: int, seed: int = 1_000_003) -> Bool[Tensor, "row lookup"]:
+    """Which parts of the answers to fresh rows are right."""
+    ids, answers = task.rows(rows, torch.Generator().manual_seed(seed))
+    return model(ids).argmax(-1) == answers  # type: ignore[no-any-return]

@@ -1,0 +1,151 @@
+"""A GPT as a transformers folder: Llama's names, config.json, safetensors in shards, the tokenizer beside them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from headscope.errors import ModelError
+from headscope.files import write_whole
+from headscope.lab.train.gpt import GPT, GPTConfig
+from headscope.lab.train.tokenizer import START_ID, save_tokenizer
+
+SHARD_BYTES = 15_000_000
+OURS_TO_LLAMA = (
+    ("embedding.", "model.embed_tokens."),
+    ("blocks.", "model.layers."),
+    (".attention.", ".self_attn."),
+    (".attention_norm.", ".input_layernorm."),
+    (".mlp_norm.", ".post_attention_layernorm."),
+)
+
+BEYOND = 4  # rotary positions go on past the trained context; so many times its length may be looked at
+
+
+def to_llama(name: str) -> str:
+    """Our name of a weight in Llama's words."""
+    for ours, llama in OURS_TO_LLAMA:
+        name = name.replace(ours, llama)
+    return name if name.startswith("model.") else f"model.{name}"
+
+
+def from_llama(name: str) -> str:
+    """Llama's name of a weight in ours."""
+    for ours, llama in OURS_TO_LLAMA:
+        name = name.replace(llama, ours)
+    return name.removeprefix("model.")
+
+
+def llama_config(config: GPTConfig, dtype: torch.dtype) -> dict[str, Any]:
+    """The config.json that makes transformers build the same model."""
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "vocab_size": config.vocabulary,
+        "hidden_size": config.d_model,
+        "intermediate_size": config.mlp_width,
+        "num_hidden_layers": config.n_layers,
+        "num_attention_heads": config.n_heads,
+        "num_key_value_heads": config.kv_heads,
+        "head_dim": config.d_head,
+        "hidden_act": "silu",
+        "max_position_embeddings": BEYOND * config.context,
+        "trained_context": config.context,
+        "rms_norm_eps": config.norm_eps,
+        "rope_parameters": {"rope_type": "default", "rope_theta": config.rope_base},
+        "tie_word_embeddings": True,
+        "attention_bias": False,
+        "mlp_bias": False,
+        "bos_token_id": START_ID,
+        "eos_token_id": START_ID,
+        "dtype": str(dtype).removeprefix("torch."),
+    }
+
+
+def gpt_config(llama: dict[str, Any]) -> GPTConfig:
+    """The other way: our sizes from a config.json, if it describes a model that our GPT can be."""
+    plain = llama.get("tie_word_embeddings") and not llama.get("attention_bias") and not llama.get("mlp_bias")
+    rope = llama.get("rope_parameters") or {"rope_theta": llama.get("rope_theta", 10_000.0)}
+    if llama.get("model_type") != "llama" or not plain or rope.get("rope_type", "default") != "default":
+        raise ModelError("only a plain Llama with tied embeddings, no biases and unscaled RoPE is a GPT of the lab")
+    width, heads = llama["hidden_size"], llama["num_attention_heads"]
+    d_head = llama.get("head_dim") or width // heads
+    if d_head * heads != width:
+        raise ModelError(f"{heads} heads of {d_head} are not the width of {width}; the lab's GPT divides it evenly")
+    return GPTConfig(
+        vocabulary=llama["vocab_size"],
+        d_model=llama["hidden_size"],
+        n_layers=llama["num_hidden_layers"],
+        n_heads=llama["num_attention_heads"],
+        n_kv_heads=llama["num_key_value_heads"],
+        d_mlp=llama["intermediate_size"],
+        context=llama.get("trained_context", llama["max_position_embeddings"]),
+        rope_base=float(rope["rope_theta"]),
+        norm_eps=llama["rms_norm_eps"],
+    )
+
+
+def save_folder(model: GPT, tokenizer: Tokenizer, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
+    """Everything ``AutoModelForCausalLM.from_pretrained(folder)`` needs, in the place of what an earlier step left.
+
+    Files of weights are named by their content and the index comes last, so that it never speaks of two steps at once.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_json(folder / "config.json", llama_config(model.config, dtype))
+    generation = {"bos_token_id": START_ID, "eos_token_id": START_ID, "do_sample": True, "temperature": 0.7}
+    _write_json(folder / "generation_config.json", generation)
+    save_tokenizer(tokenizer, folder, BEYOND * model.config.context)
+    weights = {to_llama(name): weight.detach().to("cpu", dtype) for name, weight in model.named_parameters()}
+    shards = _shards(weights)
+    index: dict[str, Any] = {"metadata": {"total_size": sum(map(_size, weights.values()))}, "weight_map": {}}
+    for number, shard in enumerate(shards, start=1):
+        data = save({key: weights[key].contiguous() for key in shard}, metadata={"format": "pt"})
+        digest = hashlib.sha256(data).hexdigest()[:8]
+        name = f"model-{number:05d}-of-{len(shards):05d}-{digest}.safetensors"
+        write_whole(folder / name, data)
+        index["weight_map"] |= dict.fromkeys(shard, name)
+    _write_json(folder / "model.safetensors.index.json", index)
+    for old in {*folder.glob("model-*.safetensors*")} - {folder / name for name in index["weight_map"].values()}:
+        old.unlink()
+
+
+def load_folder(folder: Path) -> GPT:
+    """Our GPT, in float32, from such a folder."""
+    config = gpt_config(json.loads((folder / "config.json").read_text(encoding="utf-8")))
+    index = json.loads((folder / "model.safetensors.index.json").read_text(encoding="utf-8"))
+    weights: dict[str, Tensor] = {}
+    for name in sorted(set(index["weight_map"].values())):
+        weights |= {from_llama(key): value.float() for key, value in load_file(folder / name).items()}
+    model = GPT(config)
+    model.load_state_dict(weights)
+    return model.eval()
+
+
+def _shards(weights: dict[str, Tensor]) -> list[list[str]]:
+    """Names in order, cut so that the shards are about equal and none is over the limit, unless one weight is."""
+    total = sum(map(_size, weights.values()))
+    target = total / -(-total // SHARD_BYTES)
+    shards: list[list[str]] = [[]]
+    filled = held = 0
+    for name, weight in weights.items():
+        if held and (filled >= target * len(shards) or held + _size(weight) > SHARD_BYTES):
+            shards.append([])
+            held = 0
+        shards[-1].append(name)
+        filled, held = filled + _size(weight), held + _size(weight)
+    return shards
+
+
+def _size(weight: Tensor) -> int:
+    return weight.numel() * weight.element_size()
+
+
+def _write_json(file: Path, content: dict[str, Any]) -> None:
+    write_whole(file, (json.dumps(content, indent=2) + "\n").encode())

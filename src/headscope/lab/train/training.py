@@ -1,0 +1,352 @@
+"""The training loop: text in; a model, its checkpoints and the film of its heads out.
+
+    train([TextFile(Path("book.txt"))], Path("runs/book"), TrainingOptions(d_model=128, n_heads=4))
+
+A run that was killed or stopped goes on from its last checkpoint when called again in the same way, and ends with the
+weights it would have had. On a GPU it computes in bfloat16 through torch.compile; on a CPU in float32.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from headscope.errors import InputError
+from headscope.heads.film import Film, TrainingRecorder, moments
+from headscope.heads.roles.probes.repeat_probe import RepeatProbe
+from headscope.lab.train import checkpoint as checkpoints
+from headscope.lab.train.batches import Rows, Stream
+from headscope.lab.train.gpt import GPT, GPTConfig
+from headscope.lab.train.llama_folder import save_folder
+from headscope.lab.train.text_files import Document, TextFile, encode, fingerprint, read_documents, split
+from headscope.lab.train.tokenizer import load_tokenizer, save_tokenizer, train_tokenizer
+
+SENTENCES = (
+    "The horse crossed the road because it was tired, and the horse stopped.",
+    "When Mary and John went to the shop, John gave a book to Mary.",
+)
+FILM_ROWS, FILM_WIDTH, LEAST_UNSEEN = 8, 513, 64
+FRAMES = (0.0, 0.015, 0.025, 0.03, 0.05, 0.15, 0.5, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions:
+    """What to build and how to train it. ``long_steps`` more steps follow at ``long_context``, as many tokens each."""
+
+    d_model: int = 128
+    n_layers: int = 4
+    n_heads: int = 4
+    n_kv_heads: int | None = None
+    d_mlp: int | None = None
+    vocabulary: int = 2048
+    tokenizer: Path | None = None
+    context: int = 256
+    rows: int = 16
+    steps: int = 1500
+    long_context: int | None = None
+    long_steps: int = 0
+    learning_rate: float = 3e-3
+    warmup: int = 100
+    decay: float = 0.5
+    weight_decay: float = 0.1
+    repeats: float = 0.1
+    seed: int = 0
+    film_points: int = 90
+    checkpoint_seconds: float = 60.0
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        for name in ("context", "rows", "steps", "film_points"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name}={getattr(self, name)} must be at least 1")
+        if not 0 <= self.repeats <= 1 or not 0 <= self.decay <= 1:
+            raise InputError(f"repeats={self.repeats} and decay={self.decay} are shares, between 0 and 1")
+        self.gpt(self.vocabulary)
+
+    @property
+    def total_steps(self) -> int:
+        return self.steps + self.long_steps
+
+    def gpt(self, vocabulary: int) -> GPTConfig:
+        return GPTConfig(
+            vocabulary=vocabulary,
+            d_model=self.d_model,
+            n_layers=self.n_layers,
+            n_heads=self.n_heads,
+            n_kv_heads=self.n_kv_heads,
+            d_mlp=self.d_mlp,
+            context=self.long_context or self.context,
+        )
+
+    def stage(self, step: int) -> tuple[int, int]:
+        """Rows and context of this step."""
+        if step < self.steps or self.long_context is None:
+            return self.rows, self.context
+        return max(1, self.rows * self.context // self.long_context), self.long_context
+
+    def tokens(self, step: int) -> int:
+        """How many tokens the model has read before this step."""
+        early, late = min(step, self.steps), max(0, step - self.steps)
+        rows, context = self.stage(self.steps)
+        return early * self.rows * self.context + late * rows * context
+
+    def rate(self, step: int) -> float:
+        """The learning rate: up, level, and in the last part of the run down to nothing."""
+        up = (step + 1) / self.warmup if step < self.warmup else 1.0
+        down = (self.total_steps - step) / max(1.0, self.decay * self.total_steps)
+        return self.learning_rate * min(up, down, 1.0)
+
+
+class Progress(NamedTuple):
+    """What a progress bar shows."""
+
+    step: int
+    total: int
+    loss: float
+    tokens_per_second: float
+    seconds_left: float
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A run's end: whether it got there, the model as a folder, and the film."""
+
+    finished: bool
+    step: int
+    model: GPT
+    folder: Path
+    film: Film = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Material:
+    """The text as a run uses it: tokens to learn from, the first file's held-out tokens, and a hash of it all."""
+
+    tokenizer: Tokenizer
+    streams: list[Stream]
+    unseen: Int[Tensor, " token"]
+    text_hash: str
+
+
+Report = Callable[[Progress], None]
+
+
+def train(
+    texts: Sequence[TextFile], out: Path, options: TrainingOptions | None = None, report: Report | None = None
+) -> Trained:
+    """Train, or go on training, in the folder ``out``."""
+    options = options or TrainingOptions()
+    material = prepare(texts, options, out)
+    run = Run(material, out, options)
+    with _stop_on_ctrl_c() as stopped:
+        run.loop(report or (lambda progress: None), stopped)
+    return Trained(run.step == options.total_steps, run.step, run.model, run.folder, run.recorder.film)
+
+
+def prepare(texts: Sequence[TextFile], options: TrainingOptions, out: Path) -> Material:
+    """Read the texts, train or load the tokenizer, and turn everything into tokens."""
+    if not texts:
+        raise InputError("training needs at least one text file")
+    read = [split(read_documents(text.path)) for text in texts]
+    out.mkdir(parents=True, exist_ok=True)
+    tokenizer = _tokenizer([document for seen, _ in read for document in seen], options, out)
+    streams = []
+    for text, (seen, _) in zip(texts, read, strict=True):
+        tokens = encode(tokenizer, seen)
+        longest = max(options.context, options.long_context or 0)
+        if len(tokens) < longest + 2:
+            raise InputError(
+                f"{text.path} has {len(tokens)} tokens to learn from, fewer than the context of {longest}; "
+                "give more text, or a shorter context"
+            )
+        streams.append(Stream(text.path.name, tokens, float(len(tokens)) if text.weight is None else text.weight))
+    first_unseen = read[0][1]
+    text_hash = fingerprint(document for seen, held in read for document in [*seen, *held])
+    return Material(tokenizer, streams, encode(tokenizer, first_unseen), text_hash)
+
+
+class Run:
+    """One training run: the model, its optimiser, its rows, its film, and where it stands."""
+
+    def __init__(self, material: Material, out: Path, options: TrainingOptions) -> None:
+        out.mkdir(parents=True, exist_ok=True)
+        self.options, self.out, self.material = options, out, material
+        self.device = _device(options.device)
+        self.on_gpu = self.device.type == "cuda"
+        vocabulary = material.tokenizer.get_vocab_size()
+        self.model = GPT(options.gpt(vocabulary), seed=options.seed).to(self.device)
+        self.optimizer = _optimizer(self.model, options, fused=self.on_gpu)
+        streams = [Stream(each.name, each.tokens.to(self.device), each.weight) for each in material.streams]
+        self.rows = Rows(streams, vocabulary, repeats=options.repeats, seed=options.seed)
+        self.recorder = self._recorder(vocabulary)
+        self.recipe = recipe(options, material)
+        self.step = 0
+        self.file, self.folder = out / "checkpoint.safetensors", out / "model"
+        if self.file.exists():
+            self._resume()
+        else:
+            self._check_space()
+
+    def loop(self, report: Report, stopped: threading.Event) -> None:
+        """Steps until the end or until somebody says stop; the state is on the disk when this returns."""
+        options = self.options
+        points = set(moments(options.total_steps, options.film_points))
+        frames = {round(share * options.total_steps) for share in FRAMES}
+        forward = torch.compile(self.model.loss, dynamic=False) if self.on_gpu else self.model.loss
+        saved, clock = time.monotonic(), _Clock(options)
+        loss = torch.full((), float("nan"))
+        while True:
+            if self.step in points:
+                self.recorder.record(self.step, loss=float(loss), tokens_seen=options.tokens(self.step), force=True)
+            if self.step in frames:
+                self.recorder.show(self.step)
+            if self.step >= options.total_steps or stopped.is_set():
+                break
+            loss = self._advance(forward)
+            if self.step % 20 == 0:
+                report(clock.progress(self.step, float(loss)))
+            if time.monotonic() - saved > options.checkpoint_seconds:
+                self.save()
+                saved = time.monotonic()
+        self.save()
+
+    def save(self) -> None:
+        """The model as a folder, the film, then the checkpoint: the film may be ahead of it, never behind."""
+        save_folder(self.model, self.material.tokenizer, self.folder)
+        self.recorder.film.save(self.folder / "film.safetensors")
+        tensors = checkpoints.capture(self.model, self.optimizer)
+        checkpoints.write(self.file, checkpoints.Checkpoint(self.step, self.recipe, tensors))
+
+    def _advance(self, forward: Callable[[Tensor], Tensor]) -> Float[Tensor, ""]:
+        """One step of AdamW."""
+        n_rows, context = self.options.stage(self.step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.options.rate(self.step)
+        self.model.train()
+        precision = torch.autocast("cuda", torch.bfloat16) if self.on_gpu else nullcontext()
+        with precision:
+            loss = forward(self.rows.batch(self.step, n_rows, context)).mean()
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+        return loss.detach()
+
+    def _recorder(self, vocabulary: int) -> TrainingRecorder:
+        unseen = self.material.unseen if len(self.material.unseen) >= LEAST_UNSEEN else self.material.streams[0].tokens
+        width = min(FILM_WIDTH, len(unseen))
+        begins = torch.linspace(0, len(unseen) - width, FILM_ROWS).long()
+        text = unseen[begins[:, None] + torch.arange(width)].long()
+        text[:, 0] = 0
+        probe = RepeatProbe(vocabulary=vocabulary, length=min(50, vocabulary // 4))
+        sentences = {text: self.material.tokenizer.encode(text).ids for text in SENTENCES}
+        return TrainingRecorder(self.model, text=text, probe=probe, sentences=sentences)
+
+    def _resume(self) -> None:
+        found = checkpoints.read(self.file)
+        for name in sorted(self.recipe.keys() | found.recipe.keys()):
+            there, here = found.recipe.get(name), self.recipe.get(name)
+            if there != here:
+                raise InputError(
+                    f"{self.file} is a checkpoint of another run: {name} is {there!r} there and {here!r} here; "
+                    "go on with the old settings, or choose another folder"
+                )
+        checkpoints.restore(found, self.model, self.optimizer)
+        self.step = found.step
+        if (self.folder / "film.safetensors").exists():
+            film = Film.load(self.folder / "film.safetensors")
+            film.cut(self.step - 1)
+            self.recorder.film = film
+
+    def _check_space(self) -> None:
+        needed = 2 * 3 * 4 * self.model.n_parameters()
+        free = shutil.disk_usage(self.out).free
+        if free < needed:
+            raise InputError(
+                f"{self.out} has {free / 1e6:.0f} MB free and this run's checkpoints need {needed / 1e6:.0f} MB; "
+                "make room, or choose another folder"
+            )
+
+
+def recipe(options: TrainingOptions, material: Material) -> dict[str, Any]:
+    """What makes a run this run: two runs with equal recipes may share a checkpoint."""
+    elsewhere = {"device", "checkpoint_seconds", "tokenizer", "film_points"}
+    chosen = {name: value for name, value in asdict(options).items() if name not in elsewhere}
+    weights = {stream.name: stream.weight for stream in material.streams}
+    return chosen | {"text": material.text_hash, "weights": weights}
+
+
+class _Clock:
+    """Tokens a second and time left, from the last few reports."""
+
+    def __init__(self, options: TrainingOptions) -> None:
+        self.options, self.last_step, self.last_time = options, 0, time.monotonic()
+
+    def progress(self, step: int, loss: float) -> Progress:
+        now = time.monotonic()
+        per_step = (now - self.last_time) / max(1, step - self.last_step)
+        self.last_step, self.last_time = step, now
+        rows, context = self.options.stage(step)
+        left = (self.options.total_steps - step) * per_step
+        return Progress(step, self.options.total_steps, loss, rows * context / max(per_step, 1e-9), left)
+
+
+@contextmanager
+def _stop_on_ctrl_c() -> Iterator[threading.Event]:
+    """The first Ctrl-C asks the loop to end after its step; a second one is the usual interrupt."""
+    stopped = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stopped
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def ask(number: int, frame: object) -> None:
+        stopped.set()
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, ask)
+    try:
+        yield stopped
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _optimizer(model: GPT, options: TrainingOptions, *, fused: bool) -> torch.optim.AdamW:
+    """AdamW; matrices decay, gains do not."""
+    matrices = [weight for weight in model.parameters() if weight.ndim >= 2]
+    gains = [weight for weight in model.parameters() if weight.ndim < 2]
+    groups = [{"params": matrices, "weight_decay": options.weight_decay}, {"params": gains, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=options.learning_rate, betas=(0.9, 0.95), fused=fused)
+
+
+def _tokenizer(documents: Sequence[Document], options: TrainingOptions, out: Path) -> Tokenizer:
+    kept = out / "tokenizer.json"
+    if options.tokenizer is not None:
+        return load_tokenizer(options.tokenizer)
+    if kept.exists() and (out / "checkpoint.safetensors").exists():
+        return load_tokenizer(kept)
+    tokenizer = train_tokenizer((document.text for document in documents), options.vocabulary)
+    save_tokenizer(tokenizer, out, options.long_context or options.context)
+    return tokenizer
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.zeros(0, device=name).device
+    except (RuntimeError, AssertionError) as problem:
+        raise InputError(f"there is no device {name!r} here ({problem}); use auto, or cpu") from problem

@@ -1,0 +1,119 @@
+"""W_Q, W_K and W_V by head, found by following q, k and v back to the matrix they came from.
+
+Gradients of one head's query with respect to a matrix's output say which of its rows feed that head, so fused and
+interleaved projections need no table of layouts. Rows are given in the order in which the matrix holds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from headscope.errors import ModelError
+from headscope.models.huggingface.attention import Arrival
+from headscope.models.structure.output_weight import weight_and_bias
+from headscope.models.structure.trace import hooked, is_matrix, tracing
+
+Which = Literal["q", "k", "v"]
+_WORDS: dict[Which, str] = {"q": "W_Q", "k": "W_K", "v": "W_V"}
+
+
+class _SeenError(Exception):
+    """The site has been reached: the rest of the pass is not needed."""
+
+
+def weight(model: nn.Module, path: str, which: Which, run: Callable[[], Any], site: str) -> Tensor:
+    """``[head, d_in, d_head]`` of one site, or a refusal that says why it has none."""
+    matrix, rows = _feeding(model, path, which, _reach(model, path, run), site)
+    whole, _ = weight_and_bias(matrix, site)
+    return torch.stack([whole[:, row] for row in rows])
+
+
+def feeding(model: nn.Module, path: str, run: Callable[[], Any], site: str) -> dict[Which, tuple[str, list[Tensor]]]:
+    """For q, k and v of one site: the path of the matrix each comes from, and the outputs of it that feed each head."""
+    reached = _reach(model, path, run)
+    paths = {id(module): name for name, module in model.named_modules()}
+    found: dict[Which, tuple[str, list[Tensor]]] = {}
+    for which in _WORDS:
+        matrix, rows = _feeding(model, path, which, reached, site)
+        found[which] = paths[id(matrix)], rows
+    return found
+
+
+_Reached = tuple[Any, list[tuple[nn.Module, Tensor]]]
+
+
+@torch.enable_grad()
+def _feeding(model: nn.Module, path: str, which: Which, reached: _Reached, site: str) -> tuple[nn.Module, list[Tensor]]:
+    call, outputs = reached
+    states = {"q": call.q, "k": call.k, "v": call.v}[which]
+    for matrix, made in reversed(outputs):
+        rows = _rows(states, made)
+        if rows is None:
+            continue
+        if any(len(row) != states.shape[-1] for row in rows):
+            raise ModelError(
+                f"{site}: {_WORDS[which]} cannot be had: a head takes {len(rows[0])} outputs of its projection for "
+                f"{states.shape[-1]} numbers, so more than a rotation or norm stands between them"
+            )
+        if _is_second_stage(set(model.get_submodule(path).modules()), outputs, made):
+            raise ModelError(f"{site}: {_WORDS[which]} cannot be had: it is made in two stages, through a latent")
+        return matrix, rows
+    raise ModelError(f"{site}: {_WORDS[which]} cannot be had: no projection was seen on the way to it")
+
+
+def _reach(model: nn.Module, path: str, run: Callable[[], Any]) -> _Reached:
+    """The site's call with gradients back to the matrices that ran before it."""
+    wanted = model.get_submodule(path)
+    outputs: list[tuple[nn.Module, Tensor]] = []
+    reached: list[Any] = []
+
+    def arrive(arrival: Arrival) -> Tensor:
+        if arrival.call.site is wanted:
+            reached.append(arrival.call)
+            raise _SeenError
+        outputs.clear()
+        return arrival.z.detach()
+
+    def after(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
+        if not isinstance(output, Tensor):
+            return None
+        leaf = output.detach().requires_grad_() if not output.requires_grad else output
+        outputs.append((module, leaf))
+        return leaf
+
+    matrices = [part for part in model.modules() if is_matrix(part)]
+    with suppress(_SeenError), hooked(matrices, leave=after), tracing(arrive), torch.enable_grad():
+        run()
+    if not reached:
+        raise ModelError(f"{path} is not reached by the inputs this model was traced with")
+    return reached[0], outputs
+
+
+def _rows(states: Tensor, made: Tensor) -> list[Tensor] | None:
+    """Which outputs of the matrix feed each head; None if it does not feed them at all."""
+    dice = torch.Generator().manual_seed(0)
+    rows = []
+    for head in range(states.shape[1]):
+        pattern = torch.randn(states[:, head].shape, generator=dice).to(states)
+        (gradient,) = torch.autograd.grad((states[:, head] * pattern).sum(), made, retain_graph=True, allow_unused=True)
+        if gradient is None or not gradient.any():
+            return None
+        rows.append(gradient.flatten(0, -2).abs().sum(0).nonzero()[:, 0])
+    return rows
+
+
+def _is_second_stage(own: set[nn.Module], outputs: list[tuple[nn.Module, Tensor]], made: Tensor) -> bool:
+    """Whether the projection reads another projection of the same attention instead of the residual stream."""
+    for matrix, earlier in outputs:
+        if earlier is made:
+            return False
+        if matrix in own and earlier.requires_grad:
+            (gradient,) = torch.autograd.grad(made.sum(), earlier, retain_graph=True, allow_unused=True)
+            if gradient is not None and bool(gradient.any()):
+                return True
+    return False

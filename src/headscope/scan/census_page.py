@@ -1,0 +1,89 @@
+"""A census as one small page that needs no network: a map of heads for each question, and the best examples."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from importlib.resources import files
+from typing import Any
+
+from headscope.scan.census import Census, Row
+from headscope.scan.tally.reduction import TRAITS
+
+WORDS = {
+    "previous": "the token before",
+    "itself": "the token itself",
+    "first": "the first token of the text",
+    "duplicate": "an earlier copy of this token",
+    "induction": "what followed an earlier copy of this token",
+    "entropy": "how widely it looks, in nats",
+    "distance": "how far back it looks, in tokens",
+    "spread": "how far apart the places are, in tokens",
+    "strongest": "how much its strongest key gets",
+}
+SHOWN = 3
+"""Heads of each question whose examples are printed."""
+
+
+def page(census: Census) -> str:
+    """The report: a template of our own, with the numbers and the words put in."""
+    template = files("headscope.scan").joinpath("census_page.html").read_text(encoding="utf-8")
+    result = census.recipe.words.get("result", {})
+    summary = (
+        f"{census.layout.n_heads:,} heads in {len(census.layout.sites)} sites · {result.get('tokens', 0):,} tokens in "
+        f"{result.get('documents', 0):,} documents · rows of {census.layout.context:,} tokens"
+    )
+    problems = "".join(f"<p class=problem>{html.escape(problem)}</p>" for problem in census.problems[:5])
+    parts = {
+        "title": html.escape(census.model_name),
+        "summary": html.escape(summary),
+        "problems": problems,
+        "unit": html.escape(str(result.get("interval_over", "document"))),
+        "examples": "".join(_examples(census, question) for question in census.questions),
+        "recipe": html.escape(census.recipe.to_json()),
+        "data": json.dumps(_data(census), separators=(",", ":")).replace("<", "\\u003c"),
+    }
+    # all at once: a token of the corpus may itself read {{data}}
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
+
+
+def _data(census: Census) -> dict[str, Any]:
+    """Means, intervals and nulls by question, in the order of the heads, to four digits."""
+    by_head = {(str(row.head), row.question): row for row in census.rows}
+    maps = []
+    for question in (*census.questions, *TRAITS):
+        rows = [by_head.get((str(head), question)) for head in census.heads()]
+        numbers = [None if row is None else _numbers(row) for row in rows]
+        maps.append({"name": question, "words": WORDS.get(question, ""), "trait": question in TRAITS, "rows": numbers})
+    return {"sites": [list(site) for site in census.layout.sites], "maps": maps}
+
+
+def _numbers(row: Row) -> list[float | None]:
+    return [_short(value) for value in (row.mean, row.low, row.high, row.null_mean)]
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None or value != value else float(f"{value:.4g}")
+
+
+def _examples(census: Census, question: str) -> str:
+    table = census.examples()
+    rows = [row for row in table.to_pylist() if row["question"] == question]
+    shown = []
+    for best in census.top(question, SHOWN):
+        mine = [row for row in rows if row["head"] == str(best.head)]
+        lines = "".join(f"<li>{_line(row)}</li>" for row in mine)
+        shown.append(f"<h4>{best.head} <span>mean {best.mean:.3f}</span></h4><ol>{lines}</ol>")
+    return f"<section><h3>{html.escape(question)}</h3>{''.join(shown)}</section>"
+
+
+def _line(row: dict[str, Any]) -> str:
+    """A window of text: the token that asks marked, and the one it looks at, where that is in sight."""
+    target = row["at"] + row["key"] - row["position"]
+    parts = []
+    for place, token in enumerate(row["tokens"]):
+        text = html.escape(token).replace("\n", "⏎")
+        tag = "b" if place == row["at"] else "u" if place == target else None
+        parts.append(f"<{tag}>{text}</{tag}>" if tag else text)
+    return f"<q>{''.join(parts)}</q> <span>{row['score']:.2f}, document {row['document']}</span>"

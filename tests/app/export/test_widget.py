@@ -1,0 +1,95 @@
+"""The notebook's widget answers the page's questions with the look's own numbers, and says in words what it cannot."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import headscope
+from headscope.app.export.widget import Microscope
+from headscope.app.wire import unpack
+from headscope.heads.look.look import Look
+
+TEXT = "the old lamp on the landing burned until morning"
+
+
+class Kernel(Microscope):
+    """A widget whose messages are kept instead of sent to a browser."""
+
+    def send(self, content, buffers=None):
+        self.said = content, buffers
+
+    def hear(self, **message):
+        self._handle_custom_msg({"id": 7, **message}, [])
+        return self.said
+
+
+@pytest.fixture
+def look(scope):
+    with scope.edit(headscope.ablate("0.1")):
+        return scope.look(TEXT)
+
+
+@pytest.fixture
+def widget(look):
+    return Kernel(look)
+
+
+def test_the_page_it_sends_is_told_which_look_to_open(widget):
+    answer, _ = widget.hear(ask="page")
+    assert answer["id"] == 7
+    assert f'id="headscope-look">{widget.name}</script>' in answer["value"]
+    assert "src=" not in answer["value"].split("<style>")[0]
+
+
+def test_weights_are_those_of_the_look_with_its_edits(widget, look, scope):
+    asked = {"look": widget.name, "head": "1.3", "rows": [0, 9], "columns": [0, 9], "pool": 1, "how": "max"}
+    answer, (data,) = widget.hear(ask="weights", body=asked)
+    assert answer == {"id": 7}
+    np.testing.assert_array_equal(unpack(data).arrays["weights"], look.pattern("1.3"))
+    assert not np.allclose(unpack(data).arrays["weights"], scope.look(TEXT).pattern("1.3"))
+
+
+def test_another_text_can_be_typed(widget, scope):
+    _, (data,) = widget.hear(ask="look", body={"text": "the lamp"})
+    name = unpack(data).values["look"]
+    answer, _ = widget.hear(ask="predict", body={"look": name, "position": 1})
+    assert answer["value"]["guesses"][0]["id"] == int(scope.look("the lamp").logits[-1].argmax())
+
+
+def test_a_typed_token_is_found_and_its_logit_split(widget, look):
+    answer, _ = widget.hear(ask="token", body={"text": "lamp"})
+    token = answer["value"]["id"]
+    asked = {"look": widget.name, "site": "1", "position": 5, "toward": token, "minus": 1}
+    _, (data,) = widget.hear(ask="mix", body=asked)
+    shares = look.logit_shares("lamp", minus=1, position=5).heads
+    np.testing.assert_allclose(unpack(data).arrays["shares"], list(shares.values()), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("message", "kind", "said"),
+    [
+        ({"ask": "eval"}, "InputError", "the page asked for 'eval'; a notebook answers model, roles"),
+        ({"ask": "look", "body": {"look": "gone"}}, "ForgottenLookError", "the text of look 'gone' is no longer kept"),
+        ({"ask": "mix", "body": {"look": "x", "site": "0", "position": -1}}, "InputError", "position: Input should be"),
+    ],
+)
+def test_a_problem_is_a_sentence(widget, message, kind, said):
+    answer, _ = widget.hear(**message)
+    assert answer["problem"]["kind"] == kind
+    assert answer["problem"]["message"].startswith(said)
+
+
+def test_a_look_has_a_display_and_outside_a_notebook_it_stays_words(look):
+    assert headscope.load is not None
+    assert Look.display is not None
+    assert look._repr_mimebundle_() is None
+
+
+def test_loading_a_model_does_not_load_the_app():
+    script = "import headscope, sys; headscope.load; print([m for m in sys.modules if m.startswith('headscope.app')])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

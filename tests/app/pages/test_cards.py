@@ -1,0 +1,131 @@
+"""Cards and lessons as the page is told them: choices that can be made, sums that add up, and no file opened."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from headscope.app.pages import lessons as lessons_page
+from headscope.app.pages.cards import LONGEST, MOST_CHOICES, SHORTEST, card_lines, read_card
+from headscope.app.pages.schema_reading import AnswerRequest, CardRequest, Sizes
+from headscope.errors import InputError
+from headscope.lab.cards.card import built_in
+from headscope.lab.teach import lessons
+
+CONFIG = {
+    "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 8,
+    "num_key_value_heads": 2, "max_position_embeddings": 3000, "vocab_size": 100, "intermediate_size": 128,
+}  # fmt: skip
+
+
+def pasted(**changed: object) -> CardRequest:
+    return CardRequest(config=json.dumps({**CONFIG, **changed}))
+
+
+@pytest.mark.parametrize("name", list(built_in()))
+def test_every_card_s_parts_are_its_parameters(name):
+    told = read_card(CardRequest(name=name))
+    own = built_in()[name]
+    assert told.total == own.parameters.total
+    assert told.total in (None, sum(part.count for part in told.parts))
+    assert not told.changed
+    assert len(told.cache) == len(told.work) == len(told.lengths)
+    assert told.token_bytes == own.kv_bytes(1)
+    assert all(small <= large for small, large in zip(told.cache, told.cache[1:], strict=False))
+    line = next(line for line in card_lines().cards if line.name == name)
+    assert (line.total, line.n_heads, line.n_kv_heads) == (told.total, told.n_heads, told.n_kv_heads)
+
+
+def test_lengths_double_and_hold_the_model_s_own():
+    told = read_card(pasted())
+    assert told.lengths[0] == SHORTEST
+    assert told.lengths[-1] == LONGEST
+    assert 3000 in told.lengths
+    assert [length for length in told.lengths if length != 3000] == [SHORTEST << power for power in range(11)]
+
+
+@pytest.mark.parametrize(("n_kv_heads", "kind"), [(8, "MHA"), (4, "GQA"), (2, "GQA"), (1, "MQA")])
+def test_a_choice_of_kv_heads_is_the_card_that_it_promises(n_kv_heads, kind):
+    config = json.dumps(CONFIG)
+    choices = {choice.n_kv_heads: choice for choice in read_card(CardRequest(config=config)).kv_choices}
+    told = read_card(CardRequest(config=config, n_kv_heads=n_kv_heads))
+    assert list(choices) == [8, 4, 2, 1]
+    assert (told.attention, told.cache, told.total) == (kind, choices[n_kv_heads].cache, choices[n_kv_heads].total)
+    assert choices[n_kv_heads].attention == kind
+    assert told.changed is (n_kv_heads != 2)
+    assert told.published_kv_heads == 2
+
+
+def test_the_heads_it_was_published_with_are_no_change():
+    told = read_card(CardRequest(config=json.dumps(CONFIG), n_heads=8, n_kv_heads=2))
+    assert not told.changed
+    assert told.lit == {"num_attention_heads": 8, "num_key_value_heads": 2}
+
+
+def test_a_config_that_does_not_say_how_many_kv_heads_lights_no_such_line():
+    bare = {name: value for name, value in CONFIG.items() if name != "num_key_value_heads"}
+    told = read_card(CardRequest(config=json.dumps(bare)))
+    assert told.lit == {"num_attention_heads": 8}
+    changed = read_card(CardRequest(config=json.dumps(bare), n_kv_heads=4))
+    assert changed.lit["num_key_value_heads"] == 4, "but the change needs it"
+
+
+def test_every_offered_number_of_heads_can_be_taken():
+    told = read_card(pasted(num_key_value_heads=8))
+    for choice in told.head_choices:
+        chosen = read_card(CardRequest(config=pasted(num_key_value_heads=8).config, n_heads=choice.n_heads))
+        assert (chosen.n_heads, chosen.d_head) == (choice.n_heads, choice.d_head)
+        assert chosen.n_heads * chosen.d_head == 64
+
+
+@pytest.mark.parametrize("n_heads", [720, 5040, 83_160])
+def test_of_many_divisors_the_published_first_and_last_are_among_the_offered(n_heads):
+    told = read_card(CardRequest(sizes=Sizes(d_model=n_heads, n_heads=n_heads, n_kv_heads=n_heads // 9)))
+    counts = [choice.n_kv_heads for choice in told.kv_choices]
+    assert counts == sorted(set(counts), reverse=True)
+    assert {n_heads, n_heads // 9, 1} <= set(counts)
+    assert len(counts) <= MOST_CHOICES + 2
+    assert all(n_heads % count == 0 for count in counts)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"config": " [1]"}, "it does not begin with a brace"),
+        ({"config": "~/config.json"}, "it does not begin with a brace"),
+        ({"name": "gpt5"}, rf"there is no card called 'gpt5'; pick one of the {len(built_in())}, or paste a config"),
+        ({"name": "gpt2", "sizes": {"d_model": 8, "n_heads": 2}}, "this request has 2 of them"),
+        ({"config": json.dumps(CONFIG), "n_kv_heads": 3}, "8 heads cannot share 3 KV heads evenly"),
+    ],
+)
+def test_what_is_no_card_is_said(asked, said):
+    with pytest.raises(InputError, match=said):
+        read_card(CardRequest(**asked))
+
+
+def test_a_config_may_begin_with_white_space():
+    assert read_card(CardRequest(config="\n  " + json.dumps(CONFIG))).n_heads == 8
+
+
+def test_the_contents_compute_nothing_and_count_the_questions(monkeypatch):
+    monkeypatch.setattr(lessons, "lesson", lambda _: pytest.fail("computed"))
+    listed = lessons_page.lesson_lines().lessons
+    assert [line.number for line in listed] == list(range(1, len(listed) + 1))
+    assert all(line.questions >= 1 for line in listed)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_lesson_is_what_the_lab_computed_question_by_question(number):
+    card, own = lessons_page.lesson_card(number), lessons.lesson(number)
+    assert (card.title, card.output, card.computed) == (own.title, own.output, own.computed)
+    listed = lessons_page.lesson_lines().lessons[number - 1]
+    assert len(card.questions) == len(own.questions) == listed.questions
+
+
+@pytest.mark.parametrize("number", [0, -1, 99])
+def test_there_is_no_such_lesson(number):
+    with pytest.raises(InputError, match=f"there is no lesson {number}"):
+        lessons_page.lesson_card(number)
+    with pytest.raises(InputError, match=f"there is no lesson {number}"):
+        lessons_page.mark(number, AnswerRequest(question=1, answer="1"))

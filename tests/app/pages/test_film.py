@@ -1,0 +1,122 @@
+"""Films as the page is told them: every moment's numbers, patterns that fit sixteen bits, and a phase or none."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from headscope.app.pages.film import FILE, FULL, Films, film_card
+from headscope.errors import InputError
+from headscope.heads.film import Film, FilmPoint
+from headscope.heads.questions.standard_questions import STANDARD
+from headscope.lab.film_page import QUIET, RISEN
+
+HEADS = ("0.0", "0.1", "1.0")
+
+
+def point(step: int) -> FilmPoint:
+    return FilmPoint(
+        step=step, tokens_seen=100 * step, loss=5.0 - step / 10, text_loss=5.0, early_loss=5.0, late_loss=4.0,
+        first_copy=5.0, second_copy=5.0 - step / 5,
+    )  # fmt: skip
+
+
+def film(induction: list[float], previous: list[float] | None = None) -> Film:
+    """A run whose best induction score goes this way; the other numbers follow their own."""
+    made = Film(heads=HEADS, sentences=[{"text": "a b", "tokens": [1, 2]}])
+    for step, best in enumerate(induction):
+        scores = torch.zeros(len(HEADS), len(STANDARD))
+        scores[2, STANDARD.index("induction")] = best
+        scores[0, STANDARD.index("previous")] = (previous or induction)[step]
+        made.points.append(point(step))
+        made.repeats.append(scores)
+        made.text.append(scores / 2)
+        made.entropy.append(torch.arange(3.0) + step)
+    made.pattern_steps = [0, len(induction) - 1]
+    made.patterns = [[torch.tensor([[[1.0, 0.0], [0.25, 0.75]]] * 3)] for _ in made.pattern_steps]
+    return made
+
+
+def test_every_number_of_every_moment_is_told():
+    card, arrays = film_card("run", film([0.0, 0.3, 0.9]), Path("nowhere"))
+    assert (card.name, card.heads, card.frames) == ("run", list(HEADS), [0, 2])
+    assert [(moment.step, moment.tokens) for moment in card.moments] == [(0, 0), (1, 100), (2, 200)]
+    assert [moment.loss for moment in card.moments] == pytest.approx([5.0, 4.9, 4.8])
+    assert [question.name for question in card.questions] == list(STANDARD)
+    assert arrays["repeats"].shape == arrays["text"].shape == (3, 3, len(STANDARD))
+    np.testing.assert_allclose(arrays["text"], arrays["repeats"] / 2)
+    np.testing.assert_allclose(arrays["entropy"], [[0, 1, 2], [1, 2, 3], [2, 3, 4]])
+
+
+def test_weights_travel_in_sixteen_bits_and_come_back_as_they_were():
+    _, arrays = film_card("run", film([0.0, 0.9]), Path("nowhere"))
+    patterns = arrays["patterns0"]
+    assert (patterns.dtype, patterns.shape) == (np.uint16, (2, 3, 2, 2))
+    assert patterns.max() == FULL == np.iinfo(np.uint16).max
+    np.testing.assert_allclose(patterns[0, 0] / FULL, [[1.0, 0.0], [0.25, 0.75]], atol=0.51 / FULL, rtol=0)
+
+
+@pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
+def test_a_loss_that_was_not_measured_is_none_and_not_a_number(broken):
+    made = film([0.0, 0.9])
+    made.points[0] = replace(made.points[0], loss=broken, second_copy=broken)
+    card = film_card("run", made, Path("nowhere"))[0]
+    first, second = card.moments
+    assert card.phase is None
+    assert (first.loss, first.second_copy) == (None, None)
+    assert first.text_loss == second.text_loss == 5.0
+
+
+def test_the_phase_lies_between_quiet_and_risen():
+    phase = film_card("run", film([0.0, 0.05, 0.4, 0.8, 0.9]), Path("nowhere"))[0].phase
+    assert phase is not None
+    assert (phase.before, phase.after, phase.quiet, phase.risen) == (1, 3, QUIET, RISEN)
+    assert len(phase.evidence) == 3
+    assert all(each.before <= each.after for each in phase.evidence)
+
+
+@pytest.mark.parametrize("induction", [[0.0, 0.0, 0.05], [0.0, 0.2, 0.5]])
+def test_a_run_in_which_induction_never_stands_has_no_phase(induction):
+    assert film_card("run", film(induction), Path("nowhere"))[0].phase is None
+
+
+def test_without_a_tokenizer_beside_it_a_sentence_is_numbers():
+    sentence = film_card("run", film([0.0, 0.9]), Path("nowhere"))[0].sentences[0]
+    assert (sentence.text, sentence.tokens) == ("a b", ["1", "2"])
+
+
+def test_a_run_s_film_bears_the_run_s_name(tmp_path):
+    for folder in ("night/model", "day"):
+        (tmp_path / folder).mkdir(parents=True)
+        film([0.0, 0.9]).save(tmp_path / folder / FILE)
+    films = Films([str(tmp_path / "night/model"), str(tmp_path / "day"), str(tmp_path), "gpt2"])
+    assert films.names() == ["night", "day", "embedded"]
+    assert films.film()[0].name == "night"
+    assert films.film("day")[0].name == "day"
+    assert films.film("embedded")[0].name == "embedded"
+
+
+def test_a_film_is_read_once(tmp_path):
+    film([0.0, 0.9]).save(tmp_path / FILE)
+    films = Films([str(tmp_path)])
+    first = films.film()
+    (tmp_path / FILE).unlink()
+    assert films.film() is first
+
+
+def test_a_film_that_is_broken_is_said_to_be_and_the_others_are_shown(tmp_path):
+    (tmp_path / FILE).write_bytes(b"not a film")
+    films = Films([str(tmp_path)])
+    with pytest.raises(InputError):
+        films.film(tmp_path.name)
+    assert films.film("embedded")[0].moments
+
+
+def test_nobody_names_a_file():
+    with pytest.raises(InputError, match=r"there is no film '\.\./film' on this page; it has embedded"):
+        Films().film("../film")

@@ -1,0 +1,92 @@
+"""Roles on the page: what the battery says, for the weights it was said of, and nothing where nobody has tested."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+import torch
+from tests.e2e.conftest import served
+
+import headscope
+from headscope.app.pages.microscope import Session
+from headscope.app.pages.roles import SHIPPED, roles_card, ship, shipped
+from headscope.errors import InputError
+from headscope.heads.roles.report import Report
+from headscope.models.weight_hash import fingerprint
+
+
+@pytest.fixture(scope="module")
+def embedded():
+    with headscope.load() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    return Report.from_dict(json.loads(SHIPPED.read_text(encoding="utf-8")))
+
+
+def test_an_untested_model_says_so_and_is_tested_when_asked(client, session, scope):
+    assert client.get("/api/roles").json()["state"] == "untested"
+    told = client.post("/api/roles").json()
+    assert told["state"] == "tested"
+    assert told["named"] + told["without"] == scope.shape.n_heads
+    assert client.get("/api/roles").json() == told
+    found = session._tested
+    previous = next(trial for trial in told["trials"] if trial["role"] == "previous token")
+    assert previous["scores"] == [found.trial("previous token").scores[str(head)] for head in scope.shape.heads()]
+
+
+def test_a_second_page_is_told_that_the_test_is_running(session):
+    with served(session) as address, ThreadPoolExecutor() as pool:
+        running = pool.submit(httpx.post, f"{address}api/roles", timeout=120)
+        states = []
+        while not running.done():
+            states.append(httpx.get(f"{address}api/roles", timeout=120).json()["state"])
+        assert running.result().json()["state"] == "tested"
+    assert "testing" in states
+
+
+def test_the_embedded_model_ships_its_report(embedded, report):
+    told = Session(embedded).roles()
+    assert (told.state, told.named, told.without) == ("tested", len(report.named), report.n_without)
+    induction = next(trial for trial in told.trials if trial.role == "induction")
+    assert induction.named == list(report.trial("induction").named)
+    assert (induction.threshold, induction.measure) == (0.35, "attention: induction")
+    best = report.with_role("induction")[0]
+    heads = [str(head) for head in embedded.shape.heads()]
+    assert induction.scores[heads.index(best.head)] == best.score
+
+
+def test_a_finding_keeps_its_null_interval_and_effect(embedded, report):
+    told = roles_card(report, [str(head) for head in embedded.shape.heads()])
+    for card, finding in zip(told.findings, report.findings, strict=True):
+        assert (card.head, card.role) == (finding.head, finding.role)
+        assert [(piece.score, piece.rival, piece.low, piece.high) for piece in card.evidence] == [
+            (piece.score, piece.rival, piece.low, piece.high) for piece in finding.evidence
+        ]
+        assert (card.ablated and card.ablated.loss) == (finding.ablated and finding.ablated.loss)
+
+
+def test_a_changed_weight_loses_the_report(embedded):
+    weight = next(embedded.model.model.parameters())
+    kept = weight.detach().clone()
+    with torch.no_grad():
+        weight[0, 0] += 0.5
+        assert shipped(embedded) is None
+        weight.copy_(kept)
+    assert shipped(embedded) is not None
+
+
+def test_a_report_is_shipped_with_the_weights_it_speaks_of(embedded, report, tmp_path):
+    ship(report, embedded, tmp_path / "heads.json")
+    written = json.loads((tmp_path / "heads.json").read_text(encoding="utf-8"))
+    assert written["recipe"]["weights"] == fingerprint(embedded.model.model)
+
+
+def test_a_report_of_another_model_is_not_shipped(scope, report, tmp_path):
+    with pytest.raises(InputError, match=r"this report is of embedded with 64 heads, the model here is .* with 12"):
+        ship(report, scope, tmp_path / "heads.json")

@@ -1,0 +1,130 @@
+"""Censuses as the page gets them: equal to what the scan wrote, and reachable by number only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from tests.scan.tiny import open_tiny, texts
+from typer.testing import CliRunner
+
+from headscope.app.model_registry import Shelf
+from headscope.app.pages.census import Censuses
+from headscope.app.server import application
+from headscope.app.wire import unpack
+from headscope.cli import app
+from headscope.errors import InputError
+from headscope.scan.census import Census
+from headscope.scan.compare import compare
+from headscope.scan.options import ScanOptions
+from headscope.scan.run import scan
+
+TAG = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    made = []
+    for number, corpus in enumerate(([*texts(20), TAG * 20], texts(35)[15:])):
+        out = tmp_path_factory.mktemp("census") / f"out{number}"
+        scan(open_tiny(), corpus, out=out, options=ScanOptions(threads=1, replicates=50))
+        made.append(out)
+    return made
+
+
+@pytest.fixture(scope="module")
+def client(folders: list[Path]) -> Iterator[TestClient]:
+    with TestClient(application(Shelf(), censuses=Censuses(folders)), base_url="http://127.0.0.1") as opened:
+        yield opened
+
+
+def test_a_page_without_a_census_has_none():
+    with TestClient(application(Shelf()), base_url="http://127.0.0.1") as bare:
+        assert bare.get("/api/censuses").json() == {"censuses": []}
+        assert (
+            "there is no census 1 on this page; it was started with 0" in bare.get("/api/censuses/1").json()["message"]
+        )
+
+
+def test_the_list_names_model_and_corpus_and_no_folder(client: TestClient, folders: list[Path]):
+    answer = client.get("/api/censuses")
+    first, second = answer.json()["censuses"]
+    assert (first["number"], second["number"]) == (1, 2)
+    assert first["documents"] == 21
+    assert first["corpus"] == "21 texts"
+    assert str(folders[0].parent) not in answer.text
+
+
+def test_the_table_is_the_census(client: TestClient, folders: list[Path]):
+    own = Census.load(folders[0])
+    told = unpack(client.get("/api/censuses/1").content)
+    names = [quantity["name"] for quantity in told.values["quantities"]]
+    heads = [str(head) for head in own.heads()]
+    assert told.arrays["mean"].shape == (len(names), len(heads))
+    for row in own.rows:
+        place = names.index(row.question), heads.index(str(row.head))
+        assert told.arrays["mean"][place] == pytest.approx(row.mean, rel=1e-6)
+        assert told.arrays["low"][place] <= told.arrays["mean"][place] <= told.arrays["high"][place]
+        if row.kind == "question":
+            assert told.arrays["null"][place] == pytest.approx(row.null_mean, rel=1e-6)
+        else:
+            assert np.isnan(told.arrays["null"][place])
+
+
+def test_examples_say_who_asks_and_what_it_looks_at(client: TestClient, folders: list[Path]):
+    own = Census.load(folders[0])
+    head = str(own.top("previous", 1)[0].head)
+    told = client.get("/api/censuses/1/head", params={"head": head, "question": "previous"}).json()
+    stored = [row for row in own.examples().to_pylist() if row["head"] == head and row["question"] == "previous"]
+    assert [each["score"] for each in told["examples"]] == [row["score"] for row in stored]
+    for each in told["examples"]:
+        assert each["target"] is None or each["at"] - each["target"] == each["position"] - each["key"]
+    entropy = next(spread for spread in told["spreads"] if spread["name"] == "entropy")
+    assert sum(entropy["counts"]) == own.row(head, "entropy").count
+    assert len(entropy["edges"]) == len(entropy["counts"]) + 1
+
+
+def test_two_are_compared_as_the_library_compares_them(client: TestClient, folders: list[Path]):
+    own = compare(*folders)
+    told = unpack(client.get("/api/censuses/1/against/2").content)
+    names = [quantity["name"] for quantity in told.values["quantities"]]
+    heads = [str(head) for head in Census.load(folders[0]).heads()]
+    for change in own.changes:
+        place = names.index(change.question), heads.index(str(change.head))
+        assert told.arrays["after"][place] == pytest.approx(change.after, rel=1e-6)
+        assert told.arrays["low"][place] == pytest.approx(change.low, rel=1e-5, abs=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/api/censuses/3", "there is no census 3 on this page; it was started with 2"),
+        ("/api/censuses/0", "there is no census 0"),
+        ("/api/censuses/1/head?head=9.9&question=previous", "no head 9.9; its heads are 0.0 to"),
+        ("/api/censuses/1/head?head=0.0&question=love", "does not ask 'love'"),
+        ("/api/censuses/1/against/7", "there is no census 7"),
+    ],
+)
+def test_what_is_not_there_is_said(client: TestClient, path: str, said: str):
+    answer = client.get(path)
+    assert answer.status_code == 422
+    assert said in answer.json()["message"]
+
+
+def test_a_page_cannot_name_a_folder(client: TestClient, folders: list[Path]):
+    for name in (str(folders[0]), "..%2F..%2Fetc", "%2Fetc%2Fpasswd"):
+        assert client.get(f"/api/censuses/{name}").status_code in (404, 422)
+
+
+def test_a_folder_without_a_census_is_refused_at_the_start(tmp_path: Path):
+    with pytest.raises(InputError, match=r"holds no census \(tally.safetensors is missing\); give the folder"):
+        Censuses([tmp_path])
+
+
+def test_the_command_says_what_is_wrong_with_a_folder_before_it_opens_a_model(tmp_path: Path):
+    run = CliRunner().invoke(app, ["serve", "--no-open", "--census", str(tmp_path)])
+    assert isinstance(run.exception, InputError)
+    assert "holds no census" in str(run.exception)

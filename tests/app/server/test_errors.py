@@ -1,0 +1,96 @@
+"""Errors as sentences, whatever they quote: one shape, the right status, no path, and always sendable."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+
+from headscope import errors
+from headscope.app.server.errors import problem, say_problems
+
+
+class Asked(BaseModel):
+    head: str = Field(max_length=3)
+    rows: tuple[int, int] = (0, 1)
+
+
+@pytest.fixture(scope="module")
+def client():
+    app = FastAPI()
+    say_problems(app)
+
+    @app.post("/raise/{kind}")
+    def fail(kind: str) -> None:
+        raise getattr(errors, kind)("the lamp in /home/me/house/lamp.json is out; light it")
+
+    @app.post("/asked")
+    def asked(asked: Asked) -> None: ...
+
+    @app.get("/teapot")
+    def teapot() -> None:
+        raise HTTPException(418, "short and stout: /etc/teapot", {"x-spout": "here"})
+
+    with TestClient(app) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [name for name, each in vars(errors).items() if isinstance(each, type) and issubclass(each, errors.HeadscopeError)],
+)
+def test_every_error_of_ours_is_a_422_that_says_which_and_why(client, kind):
+    answer = client.post(f"/raise/{kind}")
+    assert answer.status_code == 422
+    assert answer.json()["kind"] == kind
+    assert answer.json()["message"].startswith("the lamp in …/lamp.json is out; light it")
+    assert "house" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"head": "0.0.0"}, "head: String should have at most 3 characters"),
+        ({}, "head: Field required"),
+        ({"head": "0.0", "rows": [0, "x"]}, "rows.1: Input should be a valid integer"),
+        ([], "the request: Input should be a valid dictionary"),
+        (None, "the request: Field required"),
+    ],
+)
+def test_what_is_wrong_with_a_request_is_said_by_its_place(client, body, said):
+    answer = client.post("/asked", json=body)
+    assert (answer.status_code, answer.json()["kind"]) == (422, "InputError")
+    assert said in answer.json()["message"]
+
+
+def test_of_several_faults_the_first_is_told(client):
+    answer = client.post("/asked", json={"head": "0.0.0", "rows": ["x", "y"]})
+    assert answer.json()["message"] == "head: String should have at most 3 characters"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"), [("GET", "/nowhere", 404), ("GET", "/asked", 405), ("DELETE", "/teapot", 405)]
+)
+def test_what_is_not_there_is_refused_in_the_same_shape(client, method, path, status):
+    answer = client.request(method, path)
+    assert answer.status_code == status
+    assert set(answer.json()) == {"kind", "message"}
+    assert answer.json()["kind"] == "Refused"
+
+
+def test_a_refusal_keeps_its_headers_and_loses_its_path(client):
+    answer = client.get("/teapot")
+    assert (answer.status_code, answer.headers["x-spout"]) == (418, "here")
+    assert answer.json()["message"] == "short and stout: …/teapot"
+    assert client.get("/asked").headers["allow"] == "POST"
+
+
+@pytest.mark.parametrize("text", ["\ud800", "lamp \udfff lamp", "שלום 🐎", "\x00", '"</script>'])
+def test_whatever_a_sentence_quotes_it_can_be_sent(text):
+    told = json.loads(problem("InputError", f"there is no {text}", 422).body)
+    assert told["message"].startswith("there is no ")
+    told["message"].encode("utf-8")

@@ -1,0 +1,225 @@
+"""The lab's routes carry what the lab says: heads trained and streamed, sums by hand, results, and kind refusals."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import numpy as np
+import pytest
+
+from headscope.app.pages import schema_lab
+from headscope.app.wire import Container, unpack
+from headscope.lab.one_or_many_page import conclusions
+from headscope.lab.teach.crafted_heads import craft
+from headscope.lab.teach.one_or_many import stored_results
+from headscope.lab.teach.target_patterns import SENTENCE
+from headscope.lab.teach.worked_example import WorkedExample, work
+
+
+def frames(answer) -> list[Container]:
+    """The containers of a stream."""
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"] == "application/x-headscope-frames"
+    data, found = answer.content, []
+    while data:
+        (length,) = struct.unpack_from("<I", data)
+        found.append(unpack(data[4 : 4 + length]))
+        data = data[4 + length :]
+    return found
+
+
+@pytest.fixture
+def wish(client) -> dict:
+    """What the page sends when it is opened."""
+    card = client.post("/api/lab/sentence", json={}).json()
+    return {"sentence": card["sentence"], "targets": card["targets"]}
+
+
+def test_the_first_sentence_has_four_targets(client, wish):
+    assert wish["sentence"] == SENTENCE
+    assert [target["name"] for target in wish["targets"]][2] == "Pronoun to antecedent"
+    assert wish["targets"][2]["arrows"] == [[8, 2]]
+
+
+def test_a_sentence_of_ones_own_begins_with_previous_token(client):
+    card = client.post("/api/lab/sentence", json={"sentence": "a dog, a cat"}).json()
+    assert card["words"] == ["a", "dog", ",", "a", "cat"]
+    assert [target["arrows"] for target in card["targets"]] == [[[1, 0], [2, 1], [3, 2], [4, 3]]]
+
+
+def test_training_is_told_step_by_step_and_ends_with_what_the_lab_made(client, wish):
+    begun, *steps, done = frames(client.post("/api/lab/craft", json=wish))
+    crafted = craft()
+    assert begun.values["words"] == crafted.words
+    np.testing.assert_array_equal(begun.arrays["wanted"], crafted.wanted)
+    assert begun.arrays["finds"].sum(1).tolist() == [2, 2, 1, 10]
+    assert [step.values["step"] for step in steps] == [snapshot.step for snapshot in crafted.snapshots]
+    np.testing.assert_allclose(steps[-1].arrays["patterns"], crafted.snapshots[-1].patterns, atol=1e-6)
+    assert [head["hit"] for head in done.values["heads"]] == [head.hit for head in crafted.heads]
+
+
+def test_the_strips_of_every_word_add_up(client, wish):
+    *_, last, done = frames(client.post("/api/lab/craft", json=wish))
+    weights, values = last.arrays["patterns"], done.arrays["values"]
+    np.testing.assert_allclose(np.einsum("hqk,hkd->qhd", weights, values), done.arrays["delivered"], atol=1e-5)
+    np.testing.assert_allclose(done.arrays["parts"].sum(1), done.arrays["output"], atol=1e-5)
+
+
+def test_a_head_that_is_too_small_says_so_in_the_stream(client, wish):
+    done = frames(client.post("/api/lab/craft", json=wish | {"d_head": 1, "steps": 60}))[-1]
+    misses = [row for head in done.values["heads"] for row in head["misses"]]
+    assert misses
+    assert all(row["why"] for row in misses)
+
+
+def test_unequal_shares_are_what_is_trained(client, wish):
+    painted = {"name": "Pronoun", "arrows": [[8, 2], [8, 6]], "shares": [0.8, 0.2]}
+    begun, *steps, done = frames(client.post("/api/lab/craft", json=wish | {"targets": [painted]}))
+    assert begun.arrays["wanted"][0, 8, [2, 6]] == pytest.approx([0.8, 0.2])
+    assert steps[-1].arrays["patterns"][0, 8, [2, 6]] == pytest.approx([0.8, 0.2], abs=0.02)
+    assert done.values["heads"][0]["hit"] > 0.98
+    opened = [client.post("/api/lab/craft/open", json=wish | {"targets": [each]}).json()["model"] for each in
+              (painted, painted | {"shares": [0.2, 0.8]})]  # fmt: skip
+    assert opened[0] != opened[1]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"sentence": "alone"}, "the sentence has one word, 'alone'; attention needs at least two"),
+        ({"sentence": "word " * 200}, "the sentence has 200 words; at most 64"),
+        ({"targets": [{"name": "Ahead", "arrows": [[0, 1]]}]}, "Ahead: 'The' (0) cannot look ahead to 'tired' (1)"),
+        (
+            {"targets": [{"name": "Much", "arrows": [[8, 2], [8, 6]], "shares": [0.8, 0.4]}]},
+            "Much: the row of 'it' (8) adds up to 1.2; one softmax row shares out exactly 1",
+        ),
+        (
+            {"targets": [{"name": "Few", "arrows": [[8, 2], [8, 6]], "shares": [1]}]},
+            "Few: 2 arrows and 1 shares; give one share an arrow, or none for equal shares",
+        ),
+        ({"targets": []}, "targets: List should have at least 1 item"),
+        ({"steps": 100_000}, "steps: Input should be less than or equal to 1000"),
+    ],
+)
+def test_a_wish_that_cannot_be_met_is_refused_in_words(client, wish, changed, said):
+    answer = client.post("/api/lab/craft", json=wish | changed)
+    assert answer.status_code == 422
+    assert answer.json()["message"].startswith(said)
+
+
+@pytest.mark.parametrize(
+    "sentence", ["\x00\x07 lamp lit", "🐎 🐎 🐎", "שלום עולם", "\ud800 lone surrogate", "\r\n\t the end"]
+)
+def test_strange_sentences_are_trained_on_or_refused_in_words(client, sentence):
+    asked = {"sentence": sentence, "targets": [{"name": "t", "arrows": [[1, 0]]}], "steps": 3}
+    body, kind = json.dumps(asked), {"content-type": "application/json"}
+    answer = client.post("/api/lab/craft", content=body, headers=kind)
+    assert answer.status_code in (200, 422)
+    assert answer.status_code == 200 or answer.json()["message"]
+
+
+def test_crafted_heads_open_in_the_microscope(client, wish):
+    opened = client.post("/api/lab/craft/open", json=wish).json()
+    assert opened == client.post("/api/lab/craft/open", json=wish).json()
+    assert opened["model"] in client.get("/api/models").json()["names"]
+    look = unpack(client.post(f"/api/look?model={opened['model']}", json={"text": opened["text"]}).content)
+    asked = {"look": look.values["look"], "head": "0.2", "rows": [8, 9], "columns": [0, 11]}
+    found = unpack(client.post(f"/api/weights?model={opened['model']}", json=asked).content)
+    np.testing.assert_allclose(found.arrays["weights"][0], craft().read(8).weights[2], atol=1e-5)
+
+
+def test_arrows_may_be_written(client, wish):
+    asked = {"sentence": wish["sentence"], "text": "crossed > horse, was > it"}
+    assert client.post("/api/lab/arrows", json=asked).json() == {"arrows": [[3, 2], [9, 8]], "shares": [1, 1]}
+    shared = client.post("/api/lab/arrows", json=asked | {"text": "it > horse .8, it > road"}).json()
+    assert (shared["arrows"], shared["shares"]) == ([[8, 2], [8, 6]], pytest.approx([0.8, 0.2]))
+    answer = client.post("/api/lab/arrows", json=asked | {"text": "crossed horse"})
+    assert answer.json()["message"] == "could not read 'crossed horse' as an arrow; write it like this: crossed > horse"
+
+
+def test_the_worked_example_is_the_labs(client):
+    card, done = client.post("/api/lab/worked", json={}).json(), work()
+    assert card["concatenated"] == done.concatenated
+    assert card["mixed"] == done.mixed
+    assert [step["lines"] for step in card["steps"]] == [step.lines for step in done.steps]
+    products = card["work"][0]["products"]
+    for column, total in enumerate(done.heads[0].delivered):
+        assert sum(row[column] for row in products.values()) == pytest.approx(total)
+
+
+def test_a_changed_scorecard_changes_every_sum_after_it(client):
+    heads = client.post("/api/lab/worked", json={}).json()["heads"]
+    heads[0]["scorecard"] |= {"animal": 0.5, "road": 0.25}
+    card = client.post("/api/lab/worked", json={"heads": heads}).json()
+    done = work(WorkedExample.from_dict({"heads": heads}))
+    assert card["work"][0]["delivered"] == done.heads[0].delivered
+    assert card["mixed"] == done.mixed
+
+
+def test_shares_that_do_not_add_up_are_refused_with_their_sum(client):
+    heads = client.post("/api/lab/worked", json={}).json()["heads"]
+    heads[1]["scorecard"]["tired"] = 0.9
+    answer = client.post("/api/lab/worked", json={"heads": heads})
+    assert answer.status_code == 422
+    assert answer.json()["message"].startswith("the shares of head 2 add up to 1.35; they must add up to 1")
+
+
+def test_invented_heads_are_checked(client):
+    one = {"horse": 0.6, "road": 0.1, "because": 0.1, "was": 0.1, "tired": 0.1}
+    two = {"horse": 0.1, "road": 0.1, "because": 0.1, "was": 0.1, "tired": 0.6}
+    right = client.post("/api/lab/exercise", json={"heads": [one, two]}).json()
+    assert right["right"]
+    wrong = client.post("/api/lab/exercise", json={"heads": [one, one], "sums": [".55 .22 .1 .23", "1 1 1 1"]}).json()
+    assert [remark["right"] for remark in wrong["remarks"]] == [True, True, False, True, False]
+
+
+def test_the_fork_is_checked(client):
+    boxes = client.get("/api/lab/exercise").json()["boxes"]
+    arrows = [["input", "head 1"], ["head 1", "head 2"]]
+    assert {box for arrow in arrows for box in arrow} <= set(boxes)
+    remarks = client.post("/api/lab/fork", json={"arrows": arrows}).json()["remarks"]
+    assert remarks[0]["right"]
+    assert remarks[1]["says"].startswith("Heads do not feed each other")
+
+
+def test_every_head_by_hand_opens_in_the_microscope(client):
+    roles = client.get("/api/lab/by-hand").json()["roles"]
+    assert len(roles) == 6
+    opened = client.post("/api/lab/by-hand/open", json={"role": "induction"}).json()
+    card = client.get(f"/api/model?model={opened['model']}").json()
+    assert [site["name"] for site in card["sites"]] == ["0", "1"]
+    look = unpack(client.post(f"/api/look?model={opened['model']}", json={"text": opened["text"]}).content).values
+    assert [token["text"].strip() for token in look["tokens"]] == opened["text"].split()
+    asked = {"look": look["look"], "head": "1.0", "rows": [7, 8], "columns": [0, 14]}
+    found = unpack(client.post(f"/api/weights?model={opened['model']}", json=asked).content)
+    assert found.arrays["weights"][0, 1] > 0.99  # the second "red" reads what stood after the first
+
+
+def test_a_role_nobody_wrote_is_refused(client):
+    answer = client.post("/api/lab/by-hand/open", json={"role": "oracle"})
+    assert answer.json()["message"].startswith("there is no head by hand for 'oracle'; there are previous token")
+
+
+def test_the_committed_results_are_told_with_their_conclusions(client):
+    card = schema_lab.ResultsCard.model_validate(client.get("/api/lab/one-or-many").json())
+    stored = stored_results()
+    assert [outcome.mean for outcome in card.arms] == [round(outcome.mean, 4) for outcome in stored.arms]
+    assert card.conclusions == conclusions(stored)
+    for row in card.rows:
+        values = dict(row.pairs)
+        assert [values[key] for key in row.asks] == row.answer
+
+
+def test_a_small_contest_is_streamed_arm_by_arm(client):
+    asked = {"experiment": "partition", "d_model": 8, "heads": [1, 8], "seeds": 2, "steps": 20}
+    begun, *outcomes = frames(client.post("/api/lab/one-or-many", json=asked))
+    assert begun.values["arms"] == ["1 head", "8 heads"]
+    assert [outcome.values["d_head"] for outcome in outcomes] == [8, 1]
+    assert all(len(outcome.values["accuracies"]) == 2 for outcome in outcomes)
+
+
+def test_heads_that_do_not_divide_the_width_are_refused(client):
+    answer = client.post("/api/lab/one-or-many", json={"experiment": "partition", "d_model": 8, "heads": [3]})
+    assert answer.status_code == 422
+    assert answer.json()["message"] == "3 heads do not divide a width of 8; choose from 1, 2, 4, 8"

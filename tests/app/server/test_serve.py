@@ -1,0 +1,140 @@
+"""Starting and stopping: what the terminal says, what a real process does, and a page that outlives its server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from urllib.parse import urlsplit
+
+import httpx
+import numpy as np
+import pytest
+from tests.e2e.conftest import served
+
+from headscope.app.pages.microscope import Session
+from headscope.app.server import HOST, Place, free_port
+from headscope.app.server.serve import address, announcement
+from headscope.app.server.token import Token
+from headscope.app.wire import unpack
+from headscope.errors import InputError
+
+TEXT = "the old lamp on the landing burned until morning"
+SERVER = """
+import gc, sys
+import headscope
+from headscope.app.server import Place
+from headscope.app.server import serve
+from headscope.app.pages.microscope import Session
+from headscope.app.model_registry import Shelf
+from tests.app.conftest import small_model, word_tokenizer
+free = gc.get_freeze_count()
+asked = serve.uvicorn.run
+def run(app, **how):
+    print(free, gc.get_freeze_count() > 100_000, flush=True)
+    asked(app, **how)
+serve.uvicorn.run = run
+serve.serve(Shelf(Session(headscope.load(small_model(1), word_tokenizer()))), Place(port=int(sys.argv[1]), open_browser=False))
+print("stopped", flush=True)
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "token", "told"),
+    [
+        ("127.0.0.1", 8765, None, "http://127.0.0.1:8765/"),
+        ("::1", 80, None, "http://[::1]:80/"),
+        ("lab.example", 8765, Token("s3"), "http://lab.example:8765/?token=s3"),
+        ("fe80::1", 1, Token("s3"), "http://[fe80::1]:1/?token=s3"),
+    ],
+)
+def test_an_address_can_be_opened_as_it_is_written(host, port, token, told):
+    assert address(host, port, token) == told
+    parts = urlsplit(told)
+    assert (parts.hostname, parts.port) == (host, port)
+
+
+def test_what_only_this_machine_reaches_is_announced_in_one_line():
+    said = announcement(Place(), 8765, None)
+    assert said == "The microscope is at http://127.0.0.1:8765/ (Ctrl+C stops it).\n"
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_every_address_of_this_machine_is_announced_by_a_name_that_others_can_type(host):
+    said = announcement(Place(host=host), 8765, Token("s3"))
+    assert f"http://{socket.gethostname()}:8765/?token=s3 " in said
+    assert host not in said.splitlines()[0].replace(socket.gethostname(), "")
+
+
+def test_a_chosen_address_is_announced_as_it_was_chosen():
+    assert "http://192.168.0.7:8765/?token=s3 " in announcement(Place(host="192.168.0.7"), 8765, Token("s3"))
+
+
+@pytest.mark.parametrize(
+    ("host", "here"),
+    [("localhost", True), ("127.0.0.9", True), ("::1", True), ("192.168.0.7", False), ("lab.example", False)],
+)
+def test_who_needs_no_token(host, here):
+    assert Place(host=host).is_here is here
+
+
+def test_free_ports_are_free():
+    ports = {free_port() for _ in range(5)}
+    assert all(1024 <= port < 65_536 for port in ports)
+    for port in ports:
+        with socket.socket() as one:
+            one.bind((HOST, port))
+
+
+def test_a_port_that_others_may_not_take_is_named_with_its_host():
+    with pytest.raises(InputError, match=r"192\.0\.2\.1, port 99 cannot be used \(.*\); leave --port out for a free"):
+        free_port(99, "192.0.2.1")
+
+
+def wait_for(url: str, process: subprocess.Popen[str]) -> None:
+    for _ in range(1200):
+        assert process.poll() is None, process.communicate()
+        try:
+            httpx.get(url, timeout=5)
+            return
+        except httpx.TransportError:
+            time.sleep(0.05)
+    raise AssertionError(f"{url} did not answer")
+
+
+def test_a_server_told_to_stop_ends_and_frees_its_port():
+    port = free_port()
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVER, str(port)], env=environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        wait_for(f"http://{HOST}:{port}/api/model", process)
+        assert httpx.post(f"http://{HOST}:{port}/api/look", json={"text": TEXT}, timeout=60).status_code == 200
+        process.send_signal(signal.SIGINT)
+        said, told = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert said.split() == ["0", "True", "stopped"], "what was imported is left out of every collection"
+    assert told == f"The microscope is at http://{HOST}:{port}/ (Ctrl+C stops it).\n"
+    assert free_port(port) == port
+
+
+def test_a_page_left_open_reads_its_text_to_a_server_that_was_started_again(scope):
+    asked = {"head": "1.3", "rows": [0, 9], "columns": [0, 9]}
+    with served(Session(scope)) as first:
+        look = unpack(httpx.post(f"{first}api/look", json={"text": TEXT}).content).values["look"]
+        before = unpack(httpx.post(f"{first}api/weights", json=asked | {"look": look}).content).arrays["weights"]
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(first)
+    with served(Session(scope), port=urlsplit(first).port) as again:
+        assert again == first
+        forgotten = httpx.post(f"{again}api/weights", json=asked | {"look": look})
+        assert (forgotten.status_code, forgotten.json()["kind"]) == (422, "ForgottenLookError")
+        assert unpack(httpx.post(f"{again}api/look", json={"text": TEXT}).content).values["look"] == look
+        after = unpack(httpx.post(f"{again}api/weights", json=asked | {"look": look}).content).arrays["weights"]
+    np.testing.assert_array_equal(before, after)

@@ -1,0 +1,105 @@
+"""Work that is told as it happens: its frames in order, its errors as words, and its end when nobody listens."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.testclient import TestClient
+
+from headscope.app.pages.schema_lab import RunBegun
+from headscope.app.server import HOST, free_port
+from headscope.app.server.errors import say_problems
+from headscope.app.server.streaming import LeftError, stream
+from headscope.app.wire import unpack
+from headscope.errors import InputError
+
+
+def app_for(work) -> FastAPI:
+    app, lock = FastAPI(), asyncio.Lock()
+    say_problems(app)
+
+    @app.get("/work")
+    async def told(request: Request) -> Any:
+        return await stream(request, lock, work)
+
+    return app
+
+
+def told(content: bytes) -> list[dict[str, Any]]:
+    found = []
+    while content:
+        (length,) = struct.unpack_from("<I", content)
+        found.append(unpack(content[4 : 4 + length]).values)
+        content = content[4 + length :]
+    return found
+
+
+def begin(tell) -> None:
+    tell(RunBegun(arms=["a"]), {})
+
+
+def test_an_error_before_the_first_frame_is_an_ordinary_refusal():
+    def work(tell):
+        raise InputError("no candle; bring one")
+
+    answer = TestClient(app_for(work)).get("/work")
+    assert answer.status_code == 422
+    assert answer.json() == {"kind": "InputError", "message": "no candle; bring one"}
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (InputError("the candle in /home/me/box went out"), "the candle in …/box went out"),
+        (ZeroDivisionError("secret"), "the program failed while it was working; try again"),
+    ],
+)
+def test_an_error_in_the_middle_is_the_last_frame(error, said):
+    def work(tell):
+        begin(tell)
+        raise error
+
+    begun, last = told(TestClient(app_for(work)).get("/work").content)
+    assert begun["arms"] == ["a"]
+    assert last == {"event": "problem", "kind": type(error).__name__, "message": said}
+
+
+@contextmanager
+def served(app: FastAPI) -> Iterator[str]:
+    port = free_port()
+    server = uvicorn.Server(uvicorn.Config(app, host=HOST, port=port, log_level="warning"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield f"http://{HOST}:{port}/work"
+    server.should_exit = True
+    thread.join()
+
+
+def test_work_stops_when_the_person_leaves():
+    stopped = threading.Event()
+
+    def work(tell):
+        try:
+            while True:
+                begin(tell)
+                time.sleep(0.01)
+        except LeftError:
+            stopped.set()
+            raise
+
+    with served(app_for(work)) as address:
+        with httpx.stream("GET", address) as answer:
+            next(answer.iter_bytes())
+        assert stopped.wait(10)

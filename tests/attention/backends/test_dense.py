@@ -1,0 +1,39 @@
+"""The oracle equals the definition in float64: output, pattern and every statistic, on the whole table."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.attention.asked import assert_statistics, questions
+from tests.attention.cases import CASES, Case, truth
+from torch.testing import assert_close
+
+from headscope.attention.backends.dense import refuse
+from headscope.attention.engine import observe
+from headscope.attention.scores import Scores
+from headscope.errors import BackendError
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_oracle_equals_the_definition(case: Case) -> None:
+    asked = questions(case.batch, case.n_query, case.keys)
+    seen = observe(*case.qkv(torch.float64), scores=case.scores, questions=asked, backend="dense")
+    exact = truth(case)
+    assert_close(seen.output, exact.output, atol=1e-12, rtol=1e-12)
+    assert_close(seen.weights(), exact.weights, atol=1e-12, rtol=1e-12)
+    assert_statistics(seen, case, atol=1e-12)
+
+
+def test_it_refuses_a_pattern_it_cannot_hold() -> None:
+    q = k = v = torch.zeros(1, 1, 1, 1).expand(1, 32, 8192, 1)
+    with pytest.raises(BackendError, match=r"dense stores the pattern, 8\.6 GB here; try 'blockwise'"):
+        observe(q, k, v, backend="dense")
+
+
+@pytest.mark.parametrize("shape", [(2, 16), (32, 1), (1, 32)], ids=str)
+def test_its_limit_counts_every_item_and_head(shape: tuple[int, int]) -> None:
+    """Two gigabytes are held, and not one row more."""
+    fits = torch.zeros(1, 1, 1, 1).expand(*shape, 4096, 1)
+    assert refuse(fits, fits, fits, Scores()) is None
+    more = torch.zeros(1, 1, 1, 1).expand(*shape, 4097, 1)
+    assert refuse(more, fits, fits, Scores()) == "dense stores the pattern, 2.1 GB here"

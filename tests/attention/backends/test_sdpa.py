@@ -1,0 +1,177 @@
+"""Attention with nobody watching equals the definition on every case, in every precision, and so do its gradients."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.attention.cases import CASES, Case, assert_within_twice, logits, one_head, plain, truth
+from tests.attention.memory import peak_tensor_bytes
+from torch import Tensor
+from torch.testing import assert_close
+
+from headscope.attention import reference
+from headscope.attention.backends import sdpa
+from headscope.attention.masks import Mask, causal, padding, window
+from headscope.attention.scores import Scores
+
+every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+half = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+
+
+@every_case
+def test_float32_equals_the_reference(case: Case) -> None:
+    z = sdpa.attention(*case.qkv(), case.scores)
+    assert_close(z, truth(case, torch.float32).output.float(), atol=2e-6, rtol=1e-5)
+
+
+@every_case
+def test_float64_equals_the_reference(case: Case) -> None:
+    z = sdpa.attention(*case.qkv(torch.float64), case.scores)
+    assert_close(z, truth(case).output, atol=1e-12, rtol=1e-12)
+
+
+@half
+@every_case
+def test_half_precision_errs_at_most_twice_as_much_as_plain_pytorch(case: Case, dtype: torch.dtype) -> None:
+    z = sdpa.attention(*case.qkv(dtype), case.scores)
+    assert z.dtype == dtype
+    assert_within_twice(z, truth(case, dtype).output, plain(case, dtype))
+
+
+@every_case
+def test_a_few_rows_at_a_time_equal_all_at_once(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sdpa.ROWS, "cpu", 7)
+    z = sdpa.attention(*case.qkv(torch.float64), case.scores)
+    assert_close(z, truth(case).output, atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize("mask", [causal() & window(64), causal() & padding([3000], side="left")], ids=repr)
+def test_no_mask_is_ever_queries_by_keys(mask: Mask) -> None:
+    def peak(length: int) -> int:
+        q, k, v = (torch.randn(1, heads, length, 8) for heads in (2, 1, 1))
+        return peak_tensor_bytes(lambda: sdpa.attention(q, k, v, Scores(mask=mask)))
+
+    short, long = peak(3072), peak(12288)
+    assert long < 12288 * 12288 / 4
+    assert long < 4.5 * short
+
+
+SMALL = [case for case in CASES if case.name not in ("length-1025", "d-head-256", "grouped", "length-257")]
+
+
+def reference_gradients(case: Case, weights: Tensor) -> list[Tensor]:
+    """Gradients of q, k and v through the definition, one head after another."""
+    q, k, v = (tensor.requires_grad_() for tensor in case.qkv(torch.float64))
+    group, allowed = case.n_heads // case.n_kv_heads, case.allowed()
+    total = torch.zeros((), dtype=torch.float64)
+    for item in range(case.batch):
+        for head in range(case.n_heads):
+            one_k, one_v = k[item, head // group], v[item, head // group]
+            scores = logits(case.scores, item, head, q[item, head], one_k)
+            z = one_head(case, head, scores, one_v, allowed[item, head]).z
+            total = total + (z * weights[item, head]).sum()
+    return list(torch.autograd.grad(total, (q, k, v)))
+
+
+@pytest.mark.parametrize("case", SMALL, ids=lambda case: case.name)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_gradients_equal_those_of_the_reference(case: Case, dtype: torch.dtype) -> None:
+    q, k, v = (tensor.requires_grad_() for tensor in case.qkv(dtype))
+    z = sdpa.attention(q, k, v, case.scores)
+    weights = torch.randn(z.shape, dtype=torch.float64)
+    ours = torch.autograd.grad((z * weights.to(dtype)).sum(), (q, k, v))
+    tolerance = 2e-5 if dtype == torch.float32 else 1e-10
+    for mine, expected in zip(ours, reference_gradients(case, weights), strict=True):
+        assert_close(mine.double(), expected, atol=tolerance, rtol=tolerance)
+
+
+def test_written_out_scores_pass_gradcheck() -> None:
+    scores = Scores(mask=causal(), softcap=2.0, sinks=torch.tensor([0.5, -1.0]))
+    q, k, v = (torch.randn(1, heads, 4, 3, dtype=torch.float64, requires_grad=True) for heads in (2, 1, 1))
+    assert torch.autograd.gradcheck(lambda q, k, v: sdpa.attention(q, k, v, scores), (q, k, v))
+
+
+@half
+@pytest.mark.parametrize("name", ["padding-left", "padding-whole", "blind-row", "softcap", "sinks-and-blind-row"])
+def test_blind_rows_leave_half_precision_gradients_finite(name: str, dtype: torch.dtype) -> None:
+    case = next(case for case in CASES if case.name == name)
+    tensors = [tensor.requires_grad_() for tensor in case.qkv(dtype)]
+    z = sdpa.attention(*tensors, case.scores)
+    blind = ~case.allowed().any(-1)
+    assert (z[blind] == 0).all()
+    for gradient in torch.autograd.grad(z.float().square().sum(), tensors):
+        assert gradient.isfinite().all()
+    assert (torch.autograd.grad(sdpa.attention(*tensors, case.scores).sum(), tensors[0])[0][blind] == 0).all()
+
+
+@pytest.mark.parametrize("scores", [Scores(), Scores(softcap=50.0)], ids=["fused", "written out"])
+def test_dropout_drops_its_share_and_keeps_the_mean(scores: Scores) -> None:
+    """With all scores equal and v all ones, z counts the weights that were kept."""
+    q, k, v = torch.zeros(1, 2, 400, 8), torch.randn(1, 2, 500, 8), torch.ones(1, 2, 500, 8)
+    assert_close(sdpa.attention(q, k, v, scores), torch.ones(1, 2, 400, 8))
+    z = sdpa.attention(q, k, v, scores, dropout=0.25)[..., 0]
+    assert_close(z.mean(), torch.tensor(1.0), atol=5e-3, rtol=0)
+    # A row keeps 500 weights of 1/500, each scaled by 4/3 with probability 3/4: variance 1/3 of 1/500.
+    assert_close(z.var(), torch.tensor(1 / 3 / 500), rtol=0.15, atol=0)
+
+
+def a_masked_problem(n_query: int, n_key: int, heads: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor]:
+    """All scores are equal and all values one: without dropout every row that sees a key delivers ones."""
+    q, k = torch.zeros(2, heads[0], n_query, 4).double(), torch.randn(2, heads[1], n_key, 4).double()
+    return q, k, torch.ones_like(k)
+
+
+DROPPING: dict[str, tuple[Scores, tuple[int, int], tuple[int, int]]] = {
+    "full": (Scores(), (90, 200), (4, 4)),
+    "causal": (Scores(mask=causal()), (200, 200), (4, 4)),
+    "causal-scaled": (Scores(mask=causal(), scale=1.0), (200, 200), (4, 4)),
+    "causal-grouped": (Scores(mask=causal()), (200, 200), (4, 2)),
+    "after-a-cache": (Scores(mask=causal()), (90, 200), (4, 2)),
+    "one-after-a-cache": (Scores(mask=causal()), (1, 2000), (4, 4)),
+    "window": (Scores(mask=causal() & window(50)), (200, 200), (4, 4)),
+    "in bands": (Scores(mask=causal() & window(50)), (700, 700), (4, 4)),
+    "bias": (Scores(mask=causal(), bias=torch.zeros(200, 200)), (200, 200), (4, 4)),
+    "softcap": (Scores(mask=causal(), softcap=50.0), (200, 200), (4, 2)),
+    "sinks far below": (Scores(mask=causal(), sinks=torch.full((4,), -40.0)), (200, 200), (4, 2)),
+}
+
+
+@pytest.mark.parametrize("name", DROPPING)
+@pytest.mark.parametrize("dropout", [0.1, 0.6])
+def test_every_way_to_attend_drops_its_share(name: str, dropout: float) -> None:
+    """A row of n equal weights keeps about (1 − p)·n of them, each scaled by 1/(1 − p)."""
+    scores, sizes, heads = DROPPING[name]
+    q, k, v = a_masked_problem(*sizes, heads)
+    assert_close(sdpa.attention(q, k, v, scores), torch.ones_like(q))
+    z = sdpa.attention(q, k, v, scores, dropout)[..., 0]
+    n_seen = scores.mask.dense(*sizes).sum(-1).expand(z.shape)
+    assert_close(z.mean().item(), 1.0, atol=0.05, rtol=0)
+    kept = z * n_seen * (1 - dropout)
+    assert_close(kept, kept.round(), atol=1e-3, rtol=0)
+    share = (kept.sum() / n_seen.sum()).item()
+    assert_close(share, 1 - dropout, atol=0.03, rtol=0)
+
+
+def test_two_new_tokens_after_a_cache_do_not_see_each_others_future() -> None:
+    q, k, v = (torch.randn(1, 2, n, 4, dtype=torch.float64) for n in (2, 9, 9))
+    z = sdpa.attention(q, k, v, Scores(mask=causal()))
+    assert_close(z[:, :, :1], sdpa.attention(q[:, :, :1], k[:, :, :8], v[:, :, :8], Scores()))
+    assert_close(z[:, :, 1:], sdpa.attention(q[:, :, 1:], k, v, Scores()))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_a_bias_of_full_precision_goes_with_half_precision_queries(dtype: torch.dtype) -> None:
+    q, k, v = (torch.randn(1, 2, 5, 4).to(dtype) for _ in range(3))
+    bias = torch.randn(5, 5)
+    z = sdpa.attention(q, k, v, Scores(bias=bias))
+    exact = torch.softmax(q.double() @ k.double().mT / 2 + bias.double(), -1) @ v.double()
+    assert z.dtype == dtype
+    assert_close(z.double(), exact, atol=2e-2, rtol=2e-2)
+
+
+def test_values_may_be_wider_than_keys() -> None:
+    q, k, v = torch.randn(1, 2, 5, 8), torch.randn(1, 2, 5, 8), torch.randn(1, 2, 5, 12)
+    z = sdpa.attention(q, k, v, Scores(mask=causal()))
+    for head in range(2):
+        allowed = torch.ones(5, 5, dtype=torch.bool).tril()
+        assert_close(z[0, head], reference.attend(q[0, head], k[0, head], v[0, head], allowed, 8**-0.5).z)

@@ -1,0 +1,97 @@
+"""Questions put to one band of weights at a time: any cut of the pattern gives the masses of the whole."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.testing import assert_close
+
+from headscope.attention.mass import Answers, Place
+from headscope.attention.questions import Path, Question, plan
+
+HEADS, N_QUERY, N_KEY, BATCH = 2, 9, 13, 2
+OFFSET = N_KEY - N_QUERY
+
+
+def by_pairs(question: Question, weights: Tensor, item: int) -> Tensor:
+    """The definition: a weight counts where the labels are equal, are not −1, and the key is not the query's own."""
+    query, key = (labels[min(item, len(labels) - 1)].tolist() for labels in (question.query, question.key))
+    found = torch.zeros(HEADS, N_QUERY, dtype=torch.float64)
+    for row, asked in enumerate(query):
+        for place, label in enumerate(key):
+            if asked == label != -1 and not (question.exclude_self and place == row + OFFSET):
+                found[:, row] += weights[item, :, row, place]
+    return found
+
+
+def in_bands(answers: Answers, weights: Tensor, item: int, rows: list[int], keys: list[int]) -> dict[str, Tensor]:
+    """The pattern cut at these rows and keys; every band is asked alone and its answers are added."""
+    totals: dict[str, Tensor] = {}
+    for start, stop in zip([0, *rows], [*rows, N_QUERY], strict=True):
+        for low, high in zip([0, *keys], [*keys, N_KEY], strict=True):
+            band = weights[item, :, start:stop, low:high].contiguous()
+            for name, mass in answers.at(Place(start, stop, low, high, OFFSET), item).of(band).items():
+                into = totals.setdefault(name, torch.zeros(HEADS, N_QUERY, dtype=torch.float64))
+                into[:, start:stop] += mass
+    return totals
+
+
+def some_question(seed: int, most: int, exclude_self: bool) -> Question:
+    """Labels from −1 to ``most``, for one item or for each."""
+    generator = torch.Generator().manual_seed(seed)
+    items = 1 + seed % BATCH
+    query, key = (torch.randint(-1, most + 1, (items, n), generator=generator) for n in (N_QUERY, N_KEY))
+    return Question(query, key, exclude_self)
+
+
+drawn = st.tuples(st.integers(0, 999), st.sampled_from([0, 2, 40]), st.booleans())
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(drawn, min_size=1, max_size=3), st.integers(1, 8), st.integers(2, 12),
+    st.sampled_from(["groups", "classes", None]),
+)  # fmt: skip
+def test_bands_add_up_to_the_definition(
+    asked: list[tuple[int, int, bool]], tall: int, wide: int, path: Path | None
+) -> None:
+    weights = torch.rand(BATCH, HEADS, N_QUERY, N_KEY, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    named = {f"question {number}": some_question(*each) for number, each in enumerate(asked)}
+    answers = Answers.prepare({name: plan(each, "cpu", path) for name, each in named.items()}, torch.float64)
+    for item in range(BATCH):
+        found = in_bands(answers, weights, item, list(range(tall, N_QUERY, tall)), list(range(wide, N_KEY, wide)))
+        assert set(found) == set(named)
+        for name, question in named.items():
+            assert_close(found[name], by_pairs(question, weights, item))
+
+
+@pytest.mark.parametrize("exclude_self", [False, True])
+def test_one_key_a_row_is_found_in_the_band_that_holds_it(exclude_self: bool) -> None:
+    weights = torch.rand(BATCH, HEADS, N_QUERY, N_KEY, dtype=torch.float64)
+    own = torch.arange(N_QUERY) + OFFSET
+    own[3], own[5] = 0, 99
+    question = Question(own, torch.arange(N_KEY), exclude_self)
+    answers = Answers.prepare({"own": plan(question, "cpu", "single")}, torch.float64)
+    for item in range(BATCH):
+        found = in_bands(answers, weights, item, [2, 3, 7], [4, 5, 12])["own"]
+        assert_close(found, by_pairs(question, weights, item))
+        assert bool(found[:, 3].all())
+        assert not found[:, 5].any()
+
+
+def test_a_band_leaves_the_weights_as_they_are() -> None:
+    weights = torch.rand(HEADS, 4, N_KEY)
+    before = weights.clone()
+    question = Question(torch.arange(N_QUERY) % 3, torch.arange(N_KEY) % 3, True)
+    paths: tuple[Path, ...] = ("groups", "classes")
+    answers = Answers.prepare({path: plan(question, "cpu", path) for path in paths}, torch.float32)
+    found = answers.at(Place(2, 6, 0, N_KEY, OFFSET), 0).of(weights)
+    assert torch.equal(weights, before)
+    assert_close(found["groups"], found["classes"])
+
+
+def test_no_question_has_no_answer() -> None:
+    assert Answers.prepare({}, torch.float32).at(Place(0, 2, 0, 5, 3), 0).of(torch.rand(1, 2, 5)) == {}

@@ -1,0 +1,145 @@
+"""Any part of a pattern, recomputed, equals the pattern itself; and so does its small picture."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from tests.attention.cases import CASES, Case, truth
+from tests.attention.memory import peak_tensor_bytes
+from torch.testing import assert_close
+
+from headscope.attention import pattern
+from headscope.attention.engine import observe
+from headscope.attention.masks import causal, dense, window
+from headscope.attention.scores import Scores
+from headscope.errors import ShapeError
+
+every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+@every_case
+def test_a_rectangle_is_the_pattern_there(case: Case) -> None:
+    seen = observe(*case.qkv(torch.float64), scores=case.scores)
+    exact = truth(case).weights
+    rows, columns = slice(case.n_query // 3, case.n_query), torch.tensor([case.keys - 1, 0, case.keys // 2])
+    assert_close(seen.weights(rows, columns), exact[:, :, rows][..., columns], atol=1e-12, rtol=1e-12)
+    head = case.n_heads - 1
+    assert_close(
+        seen.weights(rows, columns, head=head)[:, 0], exact[:, head, rows][..., columns], atol=1e-12, rtol=1e-12
+    )
+
+
+@every_case
+def test_a_picture_pools_the_pattern(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rectangles, "BLOCK", 16)
+    seen = observe(*case.qkv(torch.float64), scores=case.scores)
+    head, shape = case.n_heads - 1, (5, 7)
+    picture = seen.pooled(head, shape)
+    exact = truth(case).weights[:, head]
+    height, width = (min(cells, length) for cells, length in zip(shape, exact.shape[1:], strict=True))
+    assert picture.mean.shape == picture.maximum.shape == (case.batch, height, width)
+    row_edges = [case.n_query * cell // height for cell in range(height + 1)]
+    column_edges = [case.keys * cell // width for cell in range(width + 1)]
+    for y, x in ((0, 0), (height - 1, width - 1), (height // 2, width // 2)):
+        cell = exact[:, row_edges[y] : row_edges[y + 1], column_edges[x] : column_edges[x + 1]]
+        assert_close(picture.mean[:, y, x], cell.mean((1, 2)), atol=1e-12, rtol=1e-9)
+        assert_close(picture.maximum[:, y, x], cell.amax((1, 2)), atol=1e-12, rtol=1e-9)
+
+
+def test_an_overview_never_holds_the_pattern() -> None:
+    q = torch.randn(1, 1, 2048, 16)
+    seen = observe(q, q, q, scores=Scores(mask=causal()))
+    assert peak_tensor_bytes(lambda: seen.pooled(0, (64, 64))) < 2048 * 2048 * 4 / 2
+
+
+def test_a_part_of_the_pattern_can_be_pooled() -> None:
+    x = torch.randn(1, 1, 40, 8)
+    seen = observe(x, x, x)
+    picture = seen.pooled(0, (2, 2), rows=slice(8, 16), columns=slice(20, 30))
+    assert_close(picture.mean[0, 1, 0], seen.weights()[0, 0, 12:16, 20:25].mean())
+
+
+def test_factors_on_rows_and_keys_act_on_every_weight_and_picture() -> None:
+    x = torch.randn(1, 1, 40, 8, dtype=torch.float64)
+    seen = observe(x, x, x, scores=Scores(mask=causal()))
+    plain = pattern.Source(seen.q, seen.k, seen.logsumexp, seen.scores)
+    by_row, by_key = torch.rand(40, dtype=torch.float64), torch.rand(40, dtype=torch.float64)
+    through = replace(plain, by_row=by_row, by_key=by_key)
+    expected = seen.weights()[0, 0] * by_row[:, None] * by_key
+    assert_close(pattern.weights(through, slice(3, 9), slice(2, 7))[0, 0], expected[3:9, 2:7])
+    picture = pattern.pooled(through, (10, 8), slice(None), slice(None))
+    assert_close(picture.maximum[0], expected.unflatten(0, (10, 4)).unflatten(2, (8, 5)).amax((1, 3)))
+
+
+def test_one_head_of_a_source_keeps_its_factors_and_its_own_mask_and_bias() -> None:
+    q, k = torch.randn(2, 4, 9, 8, dtype=torch.float64), torch.randn(2, 2, 9, 8, dtype=torch.float64)
+    allowed = torch.rand(2, 4, 9, 9) < 0.7
+    allowed[..., 0] = True
+    scores = Scores(
+        mask=causal() & dense(allowed), bias=torch.randn(1, 4, 9, 9).double(), sinks=torch.randn(4).double()
+    )
+    seen = observe(q, k, k, scores=scores)
+    by_row, by_key = torch.rand(9, dtype=torch.float64), torch.rand(9, dtype=torch.float64)
+    source = pattern.Source(seen.q, seen.k, seen.logsumexp, seen.scores, by_row, by_key)
+    whole = pattern.weights(source, slice(None), slice(None))
+    for head in range(4):
+        alone = pattern.weights(source.only(head), slice(None), slice(None))
+        assert_close(alone, whole[:, head : head + 1])
+    assert source.only(None) is source
+
+
+@pytest.mark.parametrize("block", [3, 16, 512])
+@pytest.mark.parametrize("shape", [(1, 1), (2, 3), (5, 13), (11, 4), (40, 40)], ids=str)
+def test_every_cell_of_every_picture_is_the_plain_mean_and_maximum(
+    shape: tuple[int, int], block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Odd sizes, more cells than rows, a window that hides whole cells, rows and columns that begin anywhere."""
+    monkeypatch.setattr(rectangles, "BLOCK", block)
+    q, k = torch.randn(2, 1, 13, 4, dtype=torch.float64), torch.randn(2, 1, 23, 4, dtype=torch.float64)
+    seen = observe(q, k, k, scores=Scores(mask=causal() & window(6)))
+    rows, columns = slice(1, 12), slice(3, None)
+    picture = seen.pooled(0, shape, rows, columns)
+    part = seen.weights()[:, 0, rows, columns]
+    height, width = min(shape[0], 11), min(shape[1], 20)
+    assert picture.mean.shape == (2, height, width)
+    for y in range(height):
+        for x in range(width):
+            cell = part[:, 11 * y // height : 11 * (y + 1) // height, 20 * x // width : 20 * (x + 1) // width]
+            assert_close(picture.mean[:, y, x], cell.mean((1, 2)))
+            assert_close(picture.maximum[:, y, x], cell.amax((1, 2)))
+
+
+def test_rows_and_columns_may_be_any_slice_or_list() -> None:
+    x = torch.randn(1, 1, 10, 4, dtype=torch.float64)
+    seen = observe(x, x, x)
+    whole = seen.weights()
+    assert_close(seen.weights(slice(1, 9, 3), slice(-2, None)), whole[:, :, 1:9:3, -2:])
+    listed = torch.tensor([-1, 0, -10, 3])
+    assert_close(seen.weights(listed, torch.tensor([2])), whole[:, :, listed][..., [2]])
+    assert seen.weights(slice(4, 4), slice(None)).shape == (1, 1, 0, 10)
+    with pytest.raises(ShapeError, match="indices -11…2 go beyond the 10 positions there are"):
+        seen.weights(torch.tensor([2, -11]))
+    with pytest.raises(ShapeError, match="a picture of 4×4 cells over 0 rows and 10 columns is empty"):
+        seen.pooled(0, (4, 4), rows=slice(5, 5))
+
+
+def test_the_most_of_each_row_among_some_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rectangles, "BLOCK", 7)
+    x = torch.randn(1, 1, 40, 8)
+    seen = observe(x, x, x, scores=Scores(mask=causal()))
+    source = pattern.Source(seen.q, seen.k, seen.logsumexp, seen.scores)
+    assert_close(pattern.row_maxima(source, slice(1, None))[0], seen.weights()[0, 0, :, 1:].amax(1))
+    assert not pattern.row_maxima(source, slice(40, None)).any()
+
+
+def test_there_is_no_such_head_row_or_picture() -> None:
+    x = torch.randn(1, 2, 5, 4)
+    seen = observe(x, x, x)
+    with pytest.raises(ShapeError, match="head 2: there are heads 0–1"):
+        seen.weights(head=2)
+    with pytest.raises(ShapeError, match="indices 0…5 go beyond the 5 positions there are"):
+        seen.weights(rows=torch.tensor([0, 5]))
+    with pytest.raises(ShapeError, match="a picture of 0×4 cells over 5 rows and 5 columns is empty"):
+        seen.pooled(0, (0, 4))

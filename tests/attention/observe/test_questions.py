@@ -1,0 +1,205 @@
+"""Labels in, masses out: each path forced, all of them agreeing; and labels that do not fit, refused in words."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from headscope.attention import questions
+from headscope.attention.backends import blockwise
+from headscope.attention.engine import observe
+from headscope.attention.masks import causal
+from headscope.attention.questions import MOST_CLASSES, Classes, Groups, Question, Single, pairs, plan, single_or_groups
+from headscope.attention.scores import Scores
+from headscope.errors import ShapeError
+
+PLACE = torch.arange(9)
+TOKENS = torch.tensor([3, 1, 4, 1, 5, 9, 2, 6, 5])
+
+
+def test_positions_take_the_single_pair_path() -> None:
+    found = plan(Question(PLACE - 1, PLACE))
+    assert isinstance(found, Single)
+    assert found.target.tolist() == [[-1, 0, 1, 2, 3, 4, 5, 6, 7]]
+
+
+def test_a_single_pair_leaves_out_the_query_itself() -> None:
+    found = plan(Question(PLACE, PLACE, exclude_self=True))
+    assert isinstance(found, Single)
+    assert found.target.tolist() == [[-1] * 9]
+
+
+def test_few_labels_take_the_class_path() -> None:
+    found = plan(Question(torch.ones_like(PLACE), PLACE % 2))
+    assert isinstance(found, Classes)
+    assert found.n_classes == 1
+
+
+def test_many_labels_take_the_group_path() -> None:
+    many = torch.arange(80) % 40
+    found = plan(Question(many, many))
+    assert isinstance(found, Groups)
+    rows, keys = pairs(found, item=0, start=0, stop=80, offset=0)
+    assert sorted(zip(rows.tolist(), keys.tolist(), strict=True)) == [
+        (row, key) for row in range(80) for key in range(80) if (row - key) % 40 == 0
+    ]
+
+
+@pytest.mark.parametrize("path", ["classes", "groups"])
+@pytest.mark.parametrize("exclude_self", [False, True])
+def test_every_path_gives_the_same_masses(
+    path: questions.Path, exclude_self: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = torch.randint(0, 5, (2, 97), generator=torch.Generator().manual_seed(3))
+    _assert_path_agrees(path, Question(tokens, tokens.roll(1, -1), exclude_self), monkeypatch)
+
+
+@pytest.mark.parametrize("path", ["single", "classes", "groups"])
+def test_a_position_is_a_position_on_every_path(path: questions.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = torch.arange(97)
+    _assert_path_agrees(path, Question(place - 3, place), monkeypatch)
+
+
+def _assert_path_agrees(path: questions.Path, question: Question, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(2, heads, 97, 8, generator=generator) for heads in (4, 2, 2))
+    scores, asked = Scores(mask=causal()), {"it": question}
+    exact = observe(q, k, v, scores=scores, questions=asked, backend="dense").mass["it"]
+    forced = {"it": plan(question, path=path)}
+    monkeypatch.setattr(blockwise, "plans", lambda asked, device: forced)
+    seen = observe(q, k, v, scores=scores, questions=asked, backend="blockwise")
+    assert_close(seen.mass["it"], exact, atol=2e-6, rtol=1e-5)
+
+
+def test_label_minus_one_matches_nothing_and_other_negative_labels_do() -> None:
+    labels = torch.tensor([-1, -2, 0])
+    found = plan(Question(labels, labels), path="groups")
+    assert isinstance(found, Groups)
+    rows, keys = pairs(found, 0, 0, 3, 0)
+    assert rows.tolist() == keys.tolist() == [1, 2]
+
+
+def test_the_single_path_refuses_several_keys() -> None:
+    with pytest.raises(ShapeError, match="matches 2 keys; the single-pair path takes at most one"):
+        plan(Question(TOKENS, TOKENS), path="single")
+
+
+MISTAKES = {
+    "fractions": (PLACE, PLACE.float(), "the key labels of a question are integers", "got torch.float32 of shape (9,)"),
+    "by head": (PLACE, PLACE.expand(2, 4, 9), "the key labels of a question are", "got torch.int64 of shape (2, 4, 9)"),
+    "one": (PLACE[0], PLACE, "the query labels of a question are integers of shape", "got torch.int64 of shape ()"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_labels_are_integers_one_or_one_a_text_for_each_place(name: str) -> None:
+    query, key, what, got = MISTAKES[name]
+    with pytest.raises(ShapeError, match=re.escape(what) + ".*" + re.escape(got)):
+        Question(query, key)
+
+
+def test_labels_fit_the_tensors() -> None:
+    x = torch.randn(2, 1, 9, 4)
+    with pytest.raises(ShapeError, match=r"query labels .* shape \(1, 8\); these tensors need \(1 or 2, 9\)"):
+        observe(x, x, x, questions={"short": Question(PLACE[:8], PLACE)})
+    with pytest.raises(ShapeError, match=r"key labels .* shape \(3, 9\); these tensors need \(1 or 2, 9\)"):
+        observe(x, x, x, questions={"wide": Question(PLACE, PLACE.expand(3, 9))})
+
+
+def test_labels_are_worked_out_once_and_again_when_they_change() -> None:
+    labels = torch.tensor([0, 1, 0, 1])
+    question = Question(labels, labels)
+    first = plan(question, path="groups")
+    assert plan(question, path="groups") is first
+    labels[3] = 0
+    again = plan(question, path="groups")
+    assert isinstance(again, Groups)
+    assert (again.stop - again.start).tolist() == [[3, 1, 3, 3]]
+
+
+@pytest.mark.parametrize(("changed", "matches"), [("query", [[1, 1]]), ("key", [[0, 2]])])
+def test_either_kind_of_label_may_change(changed: str, matches: list[list[int]]) -> None:
+    labels = {"query": torch.tensor([5, 6]), "key": torch.tensor([5, 6])}
+    question = Question(labels["query"], labels["key"])
+
+    def count() -> list[list[int]]:
+        groups = plan(question, path="groups")
+        assert isinstance(groups, Groups)
+        found: list[list[int]] = (groups.stop - groups.start).tolist()
+        return found
+
+    assert count() == [[1, 1]]
+    labels[changed][:] = torch.tensor([6, 6])
+    assert count() == matches
+    labels[changed][:] = torch.tensor([9, 9])
+    assert count() == [[0, 0]]
+
+
+def test_labels_made_in_inference_mode_can_be_asked() -> None:
+    """Such tensors keep no count of their changes."""
+    with torch.inference_mode():
+        labels = torch.tensor([3, 3, 4])
+    question = Question(labels, labels)
+    first = plan(question)
+    assert plan(question) is first
+    x = torch.zeros(1, 1, 3, 2)
+    assert_close(observe(x, x, x, questions={"it": question}).mass["it"][0, 0], torch.tensor([2 / 3, 2 / 3, 1 / 3]))
+
+
+@pytest.mark.parametrize(("n_labels", "form"), [(MOST_CLASSES, Classes), (MOST_CLASSES + 1, Groups)])
+def test_only_labels_that_somebody_asks_for_count_as_classes(n_labels: int, form: type) -> None:
+    """Each label stands on two keys; a hundred more stand on keys that no query asks for."""
+    asked = torch.arange(n_labels)
+    key = torch.cat((asked, asked, torch.arange(1000, 1100)))
+    found = plan(Question(asked, key))
+    assert isinstance(found, form)
+    if isinstance(found, Classes):
+        assert found.n_classes == n_labels
+        assert found.key_class.tolist() == [[*range(n_labels), *range(n_labels), *[-1] * 100]]
+
+
+@pytest.mark.parametrize(
+    ("query", "key", "form"),
+    [
+        ([0, 1, 2], [2, 1, 0], Single),
+        ([0, 0, 0], [0, 1, 2], Single),
+        ([0, 1, 7], [0, 0, 1], Groups),
+        ([7, 8, 9], [0, 0, 1], Single),
+        ([-1, -1], [-1, -1], Single),
+    ],
+    ids=["one each", "all the same one", "two", "none", "no label"],
+)
+def test_a_backend_that_lists_keys_lists_one_where_one_is_enough(query: list[int], key: list[int], form: type) -> None:
+    question = Question(torch.tensor(query), torch.tensor(key))
+    found = single_or_groups(question, torch.device("cpu"))
+    assert isinstance(found, form)
+    if isinstance(found, Single):
+        wanted = [key.index(label) if label in key and label != -1 else -1 for label in query]
+        assert found.target.tolist() == [wanted]
+
+
+@pytest.mark.parametrize("path", ["groups", "single"])
+def test_a_question_that_no_key_answers_has_no_mass(path: questions.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = torch.arange(97)
+    _assert_path_agrees(path, Question(place + 1000, place), monkeypatch)
+    _assert_path_agrees(path, Question(torch.full_like(place, -1), torch.full_like(place, -1)), monkeypatch)
+    _assert_path_agrees(path, Question(place - 1000, place), monkeypatch)
+
+
+@pytest.mark.parametrize("exclude_self", [False, True])
+def test_pairs_of_a_band_are_those_of_its_rows_and_item(exclude_self: bool) -> None:
+    query, key = torch.tensor([[0, 1, 0], [2, -1, 1]]), torch.tensor([[0, 0, 1, 0, 2], [1, 2, 2, -1, 1]])
+    groups = plan(Question(query, key, exclude_self), path="groups")
+    assert isinstance(groups, Groups)
+    for item in range(2):
+        for start, stop in ((0, 3), (1, 3), (2, 2), (0, 1)):
+            rows, keys = pairs(groups, item, start, stop, offset=2)
+            assert sorted(zip(rows.tolist(), keys.tolist(), strict=True)) == [
+                (row, place)
+                for row in range(start, stop)
+                for place in range(5)
+                if query[item, row] == key[item, place] != -1 and not (exclude_self and place == row + 2)
+            ]

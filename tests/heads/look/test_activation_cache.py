@@ -1,0 +1,138 @@
+"""Whatever a look may keep, it answers the same; what it keeps stays within its budget."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from tests.heads.conftest import counting_forwards
+from torch import Tensor
+
+from headscope import ablate
+from headscope.attention.observer import Call
+from headscope.attention.questions import Question
+from headscope.heads.look import activation_cache as module
+from headscope.heads.look.activation_cache import Passes
+from headscope.scope import Scope
+
+PLACES = (0, 9, 22)
+
+
+def nothing_asked(site: str, call: Call) -> dict[str, Question]:
+    return {}
+
+
+def passes(scope: Scope, ids: list[int], *edits: Any) -> Passes:
+    return Passes(scope.model, scope.model.prepare(ids).inputs, [edit.bind(scope.model) for edit in edits])
+
+
+def answers(scope: Scope, ids: list[int], *edits: Any) -> tuple[dict[str, Tensor], int]:
+    """Everything that can be asked of the passes of a text, and how many bytes they hold in the end."""
+    made = passes(scope, ids, *edits)
+    found = {"logits": made.observe(nothing_asked)}
+    sites = list(scope.shape.sites)
+    for site in sites:
+        source = made.source(site)
+        found |= {f"q {site}": source.q, f"k {site}": source.k, f"lse {site}": source.logsumexp}
+        found[f"z {site}"] = made.recall(site)[2]
+        found[f"entropy {site}"] = made.sites[site].rows.entropy
+    for place in PLACES:
+        for site, output in made.outputs(sites, place).items():
+            found |= {f"x {site} {place}": output.x, f"out {site} {place}": output.output}
+        end = made.end(place)
+        assert end is not None
+        found[f"end {place}"] = end
+    return found, held(made)
+
+
+def held(made: Passes) -> int:
+    """Bytes of all that is kept, counted one by one."""
+    tensors = [
+        made._residual,
+        *(part for seen in made.sites.values() for part in (*(seen.kept or ()), seen.rows.output)),
+    ]
+    tensors += [part for output in made._recorded.values() for part in (output.x, output.output)]
+    given = [] if made._layers is None else made._layers.given.values()
+    tensors += [part for each in given for part in (each if isinstance(each, tuple) else (each,))]
+    return sum(part.numel() * part.element_size() for part in tensors if isinstance(part, Tensor))
+
+
+@pytest.mark.parametrize("edited", [False, True])
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.4, 0.6, 0.9])
+def test_any_budget_gives_the_same_answers_and_is_kept(
+    scope: Scope, ids: list[int], monkeypatch: pytest.MonkeyPatch, share: float, edited: bool
+) -> None:
+    edits = (ablate("0.1", "1.2"),) if edited else ()
+    whole, room = answers(scope, ids, *edits)
+    monkeypatch.setattr(module, "BUDGET", int(share * room))
+    lean, kept = answers(scope, ids, *edits)
+    assert kept <= share * room
+    assert lean.keys() == whole.keys()
+    for name, value in whole.items():
+        torch.testing.assert_close(lean[name], value, atol=2e-5, rtol=1e-4)
+
+
+def test_a_prediction_observes_nothing_and_reaches_every_site(scope: Scope, ids: list[int]) -> None:
+    made = passes(scope, ids)
+    logits = made.predict()
+    assert made.sites == {}
+    assert made.reached == {site: (len(ids), len(ids)) for site in scope.shape.sites}
+    assert set(made.pieces.values()) == {1}
+    torch.testing.assert_close(logits, passes(scope, ids).observe(nothing_asked))
+
+
+def test_an_edit_is_in_force_in_every_kind_of_pass(llama: Scope, ids: list[int]) -> None:
+    plain, edited = passes(llama, ids), passes(llama, ids, ablate("1.2"))
+    for each in (plain, edited):
+        each.observe(nothing_asked)
+    assert not torch.allclose(edited.predict(), plain.predict())
+    assert not edited.recall("1")[2][:, 2].any()
+    assert not edited.outputs(["1"], 4)["1"].x[:, :, 2].any()
+    for site, same in (("0", True), ("2", False)):
+        q, was = edited.source(site).q, plain.source(site).q
+        assert torch.equal(q, was) == same, "what comes after is changed, what comes before is not"
+
+
+def test_outputs_come_in_the_order_asked_for_and_cost_no_pass_where_z_is_kept(scope: Scope, ids: list[int]) -> None:
+    made = passes(scope, ids)
+    made.observe(nothing_asked)
+    with counting_forwards(scope) as ran:
+        found = made.outputs(["1", "0"], 3)
+    assert list(found) == ["1", "0"]
+    assert ran == []
+    assert found["0"].x.shape[1] == found["0"].output.shape[1] == 1, "one place"
+
+
+def test_where_z_was_not_kept_one_pass_answers_for_all_places(
+    llama: Scope, ids: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = passes(llama, ids)
+    made.predict()
+    with counting_forwards(llama) as ran:
+        for place in PLACES:
+            made.outputs(["0", "2"], place)
+    assert len(ran) == 1
+    monkeypatch.setattr(module, "BUDGET", 0)
+    lean = passes(llama, ids)
+    lean.predict()
+    with counting_forwards(llama) as ran:
+        for place in PLACES:
+            lean.outputs(["0", "2"], place)
+    assert len(ran) == len(PLACES), "without room, one pass for each place"
+
+
+def test_a_site_is_recalled_without_running_what_comes_after(llama: Scope, ids: list[int]) -> None:
+    made = passes(llama, ids)
+    made.observe(nothing_asked)
+    seen: list[str] = []
+    hooks = [
+        module_.register_forward_pre_hook(lambda *_, name=name: seen.append(name))
+        for name, module_ in llama.model.site_modules().items()
+    ]
+    try:
+        made.recall("1")
+    finally:
+        for hook in hooks:
+            hook.remove()
+    assert seen == ["0", "1"]

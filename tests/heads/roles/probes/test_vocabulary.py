@@ -1,0 +1,128 @@
+"""A model's tokens as probes see them: what stands around a text, what is a word, where a span of text is."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.heads.controls import AT, SIZES, WORDS, opened
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+from headscope.errors import InputError
+from headscope.heads.roles.probes.vocabulary import Spelled, UntestableError, Vocabulary
+from headscope.lab.teach.by_hand import HandSizes, by_hand
+from headscope.models.native import NativeModel
+from headscope.models.protocol import Token
+
+
+@pytest.fixture(scope="module")
+def words() -> Vocabulary:
+    return Vocabulary(opened(by_hand("induction", SIZES)))
+
+
+def small(tokenizer: Tokenizer | None, size: int = 64) -> Vocabulary:
+    return Vocabulary(NativeModel(by_hand("induction", HandSizes(vocabulary=size, context=96)), tokenizer, "small"))
+
+
+def tokenizer_around(template: str) -> Tokenizer:
+    listed = ["[a]", "[b]", "[c]", "?", "The", "horse", ".", ",", *(f"word{'abcdefghij'[n % 10] * (1 + n // 10)}" for n in range(56))]  # fmt: skip  # noqa: E501
+    made = Tokenizer(models.WordLevel({word: at for at, word in enumerate(listed)}, unk_token="?"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    special = [(name, at) for at, name in enumerate(("[a]", "[b]", "[c]"))]
+    made.post_processor = processors.TemplateProcessing(single=template, special_tokens=special)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("template", "prefix", "suffix", "rule"),
+    [
+        ("$A", (), (), "before nothing, after nothing"),
+        ("[a] $A", (0,), (), "before [a], after nothing"),
+        ("[a] [b] $A [c]", (0, 1), (2,), "before [a][b], after [c]"),
+        ("$A [c] [b]", (), (2, 1), "before nothing, after [c][b]"),
+    ],
+)
+def test_what_a_tokenizer_puts_around_a_text(
+    template: str, prefix: tuple[int, ...], suffix: tuple[int, ...], rule: str
+) -> None:
+    vocabulary = small(tokenizer_around(template))
+    assert (vocabulary.prefix, vocabulary.suffix) == (prefix, suffix)
+    assert vocabulary.rule == f"as the model's tokenizer does it: {rule}"
+    ids = torch.tensor([[9, 10], [11, 12]])
+    assert vocabulary.wrap(ids).tolist() == [[*prefix, *row, *suffix] for row in ids.tolist()]
+    assert not set(vocabulary.ordinary.tolist()) & {*prefix, *suffix}
+
+
+def test_what_stands_after_a_text_separates_and_the_first_token_never_does() -> None:
+    vocabulary = small(tokenizer_around("[a] $A [c]"))
+    ids = torch.tensor([[6, 4, 6, 7, 5, 2], [0, 4, 4, 6, 2, 5]])
+    assert vocabulary.is_separator(ids).tolist() == [
+        [False, False, True, True, False, True],
+        [False, False, False, True, True, False],
+    ]
+
+
+def test_ordinary_tokens_are_words_in_order_and_none_is_special(words: Vocabulary) -> None:
+    ordinary = words.ordinary.tolist()
+    assert ordinary == sorted(set(ordinary))
+    assert all(WORDS[token].isalpha() and len(WORDS[token]) > 1 for token in ordinary)
+    assert AT["<s>"] not in ordinary
+    missing = {at for word, at in AT.items() if word.isalpha() and len(word) > 1} - set(ordinary)
+    assert not missing, "a vocabulary smaller than the sample is read whole"
+
+
+def test_without_a_tokenizer_every_token_but_the_separators_is_ordinary() -> None:
+    bare = Vocabulary(small(None).model, separators=(3, 5))
+    assert not bare.reads_text
+    assert (bare.prefix, bare.suffix, bare.single(["the"])) == ((), (), {})
+    assert bare.rule == "no tokenizer: nothing is put around the tokens"
+    assert set(bare.ordinary.tolist()) == set(range(64)) - {3, 5} - bare.model.end_tokens
+    assert bare.is_separator(torch.tensor([[3, 4, 3, 5]])).tolist() == [[False, False, True, True]]
+    with pytest.raises(InputError, match="no tokenizer"):
+        bare.spell("The horse.")
+
+
+def test_too_few_tokens_cannot_be_drawn_from() -> None:
+    with pytest.raises(UntestableError, match="only 14 ordinary tokens were found; a probe needs at least 16"):
+        _ = Vocabulary(small(None, size=16).model, separators=(0, 1)).ordinary
+
+
+def test_the_pool_is_drawn_by_the_seed() -> None:
+    model = small(None).model
+    one, same, other = (Vocabulary(model, seed).pool.tolist() for seed in (0, 0, 1))
+    assert one == same
+    assert sorted(one) == sorted(other)
+    assert one != other
+
+
+def test_single_words_are_those_of_one_token(words: Vocabulary) -> None:
+    found = words.single(["horse", "two words", "not", "horse,"])
+    assert found == {"horse": AT["horse"], "not": AT["not"]}
+
+
+def test_a_text_is_spelled_with_its_places(words: Vocabulary) -> None:
+    spelled = words.spell("the horse, not")
+    assert [WORDS[token] for token in spelled.ids] == ["<s>", "the", "horse", ",", "not"]
+    assert spelled.at((4, 9)) == [2]
+    assert spelled.at((8, 11)) == [2, 3]
+    assert spelled.at((9, 10)) == [3]
+    assert spelled.at((3, 4)) == [], "the space between two words is of neither"
+
+
+@given(
+    st.lists(st.one_of(st.none(), st.tuples(st.integers(0, 20), st.integers(0, 6))), max_size=6),
+    st.tuples(st.integers(0, 22), st.integers(0, 22)),
+)
+def test_a_span_is_at_the_tokens_that_share_a_character_with_it(
+    drawn: list[tuple[int, int] | None], span: tuple[int, int]
+) -> None:
+    places = [None if each is None else (each[0], each[0] + each[1]) for each in drawn]
+    tokens = tuple(Token(0, "x", *(each or (None, None))) for each in places)
+    shared = [index for index, each in enumerate(places) if each is not None and set(range(*each)) & set(range(*span))]
+    whole = [index for index in Spelled((0,) * len(tokens), tokens).at(span) if places[index][0] < places[index][1] and span[0] < span[1]]  # type: ignore[index]  # fmt: skip  # noqa: E501
+    assert whole == shared
+
+
+def test_room_is_the_models_context(words: Vocabulary) -> None:
+    assert words.room == SIZES.context

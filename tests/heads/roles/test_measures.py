@@ -1,0 +1,228 @@
+"""What is measured of every head, against the same quantity computed pair by pair from dense patterns."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.heads.controls import random_model
+from tests.heads.dense import patterns
+from torch import Tensor
+
+from headscope.attention.questions import Question
+from headscope.heads.roles.measures import (
+    Wanted,
+    _strongest_word,
+    averaged,
+    collect,
+    direct_sites,
+    grade,
+    join,
+    predicts_next,
+    task_without,
+    where,
+    why_no_logits,
+)
+from headscope.heads.roles.probes.probe import Answer, Ask, Batch, Probe, Reading, WordArcs, towards
+from headscope.models.native import NativeModel
+from headscope.names import Head
+
+CAUSAL: frozenset[str] = frozenset({"causal"})
+LENGTH, INPUTS = 14, 5
+
+
+@pytest.fixture(scope="module")
+def model() -> NativeModel:
+    return random_model(2)
+
+
+@pytest.fixture(scope="module")
+def ids() -> Tensor:
+    return torch.randint(2, 200, (INPUTS, LENGTH), generator=torch.Generator().manual_seed(3))
+
+
+def every_head(model: NativeModel, by_site: dict[str, Tensor]) -> Tensor:
+    """``[input, head]`` in the model's order."""
+    return torch.cat([by_site[name] for name in model.shape.sites], dim=1).float()
+
+
+def test_attention_is_the_mean_mass_of_the_rows_that_ask(model: NativeModel, ids: Tensor) -> None:
+    generator = torch.Generator().manual_seed(0)
+    place = torch.arange(LENGTH)
+    target = (torch.rand(INPUTS, LENGTH, generator=generator) * (place + 1)).long()
+    asks = torch.rand(INPUTS, LENGTH, generator=generator) < 0.6
+    wanted = towards(target.where(asks, -1))
+    previous = towards((place - 1).expand_as(ids).where(asks, -1))
+    first = towards(torch.zeros_like(ids).where(asks, -1))
+    ask = Ask(wanted, {"previous": previous, "first": first})
+    probe = Probe((Batch(ids, asks={"it": ask}),), "by hand")
+    measured = collect(model, probe, Wanted(asks={"it": CAUSAL})).attention("it")  # type: ignore[dict-item]
+    dense = patterns(model, ids)
+
+    def mean_at(keys: Tensor) -> Tensor:
+        found = {}
+        for site, weights in dense.items():
+            sums = torch.zeros(INPUTS, weights.shape[1], dtype=torch.float64)
+            for item in range(INPUTS):
+                rows = [row for row in range(LENGTH) if asks[item, row]]
+                for row in rows:
+                    if keys[item, row] >= 0:
+                        sums[item] += weights[item, :, row, keys[item, row]] / len(rows)
+            found[site] = sums
+        return every_head(model, found)
+
+    torch.testing.assert_close(measured.scores, mean_at(target), atol=1e-5, rtol=1e-5)
+    rivals = {"previous": mean_at((place - 1).expand_as(ids)), "first": mean_at(torch.zeros_like(ids))}
+    for head, name in enumerate(measured.rival_names):
+        assert name == max(rivals, key=lambda rival: float(rivals[rival][:, head].mean()))
+        torch.testing.assert_close(measured.rivals[:, head], rivals[name][:, head], atol=1e-5, rtol=1e-5)
+
+
+def test_the_batches_of_a_probe_follow_one_another(model: NativeModel, ids: Tensor) -> None:
+    ask = Ask(towards(torch.zeros_like(ids)), {"itself": towards(torch.arange(LENGTH).expand_as(ids))})
+    whole = Batch(ids, asks={"first": ask})
+    parts = (whole.part(0, 2), whole.part(2, INPUTS))
+    wanted = Wanted(asks={"first": CAUSAL})  # type: ignore[dict-item]
+    one, two = (collect(model, Probe(each, ""), wanted).attention("first") for each in ((whole,), parts))
+    torch.testing.assert_close(one.scores, two.scores)
+    torch.testing.assert_close(one.rivals, two.rivals)
+
+
+def test_a_reading_is_the_share_of_candidates_that_it_raises_less(model: NativeModel, ids: Tensor) -> None:
+    places = torch.tensor([[2, 7], [0, 3], [5, 6], [1, 13], [8, 9]])
+    candidates = torch.tensor([40, 3, 77, 120, 9, 31])
+    right, wrong = candidates[torch.tensor([[0, 1], [2, 3], [4, 5], [0, 5], [1, 2]])], candidates[
+        torch.tensor([[1, 2], [3, 4], [5, 0], [1, 0], [2, 3]])
+    ]  # fmt: skip
+    reading = Reading(places, right, wrong, candidates)
+    found = collect(model, Probe((Batch(ids, readings={"r": reading}),), ""), Wanted(readings=frozenset({"r"})))
+    measured = found.reading("r")
+    values: dict[str, Tensor] = {}
+
+    def see(site: str, call: object) -> Tensor:
+        values[site] = call.v  # type: ignore[attr-defined]
+        return averaged(Head("none", 0))(site, call)  # type: ignore[arg-type]
+
+    with torch.no_grad():
+        model.run({"input_ids": ids}, see)
+    rows = model.model.unembedding.weight.detach() * model.model.norm.weight.detach()  # type: ignore[union-attr, operator]
+    for column, head in enumerate(model.shape.heads()):
+        weight = model.output_weight(head.site).weight[head.head].detach()
+        raised = torch.stack([values[head.site][i, head.head, places[i]] @ weight @ rows[candidates].T for i in range(INPUTS)])  # fmt: skip  # noqa: E501
+        raised = raised - raised.mean((0, 1))
+        for item in range(INPUTS):
+            share = 0.0
+            for at in range(2):
+                own = raised[item, at, candidates.tolist().index(int(right[item, at]))]
+                share += float((raised[item, at] < own).float().mean()) + float((raised[item, at] == own).float().mean()) / 2  # fmt: skip  # noqa: E501
+            assert float(measured.scores[item, column]) == pytest.approx(share / 2, abs=1e-5)
+
+
+def test_shares_of_a_logit_difference_are_parts_along_it(model: NativeModel, ids: Tensor) -> None:
+    place = torch.tensor([13, 10, 5, 12, 9])
+    right, wrong = torch.tensor([5, 6, 7, 8, 9]), torch.tensor([50, 60, 70, 80, 90])
+    answer = Answer(place, right, wrong, torch.tensor([[100, 101]] * INPUTS))
+    measured = collect(model, Probe((Batch(ids, answer=answer),), ""), Wanted(shares=True)).share(1)
+    with torch.no_grad():
+        done = model.run({"input_ids": ids}, outputs=list(model.shape.sites), residual=True)
+    rows = model.model.unembedding.weight.detach() * model.model.norm.weight.detach()  # type: ignore[union-attr, operator]
+    for item in range(INPUTS):
+        along = rows[right[item]] - rows[wrong[item]]
+        parts = []
+        for head in model.shape.heads():
+            x = done.outputs[head.site].x[item, place[item], head.head]
+            parts.append(float(x @ model.output_weight(head.site).weight[head.head].detach() @ along))
+        expected = torch.tensor(parts) / torch.tensor(parts).abs().sum()
+        torch.testing.assert_close(measured.scores[item], expected, atol=1e-4, rtol=1e-3)
+    assert torch.equal(collect(model, Probe((Batch(ids, answer=answer),), ""), Wanted(shares=True)).share(-1).scores,
+                       -measured.scores)  # fmt: skip
+
+
+def test_accuracy_counts_arcs_whose_word_gets_most(model: NativeModel, ids: Tensor) -> None:
+    """Words of two tokens each, but the first token is of none."""
+    words = torch.tensor([-1, *(place // 2 for place in range(LENGTH - 1))]).expand_as(ids)
+    item, row = torch.tensor([0, 0, 1, 3]), torch.tensor([12, 8, 13, 9])
+    wanted, by_offset = torch.tensor([2, 1, 0, 3]), torch.tensor([1, 0, 0, 1])
+    arcs = WordArcs(words, item, row, wanted, by_offset)
+    probe = Probe((Batch(ids, arcs={"a": arcs}),), "")
+    measured = collect(model, probe, Wanted(arcs=frozenset({"a"}))).accuracy("a")
+    assert measured.scores.shape[0] == 3, "inputs without an arc are left out"
+    dense = patterns(model, ids)
+    for column, head in enumerate(model.shape.heads()):
+        hits: dict[int, list[float]] = {}
+        for i, r, w in zip(item.tolist(), row.tolist(), wanted.tolist(), strict=True):
+            weights, own = dense[head.site][i, head.head, r], int(words[i, r])
+            mass = {word: float(weights[words[i] == word].sum()) for word in set(words[i].tolist()) - {-1, own}}
+            hits.setdefault(i, []).append(float(max(mass, key=mass.__getitem__) == w))
+        expected = [sum(each) / len(each) for each in hits.values()]
+        assert measured.scores[:, column].tolist() == pytest.approx(expected)
+    assert measured.rivals[:, 0].tolist() == [0.5, 0.0, 1.0]
+
+
+def test_a_head_that_looks_at_no_other_word_finds_none() -> None:
+    """All on itself or on a token of no word: the first word is not found by default."""
+    words = torch.tensor([[-1, 0, 1, 2]])
+    weights = torch.zeros(1, 3, 4, 4)
+    weights[0, 0, :, 3] = 1.0
+    weights[0, 1, :, 0] = 1.0
+    weights[0, 2, :, 1] = 1.0
+    one = torch.tensor([0])
+    arcs = WordArcs(words, one, torch.tensor([3]), torch.tensor([0]), one)
+    assert _strongest_word(weights, arcs).tolist() == [[0.0, 0.0, 1.0]]
+
+
+def test_grades_are_logit_differences_or_mean_log_probabilities(ids: Tensor) -> None:
+    logits = torch.randn(INPUTS, LENGTH, 200, generator=torch.Generator().manual_seed(1))
+    place = torch.tensor([3, 4, 5, 6, 7])
+    answer = Answer(place, torch.tensor([1, 2, 3, 4, 5]), torch.tensor([11, 12, 13, 14, 15]), torch.zeros(5, 2).long())
+    found = grade(Batch(ids, answer=answer), logits)
+    assert found is not None
+    assert float(found[2]) == pytest.approx(float(logits[2, 5, 3] - logits[2, 5, 13]))
+    graded = torch.zeros(INPUTS, LENGTH, dtype=torch.bool)
+    graded[:, 4:7] = True
+    found = grade(Batch(ids, graded=graded), logits)
+    assert found is not None
+    expected = [float(logits[1, at].log_softmax(-1)[ids[1, at + 1]]) for at in (4, 5, 6)]
+    assert float(found[1]) == pytest.approx(sum(expected) / 3, abs=1e-5)
+    assert grade(Batch(ids), logits) is None
+
+
+def test_a_head_that_says_its_mean_costs_what_replacing_it_by_hand_costs(model: NativeModel, ids: Tensor) -> None:
+    graded = torch.ones(INPUTS, LENGTH, dtype=torch.bool)
+    probe = Probe((Batch(ids, graded=graded),), "")
+    head = model.shape.heads()[3]
+    without = task_without(model, probe, head)
+    attention = model.model.attention(0)  # type: ignore[operator]
+    d_head = attention.d_head
+
+    def replaced(_: object, given: tuple[Tensor, ...]) -> tuple[Tensor]:
+        z = given[0].clone()
+        part = slice(head.head * d_head, (head.head + 1) * d_head)
+        z[..., part] = z[..., part].mean((0, 1))
+        return (z,)
+
+    hook = attention.o_proj.register_forward_pre_hook(replaced)
+    with torch.no_grad():
+        logits = model.model(ids)
+    hook.remove()
+    expected = grade(probe.batches[0], logits)
+    assert expected is not None
+    torch.testing.assert_close(without, expected, atol=1e-4, rtol=1e-4)
+
+
+def test_heads_of_a_site_that_was_not_asked_are_nan(model: NativeModel) -> None:
+    found = join(model, {"1": torch.ones(3, 4)}, 3)
+    assert found[:, :4].isnan().all()
+    assert (found[:, 4:] == 1).all()
+
+
+def test_a_question_that_does_not_fit_the_site_is_not_put(model: NativeModel, ids: Tensor) -> None:
+    ask = Ask(Question(torch.zeros(1, 3).long(), torch.zeros(1, 3).long()), {})
+    found = collect(model, Probe((Batch(ids, asks={"odd": ask}),), ""), Wanted(asks={"odd": CAUSAL}))  # type: ignore[dict-item]
+    assert found.masses == {}
+
+
+def test_what_a_model_can_be_asked(model: NativeModel) -> None:
+    assert direct_sites(model) == ["0", "1"]
+    assert predicts_next(model)
+    assert why_no_logits(model) is None
+    assert {where(site) for site in model.shape.sites.values()} == {"causal"}

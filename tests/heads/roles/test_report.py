@@ -1,0 +1,124 @@
+"""What a report counts and says, from findings written down by hand."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headscope.errors import InputError
+from headscope.heads.roles.report import Ablated, Finding, Piece, Report, Trial, p_value, rounded
+
+
+def piece(score: float) -> Piece:
+    return Piece("attention: x", score, score - 0.1, score + 0.1, 0.05, "offset -1", 0.4, 1e-6)
+
+
+def finding(head: str, role: str, score: float = 0.8, strongest: bool = True) -> Finding:
+    return Finding(head, role, strongest, 1e-5, (piece(score), piece(0.1)), None)
+
+
+def trial(role: str, **changed: object) -> Trial:
+    base = Trial(
+        role, True, "", "A sentence.", "", "made so", 8, 80, 4, (), {"0.0": 0.5}, {"0.0": None}, 0.1, "", None, {}
+    )
+    return replace(base, **changed)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def report() -> Report:
+    findings = (
+        finding("10.1", "induction", 0.7),
+        finding("2.0", "first token", 0.9),
+        finding("2.3", "induction", 0.95, strongest=False),
+        finding("2.3", "first token", 0.5),
+        finding("encoder.0.1", "first token", 0.6),
+    )
+    trials = (
+        trial("induction"),
+        trial("first token", baselines={"first": 0.25}),
+        trial("negation"),
+        trial("name mover", tested=False, why_not="it reads no text"),
+    )
+    return Report("small", 24, findings, trials, {"2.0": {"entropy": 0.5}}, {"seed": 3})
+
+
+def test_heads_are_counted_once_each_and_in_the_models_order(report: Report) -> None:
+    assert report.named == ["2.0", "2.3", "10.1", "encoder.0.1"]
+    assert (report.n_without, report.share_without) == (20, 20 / 24)
+
+
+def test_a_head_rests_if_the_first_token_is_all_it_has(report: Report) -> None:
+    assert report.n_resting == 2
+
+
+def test_a_heads_roles_come_strongest_first_and_a_roles_heads_by_score(report: Report) -> None:
+    assert [each.role for each in report.of("2.3")] == ["first token", "induction"]
+    assert report.of("7.7") == []
+    assert [each.head for each in report.with_role("induction")] == ["2.3", "10.1"]
+    assert [each.head for each in report.with_role("first token")] == ["2.0", "encoder.0.1", "2.3"]
+
+
+def test_a_trial_is_found_or_those_there_are_are_named(report: Report) -> None:
+    assert report.trial("negation").role == "negation"
+    with pytest.raises(InputError, match="no role 'spelling' in this report; there are induction, first token, neg"):
+        report.trial("spelling")
+
+
+def test_it_reads_as_a_page(report: Report) -> None:
+    assert str(report).splitlines() == [
+        "small: 4 of 24 heads have a role, 20 have none; 2 do nothing but rest on the first token",
+        "  induction: 2.3 0.95, 10.1 0.70",
+        "  first token: 2.0 0.90, encoder.0.1 0.60, 2.3 0.50 (best fixed offset 0.25)",
+        "  negation: no head",
+        "  name mover: not tested: it reads no text",
+    ]
+
+
+def test_it_comes_back_from_json_as_it_was(report: Report) -> None:
+    ablated = replace(report.findings[0], ablated=Ablated("the second copy", 0.9, 0.4, 0.3, 0.5))
+    whole = replace(report, findings=(ablated, *report.findings[1:]))
+    told = json.loads(json.dumps(whole.to_dict()))
+    assert Report.from_dict(told) == whole
+    assert told["summary"] == {
+        "named": whole.named,
+        "without_a_role": 20,
+        "only_rest_on_the_first_token": 2,
+        "share_without_a_role": 0.833333,
+    }
+
+
+@pytest.mark.parametrize("version", [0, 2, None, "1"])
+def test_another_version_is_refused_by_its_number(report: Report, version: object) -> None:
+    with pytest.raises(InputError, match=f"this report has schema_version {version!r}; this program reads 1"):
+        Report.from_dict({**report.to_dict(), "schema_version": version})
+
+
+def test_a_model_without_heads_has_no_share() -> None:
+    empty = Report("empty", 0, (), (), {}, {})
+    assert (empty.share_without, empty.named, empty.n_resting) == (0.0, [], 0)
+
+
+@given(st.floats(allow_nan=True, allow_infinity=False, width=32))
+def test_numbers_are_kept_to_six_decimals_and_none_is_no_number(value: float) -> None:
+    kept = rounded(value)
+    assert kept == kept
+    assert kept == 0.0 or abs(kept - value) <= 5.1e-7 * max(1.0, abs(value))
+
+
+@pytest.mark.parametrize(("p", "kept"), [(0.0123456, 0.0123), (1.0, 1.0), (0.0, 0.0), (1.23456e-12, 1.23e-12)])
+def test_chances_are_kept_to_three_digits(p: float, kept: float) -> None:
+    assert p_value(p) == kept
+
+
+@pytest.mark.parametrize("torn", [{"findings": None}, {"trials": [{}]}, {"findings": [{"head": "0.0"}]}])
+def test_a_report_that_is_not_whole_is_refused_in_words(torn: dict[str, object]) -> None:
+    whole = {"schema_version": 1, "model": "m", "n_heads": 1, "findings": [], "trials": [], "traits": {}, "recipe": {}}
+    assert Report.from_dict(whole).n_heads == 1
+    with pytest.raises(InputError, match=r"this report is not whole .*make it again"):
+        Report.from_dict(whole | torn)
+    with pytest.raises(InputError, match="this report is not whole"):
+        Report.from_dict({"schema_version": 1})

@@ -1,0 +1,241 @@
+"""Configs read by hand: which layer has a window, which has experts, who shares keys, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headscope.errors import InputError
+from headscope.lab.cards.card import make_card
+from headscope.lab.cards.config_reader import KEYS, MORE_SIZES, Anatomy, Experts, Latent, read_config
+from headscope.lab.cards.families import FAMILIES, LLAMA
+
+BASE = {"hidden_size": 64, "num_hidden_layers": 6, "num_attention_heads": 8, "intermediate_size": 96, "vocab_size": 50}
+MLA = {"kv_lora_rank": 16, "q_lora_rank": 24, "qk_nope_head_dim": 10, "qk_rope_head_dim": 4, "v_head_dim": 12}
+
+
+def read(model_type: str = "llama", **given: Any) -> Anatomy:
+    return read_config({"model_type": model_type, **BASE, **given})
+
+
+def test_every_name_of_a_size_is_read() -> None:
+    for name, keys in KEYS.items():
+        for key in keys:
+            needed = {"d_model": 64, "n_layers": 6, "n_heads": 8} | {name: 8}
+            config = {KEYS[each][0]: size for each, size in needed.items() if each != name} | {key: 8}
+            if name == "n_experts":
+                config |= {"intermediate_size": 9}
+            anatomy = read_config(config)
+            sizes = anatomy.experts if name == "n_experts" else anatomy
+            assert getattr(sizes, "count" if name == "n_experts" else name) == 8, key
+
+
+def test_the_first_name_that_says_something_counts() -> None:
+    assert read(head_dim=None, d_kv=5).d_head == 5
+    assert read(num_key_value_heads=2, num_kv_heads=4).n_kv_heads == 2
+    assert read(num_key_value_heads=4.0).n_kv_heads == 4
+
+
+def test_a_head_is_as_wide_as_said_else_its_share_of_the_width() -> None:
+    assert (read().d_head, read().d_value) == (8, 8)
+    assert (read(head_dim=32).d_head, read(head_dim=32).d_value) == (32, 32)
+    latent = read("deepseek_v3", **MLA)
+    assert (latent.d_head, latent.d_value, latent.kind) == (14, 12, "MLA")
+    assert latent.latent == Latent(kv_rank=16, q_rank=24, d_nope=10, d_rope=4, d_value=12)
+
+
+@pytest.mark.parametrize(("kv", "kind"), [(8, "MHA"), (4, "GQA"), (2, "GQA"), (1, "MQA"), (None, "MHA")])
+def test_kinds_of_sharing(kv: int | None, kind: str) -> None:
+    assert read(num_key_value_heads=kv).kind == kind
+
+
+def test_one_head_alone_is_multi_head_attention_not_multi_query() -> None:
+    assert read(num_attention_heads=1, num_key_value_heads=1).kind == "MHA"
+
+
+@pytest.mark.parametrize(
+    ("model_type", "given", "kv"),
+    [
+        ("falcon", {}, 1),
+        ("falcon", {"multi_query": False}, 8),
+        ("falcon", {"num_kv_heads": 4}, 1),
+        ("falcon", {"num_kv_heads": 4, "new_decoder_architecture": True}, 4),
+        ("gpt_bigcode", {}, 1),
+        ("gpt_bigcode", {"multi_query": False}, 8),
+        ("glm", {}, 2),
+        ("glm", {"num_key_value_heads": 8}, 8),
+    ],
+)
+def test_families_that_say_it_in_their_own_way(model_type: str, given: dict[str, Any], kv: int) -> None:
+    assert read(model_type, **given).n_kv_heads == kv
+
+
+@pytest.mark.parametrize(
+    ("model_type", "given", "windows"),
+    [
+        ("llama", {"sliding_window": 9}, [None] * 6),
+        ("mistral", {"sliding_window": 9}, [9] * 6),
+        ("mistral", {"sliding_window": None}, [None] * 6),
+        ("gemma2", {"sliding_window": 9}, [9, None] * 3),
+        ("gpt_oss", {"sliding_window": 9}, [9, None] * 3),
+        ("gemma3_text", {"sliding_window": 9}, [9, 9, 9, 9, 9, None]),
+        ("gemma3_text", {"sliding_window": 9, "sliding_window_pattern": 3}, [9, 9, None] * 2),
+        ("olmo3", {"sliding_window": 9}, [9, 9, 9, None, 9, 9]),
+        ("qwen2", {"sliding_window": 9}, [None] * 6),
+        ("qwen2", {"sliding_window": 9, "use_sliding_window": True, "max_window_layers": 4}, [None] * 4 + [9] * 2),
+        ("qwen3", {"sliding_window": 9, "use_sliding_window": True}, [9] * 6),
+        ("llama4_text", {"attention_chunk_size": 7, "sliding_window": 9}, [7, 7, 7, None, 7, 7]),
+        ("llama4_text", {"sliding_window": 9}, [None] * 6),
+        ("gpt_neo", {"attention_layers": ["global", "local"] * 3, "window_size": 5}, [None, 5] * 3),
+    ],
+)
+def test_which_layers_look_through_a_window(model_type: str, given: dict[str, Any], windows: list[Any]) -> None:
+    assert list(read(model_type, **given).windows) == windows
+
+
+def test_the_kinds_of_layers_that_a_config_may_list() -> None:
+    kinds = ["full_attention", "sliding_attention", "chunked_attention", "linear_attention", "mamba", "global"]
+    anatomy = read("llama", layer_types=kinds, sliding_window=9, attention_chunk_size=7)
+    assert anatomy.windows == (None, 9, 7, 0, 0, None)
+    assert anatomy.attention_layers == 4
+    without = read("llama", layer_types=kinds)
+    assert without.windows == (None, None, None, 0, 0, None)
+
+
+def test_a_list_for_another_number_of_layers_is_not_believed() -> None:
+    assert read("mistral", layer_types=["mamba"] * 5, sliding_window=9).windows == (9,) * 6
+
+
+@pytest.mark.parametrize(
+    ("given", "plain"),
+    [
+        ({}, []),
+        ({"first_k_dense_replace": 2}, [0, 1]),
+        ({"decoder_sparse_step": 2}, [0, 2, 4]),
+        ({"interleave_moe_layer_step": 3}, [0, 1, 3, 4]),
+        ({"mlp_only_layers": [1, 5]}, [1, 5]),
+        ({"decoder_sparse_step": 2, "mlp_only_layers": [1]}, [0, 1, 2, 4]),
+        ({"decoder_sparse_step": 2, "first_k_dense_replace": 2}, [0, 1, 2, 4]),
+        ({"moe_layers": [1, 3]}, [0, 2, 4, 5]),
+        ({"moe_layers": [1, 3, 3, 77]}, [0, 2, 4, 5]),
+        ({"moe_layers": []}, [0, 1, 2, 3, 4, 5]),
+    ],
+)
+def test_layers_that_keep_a_plain_ffn(given: dict[str, Any], plain: list[int]) -> None:
+    assert read("qwen3_moe", num_experts=4, num_experts_per_tok=2, **given).dense_layers == len(plain)
+
+
+def test_experts_and_those_that_all_tokens_share() -> None:
+    given = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 40}
+    assert read("qwen3_moe", **given).experts == Experts(count=8, used=2, width=40, shared_width=0)
+    assert read("deepseek_v3", n_shared_experts=3, **given).experts == Experts(count=8, used=2, width=40, shared_width=120)  # fmt: skip  # noqa: E501
+    gated = read("qwen2_moe", shared_expert_intermediate_size=70, **given).experts
+    assert gated is not None
+    assert gated.shared_width == 70
+    one = read("llama4_text", num_local_experts=8, num_experts_per_token=1, intermediate_size_mlp=200)
+    assert one.experts == Experts(count=8, used=1, width=96, shared_width=96)
+    assert one.d_ff == 200
+
+
+def test_a_model_with_one_expert_or_told_to_have_none_is_dense() -> None:
+    assert read(num_experts=1).experts is None
+    assert read(num_experts=8, is_moe=False).experts is None
+    assert read(num_experts=8, is_moe=False).dense_layers == 6
+
+
+def test_an_ffn_that_is_not_given_is_four_times_the_width_unless_gated() -> None:
+    silent = {key: value for key, value in BASE.items() if key != "intermediate_size"}
+    assert read_config({"model_type": "gpt2", **silent}).d_ff == 256
+    assert read_config({"model_type": "llama", **silent}).d_ff is None
+    assert read_config({"model_type": "mpt", "expansion_ratio": 3, **silent}).d_ff == 192
+
+
+@pytest.mark.parametrize("name", ["text_config", "llm_config", "language_config", "thinker_config"])
+def test_the_language_model_inside_a_larger_one(name: str) -> None:
+    inner = {"model_type": "qwen3", **BASE, "num_key_value_heads": 2}
+    anatomy = read_config({"model_type": "sees", "hidden_size": 9999, name: inner, "vision_config": {"n_head": 3}})
+    assert (anatomy.model_type, anatomy.d_model, anatomy.n_kv_heads, anatomy.known) == ("qwen3", 64, 2, True)
+
+
+def test_an_inner_part_without_heads_is_not_the_language_model() -> None:
+    assert read_config({"model_type": "llama", **BASE, "text_config": {"pad": 1}}).n_heads == 8
+
+
+def test_switches_are_the_configs_then_the_familys_then_off() -> None:
+    assert read("gpt_oss").on("attention_bias")
+    assert not read("gpt_oss", attention_bias=False).on("attention_bias")
+    assert not read("llama").on("attention_bias")
+    assert read("llama", attention_bias=True).on("attention_bias")
+    assert read("llama").on(True)
+    assert not read("llama", anything=True).on(False)
+
+
+def test_tied_embeddings_are_what_the_family_assumes() -> None:
+    assert read("gpt2").tied
+    assert not read("gpt2", tie_word_embeddings=False).tied
+    assert not read("llama").tied
+    assert read("gemma").tied
+
+
+def test_encoders_are_told_by_type_and_by_what_they_were_built_for() -> None:
+    assert not read("bert").decodes
+    assert not read("llama", architectures=["LlamaForSequenceClassification"]).decodes
+    assert not read("thing", architectures=["ThingForMaskedLM"]).decodes
+    assert read("llama", architectures=["LlamaForCausalLM"]).decodes
+
+
+def test_a_family_nobody_knows_is_read_as_a_llama_and_says_so() -> None:
+    assert (read("newest").family, read("newest").known) == (LLAMA, False)
+    assert all(read(name).known for name in FAMILIES if name not in ("deepseek_v2", "deepseek_v3"))
+
+
+@pytest.mark.parametrize("key", MORE_SIZES)
+@pytest.mark.parametrize("value", [-1, -0.5, float("nan"), 10**12])
+def test_a_size_below_nothing_or_beyond_all_measure_is_refused_by_name(key: str, value: float) -> None:
+    with pytest.raises(InputError, match=rf"{key} is {value!r} in this config; give 0 to 1,000,000,000, or leave it"):
+        read(**{key: value})
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"num_key_value_heads": 3}, "8 heads cannot share 3 KV heads evenly; use a divisor of 8"),
+        ({"num_key_value_heads": 16}, "8 heads cannot share 16 KV heads evenly"),
+        ({"num_attention_heads": 7}, "hidden_size 64 does not divide into 7 heads, and the config gives no head_dim"),
+        ({"num_attention_heads": 0}, r"this config \(llama\) names no attention heads"),
+        ({"hidden_size": 0}, "gives d_model=0 and n_layers=6"),
+        ({"num_hidden_layers": 10_001}, r"num_hidden_layers is 10001 in this config; a whole number from 0 to 10,000 "),
+        ({"hidden_size": 64.5}, r"hidden_size is 64\.5 in this config; a whole number"),
+        ({"vocab_size": -1}, "vocab_size is -1 in this config"),
+        ({**MLA, "v_head_dim": None}, r"needs qk_nope_head_dim, qk_rope_head_dim, v_head_dim too; got \{.*None\}"),
+        ({"num_experts": 4, "num_experts_per_tok": 5}, "uses 5 experts for each token and has 4; use at most 4"),
+    ],
+)
+def test_what_cannot_be_is_said_with_its_numbers(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read(**given)
+
+
+ODD = st.one_of(st.none(), st.integers(-3, 70), st.booleans(), st.lists(st.integers(-2, 9), max_size=9))
+ODD_KEYS = sorted({*MORE_SIZES, "moe_layers", "mlp_only_layers", "num_experts", "first_k_dense_replace", "layer_types",
+                   "decoder_sparse_step", "head_dim", "max_window_layers", "use_sliding_window", "num_kv_heads"})  # fmt: skip  # noqa: E501
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(sorted(FAMILIES)), st.dictionaries(st.sampled_from(ODD_KEYS), ODD, max_size=7))
+def test_no_part_of_any_card_is_below_nothing_and_no_token_uses_more_than_there_is(
+    family: str, odd: dict[str, Any]
+) -> None:
+    try:
+        card = make_card({"model_type": family, **BASE, **odd})
+    except InputError:
+        return
+    parts, active = card.parameters.parts, card.parameters.active
+    assert all(count > 0 for count in parts.values())
+    assert all(active[part] <= count for part, count in parts.items())
+    assert 0 <= card.kv_bytes(10) <= card.kv_bytes(11) <= card.kv_bytes(11, "fp32")
+    assert all(work >= 0 for work in card.flops(10).values())
+    assert 0 <= card.anatomy.dense_layers <= 6

@@ -1,0 +1,197 @@
+"""Heads by hand do what is written on them, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import headscope
+from headscope.attention.module import MultiHeadAttention
+from headscope.attention.observer import Call, plain, watching
+from headscope.errors import InputError, ShapeError
+from headscope.heads.roles.probes.repeat_probe import RepeatProbe, ask
+from headscope.lab.teach.by_hand import LOUDNESS, ROLES, SHARPNESS, HandModel, HandSizes, by_hand
+
+PROBE = RepeatProbe(vocabulary=32, length=30, rows=8)
+QUESTION = {
+    "previous token": "previous",
+    "itself": "itself",
+    "first token": "first",
+    "duplicate token": "duplicate",
+    "induction": "induction",
+}
+
+
+def without(model: HandModel, layer: int, ids: Tensor) -> Tensor:
+    """The last layer's pattern, with what one layer's head delivers set to zero."""
+    sites = [module for module in model.modules() if isinstance(module, MultiHeadAttention)]
+    seen: list[Tensor] = []
+
+    def observer(call: Call) -> Tensor:
+        scores = call.scores.bind(call.q, call.k)
+        place = torch.arange(ids.shape[1])
+        seen.append(torch.softmax(scores.block(call.q, call.k, place, place, 0), -1))
+        return torch.zeros_like(plain(call)) if call.site is sites[layer] else plain(call)
+
+    with watching(observer):
+        model(ids)
+    return seen[-1][:, 0]
+
+
+@pytest.mark.parametrize(("role", "question"), QUESTION.items())
+def test_each_role_answers_its_question_and_no_other(role: str, question: str) -> None:
+    scores, _ = ask(by_hand(role), PROBE.tokens())
+    last = len(scores.heads) - 1
+    answers = {name: float(scores.mean(name)[last]) for name in scores.questions}
+    assert answers.pop(question) >= 0.99
+    assert max(answers.values()) < 0.2
+
+
+def test_the_separator_head_reads_separators() -> None:
+    model = by_hand("separators")
+    ids = torch.tensor([[5, 1, 9, 8, 2, 7, 3, 3]])
+    pattern = without(model, 0, ids)[0]
+    assert pattern[1:, [1, 4]].sum(-1).min() > 0.99
+    assert pattern[4, 4] == pytest.approx(0.5)
+
+
+def test_induction_scores_on_random_repeats_and_falls_to_chance_without_its_first_layer() -> None:
+    generator = torch.Generator().manual_seed(1)
+    once = torch.stack([torch.randperm(32, generator=generator)[:30] for _ in range(16)])
+    ids = torch.cat((once, once), dim=1)
+    length = ids.shape[1]
+    rows = torch.arange(30, length)
+    whole, broken = (
+        model_pattern[:, rows, rows - 29].mean()
+        for model_pattern in (without(by_hand("induction"), 1, ids), without(by_hand("induction"), 0, ids))
+    )
+    assert whole >= 0.99
+    assert broken <= 2 / length
+
+
+def test_induction_finishes_the_second_copy() -> None:
+    ids = PROBE.tokens()
+    guessed = by_hand("induction")(ids).argmax(-1)
+    assert torch.equal(guessed[:, 31:-1], ids[:, 32:])
+
+
+def test_only_induction_copies() -> None:
+    ids = PROBE.tokens()
+    for role in ROLES:
+        model = by_hand(role)
+        site = model.attention(-1)
+        values = site.v_proj.weight.T[model.sizes.token]
+        answers = (values @ site.o_proj.weight.T)[:, model.sizes.answer]
+        assert float(answers.trace()) == (model.sizes.vocabulary if role == "induction" else 0)
+        assert model(ids).std() > 0
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_it_opens_in_the_microscope(role: str) -> None:
+    model = by_hand(role)
+    scope = headscope.load(model)
+    try:
+        assert scope.shape.n_heads == len(model.blocks)
+        look = scope.look(PROBE.tokens()[0].tolist())
+        head = f"{len(model.blocks) - 1}.0"
+        torch.testing.assert_close(look.pattern(head), without(model, -1, PROBE.tokens()[:1])[0])
+    finally:
+        scope.close()
+
+
+@pytest.mark.parametrize(
+    "sizes", [HandSizes(), HandSizes(vocabulary=4, context=2, separators=()), HandSizes(context=9)]
+)
+def test_the_stream_has_a_place_for_everything_and_nothing_lies_on_another(sizes: HandSizes) -> None:
+    parts = [sizes.token, sizes.place, sizes.note, sizes.answer]
+    taken = [number for part in parts for number in range(part.start, part.stop)]
+    assert taken == list(range(sizes.d_model))
+    assert [part.stop - part.start for part in parts] == [sizes.vocabulary, sizes.context, *[sizes.vocabulary] * 2]
+
+
+@pytest.mark.parametrize(
+    ("role", "reads"),
+    [
+        ("previous token", lambda ids, place: ids[max(0, place - 1)]),
+        ("itself", lambda ids, place: ids[place]),
+        ("first token", lambda ids, place: ids[0]),
+    ],
+)
+def test_a_head_says_the_token_it_reads_half_a_vocabulary_further_on(
+    role: str, reads: Callable[[list[int], int], int]
+) -> None:
+    ids = [7, 3, 3, 30, 12, 0, 31]
+    logits = by_hand(role)(torch.tensor([ids]))[0]
+    for place in range(len(ids)):
+        best, next_best = logits[place].topk(2)[0].tolist()
+        assert int(logits[place].argmax()) == (reads(ids, place) + 16) % 32
+        assert best - next_best == pytest.approx(LOUDNESS, abs=1e-4)
+
+
+def test_a_wanted_key_is_as_many_nats_above_the_others_as_it_says() -> None:
+    model = by_hand("previous token")
+    x = model.embed(torch.arange(8)[None])
+    q, k, _ = model.attention().project(x)
+    scores = (q[0, 0] @ k[0, 0].T) * model.sizes.d_head**-0.5
+    for place in range(1, 8):
+        wanted = scores[place, place - 1]
+        others = torch.cat((scores[place, : place - 1], scores[place, place:]))
+        torch.testing.assert_close(wanted - others, torch.full((7,), SHARPNESS))
+
+
+def test_a_token_without_a_copy_looks_everywhere_alike_but_never_at_itself() -> None:
+    pattern = without(by_hand("duplicate token"), 0, torch.tensor([[5, 9, 5, 7, 5]]))[0]
+    expected = [[1.0, 0, 0, 0, 0], [1, 0, 0, 0, 0], [1, 0, 0, 0, 0], [1 / 3, 1 / 3, 1 / 3, 0, 0], [0.5, 0, 0.5, 0, 0]]
+    torch.testing.assert_close(pattern, torch.tensor(expected), atol=1e-6, rtol=0)
+
+
+def test_separators_are_the_tokens_that_were_named() -> None:
+    pattern = without(by_hand("separators", HandSizes(separators=(9,))), 0, torch.tensor([[5, 1, 9, 8, 9, 3]]))[0]
+    torch.testing.assert_close(pattern[5], torch.tensor([0, 0, 0.5, 0, 0.5, 0]), atol=1e-6, rtol=0)
+
+
+def test_induction_does_not_mistake_the_first_token_for_one_that_came_after_itself() -> None:
+    """The first place can only note itself; without the correction the second 4 would find it."""
+    pattern = without(by_hand("induction"), 1, torch.tensor([[4, 8, 6, 4]]))[0]
+    torch.testing.assert_close(pattern[3], torch.tensor([0.0, 1, 0, 0]), atol=1e-6, rtol=0)
+    alone = without(by_hand("induction"), 1, torch.tensor([[4, 8, 6, 7]]))[0]
+    torch.testing.assert_close(alone[3], torch.tensor([0, 1 / 3, 1 / 3, 1 / 3]), atol=1e-6, rtol=0)
+
+
+def test_other_sizes() -> None:
+    sizes = HandSizes(vocabulary=64, context=128)
+    scores, _ = ask(by_hand("induction", sizes), RepeatProbe(vocabulary=64, length=60, rows=2).tokens())
+    assert scores.best("induction") == ("1.0", pytest.approx(1.0, abs=1e-3))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: by_hand("poet"), "no head by hand for 'poet'; there are previous token, itself"),
+        (lambda: by_hand("itself")(torch.zeros(1, 65).long()), "65 tokens, but this model has places for 64"),
+        (lambda: by_hand("itself")(torch.tensor([[40]])), "token ids 40…40: this model knows 0…31"),
+    ],
+)
+def test_bad_input(wrong: object, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        wrong()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"vocabulary": 5, "context": 8}, "vocabulary=5, context=8: a model by hand needs an even vocabulary"),
+        ({"vocabulary": 2, "separators": ()}, "vocabulary=2, context=64: .* even vocabulary of at least 4"),
+        ({"context": 1}, "vocabulary=32, context=1: .* a context of at least 2"),
+        ({"separators": (99,)}, r"separators=\(99,\) are not all tokens below vocabulary=32"),
+        ({"separators": (1, 32)}, r"separators=\(1, 32\) are not all tokens"),
+        ({"separators": (-1,)}, r"separators=\(-1,\) are not all tokens"),
+    ],
+)
+def test_bad_sizes(sizes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ShapeError, match=message):
+        HandSizes(**sizes)

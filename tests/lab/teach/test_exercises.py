@@ -1,0 +1,217 @@
+"""Answers to the two exercises, right and wrong in every way, marked against sums done again."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headscope.errors import InputError
+from headscope.lab.teach.exercises import (
+    ARROWS,
+    BOXES,
+    ROUNDING,
+    Checked,
+    InventTwoHeads,
+    Remark,
+    check_fork,
+    parse_numbers,
+    parse_scorecard,
+)
+
+EXERCISE = InventTwoHeads()
+WHO, WHAT = {"horse": 0.6, "road": 0.4}, {"tired": 0.7, "was": 0.3}
+RIGHT = " , ".join(f"{start} > {end}" for start, end in ARROWS)
+
+
+def remark(checked: Checked, about: str) -> Remark:
+    (found,) = [each for each in checked.remarks if each.about == about]
+    return found
+
+
+def summed(card: dict[str, float]) -> list[float]:
+    """The weighted sum, number by number."""
+    return [sum(share * EXERCISE.values[word][place] for word, share in card.items()) for place in range(4)]
+
+
+def test_a_right_answer_has_nothing_wrong_in_it() -> None:
+    checked = EXERCISE.check([WHO, WHAT], [summed(WHO), summed(WHAT)])
+    assert checked.right
+    assert [each.about for each in checked.remarks] == [
+        "head 1: shares", "head 2: shares", "two different questions", "head 1: sum", "head 2: sum",
+    ]  # fmt: skip
+
+
+def test_the_heads_may_come_in_either_order() -> None:
+    assert EXERCISE.check([WHAT, WHO]).right
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.integers(0, 100), min_size=5, max_size=5), st.integers(0, 3), st.sampled_from([0.004, -0.004, 0.006])
+)
+def test_a_sum_may_be_rounded_by_half_a_hundredth_and_no_more(shares: list[int], place: int, off: float) -> None:
+    card = {word: share / 100 for word, share in zip(EXERCISE.values, shares, strict=True)}
+    said = summed(card)
+    said[place] += off
+    found = remark(EXERCISE.check([card, WHAT], [said]), "head 1: sum")
+    assert found.right == (abs(off) <= ROUNDING)
+    if not found.right:
+        assert found.says.startswith(f"Number {place + 1} is ")
+
+
+def test_a_wrong_sum_is_shown_term_by_term() -> None:
+    said = remark(EXERCISE.check([WHO, WHAT], [[0.52, 0.9, 0.04, 0.12]]), "head 1: sum").says
+    assert said == "Number 2 is .6·.1 + .4·.7 = .34, not .9."
+
+
+def test_a_sum_of_too_few_numbers_is_counted() -> None:
+    assert "so the sum has too; you gave 2" in remark(EXERCISE.check([WHO, WHAT], [[1.0, 2.0]]), "head 1: sum").says
+
+
+@pytest.mark.parametrize(
+    ("card", "says"),
+    [
+        ({"horse": 1.2}, "They add up to 1.2, too much: a head shares out exactly 1."),
+        ({"horse": 0.5}, "They add up to .5, too little: a head shares out exactly 1."),
+        ({}, "They add up to 0, too little: a head shares out exactly 1."),
+        ({"horse": 1.5, "road": -0.5}, "road has −.5; softmax never gives less than 0."),
+        ({"horse": 0.996}, "They add up to 1."),
+    ],
+)
+def test_shares_that_are_no_distribution_are_told_why(card: dict[str, float], says: str) -> None:
+    found = remark(EXERCISE.check([card, WHAT]), "head 1: shares")
+    assert found.says == says
+    assert found.right == (says == "They add up to 1.")
+
+
+@pytest.mark.parametrize(("off", "right"), [(0.004, True), (-0.004, True), (0.006, False), (-0.006, False)])
+def test_shares_may_be_rounded_by_half_a_hundredth_in_all(off: float, right: bool) -> None:
+    assert remark(EXERCISE.check([{"horse": 0.6, "road": 0.4 + off}, WHAT]), "head 1: shares").right is right
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_share_that_is_no_number_is_refused(value: float) -> None:
+    with pytest.raises(InputError, match=rf"'horse' has {value}; shares are numbers from 0 to 1, as in 'horse \.6"):
+        EXERCISE.check([{"horse": value, "road": -value}, WHAT])
+    with pytest.raises(InputError, match="'horse' has inf"):
+        EXERCISE.check([f"horse {'9' * 400}", WHAT])
+
+
+@pytest.mark.parametrize(("first", "second"), list(product(EXERCISE.values, repeat=2)))
+def test_one_head_finds_whom_the_other_what(first: str, second: str) -> None:
+    found = remark(EXERCISE.check([{first: 1.0}, {second: 1.0}]), "two different questions")
+    assert found.right == ({first, second} == {"horse", "tired"})
+    if first == second:
+        assert f"Both heads read {first} most" in found.says
+    elif not found.right:
+        assert f"They read {first} and {second} most" in found.says
+
+
+@pytest.mark.parametrize(
+    ("text", "card"),
+    [
+        ("horse .6, road .4", {"horse": 0.6, "road": 0.4}),
+        ("Horse: 60%; ROAD=40 %", None),
+        ("Horse: 60%; ROAD=40%", {"horse": 0.6, "road": 0.4}),
+        ("horse 1. road −.5", {"horse": 1.0, "road": -0.5}),
+        ("horse .6 and road .4", None),
+        (".6", None),
+        ("", None),
+    ],
+)
+def test_scorecards_as_people_write_them(text: str, card: dict[str, float] | None) -> None:
+    if card is not None:
+        assert parse_scorecard(text, "x") == pytest.approx(card)
+        return
+    with pytest.raises(InputError, match="as words with shares; write it like this: the example"):
+        parse_scorecard(text, "the example")
+
+
+def test_a_word_that_stands_twice_is_refused_and_not_taken_by_its_last_share() -> None:
+    with pytest.raises(InputError, match=r"'horse' stands more than once in 'horse \.3, Horse \.3'"):
+        parse_scorecard("horse .3, Horse .3", "x")
+
+
+@given(st.dictionaries(st.sampled_from(sorted(EXERCISE.values)), st.integers(-200, 200), min_size=1))
+def test_a_scorecard_written_out_is_read_back(shares: dict[str, int]) -> None:
+    card = {word: share / 100 for word, share in shares.items()}
+    assert parse_scorecard(", ".join(f"{word} {share:.2f}" for word, share in card.items()), "x") == card
+
+
+@pytest.mark.parametrize("text", [".62 .19, 0.5;1", "(0.62, 0.19, .5, 1)", "[62% 19% 50% 100%]", ".62\n.19 .50 1."])
+def test_numbers_as_people_write_them(text: str) -> None:
+    assert parse_numbers(text) == pytest.approx([0.62, 0.19, 0.5, 1.0])
+
+
+def test_numbers_that_are_none_are_refused() -> None:
+    with pytest.raises(InputError, match=r"could not read '\.6 x' as numbers; write them like this: \.62 \.19"):
+        parse_numbers(".6 x")
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_another_number_of_heads_is_refused(count: int) -> None:
+    with pytest.raises(InputError, match=f"the exercise asks for two heads, got {count}"):
+        EXERCISE.check([WHO] * count)
+
+
+def test_the_exercise_is_about_words_of_its_sentence() -> None:
+    words = EXERCISE.sentence.split()
+    assert {EXERCISE.reader, EXERCISE.referent, EXERCISE.attribute, *EXERCISE.values} <= set(words)
+
+
+@pytest.mark.parametrize("start", BOXES)
+@pytest.mark.parametrize("end", BOXES)
+def test_every_arrow_one_could_draw_is_right_exactly_where_it_belongs(start: str, end: str) -> None:
+    checked = check_fork([*ARROWS, (start, end)])
+    assert checked.right == ((start, end) in ARROWS)
+    found = remark(checked, f"{start} → {end}")
+    if (end, start) in ARROWS:
+        assert "The other way round" in found.says
+
+
+@pytest.mark.parametrize("gone", range(len(ARROWS)))
+def test_an_arrow_left_out_is_missed(gone: int) -> None:
+    checked = check_fork([arrow for number, arrow in enumerate(ARROWS) if number != gone])
+    start, end = ARROWS[gone]
+    assert [each for each in checked.remarks if not each.right] == [
+        Remark(f"{start} → {end}", False, "This arrow is missing.")
+    ]
+
+
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        RIGHT,
+        RIGHT.replace(">", "→").upper(),
+        "input -> head 1 -> concatenate -> w_o -> output; input > HEAD_2 > Concatenate",
+        f"{RIGHT}\n{RIGHT}",
+    ],
+)
+def test_the_fork_as_people_write_it(drawn: str) -> None:
+    checked = check_fork(drawn)
+    assert checked.right
+    assert len(checked.remarks) == len(ARROWS)
+
+
+def test_heads_in_a_chain_are_told_that_they_would_be_layers() -> None:
+    found = remark(check_fork("input > head 1 > head 2 > concatenate > W_O > output"), "head 1 → head 2")
+    assert "A chain would be two layers" in found.says
+
+
+@pytest.mark.parametrize(
+    ("drawn", "message"),
+    [
+        ("input", "'input' has no arrow; write them like this: input > head 1"),
+        ("", "no arrows in ''; write them like this"),
+        (">", "no arrows in '>'"),
+        ("input > ears", "there is no box 'ears'; the boxes are input, head 1"),
+        ([("input", "head 1", "head 2")], "an arrow joins two boxes, got"),
+    ],
+)
+def test_a_drawing_that_cannot_be_read_is_refused(drawn: str | list[tuple[str, ...]], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        check_fork(drawn)

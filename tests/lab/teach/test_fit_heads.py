@@ -1,0 +1,212 @@
+"""Fitting heads: what is wanted, covered, named and shown, computed again in plain loops."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headscope.errors import InputError
+from headscope.lab.teach.fit_heads import (
+    FIRST_SIZE,
+    CraftSettings,
+    Diagnosis,
+    Job,
+    _answers,
+    _schedule,
+    covered,
+    fit,
+    fresh_model,
+    head_hit,
+    pattern,
+    word_ids,
+)
+from headscope.lab.teach.target_patterns import Target
+
+WORDS = ["the", "cat", "saw", "the", "dog"]
+
+
+def job(*arrows: tuple[tuple[int, int], ...], words: list[str] = WORDS) -> Job:
+    rows = [Target("t", arrows=each).rows(words, causal=True) for each in arrows]
+    return Job(words, torch.stack([row for row, _ in rows]), torch.stack([finds for _, finds in rows]))
+
+
+@given(st.lists(st.sampled_from("abcd"), min_size=1, max_size=12))
+def test_equal_words_have_equal_ids_by_first_appearance_and_none_has_zero(words: list[str]) -> None:
+    ids = word_ids(words).tolist()
+    assert min(ids) == 1
+    order: list[str] = []
+    for word, number in zip(words, ids, strict=True):
+        if word not in order:
+            order.append(word)
+        assert number == order.index(word) + 1
+
+
+@given(st.lists(st.lists(st.floats(0, 1, width=32), min_size=3, max_size=3), min_size=2, max_size=2))
+def test_covered_is_what_of_the_wish_is_there(rows: list[list[float]]) -> None:
+    weights, wanted = torch.tensor([[rows[0]]]), torch.tensor([[rows[1]]])
+    expected = sum(min(a, b) for a, b in zip(*rows, strict=True))
+    assert float(covered(weights, wanted)[0, 0]) == pytest.approx(expected, abs=1e-5)
+
+
+def test_for_one_arrow_covered_is_the_weight_on_its_end() -> None:
+    wanted = torch.tensor([[[0.0, 1.0, 0.0]]])
+    assert float(covered(torch.tensor([[[0.2, 0.7, 0.1]]]), wanted)) == pytest.approx(0.7)
+
+
+def test_a_heads_hit_is_over_the_rows_that_find_something_else_over_all() -> None:
+    hits = torch.tensor([0.1, 0.5, 0.9])
+    assert head_hit(hits, torch.tensor([False, True, True])) == 0.7
+    assert head_hit(hits, torch.tensor([False, False, False])) == 0.5
+
+
+def test_the_output_should_name_the_words_that_heads_were_sent_to_find() -> None:
+    work = job(((2, 1), (4, 2)), ((4, 3),), ())
+    answers = _answers(work)
+    the, cat, saw = (int(word_ids(WORDS)[place]) for place in (0, 1, 2))
+    assert answers.shape == (5, 5)
+    for row in (0, 1, 3):
+        assert answers[row].tolist() == [1.0 if word == the else 0.0 for word in range(5)], "a silent row rests"
+    assert answers[2].tolist() == [1.0 if word == cat else 0.0 for word in range(5)]
+    assert answers[4].tolist() == [0.5 if word in (the, saw) else 0.0 for word in range(5)]
+
+
+@settings(deadline=None)
+@given(st.integers(1, 5000), st.integers(2, 40))
+def test_snapshots_are_at_both_ends_and_closer_together_at_first(steps: int, count: int) -> None:
+    due = sorted(_schedule(CraftSettings(steps=steps, snapshots=count)))
+    assert due[0] == 0
+    assert due[-1] == steps
+    assert len(due) <= count
+    if steps > 400 and count > 4:
+        assert due[1] - due[0] < due[-1] - due[-2]
+
+
+def test_a_fresh_head_looks_nearly_everywhere_alike_and_never_ahead() -> None:
+    work = job(((2, 1),), ((4, 3),))
+    model = fresh_model(work, CraftSettings())
+    weights = pattern(model, model.embed(work.ids)).detach()
+    for row in range(5):
+        assert weights[:, row, row + 1 :].abs().max() == 0 if row < 4 else True
+        assert (weights[:, row, : row + 1] - 1 / (row + 1)).abs().max() < 0.4
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 5))
+
+
+def test_queries_and_keys_start_smaller_and_places_may_be_left_out() -> None:
+    work = job(((2, 1),))
+    model = fresh_model(work, CraftSettings(d_model=512, d_head=256))
+    attention = model.attention()
+    small, smaller, usual = (
+        float(each.weight.detach().std()) for each in (attention.q_proj, attention.k_proj, attention.v_proj)
+    )
+    assert small / usual == pytest.approx(FIRST_SIZE, rel=0.02)
+    assert smaller / usual == pytest.approx(FIRST_SIZE, rel=0.02)
+    assert model.places.weight.any()
+    assert not fresh_model(work, CraftSettings(places=False)).places.weight.any()
+
+
+def test_the_loss_is_the_surprise_of_the_wish_and_it_falls() -> None:
+    work, told = job(((2, 1), (4, 2)), ((4, 3),)), []
+    settings = CraftSettings(steps=30, snapshots=4)
+    fitted = fit(work, settings, told.append)
+    model = fresh_model(work, settings)
+    weights = pattern(model, model.embed(work.ids)).detach()
+    for head in range(2):
+        rows = [
+            -sum(float(work.wanted[head, row, key]) * float(weights[head, row, key].log())
+                 for key in range(5) if work.wanted[head, row, key] > 0)
+            for row in range(5)
+        ]  # fmt: skip
+        assert float(fitted.losses[0, head]) == pytest.approx(sum(rows) / 5, rel=1e-4)
+    assert fitted.losses.shape == (31, 2)
+    assert (fitted.losses[-1] < 0.8 * fitted.losses[0]).all()
+    assert [each.step for each in told] == sorted(_schedule(settings))
+    assert told == fitted.snapshots
+    assert fitted.snapshots[-1].loss == [round(value, 4) for value in fitted.losses[-1].tolist()]
+    now = pattern(fitted.model, fitted.model.embed(work.ids)).detach()
+    torch.testing.assert_close(fitted.hits, covered(now, work.wanted))
+
+
+def test_a_head_is_pulled_to_its_own_target_and_to_nothing_else() -> None:
+    """Another wish for the second head, and so another output, leaves the first head's every step as it was."""
+    settings = CraftSettings(steps=25)
+    one, other = (fit(job(((2, 1), (4, 3)), second), settings) for second in (((4, 0),), ((1, 0), (3, 2), (4, 2))))
+    assert torch.equal(one.losses[:, 0], other.losses[:, 0])
+    assert not torch.equal(one.losses[:, 1], other.losses[:, 1])
+    for ours, theirs in zip(one.snapshots, other.snapshots, strict=True):
+        assert torch.equal(ours.patterns[0], theirs.patterns[0])
+    assert not torch.equal(one.model.unembedding.weight, other.model.unembedding.weight)
+
+
+def test_the_output_should_name_by_share_what_unequal_heads_find() -> None:
+    targets = [Target("a", arrows=((4, 1), (4, 2)), shares=(0.75, 0.25)), Target("b", arrows=((4, 1),))]
+    rows = [target.rows(WORDS, causal=True) for target in targets]
+    answers = _answers(Job(WORDS, torch.stack([row for row, _ in rows]), torch.stack([finds for _, finds in rows])))
+    cat, saw = (int(word_ids(WORDS)[place]) for place in (1, 2))
+    assert answers[4, [cat, saw]].tolist() == pytest.approx([1.75 / 2, 0.25 / 2])
+    assert answers.sum(-1).tolist() == pytest.approx([1] * 5)
+
+
+@pytest.mark.parametrize(
+    ("setting", "least", "most"),
+    [("d_model", 2, 512), ("d_head", 1, 256), ("steps", 1, 5000), ("snapshots", 2, None), ("learning_rate", None, 1.0)],
+)
+def test_settings_are_taken_up_to_their_bounds_and_not_beyond(
+    setting: str, least: int | None, most: float | None
+) -> None:
+    for bound, beyond in ((least, -1), (most, 1)):
+        if bound is not None:
+            assert getattr(CraftSettings(**{setting: bound}), setting) == bound
+            with pytest.raises(InputError, match=f"{setting}={bound + beyond}"):
+                CraftSettings(**{setting: bound + beyond})
+
+
+def test_a_rate_of_nothing_is_refused() -> None:
+    with pytest.raises(InputError, match=r"learning_rate=0\.0: use at least 2 snapshots and a rate in 0–1"):
+        CraftSettings(learning_rate=0.0)
+
+
+def test_a_longer_try_is_four_times_as_long_and_never_more_than_may_be_asked_for() -> None:
+    assert [Diagnosis(job(((2, 1),)), CraftSettings(steps=steps)).more for steps in (10, 1250, 1251)] == [
+        40,
+        5000,
+        5000,
+    ]
+
+
+def test_a_row_that_no_width_can_hold_is_told_so() -> None:
+    words = [f"w{number}" for number in range(24)]
+    arrows = tuple((row, (row * 7) % (row + 1)) for row in range(1, 24))
+    work = job(arrows, words=words)
+    diagnosis = Diagnosis(work, CraftSettings(d_model=2, d_head=1, steps=5))
+    said = [diagnosis.why(0, row) for row in range(1, 24)]
+    worst = int(diagnosis.wider[0].argmin())
+    assert diagnosis.why(0, worst) == (
+        f"2 numbers a word do not hold 24 words apart well enough here: even a head of 2 reaches only "
+        f"{float(diagnosis.wider[0, worst]):.2f}."
+    )
+    assert all(said)
+
+
+@pytest.mark.parametrize(
+    ("arrows", "place", "says"),
+    [
+        (((4, 3),), 4, "'the' at 0 and at 3 look alike without places: no head can choose between them."),
+        (((4, 0), (4, 3)), 4, ""),
+        (((3, 1),), 3, "'the' at 3 and at 0 ask the same question without places, but should find different words."),
+        (((2, 1),), 2, ""),
+    ],
+    ids=["one of two alike", "both alike", "two that ask alike", "nothing alike in sight"],
+)
+def test_without_places_what_cannot_be_told_apart_is_named(
+    arrows: tuple[tuple[int, int], ...], place: int, says: str
+) -> None:
+    assert Diagnosis(job(arrows), CraftSettings(places=False))._alike(0, place) == says
+
+
+def test_words_are_alike_only_without_places_and_only_where_it_matters() -> None:
+    work = job(((3, 0),), words=["the", "cat", "saw", "the", "dog"])
+    assert Diagnosis(work, CraftSettings())._alike(0, 3) == ""
+    assert "'the' at 0 and at 3 look alike" in Diagnosis(work, CraftSettings(places=False))._alike(0, 3)
+    assert Diagnosis(work, CraftSettings(places=False))._alike(0, 2) == "", "a later word is not in sight"

@@ -1,0 +1,231 @@
+"""Every lesson runs, its numbers come from its code, and answers are marked kindly."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from headscope.errors import InputError
+from headscope.lab.teach import lessons
+from headscope.lab.teach.lessons import FOLDER, Option, Question, contents, fill, lesson
+
+NUMBERS = range(1, 12)
+
+
+def test_eleven_lessons_in_order() -> None:
+    assert [number for number, _, _ in contents()] == list(NUMBERS)
+    assert len(list(FOLDER.glob("*.md"))) == len(NUMBERS)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_lesson_runs_and_is_whole(number: int) -> None:
+    before = torch.random.get_rng_state()
+    read = lesson(number)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert read.output
+    assert len(read.questions) == 2
+    assert len(read.idea.split()) < 300
+    assert (number, read.name, read.title) in contents()
+    assert all(part for part in (read.title, read.idea, read.computed, read.try_it))
+    assert "{{" not in "".join((read.idea, read.computed, read.try_it))
+    assert lesson(read.name) == read
+    assert json.loads(json.dumps(read.to_dict()))["number"] == number
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_every_question_has_a_right_answer_and_explains_the_wrong_ones(number: int) -> None:
+    for place, question in enumerate(lesson(number).questions, start=1):
+        answers = [option.text if question.numeric else "abcdefgh"[i] for i, option in enumerate(question.options)]
+        marks = [lesson(number).check(place, answer) for answer in answers]
+        assert sum(mark.right for mark in marks) == 1
+        assert all(len(mark.says) > 10 for mark in marks)
+        shown = question.to_dict()["options"]
+        assert shown == ([] if question.numeric else [option.text for option in question.options])
+
+
+def test_the_numbers_that_lessons_speak_of() -> None:
+    assert "12 heads of 64 make 768, and W_O is (768, 768)" in lesson(2).computed
+    assert "(.62 .19 .085 .21 .355 .41 .12 .275)" in lesson(3).output
+    assert "12288 / 96 = 128" in " ".join(lesson(5).computed.split())
+    assert "65,536 numbers a token, 128 KiB in fp16" in lesson(7).computed
+    assert "144 attention patterns" in lesson(8).computed
+    assert "137 GB" in lesson(10).computed
+    by_hand, random, trained = re.findall(r"(?:hand|random|trained) (\d\.\d+)", lesson(4).output)
+    assert float(by_hand) >= 0.99
+    assert float(random) < 0.1 < float(trained)
+    whole, silent = re.findall(r": (\d\.\d+)", lesson(8).output.splitlines()[0])
+    assert float(whole) >= 0.99
+    assert float(silent) < 0.04
+
+
+def test_answers_that_a_person_may_write() -> None:
+    seven = lesson(7)
+    assert seven.check(1, " 32. ").right
+    assert seven.check(1, "32 patterns").right
+    assert "The common wrong answer" in seven.check(1, "8").says
+    assert seven.check(1, "7").says.startswith("It is 32.")
+    assert seven.check(2, "(B)").right
+    assert lesson("mqa-and-gqa") == seven
+
+
+@pytest.mark.parametrize(
+    ("number", "question", "answer", "message"),
+    [
+        (7, 1, "many", "could not read 'many' as a number; write it like this: 144"),
+        (7, 2, "yes", "could not read 'yes' as an answer; give one letter of a, b, such as b"),
+        (7, 2, "c", "could not read 'c' as an answer"),
+    ],
+)
+def test_an_answer_that_does_not_parse(number: int, question: int, answer: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        lesson(number).check(question, answer)
+
+
+def test_unknown_lessons_and_names() -> None:
+    with pytest.raises(InputError, match="there is no lesson 'cooking'; there are 1 why-one-head-is-not-enough"):
+        lesson("cooking")
+    with pytest.raises(InputError, match="the text speaks of 'x', which its code does not compute"):
+        fill("{{x:.2f}}", {"y": 1})
+    assert fill("{{y:.1f}} and {{y}}", {"y": 1.25}) == "1.2 and 1.25"
+
+
+NUMERIC = Question("How many?", [Option("1,200", True, "Counted."), Option("−3", False, "Too few.")], numeric=True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "right", "says"),
+    [
+        ("1200", True, "Counted."),
+        ("1,200.0 heads", True, "Counted."),
+        ("1206", True, "Counted."),
+        ("1194", True, "Counted."),
+        ("1207", False, "It is 1,200. Counted."),
+        ("-3", False, "Too few."),
+        ("−3.014", False, "Too few."),
+        ("-3.02", False, "It is 1,200. Counted."),
+        (".5", False, "It is 1,200. Counted."),
+        ("1200%", True, "Counted."),
+    ],
+)
+def test_a_number_may_be_off_by_half_a_percent_and_a_known_mistake_has_its_own_reply(
+    answer: str, right: bool, says: str
+) -> None:
+    marked = NUMERIC.mark(answer)
+    assert (marked.right, marked.says) == (right, says)
+    assert marked.to_dict() == {"right": right, "says": says}
+
+
+def test_near_zero_a_number_may_be_off_by_half_a_hundredth() -> None:
+    small = Question("How much?", [Option("0.1", True, "Yes."), Option("2", False, "No.")], numeric=True)
+    assert small.mark("0.104").right
+    assert not small.mark("0.106").right
+
+
+@pytest.mark.parametrize("answer", ["", " ", "ab", "d", "1", "()"])
+def test_an_answer_that_is_no_letter_of_the_question_is_refused(answer: str) -> None:
+    options = [Option(text, text == "two", "Because.") for text in ("one", "two", "three")]
+    with pytest.raises(InputError, match="give one letter of a, b, c, such as b"):
+        Question("Which?", options, numeric=False).mark(answer)
+
+
+LESSON = """# Made up
+
+## Idea
+
+A thought.
+
+## Computed
+
+Before the code.
+
+```python
+import torch
+torch.manual_seed(5)
+half = 1 / 2
+print("half is", half)
+```
+
+After it: {{half:.2f}}.
+
+## Try it
+
+Something with {{half}}.
+
+## Questions
+
+### Which is half?
+
+- [x] {{half}}
+  Yes,
+  it is.
+- [ ] 2
+  That is double.
+
+### How many halves make one?
+
+- [=] 2
+  Two.
+- [ ] 4
+  Four make two.
+"""
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(lessons, "FOLDER", tmp_path)
+    return tmp_path
+
+
+def test_a_lesson_is_read_part_by_part_in_the_order_in_which_it_is_told(shelf: Path) -> None:
+    (shelf / "12-made-up.md").write_text(LESSON, encoding="utf-8")
+    (shelf / "02-other.md").write_text("# Other\n", encoding="utf-8")
+    assert contents() == [(2, "other", "Other"), (12, "made-up", "Made up")]
+    before = torch.random.get_rng_state()
+    read = lesson(" Made-Up ")
+    assert torch.equal(torch.random.get_rng_state(), before), "a lesson's seed is its own"
+    assert (read.number, read.name, read.title) == (12, "made-up", "Made up")
+    assert read.idea == "A thought.\n\nBefore the code."
+    assert read.code.splitlines()[0] == "import torch"
+    assert read.output == "half is 0.5"
+    assert read.computed == "After it: 0.50."
+    assert read.try_it == "Something with 0.5."
+    letters, number = read.questions
+    assert (letters.text, letters.numeric, number.numeric) == ("Which is half?", False, True)
+    assert letters.options == [Option("0.5", True, "Yes, it is."), Option("2", False, "That is double.")]
+    assert number.mark("2").right
+    assert read.to_dict()["questions"][1] == {"text": "How many halves make one?", "numeric": True, "options": []}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("```python", "```text", "12-made-up.md has 0 Python blocks; a lesson has one"),
+        ("## Try it", "```python\n1\n```\n\n## Try it", "12-made-up.md has 2 Python blocks"),
+        (
+            "## Try it",
+            "## Play",
+            "has the sections Idea, Computed, Play, Questions; a lesson has Idea, Computed, Try it",
+        ),
+        ("{{half:.2f}}", "{{whole:.2f}}", "the text speaks of 'whole', which its code does not compute"),
+        ("- [x]", "- [ ]", "the question 'Which is half\\?' needs one right option and at least one wrong one"),
+        ("- [ ] 2", "- [x] 2", "the question 'Which is half\\?' needs one right option"),
+        ("- [ ] 4\n  Four make two.\n", "", "the question 'How many halves make one\\?' needs one right option"),
+    ],
+)
+def test_a_lesson_that_is_not_whole_is_refused_with_what_it_lacks(
+    shelf: Path, old: str, new: str, message: str
+) -> None:
+    assert old in LESSON
+    (shelf / "12-made-up.md").write_text(LESSON.replace(old, new), encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        lesson(12)
+
+
+@pytest.mark.parametrize("question", [0, 3, -1])
+def test_questions_are_counted_from_one(question: int) -> None:
+    with pytest.raises(InputError, match=f"lesson 7 has questions 1–2, not {question}"):
+        lesson(7).check(question, "a")

@@ -1,0 +1,93 @@
+"""Tasks that ask for several things at once, answered by hand from their rows."""
+
+from __future__ import annotations
+
+import math
+from itertools import permutations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headscope.errors import InputError
+from headscope.lab.teach.lookup_tasks import Arm, Budget, Finder, Task, judge
+
+TASKS = st.builds(
+    lambda kind, keys, share, values: Task(
+        name="t", kind=kind, lookups=1 + share % min(keys, 3), n_keys=keys, n_values=values
+    ),
+    st.sampled_from(["keys", "roles"]), st.integers(1, 6), st.integers(0, 9), st.integers(2, 9),
+)  # fmt: skip
+
+
+@settings(deadline=None)
+@given(TASKS)
+def test_every_question_there_is(task: Task) -> None:
+    found = [tuple(question) for question in task.questions.tolist()]
+    if task.kind == "roles":
+        assert found == [tuple(range(task.lookups))]
+    else:
+        assert found == list(permutations(range(task.n_keys), task.lookups))
+        assert len(found) == math.perm(task.n_keys, task.lookups)
+    assert task.vocabulary == task.n_keys * task.n_values + len(found)
+    assert task.chance == pytest.approx((1 / task.n_values) ** task.lookups)
+
+
+@settings(deadline=None)
+@given(TASKS, st.integers(0, 99))
+def test_a_row_holds_each_key_once_in_some_order_and_its_question_last(task: Task, seed: int) -> None:
+    ids, answers = task.rows(12, torch.Generator().manual_seed(seed))
+    for row, wanted in zip(ids.tolist(), answers.tolist(), strict=True):
+        keys, values = zip(*(divmod(token, task.n_values) for token in row[:-1]), strict=True)
+        assert sorted(keys) == list(range(task.n_keys))
+        asked = task.questions[row[-1] - task.n_keys * task.n_values].tolist()
+        assert [values[keys.index(key)] for key in asked] == wanted
+
+
+def test_places_values_and_questions_are_all_drawn_evenly() -> None:
+    task = Task(name="t", kind="keys", n_keys=3, n_values=2)
+    ids, _ = task.rows(6000, torch.Generator().manual_seed(0))
+    for place in range(3):
+        counts = torch.bincount(ids[:, place], minlength=6) / 6000
+        assert counts.tolist() == pytest.approx([1 / 6] * 6, abs=0.025)
+    asked = torch.bincount(ids[:, -1] - 6, minlength=6) / 6000
+    assert asked.tolist() == pytest.approx([1 / 6] * 6, abs=0.025)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"lookups": 0}, "lookups=0, n_keys=6, n_values=8: ask for 1 to n_keys things"),
+        ({"lookups": 7}, "lookups=7, n_keys=6"),
+        ({"n_keys": 9}, "n_keys=9, n_values=8: .*among at most 8 keys"),
+        ({"n_values": 1}, "n_values=1: .*with at least 2 values"),
+    ],
+)
+def test_a_task_that_cannot_be_is_refused(sizes: dict[str, int], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Task(name="t", kind="keys", **sizes)  # type: ignore[arg-type]
+
+
+def test_a_finder_answers_at_the_last_place_with_a_row_for_each_part() -> None:
+    task = Task(name="t", kind="keys", lookups=3, n_keys=4, n_values=5)
+    model = Finder(task, Arm(name="a", n_heads=2, d_head=4, d_ff=7), Budget(d_model=8), seed=0)
+    ids, _ = task.rows(6, torch.Generator().manual_seed(0))
+    answers = model(ids)
+    assert answers.shape == (6, 3, 5)
+    flat = model.body(ids)[:, -1]
+    for part in range(3):
+        torch.testing.assert_close(answers[:, part], flat[:, 5 * part : 5 * part + 5])
+    attention, ffn, norms = 4 * 8 * 8, 8 * 7 + 7 + 7 * 8 + 8, 3 * 8
+    assert model.n_parameters() == (task.vocabulary + 5) * 8 + attention + ffn + norms + 8 * 15
+
+
+def test_judging_counts_each_part_of_fresh_rows() -> None:
+    task = Task(name="t", kind="keys")
+    model = Finder(task, Arm(name="a", n_heads=1, d_head=4), Budget(d_model=8), seed=0).eval()
+    ids, answers = task.rows(40, torch.Generator().manual_seed(5))
+    said = model(ids).argmax(-1)
+    assert judge(model, task, 40, seed=5).tolist() == [
+        [a == b for a, b in zip(one, two, strict=True)]
+        for one, two in zip(said.tolist(), answers.tolist(), strict=True)
+    ]

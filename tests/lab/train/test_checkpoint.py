@@ -1,0 +1,87 @@
+"""A checkpoint holds everything: the step after it is the step that would have come."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from headscope.errors import InputError
+from headscope.lab.train.checkpoint import Checkpoint, capture, read, restore, write
+
+
+def a_model(seed: int) -> tuple[nn.Module, torch.optim.AdamW]:
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2, bias=False))
+    return model, torch.optim.AdamW(model.parameters(), lr=0.1)
+
+
+def descend(model: nn.Module, optimizer: torch.optim.AdamW, step: int) -> None:
+    x = torch.randn(5, 3, generator=torch.Generator().manual_seed(step))
+    model(x).square().sum().backward()
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+
+
+def weights(model: nn.Module) -> list[Tensor]:
+    return [weight.detach().clone() for weight in model.parameters()]
+
+
+@pytest.mark.parametrize("stop", [0, 1, 4])
+def test_going_on_from_a_file_is_never_having_stopped(tmp_path: Path, stop: int) -> None:
+    straight, optimizer = a_model(0)
+    for step in range(7):
+        if step == stop:
+            write(tmp_path / "c.safetensors", Checkpoint(step, {"seed": 0}, capture(straight, optimizer)))
+        descend(straight, optimizer, step)
+    resumed, fresh = a_model(1)
+    found = read(tmp_path / "c.safetensors")
+    assert (found.step, found.recipe) == (stop, {"seed": 0})
+    restore(found, resumed, fresh)
+    for step in range(stop, 7):
+        descend(resumed, fresh, step)
+    assert all(torch.equal(one, two) for one, two in zip(weights(straight), weights(resumed), strict=True))
+
+
+def test_before_the_first_step_there_are_weights_and_no_moments() -> None:
+    model, optimizer = a_model(0)
+    assert set(capture(model, optimizer)) == {"weight.0.weight", "weight.0.bias", "weight.2.weight"}
+    descend(model, optimizer, 0)
+    names = set(capture(model, optimizer))
+    assert {name.split(".")[0] for name in names} == {"weight", "exp_avg", "exp_avg_sq"}
+    assert len(names) == 9
+
+
+def test_a_recipe_of_any_words_comes_back(tmp_path: Path) -> None:
+    recipe = {"text": "Grüße", "weights": {"a": 1.5, "b": 2}, "none": None, "list": [1, "x"]}
+    write(tmp_path / "c", Checkpoint(3, recipe, {"x": torch.ones(2)}))
+    assert read(tmp_path / "c").recipe == recipe
+
+
+def test_a_new_checkpoint_takes_the_place_of_the_old(tmp_path: Path) -> None:
+    for step in (1, 2):
+        write(tmp_path / "c.safetensors", Checkpoint(step, {}, {"x": torch.full((2,), float(step))}))
+    assert read(tmp_path / "c.safetensors").tensors["x"].tolist() == [2.0, 2.0]
+    assert [file.name for file in tmp_path.iterdir()] == ["c.safetensors"]
+
+
+def test_a_file_without_a_step_or_recipe_is_no_checkpoint(tmp_path: Path) -> None:
+    odd = ({}, {"step": "1"}, {"step": "x", "recipe": "{}"}, {"step": "1", "recipe": "{"})
+    for number, about in enumerate(odd):
+        save_file({"x": torch.ones(1)}, tmp_path / str(number), metadata=about or None)
+        with pytest.raises(
+            InputError, match=rf"/{number} is not a checkpoint of a training run: .*; give another --out"
+        ):
+            read(tmp_path / str(number))
+
+
+def test_a_file_cut_short_is_no_checkpoint(tmp_path: Path) -> None:
+    write(tmp_path / "c", Checkpoint(1, {}, {"x": torch.ones(100)}))
+    whole = (tmp_path / "c").read_bytes()
+    for size in (0, 7, 50, len(whole) - 1):
+        (tmp_path / "c").write_bytes(whole[:size])
+        with pytest.raises(InputError, match="is not a checkpoint of a training run"):
+            read(tmp_path / "c")

@@ -1,0 +1,99 @@
+"""A GPT as a folder: shards within their limit, an index that names each weight once, and a config that says it all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file
+
+from headscope.errors import ModelError
+from headscope.lab.train import llama_folder as folders
+from headscope.lab.train.gpt import GPT, GPTConfig
+from headscope.lab.train.llama_folder import BEYOND, gpt_config, llama_config, load_folder, save_folder
+from headscope.lab.train.tokenizer import train_tokenizer
+
+SMALL = GPTConfig(vocabulary=300, d_model=16, n_layers=2, n_heads=4, n_kv_heads=2, d_mlp=24, context=32)
+TOKENIZER = train_tokenizer(["the cat sat"], 260)
+
+
+@given(st.lists(st.integers(1, 400), min_size=1, max_size=30), st.integers(50, 1000))
+def test_shards_hold_every_weight_in_order_and_none_is_over_the_limit(sizes: list[int], limit: int) -> None:
+    weights = {f"w{number}": torch.zeros(size, dtype=torch.uint8) for number, size in enumerate(sizes)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(folders, "SHARD_BYTES", limit)
+        shards = folders._shards(weights)
+    assert [name for shard in shards for name in shard] == list(weights)
+    assert all(shards)
+    for shard in shards:
+        assert sum(len(weights[name]) for name in shard) <= limit or len(shard) == 1
+
+
+def test_a_model_of_one_shards_size_is_one_file_and_a_larger_one_is_cut_about_in_half() -> None:
+    weights = {str(number): torch.zeros(10) for number in range(10)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(folders, "SHARD_BYTES", 400)
+        assert [len(shard) for shard in folders._shards(weights)] == [10]
+        patch.setattr(folders, "SHARD_BYTES", 399)
+        assert [len(shard) for shard in folders._shards(weights)] == [5, 5]
+
+
+def test_the_index_names_the_file_of_every_weight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "SHARD_BYTES", 9000)
+    model = GPT(SMALL, seed=2)
+    save_folder(model, TOKENIZER, tmp_path, torch.float32)
+    index = json.loads((tmp_path / "model.safetensors.index.json").read_text())
+    found = {}
+    for name in set(index["weight_map"].values()):
+        stored = load_file(tmp_path / name)
+        assert {key for key, file in index["weight_map"].items() if file == name} == set(stored)
+        found |= stored
+    assert len(set(index["weight_map"].values())) > 1
+    assert index["metadata"]["total_size"] == sum(weight.nbytes for weight in found.values())
+    assert sum(weight.numel() for weight in found.values()) == model.n_parameters()
+    again = load_folder(tmp_path)
+    assert all(torch.equal(one, two) for one, two in zip(model.parameters(), again.parameters(), strict=True))
+    assert not again.training
+
+
+def test_weights_are_halved_in_size_unless_told_and_come_back_rounded(tmp_path: Path) -> None:
+    model = GPT(SMALL, seed=2)
+    save_folder(model, TOKENIZER, tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["dtype"] == "bfloat16"
+    for one, two in zip(model.parameters(), load_folder(tmp_path).parameters(), strict=True):
+        assert torch.equal(one.bfloat16().float(), two)
+
+
+def test_a_config_says_every_size_and_reads_back() -> None:
+    told = json.loads(json.dumps(llama_config(SMALL, torch.float16)))
+    assert (told["num_attention_heads"], told["num_key_value_heads"], told["head_dim"]) == (4, 2, 4)
+    assert (told["trained_context"], told["max_position_embeddings"]) == (32, BEYOND * 32)
+    assert gpt_config(told) == SMALL
+
+
+def test_a_config_of_an_earlier_transformers_reads_too() -> None:
+    told = llama_config(SMALL, torch.float32)
+    rope = told.pop("rope_parameters")
+    assert gpt_config(told | {"rope_theta": rope["rope_theta"]}) == SMALL
+    del told["trained_context"]
+    assert gpt_config(told | {"rope_theta": 500.0}).context == BEYOND * 32
+    assert gpt_config(told | {"rope_theta": 500.0}).rope_base == 500.0
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"model_type": "qwen3"},
+        {"attention_bias": True},
+        {"mlp_bias": True},
+        {"tie_word_embeddings": False},
+        {"rope_parameters": {"rope_type": "llama3", "rope_theta": 10_000.0}},
+    ],
+)
+def test_what_is_not_a_gpt_of_the_lab_is_refused(odd: dict[str, object]) -> None:
+    with pytest.raises(ModelError, match="only a plain Llama with tied embeddings, no biases and unscaled RoPE"):
+        gpt_config(llama_config(SMALL, torch.float32) | odd)

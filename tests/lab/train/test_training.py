@@ -1,0 +1,375 @@
+"""Training: it learns, resumes exactly, stops cleanly, and says what is wrong with its input."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from headscope.errors import InputError, ShapeError
+from headscope.lab import people
+from headscope.lab.train.checkpoint import Checkpoint, read, write
+from headscope.lab.train.text_files import TextFile, read_documents, split
+from headscope.lab.train.tokenizer import train_tokenizer
+from headscope.lab.train.training import (
+    LEAST_UNSEEN,
+    Progress,
+    Run,
+    Trained,
+    TrainingOptions,
+    prepare,
+    recipe,
+    train,
+)
+
+TINY = TrainingOptions(
+    d_model=32,
+    n_layers=2,
+    n_heads=2,
+    vocabulary=300,
+    context=32,
+    rows=4,
+    steps=30,
+    film_points=4,
+    warmup=5,
+    device="cpu",
+)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> TextFile:
+    file = tmp_path_factory.mktemp("text") / "people.txt"
+    file.write_text("\n".join(people.documents(60)), encoding="utf-8")
+    return TextFile(file)
+
+
+@pytest.fixture(scope="module")
+def told() -> list[Progress]:
+    return []
+
+
+@pytest.fixture(scope="module")
+def whole(text: TextFile, told: list[Progress], tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    return train([text], tmp_path_factory.mktemp("whole"), TINY, told.append)
+
+
+def weights(trained: Trained) -> dict[str, torch.Tensor]:
+    return dict(trained.model.named_parameters())
+
+
+def test_the_loss_goes_down_and_the_film_covers_the_run(whole: Trained) -> None:
+    assert whole.finished
+    losses = whole.film.series("text_loss")
+    assert losses[-1] < losses[0] - 0.5
+    assert whole.film.series("step")[0] == 0
+    assert whole.film.series("step")[-1] == 30
+    assert whole.film.series("tokens_seen")[-1] == 30 * 4 * 32
+    assert len(whole.film.patterns) == len(whole.film.pattern_steps) >= 6
+    assert (whole.folder / "config.json").exists()
+
+
+def test_a_run_stopped_by_ctrl_c_goes_on_to_the_same_weights(text: TextFile, whole: Trained, tmp_path: Path) -> None:
+    def interrupt(progress: Progress) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    stopped = train([text], tmp_path, TINY, interrupt)
+    assert not stopped.finished
+    assert stopped.step == 20
+    assert signal.getsignal(signal.SIGINT) is before
+    resumed = train([text], tmp_path, TINY)
+    assert resumed.finished
+    for name, weight in weights(resumed).items():
+        assert torch.equal(weight, weights(whole)[name]), name
+    assert resumed.film.series("step") == whole.film.series("step")
+    assert resumed.film.series("second_copy") == pytest.approx(whole.film.series("second_copy"))
+
+
+def test_a_run_killed_after_a_checkpoint_goes_on_to_the_same_weights(
+    text: TextFile, whole: Trained, tmp_path: Path
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def die(progress: Progress) -> None:
+        raise Killed
+
+    with pytest.raises(Killed):
+        train([text], tmp_path, replace(TINY, checkpoint_seconds=0.0), die)
+    assert read(tmp_path / "checkpoint.safetensors").step == 19
+    resumed = train([text], tmp_path, TINY)
+    assert all(torch.equal(weight, weights(whole)[name]) for name, weight in weights(resumed).items())
+
+
+def test_the_last_stage_reads_longer_rows(text: TextFile, tmp_path: Path) -> None:
+    longer = replace(TINY, steps=2, long_steps=1, long_context=64)
+    assert [longer.stage(step) for step in range(3)] == [(4, 32), (4, 32), (2, 64)]
+    trained = train([text], tmp_path, longer)
+    assert trained.model.config.context == 64
+    assert trained.film.series("tokens_seen")[-1] == 3 * 4 * 32
+
+
+def test_the_rate_rises_stays_and_falls_to_nothing() -> None:
+    options = replace(TINY, steps=100, warmup=10, decay=0.5, learning_rate=1.0)
+    assert options.rate(0) == pytest.approx(0.1)
+    assert options.rate(20) == options.rate(49) == 1.0
+    assert options.rate(75) == pytest.approx(0.5)
+    assert options.rate(99) == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize(
+    ("changed", "step", "rate"),
+    [
+        ({"warmup": 0, "decay": 0.5}, 0, 1.0),
+        ({"warmup": 4, "decay": 0.5}, 1, 0.5),
+        ({"warmup": 4, "decay": 0.5}, 4, 1.0),
+        ({"warmup": 4, "decay": 0.0}, 99, 1.0),
+        ({"warmup": 4, "decay": 1.0}, 50, 0.5),
+        ({"warmup": 4, "decay": 0.25}, 75, 1.0),
+        ({"warmup": 4, "decay": 0.25}, 80, 0.8),
+        ({"warmup": 4, "decay": 0.5, "steps": 60, "long_steps": 40, "long_context": 64}, 75, 0.5),
+    ],
+)
+def test_the_rate_is_the_lower_of_the_way_up_and_the_way_down(changed: dict[str, Any], step: int, rate: float) -> None:
+    assert replace(TINY, **({"steps": 100, "learning_rate": 1.0} | changed)).rate(step) == pytest.approx(rate)
+
+
+def test_tokens_are_counted_over_both_stages() -> None:
+    """Step by step: what each stage says it reads."""
+    for options in (
+        replace(TINY, steps=3, long_steps=4, long_context=64),
+        replace(TINY, steps=3, long_steps=2, long_context=48),
+        replace(TINY, steps=3, long_steps=2, long_context=4096),
+        replace(TINY, steps=3, long_steps=2),
+    ):
+        read = 0
+        for step in range(options.total_steps + 1):
+            assert options.tokens(step) == read
+            rows, context = options.stage(step)
+            assert rows >= 1
+            read += rows * context
+
+
+def test_matrices_decay_and_gains_do_not(text: TextFile, tmp_path: Path) -> None:
+    run = Run(prepare([text], TINY, tmp_path), tmp_path, replace(TINY, weight_decay=0.25))
+    decays = {id(weight): group["weight_decay"] for group in run.optimizer.param_groups for weight in group["params"]}
+    for name, weight in run.model.named_parameters():
+        assert decays[id(weight)] == (0.0 if "norm" in name else 0.25), name
+
+
+def test_no_step_is_taken_along_a_slope_longer_than_one(text: TextFile, tmp_path: Path) -> None:
+    run, lengths = Run(prepare([text], TINY, tmp_path), tmp_path, TINY), []
+    with torch.no_grad():
+        run.model.embedding.weight.mul_(30)
+    run.model.loss(run.rows.batch(0, 4, 32)).mean().backward()
+    own = [weight.grad for weight in run.model.parameters() if weight.grad is not None]
+    assert float(torch.cat([slope.flatten() for slope in own]).norm()) > 2
+    run.optimizer.zero_grad()
+
+    def before(optimizer: torch.optim.Optimizer, *_: object) -> None:
+        slopes = [weight.grad.flatten() for group in optimizer.param_groups for weight in group["params"]]
+        lengths.append(float(torch.cat(slopes).norm()))
+
+    run.optimizer.register_step_pre_hook(before)
+    run._advance(run.model.loss)
+    assert lengths == [pytest.approx(1, abs=1e-3)]
+    assert run.step == 1
+    assert all(weight.grad is None for weight in run.model.parameters())
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="here is a GPU")
+def test_where_there_is_no_gpu_a_run_goes_to_the_cpu_and_asking_for_one_is_refused(
+    text: TextFile, tmp_path: Path
+) -> None:
+    material = prepare([text], TINY, tmp_path)
+    assert Run(material, tmp_path, replace(TINY, device="auto")).device.type == "cpu"
+    for name in ("cuda", "abacus"):
+        with pytest.raises(InputError, match=rf"(?s)there is no device '{name}' here \(.+\); use auto, or cpu"):
+            Run(material, tmp_path, replace(TINY, device=name))
+
+
+def test_a_run_whose_two_checkpoints_do_not_fit_the_disk_is_refused_before_it_begins(
+    text: TextFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights and two moments, four bytes each, the old file and the new one."""
+    material = prepare([text], TINY, tmp_path)
+    needed = 2 * 3 * 4 * Run(material, tmp_path, TINY).model.n_parameters()
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=needed - 1))
+    with pytest.raises(InputError, match=rf"free and this run's checkpoints need {needed / 1e6:.0f} MB; make room"):
+        Run(material, tmp_path, TINY)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=needed))
+    assert Run(material, tmp_path, TINY).step == 0
+
+
+def test_a_file_counts_by_its_size_unless_it_is_given_a_weight(text: TextFile, tmp_path: Path) -> None:
+    (tmp_path / "other.txt").write_text("a different little text. " * 200)
+    other = tmp_path / "other.txt"
+    by_size = prepare([text, TextFile(other)], TINY, tmp_path / "a")
+    assert [stream.weight for stream in by_size.streams] == [len(stream.tokens) for stream in by_size.streams]
+    told = prepare([text, TextFile(other, 0.5)], TINY, tmp_path / "b")
+    assert told.streams[1].weight == 0.5
+    assert [stream.name for stream in told.streams] == ["people.txt", "other.txt"]
+    assert told.text_hash == by_size.text_hash
+    assert recipe(TINY, told) != recipe(TINY, by_size), "another mixture is another run"
+
+
+def test_held_out_text_is_not_learned_from_and_is_what_the_film_reads(tmp_path: Path) -> None:
+    """Every fourth document is marked; its word stands nowhere else."""
+    lines = [
+        {"text": f"{'held' if number % 4 == 0 else 'seen'} words and more words " * 8}
+        | ({"split": "valid"} if number % 4 == 0 else {})
+        for number in range(24)
+    ]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    material = prepare([TextFile(tmp_path / "t.jsonl")], TINY, tmp_path / "run")
+    learned = material.tokenizer.decode(material.streams[0].tokens.tolist())
+    unseen = material.tokenizer.decode(material.unseen.tolist())
+    assert "held" not in learned
+    assert "seen" not in unseen
+    run = Run(material, tmp_path / "run", TINY)
+    assert run.recorder.text is not None
+    filmed = run.recorder.text
+    assert (filmed[:, 0] == 0).all()
+    tokens = material.unseen.tolist()
+    windows = {tuple(tokens[at + 1 : at + filmed.shape[1]]) for at in range(len(tokens))}
+    assert {tuple(row[1:]) for row in filmed.tolist()} <= windows
+
+
+def test_a_film_of_a_text_with_little_held_out_is_of_the_text_itself(tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text("one two three four five six seven " * 12)
+    material = prepare([TextFile(tmp_path / "t.txt")], TINY, tmp_path / "run")
+    assert len(material.unseen) < LEAST_UNSEEN
+    run = Run(material, tmp_path / "run", TINY)
+    assert run.recorder.text is not None
+    assert run.recorder.text.shape[1] == min(513, len(material.streams[0].tokens))
+
+
+def test_the_tokenizer_of_a_run_is_trained_once_and_another_is_used_where_one_is_named(
+    text: TextFile, whole: Trained, tmp_path: Path
+) -> None:
+    own = whole.folder.parent / "tokenizer.json"
+    assert own.exists()
+    named = prepare([text], replace(TINY, tokenizer=own, vocabulary=999), tmp_path)
+    assert named.tokenizer.get_vocab_size() == 300
+    assert not (tmp_path / "tokenizer.json").exists()
+    smaller = prepare([text], replace(TINY, vocabulary=280), tmp_path)
+    assert smaller.tokenizer.get_vocab_size() == 280
+    again = prepare([text], replace(TINY, vocabulary=290), tmp_path)
+    assert again.tokenizer.get_vocab_size() == 290, "no checkpoint needs the old one"
+    kept = prepare([text], replace(TINY, vocabulary=280), whole.folder.parent)
+    assert kept.tokenizer.get_vocab_size() == 300, "a checkpoint's tokens stay what they were"
+
+
+def test_what_a_machine_decides_is_no_part_of_the_recipe(text: TextFile, tmp_path: Path) -> None:
+    material = prepare([text], TINY, tmp_path)
+    same = replace(TINY, device="auto", checkpoint_seconds=5.0, film_points=9)
+    assert recipe(same, material) == recipe(TINY, material)
+    for changed in ({"seed": 1}, {"steps": 31}, {"learning_rate": 1e-3}, {"repeats": 0.2}, {"rows": 5}):
+        assert recipe(replace(TINY, **changed), material) != recipe(TINY, material)
+    assert json.loads(json.dumps(recipe(TINY, material))) == recipe(TINY, material), "it is read back from a file"
+
+
+def test_progress_says_where_the_run_is_and_how_long_it_takes(whole: Trained, told: list[Progress]) -> None:
+    (only,) = told
+    assert (only.step, only.total) == (20, 30)
+    assert 0 < only.loss < 10
+    assert only.seconds_left > 0
+    assert only.tokens_per_second * only.seconds_left == pytest.approx(10 * 4 * 32), "ten steps of four rows are left"
+
+
+@pytest.mark.parametrize("name", ["context", "rows", "steps", "film_points"])
+def test_a_size_of_nothing_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match=f"{name}=0 must be at least 1"):
+        replace(TINY, **{name: 0})
+
+
+@pytest.mark.parametrize(("name", "value"), [("repeats", -0.1), ("repeats", 1.1), ("decay", -0.5), ("decay", 1.5)])
+def test_shares_outside_zero_and_one_are_refused(name: str, value: float) -> None:
+    with pytest.raises(InputError, match=rf"{name}={value}.*are shares, between 0 and 1"):
+        replace(TINY, **{name: value})
+    assert getattr(replace(TINY, **{name: float(value > 0.5)}), name) in (0.0, 1.0)
+
+
+def test_a_checkpoint_of_another_run_is_refused_and_kept(text: TextFile, tmp_path: Path) -> None:
+    train([text], tmp_path, replace(TINY, steps=2))
+    kept = (tmp_path / "checkpoint.safetensors").read_bytes()
+    with pytest.raises(InputError, match="another run: n_layers is 2 there and 3 here"):
+        train([text], tmp_path, replace(TINY, steps=2, n_layers=3))
+    assert (tmp_path / "checkpoint.safetensors").read_bytes() == kept
+
+
+def test_an_empty_text_and_none_at_all_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text("\n \n")
+    with pytest.raises(InputError, match=r"empty\.txt has no text in it"):
+        train([TextFile(tmp_path / "empty.txt")], tmp_path / "run", TINY)
+    with pytest.raises(InputError, match="at least one text file"):
+        train([], tmp_path / "run", TINY)
+
+
+def test_a_text_shorter_than_the_context_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "short.txt").write_text("Too short to learn anything from.")
+    with pytest.raises(InputError, match=r"short\.txt has \d+ tokens to learn from, fewer than the context of 32"):
+        train([TextFile(tmp_path / "short.txt")], tmp_path / "run", TINY)
+
+
+def test_more_heads_than_width_is_refused() -> None:
+    with pytest.raises(ShapeError, match="n_heads=64 do not fit d_model=32"):
+        replace(TINY, n_heads=64)
+
+
+@contextmanager
+def files_no_larger_than(size: int) -> Iterator[None]:
+    """The kernel refuses to let files grow past this size, as a full disk would."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_write_that_fails_leaves_the_last_good_checkpoint(tmp_path: Path) -> None:
+    file = tmp_path / "checkpoint.safetensors"
+    write(file, Checkpoint(1, {"a": 1}, {"x": torch.ones(4)}))
+    with files_no_larger_than(4096), pytest.raises(InputError, match="the last one is as it was"):
+        write(file, Checkpoint(2, {"a": 1}, {"x": torch.ones(4000)}))
+    assert read(file).step == 1
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_file_that_is_no_checkpoint_is_said_to_be_none(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint.safetensors").write_bytes(b"junk")
+    with pytest.raises(InputError, match="is not a checkpoint of a training run"):
+        read(tmp_path / "checkpoint.safetensors")
+
+
+def test_json_lines_hold_out_what_they_mark(tmp_path: Path) -> None:
+    lines = [{"title": "a", "text": "one"}, {"title": "b", "text": "two", "split": "valid"}]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    seen, unseen = split(read_documents(tmp_path / "t.jsonl"))
+    assert [document.title for document in seen] == ["a"]
+    assert [document.title for document in unseen] == ["b"]
+
+
+def test_bad_json_is_said_with_file_and_line(tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text('{"text": "fine"}\n{"title": "no text"}\n')
+    with pytest.raises(InputError, match=r"t\.jsonl, line 2: not a JSON object with a text"):
+        read_documents(tmp_path / "t.jsonl")
+    (tmp_path / "t.txt").write_bytes(b"abc\xff")
+    with pytest.raises(InputError, match=r"t\.txt is not UTF-8 text: invalid start byte at byte 3"):
+        read_documents(tmp_path / "t.txt")
+
+
+def test_a_vocabulary_smaller_than_the_bytes_is_refused() -> None:
+    with pytest.raises(InputError, match=r"vocabulary=100 is too small: .* are 257"):
+        train_tokenizer(["text"], 100)

@@ -1,0 +1,288 @@
+"""Pictures and sound: through the model's own processor, with places that have names, or refused in words."""
+
+from __future__ import annotations
+
+import json
+import struct
+import wave
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from PIL import Image
+from tests.models import tiny
+from transformers import (
+    CLIPImageProcessorPil,
+    CLIPProcessor,
+    PreTrainedTokenizerFast,
+    ViTImageProcessorPil,
+    Wav2Vec2FeatureExtractor,
+    WhisperFeatureExtractor,
+)
+from typer.testing import CliRunner
+
+import headscope
+from headscope.cli import app
+from headscope.errors import InputError
+from headscope.models.inputs.media import Picture, Sound, recognised
+
+RATE = 16000
+
+
+def picture(width: int = 50, height: int = 40) -> Image.Image:
+    dice = np.random.default_rng(0)
+    return Image.fromarray(dice.integers(0, 255, (height, width, 3), dtype=np.uint8))
+
+
+def hum(seconds: float = 1.0) -> npt.NDArray[np.float32]:
+    time = np.arange(int(RATE * seconds)) / RATE
+    return (0.3 * np.sin(2 * np.pi * 440 * time)).astype(np.float32)
+
+
+def of_size(edge: int) -> ViTImageProcessorPil:
+    return ViTImageProcessorPil(size={"height": edge, "width": edge})
+
+
+def test_a_picture_is_seen_by_its_patches() -> None:
+    with headscope.load(tiny.vit(), of_size(32)) as scope:
+        look = scope.look(picture())
+        assert [token.text for token in look.tokens[:3]] == ["CLS", "patch 0,0", "patch 0,1"]
+        assert look.tokens[-1].text == "patch 3,3"
+        assert look.pattern("1.2").shape == (17, 17)
+        assert set(look.statistics("0").mass) == {"previous", "itself", "first"}
+        assert look.contributions("CLS").sites["1"].error < 1e-4
+        with pytest.raises(InputError, match="predicts no tokens"):
+            look.predictions()
+
+
+def test_a_patch_is_where_its_name_says() -> None:
+    """Painting one patch changes what the first layer reads there, and only there."""
+    plain = Image.new("RGB", (32, 32), (120, 120, 120))
+    painted = plain.copy()
+    painted.paste((250, 10, 10), (16, 8, 24, 16))
+    with headscope.load(tiny.vit(), of_size(32)) as scope:
+        before, after = scope.look(plain), scope.look(painted)
+        moved = (before.value_norms("0.0") - after.value_norms("0.0")).abs() > 1e-6
+        assert [token.text for token, differs in zip(before.tokens, moved, strict=True) if differs] == ["patch 1,2"]
+
+
+def test_a_picture_is_what_its_processor_makes_of_it() -> None:
+    processor = of_size(32)
+    with headscope.load(tiny.vit(), processor=processor) as scope:
+        tensors = processor(picture(), return_tensors="pt")["pixel_values"]
+        torch.testing.assert_close(scope.look(picture()).logits, scope.look(tensors).logits)
+        torch.testing.assert_close(scope.look(np.asarray(picture())).logits, scope.look(tensors).logits)
+
+
+def test_registers_have_names() -> None:
+    model = tiny.build(
+        "Dinov2WithRegistersConfig", "Dinov2WithRegistersModel", **{**tiny.NO_WORDS, "mlp_ratio": 2}, image_size=16,
+        patch_size=8, num_register_tokens=2,
+    )  # fmt: skip
+    with headscope.load(model, of_size(16)) as scope:
+        names = [token.text for token in scope.look(picture()).tokens]
+    assert names == ["CLS", "register 0", "register 1", "patch 0,0", "patch 0,1", "patch 1,0", "patch 1,1"]
+
+
+@pytest.fixture(scope="module")
+def clip() -> Any:
+    return tiny.clip()
+
+
+def clip_processor(tokenizer: PreTrainedTokenizerFast) -> CLIPProcessor:
+    images = CLIPImageProcessorPil(size={"shortest_edge": 16}, crop_size={"height": 16, "width": 16})
+    return CLIPProcessor(images, tokenizer)
+
+
+def test_two_towers_each_have_places_of_their_own(clip: Any) -> None:
+    with headscope.load(clip, clip_processor(tiny.tokenizer())) as scope:
+        look = scope.look((picture(), "the horse crossed the road"))
+        assert [token.text for token in look.query_tokens("text.0")][:2] == ["the", "horse"]
+        assert [token.text for token in look.key_tokens("vision.1")][:2] == ["CLS", "patch 0,0"]
+        assert look.pattern("vision.1.3").shape == (5, 5)
+        assert look.pattern("text.1.3").shape == (5, 5)
+        with pytest.raises(InputError, match=r"it may need a text beside the picture: look\(\(picture, text\)\)"):
+            scope.look(picture())
+
+
+def test_clips_vision_tower_alone_reads_pictures() -> None:
+    model = tiny.build("CLIPVisionConfig", "CLIPVisionModel", **tiny.NO_WORDS, image_size=16, patch_size=8)
+    with headscope.load(model, clip_processor(tiny.tokenizer()).image_processor) as scope:
+        assert [token.text for token in scope.look(picture()).tokens][:2] == ["CLS", "patch 0,0"]
+        with pytest.raises(InputError, match="CLIPVisionModel reads pictures, not text"):
+            scope.look("the horse")
+        with pytest.raises(InputError, match="has no place for a text beside it"):
+            scope.look((picture(), "the horse"))
+
+
+def test_sound_is_seen_by_its_moments_and_what_is_written() -> None:
+    extractor = WhisperFeatureExtractor(feature_size=8, chunk_length=1, sampling_rate=RATE)
+    with headscope.load(tiny.whisper(), tiny.tokenizer(), processor=extractor) as scope:
+        look = scope.look((hum(), "the horse"))
+        assert [token.text for token in look.query_tokens("encoder.0")][:3] == ["0.00 s", "0.02 s", "0.04 s"]
+        assert [token.text for token in look.written] == ["[start]", "the", "horse"]
+        assert look.pattern("decoder.1.cross.2").shape == (3, 50)
+        assert len(look.key_tokens("decoder.1.cross")) == 50
+        assert [token.text for token in look.key_tokens("decoder.1")] == ["[start]", "the", "horse"]
+        assert len(look.predictions()) == 10
+        assert look.contributions(1).sites["decoder.0.cross"].error < 1e-4
+        assert len(scope.look(hum()).written) == 1
+        told = scope.look({"array": hum(), "sampling_rate": RATE})
+        torch.testing.assert_close(told.logits, scope.look(hum()).logits)
+        assert len(scope.generate(hum(), 3).tokens) <= 3
+
+
+def test_features_are_read_as_they_are() -> None:
+    features = torch.randn(8, 100, generator=torch.Generator().manual_seed(0))
+    with headscope.load(tiny.whisper(), tiny.tokenizer()) as scope:
+        look = scope.look(features)
+        assert [token.text for token in look.tokens][:2] == ["frame 0", "frame 1"]
+        with pytest.raises(InputError, match="no feature extractor was given"):
+            scope.look(hum())
+        with pytest.raises(InputError, match=r"does not run on input_features \(1, 8, 30\)"):
+            scope.look(features[:, :30])
+
+
+def test_a_wave_is_read_as_it_is() -> None:
+    model = tiny.build(
+        "Wav2Vec2Config", "Wav2Vec2Model", **tiny.NO_WORDS, conv_dim=(8, 8), conv_stride=(20, 16), conv_kernel=(20, 16),
+        num_feat_extract_layers=2, num_conv_pos_embeddings=4, num_conv_pos_embedding_groups=2,
+    )  # fmt: skip
+    with headscope.load(model, Wav2Vec2FeatureExtractor(sampling_rate=RATE)) as scope:
+        look = scope.look(hum(0.2))
+        assert [token.text for token in look.tokens][:2] == ["0.00 s", "0.02 s"]
+        assert len(look.tokens) == 10
+
+
+def test_files_are_opened(tmp_path: Path) -> None:
+    picture().save(tmp_path / "seen.png")
+    with wave.open(str(tmp_path / "heard.wav"), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(RATE)
+        file.writeframes((hum() * 32767).astype("<i2").tobytes())
+    (tmp_path / "read.txt").write_text("words")
+    with headscope.load(tiny.vit(), of_size(32)) as scope:
+        torch.testing.assert_close(scope.look(tmp_path / "seen.png").logits, scope.look(picture()).logits)
+        with pytest.raises(InputError, match=r"neither a picture that Pillow reads nor a \.wav file"):
+            scope.look(tmp_path / "read.txt")
+        with pytest.raises(InputError, match="there is no file"):
+            scope.look(tmp_path / "gone.png")
+        with pytest.raises(InputError, match="ViTModel takes no sound; it reads pictures"):
+            scope.look(tmp_path / "heard.wav")
+    extractor = WhisperFeatureExtractor(feature_size=8, chunk_length=1, sampling_rate=RATE)
+    with headscope.load(tiny.whisper(), processor=extractor) as scope:
+        assert len(scope.look(tmp_path / "heard.wav").tokens) == 50
+        with pytest.raises(InputError, match="8000 samples a second and the model reads 16000; resample it"):
+            scope.look({"array": hum(), "sampling_rate": 8000})
+
+
+def test_a_saved_folder_brings_its_processor(tmp_path: Path) -> None:
+    tiny.vit().save_pretrained(tmp_path)
+    of_size(32).save_pretrained(tmp_path)
+    with headscope.load(tmp_path) as scope:
+        assert scope.look(picture()).tokens[1].text == "patch 0,0"
+
+
+def test_the_command_line_looks_at_a_picture(tmp_path: Path) -> None:
+    tiny.vit().save_pretrained(tmp_path / "model")
+    of_size(32).save_pretrained(tmp_path / "model")
+    picture().save(tmp_path / "seen.png")
+    done = CliRunner().invoke(app, ["look", str(tmp_path / "seen.png"), "--model", str(tmp_path / "model"), "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.output)["tokens"][:2] == ["CLS", "patch 0,0"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (picture(), "GPT2LMHeadModel takes no picture; it reads text"),
+        (hum(), "GPT2LMHeadModel takes no sound; it reads text"),
+        ({"input_ids": torch.ones(2, 3, dtype=torch.long)}, "2 texts at once; look at one text at a time"),
+    ],
+)
+def test_a_text_model_says_what_it_reads(given: Any, message: str) -> None:
+    with headscope.load(tiny.gpt2()) as scope, pytest.raises(InputError, match=message):
+        scope.look(given)
+
+
+def test_without_a_processor_the_way_out_is_said() -> None:
+    with headscope.load(tiny.vit()) as scope:
+        with pytest.raises(InputError, match=r"no image processor was given.*pass processor="):
+            scope.look(picture())
+        with pytest.raises(InputError, match=r"does not run on pixel_values \(1, 3, 8, 8\)"):
+            scope.look(torch.zeros(3, 8, 8))
+        with pytest.raises(InputError, match="2 of pixel_values at once"):
+            scope.look(torch.zeros(2, 3, 32, 32))
+
+
+def stereo(file: Path, frames: int, width: int = 2) -> bytes:
+    """Left climbs and right is silent."""
+    with wave.open(str(file), "wb") as written:
+        written.setnchannels(2)
+        written.setsampwidth(width)
+        written.setframerate(8000)
+        written.writeframes(b"".join(struct.pack("<hh", 64 * at, 0) for at in range(frames)) if width == 2 else b"")
+    return file.read_bytes()
+
+
+@pytest.mark.parametrize("cut", [0, 1, 2, 3, 4, 7, 30])
+def test_a_wav_that_was_cut_off_gives_the_frames_that_are_whole(tmp_path: Path, cut: int) -> None:
+    file = tmp_path / "a.wav"
+    whole = stereo(file, 10)
+    file.write_bytes(whole[: len(whole) - cut])
+    sound, words = recognised(file)
+    assert isinstance(sound, Sound)
+    assert (sound.rate, words) == (8000, None)
+    assert sound.samples.tolist() == [32 * at / 32768 for at in range((40 - cut) // 4)]
+
+
+def test_a_file_that_holds_nothing_or_half_of_something_is_said(tmp_path: Path) -> None:
+    silent = tmp_path / "silent.wav"
+    stereo(silent, 0)
+    with pytest.raises(InputError, match=r"silent.wav holds no samples; there is nothing to hear"):
+        recognised(silent)
+    deep = tmp_path / "deep.wav"
+    stereo(deep, 0, width=3)
+    with pytest.raises(InputError, match=r"deep.wav has 24 bits a sample; .wav files of 16 bits are read"):
+        recognised(deep)
+    for name in ("half.png", "half.jpg"):
+        file = tmp_path / name
+        Image.fromarray(np.random.default_rng(0).integers(0, 255, (40, 40, 3), dtype=np.uint8)).save(file)
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+        with pytest.raises(InputError, match=f"{name} is a picture that cannot be read to its end: .*; fetch it again"):
+            recognised(file)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"array": ["loud"], "sampling_rate": 8000}, "a sound is one row of samples, and these are no numbers"),
+        ({"array": [[0.0], [1.0]], "sampling_rate": 8000}, r"this has the shape \(2, 1\); give one channel"),
+        ({"array": [0.5], "sampling_rate": None}, "sampling_rate=None: give the samples a second, as in 16000"),
+        ({"array": [0.5], "sampling_rate": 0}, "sampling_rate=0: give the samples a second"),
+        ({"array": [0.5], "sampling_rate": "8000"}, "sampling_rate='8000'"),
+        ({"array": [0.5], "sampling_rate": float("nan")}, "sampling_rate=nan"),
+    ],
+)
+def test_a_sound_that_cannot_be_one_is_said(given: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        recognised(given)
+
+
+def test_what_is_recognised_and_what_is_left_to_others() -> None:
+    picture, samples = np.zeros((4, 4, 3), dtype=np.uint8), torch.zeros(7)
+    for given, kind, words in (
+        (picture, Picture, None),
+        (samples, Sound, None),
+        ((picture, "what is this?"), Picture, "what is this?"),
+        ({"array": np.ones(3), "sampling_rate": np.int64(8000)}, Sound, None),
+    ):
+        medium, said = recognised(given)
+        assert isinstance(medium, kind)
+        assert said == words
+    for other in ("a text", ("one", "two"), [1, 2], torch.zeros(2, 3), torch.zeros(3).long(), {"input_ids": samples}):
+        assert recognised(other) == (None, None)

@@ -1,0 +1,105 @@
+"""What a person gives a transformers model: tensors by name, features alone, or words about what it does not read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from tests.models import tiny
+
+from headscope.errors import InputError
+from headscope.models.huggingface.model import HuggingFaceModel, open_model
+
+IDS, LONG = torch.tensor([[4, 5, 6]]), torch.zeros(1, 200, dtype=torch.long)
+MELS, PIXELS = torch.randn(1, 8, 100), torch.rand(1, 3, 32, 32)
+
+
+@pytest.fixture(scope="module")
+def opened() -> Iterator[dict[str, HuggingFaceModel]]:
+    """One of each kind: a text alone, a text beside another, sound beside a text, a picture."""
+    made = {
+        "llama": open_model(tiny.llama(), tiny.tokenizer()),
+        "t5": open_model(tiny.t5(), tiny.tokenizer()),
+        "whisper": open_model(tiny.whisper()),
+        "vit": open_model(tiny.vit()),
+    }
+    yield made
+    for model in made.values():
+        model.close()
+
+
+def words(tokens: tuple[Any, ...]) -> list[str]:
+    return [token.text for token in tokens]
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "message"),
+    [
+        ("llama", {}, r"cannot give this model nothing; it takes tensors named .*attention_mask, .*input_ids"),
+        ("llama", {"input_ids": [4, 5]}, r"cannot give this model 'input_ids'; it takes tensors"),
+        ("llama", {"input_ids": IDS, "colour": IDS}, r"cannot give this model 'colour'; it takes tensors"),
+        ("llama", {"input_ids": IDS.expand(2, 3)}, "2 texts at once; look at one text at a time"),
+        ("llama", {"input_ids": IDS + 93}, r"token 97 is outside this model's vocabulary of 0–96"),
+        ("llama", {"input_ids": LONG}, r"the text has 200 tokens, and this model reads at most 128"),
+        ("llama", {"input_ids": IDS[:, :0]}, "the text is empty"),
+        ("t5", {"input_ids": IDS, "decoder_input_ids": IDS.expand(2, 3)}, "2 texts at once"),
+        ("t5", {"input_ids": IDS, "decoder_input_ids": IDS + 93}, "token 97 is outside"),
+        ("whisper", MELS.expand(2, 8, 100), "2 of input_features at once; look at one at a time"),
+        ("vit", "the horse", "ViTModel reads pictures, not text"),
+        ("vit", PIXELS.expand(3, 3, 32, 32), "3 of pixel_values at once"),
+        ("vit", PIXELS[:, :, :30, :30], r"this model does not run on pixel_values \(1, 3, 30, 30\): "),
+    ],
+)
+def test_what_a_model_cannot_be_given_is_said(
+    opened: dict[str, HuggingFaceModel], model: str, given: Any, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        opened[model].prepare(given)
+
+
+def test_tensors_by_name_are_given_as_they_are(opened: dict[str, HuggingFaceModel]) -> None:
+    mask = torch.tensor([[0, 1, 1]])
+    made = opened["llama"].prepare({"input_ids": IDS, "attention_mask": mask})
+    assert words(made.tokens) == ["the", "horse", "crossed"]
+    assert made.decoder_tokens == ()
+    assert made.inputs["attention_mask"] is mask
+
+
+def test_both_texts_of_a_model_that_writes_have_their_tokens(opened: dict[str, HuggingFaceModel]) -> None:
+    made = opened["t5"].prepare({"input_ids": IDS, "decoder_input_ids": torch.tensor([[0, 7]])})
+    assert (words(made.tokens), words(made.decoder_tokens)) == (["the", "horse", "crossed"], ["[pad]", "road"])
+    assert made.stacks == {}
+
+
+@pytest.mark.parametrize(("model", "features"), [("whisper", MELS), ("vit", PIXELS)])
+def test_features_alone_go_in_under_the_models_own_name(
+    opened: dict[str, HuggingFaceModel], model: str, features: torch.Tensor
+) -> None:
+    """With or without a batch of one."""
+    for given in (features, features[0]):
+        made = opened[model].prepare(given)
+        assert torch.equal(made.inputs[opened[model].model.main_input_name], features)
+    assert ("decoder_input_ids" in made.inputs) == (model == "whisper")
+
+
+def test_a_decoder_beside_features_begins_with_its_start_token(opened: dict[str, HuggingFaceModel]) -> None:
+    made = opened["whisper"].prepare(MELS)
+    assert made.inputs["decoder_input_ids"].tolist() == [[1]]
+    assert words(made.decoder_tokens) == ["[1]"]
+    assert words(made.tokens) == [f"frame {place}" for place in range(50)]
+
+
+def test_places_beside_a_text_belong_to_their_own_stack() -> None:
+    both = open_model(tiny.clip(), tiny.tokenizer())
+    made = both.prepare({"input_ids": IDS, "pixel_values": PIXELS[:, :, :16, :16]})
+    assert words(made.tokens) == ["the", "horse", "crossed"]
+    assert {stack: words(names)[:2] for stack, names in made.stacks.items()} == {"vision": ["CLS", "patch 0,0"]}
+    both.close()
+
+
+def test_counting_places_runs_the_model_and_leaves_nothing(opened: dict[str, HuggingFaceModel]) -> None:
+    before = [len(part._forward_hooks) for part in opened["vit"].model.modules()]
+    assert words(opened["vit"].prepare(PIXELS).tokens)[:2] == ["CLS", "patch 0,0"]
+    assert [len(part._forward_hooks) for part in opened["vit"].model.modules()] == before

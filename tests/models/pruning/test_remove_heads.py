@@ -1,0 +1,183 @@
+"""Which KV heads stay when query heads go, in plain loops; and the matrices that hand a KV head on."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from tests.models import tiny
+from torch import nn
+from transformers.pytorch_utils import Conv1D
+
+from headscope.errors import ModelError
+from headscope.models.huggingface.model import open_model
+from headscope.models.pruning.pruned_modeling import SCHEMA_VERSION, SharedHeads, pruned, shrink
+from headscope.models.pruning.remove_heads import cut_of, without
+from headscope.names import Site
+
+
+@st.composite
+def sites_and_heads(draw: st.DrawFn) -> tuple[Site, list[int]]:
+    n_kv, group = draw(st.integers(1, 4)), draw(st.integers(1, 4))
+    heads = draw(st.lists(st.integers(0, n_kv * group - 1), min_size=1, unique=True))
+    return Site("0", n_kv * group, n_kv, 8, 6), heads
+
+
+@given(sites_and_heads())
+def test_every_head_that_stays_still_reads_its_own_kv_head(drawn: tuple[Site, list[int]]) -> None:
+    site, heads = drawn
+    cut = cut_of(site, "layers.0", heads)
+    assert cut.heads == tuple(sorted(heads))
+    assert set(cut.kv) == {head // site.group_size for head in heads}
+    assert len(cut.heads) % len(cut.handed) == 0
+    group = len(cut.heads) // len(cut.handed)
+    for place, head in enumerate(cut.heads):
+        assert cut.kv[cut.handed[place // group]] == head // site.group_size
+
+
+@given(sites_and_heads())
+def test_a_kv_head_is_handed_on_no_more_often_than_it_has_to_be(drawn: tuple[Site, list[int]]) -> None:
+    site, heads = drawn
+    cut = cut_of(site, "layers.0", heads)
+    counts = [sum(head // site.group_size == kv for head in heads) for kv in cut.kv]
+    even = all(a == b for a, b in pairwise(counts))
+    assert cut.shares_unevenly != even
+    sharing = [n for n in range(1, min(counts) + 1) if all(count % n == 0 for count in counts)]
+    assert len(cut.handed) == len(heads) // max(sharing)
+
+
+def test_sizes_before_and_after() -> None:
+    cut = cut_of(Site("0", 8, 4, d_head=16, d_value=10), "layers.0", [0, 1, 6])
+    assert (cut.kv, cut.handed, cut.shares_unevenly) == ((0, 3), (0, 0, 1), True)
+    assert cut.sizes == {
+        "heads": (8, 3), "KV heads": (4, 3), "heads a KV head": (2, 1),
+        "width of q": (128, 48), "width of k": (64, 48), "width of z": (80, 30),
+    }  # fmt: skip
+
+
+def test_shared_heads_compute_once_and_hand_on_in_order() -> None:
+    matrix = nn.Linear(5, 6)
+    shared = SharedHeads(5, 6)
+    shared.load_state_dict(matrix.state_dict())
+    shared.hand_on([1, 0, 1], d_head=3)
+    x = torch.randn(2, 4, 5)
+    first, second = matrix(x)[..., :3], matrix(x)[..., 3:]
+    assert torch.equal(shared(x), torch.cat((second, first, second), -1))
+
+
+class Small(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.conv, self.norm = nn.Linear(8, 12), Conv1D(12, 8), nn.LayerNorm(8)
+        self.n_heads, self.rate, self.name = 4, 0.5, "small"
+
+
+def layout(**given: object) -> dict[str, object]:
+    return {"schema_version": SCHEMA_VERSION, "matrices": {}, "shared": {}, "attributes": {}, **given}
+
+
+def test_matrices_of_both_kinds_become_smaller() -> None:
+    model = Small()
+    sizes = {"linear": (8, 6), "conv": (4, 9)}
+    shrink(model, layout(matrices=sizes, attributes={"": {"n_heads": 2}}))
+    assert model.linear(torch.randn(3, 8)).shape == (3, 6)
+    assert (model.linear.in_features, model.linear.out_features) == (8, 6)
+    assert model.conv.weight.shape == (4, 9)
+    assert model.conv(torch.randn(3, 4)).shape == (3, 9)
+    assert (model.n_heads, model.linear.bias.shape) == (2, (6,))
+
+
+def test_a_shared_matrix_keeps_its_weights() -> None:
+    model = Small()
+    before = model.linear.weight.clone()
+    shrink(model, layout(shared={"linear": {"heads": [2, 0], "d_head": 4}}))
+    assert isinstance(model.linear, SharedHeads)
+    assert torch.equal(model.linear.weight, before)
+    x = torch.randn(1, 8)
+    plain = x @ before.T + model.linear.bias
+    torch.testing.assert_close(model.linear(x), torch.cat((plain[:, 8:], plain[:, :4]), -1))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"schema_version": 7}, "pruned_heads has schema_version 7; expected 1"),
+        ({"matrices": {"linear": (9, 12)}}, "makes linear 9 × 12, but it is 8 × 12"),
+        ({"matrices": {"linear": (8, 0)}}, "makes linear 8 × 0, but it is 8 × 12"),
+        ({"matrices": {"conv": (8, 13)}}, "makes conv 8 × 13, but it is 8 × 12"),
+        ({"matrices": {"norm": (8, 8)}}, "names norm, a LayerNorm; only plain matrices lose heads"),
+        ({"shared": {"linear": {"heads": [0], "d_head": 5}}}, "shares heads of linear, which has none of size 5"),
+        ({"shared": {"linear": {"heads": [0], "d_head": 0}}}, "shares heads of linear, which has none of size 0"),
+        ({"shared": {"conv": {"heads": [0], "d_head": 4}}}, "shares heads of conv, which has none of size 4"),
+        ({"shared": {"linear": {"heads": [3], "d_head": 4}}}, r"shares heads \[3\] of linear, which has 3"),
+        ({"shared": {"linear": {"heads": [-1], "d_head": 4}}}, r"shares heads \[-1\] of linear"),
+        ({"shared": {"linear": {"heads": [], "d_head": 4}}}, r"shares heads \[\] of linear"),
+        ({"attributes": {"": {"n_heads": 0}}}, "n_heads to 0, which is not a size there"),
+        ({"attributes": {"": {"n_heads": True}}}, "n_heads to True, which is not a size"),
+        ({"attributes": {"": {"rate": 1}}}, "rate to 1, which is not a size there"),
+        ({"attributes": {"": {"forward": 1}}}, "forward to 1, which is not a size there"),
+    ],
+)
+def test_a_layout_that_does_not_fit_is_refused(wrong: dict[str, object], message: str) -> None:
+    """A folder's config is somebody else's word: it may make matrices smaller, and nothing else."""
+    with pytest.raises(ValueError, match=message):
+        shrink(Small(), layout(**wrong))
+
+
+def test_a_pruned_class_is_its_family_and_needs_a_layout() -> None:
+    model = tiny.llama()
+    kind = pruned(type(model))
+    assert issubclass(kind, type(model))
+    assert kind.__name__ == "LlamaForCausalLM"
+    with pytest.raises(AttributeError, match="pruned_heads"):
+        kind(model.config)
+
+
+@pytest.mark.parametrize("kept", [{"0": [1]}, {"1": [0, 3]}, {"0": [0, 2, 3], "1": [1]}], ids=str)
+def test_a_pruned_model_is_the_ablated_one_by_its_own_code(kept: dict[str, list[int]]) -> None:
+    """z of the heads that went is zeroed with a hook on W_O, which knows nothing of our seam."""
+    model = tiny.llama()
+    ids = torch.randint(3, 90, (2, 11))
+    opened = open_model(model)
+    smaller, _ = without(opened, kept)
+    opened.close()
+    hooks = []
+    for site, heads in kept.items():
+        stays = torch.zeros(4, 8)
+        stays[heads] = 1.0
+
+        def silence(module: nn.Module, args: tuple[torch.Tensor], stays: torch.Tensor = stays) -> tuple[torch.Tensor]:
+            return (args[0] * stays.flatten(),)
+
+        hooks.append(model.model.layers[int(site)].self_attn.o_proj.register_forward_pre_hook(silence))
+    with torch.no_grad():
+        wanted = model(input_ids=ids).logits
+        torch.testing.assert_close(smaller.model(input_ids=ids).logits, wanted, atol=2e-5, rtol=1e-4)
+    assert sum(p.numel() for p in smaller.model.parameters()) < sum(p.numel() for p in model.parameters())
+    for hook in hooks:
+        hook.remove()
+    smaller.close()
+
+
+def test_a_layer_that_runs_twice_cannot_be_pruned() -> None:
+    sizes = {"embedding_size": 16, "num_hidden_groups": 1, "inner_group_num": 1, "vocab_size": 97, "hidden_size": 32}
+    model = tiny.build(
+        "AlbertConfig", "AlbertForMaskedLM", **sizes, num_hidden_layers=2, num_attention_heads=4, intermediate_size=32
+    )
+    opened = open_model(model)
+    first, second = opened.shape.sites
+    with pytest.raises(ModelError, match=f"{first} is the same module as {second}; shared layers cannot be pruned"):
+        without(opened, {first: [0]})
+    opened.close()
+
+
+@given(sites_and_heads())
+def test_keeping_every_head_changes_no_size(drawn: tuple[Site, list[int]]) -> None:
+    site, _ = drawn
+    assume(site.n_heads > 1)
+    cut = cut_of(site, "layers.0", range(site.n_heads))
+    assert all(before == after for before, after in cut.sizes.values())
+    assert not cut.shares_unevenly

@@ -1,0 +1,170 @@
+"""What one call says about its site, what a model's answer holds, and which words a model's names need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.models import tiny
+from transformers.modeling_outputs import BaseModelOutput, CausalLMOutput, QuestionAnsweringModelOutput
+
+from headscope.attention.masks import Mask, causal, dense, full, padding, window
+from headscope.attention.observer import Call
+from headscope.attention.scores import Scores
+from headscope.errors import ModelError
+from headscope.models.huggingface.model import open_model
+from headscope.models.structure.sites import input_table, logits_of, names_of, predicts_tokens, site_from_call, width_of
+
+LOWER = torch.ones(6, 6, dtype=torch.bool).tril()
+
+
+def call(mask: Mask, n_query: int = 6, n_key: int = 6) -> Call:
+    q, k, v = torch.randn(2, 4, n_query, 8), torch.randn(2, 2, n_key, 8), torch.randn(2, 2, n_key, 5)
+    return Call(torch.nn.Module(), q, k, v, Scores(mask=mask))
+
+
+def test_sizes_are_read_off_the_tensors() -> None:
+    site = site_from_call("3", call(causal()), None)
+    assert (site.name, site.n_heads, site.n_kv_heads, site.d_head, site.d_value) == ("3", 4, 2, 8, 5)
+    assert site.group_size == 2
+
+
+@pytest.mark.parametrize(
+    ("mask", "is_causal"),
+    [
+        (causal(), True),
+        (full(), False),
+        (dense(LOWER), True),
+        (dense(LOWER | LOWER.T), False),
+        (dense(LOWER.clone().fill_diagonal_(False)), True),
+        (dense(torch.stack((LOWER, LOWER | torch.eye(6).bool().roll(1, 1)))), False),
+        (padding([3, 6]), False),
+        (causal() & padding([3, 6]), True),
+    ],
+)
+def test_causality_is_told_by_the_mask(mask: Mask, is_causal: bool) -> None:
+    assert site_from_call("0", call(mask), None).causal == is_causal
+
+
+@given(n_query=st.integers(1, 6), n_key=st.integers(1, 9), ahead=st.integers(0, 3))
+def test_a_dense_mask_is_causal_when_no_query_sees_past_its_place(n_query: int, n_key: int, ahead: int) -> None:
+    """The last query stands at the last key."""
+    allowed = torch.zeros(n_query, n_key, dtype=torch.bool)
+    for query in range(n_query):
+        for key in range(n_key):
+            allowed[query, key] = key <= query + n_key - n_query + ahead
+    past = any(
+        bool(allowed[query, key]) for query in range(n_query) for key in range(n_key) if key > query + n_key - n_query
+    )
+    found = site_from_call("0", call(dense(allowed), n_query, n_key), None)
+    assert found.causal == (n_query > 1 and not past), "one query alone sees its past whether or not it must"
+
+
+def test_the_window_is_the_narrowest_that_is_said() -> None:
+    assert site_from_call("0", call(causal() & window(4) & window(3)), 9).window == 3
+    assert site_from_call("0", call(causal()), 9).window == 9
+    assert site_from_call("0", call(full()), 9).window is None, "a family's default means nothing without causality"
+    assert site_from_call("0", call(causal()), None).window is None
+
+
+def test_more_keys_than_queries_are_another_text_unless_causal() -> None:
+    assert site_from_call("0", call(full(), 3, 7), None).kind == "cross"
+    assert site_from_call("0", call(causal(), 3, 7), None).kind == "self"
+    assert site_from_call("0", call(full()), None).kind == "self"
+
+
+def test_a_name_that_is_taken_becomes_the_path() -> None:
+    model = tiny.llama()
+    path = "model.layers.1.self_attn"
+    assert names_of(model, [path], {}, {}) == {path: "1"}
+    assert names_of(model, [path], {}, {"elsewhere.1": "1"}) == {path: path}
+    assert names_of(model, [path], {}, {path: "1"}) == {path: "1"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (CausalLMOutput(logits=torch.full((2, 3, 4), 1.0)), (2, 3, 4)),
+        (BaseModelOutput(last_hidden_state=torch.ones(2, 3, 4)), (2, 3, 4)),
+        (QuestionAnsweringModelOutput(start_logits=torch.ones(2, 5), end_logits=torch.zeros(2, 5)), (2, 1, 5)),
+        (CausalLMOutput(logits=torch.ones(2, 7)), (2, 1, 7)),
+        (CausalLMOutput(logits=torch.ones(2, 3, 4, 5)), (2, 20, 3)),
+        ((torch.ones(2, dtype=torch.long), torch.ones(2, 3, 4)), (2, 3, 4)),
+        ({"scores": torch.ones(2, 6)}, (2, 1, 6)),
+        (torch.ones(2, 3, 4), (2, 3, 4)),
+        (torch.tensor(1.5), (1, 1, 1)),
+    ],
+)
+def test_an_answer_has_three_axes_whatever_the_family_gives(answer: Any, expected: tuple[int, ...]) -> None:
+    found = logits_of(answer)
+    assert tuple(found.shape) == expected
+
+
+def test_logits_come_before_hidden_states() -> None:
+    both = CausalLMOutput(loss=torch.tensor(9.0), logits=torch.ones(1, 2, 3), hidden_states=(torch.zeros(1, 2, 8),))
+    assert torch.equal(logits_of(both), both.logits)
+
+
+def test_pictures_keep_their_numbers_when_their_places_are_flattened() -> None:
+    maps = torch.arange(24.0).view(1, 3, 2, 4)
+    found = logits_of(CausalLMOutput(logits=maps))
+    for row in range(2):
+        for column in range(4):
+            assert torch.equal(found[0, 4 * row + column], maps[0, :, row, column])
+
+
+@pytest.mark.parametrize("answer", [{"ids": torch.ones(2, dtype=torch.long)}, "yes", None, ()])
+def test_an_answer_without_numbers_is_refused(answer: Any) -> None:
+    with pytest.raises(ModelError, match=f"the model answered with {type(answer).__name__}, which holds neither"):
+        logits_of(answer)
+
+
+def test_who_predicts_tokens() -> None:
+    assert predicts_tokens(CausalLMOutput(logits=torch.ones(1, 2, 3)))
+    assert not predicts_tokens(CausalLMOutput(logits=torch.ones(1, 2)))
+    assert not predicts_tokens(BaseModelOutput(last_hidden_state=torch.ones(1, 2, 3)))
+
+
+def test_the_width_of_the_stream_comes_from_the_config_or_the_table() -> None:
+    assert (width_of(tiny.llama()), width_of(tiny.gpt2()), width_of(tiny.t5())) == (32, 32, 32)
+
+    class Bare(torch.nn.Module):
+        def __init__(self, table: Any) -> None:
+            super().__init__()
+            self.table = table
+
+        def get_input_embeddings(self) -> Any:
+            if self.table is None:
+                raise NotImplementedError
+            return self.table
+
+    assert width_of(Bare(torch.nn.Embedding(7, 24))) == 24
+    assert width_of(Bare(None)) == 0
+    assert input_table(Bare(None)) is None
+    assert input_table(torch.nn.Linear(2, 2)) is None
+
+
+def test_a_picture_and_its_text_have_stacks_of_their_own() -> None:
+    sizes = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 1, "intermediate_size": 48}
+    text = {**sizes, "vocab_size": 97, "projection_dim": 16, "max_position_embeddings": 16, "eos_token_id": 2}
+    vision = {**sizes, "image_size": 16, "patch_size": 8, "projection_dim": 16}
+    model = tiny.build("CLIPConfig", "CLIPModel", text_config=text, vision_config=vision, projection_dim=16)
+    opened = open_model(model)
+    assert set(opened.shape.sites) == {"text.0", "vision.0"}
+    assert {name: site.causal for name, site in opened.shape.sites.items()} == {"text.0": True, "vision.0": False}
+    opened.close()
+
+
+def test_parts_that_did_not_run_are_said_once() -> None:
+    model = tiny.t5()
+    opened = open_model(model)
+    assert not [note for note in opened.notes if "not run" in note]
+    kinds = {name: site.kind for name, site in opened.shape.sites.items()}
+    assert kinds == {f"decoder.{n}": "self" for n in (0, 1)} | {f"decoder.{n}.cross": "cross" for n in (0, 1)} | {
+        f"encoder.{n}": "self" for n in (0, 1)
+    }
+    assert [site.causal for site in opened.shape.sites.values()].count(True) == 2
+    opened.close()

@@ -1,0 +1,123 @@
+"""Pieces attended to one by one, or behind a mask, are what each piece would be alone."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from headscope.attention.masks import Mask, causal, documents, full, padding, window
+from headscope.attention.observer import Call, plain
+from headscope.attention.scores import Alibi, Scores
+from headscope.scan.corpus import document_split
+from headscope.scan.corpus.document_split import Block, Separation, covers
+from headscope.scan.corpus.packing import Frame, PackedRows, pack
+from headscope.scan.tally.examples import Span
+
+HEADS, KV, WIDTH = 4, 2, 3
+
+
+def a_call(rows: PackedRows, mask: Mask, **scores: object) -> Call:
+    batch, length = rows.ids.shape
+    generator = torch.Generator().manual_seed(batch * 1000 + length)
+    q, k, v = (
+        torch.randn(batch, heads, length, WIDTH, generator=generator, dtype=torch.float64) for heads in (HEADS, KV, KV)
+    )
+    return Call(nn.Identity(), q, k, v, Scores(mask=mask, **scores))  # type: ignore[arg-type]
+
+
+def packed(lengths: list[int], context: int = 12) -> PackedRows:
+    (rows,) = pack([(number, list(range(length))) for number, length in enumerate(lengths)], Frame(context), 999)
+    return rows
+
+
+def put_together(rows: PackedRows, call: Call) -> tuple[Tensor, list[Block]]:
+    z, blocks = torch.full((*call.q.shape[:3], WIDTH), float("nan"), dtype=torch.float64), []
+    for block, part in Separation.of(rows).parts(call):
+        z[block.at, :, block.start : block.stop] = plain(part)
+        blocks.append(block)
+    return z, blocks
+
+
+def alone(call: Call, piece: Span) -> Tensor:
+    """The piece cut out by hand, and attended to by definition."""
+    inside = slice(piece.start, piece.stop)
+    q, k, v = (tensor[piece.row, :, inside] for tensor in (call.q, call.k, call.v))
+    group = HEADS // KV
+    scores = [(q[head] @ k[head // group].T) * WIDTH**-0.5 for head in range(HEADS)]
+    length = piece.stop - piece.start
+    seen = torch.ones(length, length, dtype=torch.bool).tril()
+    weights = [each.masked_fill(~seen, float("-inf")).softmax(-1) for each in scores]
+    return torch.stack([weight @ v[head // group] for head, weight in enumerate(weights)])
+
+
+@pytest.mark.parametrize("one_by_one", [True, False])
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(2, 12), min_size=1, max_size=9))
+def test_every_piece_is_what_it_is_alone(one_by_one: bool, lengths: list[int]) -> None:
+    rows = packed(lengths)
+    call = a_call(rows, causal())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(separation, "SHORT", 0 if one_by_one else 10_000)
+        z, blocks = put_together(rows, call)
+    for piece in rows.pieces:
+        torch.testing.assert_close(z[piece.row, :, piece.start : piece.stop], alone(call, piece))
+    if not one_by_one:
+        assert blocks == [Block(tuple(range(len(rows.ids))), 0, 12)]
+
+
+def test_pieces_at_the_same_columns_go_together() -> None:
+    ids = torch.zeros(4, 10, dtype=torch.long)
+    places = [(0, 0, 4), (0, 4, 10), (1, 0, 10), (2, 0, 4), (2, 4, 10), (3, 0, 4)]
+    rows = PackedRows(ids, tuple(Span(*place, number, 0) for number, place in enumerate(places)))
+    blocks = Separation.of(rows).blocks
+    assert blocks == (Block((0, 2, 3), 0, 4), Block((1,), 0, 10), Block((0, 2), 4, 10))
+
+
+@pytest.mark.parametrize(
+    ("rows", "index"), [((0,), slice(0, 1)), ((2, 3, 4), slice(2, 5)), ((0, 2), [0, 2]), ((1, 2, 4), [1, 2, 4])]
+)
+def test_neighbouring_rows_are_a_slice_and_others_a_list(rows: tuple[int, ...], index: slice | list[int]) -> None:
+    assert Block(rows, 0, 5).at == index
+
+
+@pytest.mark.parametrize(("length", "one_by_one"), [(document_split.SHORT, True), (document_split.SHORT - 1, False)])
+def test_short_pieces_go_behind_a_mask(length: int, one_by_one: bool) -> None:
+    assert Separation.of(packed([length] * 3, context=length)).one_by_one is one_by_one
+
+
+def n_parts(mask: Mask, **scores: object) -> int:
+    rows = packed([6, 6, 12])
+    whole = Separation(Separation.of(rows).blocks, rows.owners(), one_by_one=True)
+    return len(list(whole.parts(a_call(rows, mask, **scores))))
+
+
+def test_only_scores_that_know_distances_alone_are_cut_into_pieces() -> None:
+    apart = documents(packed([6, 6, 12]).owners())
+    assert n_parts(causal()) == 3
+    assert n_parts(full()) == 3
+    assert n_parts(causal() & window(3)) == 3
+    assert n_parts(causal() & apart) == 3
+    assert n_parts(causal(), bias=Alibi(torch.ones(HEADS))) == 3
+    assert n_parts(causal() & padding(torch.tensor([12, 12]))) == 1
+    assert n_parts(causal(), bias=torch.zeros(1, 1, 12, 12)) == 1
+
+
+def test_a_mask_of_documents_is_not_carried_into_a_piece() -> None:
+    rows = packed([6, 6, 12])
+    call = a_call(rows, causal() & documents(rows.owners()))
+    parts = list(Separation(Separation.of(rows).blocks, rows.owners(), one_by_one=True).parts(call))
+    assert {repr(part.scores.mask) for _, part in parts} == {"causal()"}
+    assert [tuple(part.q.shape) for _, part in parts] == [(1, 4, 6, 3), (1, 4, 12, 3), (1, 4, 6, 3)]
+    assert not any(covers(block, call) for block, _ in parts)
+
+
+def test_a_piece_that_is_the_whole_call_is_not_copied() -> None:
+    rows = packed([12, 12])
+    call = a_call(rows, causal())
+    ((block, part),) = Separation(Separation.of(rows).blocks, rows.owners(), one_by_one=True).parts(call)
+    assert covers(block, call)
+    assert part.q is call.q
+    assert part.v is call.v

@@ -1,0 +1,178 @@
+"""Documents come out of every kind of file; what cannot be read is said with file and line, after what could."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import re
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headscope.errors import InputError
+from headscope.scan.corpus.documents import Corpus, Reading
+from headscope.scan.corpus.file_formats import PASSAGE
+
+DOCUMENTS = ["The first text.\nTwo lines.", "A second: Grüße, 世界.", "third"]
+JSONL = "\n".join(json.dumps({"text": text, "n": 1}) for text in DOCUMENTS) + "\n"
+
+
+def documents(source: Any, **reading: Any) -> list[str]:
+    return documents_of(Corpus(source, Reading(**reading)))
+
+
+def documents_of(corpus: Corpus) -> list[str]:
+    found: list[str] = []
+    for passage in corpus:
+        if passage.document == len(found):
+            found.append("")
+        found[passage.document] += passage.text
+    return found
+
+
+def zstd(data: bytes) -> bytes:
+    return bytes(pa.compress(data, codec="zstd", asbytes=True))
+
+
+@pytest.mark.parametrize(
+    ("suffix", "fold"),
+    [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress), (".bz2", bz2.compress), (".zst", zstd)],
+)
+def test_json_lines_folded_or_not(tmp_path: Path, suffix: str, fold: Any) -> None:
+    path = tmp_path / f"corpus.jsonl{suffix}"
+    path.write_bytes(fold(JSONL.encode()))
+    assert documents(str(path)) == DOCUMENTS
+
+
+def test_parquet_and_another_field(tmp_path: Path) -> None:
+    path = tmp_path / "corpus.parquet"
+    pq.write_table(pa.table({"body": [*DOCUMENTS, None]}), path)
+    assert documents(path, field="body") == DOCUMENTS
+
+
+def test_a_text_file_is_one_document_or_one_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("one\n\n two \nthree", encoding="utf-8-sig")
+    assert documents(path) == ["one\n\n two \nthree"]
+    assert documents(path, lines=True) == ["one", " two ", "three"]
+
+
+def test_folders_patterns_lists_and_iterables(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    for name, text in (("b.txt", "second"), ("a.txt", "first"), ("deep/c.md", "third"), (".hidden", "no")):
+        (tmp_path / name).write_text(text)
+    assert documents(tmp_path) == ["first", "second", "third"]
+    assert documents(str(tmp_path / "*.txt")) == ["first", "second"]
+    assert documents([tmp_path / "b.txt", tmp_path / "a.txt"]) == ["second", "first"]
+    assert documents(text for text in DOCUMENTS) == DOCUMENTS
+    assert documents([{"text": "from a mapping"}]) == ["from a mapping"]
+
+
+def test_standard_input_as_text_and_as_json_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    for given, found in (("plain text\nmore", ["plain text\nmore"]), (JSONL, DOCUMENTS)):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
+        assert documents("-") == found
+
+
+def test_a_datasets_dataset_streaming_or_not() -> None:
+    datasets = pytest.importorskip("datasets", reason="the datasets package is not installed")
+    table = datasets.Dataset.from_dict({"text": DOCUMENTS})
+    assert documents(table) == DOCUMENTS
+    assert documents(table.to_iterable_dataset()) == DOCUMENTS
+    with pytest.raises(InputError, match=r"not a table of train; choose one of them, as in dataset\['train'\]"):
+        Corpus(datasets.DatasetDict({"train": table}))
+
+
+GOOD = (json.dumps({"text": "good one"}) + "\n").encode()
+
+BROKEN = [
+    ("bad.jsonl", GOOD + b"{not json\n" + GOOD, "bad.jsonl, line 2: not JSON"),
+    ("bad.jsonl", GOOD + b'{"body": "x"}\n', "bad.jsonl, line 2: no text in the field 'text'; it has 'body'"),
+    ("bad.jsonl", GOOD + b'{"text": 7}\n', "bad.jsonl, line 2: no text in the field 'text'"),
+    ("bad.jsonl", GOOD + rb'{"text": "\ud800 half"}' + b"\n", "bad.jsonl, line 2: half of a surrogate pair"),
+    ("bad.txt", b"good one\nand \xff", "bad.txt, line 2: byte 0xff is not UTF-8"),
+    ("bad.txt", b"good one\n\x00\x01\x02", "bad.txt, line 2: a NUL byte: this is binary data"),
+    ("bad.jsonl.gz", gzip.compress(GOOD * 5_000, mtime=0)[:-20], "bad.jsonl.gz: broken after what was read so far"),
+    ("bad.jsonl.xz", lzma.compress(GOOD * 9)[:-20], "bad.jsonl.xz: broken after"),
+    ("bad.jsonl.zst", zstd(GOOD * 9)[:-20], "bad.jsonl.zst: broken after"),
+    ("bad.txt.gz", b"not gzip at all", "bad.txt.gz: broken after what was read so far .Not a gzipped file"),
+    ("bad.parquet", b"PAR1 no", "bad.parquet, row 0: "),
+]
+
+
+@pytest.mark.parametrize(("name", "data", "said"), BROKEN)
+def test_broken_input_is_said_with_file_and_line_after_the_good_documents(
+    tmp_path: Path, name: str, data: bytes, said: str
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    (tmp_path / "later.txt").write_text("later")
+    stops = Corpus(tmp_path)
+    found = documents_of(stops)
+    assert all("good one" in text for text in found)
+    assert bool(found) == (b"good" in data or name == "bad.jsonl.gz")
+    assert len(stops.problems) == 1
+    assert re.search(said, stops.problems[0])
+    skips = Corpus(tmp_path, Reading(broken="skip"))
+    assert documents_of(skips)[-1] == "later"
+    assert re.search(said, skips.problems[0])
+
+
+def test_skipping_a_bad_line_reads_the_lines_after_it(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(GOOD + b"oops\n" + GOOD)
+    corpus = Corpus(tmp_path / "a.jsonl", Reading(broken="skip"))
+    assert len(documents_of(corpus)) == 2
+    assert str(tmp_path / "a.jsonl") + ", line 2: not JSON" in corpus.problems[0]
+
+
+def test_a_line_without_end_is_read_in_little_memory(tmp_path: Path) -> None:
+    path = tmp_path / "line.txt"
+    size = 24 * 2**20
+    with path.open("w") as file:
+        for _ in range(24):
+            file.write("word " * (2**20 // 5) + "x")
+    for lines in (False, True):
+        corpus = Corpus(path, Reading(lines=lines))
+        tracemalloc.start()
+        longest = total = 0
+        for passage in corpus:
+            longest, total = max(longest, len(passage.text)), total + len(passage.text)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert corpus.n_documents == 1
+        assert abs(total - size) < 200
+        assert longest <= PASSAGE
+        assert peak < 4 * 2**20
+
+
+def test_a_json_line_without_end_is_refused_by_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headscope.scan.corpus.file_formats.LONGEST_JSON", 200_000)
+    (tmp_path / "a.jsonl").write_bytes(GOOD + json.dumps({"text": "x" * 300_000}).encode())
+    corpus = Corpus(tmp_path / "a.jsonl")
+    assert documents_of(corpus) == ["good one"]
+    assert "a.jsonl, line 2: longer than 200,000 characters" in corpus.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("nowhere/at/all.txt", r"nowhere/at/all.txt: no such file, folder or pattern \(in Python, texts themselves"),
+        (b"bytes", "bytes is not a corpus"),
+        (7, "int is not a corpus"),
+    ],
+)
+def test_what_is_no_corpus_is_refused(source: Any, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        Corpus(source)
+
+
+def test_an_item_that_is_no_text_is_said_by_number() -> None:
+    corpus = Corpus(["fine", 3])
+    assert documents_of(corpus) == ["fine"]
+    assert corpus.problems == ["the corpus, item 1: int; a document is a str, or has a field 'text'"]

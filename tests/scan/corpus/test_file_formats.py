@@ -1,0 +1,161 @@
+"""Bytes to passages: whatever the chunks, nothing is lost, no word is torn, and a broken place is said where it is."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headscope.scan.corpus.documents import Corpus
+from headscope.scan.corpus.file_formats import BrokenError, decoded, json_texts, parquet_texts, passages_of
+
+SMALL = 16
+
+
+@pytest.fixture(autouse=True)
+def short_passages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Passages of a few letters, so that a short text is cut often."""
+    monkeypatch.setattr(files, "PASSAGE", SMALL)
+
+
+def chunked(text: str, size: int) -> Iterator[str]:
+    return (text[at : at + size] for at in range(0, len(text), size))
+
+
+def joined(passages: list[tuple[bool, str]]) -> list[str]:
+    """Documents, put together again from their passages."""
+    found: list[str] = []
+    for begins, text in passages:
+        if begins:
+            found.append("")
+        found[-1] += text
+    return found
+
+
+LETTERS = st.text(alphabet="ab \n", max_size=120)
+
+
+@settings(deadline=None)
+@given(LETTERS, st.integers(1, 50))
+def test_a_text_is_one_document_however_it_comes(text: str, size: int) -> None:
+    passages = list(passages_of(chunked(text, size), False))
+    assert joined(passages) == ([text] if text else [])
+    assert all(0 < len(passage) <= SMALL for _, passage in passages)
+
+
+@settings(deadline=None)
+@given(LETTERS, st.integers(1, 50))
+def test_line_by_line_every_line_is_a_document_however_it_comes(text: str, size: int) -> None:
+    passages = list(passages_of(chunked(text, size), True))
+    assert [line for line in joined(passages) if line] == [line for line in text.split("\n") if line]
+    assert all(len(passage) <= SMALL for _, passage in passages)
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(alphabet="abc", min_size=1, max_size=SMALL // 2 - 1), max_size=30))
+def test_no_word_is_torn_where_there_is_white_space(words: list[str]) -> None:
+    found = [word for _, passage in passages_of(iter((" ".join(words),)), False) for word in passage.split()]
+    assert found == words
+
+
+def test_what_has_no_white_space_is_cut_where_it_is_full() -> None:
+    assert [passage for _, passage in passages_of(iter(("x" * 40,)), False)] == ["x" * 16, "x" * 16, "x" * 8]
+    assert [passage for _, passage in passages_of(iter(("x" * 40 + "\n",)), True)] == ["x" * 16, "x" * 16, "x" * 8]
+
+
+def test_what_stood_before_a_broken_place_comes_out_first() -> None:
+    def torn() -> Iterator[str]:
+        yield "one\ntw"
+        raise BrokenError(", line 2: torn")
+
+    for lines, expected in ((True, ["one", "tw"]), (False, ["one\ntw"])):
+        found: list[tuple[bool, str]] = []
+        with pytest.raises(BrokenError, match=", line 2: torn"):
+            found.extend(passages_of(torn(), lines))
+        assert joined(found) == expected
+
+
+@settings(deadline=None)
+@given(st.text(alphabet="aü世\U0001f40e\n", max_size=60), st.integers(1, 9), st.booleans())
+def test_bytes_are_decoded_wherever_a_letter_is_split(text: str, size: int, marked: bool) -> None:
+    data = text.encode("utf-8-sig" if marked else "utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "CHUNK", size)
+        assert "".join(decoded(io.BytesIO(data))) == text
+
+
+@settings(deadline=None)
+@given(
+    st.text(alphabet="aü\n", max_size=40), st.sampled_from([b"\xff", b"\xc3(", b"\x00", b"\xe4\xb8"]), st.integers(1, 9)
+)
+def test_a_broken_byte_is_said_with_its_line_after_all_that_was_good(text: str, bad: bytes, size: int) -> None:
+    found: list[str] = []
+    line = text.count("\n") + 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "CHUNK", size)
+        wrong = "a NUL byte" if bad == b"\x00" else f"byte 0x{bad[0]:02x} is not UTF-8; save the file as UTF-8"
+        with pytest.raises(BrokenError, match=f", line {line}: {wrong}"):
+            found.extend(decoded(io.BytesIO(text.encode() + bad)))
+    assert "".join(found) == text
+
+
+def test_a_file_that_cannot_be_opened_is_said(tmp_path: Path) -> None:
+    with pytest.raises(BrokenError, match=r": cannot be opened \(No such file or directory\)"):
+        list(decoded(tmp_path / "gone.txt"))
+    with pytest.raises(BrokenError, match=r": cannot be opened \(Is a directory\)"):
+        list(decoded(tmp_path))
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(alphabet='ab \n"\\{}', max_size=40), max_size=6), st.integers(1, 50))
+def test_json_lines_come_back_however_they_are_chunked(texts: list[str], size: int) -> None:
+    data = "\n\n".join(json.dumps({"n": 1, "body": text}) for text in texts)
+    assert joined(list(json_texts(chunked(data, size), "body"))) == [text for text in texts if text]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{", "not JSON"),
+        ("[" * 50_000, "not JSON"),
+        ("1" * 5_000, "not JSON"),
+        ("[1]", "no text in the field 'text'; it has list"),
+        ("{}", "no text in the field 'text'; it has nothing"),
+        ('{"a": 1, "text": null}', "no text in the field 'text'; it has 'a', 'text'"),
+        (r'{"text": "ab\udc00"}', "half of a surrogate pair at character 2 of 'text'"),
+    ],
+)
+def test_a_bad_line_is_said_by_number_and_with_note_the_next_is_read(line: str, said: str) -> None:
+    good = '{"text": "good"}'
+    data = f"\n{good}\n{line}\n{good}"
+    with pytest.raises(BrokenError, match=f", line 3: {said}"):
+        list(json_texts(iter((data,)), "text"))
+    told: list[str] = []
+    assert joined(list(json_texts(iter((data,)), "text", told.append))) == ["good", "good"]
+    assert len(told) == 1
+    assert told[0].startswith(f", line 3: {said}")
+
+
+def test_a_parquet_column_in_order_and_what_is_wrong_with_it(tmp_path: Path) -> None:
+    texts = [f"text number {number}" for number in range(150)]
+    pq.write_table(pa.table({"text": texts, "n": list(range(150)), "raw": [b"x"] * 150}), tmp_path / "a.parquet")
+    assert joined(list(parquet_texts(tmp_path / "a.parquet", "text"))) == texts
+    with pytest.raises(BrokenError, match=": no column 'body'; it has text, n, raw"):
+        list(parquet_texts(tmp_path / "a.parquet", "body"))
+    with pytest.raises(BrokenError, match=", row 1: int in the column 'n', not a text"):
+        list(parquet_texts(tmp_path / "a.parquet", "n"))
+    with pytest.raises(BrokenError, match=", row 0: bytes in the column 'raw', not a text"):
+        list(parquet_texts(tmp_path / "a.parquet", "raw"))
+
+
+def test_half_of_a_surrogate_pair_in_a_list_is_said_by_item() -> None:
+    corpus = Corpus(["fine", "ab\ud800"])
+    assert [passage.text for passage in corpus] == ["fine"]
+    assert corpus.problems == ["the corpus, item 1: half of a surrogate pair at character 2"]

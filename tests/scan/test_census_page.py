@@ -1,0 +1,123 @@
+"""The page's numbers are the census's, and whatever the text holds, it is shown as text."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from headscope.heads.questions.label_rules import token_class
+from headscope.scan.census import Census
+from headscope.scan.census_page import SHOWN, WORDS, page
+from headscope.scan.options import ScanOptions
+from headscope.scan.recipe import Recipe
+from headscope.scan.run import scan
+from headscope.scan.tally.reduction import TRAITS
+from tests.scan.tiny import open_tiny, texts
+
+NASTY = "</script><script>alert(1)</script> {{data}} {{recipe}} <b>&amp;\n" * 3
+
+
+@pytest.fixture(scope="module")
+def census() -> Census:
+    options = ScanOptions(threads=1, context=48, replicates=10, examples=2, rules=(token_class("<odd>&", "[<&{]"),))
+    made = scan(open_tiny(), [*texts(8), NASTY], options=options)
+    return Census(made.tally, with_problems(made, ["<i>broken</i>.txt, line 3: bad"]), open_tiny().tokens_of)
+
+
+def with_problems(census: Census, problems: list[str]) -> Recipe:
+    return Recipe({**census.recipe.words, "result": {**census.recipe.words["result"], "problems": problems}})
+
+
+class Reader(HTMLParser):
+    """Which tags there are, and the text that a person reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def read(text: str) -> Reader:
+    reader = Reader()
+    reader.feed(text)
+    return reader
+
+
+def data_of(text: str) -> dict[str, Any]:
+    """The numbers that the page's script draws."""
+    (found,) = re.findall(r'\{"sites":.*\}(?=[;<\s])', text)
+    told: dict[str, Any] = json.loads(found)
+    return told
+
+
+def test_the_map_of_every_question_holds_the_rows_of_the_census(census: Census) -> None:
+    told = data_of(page(census))
+    assert told["sites"] == [["0", 2], ["1", 2]]
+    assert [each["name"] for each in told["maps"]] == [*census.questions, *TRAITS]
+    for each in told["maps"]:
+        assert each["trait"] == (each["name"] in TRAITS)
+        assert each["words"] == WORDS.get(each["name"], "")
+        for head, numbers in zip(census.heads(), each["rows"], strict=True):
+            row = census.row(head, each["name"])
+            for shown, value in zip(numbers, (row.mean, row.low, row.high, row.null_mean), strict=True):
+                assert shown == (None if value is None else pytest.approx(value, rel=1e-3))
+
+
+def test_no_text_of_the_corpus_becomes_a_tag_or_a_placeholder(census: Census) -> None:
+    plain = read(page(census))
+    quiet = read(page(Census(census.tally, with_problems(census, []), lambda ids: open_tiny().tokens_of(ids * 0 + 97))))
+    assert plain.tags.count("script") == quiet.tags.count("script")
+    assert plain.tags.count("i") == quiet.tags.count("i")
+    assert "<i>broken</i>.txt, line 3: bad" in plain.text
+    assert "<odd>&" in plain.text
+
+
+def test_the_summary_says_what_was_read(census: Census) -> None:
+    result = census.recipe.words["result"]
+    said = f"4 heads in 2 sites · {result['tokens']:,} tokens in 9 documents · rows of 48 tokens"
+    assert said in read(page(census)).text
+
+
+def test_the_best_heads_of_each_question_are_shown_with_their_examples(census: Census) -> None:
+    sections = re.findall(r"<section><h3>(.*?)</h3>(.*?)</section>", page(census), flags=re.DOTALL)
+    assert len(sections) == len(census.questions)
+    table = census.examples().to_pylist()
+    for question, (_, body) in zip(census.questions, sections, strict=True):
+        heads = re.findall(r"<h4>(\S+) <span>mean ([\d.]+)</span></h4>", body)
+        best = census.top(question, SHOWN)
+        assert heads == [(str(row.head), f"{row.mean:.3f}") for row in best]
+        expected = [row for row in table if row["question"] == question and row["head"] in {name for name, _ in heads}]
+        lines = re.findall(r"<li>(.*?)</li>", body, flags=re.DOTALL)
+        assert len(lines) == len(expected)
+
+
+def test_the_token_that_asks_is_marked_and_the_one_it_looks_at(census: Census) -> None:
+    body = page(census).split("<h3>previous</h3>")[1].split("</section>")[0]
+    best = census.top("previous", 1)[0]
+    rows = [row for row in census.examples().to_pylist()
+            if row["question"] == "previous" and row["head"] == str(best.head)]  # fmt: skip
+    for row, line in zip(rows, re.findall(r"<li>(.*?)</li>", body, flags=re.DOTALL), strict=False):
+        asking = re.findall(r"<b>(.*?)</b>", line, flags=re.DOTALL)
+        assert [read(each).text for each in asking] == [row["tokens"][row["at"]].replace("\n", "⏎")]
+        target = row["at"] - (row["position"] - row["key"])
+        looked_at = re.findall(r"<u>(.*?)</u>", line, flags=re.DOTALL)
+        if 0 <= target < len(row["tokens"]) and target != row["at"]:
+            assert [read(each).text for each in looked_at] == [row["tokens"][target].replace("\n", "⏎")]
+        else:
+            assert looked_at == []
+        assert f"{row['score']:.2f}, document {row['document']}" in line
+
+
+def test_at_most_five_problems_are_shown(census: Census) -> None:
+    many = Census(census.tally, with_problems(census, [f"problem {n}" for n in range(9)]), open_tiny().tokens_of)
+    assert re.findall(r"<p class=problem>(problem \d)</p>", page(many)) == [f"problem {n}" for n in range(5)]
