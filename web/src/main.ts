@@ -1,7 +1,7 @@
 import { mount } from "svelte";
 import App from "./App.svelte";
 import { bytesInPage, fileSource } from "./source/exported-file";
-import { asker, channel, notebookSource } from "./source/notebook";
+import { requester, channel, notebookSource } from "./source/notebook";
 import { serverSource } from "./source/server";
 import { theme } from "./ui/theme.svelte";
 import "./styles/fonts.css";
@@ -12,5 +12,5 @@ import "./styles/pattern.css";
 theme.start();
 const saved = bytesInPage();
 const shown = document.getElementById("headscope-look")?.textContent;
-const source = saved ? fileSource(saved) : shown ? notebookSource(shown, asker(channel())) : serverSource();
+const source = saved ? fileSource(saved) : shown ? notebookSource(shown, requester(channel())) : serverSource();
 mount(App, { target: document.getElementById("headscope")!, props: { source, ownsAddress: !shown } });

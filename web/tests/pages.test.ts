@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
-import { bytesSaid, countSaid, flopSaid, lengthSaid, nearestLength, runs } from "../src/cards/units";
+import { formatBytes, formatCount, formatFlops, formatLength, nearestLength, runs } from "../src/cards/units";
 import { cells, clear, edgeOf, headNames, ranked } from "../src/census/ranking";
-import { frameAt, nearest, place, settle, tokensSaid, wanted } from "../src/film/timeline";
-import { blocks, inks, spans } from "../src/learn/markdown";
-import { ATTEMPTS } from "../src/learn/try-it-links";
+import { frameAt, nearest, axisPosition, spreadLabels, formatTokens, expectedCells } from "../src/film/timeline";
+import { blocks, highlightPython, spans } from "../src/learn/markdown";
+import { TRY_IT_LINKS } from "../src/learn/try-it-links";
 import { shift } from "../src/save/from-svg";
 import { addressOf, fieldsAt, isAt, whole } from "../src/address-fields";
 
@@ -24,10 +24,10 @@ describe("a page's address", () => {
 
 describe("the film", () => {
   it("has an axis that begins at nothing and ends at the last token", () => {
-    expect(place(0, 9e8)).toBe(0);
-    expect(place(9e8, 9e8)).toBe(1);
-    expect(place(0, 0)).toBe(0);
-    expect(place(1e7, 9e8)).toBeGreaterThan(place(5e6, 9e8));
+    expect(axisPosition(0, 9e8)).toBe(0);
+    expect(axisPosition(9e8, 9e8)).toBe(1);
+    expect(axisPosition(0, 0)).toBe(0);
+    expect(axisPosition(1e7, 9e8)).toBeGreaterThan(axisPosition(5e6, 9e8));
     expect(nearest([0, 0.2, 0.7, 1], 0.5)).toBe(2);
   });
 
@@ -38,32 +38,32 @@ describe("the film", () => {
   });
 
   it("knows where an induction head would look", () => {
-    expect(wanted("induction", ["<s>", "a", "b", "a"])).toEqual([[3, 2]]);
-    expect(wanted("duplicate", ["<s>", "a", "b", "a"])).toEqual([[3, 1]]);
-    expect(wanted("previous", ["x", "y", "z"])).toEqual([
+    expect(expectedCells("induction", ["<s>", "a", "b", "a"])).toEqual([[3, 2]]);
+    expect(expectedCells("duplicate", ["<s>", "a", "b", "a"])).toEqual([[3, 1]]);
+    expect(expectedCells("previous", ["x", "y", "z"])).toEqual([
       [1, 0],
       [2, 1],
     ]);
   });
 
   it("keeps labels apart and inside", () => {
-    const found = settle([50, 51, 52, 98], 13, 8, 100);
+    const found = spreadLabels([50, 51, 52, 98], 13, 8, 100);
     const sorted = [...found].sort((a, b) => a - b);
     sorted.slice(1).forEach((y, k) => expect(y - sorted[k]).toBeGreaterThanOrEqual(13));
     expect(Math.max(...found)).toBeLessThanOrEqual(100);
   });
 
   it("says tokens as people do", () => {
-    expect([0, 65_536, 1e6, 7_143_424, 26_869_760].map(tokensSaid)).toEqual(["0", "66 k", "1 M", "7.1 M", "27 M"]);
+    expect([0, 65_536, 1e6, 7_143_424, 26_869_760].map(formatTokens)).toEqual(["0", "66 k", "1 M", "7.1 M", "27 M"]);
   });
 });
 
 describe("a card", () => {
   it("says sizes as the command line does", () => {
-    expect([512, 131_072, 17_179_869_184, 1.5 * 2 ** 20].map(bytesSaid)).toEqual(["512 B", "128 KiB", "16 GiB", "1.5 MiB"]);
-    expect([124_439_808, 8_030_261_248, null].map(countSaid)).toEqual(["124 M", "8.03 B", "not known"]);
-    expect([1024, 131_072, 2 ** 20, 1500].map(lengthSaid)).toEqual(["1 k", "128 k", "1 M", "1,500"]);
-    expect(flopSaid(84e9)).toBe("84 GFLOP");
+    expect([512, 131_072, 17_179_869_184, 1.5 * 2 ** 20].map(formatBytes)).toEqual(["512 B", "128 KiB", "16 GiB", "1.5 MiB"]);
+    expect([124_439_808, 8_030_261_248, null].map(formatCount)).toEqual(["124 M", "8.03 B", "not known"]);
+    expect([1024, 131_072, 2 ** 20, 1500].map(formatLength)).toEqual(["1 k", "128 k", "1 M", "1,500"]);
+    expect(formatFlops(84e9)).toBe("84 GFLOP");
   });
 
   it("finds the nearest counted length and runs of layers", () => {
@@ -103,14 +103,14 @@ describe("a lesson's Markdown", () => {
 
   it("tints code without losing a character", () => {
     const code = 'for x in y:  # a "comment"\n    print(f"{x}")\n';
-    const parts = inks(code);
+    const parts = highlightPython(code);
     expect(parts.map((part) => part.text).join("")).toBe(code);
     expect(parts.filter((part) => part.ink === "comment").map((part) => part.text)).toEqual(['# a "comment"']);
   });
 
   it("leads from each of the eleven lessons to a page", () => {
-    expect(Object.keys(ATTEMPTS)).toHaveLength(11);
-    for (const attempts of Object.values(ATTEMPTS)) for (const { href } of attempts) expect(href).toMatch(/^#[a-z-]+(\?.*)?$/);
+    expect(Object.keys(TRY_IT_LINKS)).toHaveLength(11);
+    for (const attempts of Object.values(TRY_IT_LINKS)) for (const { href } of attempts) expect(href).toMatch(/^#[a-z-]+(\?.*)?$/);
   });
 });
 

@@ -3,7 +3,7 @@ import { css, weightColour } from "../draw/colour";
 import type { Mark, Picture } from "../save/picture";
 import { theme } from "../ui/theme.svelte";
 import type { Worked } from "./by-hand.svelte";
-import { hand } from "./scorecard";
+import { shortNumber } from "./scorecard";
 
 const [LINE, BLOCK] = [22, 420];
 
@@ -11,7 +11,7 @@ export function picture(card: Worked): Picture {
   const [paper, ink] = [css(theme.colours.paper), css(theme.colours.ink)];
   const words = Object.keys(card.values);
   const text = (x: number, y: number, said: string, more: object = {}): Mark => ({ kind: "text", x, y, text: said, fill: ink, size: 13, ...more });
-  const vector = (values: number[]) => `(${values.map((value) => hand(value)).join("  ")})`;
+  const vector = (values: number[]) => `(${values.map((value) => shortNumber(value)).join("  ")})`;
   const heads = card.heads.flatMap((head, index): Mark[] => [
     text(index * BLOCK, 12, `Head ${index + 1}: ${head.asks}`, { bold: true }),
     ...words.flatMap((word, row): Mark[] => {
@@ -20,7 +20,7 @@ export function picture(card: Worked): Picture {
       return [
         text(index * BLOCK, y + 14, word, { face: "serif" }),
         { kind: "rect", x: index * BLOCK + 70, y: y + 4, width: Math.max(1, share * 120), height: 12, fill: css(weightColour(theme.colours, Math.max(share, 0.12))) },
-        text(index * BLOCK + 200, y + 14, hand(share)),
+        text(index * BLOCK + 200, y + 14, shortNumber(share)),
         text(index * BLOCK + 240, y + 14, `× ${vector(card.values[word])}`),
       ];
     }),

@@ -2,7 +2,7 @@
 import type { components } from "../api";
 import { askServer } from "../source/server";
 import { addressOf, fieldsAt } from "../address-fields";
-import { shared, shareOut } from "./scorecard";
+import { withWeight, normalised } from "./scorecard";
 
 type Schemas = components["schemas"];
 export type Worked = Required<Schemas["WorkedCard"]>;
@@ -11,7 +11,7 @@ export type Parts = Pick<Worked, "x" | "heads" | "values" | "W_O">;
 const PARTS = ["x", "heads", "values", "W_O"] as const;
 const parts = (card: Worked): Parts => structuredClone({ x: card.x, heads: card.heads, values: card.values, W_O: card.W_O });
 
-export class Pencil {
+export class WorkedExample {
   draft = $state<Parts | null>(null);
   card = $state.raw<Worked | null>(null);
   mixing = $state(false);
@@ -62,16 +62,16 @@ export class Pencil {
 
   /** A dragged share: the others make room. */
   drag(head: number, word: string, value: number): void {
-    this.change((draft) => (draft.heads[head].scorecard = shared(draft.heads[head].scorecard, word, value)));
+    this.change((draft) => (draft.heads[head].scorecard = withWeight(draft.heads[head].scorecard, word, value)));
   }
 
-  shareOut(head: number): void {
-    this.change((draft) => (draft.heads[head].scorecard = shareOut(draft.heads[head].scorecard)));
+  normalised(head: number): void {
+    this.change((draft) => (draft.heads[head].scorecard = normalised(draft.heads[head].scorecard)));
   }
 
   /** Take the shares that x and W_Q lead to. */
   takeSoftmax(head: number): void {
-    this.change((draft) => (draft.heads[head].scorecard = shareOut(this.card!.work[head].weights)));
+    this.change((draft) => (draft.heads[head].scorecard = normalised(this.card!.work[head].weights)));
   }
 
   reset(): void {

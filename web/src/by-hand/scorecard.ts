@@ -1,19 +1,19 @@
 // Shares that a person moves, and numbers as one writes them by hand. Pure.
 
-export type Card = Record<string, number>;
+export type Weights = Record<string, number>;
 
 const round = (value: number) => Math.round(value * 1000) / 1000;
 
-export function total(card: Card): number {
+export function total(card: Weights): number {
   return round(Object.values(card).reduce((sum, share) => sum + share, 0));
 }
 
 /** One share set, and the others moved so that all add up to 1 again, in the proportions they had. */
-export function shared(card: Card, word: string, value: number): Card {
+export function withWeight(card: Weights, word: string, value: number): Weights {
   const mine = round(Math.max(0, Math.min(1, value)));
   const others = Object.keys(card).filter((other) => other !== word);
   const before = others.reduce((sum, other) => sum + card[other], 0);
-  const moved: Card = {};
+  const moved: Weights = {};
   for (const name of Object.keys(card)) moved[name] = name === word ? mine : round((1 - mine) * (before > 0 ? card[name] / before : 1 / others.length));
   if (!others.length) return moved;
   const most = others.reduce((best, other) => (moved[other] > moved[best] ? other : best), others[0]);
@@ -22,23 +22,23 @@ export function shared(card: Card, word: string, value: number): Card {
 }
 
 /** Every share in the same proportion, together 1. */
-export function shareOut(card: Card): Card {
+export function normalised(card: Weights): Weights {
   const positive = Object.fromEntries(Object.entries(card).map(([word, share]) => [word, Math.max(0, share)]));
   const first = Object.keys(positive)[0];
   const sum = Object.values(positive).reduce((all, share) => all + share, 0);
-  if (sum <= 0) return shared(positive, first, 1 / Object.keys(positive).length);
-  return shared(Object.fromEntries(Object.entries(positive).map(([word, share]) => [word, share / sum])), first, positive[first] / sum);
+  if (sum <= 0) return withWeight(positive, first, 1 / Object.keys(positive).length);
+  return withWeight(Object.fromEntries(Object.entries(positive).map(([word, share]) => [word, share / sum])), first, positive[first] / sum);
 }
 
 /** .62, −.5, 3, 0: at most so many digits, and no more than there are. */
-export function hand(value: number, digits = 3): string {
+export function shortNumber(value: number, digits = 3): string {
   const text = value.toFixed(digits).replace(/\.?0+$/, "");
   if (text === "-0" || text === "") return "0";
   return text.replace(/^(-?)0\./, "$1.").replace("-", "−");
 }
 
 /** What somebody typed as a number; null where it is none. */
-export function typed(text: string): number | null {
+export function parseNumber(text: string): number | null {
   const plain = text.trim().replace("−", "-").replace(",", ".");
   return /^-?(\d+\.?\d*|\.\d+)$/.test(plain) ? Number(plain) : null;
 }

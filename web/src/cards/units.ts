@@ -1,7 +1,7 @@
 // How sizes are said, and the card's small arithmetic. Pure.
 
 /** Bytes as a person says them: 128 KiB, 16 GiB. */
-export function bytesSaid(count: number): string {
+export function formatBytes(count: number): string {
   for (const [unit, power] of [
     ["TiB", 40],
     ["GiB", 30],
@@ -15,7 +15,7 @@ export function bytesSaid(count: number): string {
 }
 
 /** A count as a person says it: 124 M, 8.03 B. */
-export function countSaid(count: number | null): string {
+export function formatCount(count: number | null): string {
   if (count === null) return "not known";
   for (const [unit, factor] of [
     ["T", 1e12],
@@ -27,7 +27,7 @@ export function countSaid(count: number | null): string {
   return String(count);
 }
 
-export function flopSaid(count: number): string {
+export function formatFlops(count: number): string {
   for (const [unit, factor] of [
     ["PFLOP", 1e15],
     ["TFLOP", 1e12],
@@ -39,7 +39,7 @@ export function flopSaid(count: number): string {
 }
 
 /** 8 k, 128 k, 1 M; lengths that are not powers stay whole. */
-export function lengthSaid(length: number): string {
+export function formatLength(length: number): string {
   if (length >= 2 ** 20 && length % 2 ** 20 === 0) return `${length / 2 ** 20} M`;
   return length >= 1024 && length % 1024 === 0 ? `${length / 1024} k` : length.toLocaleString("en");
 }

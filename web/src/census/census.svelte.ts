@@ -27,7 +27,7 @@ export class CensusReader {
 
   private arrays: Record<string, Table> = {};
   private changes: Record<string, Table> = {};
-  private wishes = 0;
+  private requests = 0;
 
   readonly heads = $derived(this.card ? headNames(this.card.sites) : []);
   readonly quantity = $derived(this.card?.quantities.find((each) => each.name === this.question));
@@ -47,11 +47,11 @@ export class CensusReader {
 
   /** The last census stays until the next one is here. */
   async open(number: number, other = 0): Promise<void> {
-    const wish = ++this.wishes;
+    const request = ++this.requests;
     try {
       const told = unpack(await (await askServer(`censuses/${number}`, undefined)).arrayBuffer());
       const both = other ? unpack(await (await askServer(`censuses/${number}/against/${other}`, undefined)).arrayBuffer()) : null;
-      if (wish !== this.wishes) return;
+      if (request !== this.requests) return;
       this.arrays = told.arrays;
       this.changes = both?.arrays ?? {};
       this.card = told.values as CensusCard;
@@ -59,14 +59,14 @@ export class CensusReader {
       this.number = number;
       this.other = other;
       this.problem = "";
-      this.settle();
+      this.selectKnown();
     } catch (error) {
-      if (wish === this.wishes) this.problem = (error as Error).message;
+      if (request === this.requests) this.problem = (error as Error).message;
     }
   }
 
   /** A question and a head that this census has. */
-  private settle(): void {
+  private selectKnown(): void {
     const card = this.card!;
     const known = (this.against ?? card).quantities;
     if (!known.some((each) => each.name === this.question)) this.question = known[0].name;

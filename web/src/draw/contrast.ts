@@ -17,7 +17,7 @@ export function contrast(a: Colour, b: Colour): number {
 }
 
 /** The colour of a value from −1 to 1; between the shades that carry dark digits and those that carry light ones it steps back to the nearest. */
-export function readable(colours: Palette, value: number): { back: string; front: string } {
+export function readableColours(colours: Palette, value: number): { back: string; front: string } {
   for (let strength = Math.min(1, Math.abs(value)); ; strength -= 0.02) {
     const back = signedColour(colours, Math.sign(value) * Math.max(0, strength));
     const front = [colours.ink, colours.paper].find((each) => contrast(back, each) >= LEAST);

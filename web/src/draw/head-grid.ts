@@ -9,7 +9,7 @@ export interface Row {
   causal: boolean;
 }
 
-export interface Place {
+export interface GridCell {
   head: number; // among all heads of the model
   row: number;
   column: number;
@@ -26,8 +26,8 @@ export interface GridLayout {
   top: number;
   rows: number;
   columns: number;
-  places: Place[]; // in the order in which the heads stand
-  at: Int32Array; // head → index into places
+  cells: GridCell[]; // in the order in which the heads stand
+  at: Int32Array; // head → index into cells
 }
 
 export interface GridShape {
@@ -54,7 +54,7 @@ function widestRow(rows: Row[]): Row {
 }
 
 /** Thumbnails upright: layers down, heads across. null where they would be too small to see. */
-export function thumbnails(shape: GridShape): GridLayout | null {
+export function thumbnailLayout(shape: GridShape): GridLayout | null {
   const widest = widestRow(shape.rows);
   const columns = widest.n_heads;
   const bracketed = !shape.ranked && widest.n_kv_heads > 1 && widest.n_kv_heads < widest.n_heads;
@@ -72,7 +72,7 @@ export function thumbnails(shape: GridShape): GridLayout | null {
 }
 
 /** One shade a head: on a phone the grid lies down (layers across, heads down); else it stands. KV groups stand apart. */
-export function shades(shape: GridShape, lying: boolean): GridLayout {
+export function shadeLayout(shape: GridShape, lying: boolean): GridLayout {
   const widest = widestRow(shape.rows);
   const rows = shape.ranked ? Math.ceil(shape.order.length / widest.n_heads) : shape.rows.length;
   const grouped = !shape.ranked && widest.n_kv_heads > 1 && widest.n_kv_heads < widest.n_heads;
@@ -95,22 +95,22 @@ function layout(
   rim: number,
 ): GridLayout {
   const where = shape.rows.flatMap((row, index) => Array.from({ length: row.n_heads }, (_, head) => ({ row: index, column: head, group: groupOf(row, head) })));
-  const places = shape.order.map((head, index): Place => {
+  const cells = shape.order.map((head, index): GridCell => {
     const spot = shape.ranked ? { row: Math.floor(index / size.columns), column: index % size.columns, group: 0 } : where[head];
     return { head, row: spot.row, column: spot.column, ...place(spot.row, spot.column, spot.group) };
   });
   const at = new Int32Array(shape.order.length);
-  places.forEach((spot, index) => (at[spot.head] = index));
-  const width = Math.max(...places.map((spot) => spot.x)) + (rim || size.cell);
-  const height = Math.max(...places.map((spot) => spot.y)) + (rim || size.cellHeight) + GAP;
-  return { ...size, left: shape.left, width, height, places, at };
+  cells.forEach((spot, index) => (at[spot.head] = index));
+  const width = Math.max(...cells.map((spot) => spot.x)) + (rim || size.cell);
+  const height = Math.max(...cells.map((spot) => spot.y)) + (rim || size.cellHeight) + GAP;
+  return { ...size, left: shape.left, width, height, cells, at };
 }
 
 /** The head under a point, or the nearest in its row: a finger need not be exact. */
 export function headAt(grid: GridLayout, x: number, y: number): number {
-  let best = grid.places[0];
+  let best = grid.cells[0];
   let least = Infinity;
-  for (const spot of grid.places) {
+  for (const spot of grid.cells) {
     const dx = Math.max(spot.x - x, 0, x - spot.x - grid.cell);
     const dy = Math.max(spot.y - y, 0, y - spot.y - grid.cellHeight);
     const distance = dx * dx + dy * dy;
@@ -121,9 +121,9 @@ export function headAt(grid: GridLayout, x: number, y: number): number {
 
 /** The next head for an arrow key: along the row, or to the same column of the next row. */
 export function neighbour(grid: GridLayout, head: number, rows: number, columns: number): number {
-  const from = grid.places[grid.at[head]];
+  const from = grid.cells[grid.at[head]];
   const row = (from.row + rows + grid.rows) % grid.rows;
-  const inRow = grid.places.filter((spot) => spot.row === row).sort((a, b) => a.column - b.column);
+  const inRow = grid.cells.filter((spot) => spot.row === row).sort((a, b) => a.column - b.column);
   const column = columns === 0 ? Math.min(from.column, inRow.length - 1) : (from.column + columns + inRow.length) % inRow.length;
   return inRow[column].head;
 }
@@ -141,7 +141,7 @@ export function paintThumbnails(pixels: Uint32Array, stride: number, grid: GridL
   const shadesOf = new Map<number, Uint32Array>();
   const side = Math.round(grid.cell * scale);
   const take = Int32Array.from({ length: side }, (_, k) => Math.min(thumbs.side - 1, Math.floor((k * thumbs.side) / side)));
-  for (const spot of grid.places) {
+  for (const spot of grid.cells) {
     const brightness = Math.round(thumbs.brightness(spot.head) * 32) / 32;
     let ramp = shadesOf.get(brightness);
     if (!ramp) shadesOf.set(brightness, (ramp = rampPixels(colours, brightness)));

@@ -14,7 +14,7 @@ export function histogram(values: ArrayLike<number>, top: number, bins = 60): Hi
 }
 
 /** Shares run to 1; other traits to a round number past the largest. */
-export function edge(values: ArrayLike<number>, unit: string): number {
+export function axisEnd(values: ArrayLike<number>, unit: string): number {
   if (unit === "share") return 1;
   let largest = 0;
   for (let k = 0; k < values.length; k++) if (values[k] > largest) largest = values[k];

@@ -3,7 +3,7 @@ import type { components } from "../api";
 import { askServer } from "../source/server";
 import { addressOf, fieldsAt, whole } from "../address-fields";
 import { unpack, type Table } from "../wire";
-import { frameAt, place } from "./timeline";
+import { frameAt, axisPosition } from "./timeline";
 
 export type FilmCard = components["schemas"]["FilmCard"];
 export type Ground = "repeats" | "text";
@@ -32,7 +32,7 @@ export class Player {
   readonly last = $derived(this.moments[this.moments.length - 1]);
   /** what the axis counts: a run that did not say how many tokens it saw is told by its steps */
   readonly counted = $derived(this.last?.tokens ? ("tokens" as const) : ("step" as const));
-  readonly places = $derived(this.moments.map((each) => place(each[this.counted], this.last[this.counted])));
+  readonly places = $derived(this.moments.map((each) => axisPosition(each[this.counted], this.last[this.counted])));
   readonly framed = $derived(!!this.film?.frames.length && this.film.sentences.length > 0);
   readonly frame = $derived(this.film ? frameAt(this.film.frames, this.now.step) : 0);
   readonly tokens = $derived(this.film?.sentences[this.sentence]?.tokens ?? []);
@@ -60,11 +60,11 @@ export class Player {
     if (!film) return;
     const fields = fieldsAt(hash);
     const step = whole(fields.get("step"));
-    this.moment = step === null ? this.opening() : Math.max(0, film.moments.findLastIndex((each) => each.step <= step));
+    this.moment = step === null ? this.openingMoment() : Math.max(0, film.moments.findLastIndex((each) => each.step <= step));
     const head = film.heads.indexOf(fields.get("head") ?? "");
     this.head = head >= 0 ? head : this.best("induction");
     this.sentence = whole(fields.get("sentence"), 0, Math.max(0, film.sentences.length - 1)) ?? 0;
-    this.token = whole(fields.get("token"), 0, this.tokens.length - 1) ?? this.telling();
+    this.token = whole(fields.get("token"), 0, this.tokens.length - 1) ?? this.inductionToken();
     const show = fields.get("show") ?? "";
     this.show = film.questions.some((each) => each.name === show) ? show : PAIR;
     this.ground = fields.get("on") === "text" ? "text" : "repeats";
@@ -76,7 +76,7 @@ export class Player {
       film: film.name === this.names[0] ? null : film.name,
       step: this.now.step,
       head: film.heads[this.head],
-      token: this.token === this.telling() ? null : this.token,
+      token: this.token === this.inductionToken() ? null : this.token,
       sentence: this.sentence || null,
       show: this.show === PAIR ? null : this.show,
       on: this.ground === "text" ? "text" : null,
@@ -134,7 +134,7 @@ export class Player {
   }
 
   /** Where the film opens: at the first frame kept after the phase change. */
-  private opening(): number {
+  private openingMoment(): number {
     const { phase, frames, moments } = this.film!;
     if (!phase || !frames.length) return moments.length - 1;
     const step = frames.find((each) => each >= moments[phase.after].step) ?? moments[moments.length - 1].step;
@@ -148,7 +148,7 @@ export class Player {
   }
 
   /** The last token that stood in the sentence before: its row shows induction. */
-  private telling(): number {
+  private inductionToken(): number {
     const found = this.tokens.findLastIndex((token, at) => this.tokens.indexOf(token) < at);
     return found >= 0 ? found : this.tokens.length - 1;
   }

@@ -3,14 +3,14 @@
 const EARLY = 900; // the axis is logarithmic from about a nine-hundredth of the run; before it little happens
 
 /** How far along the axis, 0 to 1, a moment of a run of this length stands. */
-export function place(tokens: number, last: number): number {
+export function axisPosition(tokens: number, last: number): number {
   return last > 0 ? Math.log1p((EARLY * tokens) / last) / Math.log1p(EARLY) : 0;
 }
 
 /** The moment that stands nearest to a place between 0 and 1. */
-export function nearest(places: number[], wanted: number): number {
+export function nearest(places: number[], expectedCells: number): number {
   let best = 0;
-  for (let k = 1; k < places.length; k++) if (Math.abs(places[k] - wanted) < Math.abs(places[best] - wanted)) best = k;
+  for (let k = 1; k < places.length; k++) if (Math.abs(places[k] - expectedCells) < Math.abs(places[best] - expectedCells)) best = k;
   return best;
 }
 
@@ -28,14 +28,14 @@ export function ticks(last: number): number[] {
 }
 
 /** 0, 66 k, 1.2 M, 27 M. */
-export function tokensSaid(tokens: number): string {
+export function formatTokens(tokens: number): string {
   if (tokens < 1000) return String(tokens);
   if (tokens < 1e6) return `${Math.round(tokens / 1e3)} k`;
   return `${(tokens / 1e6).toFixed(tokens < 9.95e6 && tokens % 1e6 ? 1 : 0)} M`;
 }
 
 /** The cells where a head that answers this question would look. */
-export function wanted(question: string, tokens: string[]): [row: number, column: number][] {
+export function expectedCells(question: string, tokens: string[]): [row: number, column: number][] {
   const cells: [number, number][] = [];
   for (let row = 0; row < tokens.length; row++)
     for (let column = 0; column <= row; column++)
@@ -51,9 +51,9 @@ export function wanted(question: string, tokens: string[]): [row: number, column
 }
 
 /** Labels at the ends of lines: kept in order, and at least `apart` from each other within the edges. */
-export function settle(wishes: number[], apart: number, least: number, most: number): number[] {
-  const order = wishes.map((_, k) => k).sort((a, b) => wishes[a] - wishes[b]);
-  const found = [...wishes];
+export function spreadLabels(wanted: number[], apart: number, least: number, most: number): number[] {
+  const order = wanted.map((_, k) => k).sort((a, b) => wanted[a] - wanted[b]);
+  const found = [...wanted];
   order.forEach((k, rank) => (found[k] = Math.max(found[k], rank ? found[order[rank - 1]] + apart : least)));
   for (let rank = order.length - 1; rank >= 0; rank--) {
     const room = rank === order.length - 1 ? most : found[order[rank + 1]] - apart;
@@ -62,7 +62,7 @@ export function settle(wishes: number[], apart: number, least: number, most: num
   return found;
 }
 
-export function line(xs: number[], ys: (number | null)[]): string {
+export function linePath(xs: number[], ys: (number | null)[]): string {
   let d = "";
   xs.forEach((x, k) => {
     const y = ys[k];

@@ -1,9 +1,9 @@
-// The bench: four wishes, the heads that are being trained to them, and which word is followed through.
+// The trainer: four targets, the heads that are being trained to them, and which word is followed through.
 import type { components } from "../api";
-import { frames } from "../source/event-stream";
+import { events } from "../source/event-stream";
 import { askServer } from "../source/server";
-import { four, moved, read, spelled, write, BEGINNING, type Arrow, type State, type Wish } from "./targets";
-import { written } from "./target-weights";
+import { padToFour, moveTargets, readAddress, arrowText, writeAddress, INITIAL, type Arrow, type State, type Target } from "./targets";
+import { writtenTarget } from "./target-weights";
 
 type Schemas = components["schemas"];
 type Told = Required<Schemas["CraftBegun"]> | Required<Schemas["CraftStep"]> | Required<Schemas["CraftDone"]>;
@@ -34,20 +34,20 @@ export interface Run {
 const PACE = 55; // ms a snapshot: training takes less time than watching it
 const FAVOURITE = "it";
 
-export class Bench {
+export class HeadTrainer {
   sentence = $state("");
   words = $state.raw<string[]>([]);
-  wishes = $state.raw<Wish[]>([]);
-  dHead = $state(BEGINNING.dHead);
-  steps = $state(BEGINNING.steps);
-  places = $state(BEGINNING.places);
+  targets = $state.raw<Target[]>([]);
+  dHead = $state(INITIAL.dHead);
+  steps = $state(INITIAL.steps);
+  places = $state(INITIAL.places);
   word = $state(0);
   run = $state.raw<Run | null>(null);
   shown = $state(0); // which snapshot
   training = $state(false);
   problem = $state("");
   first = ""; // the first sentence, which needs no address
-  private firstWishes = "";
+  private firstTargets = "";
   private going: AbortController | null = null;
 
   get snapshot(): Snapshot | null {
@@ -62,15 +62,15 @@ export class Bench {
     await this.guarded(async () => {
       const first = (await (await askServer("lab/sentence", {})).json()) as Schemas["SentenceCard"];
       this.first = first.sentence;
-      this.firstWishes = JSON.stringify(four(first.targets as Wish[]));
-      this.take(first);
-      await this.restore(read(address));
+      this.firstTargets = JSON.stringify(padToFour(first.targets as Target[]));
+      this.use(first);
+      await this.restore(readAddress(address));
     });
   }
 
   async restore(state: State): Promise<void> {
-    if (state.sentence !== null && state.sentence !== this.sentence) await this.guarded(() => this.cut({ sentence: state.sentence! }, []));
-    if (state.wishes.length) this.wishes = four(state.wishes);
+    if (state.sentence !== null && state.sentence !== this.sentence) await this.guarded(() => this.fetchSentence({ sentence: state.sentence! }, []));
+    if (state.targets.length) this.targets = padToFour(state.targets);
     [this.dHead, this.steps, this.places] = [state.dHead, state.steps, state.places];
     const favourite = this.words.indexOf(FAVOURITE);
     this.word = Math.min(state.word ?? Math.max(0, favourite), this.words.length - 1);
@@ -78,47 +78,47 @@ export class Bench {
   }
 
   address(): string {
-    const own = this.sentence !== this.first || JSON.stringify(this.wishes) !== this.firstWishes;
+    const own = this.sentence !== this.first || JSON.stringify(this.targets) !== this.firstTargets;
     const { dHead, steps, places, word } = this;
-    return write({ sentence: own ? this.sentence : null, wishes: this.wishes, dHead, steps, places, word: word === this.words.indexOf(FAVOURITE) ? null : word });
+    return writeAddress({ sentence: own ? this.sentence : null, targets: this.targets, dHead, steps, places, word: word === this.words.indexOf(FAVOURITE) ? null : word });
   }
 
   /** Another sentence: the arrows go along with the words that stay. */
-  async say(sentence: string): Promise<void> {
+  async setSentence(sentence: string): Promise<void> {
     const before = this.words;
-    const done = await this.guarded(() => this.cut({ sentence }, before));
+    const done = await this.guarded(() => this.fetchSentence({ sentence }, before));
     if (done) await this.train();
   }
 
   /** A sentence of the small grammar, with its own targets. */
-  async another(): Promise<void> {
+  async newSentence(): Promise<void> {
     const seed = Math.floor(Math.random() * 1000);
-    const done = await this.guarded(() => this.cut({ seed }, null));
+    const done = await this.guarded(() => this.fetchSentence({ seed }, null));
     if (done) await this.train();
   }
 
-  change(head: number, part: Partial<Wish>): void {
-    this.wishes = this.wishes.map((wish, at) => (at === head ? { ...wish, ...part } : wish));
+  change(head: number, part: Partial<Target>): void {
+    this.targets = this.targets.map((target, at) => (at === head ? { ...target, ...part } : target));
   }
 
-  spelled(head: number): string {
-    return spelled(this.wishes[head], this.words);
+  arrowText(head: number): string {
+    return arrowText(this.targets[head], this.words);
   }
 
   /** Arrows as the person wrote them; false, with a sentence, if they could not be read or trained to. */
-  async spell(head: number, text: string): Promise<boolean> {
-    const before = this.wishes;
+  async setArrows(head: number, text: string): Promise<boolean> {
+    const before = this.targets;
     const done = await this.guarded(async () => {
       const told = (await (await askServer("lab/arrows", { sentence: this.sentence, text })).json()) as Schemas["ArrowsCard"];
-      this.change(head, written(before[head], told.arrows as Arrow[], told.shares));
+      this.change(head, writtenTarget(before[head], told.arrows as Arrow[], told.shares));
     });
     if (done) await this.train();
-    if (done && this.problem) this.wishes = before;
+    if (done && this.problem) this.targets = before;
     return done && !this.problem;
   }
 
   asked(): Schemas["CraftRequest"] {
-    return { sentence: this.sentence, targets: this.wishes, d_head: this.dHead, steps: this.steps, seed: 0, places: this.places };
+    return { sentence: this.sentence, targets: this.targets, d_head: this.dHead, steps: this.steps, seed: 0, places: this.places };
   }
 
   async train(): Promise<void> {
@@ -128,7 +128,7 @@ export class Bench {
     this.training = true;
     await this.guarded(async () => {
       let begun: Run | null = null;
-      for await (const { values, arrays } of frames<Told>("lab/craft", this.asked(), going.signal)) {
+      for await (const { values, arrays } of events<Told>("lab/craft", this.asked(), going.signal)) {
         if (values.event === "begun") begun = { words: values.words, steps: values.steps, finds: arrays.finds.data as Uint8Array, snapshots: [], done: null };
         else if (values.event === "step") {
           const { step, loss, hit } = values;
@@ -153,21 +153,21 @@ export class Bench {
   async openInMicroscope(): Promise<string | null> {
     let address: string | null = null;
     await this.guarded(async () => {
-      const speaking = this.wishes.findIndex((wish) => wish.arrows.some(([from]) => from === this.word)); // a head with something to say
+      const speaking = this.targets.findIndex((target) => target.arrows.some(([from]) => from === this.word)); // a head with something to say
       const opened = (await (await askServer("lab/craft/open", this.asked())).json()) as Schemas["OpenedCard"];
       address = `#microscope?${new URLSearchParams({ v: "1", model: opened.model, text: opened.text, head: `0.${Math.max(0, speaking)}`, token: String(this.word) })}`;
     });
     return address;
   }
 
-  private async cut(asked: Schemas["SentenceRequest"], before: string[] | null): Promise<void> {
+  private async fetchSentence(asked: Schemas["SentenceRequest"], before: string[] | null): Promise<void> {
     const card = (await (await askServer("lab/sentence", asked)).json()) as Schemas["SentenceCard"];
-    this.take(card, before?.length ? moved(this.wishes, before, card.words) : null);
+    this.use(card, before?.length ? moveTargets(this.targets, before, card.words) : null);
   }
 
-  private take(card: Schemas["SentenceCard"], wishes: Wish[] | null = null): void {
+  private use(card: Schemas["SentenceCard"], targets: Target[] | null = null): void {
     [this.sentence, this.words] = [card.sentence, card.words];
-    this.wishes = wishes ?? four(card.targets as Wish[]);
+    this.targets = targets ?? padToFour(card.targets as Target[]);
     const favourite = card.words.indexOf(FAVOURITE);
     this.word = favourite >= 0 ? favourite : card.words.length - 1;
   }

@@ -1,13 +1,13 @@
 // From each lesson to the page where its idea can be handled.
 
-export interface Attempt {
+export interface TryItLink {
   href: string;
   says: string;
 }
 
 const repeated = encodeURIComponent("the old lamp on the landing burned until morning and the old lamp on the landing burned");
 
-export const ATTEMPTS: Record<number, Attempt[]> = {
+export const TRY_IT_LINKS: Record<number, TryItLink[]> = {
   1: [
     { href: "#one-or-many", says: "One or many: train one head and two heads on the task, here" },
     { href: "#by-hand", says: "By hand: what two heads bring home for “it”" },

@@ -1,6 +1,6 @@
 // What was measured for this release, and what has been run here.
 import type { components } from "../api";
-import { frames } from "../source/event-stream";
+import { events } from "../source/event-stream";
 import { askServer } from "../source/server";
 import { addressOf, fieldsAt, whole } from "../address-fields";
 
@@ -21,7 +21,7 @@ export interface Running {
   since: number;
 }
 
-export class Contest {
+export class Experiments {
   results = $state.raw<Results | null>(null);
   ran = $state.raw<Record<string, Outcome[]>>({}); // by picture: "arms 0", "partition 16"
   running = $state.raw<Running | null>(null);
@@ -55,7 +55,7 @@ export class Contest {
     return addressOf("one-or-many", { width: this.width === 16 ? null : this.width, heads: this.heads === 4 ? null : this.heads });
   }
 
-  cut(width: Width): void {
+  setWidth(width: Width): void {
     this.width = width;
     this.heads = Math.min(this.heads, width);
   }
@@ -72,7 +72,7 @@ export class Contest {
     const asked: Schemas["RunRequest"] = { experiment, task: more.task ?? 0, d_model: this.width, heads: more.heads ?? [], seeds: SEEDS, steps: STEPS[experiment] };
     this.running = { what, planned: [], done: 0, since: Date.now() };
     try {
-      for await (const { values } of frames<Told>("lab/one-or-many", asked, going.signal)) {
+      for await (const { values } of events<Told>("lab/one-or-many", asked, going.signal)) {
         if (values.event === "begun") this.running = { ...this.running!, planned: values.arms };
         else {
           this.ran = { ...this.ran, [what]: [...(this.ran[what] ?? []).filter((other) => other.arm !== values.arm), values] };

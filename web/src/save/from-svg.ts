@@ -65,6 +65,6 @@ export function shift(d: string, dx: number, dy: number): string {
 }
 
 /** The picture of everything drawn as SVG inside an element. */
-export function drawn(place: HTMLElement, about: Pick<Picture, "file" | "title" | "note" | "table">): Picture {
+export function pictureFromSvg(place: HTMLElement, about: Pick<Picture, "file" | "title" | "note" | "table">): Picture {
   return { ...about, ...marksOf(place.querySelectorAll<SVGSVGElement>("svg:not([data-aside])")), paper: css(theme.colours.paper), ink: css(theme.colours.ink) };
 }

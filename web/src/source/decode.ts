@@ -1,29 +1,29 @@
 // From containers to what the components read. Shared by every host, since all of them carry the same containers.
 import { unpack } from "../wire";
-import type { Field, Importance, Look, LookCard, Mix, MixCard, WeightsRequest } from "./source";
+import type { Tile, Importance, Look, LookCard, Attribution, AttributionCard, WeightsRequest } from "./source";
 
 export function lookFrom(bytes: ArrayBuffer): Look {
   const { values, arrays } = unpack(bytes);
   const { answers, thumbnails } = arrays;
   return {
     ...(values as LookCard),
-    answers: answers.data as Float32Array,
+    scores: answers.data as Float32Array,
     thumbnails: thumbnails.data as Uint8Array,
     side: thumbnails.shape[1],
   };
 }
 
-export function fieldFrom(bytes: ArrayBuffer): Field {
+export function tileFrom(bytes: ArrayBuffer): Tile {
   const { values, arrays } = unpack(bytes);
   const [height, width] = arrays.weights.shape;
   const { look, head, rows, columns, pool, measure } = values as WeightsRequest;
   return { look, head, rows, columns, pool, measure, weights: arrays.weights.data as Float32Array, height, width };
 }
 
-export function mixFrom(bytes: ArrayBuffer): Mix {
+export function attributionFrom(bytes: ArrayBuffer): Attribution {
   const { values, arrays } = unpack(bytes);
   const numbers = Object.fromEntries(Object.entries(arrays).map(([name, table]) => [name, table.data]));
-  return { ...(values as MixCard), ...numbers } as Mix;
+  return { ...(values as AttributionCard), ...numbers } as Attribution;
 }
 
 export function importanceFrom(bytes: ArrayBuffer): Importance {

@@ -3,13 +3,13 @@ import { unpack, type Container } from "../wire";
 import { askServer } from "./server";
 import { Problem } from "./source";
 
-export interface Told<Card> {
+export interface StreamEvent<Card> {
   values: Card;
   arrays: Container["arrays"];
 }
 
 /** Cuts bytes that arrive in any pieces into whole frames. */
-export function cutter(): (piece: Uint8Array) => ArrayBuffer[] {
+export function frameSplitter(): (piece: Uint8Array) => ArrayBuffer[] {
   let rest = new Uint8Array(0);
   return (piece) => {
     const all = new Uint8Array(rest.length + piece.length);
@@ -29,10 +29,10 @@ export function cutter(): (piece: Uint8Array) => ArrayBuffer[] {
 }
 
 /** What the program tells while it works; an error in the middle is thrown as the sentence it is. */
-export async function* frames<Card extends { event: string }>(path: string, body: unknown, signal?: AbortSignal): AsyncGenerator<Told<Card>> {
+export async function* events<Card extends { event: string }>(path: string, body: unknown, signal?: AbortSignal): AsyncGenerator<StreamEvent<Card>> {
   const response = await askServer(path, body, signal);
   const reader = response.body!.getReader();
-  const cut = cutter();
+  const cut = frameSplitter();
   try {
     for (;;) {
       const { done, value } = await reader.read();

@@ -1,8 +1,8 @@
 // A page that was saved: every answer it holds lies in one container inside the file (app/export.py writes it).
 import { unpack, type Container } from "../wire";
-import { fieldFrom, lookFrom, mixFrom } from "./decode";
-import { fieldOf, partsFrom } from "./recompute-weights";
-import { Problem, type Field, type ModelCard, type PaperClaim, type Prediction, type Roles, type Source, type WeightsRequest } from "./source";
+import { tileFrom, lookFrom, attributionFrom } from "./decode";
+import { tileOf, partsFrom } from "./recompute-weights";
+import { Problem, type Tile, type ModelCard, type PaperClaim, type Prediction, type Roles, type Source, type WeightsRequest } from "./source";
 
 const NOT_HERE = "This file holds one text and no model. For this, open the text in headscope.";
 
@@ -24,7 +24,7 @@ export function fileSource(bytes: ArrayBuffer): Source {
     model: async () => model,
     look: async () => lookFrom(part(bundle, "look")),
     weights: async (wanted) => weights(bundle, wanted),
-    mix: async ({ site, position }) => mixFrom(part(bundle, `mix ${site} ${position}`)),
+    attribution: async ({ site, position }) => attributionFrom(part(bundle, `mix ${site} ${position}`)),
     predict: async ({ position }) => predictions[position],
     importance: absent,
     featured: async () => featured.claims,
@@ -34,23 +34,23 @@ export function fileSource(bytes: ArrayBuffer): Source {
 }
 
 /** A file holds a head's pattern whole, or, of a long text, what it is made from. */
-function weights(bundle: Container, wanted: WeightsRequest): Field {
+function weights(bundle: Container, wanted: WeightsRequest): Tile {
   const dot = wanted.head.lastIndexOf(".");
   const parts = `parts ${wanted.head.slice(0, dot)}`;
-  if (parts in bundle.arrays) return fieldOf(partsFrom(part(bundle, parts)), Number(wanted.head.slice(dot + 1)), wanted);
-  return cut(fieldFrom(part(bundle, `weights ${wanted.head}`)), wanted.rows, wanted.columns);
+  if (parts in bundle.arrays) return tileOf(partsFrom(part(bundle, parts)), Number(wanted.head.slice(dot + 1)), wanted);
+  return cut(tileFrom(part(bundle, `weights ${wanted.head}`)), wanted.rows, wanted.columns);
 }
 
-function cut(field: Field, rows: [number, number], columns: [number, number]): Field {
-  const [bottom, right] = [Math.min(rows[1], field.height), Math.min(columns[1], field.width)];
-  if (rows[0] === 0 && columns[0] === 0 && bottom === field.height && right === field.width) return field;
+function cut(tile: Tile, rows: [number, number], columns: [number, number]): Tile {
+  const [bottom, right] = [Math.min(rows[1], tile.height), Math.min(columns[1], tile.width)];
+  if (rows[0] === 0 && columns[0] === 0 && bottom === tile.height && right === tile.width) return tile;
   const [height, width] = [bottom - rows[0], right - columns[0]];
   const weights = new Float32Array(height * width);
   for (let row = 0; row < height; row++) {
-    const from = (rows[0] + row) * field.width + columns[0];
-    weights.set(field.weights.subarray(from, from + width), row * width);
+    const from = (rows[0] + row) * tile.width + columns[0];
+    weights.set(tile.weights.subarray(from, from + width), row * width);
   }
-  return { ...field, rows: [rows[0], bottom], columns: [columns[0], right], weights, height, width };
+  return { ...tile, rows: [rows[0], bottom], columns: [columns[0], right], weights, height, width };
 }
 
 /** The bytes inside the page, where it is a saved one. */

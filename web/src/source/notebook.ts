@@ -1,5 +1,5 @@
 // A notebook: the page lies in a frame, and its questions travel over a channel to the kernel (app/widget.py answers).
-import { fieldFrom, importanceFrom, lookFrom, mixFrom } from "./decode";
+import { tileFrom, importanceFrom, lookFrom, attributionFrom } from "./decode";
 import { Problem, type FoundToken, type ModelCard, type PaperClaim, type Prediction, type Roles, type Source } from "./source";
 
 interface Answer {
@@ -10,7 +10,7 @@ interface Answer {
 }
 
 /** Sends numbered questions and hands each answer to the one who asked; the host may answer in any order. */
-export function asker(port: MessagePort) {
+export function requester(port: MessagePort) {
   const waiting = new Map<number, { resolve: (answer: Answer) => void; reject: (error: Error) => void }>();
   let last = 0;
   port.onmessage = ({ data }: MessageEvent<Answer>) => {
@@ -27,16 +27,16 @@ export function asker(port: MessagePort) {
     });
 }
 
-export function notebookSource(first: string, ask: ReturnType<typeof asker>): Source {
+export function notebookSource(first: string, ask: ReturnType<typeof requester>): Source {
   const bytes = async (what: string, wanted: unknown) => (await ask(what, wanted)).bytes!;
-  const value = async <Told>(what: string, wanted?: unknown) => (await ask(what, wanted)).value as Told;
+  const value = async <StreamEvent>(what: string, wanted?: unknown) => (await ask(what, wanted)).value as StreamEvent;
   return {
     live: true,
     first,
     model: () => value<ModelCard>("model"),
     look: async (wanted) => lookFrom(await bytes("look", wanted)),
-    weights: async (wanted) => fieldFrom(await bytes("weights", wanted)),
-    mix: async (wanted) => mixFrom(await bytes("mix", wanted)),
+    weights: async (wanted) => tileFrom(await bytes("weights", wanted)),
+    attribution: async (wanted) => attributionFrom(await bytes("mix", wanted)),
     token: (wanted) => value<FoundToken>("token", wanted),
     predict: (wanted) => value<Prediction>("predict", wanted),
     importance: async (wanted) => importanceFrom(await bytes("importance", wanted)),

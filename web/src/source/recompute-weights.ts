@@ -1,7 +1,7 @@
 // Weights of a saved page, made from q, k and the log-sum-exp; src/headscope/app/saved_patterns.py writes them.
 import { cellOf } from "../draw/heat-map";
 import { unpack } from "../wire";
-import type { Field, WeightsRequest } from "./source";
+import type { Tile, WeightsRequest } from "./source";
 
 export interface Parts {
   scale: number;
@@ -26,7 +26,7 @@ export function partsFrom(bytes: ArrayBuffer): Parts {
 }
 
 /** A rectangle of one head's pattern; each number is the largest of the weights it stands for. */
-export function fieldOf(parts: Parts, head: number, wanted: WeightsRequest): Field {
+export function tileOf(parts: Parts, head: number, wanted: WeightsRequest): Tile {
   const rows = inside(wanted.rows, parts.queries);
   const columns = inside(wanted.columns, parts.keys);
   const height = Math.ceil((rows[1] - rows[0]) / wanted.pool);

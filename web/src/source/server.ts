@@ -1,5 +1,5 @@
 // The server's page: every answer is one request, and the last few dozen are remembered.
-import { fieldFrom, importanceFrom, lookFrom, mixFrom } from "./decode";
+import { tileFrom, importanceFrom, lookFrom, attributionFrom } from "./decode";
 import { Problem, type FoundToken, type ModelCard, type Models, type PaperClaim, type Prediction, type Progress, type Roles, type Source } from "./source";
 
 const KEPT = 200;
@@ -24,7 +24,7 @@ export async function askServer(path: string, body: unknown, signal?: AbortSigna
 }
 
 /** Remembers settled answers; one that was cancelled or failed is asked for again. */
-function remembered<Wanted, Answer>(fetchIt: (wanted: Wanted, signal?: AbortSignal) => Promise<Answer>) {
+function cached<Wanted, Answer>(fetchIt: (wanted: Wanted, signal?: AbortSignal) => Promise<Answer>) {
   const kept = new Map<string, Answer>();
   return async (wanted: Wanted, signal?: AbortSignal): Promise<Answer> => {
     const key = JSON.stringify(wanted);
@@ -66,12 +66,12 @@ export function serverSource(model?: string): Source {
       texts.set(look.look, look.text);
       return look;
     },
-    weights: remembered(async (wanted, signal) => fieldFrom(await (await about("weights", wanted, signal)).arrayBuffer())),
-    mix: remembered(async (wanted, signal) => mixFrom(await (await about("mix", wanted, signal)).arrayBuffer())),
+    weights: cached(async (wanted, signal) => tileFrom(await (await about("weights", wanted, signal)).arrayBuffer())),
+    attribution: cached(async (wanted, signal) => attributionFrom(await (await about("mix", wanted, signal)).arrayBuffer())),
     token: async (wanted) => (await ask("token", wanted)).json() as Promise<FoundToken>,
-    predict: remembered(async (wanted, signal) => (await about("predict", wanted, signal)).json() as Promise<Prediction>),
+    predict: cached(async (wanted, signal) => (await about("predict", wanted, signal)).json() as Promise<Prediction>),
     progress: async () => (await ask("progress", undefined)).json() as Promise<Progress>,
-    importance: remembered(async (wanted, signal) => importanceFrom(await (await about("importance", wanted, signal)).arrayBuffer())),
+    importance: cached(async (wanted, signal) => importanceFrom(await (await about("importance", wanted, signal)).arrayBuffer())),
     featured: async () => ((await (await ask("featured", undefined)).json()) as { claims: PaperClaim[] }).claims,
     roles: async () => (await ask("roles", undefined)).json() as Promise<Roles>,
     testHeads: async () => (await ask("roles", {})).json() as Promise<Roles>,

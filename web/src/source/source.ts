@@ -13,9 +13,9 @@ export type Measure = WeightsRequest["measure"];
 export type Edge = Schemas["Edge"];
 export type Progress = Schemas["Progress"];
 export type Models = Schemas["Models"];
-export type MixRequest = Schemas["MixRequest"];
+export type AttributionRequest = Schemas["MixRequest"];
 export type FoundToken = Schemas["FoundToken"];
-export type MixCard = Schemas["MixCard"];
+export type AttributionCard = Schemas["MixCard"];
 export type PredictRequest = Required<Schemas["PredictRequest"]>;
 export type Prediction = Schemas["Prediction"];
 export type Roles = Schemas["Roles"];
@@ -24,12 +24,12 @@ export type RoleTrial = Schemas["RoleTrial"];
 export type PaperClaim = Schemas["PaperClaim"];
 
 export interface Look extends LookCard {
-  answers: Float32Array; // [question, head]
+  scores: Float32Array; // [question, head]
   thumbnails: Uint8Array; // [head, side, side], 255·√weight
   side: number;
 }
 
-export interface Field {
+export interface Tile {
   // a rectangle of one head's pattern; each number stands for pool × pool weights
   look: string;
   head: string;
@@ -42,7 +42,7 @@ export interface Field {
   width: number;
 }
 
-export interface Mix extends MixCard {
+export interface Attribution extends AttributionCard {
   reads: Float32Array; // [head, key]
   delivered: Float32Array; // [head, d_value]
   parts: Float32Array; // [head, d_model]
@@ -69,8 +69,8 @@ export interface Source {
   openModel?(name: string): Promise<string>;
   model(signal?: AbortSignal): Promise<ModelCard>;
   look(wanted: { text: string } | { look: string }, signal?: AbortSignal): Promise<Look>;
-  weights(wanted: WeightsRequest, signal?: AbortSignal): Promise<Field>;
-  mix(wanted: MixRequest, signal?: AbortSignal): Promise<Mix>;
+  weights(wanted: WeightsRequest, signal?: AbortSignal): Promise<Tile>;
+  attribution(wanted: AttributionRequest, signal?: AbortSignal): Promise<Attribution>;
   /** the token that is meant by what somebody typed; a file has no tokenizer to ask */
   token?(wanted: { text: string }): Promise<FoundToken>;
   predict(wanted: PredictRequest, signal?: AbortSignal): Promise<Prediction>;
@@ -85,7 +85,7 @@ export interface Source {
 }
 
 /** The tokens that look, or are looked at: of most models there is one text and it looks at itself. */
-export function stream(look: Pick<LookCard, "tokens" | "written">, which: SiteCard["queries"]): TokenCard[] {
+export function tokensOf(look: Pick<LookCard, "tokens" | "written">, which: SiteCard["queries"]): TokenCard[] {
   return which === "written" && look.written.length ? look.written : look.tokens;
 }
 

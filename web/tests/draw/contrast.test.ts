@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { palette, type Colour } from "../../src/draw/colour";
-import { contrast, readable } from "../../src/draw/contrast";
+import { contrast, readableColours } from "../../src/draw/contrast";
 
 // the colours of tokens.css that meet on a strip of numbers
 const LIGHT: Record<string, string> = { "--paper": "#fcfbf8", "--ink": "#1a1b1f", "--neg": "#94620d", "--zero": "#f5f2eb", "--pos": "#1d377b" };
@@ -14,7 +14,7 @@ describe("digits on a signed colour", () => {
   it("can be read at every value, in light and in dark", () => {
     for (const theme of [LIGHT, DARK])
       for (let value = -1; value <= 1; value += 0.01) {
-        const { back, front } = readable(palette((token) => theme[token] ?? "#000000"), value);
+        const { back, front } = readableColours(palette((token) => theme[token] ?? "#000000"), value);
         expect(contrast(numbers(back), numbers(front)), `${value}`).toBeGreaterThanOrEqual(4.5);
       }
   });

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 import { arcs } from "../../src/draw/arcs";
 import { css, palette, signedColour, weightColour } from "../../src/draw/colour";
-import { held, poolFor, weightAt, zoomed } from "../../src/draw/heat-map";
-import { edge, histogram, rank } from "../../src/draw/histogram";
+import { clampViewport, poolFor, weightAt, zoomViewport } from "../../src/draw/heat-map";
+import { axisEnd, histogram, rank } from "../../src/draw/histogram";
 import { strongest } from "../../src/draw/number-strip";
 
 const ramp = ["#f5f2eb", "#ded6ba", "#bfbba6", "#9da09c", "#7b8693", "#5d6c86", "#415378", "#2a3967", "#151f56"];
@@ -21,17 +21,17 @@ test("signed colours meet at zero", () => {
 
 test("zooming keeps the token under the pointer", () => {
   const from = { row: 100, column: 40, span: 200 };
-  const to = zoomed(from, 0.5, 0.25, 0.75, 4096);
+  const to = zoomViewport(from, 0.5, 0.25, 0.75, 4096);
   expect(to.span).toBe(100);
   expect(to.column + 0.25 * to.span).toBe(from.column + 0.25 * from.span);
   expect(to.row + 0.75 * to.span).toBe(from.row + 0.75 * from.span);
 });
 
 test("a window never leaves the text", () => {
-  expect(held({ row: -5, column: 90, span: 50 }, 100)).toEqual({ row: 0, column: 50, span: 50 });
-  expect(held({ row: 3, column: 3, span: 500 }, 100)).toEqual({ row: 0, column: 0, span: 100 });
-  expect(held({ row: 1, column: 1, span: 1 }, 100).span).toBe(4);
-  expect(held({ row: 0, column: 0, span: 9 }, 2).span).toBe(2);
+  expect(clampViewport({ row: -5, column: 90, span: 50 }, 100)).toEqual({ row: 0, column: 50, span: 50 });
+  expect(clampViewport({ row: 3, column: 3, span: 500 }, 100)).toEqual({ row: 0, column: 0, span: 100 });
+  expect(clampViewport({ row: 1, column: 1, span: 1 }, 100).span).toBe(4);
+  expect(clampViewport({ row: 0, column: 0, span: 9 }, 2).span).toBe(2);
 });
 
 test("pooling doubles until the picture is small enough", () => {
@@ -40,10 +40,10 @@ test("pooling doubles until the picture is small enough", () => {
 
 test("a pooled field finds the cell of a pair, also where cells are uneven", () => {
   // 5 tokens in 2 cells: 0–1 and 2–4
-  const field = { look: "", head: "", rows: [0, 5] as [number, number], columns: [0, 5] as [number, number], pool: 3, measure: "weight" as const, weights: Float32Array.of(1, 2, 3, 4), height: 2, width: 2 };
-  expect([0, 1, 2, 3, 4].map((row) => weightAt(field, row, 0))).toEqual([1, 1, 3, 3, 3]);
-  expect(weightAt(field, 4, 4)).toBe(4);
-  expect(weightAt(field, 5, 0)).toBe(0);
+  const tile = { look: "", head: "", rows: [0, 5] as [number, number], columns: [0, 5] as [number, number], pool: 3, measure: "weight" as const, weights: Float32Array.of(1, 2, 3, 4), height: 2, width: 2 };
+  expect([0, 1, 2, 3, 4].map((row) => weightAt(tile, row, 0))).toEqual([1, 1, 3, 3, 3]);
+  expect(weightAt(tile, 4, 4)).toBe(4);
+  expect(weightAt(tile, 5, 0)).toBe(0);
 });
 
 test("arcs leave out what cannot be seen and draw the selected token last", () => {
@@ -60,8 +60,8 @@ test("a strip keeps the strongest number of each pixel, with its sign", () => {
 
 test("histograms count by the root, and ranks skip heads without an answer", () => {
   const values = [0, 0, 0, 0, 1, NaN];
-  const { bars } = histogram(values, edge(values, "share"), 4);
+  const { bars } = histogram(values, axisEnd(values, "share"), 4);
   expect(bars).toEqual([1, 0, 0, 0.5]);
   expect(rank(values, 0)).toBe(2);
-  expect(edge([2, 5], "tokens")).toBeCloseTo(5.2);
+  expect(axisEnd([2, 5], "tokens")).toBeCloseTo(5.2);
 });

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { BEGINNING, LONGEST_TEXT_IN_ADDRESS, read, write, type State } from "../../src/microscope/state/address";
+import { INITIAL, LONGEST_TEXT_IN_ADDRESS, readAddress, writeAddress, type State } from "../../src/microscope/state/address";
 
 const FULL: State = {
   model: "tiny",
@@ -17,7 +17,7 @@ const FULL: State = {
   compare: false,
   how: "mean",
   off: ["5.1", "5.5"],
-  cuts: [
+  knockOuts: [
     { head: "decoder.5.cross.1", query: 3, key: 0 },
     { head: "5.1", query: 14, key: 7 },
   ],
@@ -29,20 +29,20 @@ const FULL: State = {
 };
 
 test("an address gives back the state it was written from", () => {
-  expect(read(write(FULL))).toEqual(FULL);
+  expect(readAddress(writeAddress(FULL))).toEqual(FULL);
   const greedy = { ...FULL, sampling: { temperature: 0, top_k: null, top_p: null } };
-  expect(read(write(greedy))).toEqual(greedy);
+  expect(readAddress(writeAddress(greedy))).toEqual(greedy);
 });
 
 test("a page without an address is at its beginning", () => {
-  for (const address of ["", "#", "#microscope", "#microscope?"]) expect(read(address)).toEqual(BEGINNING);
+  for (const address of ["", "#", "#microscope", "#microscope?"]) expect(readAddress(address)).toEqual(INITIAL);
 });
 
 test("a long text travels by the name of its look", () => {
   const long = { ...FULL, text: "x".repeat(LONGEST_TEXT_IN_ADDRESS + 1), look: "0123abcd" };
-  expect(read(write(long))).toEqual({ ...long, text: null });
+  expect(readAddress(writeAddress(long))).toEqual({ ...long, text: null });
 });
 
 test("nonsense in an address falls back to the beginning", () => {
-  expect(read("#microscope?view=cube&order=up&token=-3&how=magic&cut=5.1:x:2,7&t=hot&k=3&zoom=1,2&toward=a&minus=-1&measure=mass")).toEqual(BEGINNING);
+  expect(readAddress("#microscope?view=cube&order=up&token=-3&how=magic&cut=5.1:x:2,7&t=hot&k=3&zoom=1,2&toward=a&minus=-1&measure=mass")).toEqual(INITIAL);
 });

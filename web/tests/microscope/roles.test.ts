@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Finding, Roles, RoleTrial } from "../../src/source/source";
-import { answersOf, asRole, evidenceRows, findingsOf, NAMELESS, nearest, trialOf } from "../../src/microscope/state/roles";
+import { roleScores, asRole, evidenceRows, findingsOf, NAMELESS, nearest, trialOf } from "../../src/microscope/state/roles";
 
 const piece = { measure: "attention: induction", score: 0.86, low: 0.84, high: 0.88, rival: 0.01, rival_name: "the earlier copy", threshold: 0.35, p: 1e-9 };
 const finding = (head: string, role: string, strongest: boolean): Finding => ({ head, role, strongest, p: 1e-7, evidence: [piece], ablated: null });
@@ -19,8 +19,8 @@ describe("roles", () => {
     expect(findingsOf(roles, "0.0")).toEqual([]);
   });
   test("the grid is given the scores of the named heads alone", () => {
-    expect([...answersOf(roles, asRole("induction"), ["0.0", "0.1", "0.2"])].map((score) => Number(score.toFixed(2)))).toEqual([NaN, 0.86, NaN]);
-    expect([...answersOf(roles, NAMELESS, ["0.0", "0.1", "0.2"])]).toEqual([1, NaN, 1]);
+    expect([...roleScores(roles, asRole("induction"), ["0.0", "0.1", "0.2"])].map((score) => Number(score.toFixed(2)))).toEqual([NaN, 0.86, NaN]);
+    expect([...roleScores(roles, NAMELESS, ["0.0", "0.1", "0.2"])]).toEqual([1, NaN, 1]);
     expect(trialOf(roles, asRole("induction"))?.role).toBe("induction");
     expect(trialOf(roles, NAMELESS)).toBeUndefined();
   });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { cutter } from "../../src/source/event-stream";
+import { frameSplitter } from "../../src/source/event-stream";
 import { pack, unpack } from "../../src/wire";
 
 function framed(values: unknown): Uint8Array {
@@ -15,7 +15,7 @@ describe("frames", () => {
     const [one, two] = [framed({ event: "step", step: 1 }), framed({ event: "done" })];
     const all = new Uint8Array([...one, ...two]);
     for (const size of [1, 3, 7, one.length, all.length]) {
-      const cut = cutter();
+      const cut = frameSplitter();
       const found: unknown[] = [];
       for (let at = 0; at < all.length; at += size) for (const bytes of cut(all.slice(at, at + size))) found.push(unpack(bytes).values);
       expect(found).toEqual([{ event: "step", step: 1 }, { event: "done" }]);

@@ -1,11 +1,11 @@
 import { expect, test } from "vitest";
-import { asker, notebookSource } from "../../src/source/notebook";
+import { requester, notebookSource } from "../../src/source/notebook";
 import { Problem } from "../../src/source/source";
 
 function host(answer: (question: { id: number; ask: string; body: unknown }) => object) {
   const { port1, port2 } = new MessageChannel();
   port2.onmessage = ({ data }) => port2.postMessage({ id: data.id, ...answer(data) });
-  return { ask: asker(port1), close: () => (port1.close(), port2.close()) };
+  return { ask: requester(port1), close: () => (port1.close(), port2.close()) };
 }
 
 test("an answer reaches the one who asked, and a problem is a sentence", async () => {

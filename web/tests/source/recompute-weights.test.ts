@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { weightAt } from "../../src/draw/heat-map";
-import { fieldOf, partsFrom, type Parts } from "../../src/source/recompute-weights";
+import { tileOf, partsFrom, type Parts } from "../../src/source/recompute-weights";
 import type { WeightsRequest } from "../../src/source/source";
 import { pack } from "../../src/wire";
 
@@ -38,9 +38,9 @@ test.each([
   [1.5, 11],
 ])("every row sums to one, and nothing lies outside what it sees (cap %s, window %s)", (softcap, window) => {
   for (let head = 0; head < HEADS; head++) {
-    const field = fieldOf(parts(softcap, window), head, asked([0, QUERIES], [0, KEYS]));
+    const tile = tileOf(parts(softcap, window), head, asked([0, QUERIES], [0, KEYS]));
     for (let row = 0; row < QUERIES; row++) {
-      const line = field.weights.subarray(row * KEYS, (row + 1) * KEYS);
+      const line = tile.weights.subarray(row * KEYS, (row + 1) * KEYS);
       expect(line.reduce((sum, weight) => sum + weight, 0)).toBeCloseTo(1, 5);
       line.forEach((weight, key) => expect(weight > 0).toBe(key <= row && row - key < window));
     }
@@ -48,15 +48,15 @@ test.each([
 });
 
 test("a part of a pattern is that part of the whole, cut at the end of the text", () => {
-  const whole = fieldOf(parts(null, 11), 3, asked([0, QUERIES], [0, KEYS]));
-  const some = fieldOf(parts(null, 11), 3, asked([4, 9], [2, 2 ** 31]));
+  const whole = tileOf(parts(null, 11), 3, asked([0, QUERIES], [0, KEYS]));
+  const some = tileOf(parts(null, 11), 3, asked([4, 9], [2, 2 ** 31]));
   expect([some.height, some.width, some.columns]).toEqual([5, 9, [2, 11]]);
   for (let row = 4; row < 9; row++) for (let key = 2; key < KEYS; key++) expect(weightAt(some, row, key)).toBe(weightAt(whole, row, key));
 });
 
 test("a pooled number is the largest of the weights that it stands for", () => {
-  const whole = fieldOf(parts(null, 11), 2, asked([0, QUERIES], [0, KEYS]));
-  const small = fieldOf(parts(null, 11), 2, asked([0, QUERIES], [0, KEYS], 4));
+  const whole = tileOf(parts(null, 11), 2, asked([0, QUERIES], [0, KEYS]));
+  const small = tileOf(parts(null, 11), 2, asked([0, QUERIES], [0, KEYS], 4));
   expect([small.height, small.width]).toEqual([3, 3]);
   const largest = new Map<number, number>();
   for (let row = 0; row < QUERIES; row++)

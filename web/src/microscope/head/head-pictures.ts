@@ -34,7 +34,7 @@ export function arcsPicture(scope: Microscope, weight: (query: number, key: numb
   };
 }
 
-export interface AnswerLine {
+export interface ScoreLine {
   title: string;
   value: number;
   rank: number;
@@ -42,7 +42,7 @@ export interface AnswerLine {
   mark: number; // where the head stands, 0 to 1
 }
 
-export function answersPicture(scope: Microscope, lines: AnswerLine[], colours: Palette): Picture {
+export function scoresPicture(scope: Microscope, lines: ScoreLine[], colours: Palette): Picture {
   const [left, wide] = [140, 240];
   const marks = lines.flatMap((line, k): Mark[] => {
     const floor = k * 34 + 28;

@@ -1,7 +1,7 @@
 // What stands at one token, as pictures to save: the output mix and the next token.
 import { css, signedColour, type Palette } from "../../draw/colour";
 import { strongest } from "../../draw/number-strip";
-import type { Mix, Prediction } from "../../source/source";
+import type { Attribution, Prediction } from "../../source/source";
 import type { Microscope } from "../state/microscope.svelte";
 import { percent, signed, siteTitle, visible } from "../../format";
 import type { Mark, Picture } from "../../save/picture";
@@ -15,46 +15,46 @@ function strip(values: Float32Array, x: number, y: number, width: number, top: n
   return cells.map((value, k): Mark => ({ kind: "rect", x: x + k * unit, y, width: unit + 0.2, height: ROW - 4, fill: css(signedColour(colours, value / top)) }));
 }
 
-export function mixPicture(scope: Microscope, mix: Mix, first: number, colours: Palette): Picture {
-  const n = scope.model!.sites.find((site) => site.name === mix.site)!.n_heads;
+export function attributionPicture(scope: Microscope, attribution: Attribution, first: number, colours: Palette): Picture {
+  const n = scope.model!.sites.find((site) => site.name === attribution.site)!.n_heads;
   const part = (values: Float32Array, row: number) => values.subarray((row * values.length) / n, ((row + 1) * values.length) / n);
-  const share = (row: number) => mix.shares[first + row];
+  const share = (row: number) => attribution.shares[first + row];
   const topShare = Math.max(0.3, ...Array.from({ length: n }, (_, row) => Math.abs(share(row)) || 0));
-  const whose = [mix.toward, mix.minus].flatMap((token) => (token ? [visible(token.text)] : [])).join(" − ");
+  const whose = [attribution.toward, attribution.minus].flatMap((token) => (token ? [visible(token.text)] : [])).join(" − ");
   const [delivers, parts, bar] = [90, 320, 660];
-  const [topDelivered, topPart] = [largest(mix.delivered), Math.max(largest(mix.parts), largest(mix.output))];
+  const [topDelivered, topPart] = [largest(attribution.delivered), Math.max(largest(attribution.parts), largest(attribution.output))];
   const text = (words: string, x: number, y: number, anchor: "start" | "end" = "start"): Mark => ({ kind: "text", text: words, x, y, anchor, size: 11, fill: css(colours.ink2) });
   const marks = Array.from({ length: n }, (_, row) => {
     const y = 22 + row * ROW;
     const length = ((share(row) || 0) / topShare) * 80;
     return [
       text(scope.heads[first + row].name, 0, y + 11),
-      ...strip(part(mix.delivered, row), delivers, y, 210, topDelivered, colours),
-      ...strip(part(mix.parts, row), parts, y, 300, topPart, colours),
+      ...strip(part(attribution.delivered, row), delivers, y, 210, topDelivered, colours),
+      ...strip(part(attribution.parts, row), parts, y, 300, topPart, colours),
       { kind: "rect", x: bar + Math.min(0, length), y, width: Math.abs(length), height: ROW - 6, fill: css(length < 0 ? colours.neg : colours.pos) } as Mark,
-      text(mix.toward ? signed(share(row)) : "", bar + 130, y + 11, "end"),
+      text(attribution.toward ? signed(share(row)) : "", bar + 130, y + 11, "end"),
     ];
   }).flat();
   const foot = 30 + n * ROW;
   marks.push({ kind: "line", x1: 0, x2: bar + 130, y1: foot - 5, y2: foot - 5, stroke: css(colours.ink3) }, text("all", 0, foot + 11));
-  marks.push(...strip(mix.delivered, delivers, foot, 210, topDelivered, colours), ...strip(mix.output, parts, foot, 300, topPart, colours));
-  marks.push(text("delivers", delivers, 10), text("through W_O", parts, 10), text(mix.toward ? `toward ${whose}` : "", bar, 10));
+  marks.push(...strip(attribution.delivered, delivers, foot, 210, topDelivered, colours), ...strip(attribution.output, parts, foot, 300, topPart, colours));
+  marks.push(text("delivers", delivers, 10), text("through W_O", parts, 10), text(attribution.toward ? `toward ${whose}` : "", bar, 10));
   return {
-    file: `mix-${mix.site}-${mix.position}`,
-    title: `${scope.model!.title}: what ${siteTitle(mix.site)} hands to “${visible(scope.tokens[mix.position].text)}”`,
+    file: `mix-${attribution.site}-${attribution.position}`,
+    title: `${scope.model!.title}: what ${siteTitle(attribution.site)} hands to “${visible(scope.tokens[attribution.position].text)}”`,
     width: bar + 132,
     height: foot + ROW,
     paper: css(colours.paper),
     ink: css(colours.ink),
     marks,
     table: {
-      columns: ["head", whose ? `share of the logit of ${whose}` : "logit share", ...Array.from({ length: mix.delivered.length / n }, (_, k) => `delivered ${k}`)],
-      rows: Array.from({ length: n }, (_, row) => [scope.heads[first + row].name, share(row), ...part(mix.delivered, row)]),
+      columns: ["head", whose ? `share of the logit of ${whose}` : "logit share", ...Array.from({ length: attribution.delivered.length / n }, (_, k) => `delivered ${k}`)],
+      rows: Array.from({ length: n }, (_, row) => [scope.heads[first + row].name, share(row), ...part(attribution.delivered, row)]),
     },
   };
 }
 
-export function guessPicture(scope: Microscope, found: Prediction, x: (p: number) => number, axis: number, colours: Palette): Picture {
+export function nextTokenPicture(scope: Microscope, found: Prediction, x: (p: number) => number, axis: number, colours: Palette): Picture {
   const left = 110;
   const marks = found.guesses.flatMap((guess, k): Mark[] => {
     const y = k * 24 + 12;

@@ -1,5 +1,5 @@
 // The address holds the whole state, so that a copied link shows the same picture. Pure: text in, text out.
-import type { Window } from "../../draw/heat-map";
+import type { Viewport } from "../../draw/heat-map";
 import type { Edge, Measure } from "../../source/source";
 
 export interface Sampling {
@@ -21,14 +21,14 @@ export interface State extends Place {
   view: "map" | "arcs";
   measure: Measure;
   facing: "reads" | "read";
-  zoom: Window | null;
+  zoom: Viewport | null;
   show: string;
   order: "layers" | "ranked";
   aside: boolean;
   compare: boolean;
   how: "zero" | "mean";
   off: string[];
-  cuts: Edge[];
+  knockOuts: Edge[];
   axis: "log" | "linear";
   sampling: Sampling | null;
   toward: number | null;
@@ -36,9 +36,9 @@ export interface State extends Place {
   other: Place | null; // what stands beside it, to compare
 }
 
-export const NOWHERE: Place = { model: null, text: null, look: null, token: null };
-export const BEGINNING: State = {
-  ...NOWHERE,
+export const NO_TEXT: Place = { model: null, text: null, look: null, token: null };
+export const INITIAL: State = {
+  ...NO_TEXT,
   head: null,
   view: "map",
   measure: "weight",
@@ -50,7 +50,7 @@ export const BEGINNING: State = {
   compare: true,
   how: "zero",
   off: [],
-  cuts: [],
+  knockOuts: [],
   axis: "log",
   sampling: null,
   toward: null,
@@ -62,19 +62,19 @@ const VERSION = "1";
 export const LONGEST_TEXT_IN_ADDRESS = 1500;
 
 /** "#microscope?text=…&head=5.1": long texts travel by the name of their look, which the program keeps. */
-export function write(state: State): string {
+export function writeAddress(state: State): string {
   const fields = new URLSearchParams({ v: VERSION });
   const put = (name: string, value: string | number | null, unless?: string | number | null) => {
     if (value !== null && value !== unless) fields.set(name, String(value));
   };
   writePlace(put, state, "");
   put("head", state.head);
-  for (const name of ["view", "measure", "facing", "show", "order", "how", "axis"] as const) put(name, state[name], BEGINNING[name]);
+  for (const name of ["view", "measure", "facing", "show", "order", "how", "axis"] as const) put(name, state[name], INITIAL[name]);
   if (state.zoom) put("zoom", [state.zoom.row, state.zoom.column, state.zoom.span].map((at) => Math.round(at * 10) / 10).join(","));
   if (state.aside) put("aside", 1);
   if (!state.compare) put("compare", 0);
   if (state.off.length) put("off", state.off.join(","));
-  if (state.cuts.length) put("cut", state.cuts.map(({ head, query, key }) => `${head}:${query}:${key}`).join(","));
+  if (state.knockOuts.length) put("cut", state.knockOuts.map(({ head, query, key }) => `${head}:${query}:${key}`).join(","));
   if (state.sampling) put("t", state.sampling.temperature);
   put("k", state.sampling?.top_k ?? null);
   put("p", state.sampling?.top_p ?? null);
@@ -91,7 +91,7 @@ function writePlace(put: (name: string, value: string | number | null) => void, 
   put(`token${suffix}`, place.token);
 }
 
-export function read(address: string): State {
+export function readAddress(address: string): State {
   const fields = new URLSearchParams(address.split("?").slice(1).join("?"));
   const oneOf = <Choice extends string>(name: string, choices: readonly Choice[]) =>
     choices.find((choice) => choice === fields.get(name)) ?? choices[0];
@@ -109,7 +109,7 @@ export function read(address: string): State {
     compare: fields.get("compare") !== "0",
     how: oneOf("how", ["zero", "mean"]),
     off: fields.get("off")?.split(",").filter(Boolean) ?? [],
-    cuts: readCuts(fields.get("cut")),
+    knockOuts: readKnockOuts(fields.get("cut")),
     axis: oneOf("axis", ["log", "linear"]),
     sampling: readSampling(fields),
     toward: whole(fields.get("toward")),
@@ -125,13 +125,13 @@ function readPlace(fields: URLSearchParams, suffix: string): Place {
   return { model: fields.get(`model${suffix}`), text: fields.get(`text${suffix}`), look: fields.get(`look${suffix}`), token: whole(fields.get(`token${suffix}`)) };
 }
 
-function readZoom(text: string | null): Window | null {
+function readZoom(text: string | null): Viewport | null {
   const [row, column, span] = (text ?? "").split(",").map(Number);
   return span > 0 && row >= 0 && column >= 0 ? { row, column, span } : null;
 }
 
 /** "5.6:14:7,…": arrows of heads, query to key. */
-function readCuts(text: string | null): Edge[] {
+function readKnockOuts(text: string | null): Edge[] {
   return (text ?? "").split(",").flatMap((each) => {
     const found = /^(.+):(\d+):(\d+)$/.exec(each);
     return found ? [{ head: found[1], query: Number(found[2]), key: Number(found[3]) }] : [];

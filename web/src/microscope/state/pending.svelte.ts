@@ -2,7 +2,7 @@
 import { untrack } from "svelte";
 import { Problem, type Progress } from "../../source/source";
 
-export class Waiting {
+export class PendingRequests {
   working = $state(0);
   progress = $state.raw<Progress | null>(null); // of work that takes a while
   problem = $state<string | null>(null);
@@ -12,12 +12,12 @@ export class Waiting {
   fetch<Answer>(what: string, ask: (signal: AbortSignal) => Promise<Answer>, put: (answer: Answer) => void): () => void {
     const asking = new AbortController();
     const answer = ask(asking.signal);
-    untrack(() => this.during(what, answer, asking.signal)).then((found) => found && put(found));
+    untrack(() => this.track(what, answer, asking.signal)).then((found) => found && put(found));
     return () => asking.abort();
   }
 
   /** Waits, shows that it waits, and turns a failure into a sentence above the last good picture. */
-  protected async during<Answer>(what: string, answer: Promise<Answer>, signal: AbortSignal): Promise<Answer | undefined> {
+  protected async track<Answer>(what: string, answer: Promise<Answer>, signal: AbortSignal): Promise<Answer | undefined> {
     this.working++;
     try {
       const found = await answer;

@@ -2,8 +2,8 @@
 // cancels the question that it replaces.
 import { untrack } from "svelte";
 import { poolFor } from "../../draw/heat-map";
-import { stream, type Field } from "../../source/source";
-import { WHOLE, type Line, type Microscope } from "./microscope.svelte";
+import { tokensOf, type Tile } from "../../source/source";
+import { WHOLE, type PatternLine, type Microscope } from "./microscope.svelte";
 
 const PROGRESS = 600;
 const GUESSES = 6;
@@ -11,59 +11,59 @@ const GUESSES_CUT = 12; // how many are shown where a cut is drawn on them
 
 type Undo = (() => void) | void;
 
-export function fetchField(scope: Microscope): Undo {
+export function fetchTile(scope: Microscope): Undo {
   const { look, here, length, keys, measure } = scope;
-  const { aside } = scope.lens;
+  const { aside } = scope.settings;
   if (!look || !here) return;
-  const { row, column, span } = scope.window;
+  const { row, column, span } = scope.viewport;
   const pool = scope.whole ? 1 : poolFor(span, WHOLE);
   const range = (at: number, end: number): [number, number] => (scope.whole ? [0, end] : [Math.floor(at / pool) * pool, Math.min(end, Math.ceil((at + span) / pool) * pool)]);
-  return scope.fetch("weights", (signal) => scope.rectangle(look, here.name, range(row, length), range(column, keys.length), pool, { signal, measure, aside }), (field) => (scope.field = field));
+  return scope.fetch("weights", (signal) => scope.fetchWeights(look, here.name, range(row, length), range(column, keys.length), pool, { signal, measure, aside }), (tile) => (scope.tile = tile));
 }
 
 export function fetchOverview(scope: Microscope): Undo {
   const { look, here, length, keys, extent, measure } = scope;
-  const { aside } = scope.lens;
+  const { aside } = scope.settings;
   if (!look || !here || scope.whole) return;
-  return scope.fetch("overview", (signal) => scope.rectangle(look, here.name, [0, length], [0, keys.length], poolFor(extent, WHOLE), { signal, measure, aside }), (field) => (scope.overview = field));
+  return scope.fetch("overview", (signal) => scope.fetchWeights(look, here.name, [0, length], [0, keys.length], poolFor(extent, WHOLE), { signal, measure, aside }), (tile) => (scope.overview = tile));
 }
 
 /** The selected token's row: exact weights, whatever the picture shows. */
 export function fetchRow(scope: Microscope): Undo {
-  const { look, here, token, length, keys, field } = scope;
+  const { look, here, token, length, keys, tile } = scope;
   if (!look || !here || token >= length) return;
-  const line = (weights: Float32Array): Line => ({ look: look.look, head: here.name, token, weights });
+  const line = (weights: Float32Array): PatternLine => ({ look: look.look, head: here.name, token, weights });
   if (scope.whole && scope.measure === "weight") {
-    if (field?.look !== look.look || field.head !== here.name || field.measure !== "weight") return;
-    scope.row = line(field.weights.subarray(token * keys.length, (token + 1) * keys.length));
+    if (tile?.look !== look.look || tile.head !== here.name || tile.measure !== "weight") return;
+    scope.row = line(tile.weights.subarray(token * keys.length, (token + 1) * keys.length));
     return;
   }
-  return scope.fetch("row", (signal) => scope.rectangle(look, here.name, [token, token + 1], [0, keys.length], 1, { signal }), (row) => (scope.row = line(row.weights)));
+  return scope.fetch("row", (signal) => scope.fetchWeights(look, here.name, [token, token + 1], [0, keys.length], 1, { signal }), (row) => (scope.row = line(row.weights)));
 }
 
 /** The selected token's column: who reads it, and how much. */
 export function fetchColumn(scope: Microscope): Undo {
   const { look, here, token, length, keys } = scope;
-  if (!look || !here || scope.lens.facing !== "read" || token >= keys.length) return;
-  const put = (column: Field) => (scope.column = { look: look.look, head: here.name, token, weights: column.weights });
-  return scope.fetch("column", (signal) => scope.rectangle(look, here.name, [0, length], [token, token + 1], 1, { signal }), put);
+  if (!look || !here || scope.settings.facing !== "read" || token >= keys.length) return;
+  const put = (column: Tile) => (scope.column = { look: look.look, head: here.name, token, weights: column.weights });
+  return scope.fetch("column", (signal) => scope.fetchWeights(look, here.name, [0, length], [token, token + 1], 1, { signal }), put);
 }
 
-export function fetchMix(scope: Microscope): Undo {
+export function fetchAttribution(scope: Microscope): Undo {
   const { look, here, token, toward, minus } = scope;
   if (!look || !here) return;
   const wanted = { look: look.look, site: here.site.name, position: token, toward, minus };
-  scope.mix = scope.source.live ? untrack(() => scope.mix) : null; // a file holds the mix of few places: show none rather than another's
-  return scope.fetch("mix", (signal) => scope.source.mix(wanted, signal), (mix) => (scope.mix = mix));
+  scope.attribution = scope.source.live ? untrack(() => scope.attribution) : null; // a file holds the mix of few places: show none rather than another's
+  return scope.fetch("mix", (signal) => scope.source.attribution(wanted, signal), (attribution) => (scope.attribution = attribution));
 }
 
 export function fetchPrediction(scope: Microscope): Undo {
-  const { look, here, token, without, edges } = scope;
-  const { how, sampling } = scope.lens;
+  const { look, here, token, ablated, edges } = scope;
+  const { how, sampling } = scope.settings;
   if (!look || !here) return;
-  const written = stream(look, "written");
-  const position = stream(look, here.site.queries) === written ? token : written.length - 1;
-  const wanted = { look: look.look, position, off: without, cuts: edges, how, count: sampling ? GUESSES_CUT : GUESSES, sampling };
+  const written = tokensOf(look, "written");
+  const position = tokensOf(look, here.site.queries) === written ? token : written.length - 1;
+  const wanted = { look: look.look, position, off: ablated, cuts: edges, how, count: sampling ? GUESSES_CUT : GUESSES, sampling };
   return scope.fetch("predict", (signal) => scope.source.predict(wanted, signal), (prediction) => (scope.prediction = prediction));
 }
 
@@ -86,11 +86,11 @@ export function fetchImportance(scope: Microscope): Undo {
   const answer = scope.source.importance({ look: look.look }, asking.signal);
   untrack(() => {
     scope.working++;
-    scope.unweighed = "";
+    scope.importanceError = "";
   });
   answer
     .then((found) => asking.signal.aborted || (scope.importance = found))
-    .catch((error: Error) => asking.signal.aborted || (scope.unweighed = error.message))
+    .catch((error: Error) => asking.signal.aborted || (scope.importanceError = error.message))
     .finally(() => scope.working--);
   return () => asking.abort();
 }

@@ -24,7 +24,7 @@ export const findingsOf = (roles: Roles, head: string): Finding[] =>
   roles.findings.filter((finding) => finding.head === head).sort((a, b) => Number(b.strongest) - Number(a.strongest));
 
 /** For the grid: the score of every head that has the role, and nothing for the others. */
-export function answersOf(roles: Roles, question: string, heads: string[]): Float32Array {
+export function roleScores(roles: Roles, question: string, heads: string[]): Float32Array {
   if (question === NAMELESS) {
     const named = new Set(roles.findings.map((finding) => finding.head));
     return Float32Array.from(heads, (head) => (named.has(head) ? NaN : 1));

@@ -1,7 +1,7 @@
 // The head that is looked at, and how: shared by two microscopes that stand side by side.
 import type { Sampling, State } from "./address";
 
-export class Lens {
+export class Settings {
   head = $state(""); // by name, since two models may number their heads differently
   view = $state<State["view"]>("map");
   measure = $state<State["measure"]>("weight");
@@ -12,19 +12,19 @@ export class Lens {
   off = $state.raw<string[]>([]);
   axis = $state<State["axis"]>("log");
   sampling = $state.raw<Sampling | null>(null);
-  cutting = $state(false); // a click on a cell cuts its arrow
+  knockingOut = $state(false); // a click on a cell cuts its arrow
 
-  take(state: State): void {
+  apply(state: State): void {
     const { view, measure, facing, aside, compare, how, off, axis, sampling } = state;
     Object.assign(this, { view, measure, facing, aside, compare, how, off, axis, sampling, head: state.head ?? this.head });
   }
 
-  told(): Pick<State, "view" | "measure" | "facing" | "aside" | "compare" | "how" | "off" | "axis" | "sampling"> {
+  values(): Pick<State, "view" | "measure" | "facing" | "aside" | "compare" | "how" | "off" | "axis" | "sampling"> {
     const { view, measure, facing, aside, compare, how, off, axis, sampling } = this;
     return { view, measure, facing, aside, compare, how, off, axis, sampling };
   }
 
-  keepOff(name: string): void {
+  toggleOff(name: string): void {
     this.off = this.off.includes(name) ? this.off.filter((other) => other !== name) : [...this.off, name];
   }
 }
