@@ -12,7 +12,8 @@ function marked(): Plugin {
       for (const file of Object.values(bundle)) {
         if (file.type === "chunk") file.code = `/* ${MARK} */\n${file.code}`;
         else if (file.fileName.endsWith(".css")) file.source = `/* ${MARK} */\n${file.source}`;
-        else if (file.fileName.endsWith(".html")) file.source = String(file.source).replace("<!doctype html>", `<!doctype html>\n<!-- ${MARK} -->`);
+        else if (file.fileName.endsWith(".html"))
+          file.source = String(file.source).replace("<!doctype html>", `<!doctype html>\n<!-- ${MARK} -->`);
       }
     },
   };
@@ -28,7 +29,11 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     target: "es2022",
     rollupOptions: {
-      output: { entryFileNames: "assets/[name].js", chunkFileNames: "assets/[name].js", assetFileNames: "assets/[name][extname]" },
+      output: {
+        entryFileNames: "assets/[name].js",
+        chunkFileNames: "assets/[name].js",
+        assetFileNames: "assets/[name][extname]",
+      },
     },
   },
   server: { proxy: { "/api": "http://127.0.0.1:8800" } },

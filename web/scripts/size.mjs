@@ -4,7 +4,10 @@ import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 
 const folder = fileURLToPath(new URL("../../src/headscope/app/static/assets/", import.meta.url));
-const total = (match, weigh) => readdirSync(folder).filter((name) => match.test(name)).reduce((sum, name) => sum + weigh(readFileSync(folder + name)), 0);
+const total = (match, weigh) =>
+  readdirSync(folder)
+    .filter((name) => match.test(name))
+    .reduce((sum, name) => sum + weigh(readFileSync(folder + name)), 0);
 const rows = [
   ["scripts and styles, gzipped", total(/\.(js|css)$/, (data) => gzipSync(data).length), 200_000],
   ["fonts", total(/\.woff2$/, (data) => data.length), 150_000],

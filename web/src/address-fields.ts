@@ -5,7 +5,8 @@ export type Fields = Record<string, string | number | null | undefined>;
 /** Fields that are null, undefined or empty are left out. */
 export function addressOf(page: string, fields: Fields): string {
   const written = new URLSearchParams({ v: "1" });
-  for (const [name, value] of Object.entries(fields)) if (value !== null && value !== undefined && value !== "") written.set(name, String(value));
+  for (const [name, value] of Object.entries(fields))
+    if (value !== null && value !== undefined && value !== "") written.set(name, String(value));
   return `#${page}?${written}`;
 }
 

@@ -3,7 +3,9 @@
 /** A weight: .69, with a real minus and no leading zero. */
 export function short(value: number, digits = 2): string {
   if (!Number.isFinite(value)) return "–";
-  const text = Math.abs(value).toFixed(digits).replace(/^0(?=\.)/, "");
+  const text = Math.abs(value)
+    .toFixed(digits)
+    .replace(/^0(?=\.)/, "");
   return (value < 0 && Number(text) !== 0 ? "−" : "") + text;
 }
 
@@ -27,7 +29,10 @@ export function count(value: number): string {
 
 /** A token as it can be read: without its leading space, with its line breaks and lone spaces shown. */
 export function visible(text: string): string {
-  const shown = text.replace(/^[ ▁Ġ]/, "").replace(/\r?\n/g, "↵").replace(/\t/g, "⇥");
+  const shown = text
+    .replace(/^[ ▁Ġ]/, "")
+    .replace(/\r?\n/g, "↵")
+    .replace(/\t/g, "⇥");
   return shown.trim() === "" ? (shown === "" ? "␣" : shown.replace(/ /g, "␣")) : shown;
 }
 

@@ -10,7 +10,8 @@ describe("shares", () => {
     expect(moved).toEqual({ animal: 0.4, road: 0.1, because: 0.2, was: 0.1, tired: 0.2 });
   });
   it("add up to 1 wherever one is dragged", () => {
-    for (const word of Object.keys(card)) for (let at = 0; at <= 1; at += 0.01) expect(total(withWeight(card, word, at))).toBe(1);
+    for (const word of Object.keys(card))
+      for (let at = 0; at <= 1; at += 0.01) expect(total(withWeight(card, word, at))).toBe(1);
   });
   it("are dealt out evenly when one held everything", () => {
     expect(withWeight({ a: 1, b: 0, c: 0 }, "a", 0.5)).toEqual({ a: 0.5, b: 0.25, c: 0.25 });
@@ -24,7 +25,16 @@ describe("shares", () => {
 
 describe("numbers by hand", () => {
   it("are written as the lab writes them", () => {
-    const pairs: [number, string][] = [[0.62, ".62"], [0.085, ".085"], [-0.5, "−.5"], [3, "3"], [0, "0"], [-0.0001, "0"], [10, "10"], [1.5, "1.5"]];
+    const pairs: [number, string][] = [
+      [0.62, ".62"],
+      [0.085, ".085"],
+      [-0.5, "−.5"],
+      [3, "3"],
+      [0, "0"],
+      [-0.0001, "0"],
+      [10, "10"],
+      [1.5, "1.5"],
+    ];
     for (const [value, text] of pairs) expect(shortNumber(value)).toBe(text);
   });
   it("are read in the ways people type them", () => {

@@ -12,11 +12,26 @@ test("differences carry their sign, and zero has none", () => {
 });
 
 test("per cent with three figures", () => {
-  expect([0.923, 0.0216, 0.0995, 0.99999, 0.00001, 0].map(percent)).toEqual(["92.3", "2.16", "9.95", "100", "<.01", "0.00"]);
+  expect([0.923, 0.0216, 0.0995, 0.99999, 0.00001, 0].map(percent)).toEqual([
+    "92.3",
+    "2.16",
+    "9.95",
+    "100",
+    "<.01",
+    "0.00",
+  ]);
 });
 
 test("a token can be seen", () => {
-  expect([" Mary", "\n", " ", "", "▁it", "a b", "\n\n"].map(visible)).toEqual(["Mary", "↵", "␣", "␣", "it", "a b", "↵↵"]);
+  expect([" Mary", "\n", " ", "", "▁it", "a b", "\n\n"].map(visible)).toEqual([
+    "Mary",
+    "↵",
+    "␣",
+    "␣",
+    "it",
+    "a b",
+    "↵↵",
+  ]);
 });
 
 test("a token in a field shows its spaces, and is read back as it was", () => {

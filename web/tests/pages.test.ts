@@ -60,7 +60,12 @@ describe("the film", () => {
 
 describe("a card", () => {
   it("says sizes as the command line does", () => {
-    expect([512, 131_072, 17_179_869_184, 1.5 * 2 ** 20].map(formatBytes)).toEqual(["512 B", "128 KiB", "16 GiB", "1.5 MiB"]);
+    expect([512, 131_072, 17_179_869_184, 1.5 * 2 ** 20].map(formatBytes)).toEqual([
+      "512 B",
+      "128 KiB",
+      "16 GiB",
+      "1.5 MiB",
+    ]);
     expect([124_439_808, 8_030_261_248, null].map(formatCount)).toEqual(["124 M", "8.03 B", "not known"]);
     expect([1024, 131_072, 2 ** 20, 1500].map(formatLength)).toEqual(["1 k", "128 k", "1 M", "1,500"]);
     expect(formatFlops(84e9)).toBe("84 GFLOP");
@@ -110,13 +115,19 @@ describe("a lesson's Markdown", () => {
 
   it("leads from each of the eleven lessons to a page", () => {
     expect(Object.keys(TRY_IT_LINKS)).toHaveLength(11);
-    for (const attempts of Object.values(TRY_IT_LINKS)) for (const { href } of attempts) expect(href).toMatch(/^#[a-z-]+(\?.*)?$/);
+    for (const attempts of Object.values(TRY_IT_LINKS))
+      for (const { href } of attempts) expect(href).toMatch(/^#[a-z-]+(\?.*)?$/);
   });
 });
 
 describe("the census", () => {
   it("ranks heads, with those without an answer last", () => {
-    expect(ranked(["a", "b", "c", "d"], [0.1, NaN, 0.3, 0.1], "down").map((row) => row.head)).toEqual(["c", "a", "d", "b"]);
+    expect(ranked(["a", "b", "c", "d"], [0.1, NaN, 0.3, 0.1], "down").map((row) => row.head)).toEqual([
+      "c",
+      "a",
+      "d",
+      "b",
+    ]);
     expect(ranked(["a", "b", "c"], [-0.4, 0.3, 0.1], "down", Math.abs).map((row) => row.head)).toEqual(["a", "b", "c"]);
     expect(ranked(["a", "b"], [0.2, 0.1], "up").map((row) => row.head)).toEqual(["b", "a"]);
   });

@@ -10,7 +10,15 @@ const [LINE, BLOCK] = [22, 420];
 export function picture(card: Worked): Picture {
   const [paper, ink] = [css(theme.colours.paper), css(theme.colours.ink)];
   const words = Object.keys(card.values);
-  const text = (x: number, y: number, said: string, more: object = {}): Mark => ({ kind: "text", x, y, text: said, fill: ink, size: 13, ...more });
+  const text = (x: number, y: number, said: string, more: object = {}): Mark => ({
+    kind: "text",
+    x,
+    y,
+    text: said,
+    fill: ink,
+    size: 13,
+    ...more,
+  });
   const vector = (values: number[]) => `(${values.map((value) => shortNumber(value)).join("  ")})`;
   const heads = card.heads.flatMap((head, index): Mark[] => [
     text(index * BLOCK, 12, `Head ${index + 1}: ${head.asks}`, { bold: true }),
@@ -19,12 +27,21 @@ export function picture(card: Worked): Picture {
       const share = head.scorecard[word];
       return [
         text(index * BLOCK, y + 14, word, { face: "serif" }),
-        { kind: "rect", x: index * BLOCK + 70, y: y + 4, width: Math.max(1, share * 120), height: 12, fill: css(weightColour(theme.colours, Math.max(share, 0.12))) },
+        {
+          kind: "rect",
+          x: index * BLOCK + 70,
+          y: y + 4,
+          width: Math.max(1, share * 120),
+          height: 12,
+          fill: css(weightColour(theme.colours, Math.max(share, 0.12))),
+        },
         text(index * BLOCK + 200, y + 14, shortNumber(share)),
         text(index * BLOCK + 240, y + 14, `× ${vector(card.values[word])}`),
       ];
     }),
-    text(index * BLOCK, 40 + words.length * LINE + 14, `o${index + 1} = ${vector(card.work[index].delivered)}`, { bold: true }),
+    text(index * BLOCK, 40 + words.length * LINE + 14, `o${index + 1} = ${vector(card.work[index].delivered)}`, {
+      bold: true,
+    }),
   ]);
   const below = 40 + words.length * LINE + 14;
   return {
@@ -35,10 +52,28 @@ export function picture(card: Worked): Picture {
     height: below + 60,
     paper,
     ink,
-    marks: [...heads, text(0, below + 30, `End to end: ${vector(card.concatenated)}`), text(0, below + 52, `Through the mixing W_O: ${vector(card.mixed)}`)],
+    marks: [
+      ...heads,
+      text(0, below + 30, `End to end: ${vector(card.concatenated)}`),
+      text(0, below + 52, `Through the mixing W_O: ${vector(card.mixed)}`),
+    ],
     table: {
-      columns: ["head", "word", "share", ...card.values[words[0]].map((_, at) => `value ${at + 1}`), ...card.values[words[0]].map((_, at) => `share × value ${at + 1}`)],
-      rows: card.work.flatMap((work, index) => words.map((word) => [index + 1, word, card.heads[index].scorecard[word], ...card.values[word], ...work.products[word].map((value) => Number(value.toPrecision(6)))])),
+      columns: [
+        "head",
+        "word",
+        "share",
+        ...card.values[words[0]].map((_, at) => `value ${at + 1}`),
+        ...card.values[words[0]].map((_, at) => `share × value ${at + 1}`),
+      ],
+      rows: card.work.flatMap((work, index) =>
+        words.map((word) => [
+          index + 1,
+          word,
+          card.heads[index].scorecard[word],
+          ...card.values[word],
+          ...work.products[word].map((value) => Number(value.toPrecision(6))),
+        ]),
+      ),
     },
   };
 }

@@ -9,7 +9,8 @@ export type Worked = Required<Schemas["WorkedCard"]>;
 export type Parts = Pick<Worked, "x" | "heads" | "values" | "W_O">;
 
 const PARTS = ["x", "heads", "values", "W_O"] as const;
-const parts = (card: Worked): Parts => structuredClone({ x: card.x, heads: card.heads, values: card.values, W_O: card.W_O });
+const parts = (card: Worked): Parts =>
+  structuredClone({ x: card.x, heads: card.heads, values: card.values, W_O: card.W_O });
 
 export class WorkedExample {
   draft = $state<Parts | null>(null);
@@ -26,7 +27,9 @@ export class WorkedExample {
   }
 
   get changed(): (keyof Parts)[] {
-    return this.draft === null ? [] : PARTS.filter((part) => JSON.stringify(this.draft![part]) !== JSON.stringify(this.first![part]));
+    return this.draft === null
+      ? []
+      : PARTS.filter((part) => JSON.stringify(this.draft![part]) !== JSON.stringify(this.first![part]));
   }
 
   async start(address: string): Promise<void> {
@@ -51,7 +54,10 @@ export class WorkedExample {
 
   address(): string {
     const edits = Object.fromEntries(this.changed.map((part) => [part, this.draft![part]]));
-    return addressOf("by-hand", { wo: this.mixing ? "mixing" : null, e: Object.keys(edits).length ? JSON.stringify(edits) : null });
+    return addressOf("by-hand", {
+      wo: this.mixing ? "mixing" : null,
+      e: Object.keys(edits).length ? JSON.stringify(edits) : null,
+    });
   }
 
   /** Change the draft, and have every sum worked out again. */

@@ -36,8 +36,12 @@ const STANDING: Spot[] = [
 /** The middle of each box. */
 export function boxCentres(width: number, height: number, inOrder: boolean): Spot[] {
   const narrow = width < 620;
-  const inset = (value: number, size: number, box: number) => Math.max(box / 2 + 2, Math.min(size - box / 2 - 2, value * size));
-  return (inOrder ? (narrow ? STANDING : LYING) : SCATTERED).map(({ x, y }) => ({ x: inset(x, width, BOX.width), y: inset(y, height, BOX.height) }));
+  const inset = (value: number, size: number, box: number) =>
+    Math.max(box / 2 + 2, Math.min(size - box / 2 - 2, value * size));
+  return (inOrder ? (narrow ? STANDING : LYING) : SCATTERED).map(({ x, y }) => ({
+    x: inset(x, width, BOX.width),
+    y: inset(y, height, BOX.height),
+  }));
 }
 
 /** From the edge of one box to the edge of another, with room for the point. */
@@ -51,7 +55,8 @@ export function arrowBetween(from: Spot, to: Spot): { x1: number; y1: number; x2
 /** The two strokes of an arrow's point. */
 export function arrowHead({ x1, y1, x2, y2 }: { x1: number; y1: number; x2: number; y2: number }, size = 7): string {
   const angle = Math.atan2(y2 - y1, x2 - x1);
-  const corner = (turn: number) => `${(x2 - size * Math.cos(angle + turn)).toFixed(1)} ${(y2 - size * Math.sin(angle + turn)).toFixed(1)}`;
+  const corner = (turn: number) =>
+    `${(x2 - size * Math.cos(angle + turn)).toFixed(1)} ${(y2 - size * Math.sin(angle + turn)).toFixed(1)}`;
   return `M${corner(0.45)}L${x2.toFixed(1)} ${y2.toFixed(1)}L${corner(-0.45)}`;
 }
 

@@ -14,7 +14,8 @@ export function withWeight(card: Weights, word: string, value: number): Weights 
   const others = Object.keys(card).filter((other) => other !== word);
   const before = others.reduce((sum, other) => sum + card[other], 0);
   const moved: Weights = {};
-  for (const name of Object.keys(card)) moved[name] = name === word ? mine : round((1 - mine) * (before > 0 ? card[name] / before : 1 / others.length));
+  for (const name of Object.keys(card))
+    moved[name] = name === word ? mine : round((1 - mine) * (before > 0 ? card[name] / before : 1 / others.length));
   if (!others.length) return moved;
   const most = others.reduce((best, other) => (moved[other] > moved[best] ? other : best), others[0]);
   moved[most] = round(Math.max(0, moved[most] + 1 - total(moved)));
@@ -27,7 +28,11 @@ export function normalised(card: Weights): Weights {
   const first = Object.keys(positive)[0];
   const sum = Object.values(positive).reduce((all, share) => all + share, 0);
   if (sum <= 0) return withWeight(positive, first, 1 / Object.keys(positive).length);
-  return withWeight(Object.fromEntries(Object.entries(positive).map(([word, share]) => [word, share / sum])), first, positive[first] / sum);
+  return withWeight(
+    Object.fromEntries(Object.entries(positive).map(([word, share]) => [word, share / sum])),
+    first,
+    positive[first] / sum,
+  );
 }
 
 /** .62, −.5, 3, 0: at most so many digits, and no more than there are. */

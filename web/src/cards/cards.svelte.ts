@@ -7,7 +7,9 @@ import { nearestLength } from "./units";
 type Schemas = components["schemas"];
 export type CardLine = Schemas["CardLine"];
 export type CardAnswer = Schemas["CardAnswer"];
-export type Sizes = Partial<Record<"d_model" | "n_heads" | "n_kv_heads" | "d_head" | "n_layers" | "d_ff" | "vocabulary", number>>;
+export type Sizes = Partial<
+  Record<"d_model" | "n_heads" | "n_kv_heads" | "d_head" | "n_layers" | "d_ff" | "vocabulary", number>
+>;
 export type From = "name" | "config" | "sizes";
 
 const FIRST = "llama-3.1-8b";
@@ -46,7 +48,12 @@ export class CardReader {
   async read(): Promise<void> {
     this.asking?.abort();
     const mine = (this.asking = new AbortController());
-    const what = this.from === "name" ? { name: this.name } : this.from === "config" ? { config: this.config } : { sizes: this.sizes };
+    const what =
+      this.from === "name"
+        ? { name: this.name }
+        : this.from === "config"
+          ? { config: this.config }
+          : { sizes: this.sizes };
     try {
       const answer = await askServer("card", { ...what, n_heads: this.heads, n_kv_heads: this.kvHeads }, mine.signal);
       this.card = await answer.json();
@@ -90,7 +97,9 @@ export class CardReader {
   restore(hash: string): void {
     const fields = fieldsAt(hash);
     const config = fields.get("config");
-    const sizes = Object.fromEntries(SIZES.flatMap((size) => (whole(fields.get(size), 1) === null ? [] : [[size, whole(fields.get(size), 1)!]]))) as Sizes;
+    const sizes = Object.fromEntries(
+      SIZES.flatMap((size) => (whole(fields.get(size), 1) === null ? [] : [[size, whole(fields.get(size), 1)!]])),
+    ) as Sizes;
     this.from = config ? "config" : sizes.d_model && sizes.n_heads ? "sizes" : "name";
     if (config) this.config = config;
     if (this.from === "sizes") this.sizes = sizes;
@@ -102,7 +111,20 @@ export class CardReader {
   }
 
   address(): string {
-    const what = this.from === "name" ? { card: this.name } : this.from === "sizes" ? { ...this.sizes } : this.config.length <= LONGEST_CONFIG ? { config: this.config } : {};
-    return addressOf("cards", { ...what, heads: this.heads, kv: this.kvHeads, length: this.length || null, dtype: this.fp8 ? "fp8" : null });
+    const what =
+      this.from === "name"
+        ? { card: this.name }
+        : this.from === "sizes"
+          ? { ...this.sizes }
+          : this.config.length <= LONGEST_CONFIG
+            ? { config: this.config }
+            : {};
+    return addressOf("cards", {
+      ...what,
+      heads: this.heads,
+      kv: this.kvHeads,
+      length: this.length || null,
+      dtype: this.fp8 ? "fp8" : null,
+    });
   }
 }

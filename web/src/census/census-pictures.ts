@@ -17,13 +17,38 @@ interface MapSheet {
 export function mapPicture({ sites, places, values, fill, heads, quantity, file, title }: MapSheet): Picture {
   const [cell, left] = [24, 84];
   const ink = css(theme.colours.ink);
-  const marks: Mark[] = sites.map((site, row) => ({ kind: "text", x: left - 8, y: row * cell + 16, text: site.name, fill: ink, anchor: "end", size: 11 }));
+  const marks: Mark[] = sites.map((site, row) => ({
+    kind: "text",
+    x: left - 8,
+    y: row * cell + 16,
+    text: site.name,
+    fill: ink,
+    anchor: "end",
+    size: 11,
+  }));
   places.forEach(({ row, column }, k) => {
-    if (Number.isFinite(values[k])) marks.push({ kind: "rect", x: left + column * cell, y: row * cell, width: cell - 1, height: cell - 1, fill: fill(values[k]) });
+    if (Number.isFinite(values[k]))
+      marks.push({
+        kind: "rect",
+        x: left + column * cell,
+        y: row * cell,
+        width: cell - 1,
+        height: cell - 1,
+        fill: fill(values[k]),
+      });
   });
   const across = Math.max(...sites.map((site) => site.n_heads));
   const table: Table = { columns: ["head", quantity], rows: heads.map((head, k) => [head, values[k]]) };
-  return { file, title, width: left + across * cell, height: sites.length * cell, paper: css(theme.colours.paper), ink, marks, table };
+  return {
+    file,
+    title,
+    width: left + across * cell,
+    height: sites.length * cell,
+    paper: css(theme.colours.paper),
+    ink,
+    marks,
+    table,
+  };
 }
 
 export interface Whisker {
@@ -35,21 +60,48 @@ export interface Whisker {
 }
 
 /** A forest plot: grey bar = null, dot and whisker = head. `least` is where the axis begins. */
-export function forest(rows: Whisker[], least: number, most: number, about: Pick<Picture, "file" | "title" | "note" | "table">): Picture {
+export function forest(
+  rows: Whisker[],
+  least: number,
+  most: number,
+  about: Pick<Picture, "file" | "title" | "note" | "table">,
+): Picture {
   const [high, left, width] = [20, 84, 420];
   const root = getComputedStyle(document.documentElement);
-  const [ink, quiet, hair] = [css(theme.colours.ink), root.getPropertyValue("--quiet").trim(), root.getPropertyValue("--line").trim()];
+  const [ink, quiet, hair] = [
+    css(theme.colours.ink),
+    root.getPropertyValue("--quiet").trim(),
+    root.getPropertyValue("--line").trim(),
+  ];
   const x = (value: number) => left + (Math.max(0, Math.min(1, (value - least) / (most - least))) || 0) * width;
   const marks = rows.flatMap(({ name, value, low, high: top, chance }, k): Mark[] => {
     const y = k * high + 10;
     return [
       { kind: "line", x1: left, x2: left + width, y1: y, y2: y, stroke: hair },
-      ...(chance ? [{ kind: "rect", x: x(chance[0]), y: y - 4, width: Math.max(2, x(chance[1]) - x(chance[0])), height: 8, fill: quiet } as Mark] : []),
+      ...(chance
+        ? [
+            {
+              kind: "rect",
+              x: x(chance[0]),
+              y: y - 4,
+              width: Math.max(2, x(chance[1]) - x(chance[0])),
+              height: 8,
+              fill: quiet,
+            } as Mark,
+          ]
+        : []),
       { kind: "line", x1: x(low), x2: x(top), y1: y, y2: y, stroke: ink, thick: 2 },
       { kind: "circle", x: x(value), y, r: 3.5, fill: ink },
       { kind: "text", x: left - 8, y: y + 4, text: name, fill: ink, anchor: "end" },
       { kind: "text", x: left + width + 8, y: y + 4, text: value.toFixed(3), fill: ink },
     ];
   });
-  return { ...about, width: left + width + 60, height: rows.length * high, paper: css(theme.colours.paper), ink, marks };
+  return {
+    ...about,
+    width: left + width + 60,
+    height: rows.length * high,
+    paper: css(theme.colours.paper),
+    ink,
+    marks,
+  };
 }

@@ -50,7 +50,9 @@ export class CensusReader {
     const request = ++this.requests;
     try {
       const told = unpack(await (await askServer(`censuses/${number}`, undefined)).arrayBuffer());
-      const both = other ? unpack(await (await askServer(`censuses/${number}/against/${other}`, undefined)).arrayBuffer()) : null;
+      const both = other
+        ? unpack(await (await askServer(`censuses/${number}/against/${other}`, undefined)).arrayBuffer())
+        : null;
       if (request !== this.requests) return;
       this.arrays = told.arrays;
       this.changes = both?.arrays ?? {};

@@ -7,7 +7,12 @@ export interface Row {
 }
 
 /** Heads by one quantity; those without an answer come last, and equals keep the model's order. */
-export function ranked(heads: string[], values: ArrayLike<number>, order: "up" | "down", size = (value: number) => value): Row[] {
+export function ranked(
+  heads: string[],
+  values: ArrayLike<number>,
+  order: "up" | "down",
+  size = (value: number) => value,
+): Row[] {
   const rows = heads.map((head, column) => ({ column, head, value: values[column] }));
   const sign = order === "down" ? -1 : 1;
   return rows.sort((a, b) => {

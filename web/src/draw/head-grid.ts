@@ -79,7 +79,9 @@ export function shadeLayout(shape: GridShape, lying: boolean): GridLayout {
   const gap = !grouped ? 0 : lying ? 4 : 3;
   const [across, gaps] = lying ? [rows, 0] : [widest.n_heads, gap * (widest.n_kv_heads - 1)];
   const cell = Math.max(4, Math.floor((shape.width - shape.left - gaps) / across));
-  const cellHeight = lying ? Math.max(13, Math.min(cell, 24)) : Math.max(5, Math.min(cell * 2, Math.floor((shape.heightForRows - TOP) / rows)));
+  const cellHeight = lying
+    ? Math.max(13, Math.min(cell, 24))
+    : Math.max(5, Math.min(cell * 2, Math.floor((shape.heightForRows - TOP) / rows)));
   const top = lying ? 2 : TOP;
   const place = (row: number, column: number, group: number) =>
     lying
@@ -94,9 +96,13 @@ function layout(
   place: (row: number, column: number, group: number) => { x: number; y: number },
   rim: number,
 ): GridLayout {
-  const where = shape.rows.flatMap((row, index) => Array.from({ length: row.n_heads }, (_, head) => ({ row: index, column: head, group: groupOf(row, head) })));
+  const where = shape.rows.flatMap((row, index) =>
+    Array.from({ length: row.n_heads }, (_, head) => ({ row: index, column: head, group: groupOf(row, head) })),
+  );
   const cells = shape.order.map((head, index): GridCell => {
-    const spot = shape.ranked ? { row: Math.floor(index / size.columns), column: index % size.columns, group: 0 } : where[head];
+    const spot = shape.ranked
+      ? { row: Math.floor(index / size.columns), column: index % size.columns, group: 0 }
+      : where[head];
     return { head, row: spot.row, column: spot.column, ...place(spot.row, spot.column, spot.group) };
   });
   const at = new Int32Array(shape.order.length);
@@ -124,7 +130,8 @@ export function neighbour(grid: GridLayout, head: number, rows: number, columns:
   const from = grid.cells[grid.at[head]];
   const row = (from.row + rows + grid.rows) % grid.rows;
   const inRow = grid.cells.filter((spot) => spot.row === row).sort((a, b) => a.column - b.column);
-  const column = columns === 0 ? Math.min(from.column, inRow.length - 1) : (from.column + columns + inRow.length) % inRow.length;
+  const column =
+    columns === 0 ? Math.min(from.column, inRow.length - 1) : (from.column + columns + inRow.length) % inRow.length;
   return inRow[column].head;
 }
 
@@ -137,10 +144,19 @@ export interface Thumbnails {
 }
 
 /** All thumbnails into one image of width × scale pixels a row. */
-export function paintThumbnails(pixels: Uint32Array, stride: number, grid: GridLayout, scale: number, thumbs: Thumbnails, colours: Palette): void {
+export function paintThumbnails(
+  pixels: Uint32Array,
+  stride: number,
+  grid: GridLayout,
+  scale: number,
+  thumbs: Thumbnails,
+  colours: Palette,
+): void {
   const shadesOf = new Map<number, Uint32Array>();
   const side = Math.round(grid.cell * scale);
-  const take = Int32Array.from({ length: side }, (_, k) => Math.min(thumbs.side - 1, Math.floor((k * thumbs.side) / side)));
+  const take = Int32Array.from({ length: side }, (_, k) =>
+    Math.min(thumbs.side - 1, Math.floor((k * thumbs.side) / side)),
+  );
   for (const spot of grid.cells) {
     const brightness = Math.round(thumbs.brightness(spot.head) * 32) / 32;
     let ramp = shadesOf.get(brightness);

@@ -32,14 +32,30 @@ export function clampViewport(viewport: Viewport, length: number, least = 4): Vi
 }
 
 /** Zoomed about a point given as fractions of the window, so that the token under it stays under it. */
-export function zoomViewport(viewport: Viewport, factor: number, across: number, down: number, length: number): Viewport {
+export function zoomViewport(
+  viewport: Viewport,
+  factor: number,
+  across: number,
+  down: number,
+  length: number,
+): Viewport {
   const span = Math.max(Math.min(4, length), Math.min(length, viewport.span * factor));
-  return clampViewport({ row: viewport.row + (viewport.span - span) * down, column: viewport.column + (viewport.span - span) * across, span }, length);
+  return clampViewport(
+    {
+      row: viewport.row + (viewport.span - span) * down,
+      column: viewport.column + (viewport.span - span) * across,
+      span,
+    },
+    length,
+  );
 }
 
 /** Tokens that one number of a field stands for, down or across: not whole where a text does not divide evenly. */
 export function grain(tile: Tile): { down: number; across: number } {
-  return { down: (tile.rows[1] - tile.rows[0]) / tile.height, across: (tile.columns[1] - tile.columns[0]) / tile.width };
+  return {
+    down: (tile.rows[1] - tile.rows[0]) / tile.height,
+    across: (tile.columns[1] - tile.columns[0]) / tile.width,
+  };
 }
 
 /** The cell that a token falls into where a range is split into so many cells at n·cell/cells, rounded down. */
@@ -53,7 +69,12 @@ export function weightAt(tile: Tile, row: number, column: number): number {
   return r >= 0 && c >= 0 && r < tile.height && c < tile.width ? tile.weights[r * tile.width + c] : 0;
 }
 
-export function paintHeatMap(context: CanvasRenderingContext2D, scale: number, view: HeatMapView, colours: Palette): void {
+export function paintHeatMap(
+  context: CanvasRenderingContext2D,
+  scale: number,
+  view: HeatMapView,
+  colours: Palette,
+): void {
   const { tile, viewport, side } = view;
   const unit = (side / viewport.span) * grain(tile).across;
   context.clearRect(0, 0, side * scale, side * scale);
@@ -72,10 +93,17 @@ function shown(view: HeatMapView, row: number, column: number): number {
   return view.tile.weights[row * view.tile.width + column] / view.top;
 }
 
-function paintCells(context: CanvasRenderingContext2D, scale: number, view: HeatMapView, colours: Palette, unit: number): void {
+function paintCells(
+  context: CanvasRenderingContext2D,
+  scale: number,
+  view: HeatMapView,
+  colours: Palette,
+  unit: number,
+): void {
   const { tile, viewport, side } = view;
   const gap = unit >= 8 ? scale : 0;
-  const edge = (start: number, offset: number, k: number) => Math.round((((start - offset) * side) / viewport.span + k * unit) * scale);
+  const edge = (start: number, offset: number, k: number) =>
+    Math.round((((start - offset) * side) / viewport.span + k * unit) * scale);
   for (let row = 0; row < tile.height; row++) {
     const y = edge(tile.rows[0], viewport.row, row);
     const height = edge(tile.rows[0], viewport.row, row + 1) - y - gap;
@@ -103,5 +131,11 @@ function paintPixels(context: CanvasRenderingContext2D, scale: number, view: Hea
   const place = (start: number, offset: number) => ((start - offset) * side * scale) / viewport.span;
   const size = ([start, end]: [number, number]) => ((end - start) * side * scale) / viewport.span;
   context.imageSmoothingEnabled = size(tile.columns) < tile.width;
-  context.drawImage(small, place(tile.columns[0], viewport.column), place(tile.rows[0], viewport.row), size(tile.columns), size(tile.rows));
+  context.drawImage(
+    small,
+    place(tile.columns[0], viewport.column),
+    place(tile.rows[0], viewport.row),
+    size(tile.columns),
+    size(tile.rows),
+  );
 }

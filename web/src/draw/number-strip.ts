@@ -17,7 +17,13 @@ export function strongest(values: ArrayLike<number>, most: number): number[] {
   });
 }
 
-export function paintStrip(context: CanvasRenderingContext2D, width: number, height: number, strip: Strip, colours: Palette): void {
+export function paintStrip(
+  context: CanvasRenderingContext2D,
+  width: number,
+  height: number,
+  strip: Strip,
+  colours: Palette,
+): void {
   const groups = strip.groups ?? 1;
   const gap = groups > 1 ? 2 : 0;
   const perGroup = strip.values.length / groups;

@@ -38,7 +38,9 @@ export class Player {
   readonly tokens = $derived(this.film?.sentences[this.sentence]?.tokens ?? []);
   readonly families = $derived(this.film ? this.film.heads.map((_, head) => this.family(head)) : []);
   /** the question that the selected head's line and frames answer to */
-  readonly question = $derived(this.show !== PAIR ? this.show : this.families[this.head] === "previous" ? "previous" : "induction");
+  readonly question = $derived(
+    this.show !== PAIR ? this.show : this.families[this.head] === "previous" ? "previous" : "induction",
+  );
 
   async load(name = fieldsAt(location.hash).get("film")): Promise<void> {
     this.stop();
@@ -60,7 +62,13 @@ export class Player {
     if (!film) return;
     const fields = fieldsAt(hash);
     const step = whole(fields.get("step"));
-    this.moment = step === null ? this.openingMoment() : Math.max(0, film.moments.findLastIndex((each) => each.step <= step));
+    this.moment =
+      step === null
+        ? this.openingMoment()
+        : Math.max(
+            0,
+            film.moments.findLastIndex((each) => each.step <= step),
+          );
     const head = film.heads.indexOf(fields.get("head") ?? "");
     this.head = head >= 0 ? head : this.best("induction");
     this.sentence = whole(fields.get("sentence"), 0, Math.max(0, film.sentences.length - 1)) ?? 0;

@@ -10,7 +10,8 @@ export function axisPosition(tokens: number, last: number): number {
 /** The moment that stands nearest to a place between 0 and 1. */
 export function nearest(places: number[], expectedCells: number): number {
   let best = 0;
-  for (let k = 1; k < places.length; k++) if (Math.abs(places[k] - expectedCells) < Math.abs(places[best] - expectedCells)) best = k;
+  for (let k = 1; k < places.length; k++)
+    if (Math.abs(places[k] - expectedCells) < Math.abs(places[best] - expectedCells)) best = k;
   return best;
 }
 

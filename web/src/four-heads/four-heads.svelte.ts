@@ -2,7 +2,17 @@
 import type { components } from "../api";
 import { events } from "../source/event-stream";
 import { askServer } from "../source/server";
-import { padToFour, moveTargets, readAddress, arrowText, writeAddress, INITIAL, type Arrow, type State, type Target } from "./targets";
+import {
+  padToFour,
+  moveTargets,
+  readAddress,
+  arrowText,
+  writeAddress,
+  INITIAL,
+  type Arrow,
+  type State,
+  type Target,
+} from "./targets";
 import { writtenTarget } from "./target-weights";
 
 type Schemas = components["schemas"];
@@ -69,7 +79,8 @@ export class HeadTrainer {
   }
 
   async restore(state: State): Promise<void> {
-    if (state.sentence !== null && state.sentence !== this.sentence) await this.guarded(() => this.fetchSentence({ sentence: state.sentence! }, []));
+    if (state.sentence !== null && state.sentence !== this.sentence)
+      await this.guarded(() => this.fetchSentence({ sentence: state.sentence! }, []));
     if (state.targets.length) this.targets = padToFour(state.targets);
     [this.dHead, this.steps, this.places] = [state.dHead, state.steps, state.places];
     const favourite = this.words.indexOf(FAVOURITE);
@@ -80,7 +91,14 @@ export class HeadTrainer {
   address(): string {
     const own = this.sentence !== this.first || JSON.stringify(this.targets) !== this.firstTargets;
     const { dHead, steps, places, word } = this;
-    return writeAddress({ sentence: own ? this.sentence : null, targets: this.targets, dHead, steps, places, word: word === this.words.indexOf(FAVOURITE) ? null : word });
+    return writeAddress({
+      sentence: own ? this.sentence : null,
+      targets: this.targets,
+      dHead,
+      steps,
+      places,
+      word: word === this.words.indexOf(FAVOURITE) ? null : word,
+    });
   }
 
   /** Another sentence: the arrows go along with the words that stay. */
@@ -109,7 +127,9 @@ export class HeadTrainer {
   async setArrows(head: number, text: string): Promise<boolean> {
     const before = this.targets;
     const done = await this.guarded(async () => {
-      const told = (await (await askServer("lab/arrows", { sentence: this.sentence, text })).json()) as Schemas["ArrowsCard"];
+      const told = (await (
+        await askServer("lab/arrows", { sentence: this.sentence, text })
+      ).json()) as Schemas["ArrowsCard"];
       this.change(head, writtenTarget(before[head], told.arrows as Arrow[], told.shares));
     });
     if (done) await this.train();
@@ -118,7 +138,14 @@ export class HeadTrainer {
   }
 
   asked(): Schemas["CraftRequest"] {
-    return { sentence: this.sentence, targets: this.targets, d_head: this.dHead, steps: this.steps, seed: 0, places: this.places };
+    return {
+      sentence: this.sentence,
+      targets: this.targets,
+      d_head: this.dHead,
+      steps: this.steps,
+      seed: 0,
+      places: this.places,
+    };
   }
 
   async train(): Promise<void> {
@@ -129,14 +156,34 @@ export class HeadTrainer {
     await this.guarded(async () => {
       let begun: Run | null = null;
       for await (const { values, arrays } of events<Told>("lab/craft", this.asked(), going.signal)) {
-        if (values.event === "begun") begun = { words: values.words, steps: values.steps, finds: arrays.finds.data as Uint8Array, snapshots: [], done: null };
+        if (values.event === "begun")
+          begun = {
+            words: values.words,
+            steps: values.steps,
+            finds: arrays.finds.data as Uint8Array,
+            snapshots: [],
+            done: null,
+          };
         else if (values.event === "step") {
           const { step, loss, hit } = values;
-          begun = { ...begun!, snapshots: [...begun!.snapshots, { step, loss, hit, patterns: arrays.patterns.data as Float32Array }] };
+          begun = {
+            ...begun!,
+            snapshots: [...begun!.snapshots, { step, loss, hit, patterns: arrays.patterns.data as Float32Array }],
+          };
           if (!quick) await new Promise((resolve) => setTimeout(resolve, PACE));
         } else {
           const numbers = (name: string) => arrays[name].data as Float32Array;
-          begun = { ...begun!, done: { ...values, losses: numbers("losses"), values: numbers("values"), delivered: numbers("delivered"), parts: numbers("parts"), output: numbers("output") } };
+          begun = {
+            ...begun!,
+            done: {
+              ...values,
+              losses: numbers("losses"),
+              values: numbers("values"),
+              delivered: numbers("delivered"),
+              parts: numbers("parts"),
+              output: numbers("output"),
+            },
+          };
         }
         if (going.signal.aborted) return;
         const latest = begun?.snapshots.at(-1);
@@ -178,7 +225,8 @@ export class HeadTrainer {
       this.problem = "";
       return true;
     } catch (error) {
-      if (!(error instanceof DOMException && error.name === "AbortError")) this.problem = error instanceof Error ? error.message : String(error);
+      if (!(error instanceof DOMException && error.name === "AbortError"))
+        this.problem = error instanceof Error ? error.message : String(error);
       return false;
     }
   }

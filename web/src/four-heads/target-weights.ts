@@ -24,7 +24,11 @@ export function targetOf(target: Target, cells: Cell[]): Target {
   const kept = cells.filter((cell) => cell.share >= LEAST).sort((a, b) => a.from - b.from || a.to - b.to);
   const whole = kept.map((cell) => ({ ...cell, share: cell.share / sum(rowOf(kept, cell.from)) }));
   const equal = whole.every((cell) => Math.abs(cell.share - 1 / rowOf(whole, cell.from).length) < EVEN);
-  return { ...target, arrows: whole.map(({ from, to }): Arrow => [from, to]), shares: equal ? [] : whole.map((cell) => Number(cell.share.toFixed(4))) };
+  return {
+    ...target,
+    arrows: whole.map(({ from, to }): Arrow => [from, to]),
+    shares: equal ? [] : whole.map((cell) => Number(cell.share.toFixed(4))),
+  };
 }
 
 /** Shares as somebody wrote them. A row that does not add up to one is left as it is, for the program to refuse in words. */
@@ -47,7 +51,11 @@ export function weightOf(target: Target, from: number, to: number): number {
 export function withCell(target: Target, from: number, to: number, on: boolean): Target {
   const cells = cellsOf(target);
   if (to > from || cells.some((cell) => cell.from === from && cell.to === to) === on) return target;
-  if (!on) return targetOf(target, cells.filter((cell) => cell.from !== from || cell.to !== to));
+  if (!on)
+    return targetOf(
+      target,
+      cells.filter((cell) => cell.from !== from || cell.to !== to),
+    );
   const others = rowOf(cells, from).length;
   return targetOf(target, [...cells, { from, to, share: others ? 1 / others : 1 }]);
 }
@@ -60,5 +68,9 @@ export function withWeight(target: Target, from: number, to: number, share: numb
   const others = rowOf(cells, from).filter((cell) => cell.to !== to);
   const rest = others.length ? others : to > 0 ? [{ from, to: 0, share: 1 }] : [];
   const left = rest.map((cell) => ({ ...cell, share: (cell.share / sum(rest)) * (1 - wanted) }));
-  return targetOf(target, [...cells.filter((cell) => cell.from !== from), { from, to, share: rest.length ? wanted : 1 }, ...left]);
+  return targetOf(target, [
+    ...cells.filter((cell) => cell.from !== from),
+    { from, to, share: rest.length ? wanted : 1 },
+    ...left,
+  ]);
 }

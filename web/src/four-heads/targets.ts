@@ -42,7 +42,10 @@ export function moveTargets(targets: Target[], before: string[], after: string[]
   return targets.map((target) => {
     if (isPrevious(target.arrows, before.length)) return { ...target, arrows: previous(after.length), shares: [] };
     const cells = cellsOf(target).map((cell) => ({ ...cell, from: to[cell.from] ?? -1, to: to[cell.to] ?? -1 }));
-    return targetOf(target, cells.filter((cell) => cell.from >= 0 && cell.to >= 0));
+    return targetOf(
+      target,
+      cells.filter((cell) => cell.from >= 0 && cell.to >= 0),
+    );
   });
 }
 
@@ -56,13 +59,19 @@ function isPrevious(arrows: Arrow[], length: number): boolean {
 
 /** Four targets, whatever there were; a head without arrows rests on the first word. */
 export function padToFour(targets: Target[]): Target[] {
-  return Array.from({ length: HEADS }, (_, at) => targets[at] ?? { name: `Head ${at + 1}`, asks: "", arrows: [], shares: [] });
+  return Array.from(
+    { length: HEADS },
+    (_, at) => targets[at] ?? { name: `Head ${at + 1}`, asks: "", arrows: [], shares: [] },
+  );
 }
 
 /** Arrows as a person writes them: crossed > horse, the@4 > The; where the shares of a row differ, it > horse .8. */
 export function arrowText(target: Target, words: string[]): string {
-  const name = (at: number) => (words.filter((word) => word === words[at]).length > 1 ? `${words[at]}@${at}` : words[at]);
-  return target.arrows.map(([from, to], at) => `${name(from)} > ${name(to)}${target.shares.length ? ` ${target.shares[at]}` : ""}`).join(", ");
+  const name = (at: number) =>
+    words.filter((word) => word === words[at]).length > 1 ? `${words[at]}@${at}` : words[at];
+  return target.arrows
+    .map(([from, to], at) => `${name(from)} > ${name(to)}${target.shares.length ? ` ${target.shares[at]}` : ""}`)
+    .join(", ");
 }
 
 export function writeAddress(state: State): string {
@@ -92,11 +101,15 @@ function readCells(text: string): Cell[] {
 
 export function readAddress(address: string): State {
   const fields = new URLSearchParams(address.split("?").slice(1).join("?"));
-  const whole = (name: string, otherwise: number) => (/^\d+$/.test(fields.get(name) ?? "") ? Number(fields.get(name)) : otherwise);
-  const targets = fields.getAll("h").slice(0, HEADS).map((text): Target => {
-    const [name, asks = "", arrows = ""] = text.split("|");
-    return targetOf({ name, asks, arrows: [], shares: [] }, readCells(arrows));
-  });
+  const whole = (name: string, otherwise: number) =>
+    /^\d+$/.test(fields.get(name) ?? "") ? Number(fields.get(name)) : otherwise;
+  const targets = fields
+    .getAll("h")
+    .slice(0, HEADS)
+    .map((text): Target => {
+      const [name, asks = "", arrows = ""] = text.split("|");
+      return targetOf({ name, asks, arrows: [], shares: [] }, readCells(arrows));
+    });
   return {
     sentence: fields.get("s"),
     targets: fields.get("s") === null ? [] : targets,

@@ -55,7 +55,8 @@ export class Learner {
   async open(number: number): Promise<void> {
     this.number = number;
     try {
-      const known = this.kept.get(number) ?? ((await (await askServer(`lessons/${number}`, undefined)).json()) as Lesson);
+      const known =
+        this.kept.get(number) ?? ((await (await askServer(`lessons/${number}`, undefined)).json()) as Lesson);
       this.kept.set(number, known);
       if (this.number !== number) return;
       this.lesson = known;
@@ -68,7 +69,9 @@ export class Learner {
   async answer(question: number, answer: string): Promise<void> {
     const key = `${this.lesson!.number}.${question}`;
     try {
-      const marked = (await (await askServer(`lessons/${this.lesson!.number}/answer`, { question, answer })).json()) as Schemas["Marked"];
+      const marked = (await (
+        await askServer(`lessons/${this.lesson!.number}/answer`, { question, answer })
+      ).json()) as Schemas["Marked"];
       this.answers[key] = { ...marked, answer };
       this.unread = { ...this.unread, [key]: "" };
       this.keep();

@@ -38,7 +38,8 @@ export type Ink = "plain" | "comment" | "string" | "word";
 
 /** Python in three tints: comments, strings, and the words of the language. */
 export function highlightPython(code: string): { ink: Ink; text: string }[] {
-  const pattern = /(#[^\n]*)|([fr]?"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')|\b(import|from|for|in|if|else|def|return|with|lambda|as|and|or|not|True|False|None)\b/g;
+  const pattern =
+    /(#[^\n]*)|([fr]?"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')|\b(import|from|for|in|if|else|def|return|with|lambda|as|and|or|not|True|False|None)\b/g;
   const found: { ink: Ink; text: string }[] = [];
   let at = 0;
   for (const match of code.matchAll(pattern)) {

@@ -5,7 +5,9 @@ export interface TryItLink {
   says: string;
 }
 
-const repeated = encodeURIComponent("the old lamp on the landing burned until morning and the old lamp on the landing burned");
+const repeated = encodeURIComponent(
+  "the old lamp on the landing burned until morning and the old lamp on the landing burned",
+);
 
 export const TRY_IT_LINKS: Record<number, TryItLink[]> = {
   1: [
@@ -18,7 +20,10 @@ export const TRY_IT_LINKS: Record<number, TryItLink[]> = {
     { href: "#microscope", says: "Microscope: the output mix of a real layer, head by head" },
   ],
   4: [
-    { href: `#microscope?text=${repeated}&show=induction&order=ranked`, says: "Microscope: heads ranked by induction on a repeated sentence" },
+    {
+      href: `#microscope?text=${repeated}&show=induction&order=ranked`,
+      says: "Microscope: heads ranked by induction on a repeated sentence",
+    },
     { href: "#film", says: "Film: watch those heads form" },
   ],
   5: [

@@ -52,7 +52,10 @@ export class Experiments {
   }
 
   address(): string {
-    return addressOf("one-or-many", { width: this.width === 16 ? null : this.width, heads: this.heads === 4 ? null : this.heads });
+    return addressOf("one-or-many", {
+      width: this.width === 16 ? null : this.width,
+      heads: this.heads === 4 ? null : this.heads,
+    });
   }
 
   setWidth(width: Width): void {
@@ -69,13 +72,23 @@ export class Experiments {
     this.going?.abort();
     const going = (this.going = new AbortController());
     const what = experiment === "arms" ? `arms ${more.task ?? 0}` : `partition ${this.width}`;
-    const asked: Schemas["RunRequest"] = { experiment, task: more.task ?? 0, d_model: this.width, heads: more.heads ?? [], seeds: SEEDS, steps: STEPS[experiment] };
+    const asked: Schemas["RunRequest"] = {
+      experiment,
+      task: more.task ?? 0,
+      d_model: this.width,
+      heads: more.heads ?? [],
+      seeds: SEEDS,
+      steps: STEPS[experiment],
+    };
     this.running = { what, planned: [], done: 0, since: Date.now() };
     try {
       for await (const { values } of events<Told>("lab/one-or-many", asked, going.signal)) {
         if (values.event === "begun") this.running = { ...this.running!, planned: values.arms };
         else {
-          this.ran = { ...this.ran, [what]: [...(this.ran[what] ?? []).filter((other) => other.arm !== values.arm), values] };
+          this.ran = {
+            ...this.ran,
+            [what]: [...(this.ran[what] ?? []).filter((other) => other.arm !== values.arm), values],
+          };
           this.running = { ...this.running!, done: this.running!.done + 1 };
         }
       }

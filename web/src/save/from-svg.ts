@@ -25,7 +25,12 @@ function markOf(shape: SVGGraphicsElement, down: number): Mark | null {
   const moved = shape.getCTM();
   const [dx, dy] = [moved?.e ?? 0, (moved?.f ?? 0) + down];
   const paint = (value: string) => (value === "none" || value === "rgba(0, 0, 0, 0)" ? undefined : value);
-  const look = { fill: paint(style.fill), stroke: paint(style.stroke), thick: parseFloat(style.strokeWidth) || 1, opacity: Number(style.opacity) };
+  const look = {
+    fill: paint(style.fill),
+    stroke: paint(style.stroke),
+    thick: parseFloat(style.strokeWidth) || 1,
+    opacity: Number(style.opacity),
+  };
   if (style.display === "none" || style.visibility === "hidden" || look.opacity === 0) return null;
   switch (shape.tagName) {
     case "rect":
@@ -33,9 +38,27 @@ function markOf(shape: SVGGraphicsElement, down: number): Mark | null {
     case "circle":
       return { kind: "circle", x: at("cx") + dx, y: at("cy") + dy, r: at("r"), ...look };
     case "line":
-      return look.stroke ? { kind: "line", x1: at("x1") + dx, x2: at("x2") + dx, y1: at("y1") + dy, y2: at("y2") + dy, stroke: look.stroke, thick: look.thick } : null;
+      return look.stroke
+        ? {
+            kind: "line",
+            x1: at("x1") + dx,
+            x2: at("x2") + dx,
+            y1: at("y1") + dy,
+            y2: at("y2") + dy,
+            stroke: look.stroke,
+            thick: look.thick,
+          }
+        : null;
     case "path":
-      return look.stroke ? { kind: "path", d: shift(shape.getAttribute("d") ?? "", dx, dy), stroke: look.stroke, thick: look.thick, opacity: look.opacity } : null;
+      return look.stroke
+        ? {
+            kind: "path",
+            d: shift(shape.getAttribute("d") ?? "", dx, dy),
+            stroke: look.stroke,
+            thick: look.thick,
+            opacity: look.opacity,
+          }
+        : null;
     default:
       return {
         kind: "text",
@@ -66,5 +89,10 @@ export function shift(d: string, dx: number, dy: number): string {
 
 /** The picture of everything drawn as SVG inside an element. */
 export function pictureFromSvg(place: HTMLElement, about: Pick<Picture, "file" | "title" | "note" | "table">): Picture {
-  return { ...about, ...marksOf(place.querySelectorAll<SVGSVGElement>("svg:not([data-aside])")), paper: css(theme.colours.paper), ink: css(theme.colours.ink) };
+  return {
+    ...about,
+    ...marksOf(place.querySelectorAll<SVGSVGElement>("svg:not([data-aside])")),
+    paper: css(theme.colours.paper),
+    ink: css(theme.colours.ink),
+  };
 }

@@ -1,11 +1,41 @@
 // Any picture of the page as a list of marks, and the files made from it: SVG, CSV and one HTML page. Pure; paint.ts makes the PNG.
 
 export type Mark =
-  | { kind: "rect"; x: number; y: number; width: number; height: number; fill?: string; stroke?: string; thick?: number; opacity?: number }
+  | {
+      kind: "rect";
+      x: number;
+      y: number;
+      width: number;
+      height: number;
+      fill?: string;
+      stroke?: string;
+      thick?: number;
+      opacity?: number;
+    }
   | { kind: "line"; x1: number; y1: number; x2: number; y2: number; stroke: string; thick?: number }
-  | { kind: "circle"; x: number; y: number; r: number; fill?: string; stroke?: string; thick?: number; opacity?: number }
+  | {
+      kind: "circle";
+      x: number;
+      y: number;
+      r: number;
+      fill?: string;
+      stroke?: string;
+      thick?: number;
+      opacity?: number;
+    }
   | { kind: "path"; d: string; stroke: string; thick: number; opacity?: number }
-  | { kind: "text"; x: number; y: number; text: string; fill: string; size?: number; face?: Face; bold?: boolean; anchor?: Anchor; turned?: boolean }
+  | {
+      kind: "text";
+      x: number;
+      y: number;
+      text: string;
+      fill: string;
+      size?: number;
+      face?: Face;
+      bold?: boolean;
+      anchor?: Anchor;
+      turned?: boolean;
+    }
   | { kind: "image"; x: number; y: number; width: number; height: number; canvas: HTMLCanvasElement };
 
 export type Face = "sans" | "serif" | "mono";
@@ -36,7 +66,8 @@ export const FACES: Record<Face, string> = {
 export const MARGIN = 16;
 export const HEADING = 34; // room for the title above the marks
 
-const safe = (text: string) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/"/g, "&quot;");
+const safe = (text: string) =>
+  text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/"/g, "&quot;");
 const round = (value: number) => Math.round(value * 100) / 100;
 
 /** `name="value"` for what is there. */
@@ -60,8 +91,15 @@ function element(mark: Mark): string {
     case "image":
       return `<image${attributes({ x: mark.x, y: mark.y, width: mark.width, height: mark.height, href: mark.canvas.toDataURL("image/png") })} style="image-rendering:pixelated"/>`;
     case "text": {
-      const place = mark.turned ? { transform: `translate(${round(mark.x)} ${round(mark.y)}) rotate(-90)` } : { x: mark.x, y: mark.y };
-      const style = { fill: mark.fill, "font-size": mark.size ?? 12, "font-family": FACES[mark.face ?? "sans"], "font-weight": mark.bold ? 600 : undefined };
+      const place = mark.turned
+        ? { transform: `translate(${round(mark.x)} ${round(mark.y)}) rotate(-90)` }
+        : { x: mark.x, y: mark.y };
+      const style = {
+        fill: mark.fill,
+        "font-size": mark.size ?? 12,
+        "font-family": FACES[mark.face ?? "sans"],
+        "font-weight": mark.bold ? 600 : undefined,
+      };
       return `<text${attributes({ ...place, ...style, "text-anchor": mark.anchor === "start" ? undefined : mark.anchor })}>${safe(mark.text)}</text>`;
     }
   }
@@ -90,7 +128,8 @@ export function csv(table: Table): string {
 
 /** One page that needs nothing else: the picture, and its numbers in a table. */
 export function html(picture: Picture): string {
-  const row = (tag: string, values: (string | number)[]) => `<tr>${values.map((value) => `<${tag}>${safe(String(value))}</${tag}>`).join("")}</tr>`;
+  const row = (tag: string, values: (string | number)[]) =>
+    `<tr>${values.map((value) => `<${tag}>${safe(String(value))}</${tag}>`).join("")}</tr>`;
   const style =
     `body{margin:24px auto;max-width:1100px;padding:0 16px;background:${picture.paper};color:${picture.ink};font:14px/1.5 ${FACES.sans.replace(/'/g, "")}}` +
     "svg{max-width:100%;height:auto}table{border-collapse:collapse;font-size:12px;font-variant-numeric:tabular-nums}td,th{padding:2px 12px 2px 0;text-align:left;white-space:pre}";

@@ -29,7 +29,11 @@ export function frameSplitter(): (piece: Uint8Array) => ArrayBuffer[] {
 }
 
 /** What the program tells while it works; an error in the middle is thrown as the sentence it is. */
-export async function* events<Card extends { event: string }>(path: string, body: unknown, signal?: AbortSignal): AsyncGenerator<StreamEvent<Card>> {
+export async function* events<Card extends { event: string }>(
+  path: string,
+  body: unknown,
+  signal?: AbortSignal,
+): AsyncGenerator<StreamEvent<Card>> {
   const response = await askServer(path, body, signal);
   const reader = response.body!.getReader();
   const cut = frameSplitter();

@@ -2,7 +2,16 @@
 import { unpack, type Container } from "../wire";
 import { tileFrom, lookFrom, attributionFrom } from "./decode";
 import { tileOf, partsFrom } from "./recompute-weights";
-import { Problem, type Tile, type ModelCard, type PaperClaim, type Prediction, type Roles, type Source, type WeightsRequest } from "./source";
+import {
+  Problem,
+  type Tile,
+  type ModelCard,
+  type PaperClaim,
+  type Prediction,
+  type Roles,
+  type Source,
+  type WeightsRequest,
+} from "./source";
 
 const NOT_HERE = "This file holds one text and no model. For this, open the text in headscope.";
 
@@ -15,7 +24,12 @@ function part(bundle: Container, name: string): ArrayBuffer {
 
 export function fileSource(bytes: ArrayBuffer): Source {
   const bundle = unpack(bytes);
-  const { model, predictions, roles, featured } = bundle.values as { model: ModelCard; predictions: Prediction[]; roles: Roles; featured: { claims: PaperClaim[] } };
+  const { model, predictions, roles, featured } = bundle.values as {
+    model: ModelCard;
+    predictions: Prediction[];
+    roles: Roles;
+    featured: { claims: PaperClaim[] };
+  };
   const absent = async () => {
     throw new Problem("NotInFile", NOT_HERE);
   };

@@ -1,6 +1,14 @@
 // A notebook: the page lies in a frame, and its questions travel over a channel to the kernel (app/widget.py answers).
 import { tileFrom, importanceFrom, lookFrom, attributionFrom } from "./decode";
-import { Problem, type FoundToken, type ModelCard, type PaperClaim, type Prediction, type Roles, type Source } from "./source";
+import {
+  Problem,
+  type FoundToken,
+  type ModelCard,
+  type PaperClaim,
+  type Prediction,
+  type Roles,
+  type Source,
+} from "./source";
 
 interface Answer {
   id: number;

@@ -31,7 +31,9 @@ export function tileOf(parts: Parts, head: number, wanted: WeightsRequest): Tile
   const columns = inside(wanted.columns, parts.keys);
   const height = Math.ceil((rows[1] - rows[0]) / wanted.pool);
   const width = Math.ceil((columns[1] - columns[0]) / wanted.pool);
-  const across = Uint32Array.from({ length: columns[1] - columns[0] }, (_, at) => cellOf(columns[0] + at, columns, width));
+  const across = Uint32Array.from({ length: columns[1] - columns[0] }, (_, at) =>
+    cellOf(columns[0] + at, columns, width),
+  );
   const weights = new Float32Array(height * width);
   for (let row = rows[0]; row < rows[1]; row++) {
     const line = cellOf(row, rows, height) * width;
@@ -45,7 +47,13 @@ export function tileOf(parts: Parts, head: number, wanted: WeightsRequest): Tile
 }
 
 /** p = exp(s − lse), for the keys among these columns that the row sees. */
-function eachWeight(parts: Parts, head: number, row: number, columns: [number, number], tell: (key: number, weight: number) => void): void {
+function eachWeight(
+  parts: Parts,
+  head: number,
+  row: number,
+  columns: [number, number],
+  tell: (key: number, weight: number) => void,
+): void {
   const { q, k, width, scale, softcap } = parts;
   const query = (head * parts.queries + row) * width;
   const keys = Math.floor((head * parts.kvHeads) / parts.heads) * parts.keys;

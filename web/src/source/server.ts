@@ -1,6 +1,16 @@
 // The server's page: every answer is one request, and the last few dozen are remembered.
 import { tileFrom, importanceFrom, lookFrom, attributionFrom } from "./decode";
-import { Problem, type FoundToken, type ModelCard, type Models, type PaperClaim, type Prediction, type Progress, type Roles, type Source } from "./source";
+import {
+  Problem,
+  type FoundToken,
+  type ModelCard,
+  type Models,
+  type PaperClaim,
+  type Prediction,
+  type Progress,
+  type Roles,
+  type Source,
+} from "./source";
 
 const KEPT = 200;
 const STOPPED = "The program on this machine has stopped. What you see is the last good picture.";
@@ -20,7 +30,10 @@ export async function askServer(path: string, body: unknown, signal?: AbortSigna
   }
   if (response.ok) return response;
   const told = await response.json().catch(() => null);
-  throw new Problem(told?.kind ?? "Failed", told?.message ?? `The program answered with an error (${response.status}).`);
+  throw new Problem(
+    told?.kind ?? "Failed",
+    told?.message ?? `The program answered with an error (${response.status}).`,
+  );
 }
 
 /** Remembers settled answers; one that was cancelled or failed is asked for again. */
@@ -67,11 +80,15 @@ export function serverSource(model?: string): Source {
       return look;
     },
     weights: cached(async (wanted, signal) => tileFrom(await (await about("weights", wanted, signal)).arrayBuffer())),
-    attribution: cached(async (wanted, signal) => attributionFrom(await (await about("mix", wanted, signal)).arrayBuffer())),
+    attribution: cached(async (wanted, signal) =>
+      attributionFrom(await (await about("mix", wanted, signal)).arrayBuffer()),
+    ),
     token: async (wanted) => (await ask("token", wanted)).json() as Promise<FoundToken>,
     predict: cached(async (wanted, signal) => (await about("predict", wanted, signal)).json() as Promise<Prediction>),
     progress: async () => (await ask("progress", undefined)).json() as Promise<Progress>,
-    importance: cached(async (wanted, signal) => importanceFrom(await (await about("importance", wanted, signal)).arrayBuffer())),
+    importance: cached(async (wanted, signal) =>
+      importanceFrom(await (await about("importance", wanted, signal)).arrayBuffer()),
+    ),
     featured: async () => ((await (await ask("featured", undefined)).json()) as { claims: PaperClaim[] }).claims,
     roles: async () => (await ask("roles", undefined)).json() as Promise<Roles>,
     testHeads: async () => (await ask("roles", {})).json() as Promise<Roles>,

@@ -6,10 +6,13 @@ import { axisEnd, histogram, rank } from "../../src/draw/histogram";
 import { strongest } from "../../src/draw/number-strip";
 
 const ramp = ["#f5f2eb", "#ded6ba", "#bfbba6", "#9da09c", "#7b8693", "#5d6c86", "#415378", "#2a3967", "#151f56"];
-const colours = palette((token) => (/^--w\d$/.test(token) ? ramp[Number(token[3])] : ({ "--neg": "#94620d", "--pos": "#1d377b" }[token] ?? "#f5f2eb")));
+const colours = palette((token) =>
+  /^--w\d$/.test(token) ? ramp[Number(token[3])] : ({ "--neg": "#94620d", "--pos": "#1d377b" }[token] ?? "#f5f2eb"),
+);
 
 test("stop k of the ramp is the weight (k/8)²", () => {
-  for (let stop = 0; stop <= 8; stop++) expect(css(weightColour(colours, (stop / 8) ** 2))).toBe(css(colours.ramp[stop]));
+  for (let stop = 0; stop <= 8; stop++)
+    expect(css(weightColour(colours, (stop / 8) ** 2))).toBe(css(colours.ramp[stop]));
   expect(css(weightColour(colours, 7))).toBe(css(colours.ramp[8]));
 });
 
@@ -40,16 +43,36 @@ test("pooling doubles until the picture is small enough", () => {
 
 test("a pooled field finds the cell of a pair, also where cells are uneven", () => {
   // 5 tokens in 2 cells: 0–1 and 2–4
-  const tile = { look: "", head: "", rows: [0, 5] as [number, number], columns: [0, 5] as [number, number], pool: 3, measure: "weight" as const, weights: Float32Array.of(1, 2, 3, 4), height: 2, width: 2 };
+  const tile = {
+    look: "",
+    head: "",
+    rows: [0, 5] as [number, number],
+    columns: [0, 5] as [number, number],
+    pool: 3,
+    measure: "weight" as const,
+    weights: Float32Array.of(1, 2, 3, 4),
+    height: 2,
+    width: 2,
+  };
   expect([0, 1, 2, 3, 4].map((row) => weightAt(tile, row, 0))).toEqual([1, 1, 3, 3, 3]);
   expect(weightAt(tile, 4, 4)).toBe(4);
   expect(weightAt(tile, 5, 0)).toBe(0);
 });
 
 test("arcs leave out what cannot be seen and draw the selected token last", () => {
-  const weights = [[1, 0, 0], [0.99, 0.01, 0], [0.3, 0.3, 0.4]];
+  const weights = [
+    [1, 0, 0],
+    [0.99, 0.01, 0],
+    [0.3, 0.3, 0.4],
+  ];
   const drawn = arcs({ length: 3, weight: (query, key) => weights[query][key], cell: 20, x: 100, selected: 1 });
-  expect(drawn.map(({ query, key }) => [query, key])).toEqual([[2, 0], [2, 1], [2, 2], [0, 0], [1, 0]]);
+  expect(drawn.map(({ query, key }) => [query, key])).toEqual([
+    [2, 0],
+    [2, 1],
+    [2, 2],
+    [0, 0],
+    [1, 0],
+  ]);
   expect(drawn.filter((arc) => arc.path === "").map((arc) => arc.query)).toEqual([2, 0]);
 });
 

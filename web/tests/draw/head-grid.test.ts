@@ -1,9 +1,21 @@
 import { expect, test } from "vitest";
 import { palette } from "../../src/draw/colour";
-import { headAt, neighbour, paintThumbnails, shadeLayout, thumbnailLayout, type GridShape } from "../../src/draw/head-grid";
+import {
+  headAt,
+  neighbour,
+  paintThumbnails,
+  shadeLayout,
+  thumbnailLayout,
+  type GridShape,
+} from "../../src/draw/head-grid";
 
 const shape = (layers: number, heads: number, kv: number, more: Partial<GridShape> = {}): GridShape => ({
-  rows: Array.from({ length: layers }, (_, layer) => ({ site: String(layer), n_heads: heads, n_kv_heads: kv, causal: true })),
+  rows: Array.from({ length: layers }, (_, layer) => ({
+    site: String(layer),
+    n_heads: heads,
+    n_kv_heads: kv,
+    causal: true,
+  })),
   order: Array.from({ length: layers * heads }, (_, head) => head),
   ranked: false,
   width: 248,
@@ -38,7 +50,12 @@ test("too many heads for thumbnails become shades", () => {
 
 test("ranked heads stand in their order, best first", () => {
   const grid = thumbnailLayout(shape(2, 3, 3, { ranked: true, order: [4, 0, 5, 1, 2, 3] }))!;
-  expect(grid.cells.map((spot) => [spot.head, spot.row, spot.column]).slice(0, 4)).toEqual([[4, 0, 0], [0, 0, 1], [5, 0, 2], [1, 1, 0]]);
+  expect(grid.cells.map((spot) => [spot.head, spot.row, spot.column]).slice(0, 4)).toEqual([
+    [4, 0, 0],
+    [0, 0, 1],
+    [5, 0, 2],
+    [1, 1, 0],
+  ]);
   expect(neighbour(grid, 4, 1, 0)).toBe(1);
 });
 
@@ -65,11 +82,20 @@ test("a finger between two heads finds the nearer one", () => {
 });
 
 test("a thumbnail is painted below its diagonal only, each byte in its colour", () => {
-  const colours = palette((token) => ({ "--w0": "#000000", "--w8": "#ffffff", "--paper": "#123456" })[token] ?? "#808080");
+  const colours = palette(
+    (token) => ({ "--w0": "#000000", "--w8": "#ffffff", "--paper": "#123456" })[token] ?? "#808080",
+  );
   const grid = thumbnailLayout(shape(1, 1, 1))!;
   const pixels = new Uint32Array(grid.width * grid.height);
   const bytes = Uint8Array.of(255, 9, 0, 255);
-  paintThumbnails(pixels, grid.width, grid, 1, { bytes, side: 2, causal: [true], brightness: () => 1, aside: false }, colours);
+  paintThumbnails(
+    pixels,
+    grid.width,
+    grid,
+    1,
+    { bytes, side: 2, causal: [true], brightness: () => 1, aside: false },
+    colours,
+  );
   const at = (x: number, y: number) => pixels[(grid.top + y) * grid.width + grid.left + x];
   expect(at(0, 0)).toBe(0xffffffff);
   expect(at(grid.cell - 1, 0)).toBe(0);

@@ -5,8 +5,19 @@ import { largestDifferences, similarHeads } from "../../src/microscope/state/loo
 // three heads on two tokens: the second copies the first, the third rests on the first token
 const byte = (weight: number) => Math.round(255 * Math.sqrt(weight));
 const rows = (...heads: number[][]) => Uint8Array.from(heads.flat().map(byte));
-const look = { side: 2, thumbnails: rows([1, 0, 0.2, 0.8], [1, 0, 0.5, 0.5], [1, 0, 1, 0]), scores: Float32Array.of(0.2, 0.5, 1, NaN, NaN, NaN) } as unknown as Look;
-const model = { questions: [{ name: "first", unit: "share" }, { name: "induction", unit: "share" }, { name: "entropy", unit: "nats" }], sites: [{ n_heads: 3 }] } as unknown as ModelCard;
+const look = {
+  side: 2,
+  thumbnails: rows([1, 0, 0.2, 0.8], [1, 0, 0.5, 0.5], [1, 0, 1, 0]),
+  scores: Float32Array.of(0.2, 0.5, 1, NaN, NaN, NaN),
+} as unknown as Look;
+const model = {
+  questions: [
+    { name: "first", unit: "share" },
+    { name: "induction", unit: "share" },
+    { name: "entropy", unit: "nats" },
+  ],
+  sites: [{ n_heads: 3 }],
+} as unknown as ModelCard;
 
 test("heads are alike by their patterns, and resting on the first token makes none", () => {
   expect(similarHeads(look, 0, 4)).toEqual([{ head: 1, cosine: expect.closeTo(1, 5) }]);

@@ -3,7 +3,9 @@ import { palette } from "../../src/draw/colour";
 import { patternPicture, type Sheet } from "../../src/microscope/pattern/pattern-picture";
 import { csv, html, svg } from "../../src/save/picture";
 
-const colours = palette((token) => ({ "--w0": "#ffffff", "--w8": "#000000", "--accent": "#cf3f20" })[token] ?? "#808080");
+const colours = palette(
+  (token) => ({ "--w0": "#ffffff", "--w8": "#000000", "--accent": "#cf3f20" })[token] ?? "#808080",
+);
 const sheet: Sheet = {
   file: "head-1.2",
   title: "small, head 1.2",
@@ -11,7 +13,12 @@ const sheet: Sheet = {
   columns: ["a", '"b"', "<c>"],
   firstRow: 0,
   firstColumn: 0,
-  weight: (row, column) => [[1, 0, 0], [0.25, 0.75, 0], [0, 1 / 3, 2 / 3]][row][column],
+  weight: (row, column) =>
+    [
+      [1, 0, 0],
+      [0.25, 0.75, 0],
+      [0, 1 / 3, 2 / 3],
+    ][row][column],
   top: 1,
   mileage: true,
   causal: true,
@@ -34,7 +41,9 @@ test("a picture has a cell a pair below the diagonal, and every name once", () =
   expect(drawn.match(/<rect /g)).toHaveLength(1 + 6);
   expect(drawn).toMatch(/fill="rgb\(207,63,32\)"[^>]*>&quot;b&quot;<\/text>/);
   expect(drawn).toContain("&lt;c&gt;</text>");
-  expect(svg(patternPicture({ ...sheet, mileage: false, causal: false }, colours)).match(/<text /g)).toHaveLength(1 + 3 + 3);
+  expect(svg(patternPicture({ ...sheet, mileage: false, causal: false }, colours)).match(/<text /g)).toHaveLength(
+    1 + 3 + 3,
+  );
 });
 
 test("a saved page holds the picture and its numbers, and nothing that a word could start", () => {

@@ -1,16 +1,60 @@
 import { describe, expect, test } from "vitest";
 import type { Finding, Roles, RoleTrial } from "../../src/source/source";
-import { roleScores, asRole, evidenceRows, findingsOf, NAMELESS, nearest, trialOf } from "../../src/microscope/state/roles";
+import {
+  roleScores,
+  asRole,
+  evidenceRows,
+  findingsOf,
+  NAMELESS,
+  nearest,
+  trialOf,
+} from "../../src/microscope/state/roles";
 
-const piece = { measure: "attention: induction", score: 0.86, low: 0.84, high: 0.88, rival: 0.01, rival_name: "the earlier copy", threshold: 0.35, p: 1e-9 };
-const finding = (head: string, role: string, strongest: boolean): Finding => ({ head, role, strongest, p: 1e-7, evidence: [piece], ablated: null });
+const piece = {
+  measure: "attention: induction",
+  score: 0.86,
+  low: 0.84,
+  high: 0.88,
+  rival: 0.01,
+  rival_name: "the earlier copy",
+  threshold: 0.35,
+  p: 1e-9,
+};
+const finding = (head: string, role: string, strongest: boolean): Finding => ({
+  head,
+  role,
+  strongest,
+  p: 1e-7,
+  evidence: [piece],
+  ablated: null,
+});
 const trial = (role: string, scores: (number | null)[], rivals: number[], tested = true): RoleTrial => ({
-  role, scores, rivals, tested, sentence: "", paper: "", why_not: "", probe: "", n_inputs: 32, named: [], measure: "", threshold: 0.5, control: null,
+  role,
+  scores,
+  rivals,
+  tested,
+  sentence: "",
+  paper: "",
+  why_not: "",
+  probe: "",
+  n_inputs: 32,
+  named: [],
+  measure: "",
+  threshold: 0.5,
+  control: null,
 });
 const roles: Roles = {
-  state: "tested", named: 1, without: 2, resting: 0, recipe: "",
+  state: "tested",
+  named: 1,
+  without: 2,
+  resting: 0,
+  recipe: "",
   findings: [finding("0.1", "first token", false), finding("0.1", "induction", true)],
-  trials: [trial("previous token", [0.3, 0, 0.1], [0.2, 0, 0]), trial("induction", [0.2, 0.86, null], [0, 0.01, 0]), trial("next token", [0.9, 0.9, 0.9], [0, 0, 0], false)],
+  trials: [
+    trial("previous token", [0.3, 0, 0.1], [0.2, 0, 0]),
+    trial("induction", [0.2, 0.86, null], [0, 0.01, 0]),
+    trial("next token", [0.9, 0.9, 0.9], [0, 0, 0], false),
+  ],
 };
 
 describe("roles", () => {
@@ -19,7 +63,9 @@ describe("roles", () => {
     expect(findingsOf(roles, "0.0")).toEqual([]);
   });
   test("the grid is given the scores of the named heads alone", () => {
-    expect([...roleScores(roles, asRole("induction"), ["0.0", "0.1", "0.2"])].map((score) => Number(score.toFixed(2)))).toEqual([NaN, 0.86, NaN]);
+    expect(
+      [...roleScores(roles, asRole("induction"), ["0.0", "0.1", "0.2"])].map((score) => Number(score.toFixed(2))),
+    ).toEqual([NaN, 0.86, NaN]);
     expect([...roleScores(roles, NAMELESS, ["0.0", "0.1", "0.2"])]).toEqual([1, NaN, 1]);
     expect(trialOf(roles, asRole("induction"))?.role).toBe("induction");
     expect(trialOf(roles, NAMELESS)).toBeUndefined();
@@ -31,7 +77,13 @@ describe("roles", () => {
   test("a finding's rows carry interval, rival, threshold, and what is lost without the head", () => {
     const lost = { task: "loss on the second copy, nats a token", whole: -0.7, loss: 4.4, low: 3.6, high: 5.1 };
     const [row, without] = evidenceRows({ ...finding("0.1", "induction", true), ablated: lost });
-    expect(row).toMatchObject({ text: ".86", note: "next best .01", interval: [0.84, 0.88], chance: [0, 0.01], threshold: 0.35 });
+    expect(row).toMatchObject({
+      text: ".86",
+      note: "next best .01",
+      interval: [0.84, 0.88],
+      chance: [0, 0.01],
+      threshold: 0.35,
+    });
     expect(without).toMatchObject({ text: "4.40", note: "nats a token", interval: [3.6, 5.1] });
   });
 });

@@ -17,7 +17,8 @@ describe("frames", () => {
     for (const size of [1, 3, 7, one.length, all.length]) {
       const cut = frameSplitter();
       const found: unknown[] = [];
-      for (let at = 0; at < all.length; at += size) for (const bytes of cut(all.slice(at, at + size))) found.push(unpack(bytes).values);
+      for (let at = 0; at < all.length; at += size)
+        for (const bytes of cut(all.slice(at, at + size))) found.push(unpack(bytes).values);
       expect(found).toEqual([{ event: "step", step: 1 }, { event: "done" }]);
     }
   });

@@ -9,7 +9,9 @@ function host(answer: (question: { id: number; ask: string; body: unknown }) => 
 }
 
 test("an answer reaches the one who asked, and a problem is a sentence", async () => {
-  const { ask, close } = host(({ ask, body }) => (ask === "predict" ? { value: { asked: body } } : { problem: { kind: "InputError", message: "no such head" } }));
+  const { ask, close } = host(({ ask, body }) =>
+    ask === "predict" ? { value: { asked: body } } : { problem: { kind: "InputError", message: "no such head" } },
+  );
   const source = notebookSource("abc", ask);
   const wanted = { look: "abc", position: 3, off: [], cuts: [], how: "zero" as const, count: 6, sampling: null };
   const [told, failed] = await Promise.all([source.predict(wanted), source.model().catch((error) => error)]);

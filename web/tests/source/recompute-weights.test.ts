@@ -11,26 +11,48 @@ function numbers(count: number, seed: number): Float32Array<ArrayBuffer> {
 }
 
 function parts(softcap: number | null, window: number): Parts {
-  const runs = Int32Array.from({ length: 2 * QUERIES }, (_, at) => (at % 2 ? (at + 1) / 2 : Math.max(0, at / 2 + 1 - window)));
+  const runs = Int32Array.from({ length: 2 * QUERIES }, (_, at) =>
+    at % 2 ? (at + 1) / 2 : Math.max(0, at / 2 + 1 - window),
+  );
   const q = { data: numbers(HEADS * QUERIES * WIDTH, 1), shape: [HEADS, QUERIES, WIDTH] };
   const k = { data: numbers(KV * KEYS * WIDTH, 2), shape: [KV, KEYS, WIDTH] };
   const logsumexp = { data: new Float32Array(HEADS * QUERIES), shape: [HEADS, QUERIES] };
   for (let head = 0; head < HEADS; head++)
     for (let row = 0; row < QUERIES; row++) {
       const scores = [];
-      for (let key = runs[2 * row]; key < runs[2 * row + 1]; key++) scores.push(score(q.data, k.data, head, row, key, softcap));
+      for (let key = runs[2 * row]; key < runs[2 * row + 1]; key++)
+        scores.push(score(q.data, k.data, head, row, key, softcap));
       logsumexp.data[head * QUERIES + row] = Math.log(scores.reduce((sum, each) => sum + Math.exp(each), 0));
     }
   return partsFrom(pack({ scale: 0.5, softcap }, { q, k, logsumexp, runs: { data: runs, shape: [QUERIES, 2] } }));
 }
 
-function score(q: Float32Array, k: Float32Array, head: number, row: number, key: number, softcap: number | null): number {
+function score(
+  q: Float32Array,
+  k: Float32Array,
+  head: number,
+  row: number,
+  key: number,
+  softcap: number | null,
+): number {
   const kv = head >> 1; // two heads share each KV head
-  const dot = [0, 1, 2].reduce((sum, at) => sum + q[(head * QUERIES + row) * WIDTH + at] * k[(kv * KEYS + key) * WIDTH + at], 0);
+  const dot = [0, 1, 2].reduce(
+    (sum, at) => sum + q[(head * QUERIES + row) * WIDTH + at] * k[(kv * KEYS + key) * WIDTH + at],
+    0,
+  );
   return softcap === null ? dot / 2 : softcap * Math.tanh(dot / 2 / softcap);
 }
 
-const asked = (rows: [number, number], columns: [number, number], pool = 1): WeightsRequest => ({ look: "abc", head: "5.3", rows, columns, pool, how: "max", measure: "weight", aside: false });
+const asked = (rows: [number, number], columns: [number, number], pool = 1): WeightsRequest => ({
+  look: "abc",
+  head: "5.3",
+  rows,
+  columns,
+  pool,
+  how: "max",
+  measure: "weight",
+  aside: false,
+});
 
 test.each([
   [null, 11],
@@ -51,7 +73,8 @@ test("a part of a pattern is that part of the whole, cut at the end of the text"
   const whole = tileOf(parts(null, 11), 3, asked([0, QUERIES], [0, KEYS]));
   const some = tileOf(parts(null, 11), 3, asked([4, 9], [2, 2 ** 31]));
   expect([some.height, some.width, some.columns]).toEqual([5, 9, [2, 11]]);
-  for (let row = 4; row < 9; row++) for (let key = 2; key < KEYS; key++) expect(weightAt(some, row, key)).toBe(weightAt(whole, row, key));
+  for (let row = 4; row < 9; row++)
+    for (let key = 2; key < KEYS; key++) expect(weightAt(some, row, key)).toBe(weightAt(whole, row, key));
 });
 
 test("a pooled number is the largest of the weights that it stands for", () => {

@@ -8,7 +8,11 @@ import type { Mark, Picture } from "../../save/picture";
 const ROW = 26;
 const WORDS = 260; // where the words begin
 
-export function arcsPicture(scope: Microscope, weight: (query: number, key: number) => number, colours: Palette): Picture {
+export function arcsPicture(
+  scope: Microscope,
+  weight: (query: number, key: number) => number,
+  colours: Palette,
+): Picture {
   const drawn = arcs({ length: scope.length, weight, cell: ROW, x: WORDS, selected: scope.token });
   const marks = drawn.map((arc): Mark => {
     const stroke = css(arc.selected ? colours.accent : colours.ink);
@@ -16,7 +20,15 @@ export function arcsPicture(scope: Microscope, weight: (query: number, key: numb
     const r = Math.sqrt(arc.weight) * ROW * 0.17;
     return { kind: "circle", x: WORDS - 4 - r, y: (arc.query + 0.5) * ROW, r, fill: stroke, opacity: arc.opacity };
   });
-  const words = scope.tokens.map((token, row): Mark => ({ kind: "text", text: visible(token.text), x: WORDS + 6, y: (row + 0.5) * ROW + 4.5, size: 14, face: "serif", fill: css(row === scope.token ? colours.accent : colours.ink) }));
+  const words = scope.tokens.map((token, row): Mark => ({
+    kind: "text",
+    text: visible(token.text),
+    x: WORDS + 6,
+    y: (row + 0.5) * ROW + 4.5,
+    size: 14,
+    face: "serif",
+    fill: css(row === scope.token ? colours.accent : colours.ink),
+  }));
   return {
     file: `arcs-${scope.here!.name}`,
     title: `${scope.model!.title}, head ${scope.here!.name}`,
@@ -29,7 +41,13 @@ export function arcsPicture(scope: Microscope, weight: (query: number, key: numb
       columns: ["query", "reads", "key", "token", "weight"],
       rows: drawn
         .toSorted((a, b) => a.query - b.query || a.key - b.key)
-        .map((arc) => [arc.query, visible(scope.tokens[arc.query].text), arc.key, visible(scope.keys[arc.key].text), Number(arc.weight.toPrecision(7))]),
+        .map((arc) => [
+          arc.query,
+          visible(scope.tokens[arc.query].text),
+          arc.key,
+          visible(scope.keys[arc.key].text),
+          Number(arc.weight.toPrecision(7)),
+        ]),
     },
   };
 }
@@ -47,18 +65,53 @@ export function scoresPicture(scope: Microscope, lines: ScoreLine[], colours: Pa
   const marks = lines.flatMap((line, k): Mark[] => {
     const floor = k * 34 + 28;
     const unit = wide / line.bars.length;
-    const bars = line.bars.flatMap((bar, at): Mark[] => (bar > 0 ? [{ kind: "rect", x: left + at * unit, y: floor - Math.max(2, bar * 20), width: unit - 1, height: Math.max(2, bar * 20), fill: css(colours.quiet) }] : []));
+    const bars = line.bars.flatMap((bar, at): Mark[] =>
+      bar > 0
+        ? [
+            {
+              kind: "rect",
+              x: left + at * unit,
+              y: floor - Math.max(2, bar * 20),
+              width: unit - 1,
+              height: Math.max(2, bar * 20),
+              fill: css(colours.quiet),
+            },
+          ]
+        : [],
+    );
     const known: Mark[] = Number.isFinite(line.value)
-      ? [{ kind: "line", x1: left + line.mark * wide, x2: left + line.mark * wide, y1: floor - 25, y2: floor, stroke: css(colours.ink), thick: 2.4 }]
+      ? [
+          {
+            kind: "line",
+            x1: left + line.mark * wide,
+            x2: left + line.mark * wide,
+            y1: floor - 25,
+            y2: floor,
+            stroke: css(colours.ink),
+            thick: 2.4,
+          },
+        ]
       : [];
-    const text = (words: string, x: number, fill: string, anchor: "start" | "end" = "start"): Mark => ({ kind: "text", text: words, x, y: floor - 5, fill, anchor });
+    const text = (words: string, x: number, fill: string, anchor: "start" | "end" = "start"): Mark => ({
+      kind: "text",
+      text: words,
+      x,
+      y: floor - 5,
+      fill,
+      anchor,
+    });
     return [
       { kind: "line", x1: 0, x2: left + wide + 120, y1: floor, y2: floor, stroke: css(colours.line) },
       ...bars,
       ...known,
       text(line.title, 0, css(colours.ink)),
       text(short(line.value), left + wide + 46, css(colours.ink), "end"),
-      text(Number.isFinite(line.value) ? `${line.rank} of ${scope.heads.length}` : "", left + wide + 120, css(colours.ink3), "end"),
+      text(
+        Number.isFinite(line.value) ? `${line.rank} of ${scope.heads.length}` : "",
+        left + wide + 120,
+        css(colours.ink3),
+        "end",
+      ),
     ];
   });
   return {
@@ -70,6 +123,9 @@ export function scoresPicture(scope: Microscope, lines: ScoreLine[], colours: Pa
     paper: css(colours.paper),
     ink: css(colours.ink),
     marks,
-    table: { columns: ["question", "answer", "rank", "heads"], rows: lines.map((line) => [line.title, line.value, line.rank, scope.heads.length]) },
+    table: {
+      columns: ["question", "answer", "rank", "heads"],
+      rows: lines.map((line) => [line.title, line.value, line.rank, scope.heads.length]),
+    },
   };
 }

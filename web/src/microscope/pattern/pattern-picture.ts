@@ -20,14 +20,17 @@ export interface Sheet {
 const EDGE = 64;
 const MOST_RECTANGLES = 160 * 160; // past this a file is a picture of pixels
 
-const visible = (sheet: Sheet, row: number, column: number) => !sheet.causal || sheet.firstColumn + column <= sheet.firstRow + row;
-const colour = (sheet: Sheet, colours: Palette, row: number, column: number) => weightColour(colours, sheet.weight(row, column) / sheet.top);
+const visible = (sheet: Sheet, row: number, column: number) =>
+  !sheet.causal || sheet.firstColumn + column <= sheet.firstRow + row;
+const colour = (sheet: Sheet, colours: Palette, row: number, column: number) =>
+  weightColour(colours, sheet.weight(row, column) / sheet.top);
 
 export function patternPicture(sheet: Sheet, colours: Palette): Picture {
   const [height, width] = [sheet.rows.length, sheet.columns.length];
   const cell = Math.max(1, Math.min(24, Math.floor(1600 / Math.max(height, width))));
   const top = sheet.mileage ? 0 : EDGE;
-  const marks: Mark[] = height * width > MOST_RECTANGLES ? [pixels(sheet, colours, cell, top)] : cells(sheet, colours, cell, top);
+  const marks: Mark[] =
+    height * width > MOST_RECTANGLES ? [pixels(sheet, colours, cell, top)] : cells(sheet, colours, cell, top);
   if (cell >= 10) marks.push(...names(sheet, colours, cell, top));
   const longest = Math.max(...sheet.rows.map((name) => name.length));
   return {
@@ -41,7 +44,10 @@ export function patternPicture(sheet: Sheet, colours: Palette): Picture {
     marks,
     table: {
       columns: [sheet.title, ...sheet.columns.map((name, column) => `${sheet.firstColumn + column} ${name}`)],
-      rows: sheet.rows.map((name, row) => [`${sheet.firstRow + row} ${name}`, ...sheet.columns.map((_, column) => Number(sheet.weight(row, column).toPrecision(7)))]),
+      rows: sheet.rows.map((name, row) => [
+        `${sheet.firstRow + row} ${name}`,
+        ...sheet.columns.map((_, column) => Number(sheet.weight(row, column).toPrecision(7))),
+      ]),
     },
   };
 }
@@ -51,7 +57,16 @@ function cells(sheet: Sheet, colours: Palette, cell: number, top: number): Mark[
   return sheet.rows.flatMap((_, row) =>
     sheet.columns.flatMap((_, column): Mark[] =>
       visible(sheet, row, column)
-        ? [{ kind: "rect", x: column * cell, y: top + row * cell, width: cell - gap, height: cell - gap, fill: css(colour(sheet, colours, row, column)) }]
+        ? [
+            {
+              kind: "rect",
+              x: column * cell,
+              y: top + row * cell,
+              width: cell - gap,
+              height: cell - gap,
+              fill: css(colour(sheet, colours, row, column)),
+            },
+          ]
         : [],
     ),
   );
@@ -81,5 +96,15 @@ function names(sheet: Sheet, colours: Palette, cell: number, top: number): Mark[
     fill: css(row === sheet.selected ? colours.accent : colours.ink),
   }));
   if (sheet.mileage) return rows;
-  return [...rows, ...sheet.columns.map((text, column): Mark => ({ ...style, text, x: (column + 0.5) * cell + 4, y: top - 6, fill: css(colours.ink), turned: true }))];
+  return [
+    ...rows,
+    ...sheet.columns.map((text, column): Mark => ({
+      ...style,
+      text,
+      x: (column + 0.5) * cell + 4,
+      y: top - 6,
+      fill: css(colours.ink),
+      turned: true,
+    })),
+  ];
 }

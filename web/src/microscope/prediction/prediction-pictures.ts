@@ -12,18 +12,44 @@ const largest = (values: Float32Array) => values.reduce((most, value) => Math.ma
 function strip(values: Float32Array, x: number, y: number, width: number, top: number, colours: Palette): Mark[] {
   const cells = strongest(values, Math.floor(width / 2));
   const unit = width / cells.length;
-  return cells.map((value, k): Mark => ({ kind: "rect", x: x + k * unit, y, width: unit + 0.2, height: ROW - 4, fill: css(signedColour(colours, value / top)) }));
+  return cells.map((value, k): Mark => ({
+    kind: "rect",
+    x: x + k * unit,
+    y,
+    width: unit + 0.2,
+    height: ROW - 4,
+    fill: css(signedColour(colours, value / top)),
+  }));
 }
 
-export function attributionPicture(scope: Microscope, attribution: Attribution, first: number, colours: Palette): Picture {
+export function attributionPicture(
+  scope: Microscope,
+  attribution: Attribution,
+  first: number,
+  colours: Palette,
+): Picture {
   const n = scope.model!.sites.find((site) => site.name === attribution.site)!.n_heads;
-  const part = (values: Float32Array, row: number) => values.subarray((row * values.length) / n, ((row + 1) * values.length) / n);
+  const part = (values: Float32Array, row: number) =>
+    values.subarray((row * values.length) / n, ((row + 1) * values.length) / n);
   const share = (row: number) => attribution.shares[first + row];
   const topShare = Math.max(0.3, ...Array.from({ length: n }, (_, row) => Math.abs(share(row)) || 0));
-  const whose = [attribution.toward, attribution.minus].flatMap((token) => (token ? [visible(token.text)] : [])).join(" − ");
+  const whose = [attribution.toward, attribution.minus]
+    .flatMap((token) => (token ? [visible(token.text)] : []))
+    .join(" − ");
   const [delivers, parts, bar] = [90, 320, 660];
-  const [topDelivered, topPart] = [largest(attribution.delivered), Math.max(largest(attribution.parts), largest(attribution.output))];
-  const text = (words: string, x: number, y: number, anchor: "start" | "end" = "start"): Mark => ({ kind: "text", text: words, x, y, anchor, size: 11, fill: css(colours.ink2) });
+  const [topDelivered, topPart] = [
+    largest(attribution.delivered),
+    Math.max(largest(attribution.parts), largest(attribution.output)),
+  ];
+  const text = (words: string, x: number, y: number, anchor: "start" | "end" = "start"): Mark => ({
+    kind: "text",
+    text: words,
+    x,
+    y,
+    anchor,
+    size: 11,
+    fill: css(colours.ink2),
+  });
   const marks = Array.from({ length: n }, (_, row) => {
     const y = 22 + row * ROW;
     const length = ((share(row) || 0) / topShare) * 80;
@@ -31,14 +57,31 @@ export function attributionPicture(scope: Microscope, attribution: Attribution, 
       text(scope.heads[first + row].name, 0, y + 11),
       ...strip(part(attribution.delivered, row), delivers, y, 210, topDelivered, colours),
       ...strip(part(attribution.parts, row), parts, y, 300, topPart, colours),
-      { kind: "rect", x: bar + Math.min(0, length), y, width: Math.abs(length), height: ROW - 6, fill: css(length < 0 ? colours.neg : colours.pos) } as Mark,
+      {
+        kind: "rect",
+        x: bar + Math.min(0, length),
+        y,
+        width: Math.abs(length),
+        height: ROW - 6,
+        fill: css(length < 0 ? colours.neg : colours.pos),
+      } as Mark,
       text(attribution.toward ? signed(share(row)) : "", bar + 130, y + 11, "end"),
     ];
   }).flat();
   const foot = 30 + n * ROW;
-  marks.push({ kind: "line", x1: 0, x2: bar + 130, y1: foot - 5, y2: foot - 5, stroke: css(colours.ink3) }, text("all", 0, foot + 11));
-  marks.push(...strip(attribution.delivered, delivers, foot, 210, topDelivered, colours), ...strip(attribution.output, parts, foot, 300, topPart, colours));
-  marks.push(text("delivers", delivers, 10), text("through W_O", parts, 10), text(attribution.toward ? `toward ${whose}` : "", bar, 10));
+  marks.push(
+    { kind: "line", x1: 0, x2: bar + 130, y1: foot - 5, y2: foot - 5, stroke: css(colours.ink3) },
+    text("all", 0, foot + 11),
+  );
+  marks.push(
+    ...strip(attribution.delivered, delivers, foot, 210, topDelivered, colours),
+    ...strip(attribution.output, parts, foot, 300, topPart, colours),
+  );
+  marks.push(
+    text("delivers", delivers, 10),
+    text("through W_O", parts, 10),
+    text(attribution.toward ? `toward ${whose}` : "", bar, 10),
+  );
   return {
     file: `mix-${attribution.site}-${attribution.position}`,
     title: `${scope.model!.title}: what ${siteTitle(attribution.site)} hands to “${visible(scope.tokens[attribution.position].text)}”`,
@@ -48,32 +91,63 @@ export function attributionPicture(scope: Microscope, attribution: Attribution, 
     ink: css(colours.ink),
     marks,
     table: {
-      columns: ["head", whose ? `share of the logit of ${whose}` : "logit share", ...Array.from({ length: attribution.delivered.length / n }, (_, k) => `delivered ${k}`)],
-      rows: Array.from({ length: n }, (_, row) => [scope.heads[first + row].name, share(row), ...part(attribution.delivered, row)]),
+      columns: [
+        "head",
+        whose ? `share of the logit of ${whose}` : "logit share",
+        ...Array.from({ length: attribution.delivered.length / n }, (_, k) => `delivered ${k}`),
+      ],
+      rows: Array.from({ length: n }, (_, row) => [
+        scope.heads[first + row].name,
+        share(row),
+        ...part(attribution.delivered, row),
+      ]),
     },
   };
 }
 
-export function nextTokenPicture(scope: Microscope, found: Prediction, x: (p: number) => number, axis: number, colours: Palette): Picture {
+export function nextTokenPicture(
+  scope: Microscope,
+  found: Prediction,
+  x: (p: number) => number,
+  axis: number,
+  colours: Palette,
+): Picture {
   const left = 110;
   const marks = found.guesses.flatMap((guess, k): Mark[] => {
     const y = k * 24 + 12;
     const [before, after] = [left + x(guess.probability), found.without ? left + x(found.without[k]) : NaN];
-    const number = (value: number, at: number): Mark => ({ kind: "text", text: percent(value), x: left + axis + at, y: y + 4, anchor: "end", fill: css(colours.ink) });
+    const number = (value: number, at: number): Mark => ({
+      kind: "text",
+      text: percent(value),
+      x: left + axis + at,
+      y: y + 4,
+      anchor: "end",
+      fill: css(colours.ink),
+    });
     return [
       { kind: "text", text: visible(guess.text), x: 0, y: y + 4, face: "serif", size: 14, fill: css(colours.ink) },
       { kind: "line", x1: left, x2: left + axis, y1: y, y2: y, stroke: css(colours.line) },
-      ...(found.without ? ([{ kind: "line", x1: before, x2: after, y1: y, y2: y, stroke: css(colours.ink), thick: 1.5 }, { kind: "circle", x: after, y, r: 4, fill: css(colours.paper), stroke: css(colours.ink), thick: 1.5 }] as Mark[]) : []),
+      ...(found.without
+        ? ([
+            { kind: "line", x1: before, x2: after, y1: y, y2: y, stroke: css(colours.ink), thick: 1.5 },
+            { kind: "circle", x: after, y, r: 4, fill: css(colours.paper), stroke: css(colours.ink), thick: 1.5 },
+          ] as Mark[])
+        : []),
       { kind: "circle", x: before, y, r: 3.5, fill: css(colours.ink) },
       number(guess.probability, 50),
       ...(found.without ? [number(found.without[k], 100)] : []),
     ];
   });
-  const edits = [...found.off.map((head) => `${head} off`), ...(found.cuts ?? []).map((edge) => `${edge.head} ${edge.query}→${edge.key} cut`)];
+  const edits = [
+    ...found.off.map((head) => `${head} off`),
+    ...(found.cuts ?? []).map((edge) => `${edge.head} ${edge.query}→${edge.key} cut`),
+  ];
   return {
     file: `next-token-${found.position}`,
     title: `${scope.model!.title}: next token after “${visible(scope.tokens[scope.token].text)}”`,
-    note: edits.length ? `Open circles and second numbers: with ${edits.join(", ")}. KL ${found.kl?.toFixed(4)} nats.` : undefined,
+    note: edits.length
+      ? `Open circles and second numbers: with ${edits.join(", ")}. KL ${found.kl?.toFixed(4)} nats.`
+      : undefined,
     width: left + axis + 102,
     height: found.guesses.length * 24,
     paper: css(colours.paper),
@@ -81,7 +155,13 @@ export function nextTokenPicture(scope: Microscope, found: Prediction, x: (p: nu
     marks,
     table: {
       columns: ["token", "id", "probability", "edited", "drawn"],
-      rows: found.guesses.map((guess, k) => [guess.text, guess.id, guess.probability, found.without?.[k] ?? "", found.sampled?.probabilities[k] ?? ""]),
+      rows: found.guesses.map((guess, k) => [
+        guess.text,
+        guess.id,
+        guess.probability,
+        found.without?.[k] ?? "",
+        found.sampled?.probabilities[k] ?? "",
+      ]),
     },
   };
 }

@@ -69,12 +69,15 @@ export function writeAddress(state: State): string {
   };
   writePlace(put, state, "");
   put("head", state.head);
-  for (const name of ["view", "measure", "facing", "show", "order", "how", "axis"] as const) put(name, state[name], INITIAL[name]);
-  if (state.zoom) put("zoom", [state.zoom.row, state.zoom.column, state.zoom.span].map((at) => Math.round(at * 10) / 10).join(","));
+  for (const name of ["view", "measure", "facing", "show", "order", "how", "axis"] as const)
+    put(name, state[name], INITIAL[name]);
+  if (state.zoom)
+    put("zoom", [state.zoom.row, state.zoom.column, state.zoom.span].map((at) => Math.round(at * 10) / 10).join(","));
   if (state.aside) put("aside", 1);
   if (!state.compare) put("compare", 0);
   if (state.off.length) put("off", state.off.join(","));
-  if (state.knockOuts.length) put("cut", state.knockOuts.map(({ head, query, key }) => `${head}:${query}:${key}`).join(","));
+  if (state.knockOuts.length)
+    put("cut", state.knockOuts.map(({ head, query, key }) => `${head}:${query}:${key}`).join(","));
   if (state.sampling) put("t", state.sampling.temperature);
   put("k", state.sampling?.top_k ?? null);
   put("p", state.sampling?.top_p ?? null);
@@ -122,7 +125,12 @@ const whole = (text: string | null) => (text !== null && /^\d+$/.test(text) ? Nu
 const positive = (text: string | null) => (text !== null && Number(text) > 0 ? Number(text) : null);
 
 function readPlace(fields: URLSearchParams, suffix: string): Place {
-  return { model: fields.get(`model${suffix}`), text: fields.get(`text${suffix}`), look: fields.get(`look${suffix}`), token: whole(fields.get(`token${suffix}`)) };
+  return {
+    model: fields.get(`model${suffix}`),
+    text: fields.get(`text${suffix}`),
+    look: fields.get(`look${suffix}`),
+    token: whole(fields.get(`token${suffix}`)),
+  };
 }
 
 function readZoom(text: string | null): Viewport | null {
@@ -142,5 +150,9 @@ function readSampling(fields: URLSearchParams): Sampling | null {
   const temperature = fields.get("t");
   if (temperature === null || !(Number(temperature) >= 0 && Number(temperature) <= 100)) return null;
   const share = positive(fields.get("p"));
-  return { temperature: Number(temperature), top_k: whole(fields.get("k")) || null, top_p: share !== null && share <= 1 ? share : null };
+  return {
+    temperature: Number(temperature),
+    top_k: whole(fields.get("k")) || null,
+    top_p: share !== null && share <= 1 ? share : null,
+  };
 }

@@ -9,7 +9,9 @@ export interface HeadInfo {
 }
 
 export function headsOf(model: ModelCard | null): HeadInfo[] {
-  return (model?.sites ?? []).flatMap((site, siteIndex) => Array.from({ length: site.n_heads }, (_, head) => ({ name: `${site.name}.${head}`, site, siteIndex, head })));
+  return (model?.sites ?? []).flatMap((site, siteIndex) =>
+    Array.from({ length: site.n_heads }, (_, head) => ({ name: `${site.name}.${head}`, site, siteIndex, head })),
+  );
 }
 
 /** The head with the largest answer; the first where nobody could answer. */
@@ -25,7 +27,10 @@ export function argmax(answers: Float32Array | null): number {
 export function weightsBetween(look: Look, query: number, key: number): Float32Array | null {
   if (key < 0 || look.side < look.tokens.length) return null;
   const cells = look.side * look.side;
-  return Float32Array.from({ length: look.thumbnails.length / cells }, (_, head) => look.thumbnails[head * cells + query * look.side + key]);
+  return Float32Array.from(
+    { length: look.thumbnails.length / cells },
+    (_, head) => look.thumbnails[head * cells + query * look.side + key],
+  );
 }
 
 /** All heads' answers to one of the model's questions. */
@@ -39,7 +44,11 @@ export function scoresIn(look: Look, model: ModelCard, question: string): Float3
 export function largestDifferences(a: Look, b: Look, model: ModelCard): Float32Array {
   const heads = model.sites.reduce((sum, site) => sum + site.n_heads, 0);
   return Float32Array.from({ length: heads }, (_, head) => {
-    const differences = model.questions.flatMap((question, index) => (question.unit === "share" ? [Math.abs(a.scores[index * heads + head] - b.scores[index * heads + head])] : [])).filter(Number.isFinite);
+    const differences = model.questions
+      .flatMap((question, index) =>
+        question.unit === "share" ? [Math.abs(a.scores[index * heads + head] - b.scores[index * heads + head])] : [],
+      )
+      .filter(Number.isFinite);
     return differences.length ? Math.max(...differences) : NaN;
   });
 }
@@ -52,7 +61,8 @@ export interface SimilarHead {
 /** The heads whose patterns on this text are most like one head's; what lies on the first token does not count. */
 export function similarHeads(look: Look, head: number, most: number, least = 0.7): SimilarHead[] {
   const cells = look.side * look.side;
-  const weight = (of: number, cell: number) => (cell % look.side === 0 ? 0 : (look.thumbnails[of * cells + cell] / 255) ** 2);
+  const weight = (of: number, cell: number) =>
+    cell % look.side === 0 ? 0 : (look.thumbnails[of * cells + cell] / 255) ** 2;
   const product = (a: number, b: number) => {
     let sum = 0;
     for (let cell = 0; cell < cells; cell++) sum += weight(a, cell) * weight(b, cell);
@@ -62,7 +72,10 @@ export function similarHeads(look: Look, head: number, most: number, least = 0.7
   if (!(mine > 0)) return [];
   return Array.from({ length: look.thumbnails.length / cells }, (_, other) => other)
     .filter((other) => other !== head)
-    .map((other) => ({ head: other, cosine: product(head, other) / Math.sqrt(mine * product(other, other) || Infinity) }))
+    .map((other) => ({
+      head: other,
+      cosine: product(head, other) / Math.sqrt(mine * product(other, other) || Infinity),
+    }))
     .filter(({ cosine }) => cosine >= least)
     .sort((a, b) => b.cosine - a.cosine)
     .slice(0, most);

@@ -1,7 +1,21 @@
 // What the microscope is looking at, and what it has been told about it. Components read this and call its verbs.
 import { EXAMPLES, type Example } from "../../examples";
 import { clampViewport, poolFor, type Viewport } from "../../draw/heat-map";
-import { tokensOf, type Edge, type Tile, type Importance, type Look, type Measure, type Attribution, type ModelCard, type PaperClaim, type Prediction, type Roles, type Source, type TokenCard } from "../../source/source";
+import {
+  tokensOf,
+  type Edge,
+  type Tile,
+  type Importance,
+  type Look,
+  type Measure,
+  type Attribution,
+  type ModelCard,
+  type PaperClaim,
+  type Prediction,
+  type Roles,
+  type Source,
+  type TokenCard,
+} from "../../source/source";
 import { type Place, type State } from "./address";
 import { Settings } from "./settings.svelte";
 import { scoresIn, argmax, headsOf, weightsBetween, type HeadInfo } from "./look-statistics";
@@ -109,10 +123,16 @@ export class Microscope extends PendingRequests {
     const kept = state.look ?? scene.source.first ?? null;
     const wanted = state.text !== null ? { text: state.text } : kept !== null ? { look: kept } : null;
     const asked = { toward: state.toward, minus: state.minus };
-    if (scene.source.live && wanted === null) return this.openExample(EXAMPLES[0], { head, token: state.token, asked }, scene);
+    if (scene.source.live && wanted === null)
+      return this.openExample(EXAMPLES[0], { head, token: state.token, asked }, scene);
     await this.open(
       scene.source.live && wanted !== null ? wanted : { look: "" },
-      (look) => ({ head: head < 0 && !this.follows ? argmax(scoresIn(look, scene.model, "induction")) : head, token: state.token ?? Infinity, zoom: state.zoom, asked }),
+      (look) => ({
+        head: head < 0 && !this.follows ? argmax(scoresIn(look, scene.model, "induction")) : head,
+        token: state.token ?? Infinity,
+        zoom: state.zoom,
+        asked,
+      }),
       scene,
     );
   }
@@ -140,18 +160,35 @@ export class Microscope extends PendingRequests {
   /** Where this microscope stands, as an address says it. `first` is the model that needs no name. */
   place(first: string | undefined): Place {
     const model = this.model && this.model.name !== first ? this.model.name : null;
-    return this.look ? { model, text: this.look.text, look: this.look.look, token: this.token } : { model, text: null, look: null, token: null };
+    return this.look
+      ? { model, text: this.look.text, look: this.look.look, token: this.token }
+      : { model, text: null, look: null, token: null };
   }
 
   /** What is shown now. */
   state(first: string | undefined, other: Place | null): State {
     const { show, order, knockOuts, toward, minus, viewport, extent } = this;
     const zoom = viewport.span < extent - 0.01 ? viewport : null;
-    return { ...this.place(first), ...this.settings.values(), head: this.here?.name ?? null, zoom, show, order, knockOuts, toward, minus, other };
+    return {
+      ...this.place(first),
+      ...this.settings.values(),
+      head: this.here?.name ?? null,
+      zoom,
+      show,
+      order,
+      knockOuts,
+      toward,
+      minus,
+      other,
+    };
   }
 
   /** Read a text (or a look the program keeps). The last picture stays, whole, until the new one is there. */
-  async open(wanted: { text: string } | { look: string }, stand?: Selection, scene: ModelSource = { source: this.source, model: this.model! }): Promise<void> {
+  async open(
+    wanted: { text: string } | { look: string },
+    stand?: Selection,
+    scene: ModelSource = { source: this.source, model: this.model! },
+  ): Promise<void> {
     clearTimeout(this.typing);
     this.opening?.abort();
     const opening = (this.opening = new AbortController());
@@ -166,21 +203,45 @@ export class Microscope extends PendingRequests {
     const [head, token] = [this.settings.head, this.token]; // whoever moves on while the pattern is on its way, stays there
     const [rows, columns] = [tokensOf(look, site.queries).length, tokensOf(look, site.keys).length];
     const span = Math.max(rows, columns);
-    const tile = await this.track("weights", this.fetchWeights(look, name, [0, rows], [0, columns], poolFor(span, WHOLE), { signal: opening.signal, scene }), opening.signal);
+    const tile = await this.track(
+      "weights",
+      this.fetchWeights(look, name, [0, rows], [0, columns], poolFor(span, WHOLE), { signal: opening.signal, scene }),
+      opening.signal,
+    );
     if (!tile) return;
     if (!("text" in wanted)) this.text = look.text;
     if (span > COMPARED) this.settings.compare = false;
-    const asked: LogitTarget | undefined = at.asked ?? (scene.model === this.model ? undefined : { toward: null, minus: null }); // another model, other tokens
+    const asked: LogitTarget | undefined =
+      at.asked ?? (scene.model === this.model ? undefined : { toward: null, minus: null }); // another model, other tokens
     if (scene.model !== this.model) this.switchModel(scene);
-    Object.assign(this, { ...asked, look, tile, token: Math.min(this.token === token ? at.token : this.token, rows - 1), viewport: at.zoom ? clampViewport(at.zoom, span) : { row: 0, column: 0, span } });
+    Object.assign(this, {
+      ...asked,
+      look,
+      tile,
+      token: Math.min(this.token === token ? at.token : this.token, rows - 1),
+      viewport: at.zoom ? clampViewport(at.zoom, span) : { row: 0, column: 0, span },
+    });
     if (this.settings.head === head && (at.head >= 0 || !this.follows)) this.settings.head = name;
   }
 
   /** Another model: what was said of the last one is forgotten. */
   private switchModel(scene: ModelSource): void {
-    Object.assign(this, { ...scene, roles: null, featured: [], importance: null, attribution: null, prediction: null, row: null, column: null, overview: null });
+    Object.assign(this, {
+      ...scene,
+      roles: null,
+      featured: [],
+      importance: null,
+      attribution: null,
+      prediction: null,
+      row: null,
+      column: null,
+      overview: null,
+    });
     this.fetchRoles();
-    scene.source.featured().then((claims) => scene.model === this.model && (this.featured = claims), () => undefined);
+    scene.source.featured().then(
+      (claims) => scene.model === this.model && (this.featured = claims),
+      () => undefined,
+    );
   }
 
   private async fetchRoles(): Promise<void> {
@@ -200,13 +261,24 @@ export class Microscope extends PendingRequests {
     this.featured = await this.source.featured().catch(() => this.featured);
   }
 
-  openExample(example: Example, at: { head: number; token: number | null; asked?: LogitTarget } = { head: -1, token: null }, scene: ModelSource = { source: this.source, model: this.model! }): Promise<void> {
+  openExample(
+    example: Example,
+    at: { head: number; token: number | null; asked?: LogitTarget } = { head: -1, token: null },
+    scene: ModelSource = { source: this.source, model: this.model! },
+  ): Promise<void> {
     return this.open(
       { text: example.text },
       (look) => {
         const find = (word: string | undefined) => look.tokens.findLastIndex((token) => token.text.trim() === word);
         const token = at.token ?? (find(example.at) >= 0 ? find(example.at) : look.tokens.length - 1);
-        return { token, asked: at.asked, head: at.head >= 0 ? at.head : argmax(weightsBetween(look, token, find(example.reads)) ?? scoresIn(look, scene.model, example.by)) };
+        return {
+          token,
+          asked: at.asked,
+          head:
+            at.head >= 0
+              ? at.head
+              : argmax(weightsBetween(look, token, find(example.reads)) ?? scoresIn(look, scene.model, example.by)),
+        };
       },
       scene,
     );
@@ -226,8 +298,17 @@ export class Microscope extends PendingRequests {
   /** The answers of all heads to one question, their shares of a token's logit, or their importance. */
   scores(question: string): Float32Array | null {
     if (question === "share") return this.attribution ? this.attribution.shares.map(Math.abs) : null;
-    if (question === "importance") return this.importance?.look === this.look?.look ? (this.importance?.importance.map(Math.abs) ?? null) : null;
-    if (isRole(question)) return this.roles && roleScores(this.roles, question, this.heads.map((place) => place.name));
+    if (question === "importance")
+      return this.importance?.look === this.look?.look ? (this.importance?.importance.map(Math.abs) ?? null) : null;
+    if (isRole(question))
+      return (
+        this.roles &&
+        roleScores(
+          this.roles,
+          question,
+          this.heads.map((place) => place.name),
+        )
+      );
     return this.look && this.model && scoresIn(this.look, this.model, question);
   }
 
@@ -251,12 +332,19 @@ export class Microscope extends PendingRequests {
   toggleKnockOut(query: number, key: number): void {
     const head = this.here!.name;
     const same = (edge: Edge) => edge.head === head && edge.query === query && edge.key === key;
-    this.knockOuts = this.knockOuts.some(same) ? this.knockOuts.filter((edge) => !same(edge)) : [...this.knockOuts, { head, query, key }];
+    this.knockOuts = this.knockOuts.some(same)
+      ? this.knockOuts.filter((edge) => !same(edge))
+      : [...this.knockOuts, { head, query, key }];
   }
 
   private inText(edge: Edge): boolean {
     const place = this.heads.find(({ name }) => name === edge.head);
-    return !!place && !!this.look && edge.query < tokensOf(this.look, place.site.queries).length && edge.key < tokensOf(this.look, place.site.keys).length;
+    return (
+      !!place &&
+      !!this.look &&
+      edge.query < tokensOf(this.look, place.site.queries).length &&
+      edge.key < tokensOf(this.look, place.site.keys).length
+    );
   }
 
   move(viewport: Viewport): void {
@@ -281,8 +369,16 @@ export class Microscope extends PendingRequests {
     rows: [number, number],
     columns: [number, number],
     pool: number,
-    { signal, measure = "weight", aside = false, scene }: { signal: AbortSignal; measure?: Measure; aside?: boolean; scene?: ModelSource },
+    {
+      signal,
+      measure = "weight",
+      aside = false,
+      scene,
+    }: { signal: AbortSignal; measure?: Measure; aside?: boolean; scene?: ModelSource },
   ): Promise<Tile> {
-    return (scene?.source ?? this.source).weights({ look: look.look, head, rows, columns, pool, how: "max", measure, aside: measure === "row" && aside }, signal);
+    return (scene?.source ?? this.source).weights(
+      { look: look.look, head, rows, columns, pool, how: "max", measure, aside: measure === "row" && aside },
+      signal,
+    );
   }
 }

@@ -9,7 +9,11 @@ export class PendingRequests {
   private failed = "";
 
   /** An effect's question: its answer is put where it belongs, unless the effect was run again meanwhile. */
-  fetch<Answer>(what: string, ask: (signal: AbortSignal) => Promise<Answer>, put: (answer: Answer) => void): () => void {
+  fetch<Answer>(
+    what: string,
+    ask: (signal: AbortSignal) => Promise<Answer>,
+    put: (answer: Answer) => void,
+  ): () => void {
     const asking = new AbortController();
     const answer = ask(asking.signal);
     untrack(() => this.track(what, answer, asking.signal)).then((found) => found && put(found));
@@ -17,7 +21,11 @@ export class PendingRequests {
   }
 
   /** Waits, shows that it waits, and turns a failure into a sentence above the last good picture. */
-  protected async track<Answer>(what: string, answer: Promise<Answer>, signal: AbortSignal): Promise<Answer | undefined> {
+  protected async track<Answer>(
+    what: string,
+    answer: Promise<Answer>,
+    signal: AbortSignal,
+  ): Promise<Answer | undefined> {
     this.working++;
     try {
       const found = await answer;

@@ -17,15 +17,34 @@ export function fetchTile(scope: Microscope): Undo {
   if (!look || !here) return;
   const { row, column, span } = scope.viewport;
   const pool = scope.whole ? 1 : poolFor(span, WHOLE);
-  const range = (at: number, end: number): [number, number] => (scope.whole ? [0, end] : [Math.floor(at / pool) * pool, Math.min(end, Math.ceil((at + span) / pool) * pool)]);
-  return scope.fetch("weights", (signal) => scope.fetchWeights(look, here.name, range(row, length), range(column, keys.length), pool, { signal, measure, aside }), (tile) => (scope.tile = tile));
+  const range = (at: number, end: number): [number, number] =>
+    scope.whole ? [0, end] : [Math.floor(at / pool) * pool, Math.min(end, Math.ceil((at + span) / pool) * pool)];
+  return scope.fetch(
+    "weights",
+    (signal) =>
+      scope.fetchWeights(look, here.name, range(row, length), range(column, keys.length), pool, {
+        signal,
+        measure,
+        aside,
+      }),
+    (tile) => (scope.tile = tile),
+  );
 }
 
 export function fetchOverview(scope: Microscope): Undo {
   const { look, here, length, keys, extent, measure } = scope;
   const { aside } = scope.settings;
   if (!look || !here || scope.whole) return;
-  return scope.fetch("overview", (signal) => scope.fetchWeights(look, here.name, [0, length], [0, keys.length], poolFor(extent, WHOLE), { signal, measure, aside }), (tile) => (scope.overview = tile));
+  return scope.fetch(
+    "overview",
+    (signal) =>
+      scope.fetchWeights(look, here.name, [0, length], [0, keys.length], poolFor(extent, WHOLE), {
+        signal,
+        measure,
+        aside,
+      }),
+    (tile) => (scope.overview = tile),
+  );
 }
 
 /** The selected token's row: exact weights, whatever the picture shows. */
@@ -38,7 +57,11 @@ export function fetchRow(scope: Microscope): Undo {
     scope.row = line(tile.weights.subarray(token * keys.length, (token + 1) * keys.length));
     return;
   }
-  return scope.fetch("row", (signal) => scope.fetchWeights(look, here.name, [token, token + 1], [0, keys.length], 1, { signal }), (row) => (scope.row = line(row.weights)));
+  return scope.fetch(
+    "row",
+    (signal) => scope.fetchWeights(look, here.name, [token, token + 1], [0, keys.length], 1, { signal }),
+    (row) => (scope.row = line(row.weights)),
+  );
 }
 
 /** The selected token's column: who reads it, and how much. */
@@ -46,7 +69,11 @@ export function fetchColumn(scope: Microscope): Undo {
   const { look, here, token, length, keys } = scope;
   if (!look || !here || scope.settings.facing !== "read" || token >= keys.length) return;
   const put = (column: Tile) => (scope.column = { look: look.look, head: here.name, token, weights: column.weights });
-  return scope.fetch("column", (signal) => scope.fetchWeights(look, here.name, [0, length], [token, token + 1], 1, { signal }), put);
+  return scope.fetch(
+    "column",
+    (signal) => scope.fetchWeights(look, here.name, [0, length], [token, token + 1], 1, { signal }),
+    put,
+  );
 }
 
 export function fetchAttribution(scope: Microscope): Undo {
@@ -54,7 +81,11 @@ export function fetchAttribution(scope: Microscope): Undo {
   if (!look || !here) return;
   const wanted = { look: look.look, site: here.site.name, position: token, toward, minus };
   scope.attribution = scope.source.live ? untrack(() => scope.attribution) : null; // a file holds the mix of few places: show none rather than another's
-  return scope.fetch("mix", (signal) => scope.source.attribution(wanted, signal), (attribution) => (scope.attribution = attribution));
+  return scope.fetch(
+    "mix",
+    (signal) => scope.source.attribution(wanted, signal),
+    (attribution) => (scope.attribution = attribution),
+  );
 }
 
 export function fetchPrediction(scope: Microscope): Undo {
@@ -63,8 +94,20 @@ export function fetchPrediction(scope: Microscope): Undo {
   if (!look || !here) return;
   const written = tokensOf(look, "written");
   const position = tokensOf(look, here.site.queries) === written ? token : written.length - 1;
-  const wanted = { look: look.look, position, off: ablated, cuts: edges, how, count: sampling ? GUESSES_CUT : GUESSES, sampling };
-  return scope.fetch("predict", (signal) => scope.source.predict(wanted, signal), (prediction) => (scope.prediction = prediction));
+  const wanted = {
+    look: look.look,
+    position,
+    off: ablated,
+    cuts: edges,
+    how,
+    count: sampling ? GUESSES_CUT : GUESSES,
+    sampling,
+  };
+  return scope.fetch(
+    "predict",
+    (signal) => scope.source.predict(wanted, signal),
+    (prediction) => (scope.prediction = prediction),
+  );
 }
 
 /** Work that takes longer than a moment says how far it is. */

@@ -17,7 +17,8 @@ export interface EvidenceRow {
   threshold?: number;
 }
 
-export const trialOf = (roles: Roles, question: string): RoleTrial | undefined => roles.trials.find((trial) => asRole(trial.role) === question);
+export const trialOf = (roles: Roles, question: string): RoleTrial | undefined =>
+  roles.trials.find((trial) => asRole(trial.role) === question);
 
 /** A head's roles, the strongest first. */
 export const findingsOf = (roles: Roles, head: string): Finding[] =>
@@ -29,11 +30,20 @@ export function roleScores(roles: Roles, question: string, heads: string[]): Flo
     const named = new Set(roles.findings.map((finding) => finding.head));
     return Float32Array.from(heads, (head) => (named.has(head) ? NaN : 1));
   }
-  const scores = new Map(roles.findings.filter((finding) => asRole(finding.role) === question).map((finding) => [finding.head, finding.evidence[0].score]));
+  const scores = new Map(
+    roles.findings
+      .filter((finding) => asRole(finding.role) === question)
+      .map((finding) => [finding.head, finding.evidence[0].score]),
+  );
   return Float32Array.from(heads, (head) => scores.get(head) ?? NaN);
 }
 
-const KINDS: Record<string, string> = { attention: "attention there", reading: "raises its token", share: "pushes the name", effect: "effect on movers" };
+const KINDS: Record<string, string> = {
+  attention: "attention there",
+  reading: "raises its token",
+  share: "pushes the name",
+  effect: "effect on movers",
+};
 
 function measured(measure: string): { name: string; share: boolean } {
   const [kind, of] = measure.split(": ");
@@ -57,7 +67,15 @@ export function evidenceRows(finding: Finding): EvidenceRow[] {
     };
   });
   const lost = finding.ablated;
-  if (lost) rows.push({ name: "lost without it", value: lost.loss, top: Math.max(0.3, lost.high * 1.2), text: short(lost.loss), note: lost.task.split(", ").at(-1)!, interval: [lost.low, lost.high] });
+  if (lost)
+    rows.push({
+      name: "lost without it",
+      value: lost.loss,
+      top: Math.max(0.3, lost.high * 1.2),
+      text: short(lost.loss),
+      note: lost.task.split(", ").at(-1)!,
+      interval: [lost.low, lost.high],
+    });
   return rows;
 }
 
@@ -66,7 +84,9 @@ export function nearest(roles: Roles, head: number, most: number): EvidenceRow[]
   return roles.trials
     .flatMap((trial) => {
       const [score, rival] = [trial.scores[head], trial.rivals[head] ?? 0];
-      return trial.tested && typeof score === "number" && trial.threshold ? [{ trial, score, rival, lead: (score - rival) / trial.threshold }] : [];
+      return trial.tested && typeof score === "number" && trial.threshold
+        ? [{ trial, score, rival, lead: (score - rival) / trial.threshold }]
+        : [];
     })
     .sort((a, b) => b.lead - a.lead)
     .slice(0, most)

@@ -16,7 +16,18 @@ export class Settings {
 
   apply(state: State): void {
     const { view, measure, facing, aside, compare, how, off, axis, sampling } = state;
-    Object.assign(this, { view, measure, facing, aside, compare, how, off, axis, sampling, head: state.head ?? this.head });
+    Object.assign(this, {
+      view,
+      measure,
+      facing,
+      aside,
+      compare,
+      how,
+      off,
+      axis,
+      sampling,
+      head: state.head ?? this.head,
+    });
   }
 
   values(): Pick<State, "view" | "measure" | "facing" | "aside" | "compare" | "how" | "off" | "axis" | "sampling"> {
