@@ -2,12 +2,21 @@
 
 export type Fields = Record<string, string | number | null | undefined>;
 
-/** Fields that are null, undefined or empty are left out. */
-export function addressOf(page: string, fields: Fields): string {
-  const written = new URLSearchParams({ v: "1" });
+/** "head=5.1&step=680": fields that are null, undefined or empty are left out. */
+export function queryOf(fields: Fields): string {
+  const written = new URLSearchParams();
   for (const [name, value] of Object.entries(fields))
     if (value !== null && value !== undefined && value !== "") written.set(name, String(value));
-  return `#${page}?${written}`;
+  return String(written);
+}
+
+export function addressOf(page: string, fields: Fields): string {
+  return `#${page}?${queryOf({ v: "1", ...fields })}`;
+}
+
+/** Writes a page's state into the address bar while that page is shown. */
+export function keepAddress(page: string, address: string): void {
+  if (isAt(page, location.hash) && address !== location.hash) history.replaceState(null, "", address);
 }
 
 export function fieldsAt(hash: string): URLSearchParams {

@@ -1,6 +1,7 @@
 // The worked example as a person has changed it, and the last sums that the program worked out.
 import type { components } from "../api";
-import { askServer } from "../source/server";
+import { PageState } from "../source/page-state.svelte";
+import { askJson } from "../source/server";
 import { addressOf, fieldsAt } from "../address-fields";
 import { withWeight, normalised } from "./scorecard";
 
@@ -12,11 +13,10 @@ const PARTS = ["x", "heads", "values", "W_O"] as const;
 const parts = (card: Worked): Parts =>
   structuredClone({ x: card.x, heads: card.heads, values: card.values, W_O: card.W_O });
 
-export class WorkedExample {
+export class WorkedExample extends PageState {
   draft = $state<Parts | null>(null);
   card = $state.raw<Worked | null>(null);
   mixing = $state(false);
-  problem = $state("");
   fresh = $state(true); // the sums below belong to the numbers above
   private first: Parts | null = null;
   private asking: AbortController | null = null;
@@ -71,7 +71,7 @@ export class WorkedExample {
     this.change((draft) => (draft.heads[head].scorecard = withWeight(draft.heads[head].scorecard, word, value)));
   }
 
-  normalised(head: number): void {
+  normalise(head: number): void {
     this.change((draft) => (draft.heads[head].scorecard = normalised(draft.heads[head].scorecard)));
   }
 
@@ -98,13 +98,10 @@ export class WorkedExample {
   private async ask(asked: Schemas["WorkedRequest"]): Promise<Worked | null> {
     this.asking?.abort();
     const asking = (this.asking = new AbortController());
-    try {
-      const card = (await (await askServer("lab/worked", asked, asking.signal)).json()) as Worked;
-      this.problem = "";
-      return card;
-    } catch (error) {
-      if (!asking.signal.aborted) this.problem = error instanceof Error ? error.message : String(error);
-      return null;
-    }
+    let card: Worked | null = null;
+    await this.guarded(async () => {
+      card = await askJson<Worked>("lab/worked", asked, asking.signal);
+    });
+    return card;
   }
 }

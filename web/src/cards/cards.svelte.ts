@@ -1,6 +1,7 @@
 // The card page's state: which model, other heads if somebody slides them, and the length at which it is counted.
 import type { components } from "../api";
-import { askServer } from "../source/server";
+import { PageState } from "../source/page-state.svelte";
+import { askJson } from "../source/server";
 import { addressOf, fieldsAt, whole } from "../address-fields";
 import { nearestLength } from "./units";
 
@@ -16,10 +17,9 @@ const FIRST = "llama-3.1-8b";
 const LONGEST_CONFIG = 1500; // characters of a pasted config that an address carries
 export const SIZES = ["d_model", "n_heads", "n_kv_heads", "d_head", "n_layers", "d_ff", "vocabulary"] as const;
 
-export class CardReader {
+export class CardReader extends PageState {
   lines = $state.raw<CardLine[]>([]);
   card = $state.raw<CardAnswer | null>(null);
-  problem = $state("");
   from = $state<From>("name");
   name = $state(FIRST);
   config = $state("");
@@ -36,11 +36,9 @@ export class CardReader {
 
   async load(): Promise<void> {
     this.restore(location.hash);
-    try {
-      this.lines = ((await (await askServer("cards", undefined)).json()) as Schemas["CardLines"]).cards;
-    } catch (error) {
-      this.problem = (error as Error).message;
-    }
+    await this.guarded(async () => {
+      this.lines = (await askJson<Schemas["CardLines"]>("cards")).cards;
+    });
     await this.read();
   }
 
@@ -54,13 +52,9 @@ export class CardReader {
         : this.from === "config"
           ? { config: this.config }
           : { sizes: this.sizes };
-    try {
-      const answer = await askServer("card", { ...what, n_heads: this.heads, n_kv_heads: this.kvHeads }, mine.signal);
-      this.card = await answer.json();
-      this.problem = "";
-    } catch (error) {
-      if (!mine.signal.aborted) this.problem = (error as Error).message;
-    }
+    await this.guarded(async () => {
+      this.card = await askJson("card", { ...what, n_heads: this.heads, n_kv_heads: this.kvHeads }, mine.signal);
+    });
   }
 
   pick(name: string): void {

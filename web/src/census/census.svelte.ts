@@ -1,8 +1,10 @@
 // The census page's state: which scan, which question, which head, and against which other scan.
 import type { components } from "../api";
-import { askServer } from "../source/server";
-import { addressOf, fieldsAt, whole } from "../address-fields";
-import { unpack, type Numbers, type Table } from "../wire";
+import { PageState } from "../source/page-state.svelte";
+import { askContainer, askJson } from "../source/server";
+import { messageOf } from "../source/source";
+import { addressOf, fieldsAt, queryOf, whole } from "../address-fields";
+import type { Numbers, Table } from "../wire";
 import { headNames } from "./ranking";
 
 type Schemas = components["schemas"];
@@ -12,12 +14,11 @@ export type CensusLine = Schemas["CensusLine"];
 export type Quantity = Schemas["Quantity"];
 export type Part = "mean" | "low" | "high" | "null" | "null_low" | "null_high" | "smallest" | "largest" | "count";
 
-export class CensusReader {
+export class CensusReader extends PageState {
   lines = $state.raw<CensusLine[] | null>(null);
   card = $state.raw<CensusCard | null>(null);
   against = $state.raw<Schemas["ComparisonCard"] | null>(null);
   detail = $state.raw<CensusHead | null>(null);
-  problem = $state("");
   number = $state(1);
   other = $state(0); // the census it is compared with; 0 for none
   question = $state("induction");
@@ -36,35 +37,28 @@ export class CensusReader {
 
   async load(): Promise<void> {
     this.restore(location.hash);
-    try {
-      this.lines = ((await (await askServer("censuses", undefined)).json()) as Schemas["CensusLines"]).censuses;
-      this.problem = "";
-      if (this.lines.length) await this.open(this.number, this.other);
-    } catch (error) {
-      this.problem = (error as Error).message;
-    }
+    await this.guarded(async () => {
+      this.lines = (await askJson<Schemas["CensusLines"]>("censuses")).censuses;
+    });
+    if (this.lines?.length) await this.open(this.number, this.other);
   }
 
   /** The last census stays until the next one is here. */
   async open(number: number, other = 0): Promise<void> {
     const request = ++this.requests;
-    try {
-      const told = unpack(await (await askServer(`censuses/${number}`, undefined)).arrayBuffer());
-      const both = other
-        ? unpack(await (await askServer(`censuses/${number}/against/${other}`, undefined)).arrayBuffer())
-        : null;
-      if (request !== this.requests) return;
+    const current = () => request === this.requests;
+    await this.guarded(async () => {
+      const told = await askContainer(`censuses/${number}`);
+      const both = other ? await askContainer(`censuses/${number}/against/${other}`) : null;
+      if (!current()) return;
       this.arrays = told.arrays;
       this.changes = both?.arrays ?? {};
       this.card = told.values as CensusCard;
       this.against = (both?.values as Schemas["ComparisonCard"]) ?? null;
       this.number = number;
       this.other = other;
-      this.problem = "";
       this.selectKnown();
-    } catch (error) {
-      if (request === this.requests) this.problem = (error as Error).message;
-    }
+    }, current);
   }
 
   /** A question and a head that this census has. */
@@ -84,11 +78,10 @@ export class CensusReader {
     const [number, head, question] = [this.number, this.head, this.question];
     if (!this.card || !head || (this.detail?.head === head && this.detail.question === question)) return;
     try {
-      const asked = new URLSearchParams({ head, question });
-      const told = (await (await askServer(`censuses/${number}/head?${asked}`, undefined)).json()) as CensusHead;
+      const told = await askJson<CensusHead>(`censuses/${number}/head?${queryOf({ head, question })}`);
       if (this.head === head && this.question === question) this.detail = told;
     } catch (error) {
-      this.problem = (error as Error).message;
+      this.problem = messageOf(error);
     }
   }
 

@@ -1,8 +1,9 @@
 // The film page's state: a moment, a head, what is shown of it, and whether it runs.
 import type { components } from "../api";
-import { askServer } from "../source/server";
+import { PageState } from "../source/page-state.svelte";
+import { askContainer, askJson } from "../source/server";
 import { addressOf, fieldsAt, whole } from "../address-fields";
-import { unpack, type Table } from "../wire";
+import type { Table } from "../wire";
 import { frameAt, axisPosition } from "./timeline";
 
 export type FilmCard = components["schemas"]["FilmCard"];
@@ -12,10 +13,9 @@ const NAMED = 0.5;
 const FULL = 65_535;
 const TICK = 110; // milliseconds a moment while it plays
 
-export class Player {
+export class Player extends PageState {
   names = $state.raw<string[]>([]);
   film = $state.raw<FilmCard | null>(null);
-  problem = $state("");
   moment = $state(0);
   head = $state(0);
   token = $state(0);
@@ -44,17 +44,14 @@ export class Player {
 
   async load(name = fieldsAt(location.hash).get("film")): Promise<void> {
     this.stop();
-    try {
-      this.names = ((await (await askServer("films", undefined)).json()) as { names: string[] }).names;
+    await this.guarded(async () => {
+      this.names = (await askJson<{ names: string[] }>("films")).names;
       const known = name !== null && this.names.includes(name) ? `film?name=${encodeURIComponent(name)}` : "film";
-      const told = unpack(await (await askServer(known, undefined)).arrayBuffer());
+      const told = await askContainer(known);
       this.arrays = told.arrays;
       this.film = told.values as FilmCard;
-      this.problem = "";
       this.restore(this.film.name === (fieldsAt(location.hash).get("film") ?? this.names[0]) ? location.hash : "");
-    } catch (error) {
-      this.problem = (error as Error).message;
-    }
+    });
   }
 
   restore(hash: string): void {

@@ -1,7 +1,9 @@
 // The trainer: four targets, the heads that are being trained to them, and which word is followed through.
 import type { components } from "../api";
 import { events } from "../source/event-stream";
-import { askServer } from "../source/server";
+import { addressOf } from "../address-fields";
+import { PageState } from "../source/page-state.svelte";
+import { askJson } from "../source/server";
 import {
   padToFour,
   moveTargets,
@@ -44,7 +46,7 @@ export interface Run {
 const PACE = 55; // ms a snapshot: training takes less time than watching it
 const FAVOURITE = "it";
 
-export class HeadTrainer {
+export class HeadTrainer extends PageState {
   sentence = $state("");
   words = $state.raw<string[]>([]);
   targets = $state.raw<Target[]>([]);
@@ -55,7 +57,6 @@ export class HeadTrainer {
   run = $state.raw<Run | null>(null);
   shown = $state(0); // which snapshot
   training = $state(false);
-  problem = $state("");
   first = ""; // the first sentence, which needs no address
   private firstTargets = "";
   private going: AbortController | null = null;
@@ -70,7 +71,7 @@ export class HeadTrainer {
 
   async start(address: string): Promise<void> {
     await this.guarded(async () => {
-      const first = (await (await askServer("lab/sentence", {})).json()) as Schemas["SentenceCard"];
+      const first = await askJson<Schemas["SentenceCard"]>("lab/sentence", {});
       this.first = first.sentence;
       this.firstTargets = JSON.stringify(padToFour(first.targets as Target[]));
       this.use(first);
@@ -127,9 +128,7 @@ export class HeadTrainer {
   async setArrows(head: number, text: string): Promise<boolean> {
     const before = this.targets;
     const done = await this.guarded(async () => {
-      const told = (await (
-        await askServer("lab/arrows", { sentence: this.sentence, text })
-      ).json()) as Schemas["ArrowsCard"];
+      const told = await askJson<Schemas["ArrowsCard"]>("lab/arrows", { sentence: this.sentence, text });
       this.change(head, writtenTarget(before[head], told.arrows as Arrow[], told.shares));
     });
     if (done) await this.train();
@@ -196,19 +195,20 @@ export class HeadTrainer {
     if (this.going === going) this.training = false;
   }
 
-  /** Puts these heads on the shelf; the address at which the microscope shows them. */
+  /** Opens these heads as a model of the server; the address at which the microscope shows them. */
   async openInMicroscope(): Promise<string | null> {
     let address: string | null = null;
     await this.guarded(async () => {
-      const speaking = this.targets.findIndex((target) => target.arrows.some(([from]) => from === this.word)); // a head with something to say
-      const opened = (await (await askServer("lab/craft/open", this.asked())).json()) as Schemas["OpenedCard"];
-      address = `#microscope?${new URLSearchParams({ v: "1", model: opened.model, text: opened.text, head: `0.${Math.max(0, speaking)}`, token: String(this.word) })}`;
+      // the first head that has a target for this word
+      const head = this.targets.findIndex((target) => target.arrows.some(([from]) => from === this.word));
+      const opened = await askJson<Schemas["OpenedCard"]>("lab/craft/open", this.asked());
+      address = addressOf("microscope", { ...opened, head: `0.${Math.max(0, head)}`, token: this.word });
     });
     return address;
   }
 
   private async fetchSentence(asked: Schemas["SentenceRequest"], before: string[] | null): Promise<void> {
-    const card = (await (await askServer("lab/sentence", asked)).json()) as Schemas["SentenceCard"];
+    const card = await askJson<Schemas["SentenceCard"]>("lab/sentence", asked);
     this.use(card, before?.length ? moveTargets(this.targets, before, card.words) : null);
   }
 
@@ -217,17 +217,5 @@ export class HeadTrainer {
     this.targets = targets ?? padToFour(card.targets as Target[]);
     const favourite = card.words.indexOf(FAVOURITE);
     this.word = favourite >= 0 ? favourite : card.words.length - 1;
-  }
-
-  private async guarded(work: () => Promise<void>): Promise<boolean> {
-    try {
-      await work();
-      this.problem = "";
-      return true;
-    } catch (error) {
-      if (!(error instanceof DOMException && error.name === "AbortError"))
-        this.problem = error instanceof Error ? error.message : String(error);
-      return false;
-    }
   }
 }

@@ -1,6 +1,8 @@
 // The lessons' state: which is open, and what was answered. The answers stay in this browser.
 import type { components } from "../api";
-import { askServer } from "../source/server";
+import { PageState } from "../source/page-state.svelte";
+import { askJson, cached } from "../source/server";
+import { messageOf } from "../source/source";
 import { addressOf, fieldsAt, whole } from "../address-fields";
 
 type Schemas = components["schemas"];
@@ -22,25 +24,22 @@ function recalled(): Answers {
   }
 }
 
-export class Learner {
+export class Learner extends PageState {
   lines = $state.raw<LessonLine[]>([]);
   lesson = $state.raw<Lesson | null>(null);
   number = $state(1);
   answers = $state<Answers>(recalled());
-  problem = $state("");
   unread = $state<Record<string, string>>({}); // why an answer could not be read
-  private kept = new Map<number, Lesson>();
+  private fetchLesson = cached((number: number) => askJson<Lesson>(`lessons/${number}`));
 
   readonly waiting = $derived(this.lesson?.number !== this.number && !this.problem);
 
   async load(): Promise<void> {
     this.restore(location.hash);
-    try {
-      this.lines = ((await (await askServer("lessons", undefined)).json()) as Schemas["LessonLines"]).lessons;
-      await this.open(this.number);
-    } catch (error) {
-      this.problem = (error as Error).message;
-    }
+    const listed = await this.guarded(async () => {
+      this.lines = (await askJson<Schemas["LessonLines"]>("lessons")).lessons;
+    });
+    if (listed) await this.open(this.number);
   }
 
   restore(hash: string): void {
@@ -54,29 +53,22 @@ export class Learner {
   /** The last lesson stays until the next one is computed. */
   async open(number: number): Promise<void> {
     this.number = number;
-    try {
-      const known =
-        this.kept.get(number) ?? ((await (await askServer(`lessons/${number}`, undefined)).json()) as Lesson);
-      this.kept.set(number, known);
-      if (this.number !== number) return;
-      this.lesson = known;
-      this.problem = "";
-    } catch (error) {
-      if (this.number === number) this.problem = (error as Error).message;
-    }
+    const current = () => this.number === number;
+    await this.guarded(async () => {
+      const lesson = await this.fetchLesson(number);
+      if (current()) this.lesson = lesson;
+    }, current);
   }
 
   async answer(question: number, answer: string): Promise<void> {
     const key = `${this.lesson!.number}.${question}`;
     try {
-      const marked = (await (
-        await askServer(`lessons/${this.lesson!.number}/answer`, { question, answer })
-      ).json()) as Schemas["Marked"];
+      const marked = await askJson<Schemas["Marked"]>(`lessons/${this.lesson!.number}/answer`, { question, answer });
       this.answers[key] = { ...marked, answer };
       this.unread = { ...this.unread, [key]: "" };
       this.keep();
     } catch (error) {
-      this.unread = { ...this.unread, [key]: (error as Error).message };
+      this.unread = { ...this.unread, [key]: messageOf(error) };
     }
   }
 

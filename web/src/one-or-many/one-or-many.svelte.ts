@@ -1,7 +1,8 @@
 // What was measured for this release, and what has been run here.
 import type { components } from "../api";
 import { events } from "../source/event-stream";
-import { askServer } from "../source/server";
+import { PageState } from "../source/page-state.svelte";
+import { askJson } from "../source/server";
 import { addressOf, fieldsAt, whole } from "../address-fields";
 
 type Schemas = components["schemas"];
@@ -21,11 +22,10 @@ export interface Running {
   since: number;
 }
 
-export class Experiments {
+export class Experiments extends PageState {
   results = $state.raw<Results | null>(null);
   ran = $state.raw<Record<string, Outcome[]>>({}); // by picture: "arms 0", "partition 16"
   running = $state.raw<Running | null>(null);
-  problem = $state("");
   width = $state<Width>(16);
   heads = $state(4);
   private going: AbortController | null = null;
@@ -35,12 +35,9 @@ export class Experiments {
   }
 
   async start(address: string): Promise<void> {
-    try {
-      this.results = (await (await askServer("lab/one-or-many", undefined)).json()) as Results;
-      this.problem = "";
-    } catch (error) {
-      this.problem = error instanceof Error ? error.message : String(error);
-    }
+    await this.guarded(async () => {
+      this.results = await askJson<Results>("lab/one-or-many");
+    });
     this.restore(address);
   }
 
@@ -81,7 +78,7 @@ export class Experiments {
       steps: STEPS[experiment],
     };
     this.running = { what, planned: [], done: 0, since: Date.now() };
-    try {
+    await this.guarded(async () => {
       for await (const { values } of events<Told>("lab/one-or-many", asked, going.signal)) {
         if (values.event === "begun") this.running = { ...this.running!, planned: values.arms };
         else {
@@ -92,10 +89,7 @@ export class Experiments {
           this.running = { ...this.running!, done: this.running!.done + 1 };
         }
       }
-      this.problem = "";
-    } catch (error) {
-      if (!going.signal.aborted) this.problem = error instanceof Error ? error.message : String(error);
-    }
+    });
     if (this.going === going) this.running = null;
   }
 

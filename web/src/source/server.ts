@@ -1,5 +1,6 @@
 // The server's page: every answer is one request, and the last few dozen are remembered.
-import { tileFrom, importanceFrom, lookFrom, attributionFrom } from "./decode";
+import { unpack, type Container } from "../wire";
+import { attributionFrom, importanceFrom, lookFrom, tileFrom } from "./decode";
 import {
   Problem,
   type FoundToken,
@@ -15,7 +16,7 @@ import {
 const KEPT = 200;
 const STOPPED = "The program on this machine has stopped. What you see is the last good picture.";
 
-export async function askServer(path: string, body: unknown, signal?: AbortSignal): Promise<Response> {
+export async function askServer(path: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
   let response: Response;
   try {
     response = await fetch(`./api/${path}`, {
@@ -36,8 +37,16 @@ export async function askServer(path: string, body: unknown, signal?: AbortSigna
   );
 }
 
+export async function askJson<Answer>(path: string, body?: unknown, signal?: AbortSignal): Promise<Answer> {
+  return (await askServer(path, body, signal)).json();
+}
+
+export async function askContainer(path: string): Promise<Container> {
+  return unpack(await (await askServer(path)).arrayBuffer());
+}
+
 /** Remembers settled answers; one that was cancelled or failed is asked for again. */
-function cached<Wanted, Answer>(fetchIt: (wanted: Wanted, signal?: AbortSignal) => Promise<Answer>) {
+export function cached<Wanted, Answer>(fetchIt: (wanted: Wanted, signal?: AbortSignal) => Promise<Answer>) {
   const kept = new Map<string, Answer>();
   return async (wanted: Wanted, signal?: AbortSignal): Promise<Answer> => {
     const key = JSON.stringify(wanted);
@@ -53,7 +62,7 @@ function cached<Wanted, Answer>(fetchIt: (wanted: Wanted, signal?: AbortSignal) 
 /** One of the server's models; its first where none is named. */
 export function serverSource(model?: string): Source {
   const texts = new Map<string, string>();
-  const ask = (path: string, body: unknown, signal?: AbortSignal) =>
+  const ask = (path: string, body?: unknown, signal?: AbortSignal) =>
     askServer(model === undefined ? path : `${path}?model=${encodeURIComponent(model)}`, body, signal);
 
   // A server that was restarted under an open page has forgotten its looks: read the text to it again, once.
@@ -68,29 +77,30 @@ export function serverSource(model?: string): Source {
     }
   }
 
+  const json = async <Answer>(path: string, body?: unknown, signal?: AbortSignal): Promise<Answer> =>
+    (await ask(path, body, signal)).json();
+  const bytes = async (path: string, wanted: { look: string }, signal?: AbortSignal) =>
+    (await about(path, wanted, signal)).arrayBuffer();
+
   return {
     live: true,
-    models: async () => (await askServer("models", undefined)).json() as Promise<Models>,
+    models: () => askJson<Models>("models"),
     of: (name) => serverSource(name ?? undefined),
-    openModel: async (name) => ((await (await askServer("models", { name })).json()) as { name: string }).name,
-    model: async (signal) => (await ask("model", undefined, signal)).json() as Promise<ModelCard>,
+    openModel: async (name) => (await askJson<{ name: string }>("models", { name })).name,
+    model: (signal) => json<ModelCard>("model", undefined, signal),
     look: async (wanted, signal) => {
       const look = lookFrom(await (await ask("look", wanted, signal)).arrayBuffer());
       texts.set(look.look, look.text);
       return look;
     },
-    weights: cached(async (wanted, signal) => tileFrom(await (await about("weights", wanted, signal)).arrayBuffer())),
-    attribution: cached(async (wanted, signal) =>
-      attributionFrom(await (await about("mix", wanted, signal)).arrayBuffer()),
-    ),
-    token: async (wanted) => (await ask("token", wanted)).json() as Promise<FoundToken>,
+    weights: cached(async (wanted, signal) => tileFrom(await bytes("weights", wanted, signal))),
+    attribution: cached(async (wanted, signal) => attributionFrom(await bytes("mix", wanted, signal))),
+    token: (wanted) => json<FoundToken>("token", wanted),
     predict: cached(async (wanted, signal) => (await about("predict", wanted, signal)).json() as Promise<Prediction>),
-    progress: async () => (await ask("progress", undefined)).json() as Promise<Progress>,
-    importance: cached(async (wanted, signal) =>
-      importanceFrom(await (await about("importance", wanted, signal)).arrayBuffer()),
-    ),
-    featured: async () => ((await (await ask("featured", undefined)).json()) as { claims: PaperClaim[] }).claims,
-    roles: async () => (await ask("roles", undefined)).json() as Promise<Roles>,
-    testHeads: async () => (await ask("roles", {})).json() as Promise<Roles>,
+    progress: () => json<Progress>("progress"),
+    importance: cached(async (wanted, signal) => importanceFrom(await bytes("importance", wanted, signal))),
+    featured: async () => (await json<{ claims: PaperClaim[] }>("featured")).claims,
+    roles: () => json<Roles>("roles"),
+    testHeads: () => json<Roles>("roles", {}),
   };
 }

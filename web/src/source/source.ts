@@ -98,3 +98,7 @@ export class Problem extends Error {
     super(message);
   }
 }
+
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,19 @@
+// The state of a page that asks the server: what went wrong last, as one sentence.
+import { messageOf } from "./source";
+
+export class PageState {
+  problem = $state("");
+
+  /** Runs requests. A failure is told and true is not returned; a cancelled or outdated request tells nothing. */
+  protected async guarded(work: () => Promise<void>, current = () => true): Promise<boolean> {
+    try {
+      await work();
+      if (current()) this.problem = "";
+      return true;
+    } catch (error) {
+      const cancelled = error instanceof DOMException && error.name === "AbortError";
+      if (!cancelled && current()) this.problem = messageOf(error);
+      return false;
+    }
+  }
+}
