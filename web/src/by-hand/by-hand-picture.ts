@@ -8,7 +8,7 @@ import { shortNumber } from "./scorecard";
 const [LINE, BLOCK] = [22, 420];
 
 export function picture(card: Worked): Picture {
-  const [paper, ink] = [css(theme.colours.paper), css(theme.colours.ink)];
+  const ink = css(theme.colours.ink);
   const words = Object.keys(card.values);
   const text = (x: number, y: number, said: string, more: object = {}): Mark => ({
     kind: "text",
@@ -50,8 +50,6 @@ export function picture(card: Worked): Picture {
     note: card.steps.map((step) => `${step.title}: ${step.lines.join("; ")}`).join(". "),
     width: BLOCK * card.heads.length,
     height: below + 60,
-    paper,
-    ink,
     marks: [
       ...heads,
       text(0, below + 30, `End to end: ${vector(card.concatenated)}`),

@@ -1,6 +1,6 @@
 // The census's pictures as marks, where what stands on the page is a canvas or a table.
 import { css } from "../draw/colour";
-import type { Mark, Picture, Table } from "../save/picture";
+import type { About, Mark, Picture, Table } from "../save/picture";
 import { theme } from "../ui/theme.svelte";
 
 interface MapSheet {
@@ -44,8 +44,6 @@ export function mapPicture({ sites, places, values, fill, heads, quantity, file,
     title,
     width: left + across * cell,
     height: sites.length * cell,
-    paper: css(theme.colours.paper),
-    ink,
     marks,
     table,
   };
@@ -60,12 +58,7 @@ export interface Whisker {
 }
 
 /** A forest plot: grey bar = null, dot and whisker = head. `least` is where the axis begins. */
-export function forest(
-  rows: Whisker[],
-  least: number,
-  most: number,
-  about: Pick<Picture, "file" | "title" | "note" | "table">,
-): Picture {
+export function forest(rows: Whisker[], least: number, most: number, about: About): Picture {
   const [high, left, width] = [20, 84, 420];
   const root = getComputedStyle(document.documentElement);
   const [ink, quiet, hair] = [
@@ -100,8 +93,6 @@ export function forest(
     ...about,
     width: left + width + 60,
     height: rows.length * high,
-    paper: css(theme.colours.paper),
-    ink,
     marks,
   };
 }

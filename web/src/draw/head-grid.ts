@@ -3,10 +3,8 @@ import type { Palette } from "./colour";
 import { rampPixels } from "./colour";
 
 export interface Row {
-  site: string;
   n_heads: number;
   n_kv_heads: number;
-  causal: boolean;
 }
 
 export interface GridCell {
@@ -147,7 +145,7 @@ export interface Thumbnails {
 export function paintThumbnails(
   pixels: Uint32Array,
   stride: number,
-  grid: GridLayout,
+  grid: Pick<GridLayout, "cell" | "cells">,
   scale: number,
   thumbs: Thumbnails,
   colours: Palette,
@@ -172,4 +170,17 @@ export function paintThumbnails(
         pixels[to] = ramp[thumbs.aside && take[x] === 0 ? 0 : thumbs.bytes[from + row * thumbs.side + take[x]]];
     }
   }
+}
+
+/** The same on a canvas of device pixels, which it fills. */
+export function drawThumbnails(
+  context: CanvasRenderingContext2D,
+  grid: Pick<GridLayout, "cell" | "cells">,
+  scale: number,
+  thumbs: Thumbnails,
+  colours: Palette,
+): void {
+  const image = context.createImageData(context.canvas.width, context.canvas.height);
+  paintThumbnails(new Uint32Array(image.data.buffer), image.width, grid, scale, thumbs, colours);
+  context.putImageData(image, 0, 0);
 }

@@ -1,7 +1,5 @@
 // A picture that stands on the page as SVG, as marks for a file: what is drawn is what is saved.
-import type { Anchor, Mark, Picture } from "./picture";
-import { theme } from "../ui/theme.svelte";
-import { css } from "../draw/colour";
+import type { About, Anchor, Mark, Picture } from "./picture";
 
 /** The marks of these drawings, one under the other. Shapes that are moved may only be moved, not turned. */
 export function marksOf(drawings: Iterable<SVGSVGElement>, gap = 12): { marks: Mark[]; width: number; height: number } {
@@ -88,11 +86,6 @@ export function shift(d: string, dx: number, dy: number): string {
 }
 
 /** The picture of everything drawn as SVG inside an element. */
-export function pictureFromSvg(place: HTMLElement, about: Pick<Picture, "file" | "title" | "note" | "table">): Picture {
-  return {
-    ...about,
-    ...marksOf(place.querySelectorAll<SVGSVGElement>("svg:not([data-aside])")),
-    paper: css(theme.colours.paper),
-    ink: css(theme.colours.ink),
-  };
+export function pictureFromSvg(place: HTMLElement, about: About): Picture {
+  return { ...about, ...marksOf(place.querySelectorAll("svg")) };
 }

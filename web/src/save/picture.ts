@@ -46,16 +46,24 @@ export interface Table {
   rows: (string | number)[][];
 }
 
-export interface Picture {
-  file: string; // the file's name, without its ending
+/** What a file says of a picture: its name without ending, a title, the numbers, and what they are. */
+export interface About {
+  file: string;
   title: string;
-  note?: string; // what the numbers are, in a sentence
+  note?: string;
+  table: Table;
+}
+
+export interface Picture extends About {
   width: number;
   height: number;
+  marks: Mark[];
+}
+
+/** The colours of the page that a picture lies on. */
+export interface PageColours {
   paper: string;
   ink: string;
-  marks: Mark[];
-  table: Table;
 }
 
 export const FACES: Record<Face, string> = {
@@ -78,40 +86,51 @@ function attributes(values: Record<string, string | number | undefined>): string
     .join("");
 }
 
+function tag(name: string, values: Record<string, string | number | undefined>, more = ""): string {
+  return `<${name}${attributes(values)}${more}/>`;
+}
+
 function element(mark: Mark): string {
+  const line = "stroke" in mark ? { stroke: mark.stroke, "stroke-width": mark.thick } : {};
   switch (mark.kind) {
-    case "rect":
-      return `<rect${attributes({ x: mark.x, y: mark.y, width: mark.width, height: mark.height, fill: mark.fill ?? "none", stroke: mark.stroke, "stroke-width": mark.thick, opacity: mark.opacity })}/>`;
-    case "line":
-      return `<line${attributes({ x1: mark.x1, y1: mark.y1, x2: mark.x2, y2: mark.y2, stroke: mark.stroke, "stroke-width": mark.thick })}/>`;
-    case "circle":
-      return `<circle${attributes({ cx: mark.x, cy: mark.y, r: mark.r, fill: mark.fill ?? "none", stroke: mark.stroke, "stroke-width": mark.thick, opacity: mark.opacity })}/>`;
+    case "rect": {
+      const { x, y, width, height, fill = "none", opacity } = mark;
+      return tag("rect", { x, y, width, height, fill, ...line, opacity });
+    }
+    case "line": {
+      const { x1, y1, x2, y2 } = mark;
+      return tag("line", { x1, y1, x2, y2, ...line });
+    }
+    case "circle": {
+      const { x, y, r, fill = "none", opacity } = mark;
+      return tag("circle", { cx: x, cy: y, r, fill, ...line, opacity });
+    }
     case "path":
-      return `<path${attributes({ d: mark.d, fill: "none", stroke: mark.stroke, "stroke-width": mark.thick, opacity: mark.opacity })}/>`;
-    case "image":
-      return `<image${attributes({ x: mark.x, y: mark.y, width: mark.width, height: mark.height, href: mark.canvas.toDataURL("image/png") })} style="image-rendering:pixelated"/>`;
+      return tag("path", { d: mark.d, fill: "none", ...line, opacity: mark.opacity });
+    case "image": {
+      const { x, y, width, height, canvas } = mark;
+      const href = canvas.toDataURL("image/png");
+      return tag("image", { x, y, width, height, href }, ' style="image-rendering:pixelated"');
+    }
     case "text": {
-      const place = mark.turned
-        ? { transform: `translate(${round(mark.x)} ${round(mark.y)}) rotate(-90)` }
-        : { x: mark.x, y: mark.y };
-      const style = {
-        fill: mark.fill,
-        "font-size": mark.size ?? 12,
-        "font-family": FACES[mark.face ?? "sans"],
-        "font-weight": mark.bold ? 600 : undefined,
-      };
-      return `<text${attributes({ ...place, ...style, "text-anchor": mark.anchor === "start" ? undefined : mark.anchor })}>${safe(mark.text)}</text>`;
+      const { x, y, fill, size = 12, face = "sans", bold, anchor, turned } = mark;
+      const place = turned ? { transform: `translate(${round(x)} ${round(y)}) rotate(-90)` } : { x, y };
+      const font = { "font-size": size, "font-family": FACES[face], "font-weight": bold ? 600 : undefined };
+      const text = attributes({ ...place, fill, ...font, "text-anchor": anchor === "start" ? undefined : anchor });
+      return `<text${text}>${safe(mark.text)}</text>`;
     }
   }
 }
 
-export function svg(picture: Picture): string {
+export function svg(picture: Picture, { paper, ink }: PageColours): string {
   const [width, height] = [round(picture.width + 2 * MARGIN), round(picture.height + HEADING + 2 * MARGIN)];
-  const title = element({ kind: "text", x: 0, y: 14, text: picture.title, fill: picture.ink, size: 14, bold: true });
+  const title = element({ kind: "text", x: 0, y: 14, text: picture.title, fill: ink, size: 14, bold: true });
+  const size = `viewBox="0 0 ${width} ${height}" width="${width}" height="${height}"`;
   return (
-    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}" role="img">` +
-    `<title>${safe(picture.title)}</title><rect width="${width}" height="${height}" fill="${picture.paper}"/>` +
-    `<g transform="translate(${MARGIN} ${MARGIN})">${title}<g transform="translate(0 ${HEADING})">${picture.marks.map(element).join("")}</g></g></svg>\n`
+    `<svg xmlns="http://www.w3.org/2000/svg" ${size} role="img">` +
+    `<title>${safe(picture.title)}</title><rect width="${width}" height="${height}" fill="${paper}"/>` +
+    `<g transform="translate(${MARGIN} ${MARGIN})">${title}` +
+    `<g transform="translate(0 ${HEADING})">${picture.marks.map(element).join("")}</g></g></svg>\n`
   );
 }
 
@@ -126,16 +145,25 @@ export function csv(table: Table): string {
   return [table.columns, ...table.rows].map((row) => row.map(cell).join(",")).join("\n") + "\n";
 }
 
+const STYLE =
+  "svg{max-width:100%;height:auto}" +
+  "table{border-collapse:collapse;font-size:12px;font-variant-numeric:tabular-nums}" +
+  "td,th{padding:2px 12px 2px 0;text-align:left;white-space:pre}";
+
 /** One page that needs nothing else: the picture, and its numbers in a table. */
-export function html(picture: Picture): string {
-  const row = (tag: string, values: (string | number)[]) =>
-    `<tr>${values.map((value) => `<${tag}>${safe(String(value))}</${tag}>`).join("")}</tr>`;
-  const style =
-    `body{margin:24px auto;max-width:1100px;padding:0 16px;background:${picture.paper};color:${picture.ink};font:14px/1.5 ${FACES.sans.replace(/'/g, "")}}` +
-    "svg{max-width:100%;height:auto}table{border-collapse:collapse;font-size:12px;font-variant-numeric:tabular-nums}td,th{padding:2px 12px 2px 0;text-align:left;white-space:pre}";
+export function html(picture: Picture, page: PageColours): string {
+  const row = (name: string, values: (string | number)[]) =>
+    `<tr>${values.map((value) => `<${name}>${safe(String(value))}</${name}>`).join("")}</tr>`;
+  const body =
+    "body{margin:24px auto;max-width:1100px;padding:0 16px;" +
+    `background:${page.paper};color:${page.ink};font:14px/1.5 ${FACES.sans.replace(/'/g, "")}}`;
   return (
-    `<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>${safe(picture.title)}</title><style>${style}</style></head>` +
-    `<body>${svg(picture)}${picture.note ? `<p>${safe(picture.note)}</p>` : ""}<details><summary>The numbers</summary><table>` +
-    `<thead>${row("th", picture.table.columns)}</thead><tbody>${picture.table.rows.map((values) => row("td", values)).join("")}</tbody></table></details></body></html>\n`
+    '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">' +
+    `<title>${safe(picture.title)}</title><style>${body}${STYLE}</style></head>` +
+    `<body>${svg(picture, page)}${picture.note ? `<p>${safe(picture.note)}</p>` : ""}` +
+    "<details><summary>The numbers</summary><table>" +
+    `<thead>${row("th", picture.table.columns)}</thead>` +
+    `<tbody>${picture.table.rows.map((values) => row("td", values)).join("")}</tbody>` +
+    "</table></details></body></html>\n"
   );
 }

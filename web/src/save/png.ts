@@ -1,17 +1,17 @@
 // A picture's marks on a canvas, where the page's own typeface is at hand: the PNG file.
-import { FACES, HEADING, MARGIN, type Mark, type Picture } from "./picture";
+import { FACES, HEADING, MARGIN, type Mark, type PageColours, type Picture } from "./picture";
 
 const SCALE = 2;
 
-export function png(picture: Picture): Promise<Blob> {
+export function png(picture: Picture, page: PageColours): Promise<Blob> {
   const [width, height] = [picture.width + 2 * MARGIN, picture.height + HEADING + 2 * MARGIN];
   const canvas = new OffscreenCanvas(Math.ceil(width * SCALE), Math.ceil(height * SCALE));
   const context = canvas.getContext("2d")!;
   context.scale(SCALE, SCALE);
-  context.fillStyle = picture.paper;
+  context.fillStyle = page.paper;
   context.fillRect(0, 0, width, height);
   context.translate(MARGIN, MARGIN);
-  paint(context, { kind: "text", x: 0, y: 14, text: picture.title, fill: picture.ink, size: 14, bold: true });
+  paint(context, { kind: "text", x: 0, y: 14, text: picture.title, fill: page.ink, size: 14, bold: true });
   context.translate(0, HEADING);
   for (const mark of picture.marks) paint(context, mark);
   return canvas.convertToBlob({ type: "image/png" });

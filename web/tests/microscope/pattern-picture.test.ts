@@ -6,6 +6,7 @@ import { csv, html, svg } from "../../src/save/picture";
 const colours = palette(
   (token) => ({ "--w0": "#ffffff", "--w8": "#000000", "--accent": "#cf3f20" })[token] ?? "#808080",
 );
+const page = { paper: "#fff", ink: "#000" };
 const sheet: Sheet = {
   file: "head-1.2",
   title: "small, head 1.2",
@@ -37,18 +38,18 @@ test("a word that looks like a formula stays a word", () => {
 });
 
 test("a picture has a cell a pair below the diagonal, and every name once", () => {
-  const drawn = svg(patternPicture(sheet, colours));
+  const drawn = svg(patternPicture(sheet, colours), page);
   expect(drawn.match(/<rect /g)).toHaveLength(1 + 6);
   expect(drawn).toMatch(/fill="rgb\(207,63,32\)"[^>]*>&quot;b&quot;<\/text>/);
   expect(drawn).toContain("&lt;c&gt;</text>");
-  expect(svg(patternPicture({ ...sheet, mileage: false, causal: false }, colours)).match(/<text /g)).toHaveLength(
+  expect(svg(patternPicture({ ...sheet, mileage: false, causal: false }, colours), page).match(/<text /g)).toHaveLength(
     1 + 3 + 3,
   );
 });
 
 test("a saved page holds the picture and its numbers, and nothing that a word could start", () => {
-  const page = html({ ...patternPicture(sheet, colours), note: "<script>alert(1)</script>" });
-  expect(page).toContain("<svg ");
-  expect(page).toContain("<td>0.75</td>");
-  expect(page).not.toContain("<script>");
+  const file = html({ ...patternPicture(sheet, colours), note: "<script>alert(1)</script>" }, page);
+  expect(file).toContain("<svg ");
+  expect(file).toContain("<td>0.75</td>");
+  expect(file).not.toContain("<script>");
 });

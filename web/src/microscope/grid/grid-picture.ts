@@ -1,13 +1,11 @@
 // All heads as a picture to save, and every head's answers as a table.
-import { css, signedColour, weightColour, type Palette } from "../../draw/colour";
-import { paintThumbnails, type GridLayout } from "../../draw/head-grid";
+import { css, type Palette } from "../../draw/colour";
+import { drawThumbnails, type GridLayout, type Thumbnails } from "../../draw/head-grid";
 import type { Microscope } from "../state/microscope.svelte";
 import type { Mark, Picture } from "../../save/picture";
 
 export interface GridShown {
-  shaded: boolean; // one shade a head instead of a thumbnail
-  scores: Float32Array | null;
-  difference: Float32Array | null;
+  shade: ((head: number) => string) | null; // one colour for each head instead of a thumbnail
   brightness: (head: number) => number;
 }
 
@@ -28,10 +26,8 @@ export function gridPicture(scope: Microscope, grid: GridLayout, shown: GridShow
     note: scope.look!.text.slice(0, 400),
     width: grid.width,
     height: grid.height,
-    paper: css(colours.paper),
-    ink: css(colours.ink),
     marks: [
-      ...(shown.shaded ? shades(scope, grid, shown, colours) : [thumbnails(scope, grid, shown, colours)]),
+      ...(shown.shade ? shades(grid, shown.shade) : [image(grid, thumbnailsOf(scope, shown.brightness), colours)]),
       ...rows,
     ],
     table: {
@@ -56,30 +52,21 @@ const label = (text: string, x: number, y: number, colours: Palette): Mark => ({
   fill: css(colours.ink3),
 });
 
-function shades(scope: Microscope, grid: GridLayout, { scores, difference }: GridShown, colours: Palette): Mark[] {
-  const values = difference ?? scores ?? scope.scores("share");
-  const top = Math.max(1e-6, ...Array.from(values ?? [], Math.abs).filter(Number.isFinite));
-  return grid.cells.map((spot): Mark => {
-    const part = (Number.isFinite(values?.[spot.head]) ? values![spot.head] : 0) / top;
-    const fill = difference && scope.show ? signedColour(colours, part) : weightColour(colours, part);
-    return { kind: "rect", x: spot.x, y: spot.y, width: grid.cell - 1, height: grid.cellHeight - 1, fill: css(fill) };
-  });
+function shades(grid: GridLayout, shade: (head: number) => string): Mark[] {
+  const [width, height] = [grid.cell - 1, grid.cellHeight - 1];
+  return grid.cells.map(({ x, y, head }): Mark => ({ kind: "rect", x, y, width, height, fill: shade(head) }));
 }
 
-function thumbnails(scope: Microscope, grid: GridLayout, { brightness }: GridShown, colours: Palette): Mark {
+/** The patterns that a look came with, as the grid paints them. */
+export function thumbnailsOf(scope: Microscope, brightness: (head: number) => number = () => 1): Thumbnails {
+  const { thumbnails: bytes, side } = scope.look!;
+  const causal = scope.heads.map((head) => head.site.causal);
+  return { bytes, side, causal, brightness, aside: scope.settings.aside };
+}
+
+function image(grid: GridLayout, thumbs: Thumbnails, colours: Palette): Mark {
   const canvas = document.createElement("canvas");
   [canvas.width, canvas.height] = [Math.ceil(grid.width * SCALE), Math.ceil(grid.height * SCALE)];
-  const image = new ImageData(canvas.width, canvas.height);
-  const { thumbnails: bytes, side } = scope.look!;
-  const causal = scope.heads.map((place) => place.site.causal);
-  paintThumbnails(
-    new Uint32Array(image.data.buffer),
-    canvas.width,
-    grid,
-    SCALE,
-    { bytes, side, causal, brightness, aside: scope.settings.aside },
-    colours,
-  );
-  canvas.getContext("2d")!.putImageData(image, 0, 0);
+  drawThumbnails(canvas.getContext("2d")!, grid, SCALE, thumbs, colours);
   return { kind: "image", x: 0, y: 0, width: canvas.width / SCALE, height: canvas.height / SCALE, canvas };
 }

@@ -34,8 +34,6 @@ export function arcsPicture(
     title: `${scope.model!.title}, head ${scope.here!.name}`,
     width: WORDS + 120,
     height: scope.length * ROW,
-    paper: css(colours.paper),
-    ink: css(colours.ink),
     marks: [...marks, ...words],
     table: {
       columns: ["query", "reads", "key", "token", "weight"],
@@ -120,8 +118,6 @@ export function scoresPicture(scope: Microscope, lines: ScoreLine[], colours: Pa
     note: scope.look!.text.slice(0, 400),
     width: left + wide + 124,
     height: lines.length * 34,
-    paper: css(colours.paper),
-    ink: css(colours.ink),
     marks,
     table: {
       columns: ["question", "answer", "rank", "heads"],

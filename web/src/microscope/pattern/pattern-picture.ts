@@ -39,8 +39,6 @@ export function patternPicture(sheet: Sheet, colours: Palette): Picture {
     note: sheet.note,
     width: width * cell + 20 + longest * 8,
     height: top + height * cell,
-    paper: css(colours.paper),
-    ink: css(colours.ink),
     marks,
     table: {
       columns: [sheet.title, ...sheet.columns.map((name, column) => `${sheet.firstColumn + column} ${name}`)],

@@ -87,8 +87,6 @@ export function attributionPicture(
     title: `${scope.model!.title}: what ${siteTitle(attribution.site)} hands to “${visible(scope.tokens[attribution.position].text)}”`,
     width: bar + 132,
     height: foot + ROW,
-    paper: css(colours.paper),
-    ink: css(colours.ink),
     marks,
     table: {
       columns: [
@@ -150,8 +148,6 @@ export function nextTokenPicture(
       : undefined,
     width: left + axis + 102,
     height: found.guesses.length * 24,
-    paper: css(colours.paper),
-    ink: css(colours.ink),
     marks,
     table: {
       columns: ["token", "id", "probability", "edited", "drawn"],
