@@ -131,7 +131,7 @@ def errors(problem: Problem, n_rows: int = 64) -> dict[str, float]:
         "output": float((seen.output[:, :, rows].float() - exact).norm() / exact.norm()),
         "entropy": _largest(seen.entropy[:, :, rows], torch.special.entr(weights).sum(-1)),
         "distance": _largest(seen.distance.mean[:, :, rows], mean),
-        "spread": _largest(seen.distance.spread[:, :, rows], spread),
+        "spread": _largest(seen.distance.std[:, :, rows], spread),
         "strongest weight": _largest(seen.strongest.weight[:, :, rows], weights.amax(-1)),
         "weight at the strongest key": _largest(
             weights.gather(-1, seen.strongest.key[:, :, rows, None])[..., 0], weights.amax(-1)

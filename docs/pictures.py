@@ -67,7 +67,7 @@ def memory() -> Figure:
 
 def shares(look: Look, token: str) -> Figure:
     """How much each head pushes one next token: the strongest ten, and all others together."""
-    parts = look.logit_shares(token)
+    parts = look.logit_attribution(token)
     ranked = parts.ranked()
     strongest = [(str(head), float(value)) for head, value in ranked[:10]]
     strongest.append(("other heads", sum(float(value) for _, value in ranked[10:])))

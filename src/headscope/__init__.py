@@ -5,6 +5,7 @@ Importing this loads nothing heavy: each public name is fetched from its room on
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from headscope.attention.module import MultiHeadAttention
     from headscope.attention.questions import Question
     from headscope.heads.film import TrainingRecorder
-    from headscope.heads.look.edits import ablate, cut, force, patch, scale
+    from headscope.heads.look.edits import ablate, force, knock_out, patch, scale
     from headscope.names import Head
     from headscope.scope import load
 
@@ -24,8 +25,8 @@ _HOMES = {
     "Question": "headscope.attention.questions",
     "TrainingRecorder": "headscope.heads.film",
     "ablate": "headscope.heads.look.edits",
-    "cut": "headscope.heads.look.edits",
     "force": "headscope.heads.look.edits",
+    "knock_out": "headscope.heads.look.edits",
     "load": "headscope.scope",
     "patch": "headscope.heads.look.edits",
     "scale": "headscope.heads.look.edits",
@@ -38,8 +39,8 @@ __all__ = [
     "TrainingRecorder",
     "__version__",
     "ablate",
-    "cut",
     "force",
+    "knock_out",
     "load",
     "patch",
     "scale",
@@ -47,6 +48,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "cut":
+        warnings.warn(
+            "cut is called knock_out now; the old name goes in the next version", DeprecationWarning, stacklevel=2
+        )
+        name = "knock_out"
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'headscope' has no attribute {name!r}; it has {', '.join(sorted(_HOMES))}")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from headscope.errors import InputError
+from headscope.errors import HeadscopeError, InputError
 
 PART = ".part"
 """What a file is called, after its own name, until it is finished."""
@@ -63,6 +63,18 @@ def whole_folder(path: Path) -> Iterator[Path]:
         raise InputError(f"{path} could not be written: {why}; nothing of it is left, give another folder") from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+@contextmanager
+def reading(what: str, way_out: str) -> Iterator[None]:
+    """Whatever goes wrong while a stored file is taken apart becomes one sentence: what it is, and the way out."""
+    try:
+        yield
+    except HeadscopeError:
+        raise
+    except Exception as error:  # readers of other projects raise what they like at a broken file
+        why = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+        raise InputError(f"{what} is broken, or is something else ({why}); {way_out}") from error
 
 
 def _flush(path: Path) -> None:

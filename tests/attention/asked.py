@@ -60,7 +60,7 @@ def statistics(case: Case, dtype: torch.dtype = torch.float64) -> Statistics:
         name: torch.stack([_masses(weights[item], question, item) for item in range(case.batch)])
         for name, question in questions(case.batch, case.n_query, case.keys).items()
     }
-    return Statistics(entropy, stack("distance_mean"), stack("distance_spread"), stack("strongest_weight"), mass)
+    return Statistics(entropy, stack("distance_mean"), stack("distance_std"), stack("strongest_weight"), mass)
 
 
 def _masses(weights: Tensor, question: Question, item: int) -> Tensor:
@@ -76,7 +76,7 @@ def assert_statistics(seen: Observation, case: Case, atol: float, dtype: torch.d
     far = max(case.keys, case.n_query, 64)
     _close("distance", seen.distance.mean, true.distance, atol * far)
     # A spread is a root: an error e in the square is one of √e where the spread itself is nil.
-    _close("variance", seen.distance.spread.square(), true.spread.square(), atol * far**2)
+    _close("variance", seen.distance.std.square(), true.spread.square(), atol * far**2)
     _close("strongest weight", seen.strongest.weight, true.strongest_weight, atol)
     weights = truth(case, dtype).weights
     at_key = weights.gather(-1, seen.strongest.key.cpu().clamp(min=0)[..., None])[..., 0]

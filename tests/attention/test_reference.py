@@ -73,7 +73,7 @@ def test_statistics_of_a_known_row() -> None:
     seen = reference.row_statistics(torch.tensor([[0.0, 0.5, 0.0, 0.5]]))
     assert_close(seen.entropy, torch.tensor([math.log(2)]))
     assert_close(seen.distance_mean, torch.tensor([1.0]))
-    assert_close(seen.distance_spread, torch.tensor([1.0]))
+    assert_close(seen.distance_std, torch.tensor([1.0]))
     assert seen.strongest_key.tolist() == [1]
     assert seen.strongest_weight.tolist() == [0.5]
 
@@ -87,7 +87,7 @@ def test_mass_is_what_lands_on_equal_labels() -> None:
 
 def test_a_row_that_may_look_nowhere_has_no_distance_and_no_entropy() -> None:
     seen = reference.row_statistics(torch.tensor([[0.0, 0.0], [0.0, 1.0]]))
-    for name in ("entropy", "distance_mean", "distance_spread", "strongest_weight"):
+    for name in ("entropy", "distance_mean", "distance_std", "strongest_weight"):
         assert getattr(seen, name)[0] == 0, name
     assert seen.strongest_weight[1] == 1
 
@@ -97,7 +97,7 @@ def test_distance_is_over_what_lands_on_keys_when_a_sink_takes_the_rest() -> Non
     whole = reference.row_statistics(torch.tensor([[0.5, 0.0, 0.25, 0.25]]))
     half = reference.row_statistics(torch.tensor([[0.25, 0.0, 0.125, 0.125]]))
     assert_close(half.distance_mean, whole.distance_mean)
-    assert_close(half.distance_spread, whole.distance_spread)
+    assert_close(half.distance_std, whole.distance_spread)
     assert_close(whole.distance_mean, torch.tensor([0.5 * 3 + 0.25 * 1]))
 
 

@@ -183,7 +183,7 @@ def _ablated(opened: HuggingFaceModel, inputs: dict[str, Tensor]) -> float | Non
     """A head silenced through the observer against its slice of W_O's input zeroed by hand, at one exact site."""
     exact = [site for site in opened.shape.sites if _kind(opened, site) == "exact" and "@" not in site]
     repeated = {site.partition("@")[0] for site in opened.shape.sites if "@" in site}
-    target = next((site for site in exact if site not in repeated and not opened.follow_of(site).why), None)
+    target = next((site for site in exact if site not in repeated and not opened.output_path_of(site).why), None)
     if target is None:
         return None
     head, d_value = 1 % opened.shape.sites[target].n_heads, opened.shape.sites[target].d_value
@@ -203,7 +203,7 @@ def _ablated(opened: HuggingFaceModel, inputs: dict[str, Tensor]) -> float | Non
     with torch.no_grad():
         with same_dice():
             ours = opened.run(inputs, silence).logits
-        hook = opened.model.get_submodule(str(opened.follow_of(target).matrix)).register_forward_pre_hook(by_hand)
+        hook = opened.model.get_submodule(str(opened.output_path_of(target).matrix)).register_forward_pre_hook(by_hand)
         try:
             with same_dice():
                 hand = opened.run(inputs).logits

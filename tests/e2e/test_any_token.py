@@ -22,7 +22,7 @@ def typed(page: Page, which: str, text: str) -> None:
 
 
 def shares(scope: Scope, token: str, minus: str | None = None) -> tuple[str, str]:
-    found = scope.look(TEXT).logit_shares(token, minus=minus).heads
+    found = scope.look(TEXT).logit_attribution(token, minus=minus).heads
     return signed(found[scope.shape.find("1.4")]), signed(sum(each for head, each in found.items() if head.site == "1"))
 
 

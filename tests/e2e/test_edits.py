@@ -63,7 +63,7 @@ def test_any_guess_can_be_asked_who_pushes_it_and_be_gone_on_with(open_page: Ope
     look = scope.look(TEXT)
     second = look.predictions(-1, 2)[1].token
     page.get_by_role("region", name="Next token").get_by_role("button", name=second.text.strip(), exact=True).click()
-    shares = look.logit_shares(second.id).heads
+    shares = look.logit_attribution(second.id).heads
     total = sum(share for head, share in shares.items() if head.site == "1")
     expect(page.locator("[data-share='all']")).to_have_text(signed(total))
     assert f"toward={second.id}" in page.url

@@ -76,7 +76,7 @@ def test_the_token_row_is_walked_by_keyboard(open_page: Open):
 def test_the_output_mix_shows_the_scopes_shares_and_their_sum(open_page: Open, scope: Scope):
     page = open_page(at(head="1.3", token=9))
     look = scope.look(TEXT)
-    shares = look.logit_shares(look.predictions(9, 1)[0].token.id, position=9).heads
+    shares = look.logit_attribution(look.predictions(9, 1)[0].token.id, position=9).heads
     of_layer = {str(head): share for head, share in shares.items() if head.site == "1"}
     for name, share in of_layer.items():
         expect(page.locator(f"[data-share='{name}']")).to_have_text(signed(share))

@@ -91,7 +91,7 @@ def check_long(length: int = 20_000) -> None:
     torch.testing.assert_close(seen.output.float(), exact.output, atol=5e-3, rtol=2e-2)
     torch.testing.assert_close(seen.entropy, exact.entropy, atol=2e-4, rtol=1e-4)
     torch.testing.assert_close(seen.distance.mean, exact.distance.mean, atol=0.1, rtol=1e-4)
-    torch.testing.assert_close(seen.distance.spread, exact.distance.spread, atol=0.1, rtol=1e-3)
+    torch.testing.assert_close(seen.distance.std, exact.distance.std, atol=0.1, rtol=1e-3)
     torch.testing.assert_close(seen.strongest.weight, exact.strongest.weight, atol=1e-5, rtol=1e-4)
     assert (seen.strongest.key == exact.strongest.key).float().mean() > 0.999
     for name in asked:
@@ -109,7 +109,7 @@ def check_far_spread() -> None:
     seen = observe(q, k, torch.randn_like(k), scores=Scores(mask=causal(), scale=1.0), backend="fused")
     far = torch.tensor([n_key - 2 - 70.5, n_key - 1 - 70.5], device="cuda")
     torch.testing.assert_close(seen.distance.mean[0, 0], far, atol=0.02, rtol=0)
-    torch.testing.assert_close(seen.distance.spread[0, 0], torch.full_like(far, 0.5), atol=1e-2, rtol=0)
+    torch.testing.assert_close(seen.distance.std[0, 0], torch.full_like(far, 0.5), atol=1e-2, rtol=0)
 
 
 def check_repeats() -> None:

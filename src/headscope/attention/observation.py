@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -13,6 +13,7 @@ from torch import Tensor
 from headscope.attention import pattern
 from headscope.attention.scores import Scores
 from headscope.errors import HeadscopeError
+from headscope.names import renamed
 
 Statistic = Literal["entropy", "distance", "strongest"]
 ALL_STATISTICS: frozenset[Statistic] = frozenset(("entropy", "distance", "strongest"))
@@ -25,7 +26,12 @@ class Distance(NamedTuple):
     """How far back a head looks: mean and standard deviation of (query's place − key), over what lands on keys."""
 
     mean: PerRow
-    spread: PerRow
+    std: PerRow
+
+    @property
+    def spread(self) -> PerRow:
+        """The old name of ``std``."""
+        return cast(Tensor, renamed(self, "spread", {"spread": "std"}))
 
 
 class Strongest(NamedTuple):
@@ -160,7 +166,7 @@ def _by_name(rows: Rows) -> dict[str, PerRow]:
     if rows.entropy is not None:
         named["entropy"] = rows.entropy
     if rows.distance is not None:
-        named["distance"], named["spread"] = rows.distance.mean, rows.distance.spread
+        named["distance"], named["spread"] = rows.distance.mean, rows.distance.std
     if rows.strongest is not None:
         named["strongest"] = rows.strongest.weight
     return named | {f"mass.{name}": values for name, values in rows.mass.items()}

@@ -84,7 +84,7 @@ class RowStatistics(NamedTuple):
 
     entropy: Float[Tensor, " query"]
     distance_mean: Float[Tensor, " query"]
-    distance_spread: Float[Tensor, " query"]
+    distance_std: Float[Tensor, " query"]
     strongest_key: Int[Tensor, " query"]
     strongest_weight: Float[Tensor, " query"]
 
@@ -97,9 +97,9 @@ def row_statistics(weights: Float[Tensor, "query key"]) -> RowStatistics:
     total = weights.sum(-1)
     shares = torch.where(total[:, None] > 0, weights / total[:, None], torch.zeros_like(weights))
     mean = (shares * distance).sum(-1)
-    spread = (shares * (distance - mean[:, None]) ** 2).sum(-1).sqrt()
+    std = (shares * (distance - mean[:, None]) ** 2).sum(-1).sqrt()
     strongest = weights.max(-1)
-    return RowStatistics(-(weights * logs).sum(-1), mean, spread, strongest.indices, strongest.values)
+    return RowStatistics(-(weights * logs).sum(-1), mean, std, strongest.indices, strongest.values)
 
 
 def mass(

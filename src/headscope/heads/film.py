@@ -23,9 +23,8 @@ from torch import Tensor, nn
 
 from headscope.attention.observer import Call, plain, watching
 from headscope.errors import InputError
-from headscope.files import write_whole
+from headscope.files import reading, write_whole
 from headscope.heads.roles.probes.repeat_probe import STANDARD, RepeatProbe, ask, pattern
-from headscope.heads.stored import reading
 from headscope.models.huggingface import attention
 
 SCHEMA_VERSION = 1

@@ -53,7 +53,7 @@ def _attention_modules(opened: HuggingFaceModel) -> list[nn.Module]:
     found = list(opened.site_modules().values())
     for site in opened.shape.sites:
         try:
-            matrix = opened.follow_of(site).matrix
+            matrix = opened.output_path_of(site).matrix
         except HeadscopeError:  # no single W_O: nothing stands outside
             continue
         found.append(opened.model.get_submodule(str(matrix)))

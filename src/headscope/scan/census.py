@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from headscope.errors import InputError
-from headscope.heads.stored import reading
+from headscope.files import reading
 from headscope.models.protocol import Token
 from headscope.names import Head
 from headscope.scan.recipe import SCHEMA_VERSION, Recipe

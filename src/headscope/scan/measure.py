@@ -163,7 +163,7 @@ class _Gathered:
 
     def take(self, block: Block, seen: Observation) -> None:
         rows, columns = block.at, slice(block.start, block.stop)
-        traits = [seen.entropy, seen.distance.mean, seen.distance.spread, seen.strongest.weight]
+        traits = [seen.entropy, seen.distance.mean, seen.distance.std, seen.strongest.weight]
         found = torch.stack([*traits, *seen.mass.values()], dim=1)
         self._found[rows, : found.shape[1], :, columns] = found.float()
         self.strongest[rows, columns] = seen.strongest.key.transpose(1, 2) + block.start

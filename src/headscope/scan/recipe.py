@@ -14,7 +14,7 @@ import torch
 
 import headscope
 from headscope.errors import InputError
-from headscope.heads.stored import reading
+from headscope.files import reading
 from headscope.models.protocol import OpenModel
 
 SCHEMA_VERSION = 1

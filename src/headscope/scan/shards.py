@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from headscope.errors import InputError
-from headscope.files import write_whole
-from headscope.heads.stored import reading
+from headscope.files import reading, write_whole
 from headscope.scan.corpus.packing import PackedRows
 from headscope.scan.recipe import Recipe
 from headscope.scan.tally.tally import Tally

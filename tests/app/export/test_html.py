@@ -12,6 +12,7 @@ import transformers
 from tests.app.conftest import WORDS, small_model, word_tokenizer
 
 import headscope
+from headscope.app.export import html
 from headscope.app.export.html import bundle, page, save_html
 from headscope.app.wire import unpack
 from headscope.errors import InputError
@@ -113,6 +114,6 @@ def test_weights_that_a_bias_made_travel_as_they_are():
 
 
 def test_a_look_that_is_too_large_is_refused_with_its_size(look, monkeypatch):
-    monkeypatch.setattr(export, "LARGEST", 2**10)
+    monkeypatch.setattr(html, "LARGEST", 2**10)
     with pytest.raises(InputError, match=r"9 tokens × 12 heads are 0 MiB of numbers, .* export a shorter text"):
         page(look)

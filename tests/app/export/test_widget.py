@@ -65,7 +65,7 @@ def test_a_typed_token_is_found_and_its_logit_split(widget, look):
     token = answer["value"]["id"]
     asked = {"look": widget.name, "site": "1", "position": 5, "toward": token, "minus": 1}
     _, (data,) = widget.hear(ask="mix", body=asked)
-    shares = look.logit_shares("lamp", minus=1, position=5).heads
+    shares = look.logit_attribution("lamp", minus=1, position=5).heads
     np.testing.assert_allclose(unpack(data).arrays["shares"], list(shares.values()), atol=1e-6)
 
 

@@ -34,7 +34,7 @@ def test_the_shares_of_a_difference_are_those_of_one_logit_less_the_other(sessio
     assert mix.toward is not None
     assert mix.minus is not None
     assert (mix.toward.id, mix.minus.id) == (4, 7)
-    found = scope.look(TEXT).logit_shares(4, minus=7, position=5)
+    found = scope.look(TEXT).logit_attribution(4, minus=7, position=5)
     np.testing.assert_allclose(shares, list(found.heads.values()), atol=1e-5)
     np.testing.assert_allclose(shares, asked(session, toward=4)[1] - asked(session, toward=7)[1], atol=1e-4)
 

@@ -46,7 +46,7 @@ def test_a_training_is_begun_followed_and_done(bench):
 
 def test_heads_that_were_trained_before_everybody_s_eyes_are_not_trained_again(bench, monkeypatch):
     told(bench, wish())
-    monkeypatch.setattr(workbench, "craft", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(four_heads, "craft", lambda *_: pytest.fail("trained again"))
     opened = bench.open_crafted(wish())
     assert bench.shelf.session(opened.model).scope.shape.n_heads == 2
 
@@ -76,7 +76,7 @@ def test_a_model_keeps_its_place_when_it_is_opened_again(bench):
 
 
 def test_only_so_many_trainings_are_remembered(bench, monkeypatch):
-    monkeypatch.setattr(workbench, "KEPT_CRAFTED", 2)
+    monkeypatch.setattr(four_heads, "KEPT_CRAFTED", 2)
     for seed in range(4):
         told(bench, wish(seed=seed))
     assert len(bench._crafted) == 2

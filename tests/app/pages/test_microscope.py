@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from headscope import ablate, cut
+from headscope import ablate, knock_out
 from headscope.app.pages import microscope as session_module
 from headscope.app.pages import schema
 from headscope.app.pages.head_scores import QUESTIONS
@@ -83,7 +83,7 @@ def test_the_mix_adds_up_and_its_shares_are_the_looks(session, scope):
     guess = look.predictions(5, 1)[0]
     assert mix.toward is not None
     assert (mix.toward.id, mix.toward.probability) == (guess.token.id, pytest.approx(guess.probability, abs=1e-6))
-    shares = look.logit_shares(guess.token.id, position=5)
+    shares = look.logit_attribution(guess.token.id, position=5)
     np.testing.assert_allclose(arrays["shares"], list(shares.heads.values()), atol=1e-5)
     np.testing.assert_allclose(arrays["reads"][3], look.weights("1.3", slice(5, 6))[0], atol=1e-6)
 
@@ -107,7 +107,7 @@ def test_an_arrow_cut_changes_the_prediction_as_the_edit_says(session, scope):
     edges = [schema.Edge(head="0.1", query=9, key=2), schema.Edge(head="1.3", query=9, key=9)]
     told = session.predict(schema.PredictRequest(look=card.look, position=9, cuts=edges))
     before = scope.look(TEXT).logits[9].double().softmax(-1)
-    with scope.edit(cut("0.1", 9, 2), cut("1.3", 9, 9)):
+    with scope.edit(knock_out("0.1", 9, 2), knock_out("1.3", 9, 9)):
         after = scope.look(TEXT).logits[9].double().softmax(-1)
     assert told.without == pytest.approx(after[[guess.id for guess in told.guesses]].tolist(), abs=1e-6)
     assert told.kl == pytest.approx(float((before * (before / after).log()).sum()), abs=1e-6)

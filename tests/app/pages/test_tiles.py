@@ -7,7 +7,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from headscope.app.pages import schema
+from headscope.app.pages import schema, tiles
 from headscope.app.pages.tiles import KEPT_LARGE, LARGEST_ANSWER, THUMBNAIL_SIDE, Views, span
 from headscope.errors import HeadNameError, InputError
 
@@ -71,11 +71,11 @@ def test_positions_that_hold_nothing_are_said(wanted):
 
 
 def test_an_answer_that_is_too_large_says_how_large_and_what_helps(seen, monkeypatch):
-    monkeypatch.setattr(views, "LARGEST_ANSWER", 180 * 180 - 1)
+    monkeypatch.setattr(tiles, "LARGEST_ANSWER", 180 * 180 - 1)
     with pytest.raises(InputError, match=r"180×180 weights are more than one answer holds \(32399\); raise pool=1"):
         seen.rectangle(asked())
     assert seen.rectangle(asked(pool=2))[1].shape == (90, 90)
-    monkeypatch.setattr(views, "LARGEST_ANSWER", 180 * 180)
+    monkeypatch.setattr(tiles, "LARGEST_ANSWER", 180 * 180)
     assert seen.rectangle(asked())[1].shape == (180, 180)
 
 
@@ -85,10 +85,10 @@ def test_the_longest_text_fits_into_one_answer_at_the_pool_the_page_asks_for():
 
 
 def test_small_rectangles_are_computed_each_time_and_large_ones_kept(seen, monkeypatch):
-    monkeypatch.setattr(views, "QUICK", 180 * 180)
+    monkeypatch.setattr(tiles, "QUICK", 180 * 180)
     first, again = (seen.rectangle(asked(pool=4))[1] for _ in range(2))
     assert first is not again
-    monkeypatch.setattr(views, "QUICK", 180 * 180 - 1)
+    monkeypatch.setattr(tiles, "QUICK", 180 * 180 - 1)
     first, again = (seen.rectangle(asked(pool=4))[1] for _ in range(2))
     assert first is again
     assert seen.rectangle(asked(pool=4, how="mean"))[1] is not first
@@ -97,7 +97,7 @@ def test_small_rectangles_are_computed_each_time_and_large_ones_kept(seen, monke
 
 
 def test_of_large_rectangles_the_one_unused_for_longest_is_dropped(seen, monkeypatch):
-    monkeypatch.setattr(views, "QUICK", 1)
+    monkeypatch.setattr(tiles, "QUICK", 1)
     heads = [f"{site}.{head}" for site in (0, 1) for head in range(6)]
     wishes = [asked(head=head, pool=90, how=how) for how in ("max", "mean") for head in heads][: KEPT_LARGE + 1]
     kept = [seen.rectangle(wish)[1] for wish in wishes[:KEPT_LARGE]]
@@ -138,13 +138,13 @@ def test_values_of_a_group_are_shared_by_its_heads(seen, look):
 def test_thumbnails_are_the_same_together_and_one_head_at_a_time(seen, scope, monkeypatch):
     site = scope.shape.sites["1"]
     together = seen.thumbnails(site)
-    monkeypatch.setattr(views, "TOGETHER", 1)
+    monkeypatch.setattr(tiles, "TOGETHER", 1)
     np.testing.assert_array_equal(seen.thumbnails(site), together)
 
 
 def test_thumbnails_of_a_long_text_see_every_so_many_rows_first_and_last_too(seen, look, scope, monkeypatch):
-    monkeypatch.setattr(views, "DENSE_THUMBNAIL", 100)
-    monkeypatch.setattr(views, "SAMPLED_ROWS", 64)
+    monkeypatch.setattr(tiles, "DENSE_THUMBNAIL", 100)
+    monkeypatch.setattr(tiles, "SAMPLED_ROWS", 64)
     rows = torch.linspace(0, LENGTH - 1, 64).long()
     assert (int(rows[0]), int(rows[-1])) == (0, LENGTH - 1)
     pattern = look.pattern("1.4")[rows]

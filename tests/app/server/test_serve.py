@@ -24,10 +24,10 @@ from headscope.errors import InputError
 
 TEXT = "the old lamp on the landing burned until morning"
 SERVER = """
-import gc, sys
+import gc, importlib, sys
 import headscope
 from headscope.app.server import Place
-from headscope.app.server import serve
+serve = importlib.import_module('headscope.app.server.serve')
 from headscope.app.pages.microscope import Session
 from headscope.app.model_registry import Shelf
 from tests.app.conftest import small_model, word_tokenizer

@@ -21,6 +21,7 @@ from tests.e2e.conftest import served
 from headscope.app.model_registry import Shelf
 from headscope.app.pages import schema
 from headscope.app.pages.microscope import Session
+from headscope.app.server import worker
 from headscope.app.server.worker import GONE, ContainerResponse, Desks
 from headscope.app.wire import unpack
 from headscope.errors import InputError
@@ -71,16 +72,16 @@ def test_two_models_do_not_wait_for_each_other(scope):
 
 
 def test_a_small_model_gets_one_thread_and_a_large_one_all(session, monkeypatch):
-    monkeypatch.setattr(desk, "CORES", 3)
+    monkeypatch.setattr(worker, "CORES", 3)
     desks, before = Desks(Shelf(session)), torch.get_num_threads()
 
     def given() -> object:
         return asyncio.run(desks.answer(visitor(), None, lambda _: torch.get_num_threads()))
 
     assert session.parameters == session.scope.model.model.num_parameters()
-    monkeypatch.setattr(desk, "LARGE_MODEL", session.parameters)
+    monkeypatch.setattr(worker, "LARGE_MODEL", session.parameters)
     assert given() == 1
-    monkeypatch.setattr(desk, "LARGE_MODEL", session.parameters - 1)
+    monkeypatch.setattr(worker, "LARGE_MODEL", session.parameters - 1)
     assert given() == 3
     assert torch.get_num_threads() == before
 

@@ -76,7 +76,7 @@ def test_the_spread_is_exact_far_away() -> None:
     q[..., 0] = 1.0
     seen = observe(q, k, torch.randn_like(k), scores=Scores(mask=causal(), scale=1.0), backend="fused")
     torch.testing.assert_close(seen.distance.mean[0, 0], torch.tensor([n_key - 2 - 70.5, n_key - 1 - 70.5]))
-    torch.testing.assert_close(seen.distance.spread[0, 0], torch.full((2,), 0.5), atol=1e-3, rtol=0)
+    torch.testing.assert_close(seen.distance.std[0, 0], torch.full((2,), 0.5), atol=1e-3, rtol=0)
 
 
 def test_tensors_in_another_order_are_read_where_they_lie() -> None:

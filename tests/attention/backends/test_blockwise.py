@@ -63,7 +63,7 @@ def test_the_spread_is_exact_far_away() -> None:
     seen = observe(q, k, torch.randn(1, 1, n_key, 2), scores=Scores(mask=causal(), scale=1.0), backend="blockwise")
     far = torch.tensor([n_key - 3 - 7.5, n_key - 2 - 7.5, n_key - 1 - 7.5])
     assert_close(seen.distance.mean[0, 0], far, atol=0.02, rtol=0)
-    assert_close(seen.distance.spread[0, 0], torch.full((3,), 0.5), atol=1e-3, rtol=0)
+    assert_close(seen.distance.std[0, 0], torch.full((3,), 0.5), atol=1e-3, rtol=0)
 
 
 def test_memory_grows_with_the_length_not_its_square() -> None:

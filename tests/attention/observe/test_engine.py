@@ -87,7 +87,7 @@ def test_blockwise_equals_the_oracle_on_anything(
     assert_close(seen.logsumexp.double(), exact.logsumexp, atol=1e-5, rtol=1e-5)
     assert_close(seen.entropy.double(), exact.entropy, atol=1e-4, rtol=1e-4)
     assert_close(seen.distance.mean.double(), exact.distance.mean, atol=1e-5 * far, rtol=1e-4)
-    assert_close(seen.distance.spread.double().square(), exact.distance.spread.square(), atol=1e-5 * far**2, rtol=1e-4)
+    assert_close(seen.distance.std.double().square(), exact.distance.std.square(), atol=1e-5 * far**2, rtol=1e-4)
     assert_close(seen.strongest.weight.double(), exact.strongest.weight, atol=1e-5, rtol=1e-4)
     for name in exact.mass:
         assert_close(seen.mass[name].double(), exact.mass[name], atol=1e-5, rtol=1e-4)

@@ -104,7 +104,7 @@ def test_every_total_is_of_the_statistic_that_it_is_named_after() -> None:
     values = {
         "entropy": seen.entropy,
         "distance": seen.distance.mean,
-        "spread": seen.distance.spread,
+        "spread": seen.distance.std,
         "strongest": seen.strongest.weight,
         "mass.next": seen.mass["next"],
     }

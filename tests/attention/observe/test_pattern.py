@@ -33,7 +33,7 @@ def test_a_rectangle_is_the_pattern_there(case: Case) -> None:
 
 @every_case
 def test_a_picture_pools_the_pattern(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rectangles, "BLOCK", 16)
+    monkeypatch.setattr(pattern, "BLOCK", 16)
     seen = observe(*case.qkv(torch.float64), scores=case.scores)
     head, shape = case.n_heads - 1, (5, 7)
     picture = seen.pooled(head, shape)
@@ -96,7 +96,7 @@ def test_every_cell_of_every_picture_is_the_plain_mean_and_maximum(
     shape: tuple[int, int], block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Odd sizes, more cells than rows, a window that hides whole cells, rows and columns that begin anywhere."""
-    monkeypatch.setattr(rectangles, "BLOCK", block)
+    monkeypatch.setattr(pattern, "BLOCK", block)
     q, k = torch.randn(2, 1, 13, 4, dtype=torch.float64), torch.randn(2, 1, 23, 4, dtype=torch.float64)
     seen = observe(q, k, k, scores=Scores(mask=causal() & window(6)))
     rows, columns = slice(1, 12), slice(3, None)
@@ -126,7 +126,7 @@ def test_rows_and_columns_may_be_any_slice_or_list() -> None:
 
 
 def test_the_most_of_each_row_among_some_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rectangles, "BLOCK", 7)
+    monkeypatch.setattr(pattern, "BLOCK", 7)
     x = torch.randn(1, 1, 40, 8)
     seen = observe(x, x, x, scores=Scores(mask=causal()))
     source = pattern.Source(seen.q, seen.k, seen.logsumexp, seen.scores)

@@ -13,7 +13,7 @@ from headscope import ablate
 from headscope.attention.observer import Call
 from headscope.attention.questions import Question
 from headscope.heads.look import activation_cache as module
-from headscope.heads.look.activation_cache import Passes
+from headscope.heads.look.activation_cache import ActivationCache
 from headscope.scope import Scope
 
 PLACES = (0, 9, 22)
@@ -23,8 +23,8 @@ def nothing_asked(site: str, call: Call) -> dict[str, Question]:
     return {}
 
 
-def passes(scope: Scope, ids: list[int], *edits: Any) -> Passes:
-    return Passes(scope.model, scope.model.prepare(ids).inputs, [edit.bind(scope.model) for edit in edits])
+def passes(scope: Scope, ids: list[int], *edits: Any) -> ActivationCache:
+    return ActivationCache(scope.model, scope.model.prepare(ids).inputs, [edit.bind(scope.model) for edit in edits])
 
 
 def answers(scope: Scope, ids: list[int], *edits: Any) -> tuple[dict[str, Tensor], int]:
@@ -46,7 +46,7 @@ def answers(scope: Scope, ids: list[int], *edits: Any) -> tuple[dict[str, Tensor
     return found, held(made)
 
 
-def held(made: Passes) -> int:
+def held(made: ActivationCache) -> int:
     """Bytes of all that is kept, counted one by one."""
     tensors = [
         made._residual,
@@ -78,7 +78,7 @@ def test_a_prediction_observes_nothing_and_reaches_every_site(scope: Scope, ids:
     logits = made.predict()
     assert made.sites == {}
     assert made.reached == {site: (len(ids), len(ids)) for site in scope.shape.sites}
-    assert set(made.pieces.values()) == {1}
+    assert set(made.n_windows.values()) == {1}
     torch.testing.assert_close(logits, passes(scope, ids).observe(nothing_asked))
 
 

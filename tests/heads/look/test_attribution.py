@@ -6,7 +6,13 @@ import pytest
 import torch
 from torch import nn
 
-from headscope.heads.look.attribution import Contributions, Shares, SiteContribution, contributions_at, frozen_norm
+from headscope.heads.look.attribution import (
+    Contributions,
+    LogitAttribution,
+    SiteContribution,
+    contributions_at,
+    frozen_norm,
+)
 from headscope.names import Head
 from headscope.scope import Scope
 
@@ -69,7 +75,7 @@ def test_parts_and_bias_are_the_output_at_every_position(scope: Scope, ids: list
             torch.testing.assert_close(site.parts.sum(0) + site.bias, site.output, atol=1e-4, rtol=1e-4)
             assert site.error < 1e-4
             torch.testing.assert_close(site.norms, site.parts.norm(dim=-1))
-            assert torch.equal(site.concatenated, site.delivered.reshape(-1))
+            assert torch.equal(site.concatenated, site.z.reshape(-1))
 
 
 def test_what_a_head_delivers_is_its_weights_times_its_values(llama: Scope, ids: list[int]) -> None:
@@ -87,14 +93,14 @@ def test_what_a_head_delivers_is_its_weights_times_its_values(llama: Scope, ids:
     for head in llama.shape.heads():
         site = llama.shape.sites[head.site]
         value = values[head.site][0, head.head // (site.n_heads // site.n_kv_heads)]
-        delivered = look.contributions(9).sites[head.site].delivered[head.head]
+        delivered = look.contributions(9).sites[head.site].z[head.head]
         torch.testing.assert_close(delivered, look.pattern(head)[9] @ value, atol=1e-4, rtol=1e-4)
 
 
 def test_shares_and_the_rest_are_the_logit(scope: Scope, ids: list[int]) -> None:
     look = scope.look(ids)
     for token, minus in ((5, None), (40, 7)):
-        shares = look.logit_shares(token, minus=minus, position=11)
+        shares = look.logit_attribution(token, minus=minus, position=11)
         expected = float(look.logits[11, token]) - (0.0 if minus is None else float(look.logits[11, minus]))
         assert shares.total == pytest.approx(expected, abs=1e-4)
         assert sum(shares.heads.values()) + shares.rest == pytest.approx(shares.total, abs=1e-4)
@@ -104,13 +110,13 @@ def test_shares_and_the_rest_are_the_logit(scope: Scope, ids: list[int]) -> None
 
 def test_a_difference_of_shares_is_the_share_of_a_difference(scope: Scope, ids: list[int]) -> None:
     look = scope.look(ids)
-    one, other, both = (look.logit_shares(*pair, position=5) for pair in ((8,), (9,), (8, 9)))
+    one, other, both = (look.logit_attribution(*pair, position=5) for pair in ((8,), (9,), (8, 9)))
     for head in scope.shape.heads():
         assert both.heads[head] == pytest.approx(one.heads[head] - other.heads[head], abs=1e-4)
 
 
 def test_ranked_shares_fall_in_size_whatever_their_sign() -> None:
-    shares = Shares({Head("0", 0): 0.1, Head("0", 1): -3.0, Head("1", 0): 2.0}, 0.0, -0.9, "")
+    shares = LogitAttribution({Head("0", 0): 0.1, Head("0", 1): -3.0, Head("1", 0): 2.0}, 0.0, -0.9, "")
     assert [str(head) for head, _ in shares.ranked()] == ["0.1", "1.0", "0.0"]
 
 

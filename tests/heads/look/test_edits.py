@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import headscope
-from headscope import ablate, cut, force, patch, scale
+from headscope import ablate, force, knock_out, patch, scale
 from headscope.attention.observer import Call, current, plain
 from headscope.errors import EditError, HeadNameError
 from headscope.heads.look.sampling import Sampling
@@ -50,7 +50,7 @@ def test_mean_ablation_is_the_mean_over_this_text(scope: Scope, ids: list[int]) 
 
 def test_mean_ablation_over_reference_texts_uses_their_mean(llama: Scope, ids: list[int]) -> None:
     others = [ids[5:15], ids[2:9]]
-    pool = torch.cat([llama.look(other).delivered("1")[4] for other in others])
+    pool = torch.cat([llama.look(other).z("1")[4] for other in others])
 
     def change(site: str, call: Call, z: torch.Tensor) -> torch.Tensor:
         if site == "1":
@@ -63,11 +63,11 @@ def test_mean_ablation_over_reference_texts_uses_their_mean(llama: Scope, ids: l
 
 def test_resampling_draws_real_deliveries_and_repeats_with_its_seed(llama: Scope, ids: list[int]) -> None:
     others = [ids[5:15], ids[2:9]]
-    pool = torch.cat([llama.look(other).delivered("1")[4] for other in others])
+    pool = torch.cat([llama.look(other).z("1")[4] for other in others])
     with llama.edit(ablate("1.4", how="resample", texts=others, seed=3)):
         first, again = llama.look(ids), llama.look(ids)
     close(first.logits, again.logits)
-    gaps = torch.cdist(first.delivered("1")[4], pool).min(-1).values
+    gaps = torch.cdist(first.z("1")[4], pool).min(-1).values
     assert float(gaps.max()) < 1e-5
     with llama.edit(ablate("1.4", how="resample", texts=others, seed=4)):
         assert not torch.allclose(llama.look(ids).logits, first.logits)
@@ -85,7 +85,7 @@ def test_scaling_by_zero_is_ablation_and_by_one_is_nothing(llama: Scope, ids: li
 def test_patching_every_position_from_another_text_is_that_texts_delivery(llama: Scope, ids: list[int]) -> None:
     other = list(reversed(ids))
     source = llama.look(other)
-    taken = source.delivered("1")[5]
+    taken = source.z("1")[5]
 
     def change(site: str, call: Call, z: torch.Tensor) -> torch.Tensor:
         if site == "1":
@@ -107,7 +107,7 @@ def test_cutting_an_arrow_renormalises_the_row_without_it(scope: Scope, ids: lis
             z[:, 1, 8] = row @ call.v[0, 1 // (call.q.shape[1] // call.k.shape[1])]
         return z
 
-    with scope.edit(cut("0.1", query=8, key=3)):
+    with scope.edit(knock_out("0.1", query=8, key=3)):
         close(scope.look(ids).logits, by_hand(scope, ids, change))
 
 
@@ -164,7 +164,7 @@ def test_two_threads_do_not_see_each_others_edits(llama: Scope, ids: list[int]) 
     assert not torch.allclose(seen["edited"], before)
 
 
-@pytest.mark.parametrize("edit", [ablate("1.1"), cut("0.2", query=4, key=1), scale("0.3", 2.0)])
+@pytest.mark.parametrize("edit", [ablate("1.1"), knock_out("0.2", query=4, key=1), scale("0.3", 2.0)])
 def test_generation_honours_edits_as_full_passes_do(
     scope: Scope, ids: list[int], edit: headscope.heads.look.edits.Edit
 ) -> None:

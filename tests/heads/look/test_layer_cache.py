@@ -11,12 +11,12 @@ import transformers
 from torch import Tensor, nn
 
 import headscope
-from headscope.heads.look.layer_cache import Layers
+from headscope.heads.look.layer_cache import LayerCache
 from headscope.scope import Scope
 
 
 @contextmanager
-def counting(layers: Layers) -> Iterator[list[int]]:
+def counting(layers: LayerCache) -> Iterator[list[int]]:
     """Which layers compute: a layer that answers from memory does not run what is inside it."""
     ran: list[int] = []
 
@@ -40,15 +40,15 @@ def logits(scope: Scope, ids: list[int], copies: int = 1) -> Tensor:
         return scope.model.run({name: value.expand(copies, -1) for name, value in inputs.items()}).logits
 
 
-def recorded(scope: Scope, ids: list[int], every: int = 1) -> Layers:
-    layers = Layers(scope.model)
+def recorded(scope: Scope, ids: list[int], every: int = 1) -> LayerCache:
+    layers = LayerCache(scope.model)
     with layers.recording(every):
         logits(scope, ids)
     return layers
 
 
 def test_every_site_is_in_a_layer_and_layers_are_in_order(scope: Scope) -> None:
-    layers = Layers(scope.model)
+    layers = LayerCache(scope.model)
     assert layers.at == {name: index for index, name in enumerate(scope.shape.sites)}
     assert len(layers.stack) == len(scope.shape.sites)
     modules = scope.model.site_modules()
@@ -113,7 +113,7 @@ def test_afterwards_the_layers_are_their_own_again(scope: Scope, ids: list[int])
 
 
 def test_what_was_given_first_is_kept(llama: Scope, ids: list[int]) -> None:
-    layers = Layers(llama.model)
+    layers = LayerCache(llama.model)
     with layers.recording():
         whole = logits(llama, ids)
         logits(llama, ids[::-1])
@@ -133,7 +133,7 @@ def test_a_family_whose_layers_hand_on_more_than_their_state_is_run_whole(
     llama: Scope, ids: list[int], extra: float, enough: bool
 ) -> None:
     """Here the first layer leaves something beside its output that the last one adds."""
-    layers = Layers(llama.model)
+    layers = LayerCache(llama.model)
     left: list[Tensor] = []
 
     def leave(module: nn.Module, args: object, output: Tensor) -> None:
@@ -161,7 +161,7 @@ def test_nothing_is_run_again_where_nothing_was_remembered(llama: Scope) -> None
     def never() -> Tensor:
         raise AssertionError("there is nothing to try")
 
-    Layers(llama.model).forget_unless_enough(never, torch.zeros(1))
+    LayerCache(llama.model).forget_unless_enough(never, torch.zeros(1))
 
 
 def test_two_stacks_are_no_stack(ids: list[int]) -> None:
@@ -171,7 +171,7 @@ def test_two_stacks_are_no_stack(ids: list[int]) -> None:
         decoder_start_token_id=0, pad_token_id=0, eos_token_id=1,
     )  # fmt: skip
     with headscope.load(transformers.T5ForConditionalGeneration(config).eval()) as scope:
-        layers = Layers(scope.model)
+        layers = LayerCache(scope.model)
         assert (list(layers.stack), dict(layers.at)) == ([], {})
         with layers.recording(), layers.skipping_below("decoder.1"):
             assert not layers.given

@@ -58,9 +58,9 @@ def test_past_its_budget_a_look_computes_again_and_says_the_same(
     kept = llama.look(ids)
     monkeypatch.setattr(passes_module, "BUDGET", 0)
     lean = llama.look(ids)
-    assert lean._passes.sites["2"].kept is None
+    assert lean._cache.sites["2"].kept is None
     torch.testing.assert_close(lean.pattern("2.1"), kept.pattern("2.1"))
-    torch.testing.assert_close(lean.delivered("2"), kept.delivered("2"))
+    torch.testing.assert_close(lean.z("2"), kept.z("2"))
 
 
 @pytest.mark.parametrize(("states", "layers_run"), [(0, 3), (1, 1), (3, 1)])
@@ -71,7 +71,7 @@ def test_past_its_budget_a_look_begins_again_at_the_nearest_layer_it_kept(
     kept = llama.look(ids)
     monkeypatch.setattr(passes_module, "BUDGET", states * len(ids) * 48 * 4)
     lean = llama.look(ids)
-    assert all(site.kept is None for site in lean._passes.sites.values())
+    assert all(site.kept is None for site in lean._cache.sites.values())
     ran: list[int] = []
     layers = llama.model.model.model.layers
     hooks = [layer.mlp.register_forward_hook(lambda *_, n=n: ran.append(n)) for n, layer in enumerate(layers)]
@@ -93,23 +93,23 @@ def test_past_its_budget_contributions_keep_one_position(
         for site in theirs.sites:
             torch.testing.assert_close(ours.sites[site].parts, theirs.sites[site].parts)
             assert ours.sites[site].error < 1e-5
-    assert not lean._passes._recorded
-    assert lean.logit_shares(11, minus=4, position=9).heads == pytest.approx(
-        kept.logit_shares(11, minus=4, position=9).heads, rel=1e-3, abs=1e-6
+    assert not lean._cache._recorded
+    assert lean.logit_attribution(11, minus=4, position=9).heads == pytest.approx(
+        kept.logit_attribution(11, minus=4, position=9).heads, rel=1e-3, abs=1e-6
     )
 
 
 def test_contributions_and_shares_come_from_the_pass_that_was_observed(scope: Scope, ids: list[int]) -> None:
-    scope.look(ids).logit_shares(11)  # the way to the end of the stream is measured once for a model
+    scope.look(ids).logit_attribution(11)  # the way to the end of the stream is measured once for a model
     look = scope.look(ids)
     with counting_forwards(scope) as ran:
         parts = {place: look.contributions(place) for place in (0, 7, -1)}
-        look.logit_shares(11, minus=4, position=9)
+        look.logit_attribution(11, minus=4, position=9)
     assert not ran
     again = scope.model.run(look.prepared.inputs, outputs=list(scope.shape.sites)).outputs
     for place, found in parts.items():
         for site, part in found.sites.items():
-            torch.testing.assert_close(part.delivered, again[site].x[0, place])
+            torch.testing.assert_close(part.z, again[site].x[0, place])
             torch.testing.assert_close(part.output, again[site].output[0, place])
 
 
@@ -137,7 +137,7 @@ def test_behind_a_norm_z_is_not_taken_for_what_the_output_weight_reads(ids: list
         assert len(ran) == 1
         assert found.kind == "mixed"
         assert found.error < 1e-5
-        assert not torch.allclose(found.delivered, look.delivered("1")[:, 9])
+        assert not torch.allclose(found.z, look.z("1")[:, 9])
 
 
 def test_an_edited_delivery_is_what_goes_through_the_output_weight(scope: Scope, ids: list[int]) -> None:
@@ -156,10 +156,10 @@ def test_an_edits_prediction_is_not_observed_until_somebody_looks(scope: Scope, 
     with scope.edit(headscope.ablate("1.2")):
         edited = scope.look(ids)
         assert edited.predictions()
-        assert not edited._passes.sites
+        assert not edited._cache.sites
         assert edited.sites == tuple(scope.shape.sites)
-        assert edited.delivered("1")[2].abs().max() == 0
-        assert edited._passes.sites
+        assert edited.z("1")[2].abs().max() == 0
+        assert edited._cache.sites
     torch.testing.assert_close(edited.pattern("1.2"), scope.look(ids).pattern("1.2"))
 
 
@@ -174,7 +174,7 @@ def test_head_parts_and_the_bias_make_the_output(scope: Scope, ids: list[int]) -
 
 def test_logit_shares_of_all_heads_and_the_rest_make_the_logit(scope: Scope, ids: list[int]) -> None:
     look = scope.look(ids)
-    shares = look.logit_shares(11, position=9)
+    shares = look.logit_attribution(11, position=9)
     assert shares.total == pytest.approx(float(look.logits[9, 11]))
     assert sum(shares.heads.values()) + shares.rest == pytest.approx(shares.total)
     assert [abs(share) for _, share in shares.ranked()] == sorted(map(abs, shares.heads.values()), reverse=True)
@@ -184,7 +184,7 @@ def test_a_share_is_what_removing_the_part_from_the_residual_does_at_frozen_norm
     """Independently: the norm written out for this model, its scale frozen, applied to one head's part."""
     look = scope.look(ids)
     model = scope.model.model
-    residual = look._passes.end(9)
+    residual = look._cache.end(9)
     assert residual is not None
     part = look.contributions(9).part("1.3")
     if hasattr(model, "transformer"):
@@ -195,7 +195,7 @@ def test_a_share_is_what_removing_the_part_from_the_residual_does_at_frozen_norm
         norm = model.model.norm
         written = part * (residual.square().mean() + norm.variance_epsilon).rsqrt() * norm.weight
     expected = float((written @ (model.lm_head.weight[11] - model.lm_head.weight[4])).detach())
-    look_share = look.logit_shares(11, minus=4, position=9).heads
+    look_share = look.logit_attribution(11, minus=4, position=9).heads
     from headscope.names import Head
 
     assert look_share[Head("1", 3)] == pytest.approx(expected, rel=1e-3, abs=1e-5)
@@ -260,9 +260,9 @@ def test_a_norm_after_w_o_is_held_at_this_texts_statistics(ids: list[int]) -> No
     with headscope.load(model) as scope:
         look = scope.look(ids)
         part = look.contributions(9).sites["0"]
-        share = look.logit_shares(11, position=9)
+        share = look.logit_attribution(11, position=9)
         layer, final = model.model.layers[0], model.model.norm
-        residual = look._passes.end(9)
+        residual = look._cache.end(9)
         assert residual is not None
         after, end = layer.post_attention_layernorm, final
         with torch.no_grad():
@@ -290,8 +290,8 @@ def test_of_a_picture_cut_into_windows_a_look_says_that_it_shows_the_first() -> 
     picture = torch.rand(1, 3, 32, 32, generator=torch.Generator().manual_seed(3))
     with headscope.load(swin()) as scope:
         look = scope.look(picture)
-        assert look.pieces == {"0.0": 16, "0.1": 16, "1.0": 4, "1.1": 4}
-        assert "of 4 sites only the first piece is shown" in repr(look)
+        assert look.n_windows == {"0.0": 16, "0.1": 16, "1.0": 4, "1.1": 4}
+        assert "of 4 sites only the first window is shown" in repr(look)
         assert {token.text for site in look.sites for token in look.query_tokens(site)} == {
             f"piece 1 [{place}]" for place in range(16)
         }
@@ -307,11 +307,11 @@ def test_of_a_picture_cut_into_windows_a_look_says_that_it_shows_the_first() -> 
             assert not torch.allclose(entropy[0], entropy[1]), "windows differ, so it matters which is shown"
 
 
-def test_the_first_piece_is_not_patched_into_all_of_them() -> None:
+def test_the_first_window_is_not_patched_into_all_of_them() -> None:
     with headscope.load(swin()) as scope:
         look = scope.look(torch.rand(1, 3, 32, 32))
         with (
-            pytest.raises(EditError, match=r"patch\(\) at 0\.1: a look holds only the first of the pieces"),
+            pytest.raises(EditError, match=r"patch\(\) at 0\.1: a look holds only the first of their windows"),
             scope.edit(headscope.patch("0.1.0", 2, look)),
         ):
             pass
@@ -319,5 +319,5 @@ def test_the_first_piece_is_not_patched_into_all_of_them() -> None:
 
 def test_what_is_not_cut_says_nothing_of_pieces(scope: Scope, ids: list[int]) -> None:
     look = scope.look(ids)
-    assert look.pieces == {}
+    assert look.n_windows == {}
     assert "piece" not in repr(look) + "".join(scope.notes)

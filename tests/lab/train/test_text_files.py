@@ -130,7 +130,7 @@ def test_nothing_to_encode_is_no_token(tokenizer: Tokenizer) -> None:
 @given(st.text(alphabet="ab \n", max_size=80))
 def test_pieces_join_to_the_text_and_are_cut_at_line_ends_where_there_are_any(text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(texts, "PIECE", 9)
+        patch.setattr(text_files, "PIECE", 9)
         pieces = list(text_files._pieces(text))
     assert "".join(pieces) == text
     assert all(1 <= len(piece) <= 9 for piece in pieces)
@@ -141,7 +141,7 @@ def test_pieces_join_to_the_text_and_are_cut_at_line_ends_where_there_are_any(te
 def test_a_long_document_has_one_start_token(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     document = Document("long", "the cat sat\n" * 50)
     whole = encode(tokenizer, [document]).tolist()
-    monkeypatch.setattr(texts, "PIECE", 40)
+    monkeypatch.setattr(text_files, "PIECE", 40)
     cut = encode(tokenizer, [document]).tolist()
     assert cut.count(START_ID) == whole.count(START_ID) == 1
     assert tokenizer.decode(cut[1:]) == tokenizer.decode(whole[1:]) == document.text

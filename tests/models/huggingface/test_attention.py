@@ -16,7 +16,7 @@ from headscope.attention.observer import Call, plain, watching
 from headscope.models.huggingface.attention import (
     BOOL_NAME,
     FLOAT_NAME,
-    Arrival,
+    AttentionCall,
     attention,
     exclusively,
     holders,
@@ -145,9 +145,9 @@ def test_dropout_is_for_training_alone(qkv: tuple[Tensor, Tensor, Tensor]) -> No
 
 
 def test_whoever_traces_sees_the_call_and_may_answer(qkv: tuple[Tensor, Tensor, Tensor]) -> None:
-    arrived: list[Arrival] = []
+    arrived: list[AttentionCall] = []
 
-    def trace(arrival: Arrival) -> Tensor:
+    def trace(arrival: AttentionCall) -> Tensor:
         arrived.append(arrival)
         return arrival.z + 1
 

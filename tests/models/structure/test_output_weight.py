@@ -16,7 +16,7 @@ from headscope.models.structure.output_weight import (
     LOCAL,
     MIXED,
     NO_MATRIX,
-    Follow,
+    OutputPath,
     follow,
     rows_by_head,
     weight_and_bias,
@@ -74,7 +74,7 @@ class Model(nn.Module):
         return states + self.site(states)
 
 
-def followed(way: str) -> tuple[Model, Follow]:
+def followed(way: str) -> tuple[Model, OutputPath]:
     torch.manual_seed(0)
     model = Model(way).eval()
     inputs = {"x": torch.randn(2, 6, 5)}
@@ -87,26 +87,26 @@ def followed(way: str) -> tuple[Model, Follow]:
 @pytest.mark.parametrize(
     ("way", "expected"),
     [
-        ("plain", Follow("site.out", "exact", direct=True)),
-        ("gated", Follow("site.out", "head-local", LOCAL)),
-        ("normed by head", Follow("site.out", "head-local", LOCAL)),
-        ("normed over all", Follow("site.out", "mixed", MIXED)),
-        ("turned", Follow("site.out", "exact", "", "turned")),
-        ("the first reads the last", Follow("site.out", "mixed", MIXED)),
-        ("the last reads the first", Follow("site.out", "mixed", MIXED)),
-        ("two stages", Follow("site.out", "mixed", MIXED)),
-        ("changed in place", Follow("site.out", "head-local", LOCAL)),
-        ("norm after", Follow("site.out", "exact", after="site.after", direct=True)),
+        ("plain", OutputPath("site.out", "exact", direct=True)),
+        ("gated", OutputPath("site.out", "head-local", LOCAL)),
+        ("normed by head", OutputPath("site.out", "head-local", LOCAL)),
+        ("normed over all", OutputPath("site.out", "mixed", MIXED)),
+        ("turned", OutputPath("site.out", "exact", "", "turned")),
+        ("the first reads the last", OutputPath("site.out", "mixed", MIXED)),
+        ("the last reads the first", OutputPath("site.out", "mixed", MIXED)),
+        ("two stages", OutputPath("site.out", "mixed", MIXED)),
+        ("changed in place", OutputPath("site.out", "head-local", LOCAL)),
+        ("norm after", OutputPath("site.out", "exact", after="site.after", direct=True)),
     ],
 )
-def test_the_way_of_z_is_told(way: str, expected: Follow) -> None:
+def test_the_way_of_z_is_told(way: str, expected: OutputPath) -> None:
     _, how = followed(way)
     assert how == expected
 
 
 def test_where_no_matrix_takes_the_heads_side_by_side_that_is_said() -> None:
     _, how = followed("no matrix")
-    assert how == Follow(None, "mixed", NO_MATRIX)
+    assert how == OutputPath(None, "mixed", NO_MATRIX)
 
 
 def test_following_leaves_no_hooks_behind() -> None:

@@ -32,7 +32,7 @@ def test_granite_multiplies_what_is_written_and_its_shares_with_it() -> None:
     model = tiny.build("GraniteConfig", "GraniteForCausalLM", **sizes)
     with headscope.load(model) as scope:
         look = scope.look(IDS)
-        shares = look.logit_shares(7, minus=8)
+        shares = look.logit_attribution(7, minus=8)
         assert scope.model.stream_scale("1") == pytest.approx(0.22, rel=1e-4)
         assert "multiplied by a factor before it joins the residual stream" in shares.note
         with torch.no_grad():
@@ -145,7 +145,7 @@ def test_a_site_that_was_not_measured_has_no_factor() -> None:
 def test_a_model_without_norms_is_split_over_its_heads() -> None:
     """Induction by hand: the first layer only tells the second where to look, and the second writes the answer."""
     with headscope.load(by_hand("induction")) as scope:
-        shares = scope.look([1, 2, 3, 4, 1, 2]).logit_shares(3)
+        shares = scope.look([1, 2, 3, 4, 1, 2]).logit_attribution(3)
         assert shares.heads == {Head("0", 0): 0.0, Head("1", 0): pytest.approx(shares.total)}
         assert shares.total > 1
         assert shares.note == "no norm stands before W_U"
@@ -158,7 +158,7 @@ def test_a_stream_of_attention_alone_is_refused_where_it_is_replaced() -> None:
     with headscope.load(model) as scope:
         assert scope.model.stream_scale("1") == 1.0
         with pytest.raises(ModelError, match=f"^0: {re.escape(NOT_SEEN)}, so a logit cannot be split"):
-            scope.look([1, 2, 3]).logit_shares(3)
+            scope.look([1, 2, 3]).logit_attribution(3)
 
 
 @pytest.mark.parametrize(

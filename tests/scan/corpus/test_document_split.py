@@ -60,7 +60,7 @@ def test_every_piece_is_what_it_is_alone(one_by_one: bool, lengths: list[int]) -
     rows = packed(lengths)
     call = a_call(rows, causal())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(separation, "SHORT", 0 if one_by_one else 10_000)
+        patch.setattr(document_split, "SHORT", 0 if one_by_one else 10_000)
         z, blocks = put_together(rows, call)
     for piece in rows.pieces:
         torch.testing.assert_close(z[piece.row, :, piece.start : piece.stop], alone(call, piece))

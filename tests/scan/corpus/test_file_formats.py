@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headscope.scan.corpus import file_formats
 from headscope.scan.corpus.documents import Corpus
 from headscope.scan.corpus.file_formats import BrokenError, decoded, json_texts, parquet_texts, passages_of
 
@@ -22,7 +23,7 @@ SMALL = 16
 @pytest.fixture(autouse=True)
 def short_passages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Passages of a few letters, so that a short text is cut often."""
-    monkeypatch.setattr(files, "PASSAGE", SMALL)
+    monkeypatch.setattr(file_formats, "PASSAGE", SMALL)
 
 
 def chunked(text: str, size: int) -> Iterator[str]:
@@ -87,7 +88,7 @@ def test_what_stood_before_a_broken_place_comes_out_first() -> None:
 def test_bytes_are_decoded_wherever_a_letter_is_split(text: str, size: int, marked: bool) -> None:
     data = text.encode("utf-8-sig" if marked else "utf-8")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files, "CHUNK", size)
+        patch.setattr(file_formats, "CHUNK", size)
         assert "".join(decoded(io.BytesIO(data))) == text
 
 
@@ -99,7 +100,7 @@ def test_a_broken_byte_is_said_with_its_line_after_all_that_was_good(text: str, 
     found: list[str] = []
     line = text.count("\n") + 1
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files, "CHUNK", size)
+        patch.setattr(file_formats, "CHUNK", size)
         wrong = "a NUL byte" if bad == b"\x00" else f"byte 0x{bad[0]:02x} is not UTF-8; save the file as UTF-8"
         with pytest.raises(BrokenError, match=f", line {line}: {wrong}"):
             found.extend(decoded(io.BytesIO(text.encode() + bad)))

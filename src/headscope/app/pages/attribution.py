@@ -28,7 +28,7 @@ def mix(look: Look, asked: schema.MixRequest) -> tuple[schema.MixCard, Arrays]:
     )
     return card, {
         "reads": numbers(torch.stack(reads)),
-        "delivered": numbers(part.delivered),
+        "delivered": numbers(part.z),
         "parts": numbers(part.parts),
         "bias": numbers(part.bias),
         "output": numbers(part.output),
@@ -46,7 +46,7 @@ def _shares(
     toward = guess_toward(look, place, asked.toward)
     minus = None if asked.minus is None else guess_toward(look, place, asked.minus)
     try:
-        found = look.logit_shares(toward.id, minus.id if minus else None, position=place)
+        found = look.logit_attribution(toward.id, minus.id if minus else None, position=place)
     except (InputError, ModelError) as why:  # logits that cannot be split: parts and sums are still there
         return None, None, str(why), shares
     shares[:] = [found.heads.get(head, np.nan) for head in look.shape.heads()]

@@ -11,7 +11,7 @@ from torch import Tensor
 from headscope.app.pages import schema
 from headscope.attention.observer import Call, plain
 from headscope.errors import InputError
-from headscope.heads.look.edits import Edit, ablate, cut
+from headscope.heads.look.edits import Edit, ablate, knock_out
 from headscope.heads.look.look import Look
 from headscope.heads.look.sampling import Sampling, cuts
 
@@ -24,7 +24,7 @@ def edits_of(asked: schema.PredictRequest, look: Look) -> list[Edit]:
     off = [str(shape.find(name)) for name in dict.fromkeys(asked.off)]
     edges = [_checked(edge, look) for edge in dict.fromkeys(asked.cuts)]
     switched: list[Edit] = [ablate(*off, how=asked.how)] if off else []
-    return [*switched, *(cut(edge.head, edge.query, edge.key) for edge in edges)]
+    return [*switched, *(knock_out(edge.head, edge.query, edge.key) for edge in edges)]
 
 
 def _checked(edge: schema.Edge, look: Look) -> schema.Edge:

@@ -186,7 +186,7 @@ def _observe_band(work: _Work, band: _Band, hidden: list[tuple[slice, Tensor]], 
         sums.expected[at] = torch.linalg.vecdot(scores, powers)
     if sums.distance is not None:
         first_place = band.place.start + band.place.offset - band.place.low
-        sums.distance.mean[at], sums.distance.spread[at] = _distance(powers, tile_sum, total, first_place, scores)
+        sums.distance.mean[at], sums.distance.std[at] = _distance(powers, tile_sum, total, first_place, scores)
     return powers
 
 

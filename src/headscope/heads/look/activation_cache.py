@@ -18,7 +18,7 @@ from headscope.attention.progress import tell
 from headscope.attention.questions import Question
 from headscope.attention.scores import Scores
 from headscope.heads.look.edits import Bound
-from headscope.heads.look.layer_cache import Layers
+from headscope.heads.look.layer_cache import LayerCache
 from headscope.models.protocol import OpenModel, SiteObserver, SiteOutput
 
 BUDGET = 2**30  # bytes of q, k, z and layer states that a look keeps; past it they are computed again when asked for
@@ -34,20 +34,20 @@ class SeenSite:
     kept: tuple[Tensor, Tensor] | None
 
 
-class Passes:
+class ActivationCache:
     """One text through one model with its edits: unobserved for predictions, observed once for everything else."""
 
     def __init__(self, model: OpenModel, inputs: Mapping[str, Tensor], edits: Sequence[Bound]) -> None:
         self.model, self.inputs, self.edits = model, inputs, tuple(edits)
         self.reached: dict[str, tuple[int, int]] = {}
         """Queries and keys of every site that this text reached, in order."""
-        self.pieces: dict[str, int] = {}
-        """Into how many pieces a site cuts what it is given, each attending on its own: windows, tiles, frames."""
+        self.n_windows: dict[str, int] = {}
+        """How many windows (tiles, frames) a site splits its input into, each attending on its own."""
         self.sites: dict[str, SeenSite] = {}
         self.bytes = 0
         self._recorded: dict[str, SiteOutput] = {}
         self._residual: Tensor | None = None
-        self._layers: Layers | None = None
+        self._layers: LayerCache | None = None
 
     def predict(self) -> Float[Tensor, "batch query vocabulary"]:
         """The logits, with nothing done at a head but what an edit does there."""
@@ -143,7 +143,7 @@ class Passes:
         by_token = sum(site.n_heads * (site.d_head + site.d_value) + site.n_kv_heads * site.d_head for site in sites)
         if by_token * ids.shape[1] * width <= BUDGET:
             return nullcontext()
-        self._layers = Layers(self.model)
+        self._layers = LayerCache(self.model)
         state = self._size_of_state()
         room, wanted = BUDGET // max(state, 1), len(self._layers.stack) - 1
         if not room or wanted < 1:
@@ -200,7 +200,7 @@ class Passes:
 
     def _reach(self, site: str, call: Call) -> None:
         self.reached[site] = (call.q.shape[2], call.k.shape[2])
-        self.pieces[site] = call.q.shape[0]
+        self.n_windows[site] = call.q.shape[0]
 
 
 def _bytes(*tensors: Tensor) -> int:

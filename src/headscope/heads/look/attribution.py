@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from headscope.models.protocol import HeadSum, OpenModel, SiteOutput
-from headscope.names import Head
+from headscope.names import Head, renamed
 
 AFTER_NOTE = "so is the norm that stands after W_O"
 SCALE_NOTE = "what W_O writes is multiplied by a factor before it joins the residual stream, and its share with it"
@@ -20,16 +21,21 @@ SCALE_NOTE = "what W_O writes is multiplied by a factor before it joins the resi
 class SiteContribution:
     """One site at one position. ``parts.sum(0) + bias`` is ``output``, as exactly as ``kind`` says."""
 
-    delivered: Float[Tensor, "head d_value"]
+    z: Float[Tensor, "head d_value"]
     parts: Float[Tensor, "head d_model"]
     bias: Float[Tensor, " d_model"]
     output: Float[Tensor, " d_model"]
     kind: HeadSum
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            return renamed(self, name, {"delivered": "z"})
+
     @property
     def concatenated(self) -> Float[Tensor, " all"]:
         """All heads' deliveries end to end: what W_O reads."""
-        return self.delivered.flatten()
+        return self.z.flatten()
 
     @property
     def norms(self) -> Float[Tensor, " head"]:
@@ -56,7 +62,7 @@ class Contributions:
 
 
 @dataclass(frozen=True)
-class Shares:
+class LogitAttribution:
     """A logit (or a difference of two) as a sum: every head's share, and all the rest together."""
 
     heads: Mapping[Head, float]
@@ -85,13 +91,13 @@ def contributions_at(
     return Contributions(position, sites)
 
 
-def shares_of(
+def split_logit(
     model: OpenModel,
     parts: Contributions,
     residual: Float[Tensor, " d_model"],
     tokens: Sequence[int],
     logits: Float[Tensor, " vocabulary"],
-) -> Shares:
+) -> LogitAttribution:
     """Each head's part through the final norm, its scale frozen at this position, onto the token's row of W_U."""
     head_end = model.unembedding()
     direction = head_end.weight[tokens[0]].detach().float()
@@ -112,7 +118,7 @@ def shares_of(
             note = f"{note}; {AFTER_NOTE}"
         if scale != 1.0 and SCALE_NOTE not in note:
             note = f"{note}; {SCALE_NOTE}"
-    return Shares(shares, total - sum(shares.values()), total, note)
+    return LogitAttribution(shares, total - sum(shares.values()), total, note)
 
 
 def _read_through(

@@ -115,10 +115,10 @@ class Patch:
         beyond = [position for position in self.positions if not 0 <= position < length]
         if beyond:
             raise EditError(f"patch() at positions {beyond}: the look it takes from has positions 0–{length - 1}")
-        cut_up = [site for site in by_site if site in self.source.pieces]
+        cut_up = [site for site in by_site if site in self.source.n_windows]
         if cut_up:
-            raise EditError(f"patch() at {', '.join(cut_up)}: a look holds only the first of the pieces it is cut into")
-        taken = {site: self.source.delivered(site)[:, list(self.positions)] for site in by_site}
+            raise EditError(f"patch() at {', '.join(cut_up)}: a look holds only the first of their windows")
+        taken = {site: self.source.z(site)[:, list(self.positions)] for site in by_site}
 
         def change(site: str, call: Call, z: Tensor) -> Tensor:
             if site not in by_site:
@@ -136,7 +136,7 @@ class Patch:
 
 
 @dataclass(frozen=True)
-class Cut:
+class KnockOut:
     """Knock out one arrow: this query may no longer look at this key, and shares its attention among the others."""
 
     head: str | Head
@@ -158,7 +158,7 @@ class Cut:
         return change
 
     def key(self) -> str:
-        return f"cut({self.head};{self.query};{self.key_position})"
+        return f"knock_out({self.head};{self.query};{self.key_position})"
 
 
 @dataclass(frozen=True)
@@ -213,11 +213,11 @@ def patch(heads: str | Head | Sequence[str | Head], positions: int | Sequence[in
     return Patch(_names(heads), (positions,) if isinstance(positions, int) else tuple(positions), from_look)
 
 
-def cut(head: str | Head, query: int, key: int) -> Cut:
+def knock_out(head: str | Head, query: int, key: int) -> KnockOut:
     """This head's query may no longer look at this key."""
     if query < 0 or key < 0:
-        raise EditError(f"cut() at query {query}, key {key}: positions count from 0")
-    return Cut(head, query, key)
+        raise EditError(f"knock_out() at query {query}, key {key}: positions count from 0")
+    return KnockOut(head, query, key)
 
 
 def force(head: str | Head, pattern: Float[Tensor, "query key"]) -> Force:

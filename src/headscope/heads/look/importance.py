@@ -17,7 +17,7 @@ from torch import Tensor
 from headscope.attention.observer import Call, plain
 from headscope.errors import InputError
 from headscope.heads.look.chunked_loss import readout
-from headscope.heads.look.layer_cache import Layers
+from headscope.heads.look.layer_cache import LayerCache
 from headscope.models.protocol import OpenModel, Pass
 from headscope.names import Head
 
@@ -104,7 +104,7 @@ def movement(model: OpenModel, texts: Sequence[Any]) -> dict[Head, float]:
 def _exact(model: OpenModel, inputs: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Δloss and KL of every head on one text."""
     ids = inputs["input_ids"]
-    layers = Layers(model)
+    layers = LayerCache(model)
     with torch.no_grad():
         with layers.recording():
             whole = model.run(inputs, residual=True)

@@ -12,7 +12,7 @@ from torch import Tensor
 from headscope.models.protocol import OpenModel
 
 
-class Layers:
+class LayerCache:
     """The layers that hold the sites, which layer holds which, and what layers gave in a pass that was recorded."""
 
     def __init__(self, model: OpenModel) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float
@@ -16,18 +16,20 @@ from headscope.attention.observer import Call
 from headscope.attention.pattern import Index, Pooled, Source
 from headscope.attention.questions import Question
 from headscope.errors import InputError
-from headscope.heads.look.activation_cache import Passes, SeenSite
-from headscope.heads.look.attribution import Contributions, Shares, contributions_at, shares_of
+from headscope.heads.look.activation_cache import ActivationCache, SeenSite
+from headscope.heads.look.attribution import Contributions, LogitAttribution, contributions_at, split_logit
 from headscope.heads.look.edits import Bound
 from headscope.heads.look.sampling import Prediction, strongest_predictions
 from headscope.heads.questions.label_rules import LabelRule
 from headscope.heads.questions.standard_questions import answerable, standard_questions
 from headscope.models.inputs.patch_labels import NOT_TEXT, numbers
 from headscope.models.protocol import OpenModel, Prepared, Token
-from headscope.names import Head, ModelShape
+from headscope.names import Head, ModelShape, renamed
 
 ABOUT_PLACES = ("previous", "itself", "first")
 LARGEST_PATTERN = 2**26  # cells of one dense pattern; larger ones are read in rectangles
+
+_RENAMED = {"delivered": "z", "logit_shares": "logit_attribution", "pieces": "n_windows"}
 
 
 class Look:
@@ -43,9 +45,9 @@ class Look:
         self.key = key
         self._asked: dict[tuple[Token, ...], dict[str, Question]] = {}
         self._rows: dict[tuple[tuple[Token, ...], bool], dict[str, Tensor]] = {}
-        self._passes = Passes(model, prepared.inputs, self.edits)
+        self._cache = ActivationCache(model, prepared.inputs, self.edits)
         # An edit is mostly asked what it predicts; its heads are observed when somebody looks at them.
-        self._logits = self._passes.predict() if self.edits else self._passes.observe(self._questions)
+        self._logits = self._cache.predict() if self.edits else self._cache.observe(self._questions)
 
     @property
     def tokens(self) -> tuple[Token, ...]:
@@ -76,13 +78,15 @@ class Look:
     @property
     def sites(self) -> tuple[str, ...]:
         """The sites this text reached, in order."""
-        return tuple(self._passes.reached)
+        return tuple(self._cache.reached)
 
     @property
-    def pieces(self) -> dict[str, int]:
-        """Sites that cut what they are given into pieces which attend each on its own (a vision model's windows), and
-        how many: everything a look says of such a site is about its first piece."""
-        return {site: count for site, count in self._passes.pieces.items() if count > 1}
+    def n_windows(self) -> dict[str, int]:
+        """Sites that split their input into windows, each attending on its own, and how many windows there are.
+
+        Everything a look says of such a site is about its first window.
+        """
+        return {site: count for site, count in self._cache.n_windows.items() if count > 1}
 
     @property
     def logits(self) -> Float[Tensor, "query vocabulary"]:
@@ -92,7 +96,7 @@ class Look:
     def statistics(self, site: str) -> Rows:
         """Entropy, distance, strongest key and the standard questions of every head and row of a site, a batch of 1.
 
-        (Of a site with pieces: a batch of all of them.)
+        (Of a site with windows: a batch of all of them.)
         """
         return self._site(site).rows
 
@@ -165,7 +169,7 @@ class Look:
     def site_source(self, site: str) -> Source:
         """The same, for all heads of a site."""
         self._site(site)
-        return self._passes.source(site)
+        return self._cache.source(site)
 
     def value_norms(self, head: str | Head) -> Float[Tensor, " key"]:
         """How long each key's value is: a weight times this is how much it can carry."""
@@ -173,27 +177,29 @@ class Look:
         norms = self._site(found.site).value_norms
         return norms[found.head // self.shape.sites[found.site].group_size]
 
-    def delivered(self, site: str) -> Float[Tensor, "head query d_value"]:
+    def z(self, site: str) -> Float[Tensor, "head query d_value"]:
         """z: what each head of a site delivered at every position."""
         rows = self._site(site).rows
-        return rows.output[0] if rows.output.numel() else self._passes.recall(site)[2][0]
+        return rows.output[0] if rows.output.numel() else self._cache.recall(site)[2][0]
 
     def contributions(self, position: int | str, sites: Sequence[str] | None = None) -> Contributions:
         """At one position: what each head delivered, its part through W_O, and their sum with the bias."""
         place = self.position(position)
         wanted = [site for site in self.sites if self.query_tokens(site) == self.written] if sites is None else sites
-        return contributions_at(self.model, self._passes.outputs(wanted, place), place, row=0)
+        return contributions_at(self.model, self._cache.outputs(wanted, place), place, row=0)
 
-    def logit_shares(self, token: str | int, minus: str | int | None = None, position: int | str = -1) -> Shares:
+    def logit_attribution(
+        self, token: str | int, minus: str | int | None = None, position: int | str = -1
+    ) -> LogitAttribution:
         """One next-token logit, or a difference of two, split over the heads at a position."""
         self._needs_predictions()
         place = self.position(position)
         parts = self.contributions(place)
-        residual = self._passes.end(place)
+        residual = self._cache.end(place)
         if residual is None:
             raise InputError("this model's final norm was not found, so a logit cannot be split over its heads")
         ids = [self.token_id(token)] + ([] if minus is None else [self.token_id(minus)])
-        return shares_of(self.model, parts, residual, ids, self.logits[place])
+        return split_logit(self.model, parts, residual, ids, self.logits[place])
 
     def predictions(self, position: int | str = -1, count: int = 10) -> list[Prediction]:
         """The likeliest next tokens after a position."""
@@ -228,22 +234,22 @@ class Look:
         return found
 
     def _site(self, site: str) -> SeenSite:
-        if site not in self._passes.reached:
+        if site not in self._cache.reached:
             self.shape.find(Head(site, 0))
             raise InputError(f"this text did not reach the site {site}; it reached {', '.join(self.sites)}")
-        if not self._passes.sites:
-            self._passes.observe(self._questions)
-        return self._passes.sites[site]
+        if not self._cache.sites:
+            self._cache.observe(self._questions)
+        return self._cache.sites[site]
 
     def _has_length(self, site: str, axis: int, length: int) -> bool:
         """Whether these are the tokens of a site: pooled keys, windows and added places are others."""
-        return site not in self._passes.reached or self._lengths(site)[axis] == length
+        return site not in self._cache.reached or self._lengths(site)[axis] == length
 
     def _lengths(self, site: str) -> tuple[int, int]:
-        return self._passes.reached[site]
+        return self._cache.reached[site]
 
     def _numbered(self, site: str, axis: int) -> tuple[Token, ...]:
-        names = numbers(self._lengths(site)[axis], cut=site in self.pieces)
+        names = numbers(self._lengths(site)[axis], cut=site in self.n_windows)
         return tuple(Token(NOT_TEXT, name) for name in names)
 
     def _questions(self, site: str, call: Call) -> dict[str, Question]:
@@ -261,13 +267,18 @@ class Look:
         if self.shape.vocabulary is None:
             raise InputError(f"{self.shape.name} predicts no tokens: it is an encoder without a language-model head")
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            return renamed(self, name, _RENAMED)
+
     def _repr_mimebundle_(self, **_: Any) -> Any:
         return None if Look.display is None else Look.display(self)
 
     def __repr__(self) -> str:
         text = ("" if _are_words(self.tokens) else " ").join(token.text for token in self.tokens)
         short = text if len(text) <= 60 else text[:57] + "…"
-        cut = f"; of {len(self.pieces)} sites only the first piece is shown" if self.pieces else ""
+        cut = f"; of {len(self.n_windows)} sites only the first window is shown" if self.n_windows else ""
         return f"Look({short!r}: {len(self.tokens)} tokens, {self.shape.n_heads} heads in {len(self.sites)} sites{cut})"
 
 

@@ -40,7 +40,7 @@ def traits(model: OpenModel, probe: Probe) -> dict[str, dict[str, float]]:
         found = {
             "entropy": seen.entropy,
             "distance": seen.distance.mean,
-            "spread": seen.distance.spread,
+            "spread": seen.distance.std,
             "strongest": seen.strongest.weight,
         }
         if near:

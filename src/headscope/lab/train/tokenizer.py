@@ -13,8 +13,7 @@ from pathlib import Path
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from headscope.errors import InputError
-from headscope.files import write_whole
-from headscope.heads.stored import reading
+from headscope.files import reading, write_whole
 
 START = "<|start|>"
 START_ID = 0

@@ -62,7 +62,7 @@ HARMLESS = frozenset(
 
 
 @dataclass(frozen=True)
-class Arrival:
+class AttentionCall:
     """One call of the attention function as it came in, for whoever traces a model."""
 
     call: Call
@@ -70,7 +70,7 @@ class Arrival:
     sliding_window: int | None
 
 
-tracer: ContextVar[Callable[[Arrival], Tensor] | None] = ContextVar("headscope_tracer", default=None)
+tracer: ContextVar[Callable[[AttentionCall], Tensor] | None] = ContextVar("headscope_tracer", default=None)
 
 
 def attention(
@@ -88,7 +88,7 @@ def attention(
     z = attend(call).transpose(1, 2).contiguous()
     trace = None if torch.compiler.is_compiling() else tracer.get()
     if trace is not None:
-        z = trace(Arrival(call, z, named.get("sliding_window")))
+        z = trace(AttentionCall(call, z, named.get("sliding_window")))
     return z, None
 
 

@@ -15,14 +15,14 @@ from torch import Tensor, nn
 
 from headscope.attention.observer import Call, plain, watching
 from headscope.errors import HeadNameError, HeadscopeError, InputError, ModelError
-from headscope.models.huggingface.attention import Arrival, install, uninstall
+from headscope.models.huggingface.attention import AttentionCall, install, uninstall
 from headscope.models.inputs import media, prepare
 from headscope.models.inputs.dummy_inputs import device_of, probe_inputs
 from headscope.models.inputs.tokens import Reader, Reading
 from headscope.models.protocol import OutputWeight, Pass, Prepared, SiteObserver, SiteOutput, Unembedding, one_row
 from headscope.models.selfcheck import Report, check, own_answer
 from headscope.models.structure import projections, sites
-from headscope.models.structure.output_weight import Follow, follow, rows_by_head, weight_by_head
+from headscope.models.structure.output_weight import OutputPath, follow, rows_by_head, weight_by_head
 from headscope.models.structure.residual import Scales, found_scale, stream_scales
 from headscope.models.structure.trace import Trace, trace, tracing
 from headscope.models.structure.unembedding import Ending, find_ending, unembedding
@@ -99,7 +99,7 @@ class HuggingFaceModel(Reading):
     ) -> Pass:
         """One forward pass. Gradients flow where the caller lets them."""
         for site in outputs:
-            self.follow_of(site)
+            self.output_path_of(site)
         run = _Run(id(self), frozenset(outputs), residual, row)
         with self._active(run, observer):
             answer = self._call(inputs)
@@ -114,10 +114,10 @@ class HuggingFaceModel(Reading):
             yield
 
     def output_weight(self, site: str) -> OutputWeight:
-        return weight_by_head(self._model, self.follow_of(site), self.shape.sites[site].n_heads, site)
+        return weight_by_head(self._model, self.output_path_of(site), self.shape.sites[site].n_heads, site)
 
     def written(self, site: str, z: Float[Tensor, "batch head query d_value"]) -> SiteOutput | None:
-        how = self.follow_of(site)
+        how = self.output_path_of(site)
         return SiteOutput.of(self._model.get_submodule(str(how.matrix)), z) if how.direct else None
 
     def query_weight(self, site: str) -> Float[Tensor, "head d_model d_head"]:
@@ -172,7 +172,7 @@ class HuggingFaceModel(Reading):
             raise ModelError(sites.not_reached(self._model, name, seen))
         self._names: dict[str, str] = {}
         self._sites: dict[str, str] = {}
-        self._follows: dict[str, Follow] = {}
+        self._follows: dict[str, OutputPath] = {}
         trained = getattr(self._model.config, "trained_context", None)
         vocabulary = self.reader.vocabulary if sites.predicts_tokens(seen.output) else None
         width, context = sites.width_of(self._model), self.reader.context
@@ -256,7 +256,7 @@ class HuggingFaceModel(Reading):
             run.latest = name
             return plain(call) if observer is None or name is None else observer(name, call)
 
-        def arrive(arrival: Arrival) -> Tensor:
+        def arrive(arrival: AttentionCall) -> Tensor:
             if run.latest in run.wanted:
                 run.arrived.append((str(run.latest), arrival.z))
             return arrival.z
@@ -332,7 +332,7 @@ class HuggingFaceModel(Reading):
         """Which matrices make q, k and v, and which of their outputs belong to each head."""
         return projections.feeding(self._model, self.path_of(site), lambda: self._call(self.probe), site)
 
-    def follow_of(self, site: str) -> Follow:
+    def output_path_of(self, site: str) -> OutputPath:
         self.path_of(site)
         how = self._follows.get(site) or self._follows.get(site.partition("@")[0])
         if how is None or how.matrix is None:

@@ -104,10 +104,10 @@ def _cut_weights(opened: HuggingFaceModel, cuts: Sequence[SiteCut]) -> _Weights:
         again = [other for other in opened.shape.sites if other != name and opened.path_of(other) == cut.path]
         if again:
             raise ModelError(f"{name} is the same module as {', '.join(again)}; shared layers cannot be pruned")
-        how = opened.follow_of(name)
+        how = opened.output_path_of(name)
         if how.kind != "exact":
             raise ModelError(f"{name}: its heads cannot be taken out, because they do not reach W_O alone: {how.why}")
-        assert how.matrix is not None, "follow_of refuses what has no matrix"
+        assert how.matrix is not None, "output_path_of refuses what has no matrix"
         lost = [head for head in range(site.n_heads) if head not in cut.heads]
         lost_kv = [head for head in range(site.n_kv_heads) if head not in cut.kv]
         fed = opened.feeding(name)

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headscope.errors import ModelError
-from headscope.models.huggingface.attention import Arrival
+from headscope.models.huggingface.attention import AttentionCall
 from headscope.models.protocol import HeadSum, OutputWeight
 from headscope.models.structure.trace import Trace, hooked, is_matrix, tracing
 
@@ -23,7 +23,7 @@ Layout = Literal["as z", "turned", "own"]
 
 
 @dataclass(frozen=True)
-class Follow:
+class OutputPath:
     """Where a site's z went: the path of W_O, and what kind of sum its heads make there."""
 
     matrix: str | None
@@ -37,16 +37,16 @@ class Follow:
     """Whether W_O was seen to read z's own memory, so that z says all about its input."""
 
 
-def follow(model: nn.Module, seen: Trace, inputs: Mapping[str, Tensor], call: dict[str, Any]) -> list[Follow]:
+def follow(model: nn.Module, seen: Trace, inputs: Mapping[str, Tensor], call: dict[str, Any]) -> list[OutputPath]:
     """For each visit of the trace, where its z went."""
     lost = {(visit.path, visit.times) for visit in seen.visits if visit.matrix is None}
     found = _by_gradient(model, inputs, call, lost) if lost else {}
     for path, times in sorted(found, key=lambda key: key[1]):  # a module called again goes the same way
         found.setdefault((path, 0), found[path, times])
     ways = [
-        Follow(visit.matrix, "exact", direct=True)
+        OutputPath(visit.matrix, "exact", direct=True)
         if visit.matrix is not None
-        else found.get((visit.path, visit.times)) or found.get((visit.path, 0)) or Follow(None, "mixed", NO_MATRIX)
+        else found.get((visit.path, visit.times)) or found.get((visit.path, 0)) or OutputPath(None, "mixed", NO_MATRIX)
         for visit in seen.visits
     ]
     after = _norms_after({way.matrix for way in ways if way.matrix is not None}, seen)
@@ -72,14 +72,14 @@ SEVERAL = "several attention calls are joined before W_O"
 
 def _by_gradient(
     model: nn.Module, inputs: Mapping[str, Tensor], call: dict[str, Any], lost: set[tuple[str, int]]
-) -> dict[tuple[str, int], Follow]:
+) -> dict[tuple[str, int], OutputPath]:
     """A second pass with gradients, cut at every lost z, to see which matrix depends on it and how."""
     paths = {id(module): path for path, module in model.named_modules()}
     times: dict[str, int] = {}
     waiting: dict[tuple[str, int], Tensor] = {}
-    found: dict[tuple[str, int], Follow] = {}
+    found: dict[tuple[str, int], OutputPath] = {}
 
-    def arrive(arrival: Arrival) -> Tensor:
+    def arrive(arrival: AttentionCall) -> Tensor:
         path = paths.get(id(arrival.call.site), "")
         times[path] = times.get(path, 0) + 1
         z = arrival.z.detach()
@@ -94,7 +94,7 @@ def _by_gradient(
             return
         for key, z in list(waiting.items()):
             if x.shape[-1] == z.shape[2] * z.shape[3] and (how := _depends(x, z)) is not None:
-                found[key] = Follow(paths[id(module)], *how)
+                found[key] = OutputPath(paths[id(module)], *how)
                 del waiting[key]
 
     matrices = [part for part in model.modules() if is_matrix(part)]
@@ -132,7 +132,7 @@ def _same_rows(x: Tensor, z: Tensor) -> bool:
     return left <= right or right <= left
 
 
-def weight_by_head(model: nn.Module, how: Follow, n_heads: int, site: str) -> OutputWeight:
+def weight_by_head(model: nn.Module, how: OutputPath, n_heads: int, site: str) -> OutputWeight:
     """W_O cut into the rows of each head, with its bias, and the norm after it if there is one."""
     assert how.matrix is not None
     weight, bias = weight_and_bias(model.get_submodule(how.matrix), site)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from headscope.errors import ModelError
-from headscope.models.huggingface.attention import Arrival
+from headscope.models.huggingface.attention import AttentionCall
 from headscope.models.structure.output_weight import weight_and_bias
 from headscope.models.structure.trace import hooked, is_matrix, tracing
 
@@ -72,7 +72,7 @@ def _reach(model: nn.Module, path: str, run: Callable[[], Any]) -> _Reached:
     outputs: list[tuple[nn.Module, Tensor]] = []
     reached: list[Any] = []
 
-    def arrive(arrival: Arrival) -> Tensor:
+    def arrive(arrival: AttentionCall) -> Tensor:
         if arrival.call.site is wanted:
             reached.append(arrival.call)
             raise _SeenError

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from headscope.attention.masks import Causal, Dense, Window
 from headscope.attention.observer import Call
 from headscope.errors import ModelError
-from headscope.models.structure.output_weight import Follow
+from headscope.models.structure.output_weight import OutputPath
 from headscope.models.structure.site_names import name_sites, stack_of
 from headscope.models.structure.trace import Trace
 from headscope.names import AttentionKind, Site
@@ -172,7 +172,7 @@ def notes_on(
     model: nn.Module,
     seen: Trace,
     inputs: Mapping[str, Tensor],
-    follows: Mapping[str, Follow],
+    follows: Mapping[str, OutputPath],
     paths: Mapping[str, str],
 ) -> list[str]:
     """What a person should know before trusting a picture of this model."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from headscope.models.huggingface.attention import Arrival, tracer
+from headscope.models.huggingface.attention import AttentionCall, tracer
 
 
 @dataclass
@@ -22,7 +22,7 @@ class Visit:
 
     path: str
     times: int
-    arrival: Arrival
+    arrival: AttentionCall
     version: int
     matrix: str | None = None
     """The path of the module that took z itself as its input."""
@@ -59,7 +59,7 @@ def is_matrix(module: nn.Module) -> bool:
 
 
 @contextmanager
-def tracing(arrive: Callable[[Arrival], Tensor] | None) -> Iterator[None]:
+def tracing(arrive: Callable[[AttentionCall], Tensor] | None) -> Iterator[None]:
     """Inside, every attention call arrives here on its way back to the model, and may leave with another z."""
     token = tracer.set(arrive)
     try:
@@ -108,7 +108,7 @@ class _Watch:
         self.visits_before: list[int] = []
         self.times: Counter[str] = Counter()
 
-    def arrive(self, arrival: Arrival) -> Tensor:
+    def arrive(self, arrival: AttentionCall) -> Tensor:
         path = self.paths.get(id(arrival.call.site), type(arrival.call.site).__name__)
         self.times[path] += 1
         self.seen.visits.append(Visit(path, self.times[path], arrival, arrival.z._version))

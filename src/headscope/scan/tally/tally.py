@@ -18,7 +18,7 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from headscope.errors import InputError
-from headscope.heads.stored import reading
+from headscope.files import reading
 from headscope.scan.tally.examples import Best, Span, best_of
 from headscope.scan.tally.poisson_bootstrap import poisson_weights
 from headscope.scan.tally.reduction import DISTANCE_BINS, ENTROPY_BINS, TRAITS, Reduced

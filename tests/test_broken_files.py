@@ -8,7 +8,7 @@ import pytest
 from safetensors.torch import load
 
 from headscope.errors import InputError, ModelError
-from headscope.heads.stored import reading
+from headscope.files import reading
 
 
 @pytest.mark.parametrize(
