@@ -8,6 +8,7 @@ import "./styles/fonts.css";
 import "./styles/tokens.css";
 import "./styles/base.css";
 import "./styles/pattern.css";
+import "./styles/by-hand.css";
 
 theme.start();
 const saved = bytesInPage();

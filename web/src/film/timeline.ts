@@ -1,5 +1,11 @@
 // The film's arithmetic: where a moment stands on the axis, which kept frame shows it, where a head should look. Pure.
 
+export interface Axis {
+  left: number; // where the axis begins
+  width: number; // how long it is
+  wide: number; // of the whole drawing, labels at the right included
+}
+
 const EARLY = 900; // the axis is logarithmic from about a nine-hundredth of the run; before it little happens
 
 /** How far along the axis, 0 to 1, a moment of a run of this length stands. */
