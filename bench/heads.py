@@ -1,7 +1,6 @@
-"""The battery on a model, written down: python bench/heads.py [MODEL] [--name NAME] [--twice] [--mark]
+"""The battery on a model, written down: python bench/heads.py [MODEL] [--name NAME] [--twice]
 
 The numbers go to results/heads/NAME.json. With --twice it is run a second time and has to come out equal.
-With --mark nothing is run: the report that is there gets the hash of these weights, if its recipe lacks one.
 """
 
 from __future__ import annotations
@@ -14,19 +13,9 @@ from pathlib import Path
 import torch
 
 from headscope.heads.roles.run import Options, heads
-from headscope.models.weight_hash import fingerprint
-from headscope.scope import Scope, load
+from headscope.scope import load
 
 RESULTS = Path(__file__).parent / "results" / "heads"
-
-
-def mark(path: Path, scope: Scope) -> None:
-    """Say in a report which weights it is about. The caller knows that they are these: the heads are counted only."""
-    report = json.loads(path.read_text(encoding="utf-8"))
-    assert report["n_heads"] == scope.shape.n_heads, f"{path} has {report['n_heads']} heads, not {scope.shape.n_heads}"
-    report["recipe"] = {"weights": fingerprint(scope.model.model), **report["recipe"]}
-    path.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    print(f"{path.name}: {report['recipe']['weights']}")
 
 
 def main() -> None:
@@ -34,15 +23,11 @@ def main() -> None:
     parser.add_argument("model", nargs="?", help="a folder, a GGUF file or a hub name; the embedded model unless given")
     parser.add_argument("--name", help="what to call the file")
     parser.add_argument("--twice", action="store_true", help="run it again and compare")
-    parser.add_argument("--mark", action="store_true", help="only add the hash of the weights to the report there is")
     parser.add_argument("--threads", type=int, default=1, help="part of the recipe: sums depend on it in the last bits")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     called = {"name": given.name} if given.name else {}
     with load(given.model, dtype=torch.float32, **called) as scope:
-        if given.mark:
-            mark(RESULTS / f"{given.name or scope.shape.name}.json", scope)
-            return
         began = time.process_time()
         report = heads(scope.model, Options())
         took = time.process_time() - began

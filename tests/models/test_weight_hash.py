@@ -1,4 +1,4 @@
-"""The same weights have the same letters, whatever holds them; other weights have others."""
+"""Equal weights hash equally however they lie in memory; any other name, type, shape or number changes the hash."""
 
 from __future__ import annotations
 
@@ -8,43 +8,53 @@ import hashlib
 import torch
 from tests.models import tiny
 
-from headscope.models.weight_hash import fingerprint
+from headscope.models.weight_hash import weight_hash
 
 
-class Two(torch.nn.Module):
-    def __init__(self, first: torch.Tensor, second: torch.Tensor) -> None:
+class Holder(torch.nn.Module):
+    def __init__(self, **values: torch.Tensor) -> None:
         super().__init__()
-        self.first, self.second = torch.nn.Parameter(first), torch.nn.Parameter(second)
+        for name, tensor in values.items():
+            self.register_buffer(name, tensor)
 
 
-def test_it_is_the_sha256_of_names_shapes_and_numbers() -> None:
-    model = Two(torch.tensor([[1.0, -2.0]]), torch.tensor([0.5]))
-    said = b"first (1, 2)" + b"\x00\x00\x80?\x00\x00\x00\xc0" + b"second (1,)" + b"\x00\x00\x00?"
-    assert fingerprint(model) == hashlib.sha256(said).hexdigest()
+def test_it_is_the_sha256_of_names_types_shapes_and_bytes() -> None:
+    model = Holder(second=torch.tensor([0.5]), first=torch.tensor([[1.0, -2.0]]))
+    said = b"first torch.float32 (1, 2)\n\x00\x00\x80?\x00\x00\x00\xc0second torch.float32 (1,)\n\x00\x00\x00?"
+    assert weight_hash(model) == hashlib.sha256(said).hexdigest()
 
 
-def test_precision_that_holds_the_numbers_does_not_matter() -> None:
-    model = tiny.llama().to(torch.bfloat16)
-    assert fingerprint(model) == fingerprint(copy.deepcopy(model).float()) == fingerprint(copy.deepcopy(model).double())
-
-
-def test_one_changed_weight_changes_it() -> None:
+def test_the_last_bit_of_one_weight_changes_it() -> None:
     model = tiny.llama()
-    before = fingerprint(model)
-    assert fingerprint(tiny.llama()) == before
+    before = weight_hash(model)
+    assert weight_hash(tiny.llama()) == before
+    weight = model.model.layers[1].self_attn.o_proj.weight
     with torch.no_grad():
-        model.model.layers[1].self_attn.o_proj.weight[3, 5] += 1e-6
-    assert fingerprint(model) != before
+        weight[3, 5] = torch.nextafter(weight[3, 5], torch.tensor(9.0))
+    assert weight_hash(model) != before
 
 
-def test_the_same_numbers_in_another_shape_or_place_are_other_weights() -> None:
-    a, b = torch.arange(4.0), torch.zeros(4)
-    assert fingerprint(Two(a, b)) != fingerprint(Two(b, a))
-    assert fingerprint(Two(a, b)) != fingerprint(Two(a.view(2, 2), b))
+def test_names_types_and_shapes_change_it() -> None:
+    base = torch.zeros(4, 2)
+    models = [
+        Holder(a=base), Holder(b=base), Holder(a=base.view(2, 4)), Holder(a=base.view(torch.int32)),
+        Holder(a=base.bfloat16()), Holder(a=torch.zeros(0)), Holder(a=torch.zeros(8, dtype=torch.bool)),
+        Holder(a=base, b=base + 1), Holder(a=base + 1, b=base),
+    ]  # fmt: skip
+    assert len({weight_hash(model) for model in models}) == len(models)
 
 
-def test_how_weights_lie_in_memory_does_not_matter() -> None:
+def test_weights_in_half_precision_are_identified_by_their_hash_in_float32() -> None:
+    model = tiny.llama().to(torch.bfloat16)
+    wide = copy.deepcopy(model).float()
+    assert weight_hash(model) != weight_hash(wide) == weight_hash(wide, torch.float32)
+    assert weight_hash(model, torch.float32) == weight_hash(wide)
+    counted = Holder(n=torch.tensor([3]))
+    assert weight_hash(counted, torch.float32) == weight_hash(counted)
+
+
+def test_memory_layout_does_not_change_it() -> None:
     table = torch.randn(3, 5)
-    turned = table.T.contiguous().T
-    assert not turned.is_contiguous()
-    assert fingerprint(Two(table, table[0])) == fingerprint(Two(turned, table[0]))
+    transposed = table.T.contiguous().T
+    assert not transposed.is_contiguous()
+    assert weight_hash(Holder(a=table)) == weight_hash(Holder(a=transposed))

@@ -16,13 +16,14 @@ import torch
 
 from headscope.errors import InputError
 from headscope.heads.questions.label_rules import LabelRule
+from headscope.models.weight_hash import weight_hash
 from headscope.scan import run
 from headscope.scan.corpus.packing import Frame, pack
 from headscope.scan.labels import null_name, question_names
 from headscope.scan.measure import Measurer, Plan, Tick
 from headscope.scan.options import ScanOptions
 from headscope.scan.pool import Work, run_here, serve
-from headscope.scan.recipe import device_words, weight_hash
+from headscope.scan.recipe import device_words
 from headscope.scan.run import scan
 from headscope.scan.shards import ScanFolder
 from headscope.scan.tally.tally import Layout

@@ -17,9 +17,10 @@ from typing import Any
 
 from headscope.errors import HeadscopeError, InputError
 from headscope.models.protocol import OpenModel
+from headscope.models.weight_hash import weight_hash
 from headscope.scan.corpus.packing import PackedRows
 from headscope.scan.measure import Measurer, Plan, Tick
-from headscope.scan.recipe import device_words, weight_hash
+from headscope.scan.recipe import device_words
 from headscope.scan.shards import ScanFolder
 
 Opener = Callable[[], OpenModel]

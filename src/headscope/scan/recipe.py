@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import headscope
 from headscope.errors import InputError
 from headscope.files import reading
 from headscope.models.protocol import OpenModel
+from headscope.models.weight_hash import weight_hash
 
 SCHEMA_VERSION = 1
 
@@ -89,17 +89,6 @@ def device_words(device: torch.device) -> str:
     if device.type == "cpu":
         return f"cpu, {torch.backends.cpu.get_cpu_capability()}"
     return device.type
-
-
-def weight_hash(model: torch.nn.Module) -> str:
-    """SHA-256 over names, types, shapes and bytes of all weights."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        flat = tensor.detach().contiguous().cpu().flatten()
-        if flat.numel():
-            digest.update(memoryview(flat.view(torch.uint8).numpy()))
-    return digest.hexdigest()
 
 
 def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -15,7 +15,8 @@ from headscope.app.pages.microscope import Session
 from headscope.app.pages.roles import SHIPPED, roles_card, ship, shipped
 from headscope.errors import InputError
 from headscope.heads.roles.report import Report
-from headscope.models.weight_hash import fingerprint
+from headscope.models.weight_hash import weight_hash
+from headscope.scan.recipe import model_words
 
 
 @pytest.fixture(scope="module")
@@ -81,10 +82,18 @@ def test_a_changed_weight_loses_the_report(embedded):
     assert shipped(embedded) is not None
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_shipped_report_is_matched_with_the_model_in_any_precision(dtype):
+    with headscope.load(dtype=dtype) as scope:
+        found = shipped(scope)
+        assert found is not None
+        assert (found.recipe["weights"] == model_words(scope.model)["weights_sha256"]) == (dtype == torch.float32)
+
+
 def test_a_report_is_shipped_with_the_weights_it_speaks_of(embedded, report, tmp_path):
     ship(report, embedded, tmp_path / "heads.json")
     written = json.loads((tmp_path / "heads.json").read_text(encoding="utf-8"))
-    assert written["recipe"]["weights"] == fingerprint(embedded.model.model)
+    assert written["recipe"]["weights"] == weight_hash(embedded.model.model, torch.float32)
 
 
 def test_a_report_of_another_model_is_not_shipped(scope, report, tmp_path):

@@ -19,8 +19,9 @@ from headscope.heads.roles.significance import bootstrap, holm, signed_ranks
 from headscope.heads.roles.trials import make_probes, run_trials
 from headscope.lab.teach.by_hand import by_hand
 from headscope.models.native import NativeModel
-from headscope.models.weight_hash import fingerprint
+from headscope.models.weight_hash import weight_hash
 from headscope.names import Head
+from headscope.scan.recipe import model_words
 
 OPTIONS = Options(roles=("previous token", "induction", "alignment"), inputs=16, seed=3, ablate=8)
 
@@ -116,9 +117,12 @@ def test_what_was_not_tested_says_why_and_holds_no_numbers(report: Report) -> No
     assert (trial.n_inputs, trial.n_heads, trial.scores, trial.control) == (0, 0, {}, None)
 
 
+def test_a_report_and_a_census_of_one_model_carry_the_same_weight_hash(model: NativeModel, report: Report) -> None:
+    assert report.recipe["weights"] == model_words(model)["weights_sha256"] == weight_hash(model.model)
+
+
 def test_the_recipe_says_how_to_get_it_again(model: NativeModel, report: Report) -> None:
     recipe = report.recipe
-    assert recipe["weights"] == fingerprint(model.model)
     assert (recipe["inputs"], recipe["seed"], recipe["alpha"], recipe["controls"]) == (16, 3, 0.01, 1)
     assert recipe["family"] == 2 * model.shape.n_heads
     assert recipe["start_and_end"] == "as the model's tokenizer does it: before <s>, after nothing"

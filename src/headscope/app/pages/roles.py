@@ -11,19 +11,21 @@ import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import torch
+
 from headscope.app.pages import schema
 from headscope.errors import InputError
 from headscope.files import write_whole
 from headscope.heads.roles.battery import BATTERY
 from headscope.heads.roles.published_claims import Claim, Held, claims_about, hold
 from headscope.heads.roles.report import Report, Trial
-from headscope.models.weight_hash import fingerprint
+from headscope.models.weight_hash import weight_hash
 from headscope.names import ModelShape
 from headscope.scope import EMBEDDED, Scope, load
 
 SHIPPED = EMBEDDED / "heads.json"
 CARD = EMBEDDED / "MODEL_CARD.md"
-WEIGHTS = "weights"  # the recipe's entry that says which weights were examined
+WEIGHTS = "weights"  # the recipe's entry with the hash of the weights in float32, whatever precision is loaded
 
 
 def shipped(scope: Scope, path: Path = SHIPPED) -> Report | None:
@@ -31,7 +33,7 @@ def shipped(scope: Scope, path: Path = SHIPPED) -> Report | None:
     if scope.shape.name != EMBEDDED.name or not path.exists():
         return None
     report = Report.from_dict(json.loads(path.read_text(encoding="utf-8")))
-    return report if report.recipe.get(WEIGHTS) == fingerprint(scope.model.model) else None
+    return report if report.recipe.get(WEIGHTS) == weight_hash(scope.model.model, torch.float32) else None
 
 
 def ship(report: Report, scope: Scope, path: Path = SHIPPED) -> None:
@@ -41,7 +43,7 @@ def ship(report: Report, scope: Scope, path: Path = SHIPPED) -> None:
             f"this report is of {report.model} with {report.n_heads} heads, "
             f"the model here is {scope.shape.name} with {scope.shape.n_heads}; run `python bench/heads.py` first"
         )
-    marked = replace(report, recipe={**report.recipe, WEIGHTS: fingerprint(scope.model.model)})
+    marked = replace(report, recipe={**report.recipe, WEIGHTS: weight_hash(scope.model.model, torch.float32)})
     write_whole(path, (json.dumps(marked.to_dict(), indent=1, ensure_ascii=False) + "\n").encode())
 
 

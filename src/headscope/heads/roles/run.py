@@ -21,7 +21,7 @@ from headscope.heads.roles.significance import RESAMPLES, bootstrap
 from headscope.heads.roles.traits import traits
 from headscope.heads.roles.trials import Trials, Tried, make_probes, run_trials
 from headscope.models.protocol import OpenModel
-from headscope.models.weight_hash import fingerprint
+from headscope.models.weight_hash import weight_hash
 from headscope.names import Head
 
 
@@ -240,7 +240,7 @@ def _traits(model: OpenModel, trials: Trials) -> dict[str, dict[str, float]]:
 def _recipe(model: OpenModel, vocabulary: Vocabulary, trials: Trials, options: Options) -> dict[str, Any]:
     weight = next(model.model.parameters())
     return {
-        "weights": fingerprint(model.model),
+        "weights": weight_hash(model.model),
         "inputs": options.inputs,
         "seed": options.seed,
         "alpha": options.alpha,
