@@ -126,7 +126,8 @@ def _plan(question: Question, device: torch.device, path: Path | None) -> Plan:
     labels = labels[torch.isin(labels, query)]
     if path is None and len(labels) > MOST_CLASSES:
         return groups
-    return Classes(_index(query, labels), _index(key, labels), len(labels), question.exclude_self)
+    n_classes = max(len(labels), 1)  # one empty class where no label is shared: every query has a column to read
+    return Classes(_index(query, labels), _index(key, labels), n_classes, question.exclude_self)
 
 
 def _widest(groups: Groups) -> int:

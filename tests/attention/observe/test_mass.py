@@ -82,6 +82,16 @@ def test_one_key_a_row_is_found_in_the_band_that_holds_it(exclude_self: bool) ->
         assert not found[:, 5].any()
 
 
+@pytest.mark.parametrize("exclude_self", [False, True])
+@pytest.mark.parametrize("path", ["single", "groups", "classes", None])
+@pytest.mark.parametrize(("query", "key"), [(-1, -1), (-1, 3), (3, -1), (3, 4)])
+def test_labels_that_nobody_shares_have_no_mass(query: int, key: int, path: Path | None, exclude_self: bool) -> None:
+    question = Question(torch.full((N_QUERY,), query), torch.full((N_KEY,), key), exclude_self)
+    answers = Answers.prepare({"none": plan(question, "cpu", path)}, torch.float32)
+    found = answers.at(Place(2, 6, 0, N_KEY, OFFSET), 0).of(torch.rand(HEADS, 4, N_KEY))["none"]
+    assert torch.equal(found, torch.zeros(HEADS, 4))
+
+
 def test_a_band_leaves_the_weights_as_they_are() -> None:
     weights = torch.rand(HEADS, 4, N_KEY)
     before = weights.clone()

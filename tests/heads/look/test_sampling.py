@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -51,6 +51,7 @@ def test_a_low_temperature_sharpens_and_a_high_one_flattens() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(logits=logit_lists, k=st.integers(1, 30))
+@example(logits=[0.0, 8e-45], k=1)  # different logits, equal probabilities
 def test_top_k_keeps_the_k_likeliest_in_their_proportions(logits: list[float], k: int) -> None:
     values = torch.tensor(logits)
     found = cuts(values, Sampling(temperature=1.0, top_k=k))
@@ -78,6 +79,13 @@ def test_cuts_come_in_order_temperature_then_k_then_p() -> None:
     three = three / three.sum()
     torch.testing.assert_close(found.top_k, three)
     assert set(kept(found.top_p)) == by_rule(three, 0.6) == {0, 3}
+
+
+@pytest.mark.parametrize("logits", [[0.0, 8e-45], [1.0] * 40])
+def test_one_token_is_left_by_greedy_and_by_top_1_whatever_ties(logits: list[float]) -> None:
+    greedy = cuts(torch.tensor(logits), Sampling(top_k=1)).top_p
+    top_1 = cuts(torch.tensor(logits), Sampling(temperature=1.0, top_k=1)).top_p
+    assert (greedy.max(), greedy.sum(), top_1.max(), top_1.sum()) == (1, 1, 1, 1)
 
 
 def test_the_whole_share_cuts_nothing() -> None:

@@ -53,12 +53,14 @@ def cuts(logits: Float[Tensor, " vocabulary"], sampling: Sampling) -> Cuts:
     """Temperature, then the k likeliest, then the fewest tokens that make up the share p; each renormalised."""
     logits = logits.float()
     model = logits.softmax(-1)
-    if sampling.temperature == 0:
+    greedy = sampling.temperature == 0
+    if greedy:
         tempered = torch.zeros_like(model)
         tempered[logits.argmax()] = 1.0
     else:
         tempered = (logits / sampling.temperature).softmax(-1)
-    after_k = tempered if sampling.top_k is None else _keep_most(tempered, sampling.top_k)
+    # Greedy has one token left, and topk may take another one of equal logits.
+    after_k = tempered if greedy or sampling.top_k is None else _keep_most(tempered, logits, sampling.top_k)
     after_p = after_k if sampling.top_p is None else _keep_share(after_k, sampling.top_p)
     return Cuts(model, tempered, after_k, after_p)
 
@@ -81,9 +83,12 @@ def strongest_predictions(model: OpenModel, logits: Float[Tensor, " vocabulary"]
     ]
 
 
-def _keep_most(p: Float[Tensor, " vocabulary"], k: int) -> Float[Tensor, " vocabulary"]:
-    top = p.topk(min(k, len(p)))
-    kept = torch.zeros_like(p).scatter(0, top.indices, top.values)
+def _keep_most(
+    p: Float[Tensor, " vocabulary"], logits: Float[Tensor, " vocabulary"], k: int
+) -> Float[Tensor, " vocabulary"]:
+    """Keep the tokens of the k highest logits: softmax rounds logits that differ to equal probabilities."""
+    top = logits.topk(min(k, len(p))).indices
+    kept = torch.zeros_like(p).scatter(0, top, p[top])
     return kept / kept.sum()
 
 
