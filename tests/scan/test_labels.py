@@ -1,17 +1,14 @@
-"""Counts of matching keys, found by search, against counting them one by one; and pieces that never meet."""
+"""Labels of packed rows: pieces never match each other, padding matches nothing, and chance is a share of keys."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from headscope.attention.questions import Question
 from headscope.heads.questions.label_rules import LabelRule, token_class
 from headscope.heads.questions.standard_questions import STANDARD
 from headscope.scan.corpus.packing import Frame, PackedRows
-from headscope.scan.labels import _asked, label, null_name, question_names
+from headscope.scan.labels import label, null_name, question_names
 from headscope.scan.tally.examples import Span
 from tests.scan.tiny import open_tiny
 
@@ -30,29 +27,6 @@ def packed(*pieces: str, context: int = 48) -> PackedRows:
     return PackedRows(ids, tuple(spans))
 
 
-def matches(query: list[int], key: list[int], row: int, exclude_self: bool) -> list[int]:
-    """The keys with the row's label, counted by hand."""
-    if query[row] < 0:
-        return []
-    return [at for at in range(len(key)) if key[at] == query[row] and not (exclude_self and at == row)]
-
-
-@settings(max_examples=80, deadline=None)
-@given(
-    st.integers(1, 12).flatmap(
-        lambda n: st.tuples(*(st.lists(st.integers(-1, 4), min_size=n, max_size=n) for _ in range(2)))
-    ),
-    st.booleans(),
-)
-def test_matches_are_counted_as_a_person_would(labels: tuple[list[int], list[int]], alone: bool) -> None:
-    query, key = labels
-    asked = _asked(Question(torch.tensor([query]), torch.tensor([key]), alone))
-    for row in range(len(query)):
-        found = matches(query, key, row, alone)
-        assert int(asked.matching[0, row]) == len(found)
-        assert int(asked.matching_before[0, row]) == sum(at <= row for at in found)
-
-
 def test_labels_of_different_pieces_never_match() -> None:
     rows = packed("abab", "abab")
     labels = label(rows, Frame(48), (), MODEL)
@@ -62,8 +36,8 @@ def test_labels_of_different_pieces_never_match() -> None:
         asked = set(question.query[0, 4:8].tolist()) - {-1}
         assert not first & second
         assert not first & asked
-    assert labels.asked["duplicate"].matching_before[0, :8].tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
-    assert labels.asked["induction"].matching_before[0, :8].tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
+    assert labels.asked["duplicate"].matching.up_to_query[0, :8].tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
+    assert labels.asked["induction"].matching.up_to_query[0, :8].tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
 
 
 def test_padding_neither_asks_nor_answers() -> None:
@@ -116,9 +90,9 @@ def test_a_rule_of_ones_own_is_labelled_piece_by_piece() -> None:
     last = LabelRule("last", place_of_last, lambda tokens: list(range(len(tokens))))
     labels = label(packed("bade", "iota"), Frame(48), (vowels, last), MODEL)
     assert set(seen) == {4}
-    assert labels.asked["vowels"].matching[0, :8].tolist() == [2, 1, 2, 1, 2, 2, 3, 2]
-    assert labels.asked["last"].matching[0, :8].tolist() == [1] * 8
-    assert labels.asked["last"].matching_before[0, :8].tolist() == [0, 0, 0, 1, 0, 0, 0, 1]
+    assert labels.asked["vowels"].matching.everywhere[0, :8].tolist() == [2, 1, 2, 1, 2, 2, 3, 2]
+    assert labels.asked["last"].matching.everywhere[0, :8].tolist() == [1] * 8
+    assert labels.asked["last"].matching.up_to_query[0, :8].tolist() == [0, 0, 0, 1, 0, 0, 0, 1]
 
 
 def test_names_of_questions_and_their_nulls_are_told_apart() -> None:

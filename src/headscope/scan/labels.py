@@ -15,7 +15,7 @@ from torch import Tensor
 
 from headscope.attention.questions import Question
 from headscope.heads.questions.label_rules import LARGEST_LABEL, LabelRule
-from headscope.heads.questions.standard_questions import STANDARD, standard_questions
+from headscope.heads.questions.standard_questions import STANDARD, MatchingKeys, matching_keys, standard_questions
 from headscope.models.protocol import OpenModel
 from headscope.scan.corpus.packing import Frame, PackedRows
 from headscope.scan.tally.examples import Span
@@ -26,10 +26,7 @@ class Asked:
     """One question put to every piece of a batch."""
 
     question: Question
-    matching: Int[Tensor, "row position"]
-    """How many keys of the piece have the label that this row asks for, itself left out where the question does."""
-    matching_before: Int[Tensor, "row position"]
-    """The same, of the keys up to this row: what a head that only looks back can find."""
+    matching: MatchingKeys
 
 
 @dataclass(frozen=True)
@@ -44,15 +41,13 @@ class Labels:
 
     def answerable(self, name: str, causal: bool) -> Bool[Tensor, "row position"]:
         """Rows that have something to find."""
-        asked = self.asked[name]
-        return self.counted & ((asked.matching_before if causal else asked.matching) > 0)
+        return self.counted & (self.asked[name].matching.visible(causal) > 0)
 
     def chance(self, name: str, causal: bool) -> Float[Tensor, "row position"]:
         """The share of the keys a row sees that match."""
         asked = self.asked[name]
-        matching = asked.matching_before if causal else asked.matching
         others = (self.visible_before if causal else self.visible) - int(asked.question.exclude_self)
-        return matching / others.clamp(min=1)
+        return asked.matching.visible(causal) / others.clamp(min=1)
 
 
 def null_name(name: str) -> str:
@@ -80,7 +75,8 @@ def label(rows: PackedRows, frame: Frame, rules: Sequence[LabelRule], model: Ope
                 alone.add(name)
         counted[piece.row, _counted(piece, frame)] = True
         visible[at] = piece.stop - piece.start
-    asked = {name: _asked(Question(query[name], key[name], name in alone)) for name in names}
+    questions = {name: Question(query[name], key[name], name in alone) for name in names}
+    asked = {name: Asked(question, matching_keys(question)) for name, question in questions.items()}
     return Labels(asked, counted, visible, rows.places() + 1)
 
 
@@ -100,18 +96,3 @@ def _own(labels: Int[Tensor, " token"], piece: int) -> Int[Tensor, " token"]:
 
 def _counted(piece: Span, frame: Frame) -> slice:
     return slice(piece.start + max(len(frame.before), 1), piece.stop - len(frame.after))
-
-
-def _asked(question: Question) -> Asked:
-    """Count the matches of every row by binary search among keys sorted by label, then place."""
-    rows, length = question.query.shape
-    _, ranks = torch.unique(torch.cat((question.query, question.key)), return_inverse=True)
-    query, key = ranks[:rows] * length, ranks[rows:] * length
-    place = torch.arange(length)
-    ordered = (key + place).sort(dim=1).values
-    first, here, end = (
-        torch.searchsorted(ordered, wanted.contiguous()) for wanted in (query, query + place + 1, query + length)
-    )
-    asks = question.query >= 0
-    itself = ((query == key) & asks).long() if question.exclude_self else torch.zeros_like(query)
-    return Asked(question, (end - first - itself) * asks, (here - first - itself) * asks)

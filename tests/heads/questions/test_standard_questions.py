@@ -1,9 +1,18 @@
-"""The standard questions say what their names say, by hand on one short text."""
+"""The standard questions on one short text, and the rows that can answer a question against counting pair by pair."""
 
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from headscope.attention import reference
-from headscope.heads.questions.standard_questions import STANDARD, answerable, standard_questions
+from headscope.attention.questions import Question
+from headscope.heads.questions.standard_questions import STANDARD, answerable, matching_keys, standard_questions
 
 TOKENS = torch.tensor([[7, 3, 7, 5, 3]])
 
@@ -51,3 +60,54 @@ def test_a_row_can_answer_where_a_key_it_may_read_carries_its_label() -> None:
     assert answerable(questions["duplicate"], causal=True)[0].tolist() == [False, False, True, False, True]
     assert answerable(questions["duplicate"], causal=False)[0].tolist() == [True, True, True, False, True]
     assert answerable(questions["itself"], causal=True)[0].tolist() == [False, True, True, True, True]
+
+
+labels = st.lists(st.integers(-1, 4), min_size=1, max_size=9)
+
+
+@settings(max_examples=200, deadline=None)
+@given(labels, labels, st.booleans(), st.booleans())
+def test_matching_keys_are_those_counted_pair_by_pair(
+    query: list[int], key: list[int], exclude_self: bool, causal: bool
+) -> None:
+    """Of any two lengths: the last query stands at the last key."""
+    question = Question(torch.tensor([query, query[::-1]]), torch.tensor(key), exclude_self)
+    offset = len(key) - len(query)
+    for item, row_labels in enumerate((query, query[::-1])):
+        for row, label in enumerate(row_labels):
+            found = [
+                at for at in range(len(key)) if key[at] == label != -1 and not (exclude_self and at == row + offset)
+            ]
+            counts = matching_keys(question)
+            behind = sum(at <= row + offset for at in found)
+            assert (int(counts.everywhere[item, row]), int(counts.up_to_query[item, row])) == (len(found), behind)
+            alone = causal and offset == 0 and row == 0
+            assert bool(answerable(question, causal)[item, row]) == (
+                not alone and (behind if causal else len(found)) > 0
+            )
+
+
+class LargestTensor(TorchDispatchMode):
+    """Note the number of elements of the largest tensor that any operation makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        for each in made if isinstance(made, tuple | list) else (made,):
+            if isinstance(each, torch.Tensor):
+                self.elements = max(self.elements, each.numel())
+        return made
+
+
+@pytest.mark.parametrize("length", [1_000, 4_000])
+@pytest.mark.parametrize("causal", [True, False])
+def test_one_token_repeated_takes_memory_in_proportion_to_its_length(length: int, causal: bool) -> None:
+    """All of its query–key pairs match, and none of them is made."""
+    questions = standard_questions(torch.full((1, length), 7))
+    for name, question in questions.items():
+        with LargestTensor() as largest:
+            answerable(question, causal)
+        assert 0 < largest.elements <= 2 * length, name

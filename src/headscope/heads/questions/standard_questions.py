@@ -1,12 +1,14 @@
-"""The five standard questions, made from the tokens of a text. They can be put to every self-attention head."""
+"""The five standard questions about a text's tokens, and the query rows that can answer a question."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from headscope.attention.questions import Groups, Question, pairs, plan
+from headscope.attention.questions import Question
 
 STANDARD = ("previous", "itself", "first", "duplicate", "induction")
 
@@ -16,19 +18,19 @@ def standard_questions(
 ) -> dict[str, Question]:
     """Previous token, itself, first token, an earlier copy of this token, and what followed an earlier copy.
 
-    Padding (where ``real`` is False) is labelled −1, so it neither asks nor answers; *first* is the first real token.
+    Padding (where ``real`` is False) is labelled −1, so it matches nothing; *first* is the first real token.
     """
     batch, length = tokens.shape
-    place = torch.arange(length, device=tokens.device).expand(batch, -1)
+    position = torch.arange(length, device=tokens.device).expand(batch, -1)
     if real is None:
         real = torch.ones_like(tokens, dtype=torch.bool)
-    key = place.where(real, -1)
+    key = position.where(real, -1)
     first = real.int().argmax(dim=1, keepdim=True).expand(-1, length)
     token = tokens.where(real, -1)
     before = torch.roll(token, 1, dims=1)
     before[:, 0] = -1
     return {
-        "previous": Question((place - 1).where(real, -1), key),
+        "previous": Question((position - 1).where(real, -1), key),
         "itself": Question(key, key),
         "first": Question(first.where(real, -1), key),
         "duplicate": Question(token, token, exclude_self=True),
@@ -36,19 +38,43 @@ def standard_questions(
     }
 
 
-def answerable(question: Question, causal: bool) -> Bool[Tensor, "batch query"]:
-    """The rows where a question has an answer: some key that may be read carries the query's label.
+class MatchingKeys(NamedTuple):
+    """How many keys carry each query's label: among all keys, and among those up to the query's own position."""
 
-    The first row of causal attention has one key and no choice, so it is never asked.
+    everywhere: Int[Tensor, "batch query"]
+    up_to_query: Int[Tensor, "batch query"]
+
+    def visible(self, causal: bool) -> Int[Tensor, "batch query"]:
+        """The count among the keys that a causal head, or any other, may attend to."""
+        return self.up_to_query if causal else self.everywhere
+
+
+def matching_keys(question: Question) -> MatchingKeys:
+    """Count each query's matching keys by binary search among keys sorted by label, then position: no pair is made.
+
+    The last query stands at the last key. Label −1 matches nothing; ``exclude_self`` leaves out the query's own key.
     """
-    n_query, offset = question.query.shape[1], question.key.shape[1] - question.query.shape[1]
-    groups = plan(question, question.query.device, path="groups")
-    assert isinstance(groups, Groups)
-    found = torch.zeros(groups.start.shape, dtype=torch.bool, device=groups.start.device)
-    for item in range(len(found)):
-        rows, keys = pairs(groups, item, 0, n_query, offset)
-        open_rows = rows[keys <= rows + offset] if causal else rows
-        found[item, open_rows] = True
-    if causal and offset == 0:
+    n_query, n_key = question.query.shape[1], question.key.shape[1]
+    batch, device = max(len(question.query), len(question.key)), question.query.device
+    labels = torch.cat((question.query.expand(batch, -1), question.key.to(device).expand(batch, -1)), dim=1)
+    query, key = torch.unique(labels, return_inverse=True)[1].mul(n_key).split((n_query, n_key), dim=1)
+    ordered = (key + torch.arange(n_key, device=device)).sort(dim=1).values
+    own = torch.arange(n_key - n_query, n_key, device=device)
+    first, here, end = (
+        torch.searchsorted(ordered, sought.contiguous())
+        for sought in (query, query + own.clamp(min=-1) + 1, query + n_key)
+    )
+    itself = (key[:, own.clamp(min=0)] == query) & (own >= 0) & question.exclude_self
+    asks = question.query != -1
+    return MatchingKeys((end - first - itself.long()) * asks, (here - first - itself.long()) * asks)
+
+
+def answerable(question: Question, causal: bool) -> Bool[Tensor, "batch query"]:
+    """The query rows that can answer a question: some key they may attend to carries their label.
+
+    The first row of causal self-attention attends to one key whatever the head does, so it is left out.
+    """
+    found = matching_keys(question).visible(causal) > 0
+    if causal and question.key.shape[1] == question.query.shape[1]:
         found[:, 0] = False
     return found
