@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -17,7 +16,6 @@ from headscope.heads.roles.report import Report
 from headscope.heads.roles.run import Options, heads
 from headscope.heads.roles.shuffled_weights import randomised
 from headscope.heads.roles.traits import MEANING
-from headscope.heads.roles_page import page
 from headscope.lab.teach.by_hand import by_hand
 from headscope.models.native import NativeModel
 from headscope.scope import Scope
@@ -138,8 +136,3 @@ def test_the_table_is_complete() -> None:
 def test_bad_options(wrong: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Options(**wrong)  # type: ignore[arg-type]
-
-
-def test_the_page_of_roles_is_up_to_date() -> None:
-    written = Path(__file__).parents[3] / "docs" / "roles.md"
-    assert written.read_text(encoding="utf-8") == page()

@@ -1,7 +1,7 @@
 """The battery: every role a head can earn, in one table.
 
-A role says what a head does in a sentence, on which probe that is tried, what has to be seen there, and who described
-it first. A head earns it if every piece of evidence is large enough (its threshold), beats the strongest rival answer
+A role says what a head does in a sentence, on which probe that is tested, what has to be measured there, and who
+described it first. A head earns it if every measure is large enough (its threshold), beats the strongest rival answer
 that the same head gives (its margin), and does so on so many inputs that chance is ruled out for the whole model.
 """
 
@@ -18,7 +18,7 @@ from headscope.heads.roles.probes.vocabulary import Vocabulary
 
 @dataclass(frozen=True)
 class Paper:
-    """Who described it first, as far as we know."""
+    """The paper that described a role first, as far as we know."""
 
     authors: str
     year: int
@@ -30,7 +30,7 @@ class Paper:
 
 @dataclass(frozen=True)
 class ProbeMaker:
-    """A probe by name: how its inputs are made for a model's vocabulary, how many, from which seed."""
+    """A named probe, and the function that makes it from a vocabulary, the number of inputs and a seed."""
 
     name: str
     make: Callable[[Vocabulary, int, int], Probe]
@@ -38,7 +38,7 @@ class ProbeMaker:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Something that has to be seen: a measure on the probe, how much of it is enough, and why that much."""
+    """A measure that a head has to reach on the probe: its threshold, its margin above the rival, and why that much."""
 
     kind: Kind
     of: str
@@ -49,7 +49,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Role:
-    """One line of the table. The first piece of evidence is the role's score; all have to hold."""
+    """One row of the table. The first measure of ``evidence`` is the role's score; all have to hold."""
 
     name: str
     sentence: str
@@ -86,13 +86,13 @@ GOULD = Paper("Gould et al.", 2023, "Successor Heads: Recurring, Interpretable A
 WU = Paper("Wu et al.", 2024, "Retrieval Head Mechanistically Explains Long-Context Factuality")
 BAHDANAU = Paper("Bahdanau et al.", 2014, "Neural Machine Translation by Jointly Learning to Align and Translate")
 
-MOST = "more than half of its attention, so that no other place can have as much"
-PUBLISHED_CUT = "the cut at which Olsson's recipe gives GPT-2 small's five well-known induction heads and no others"
-SAME_CUT = "the cut of induction, since nobody published one for this"
-RAISED = "higher than nine tenths of the candidates; chance is a half, and a random OV circuit stays near it"
-ABOVE_CHANCE = "clearly above the half that chance gives"
-A_FIFTH = "a fifth of its attention on one word, beside the sink that trained heads rest on"
-PART = "a fiftieth of all heads' direct parts together, several times an even share among hundreds of heads"
+MOST = "more than half of its attention, so that no other position can have as much"
+PUBLISHED = "the threshold at which Olsson's recipe gives GPT-2 small's five well-known induction heads and no others"
+AS_INDUCTION = "the threshold of induction, since none was published for this role"
+RAISED = "above nine tenths of the candidates; chance is one half, and a random OV circuit stays near it"
+ABOVE_CHANCE = "clearly above the one half that chance gives"
+A_FIFTH = "a fifth of its attention on one word, beside the first token that trained heads rest on"
+A_FIFTIETH = "one fiftieth of all heads' direct logit attributions together, several times an even share"
 
 
 def _attention(of: str, threshold: float, reason: str, margin: float = 0.1) -> Evidence:
@@ -120,7 +120,7 @@ ROLES = (
     Role(
         "duplicate token",
         "Looks at earlier copies of its own token.",
-        SCATTERED, (_attention("duplicate", 0.35, SAME_CUT),), SELF, WANG,
+        SCATTERED, (_attention("duplicate", 0.35, AS_INDUCTION),), SELF, WANG,
     ),
     Role(
         "copying",
@@ -131,7 +131,7 @@ ROLES = (
         "induction",
         "Finds an earlier copy of the token, and looks at (and predicts) what followed it there.",
         REPEAT,
-        (_attention("induction", 0.35, PUBLISHED_CUT), Evidence("reading", "itself", 0.65, 0.1, ABOVE_CHANCE)),
+        (_attention("induction", 0.35, PUBLISHED), Evidence("reading", "itself", 0.65, 0.1, ABOVE_CHANCE)),
         CAUSAL, OLSSON,
     ),
     Role(
@@ -142,12 +142,12 @@ ROLES = (
     Role(
         "name mover",
         "Where a name is due, looks at the person who has not acted yet and raises that name.",
-        GIVING, (_attention("receiver", 0.2, A_FIFTH), Evidence("share", "+", 0.02, 0.02, PART)), CAUSAL, WANG,
+        GIVING, (_attention("receiver", 0.2, A_FIFTH), Evidence("share", "+", 0.02, 0.02, A_FIFTIETH)), CAUSAL, WANG,
     ),
     Role(
         "negative name mover",
         "Where a name is due, looks at the person who has not acted yet and lowers that name.",
-        GIVING, (_attention("receiver", 0.2, A_FIFTH), Evidence("share", "-", 0.02, 0.02, PART)), CAUSAL, WANG,
+        GIVING, (_attention("receiver", 0.2, A_FIFTH), Evidence("share", "-", 0.02, 0.02, A_FIFTIETH)), CAUSAL, WANG,
     ),
     Role(
         "S-inhibition",
@@ -155,7 +155,7 @@ ROLES = (
         GIVING,
         (
             _attention("giver again", 0.2, A_FIFTH),
-            Evidence("effect", "name movers", 0.02, 0.01, "two hundredths of the name movers' attention"),
+            Evidence("effect", "name movers", 0.02, 0.01, "one fiftieth of the name movers' attention"),
         ),
         CAUSAL, WANG,
     ),
@@ -164,8 +164,8 @@ ROLES = (
         "Finds the one fact in a long text that the end asks about, and raises what it says.",
         NEEDLE,
         (
-            _attention("needle", 0.1, "a tenth, the cut of the paper's own score", 0.05),
-            Evidence("share", "+", 0.01, 0.01, "a hundredth of all heads' direct parts together"),
+            _attention("needle", 0.1, "a tenth, the threshold of the paper's own score", 0.05),
+            Evidence("share", "+", 0.01, 0.01, "one hundredth of all heads' direct logit attributions together"),
         ),
         CAUSAL, WU,
     ),
