@@ -1,7 +1,7 @@
-"""What the embedded model can do, in numbers: ``python bench/judge_model.py FOLDER --novels novels.jsonl.xz``.
+"""Evaluate a trained model: ``python bench/judge_model.py FOLDER --novels novels.jsonl.xz``.
 
-Prints JSON: loss on the held-out novels, the repeat probe over several seeds, what ablating the induction heads undoes,
-how often a name completes the two-names sentence, and three samples of text.
+Prints JSON: loss on the held-out novels, repeat-probe scores over several seeds, the effect of ablating the induction
+heads, how often a name completes the IOI sentence, and three samples of text.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from name_stories import MEN, WOMEN
 from torch import Tensor
 
 from headscope.attention.observer import Call, plain, watching
 from headscope.heads.roles.probes.repeat_probe import STANDARD, CopyLoss, RepeatProbe, ask
-from headscope.lab.people import MEN, WOMEN
 from headscope.lab.train.gpt import GPT
 from headscope.lab.train.llama_folder import load_folder
 from headscope.lab.train.text_files import encode, read_documents
@@ -48,8 +48,8 @@ PROMPTS = ("It was a cold evening when", "The old man looked at her and said", "
 
 
 @contextmanager
-def without(model: GPT, heads: set[str]) -> Iterator[None]:
-    """The model with these heads silent."""
+def ablated(model: GPT, heads: set[str]) -> Iterator[None]:
+    """Zero-ablate these heads."""
     sites = {id(block.attention): str(layer) for layer, block in enumerate(model.blocks)}
 
     def observer(call: Call) -> Tensor:
@@ -69,20 +69,20 @@ def copy_loss(model: GPT, heads: set[str], seeds: range = SEEDS) -> CopyLoss:
     for seed in seeds:
         probe = RepeatProbe(vocabulary=model.config.vocabulary, seed=seed)
         tokens = probe.tokens()
-        with without(model, heads):
+        with ablated(model, heads):
             found.append(probe.losses(model(tokens), tokens))
     return CopyLoss(statistics.mean(loss.first for loss in found), statistics.mean(loss.second for loss in found))
 
 
 def scores(model: GPT) -> dict[str, dict[str, float]]:
-    """Each question's mean over seeds, by head."""
+    """Each question's score per head, averaged over seeds."""
     seen = [ask(model, RepeatProbe(vocabulary=model.config.vocabulary, seed=seed).tokens())[0] for seed in SEEDS]
     means = {name: torch.stack([each.mean(name) for each in seen]).mean(0) for name in STANDARD}
     return {name: dict(zip(seen[0].heads, values.tolist(), strict=True)) for name, values in means.items()}
 
 
 def ablation(model: GPT, induction: dict[str, float]) -> dict[str, float]:
-    """The gain from context whole, without the induction heads, and without as many others."""
+    """Gain from context of the whole model, without its induction heads, and without as many random others."""
     chosen = {head for head, score in induction.items() if score >= 0.5}
     others = sorted(set(induction) - chosen)
     draw = random.Random(0)
@@ -98,7 +98,7 @@ def ablation(model: GPT, induction: dict[str, float]) -> dict[str, float]:
 
 @torch.no_grad()
 def novels_loss(model: GPT, folder: Path, novels: Path, window: int, most: int) -> dict[str, float]:
-    """Nats a token and bits a byte, over windows that begin with the start token."""
+    """Nats per token and per byte, over windows that begin with the start token."""
     tokenizer = load_tokenizer(folder / "tokenizer.json")
     nats = n_tokens = n_bytes = 0.0
     for document in read_documents(novels):
@@ -107,15 +107,15 @@ def novels_loss(model: GPT, folder: Path, novels: Path, window: int, most: int) 
         tokens = encode(tokenizer, [document])[1:].long()
         rows = tokens[: len(tokens) // window * window].view(-1, window)[:: max(1, 4 * len(tokens) // most)]
         loss = sum(float(model.loss(torch.nn.functional.pad(row[None], (1, 0))).sum()) for row in rows)
-        print(f"  {document.title}: {loss / rows.numel():.3f} nats a token over {rows.numel()} tokens", flush=True)
+        print(f"  {document.title}: {loss / rows.numel():.3f} nats per token over {rows.numel()} tokens", flush=True)
         nats, n_tokens = nats + loss, n_tokens + rows.numel()
         n_bytes += sum(len(tokenizer.decode(row.tolist()).encode()) for row in rows)
-    return {"nats_a_token": nats / n_tokens, "nats_a_byte": nats / n_bytes, "tokens": n_tokens, "window": window}
+    return {"nats_per_token": nats / n_tokens, "nats_per_byte": nats / n_bytes, "tokens": n_tokens, "window": window}
 
 
 @torch.no_grad()
 def names(model: GPT, folder: Path) -> dict[str, float]:
-    """How often the two-names sentence is completed with a name, and with the right one, over 20 pairs."""
+    """How often the IOI sentence is completed with a name, and with the right one, over 20 pairs of names."""
     tokenizer = load_tokenizer(folder / "tokenizer.json")
     known = {tokenizer.encode(" " + name, add_special_tokens=False).ids[0]: name for name in WOMEN + MEN}
     draw = random.Random(1)
@@ -144,7 +144,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--novels", type=Path, help="the prose of training, for the four held-out novels")
     parser.add_argument("--window", type=int, default=1024)
-    parser.add_argument("--tokens", type=int, default=10**9, help="at most about so many tokens of the novels")
+    parser.add_argument("--tokens", type=int, default=10**9, help="read about this many tokens of the novels at most")
     given = parser.parse_args()
     model = load_folder(given.folder)
     found = scores(model)

@@ -1,24 +1,25 @@
 """Train the embedded model: ``python bench/train_model.py novels.jsonl.xz source.jsonl.xz --out runs/embedded``.
 
 The first text is prose, of which four novels are marked as held out; the second is source code (see
-``headscope.lab.corpus``). A third, of templated sentences about people, is made here. ``--trial`` runs the first steps
-of several variants instead.
+``bench/source_corpus.py``). A third, of templated stories about two people (``bench/name_stories.py``), is generated.
+``--trial`` runs the first steps of several variants instead.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
 
+import name_stories
 import torch
 
-from headscope.lab import people
 from headscope.lab.train.training import Material, Progress, Run, TextFile, TrainingOptions, prepare, train
 
-PEOPLE_PAGES = 20_000
+N_DOCUMENTS = 20_000
 WEIGHTS = (0.70, 0.28, 0.02)
 
 EMBEDDED = TrainingOptions(
@@ -40,27 +41,27 @@ EMBEDDED = TrainingOptions(
     checkpoint_seconds=100.0,
 )
 
-BEGAN = time.monotonic()
+START = time.monotonic()
 
 
-def say(*words: object) -> None:
-    print(f"[{time.monotonic() - BEGAN:6.1f}s]", *words, flush=True)
+def log(*words: object) -> None:
+    print(f"[{time.monotonic() - START:6.1f}s]", *words, flush=True)
 
 
 def texts(files: list[Path], out: Path) -> list[TextFile]:
-    """The files given, and the page of people written beside the run."""
+    """The given files, and the generated name stories."""
     out.mkdir(parents=True, exist_ok=True)
-    pages = out / "people.jsonl"
-    lines = (json.dumps({"text": page}) for page in people.documents(PEOPLE_PAGES))
-    pages.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return [TextFile(path, weight) for path, weight in zip([*files, pages], WEIGHTS, strict=True)]
+    stories = out / "people.jsonl"
+    lines = (json.dumps({"text": text}) for text in name_stories.documents(N_DOCUMENTS))
+    stories.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return [TextFile(path, weight) for path, weight in zip([*files, stories], WEIGHTS, strict=True)]
 
 
-def watch(run: Run) -> None:
-    """Say what the film's newest point shows."""
+def log_point(run: Run) -> None:
+    """Print the losses and best scores of the film's newest point."""
     film = run.recorder.film
     point = film.points[-1]
-    say(
+    log(
         f"step {point.step:5d} loss {point.loss:.3f} text {point.text_loss:.3f} copies {point.first_copy:.2f} -> "
         f"{point.second_copy:.2f} induction {film.best('induction')[-1]:.2f} previous {film.best('previous')[-1]:.2f} "
         f"duplicate {film.best('duplicate')[-1]:.2f} first {film.best('first')[-1]:.2f}"
@@ -68,7 +69,7 @@ def watch(run: Run) -> None:
 
 
 def trial(material: Material, out: Path, options: TrainingOptions, seconds: float) -> None:
-    """The first steps of several variants, as long as the time lasts; then the speed of the long stage."""
+    """Train the first steps of several variants within a time limit."""
     variants = {
         "gqa4 seed0": options,
         "mha seed0": replace(options, n_kv_heads=8, d_mlp=960),
@@ -77,60 +78,54 @@ def trial(material: Material, out: Path, options: TrainingOptions, seconds: floa
         "mha seed1": replace(options, n_kv_heads=8, d_mlp=960, seed=1),
     }
     for name, variant in variants.items():
-        if time.monotonic() - BEGAN > seconds:
+        if time.monotonic() - START > seconds:
             break
-        say("trial", name)
+        log("trial", name)
         run = Run(material, out / name.replace(" ", "-"), replace(variant, decay=0.0, long_steps=0))
         seen = 0
 
         def report(progress: Progress, run: Run = run) -> None:
             nonlocal seen
             if progress.step % 100 == 0:
-                say(f"step {progress.step} loss {progress.loss:.3f} {progress.tokens_per_second / 1e6:.2f} M tokens/s")
+                log(f"step {progress.step} loss {progress.loss:.3f} {progress.tokens_per_second / 1e6:.2f} M tokens/s")
             if len(run.recorder.film.points) >= seen + 5:
                 seen = len(run.recorder.film.points)
-                watch(run)
+                log_point(run)
 
-        run.loop(report, _never())
-        watch(run)
+        run.loop(report, threading.Event())
+        log_point(run)
 
 
 def speed(material: Material, out: Path, options: TrainingOptions) -> None:
-    """Seconds a step in both stages, and the kernels that take them."""
+    """Time one step of both stages, and profile its kernels."""
     run = Run(material, out / "speed", options)
     forward = torch.compile(run.model.loss, dynamic=False) if run.on_gpu else run.model.loss
     for stage, first in (("short", 0), ("long", options.steps)):
         run.step = first
         start = time.monotonic()
         run._advance(forward)
-        _wait(run)
-        say(f"{stage}: compiled in {time.monotonic() - start:.1f} s")
+        _synchronize(run)
+        log(f"{stage}: compiled in {time.monotonic() - start:.1f} s")
         for _ in range(5):
             run._advance(forward)
-        _wait(run)
+        _synchronize(run)
         start = time.monotonic()
         for _ in range(20):
             run._advance(forward)
-        _wait(run)
+        _synchronize(run)
         rows, context = options.stage(first)
         each = (time.monotonic() - start) / 20
-        say(f"{stage}: {each * 1e3:.1f} ms a step, {rows * context / each / 1e6:.2f} M tokens/s")
+        log(f"{stage}: {each * 1e3:.1f} ms per step, {rows * context / each / 1e6:.2f} M tokens/s")
         if run.on_gpu:
             with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
                 run._advance(forward)
-                _wait(run)
+                _synchronize(run)
             print(profile.key_averages().table(sort_by="self_cuda_time_total", row_limit=16, max_name_column_width=70))
 
 
-def _wait(run: Run) -> None:
+def _synchronize(run: Run) -> None:
     if run.on_gpu:
         torch.cuda.synchronize()
-
-
-def _never() -> object:
-    import threading
-
-    return threading.Event()
 
 
 def main() -> None:
@@ -147,7 +142,7 @@ def main() -> None:
     if given.trial is not None:
         material = prepare(files, options, given.out)
         sizes = {stream.name: len(stream.tokens) for stream in material.streams}
-        say("prepared", sizes, "unseen", len(material.unseen))
+        log("prepared", sizes, "held out", len(material.unseen))
         speed(material, given.out, options)
         trial(material, given.out, options, given.trial)
         return
@@ -155,11 +150,11 @@ def main() -> None:
     def report(progress: Progress) -> None:
         if progress.step % 200 == 0:
             speed = f"{progress.tokens_per_second / 1e6:.2f} M tokens/s, {progress.seconds_left:.0f} s left"
-            say(f"step {progress.step}/{progress.total} loss {progress.loss:.3f} {speed}")
+            log(f"step {progress.step}/{progress.total} loss {progress.loss:.3f} {speed}")
 
     trained = train(files, given.out, options, report)
     film = trained.film
-    say("finished" if trained.finished else "stopped", "at step", trained.step, "->", trained.folder)
+    log("finished" if trained.finished else "stopped", "at step", trained.step, "->", trained.folder)
     for point, induction, previous in zip(film.points, film.best("induction"), film.best("previous"), strict=True):
         print(
             f"{point.step:6d} loss {point.loss:.3f} text {point.text_loss:.3f} at 50 {point.early_loss:.2f} at 500 "

@@ -15,12 +15,11 @@ from headscope.heads.film import Film
 from headscope.heads.questions.standard_questions import STANDARD
 from headscope.lab.cards.card import card
 from headscope.lab.cards.card_text import size
-from headscope.lab.film_page import EMBEDDED
 from headscope.lab.teach.lessons import lesson
 from headscope.scan.census import Census
 from headscope.scan.compare import compare
 from headscope.scan.options import ScanOptions
-from headscope.scope import Scope
+from headscope.scope import EMBEDDED, Scope
 from tests.e2e.conftest import served
 
 AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
@@ -80,7 +79,7 @@ def slider(page: Page, name: str) -> Locator:
 
 
 def test_the_film_is_scrubbed_by_keyboard_and_says_each_heads_scores(show: Show):
-    page, film = show("film?head=5.6&step=680"), Film.load(EMBEDDED)
+    page, film = show("film?head=5.6&step=680"), Film.load(EMBEDDED / "film.safetensors")
     for key, moment in (("End", -1), ("ArrowLeft", -2), ("Home", 0)):
         slider(page, "Moment of training").press(key)
         expect(page.locator("[data-step]")).to_have_text(f"{film.points[moment].step:,}")
@@ -90,7 +89,7 @@ def test_the_film_is_scrubbed_by_keyboard_and_says_each_heads_scores(show: Show)
 
 
 def test_another_head_is_chosen_and_the_address_brings_it_back(show: Show):
-    page, film = show("film?head=4.2&step=680"), Film.load(EMBEDDED)
+    page, film = show("film?head=4.2&step=680"), Film.load(EMBEDDED / "film.safetensors")
     page.get_by_role("application", name="All heads").press("ArrowRight")
     expect(page.get_by_role("heading", name="Head 4.3 now")).to_be_visible()
     slider(page, "Moment of training").press("End")
@@ -104,7 +103,7 @@ def test_another_head_is_chosen_and_the_address_brings_it_back(show: Show):
 
 
 def test_the_film_moves_by_frames_where_motion_is_unwanted(show: Show):
-    page, film = show("film?step=733"), Film.load(EMBEDDED)
+    page, film = show("film?step=733"), Film.load(EMBEDDED / "film.safetensors")
     page.get_by_role("button", name="Next frame").click()
     after = film.pattern_steps[film.pattern_steps.index(680) + 1]
     first = next(point.step for point in film.points if point.step >= after)
@@ -122,7 +121,7 @@ def test_the_film_plays_and_pauses(browser: Browser, address: str):
 
 
 def test_a_curve_is_saved_with_every_heads_numbers(show: Show, tmp_path: Path):
-    page, film = show("film"), Film.load(EMBEDDED)
+    page, film = show("film"), Film.load(EMBEDDED / "film.safetensors")
     for kind in ("csv", "svg", "png", "html"):
         with page.expect_download() as saved:
             page.get_by_label("Save the heads' curves").select_option(kind)

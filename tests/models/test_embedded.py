@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 import torch
+from bench.name_stories import MEN, WOMEN
 from torch import Tensor
 
 import headscope
 from headscope.attention.observer import Call, plain, watching
 from headscope.heads.film import Film
 from headscope.heads.roles.probes.repeat_probe import STANDARD, CopyLoss, HeadScores, RepeatProbe, ask
-from headscope.lab.people import MEN, WOMEN
 from headscope.lab.train.gpt import GPT
 from headscope.lab.train.llama_folder import load_folder
 from headscope.lab.train.tokenizer import load_tokenizer

@@ -14,7 +14,7 @@ from headscope.app.pages.film import FILE, FULL, Films, film_card
 from headscope.errors import InputError
 from headscope.heads.film import Film, FilmPoint
 from headscope.heads.questions.standard_questions import STANDARD
-from headscope.lab.film_page import QUIET, RISEN
+from headscope.lab.train.phase_change import ABSENT, FORMED
 
 HEADS = ("0.0", "0.1", "1.0")
 
@@ -75,7 +75,7 @@ def test_a_loss_that_was_not_measured_is_none_and_not_a_number(broken):
 def test_the_phase_lies_between_quiet_and_risen():
     phase = film_card("run", film([0.0, 0.05, 0.4, 0.8, 0.9]), Path("nowhere"))[0].phase
     assert phase is not None
-    assert (phase.before, phase.after, phase.quiet, phase.risen) == (1, 3, QUIET, RISEN)
+    assert (phase.before, phase.after, phase.quiet, phase.risen) == (1, 3, ABSENT, FORMED)
     assert len(phase.evidence) == 3
     assert all(each.before <= each.after for each in phase.evidence)
 

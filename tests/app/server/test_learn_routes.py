@@ -15,8 +15,8 @@ from headscope.app.wire import unpack
 from headscope.errors import InputError
 from headscope.heads.film import Film
 from headscope.lab.cards import card as card_module
-from headscope.lab.film_page import EMBEDDED
 from headscope.lab.teach import lessons
+from headscope.scope import EMBEDDED
 
 
 def card(client: TestClient, **asked: Any) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def problem(client: TestClient, **asked: Any) -> str:
 
 
 def test_the_film_carries_every_head_at_every_moment(client: TestClient):
-    film = Film.load(EMBEDDED)
+    film = Film.load(EMBEDDED / "film.safetensors")
     told = unpack(client.get("/api/film").content)
     values, arrays = told.values, told.arrays
     assert [moment["step"] for moment in values["moments"]] == [point.step for point in film.points]
@@ -63,13 +63,13 @@ def test_the_phase_change_comes_with_its_evidence():
 
 
 def test_a_film_in_which_nothing_is_learned_has_no_phase():
-    film = Film.load(EMBEDDED)
+    film = Film.load(EMBEDDED / "film.safetensors")
     film.cut(200)
-    assert film_card("short", film, EMBEDDED.with_name("tokenizer.json"))[0].phase is None
+    assert film_card("short", film, EMBEDDED / "tokenizer.json")[0].phase is None
 
 
 def test_a_served_folder_with_a_film_is_shown_first(tmp_path: Path):
-    film = Film.load(EMBEDDED)
+    film = Film.load(EMBEDDED / "film.safetensors")
     film.cut(300)
     film.save(tmp_path / "film.safetensors")
     films = Films([str(tmp_path), "gpt2"])
@@ -83,7 +83,7 @@ def test_a_served_folder_with_a_film_is_shown_first(tmp_path: Path):
 
 
 def test_a_film_without_patterns_is_still_a_film(client: TestClient):
-    film = Film.load(EMBEDDED)
+    film = Film.load(EMBEDDED / "film.safetensors")
     film.patterns, film.pattern_steps = [], []
     card, arrays = film_card("bare", film, Path("nowhere"))
     assert (card.sentences, card.frames) == ([], [])

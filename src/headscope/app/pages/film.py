@@ -15,11 +15,11 @@ from headscope.app.wire import Arrays
 from headscope.errors import InputError
 from headscope.heads.film import Film, FilmPoint
 from headscope.heads.questions.standard_questions import STANDARD
-from headscope.lab.film_page import EMBEDDED, QUIET, RISEN, crossings, stretch
+from headscope.lab.train.phase_change import ABSENT, FORMED, crossings, phase_change
+from headscope.scope import EMBEDDED
 
 FULL = 65_535
 FILE = "film.safetensors"
-EMBEDDED_NAME = "embedded"
 
 
 class Films:
@@ -27,7 +27,7 @@ class Films:
 
     def __init__(self, models: Iterable[str] = ()) -> None:
         found = {_called(Path(model)): Path(model) / FILE for model in models if (Path(model) / FILE).is_file()}
-        self._files = found | {EMBEDDED_NAME: EMBEDDED}
+        self._files = found | {EMBEDDED.name: EMBEDDED / FILE}
         self._read: dict[str, tuple[FilmCard, Arrays]] = {}
 
     def names(self) -> list[str]:
@@ -103,7 +103,7 @@ def _moment(point: FilmPoint) -> FilmMoment:
 def _phase(film: Film) -> FilmPhase | None:
     """None where no head learns induction, as in a short run, or where its evidence was not measured."""
     try:
-        before, after = stretch(film.best("induction"))
+        before, after = phase_change(film.best("induction"))
         found = crossings(film)
     except InputError:
         return None
@@ -111,4 +111,4 @@ def _phase(film: Film) -> FilmPhase | None:
         FilmEvidence(name=each.name, start=each.start, end=each.end, before=each.before, after=each.after)
         for each in found
     ]
-    return FilmPhase(before=before, after=after, quiet=QUIET, risen=RISEN, evidence=evidence)
+    return FilmPhase(before=before, after=after, quiet=ABSENT, risen=FORMED, evidence=evidence)

@@ -10,7 +10,6 @@ import torch
 from headscope.app.pages import schema_lab as lab
 from headscope.app.pages.four_heads import Tell
 from headscope.errors import InputError
-from headscope.lab.one_or_many_page import conclusions, on_partition
 from headscope.lab.teach.lookup_tasks import Arm, Budget, Task
 from headscope.lab.teach.one_or_many import (
     CAUGHT_UP,
@@ -24,6 +23,7 @@ from headscope.lab.teach.one_or_many import (
     partition_arms,
     stored_results,
 )
+from headscope.lab.teach.one_or_many_conclusions import conclusions, on_partition
 
 SHOWN_ROWS = 6
 TASKS = (KEYS, ROLES)

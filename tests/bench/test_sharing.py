@@ -1,4 +1,4 @@
-"""Heads started equal stay equal, heads started at random part ways, and spare heads can go."""
+"""Heads with equal weights stay equal, heads with random weights diverge, and spare heads can be ablated."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import copy
 import json
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 import torch
-
-from headscope.errors import InputError
-from headscope.lab.sharing import (
+from bench.sharing import (
+    RESULTS,
     Redundancy,
     Removal,
     grow,
@@ -23,14 +21,15 @@ from headscope.lab.sharing import (
     similarity,
     weight_distance,
 )
-from headscope.lab.sharing_page import page
+
+from headscope.errors import InputError
 from headscope.lab.teach.lookup_tasks import Arm, Budget, Finder
 from headscope.lab.teach.one_or_many import KEYS
 
 QUICK = Budget(steps=150, batch=64, test_rows=256)
 
 
-def test_similarity_is_what_two_heads_share() -> None:
+def test_similarity_is_the_overlap_of_two_patterns() -> None:
     patterns = torch.tensor([[[1.0, 0, 0], [1.0, 0, 0], [0, 0.5, 0.5]]])
     expected = torch.tensor([[1.0, 1, 0], [1, 1, 0], [0, 0, 1]])
     torch.testing.assert_close(similarity(patterns), expected)
@@ -38,7 +37,7 @@ def test_similarity_is_what_two_heads_share() -> None:
     assert mean_similarity(patterns[:, :1]) == 1.0
 
 
-def test_equal_heads_stay_equal_and_nudged_ones_part() -> None:
+def test_equal_heads_stay_equal_and_nudged_ones_diverge() -> None:
     equal, nudged = grow("equal", budget=QUICK), grow("nudged", budget=QUICK)
     assert all(moment.similarity == pytest.approx(1, abs=1e-4) for moment in equal.moments)
     assert max(moment.distance for moment in equal.moments) < 1e-5
@@ -56,7 +55,7 @@ def test_random_heads_start_apart() -> None:
     assert mean_similarity(last_patterns(model, ids)) == pytest.approx(1)
 
 
-def test_heads_that_do_nothing_are_the_first_to_go() -> None:
+def test_heads_without_effect_are_ablated_first() -> None:
     model = Finder(KEYS, Arm(name="a", n_heads=4, d_head=8), QUICK, 0)
     with torch.no_grad():
         columns = model.body.attention().o_proj.weight.view(32, 4, 8)
@@ -65,9 +64,9 @@ def test_heads_that_do_nothing_are_the_first_to_go() -> None:
     found = redundancy(model, rows=128)
     assert [len(each.removed) for each in found.removals] == [0, 1, 2, 3, 4]
     assert found.removals[0].loss == pytest.approx(_loss(model), abs=1e-3)
-    silent = {1, 3}
+    without_effect = {1, 3}
     for each in found.removals[1:]:
-        if set(each.removed) <= silent:
+        if set(each.removed) <= without_effect:
             assert each.loss == found.removals[0].loss
     assert found.to_dict()["spare"] >= 2
 
@@ -78,7 +77,7 @@ def _loss(model: Finder) -> float:
         return float(torch.nn.functional.cross_entropy(model(ids).flatten(0, 1), answers.flatten()))
 
 
-def test_moments_are_taken_every_so_often_and_at_the_end() -> None:
+def test_similarity_is_recorded_every_few_steps_and_at_the_end() -> None:
     brief = Budget(steps=7, batch=8, test_rows=16)
     grown = grow("random", n_heads=4, budget=brief, every=3)
     assert [moment.step for moment in grown.moments] == [0, 3, 6, 7]
@@ -93,13 +92,13 @@ def test_the_distance_is_the_largest_difference_of_any_query_or_key_weight() -> 
     assert weight_distance(model) == 0
     with torch.no_grad():
         attention.v_proj.weight[20] += 5
-        assert weight_distance(model) == 0, "values ask nothing"
+        assert weight_distance(model) == 0, "only query and key weights count"
         attention.k_proj.weight[9, 3] -= 0.25
         attention.q_proj.weight[31, 0] += 0.5
     assert weight_distance(model) == pytest.approx(0.5)
 
 
-def test_a_nudge_moves_what_a_head_asks_and_reads_by_about_its_size_and_not_where_it_writes() -> None:
+def test_a_nudge_adds_noise_of_its_std_to_q_k_v_and_none_to_o() -> None:
     model = Finder(KEYS, Arm(name="a", n_heads=4, d_head=8), QUICK, 0)
     make_equal(model, nudge=0.01, seed=3)
     attention = model.body.attention()
@@ -120,7 +119,7 @@ def test_a_nudge_moves_what_a_head_asks_and_reads_by_about_its_size_and_not_wher
         ((0.9, 0.5, 0.4, 0.1), 0),
     ],
 )
-def test_spare_are_the_heads_that_can_go_before_accuracy_falls_by_more_than_a_point(
+def test_spare_heads_can_be_ablated_before_accuracy_falls_by_more_than_one_point(
     accuracies: tuple[float, ...], spare: int
 ) -> None:
     removals = [Removal(list(range(count)), 0.0, each) for count, each in enumerate(accuracies)]
@@ -128,18 +127,18 @@ def test_spare_are_the_heads_that_can_go_before_accuracy_falls_by_more_than_a_po
     assert Redundancy(3, removals).spare(tolerance=1.0) == 3
 
 
-def test_each_head_that_goes_is_the_one_that_is_missed_least() -> None:
-    """Told by taking W_O's columns away instead of what the head delivers."""
+def test_each_ablated_head_is_the_one_that_raises_the_loss_least() -> None:
+    """Compared with zeroing W_O's columns instead of z."""
     model = Finder(KEYS, Arm(name="a", n_heads=3, d_head=8), replace(QUICK, d_model=24), 2)
     found = redundancy(model, rows=128)
     for before, after in pairwise(found.removals):
         left = [head for head in range(3) if head not in before.removed]
-        losses = {head: _loss(_cut(model, [*before.removed, head])) for head in left}
+        losses = {head: _loss(_with_columns_zeroed(model, [*before.removed, head])) for head in left}
         assert after.removed == [*before.removed, min(left, key=losses.__getitem__)]
         assert after.loss == pytest.approx(min(losses.values()), abs=1e-3)
 
 
-def _cut(model: Finder, heads: list[int]) -> Finder:
+def _with_columns_zeroed(model: Finder, heads: list[int]) -> Finder:
     other = copy.deepcopy(model)
     with torch.no_grad():
         other.body.attention().o_proj.weight.view(24, 3, 8)[:, heads] = 0
@@ -147,18 +146,16 @@ def _cut(model: Finder, heads: list[int]) -> Finder:
 
 
 def test_bad_input() -> None:
-    with pytest.raises(InputError, match="heads cannot start 'twice'; they start random, equal, nudged"):
+    with pytest.raises(InputError, match="start='twice' is not one of random, equal, nudged"):
         grow("twice")
-    with pytest.raises(InputError, match="3 heads in a width of 32: use at least 2, and a divisor"):
+    with pytest.raises(InputError, match="n_heads=3 with d_model=32: use at least 2 heads, and a divisor"):
         grow("equal", n_heads=3)
-    with pytest.raises(InputError, match="1 heads in a width of 32: use at least 2"):
+    with pytest.raises(InputError, match="n_heads=1 with d_model=32: use at least 2 heads"):
         grow("equal", n_heads=1)
 
 
-def test_the_page_follows_from_the_committed_results() -> None:
-    root = Path(__file__).parents[2]
-    results = json.loads((root / "bench/results/sharing.json").read_text(encoding="utf-8"))
-    assert (root / "docs/sharing.md").read_text(encoding="utf-8") == page(results)
+def test_the_committed_results_show_that_equal_heads_stay_equal() -> None:
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
     ends = {growth["start"]: growth["moments"][-1]["similarity"] for growth in results["growths"]}
     assert ends["equal"] > 0.99 > ends["nudged"]
     assert ends["random"] < 0.5

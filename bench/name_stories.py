@@ -1,8 +1,8 @@
-"""Short templated stories about two people, so that a small model learns to keep names apart.
+"""Generate short stories about two named people from templates, as training text for a small model.
 
-Novels use names, but seldom twice in a sentence. These sentences do, in many forms: who gives, who receives, whom a
-pronoun means. The sentence by which models are commonly examined ("When A and B went to the shop, B gave a book to")
-is not among them: its opening, its place and its object are left out here.
+Novels seldom repeat a name within a sentence. These stories do, in many forms. The sentence commonly used to test
+indirect object identification ("When A and B went to the shop, B gave a book to") is left out: its opening, its place
+and its object do not occur.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ TEMPLATES = (
 
 
 def sentence(draw: random.Random) -> str:
-    """One story; the two people always differ."""
+    """Draw one story about two different people."""
     first, second = draw.sample(WOMEN + MEN, 2)
     woman = first in WOMEN
     return draw.choice(TEMPLATES).format(
@@ -147,7 +147,7 @@ def sentence(draw: random.Random) -> str:
 
 
 def documents(n: int, *, seed: int = 0) -> Iterator[str]:
-    """``n`` pages of a few such stories each; equal seeds give equal pages."""
+    """Draw ``n`` documents of 3 to 12 stories each; equal seeds give equal documents."""
     draw = random.Random(seed)
     for _ in range(n):
         yield " ".join(sentence(draw) for _ in range(draw.randint(3, 12)))

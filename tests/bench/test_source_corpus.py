@@ -1,4 +1,4 @@
-"""Gathering source text: by licence, each text once, nothing vendored, nothing generated."""
+"""Collecting source code: by licence, each text once, nothing vendored, nothing generated."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from email.message import Message
 from pathlib import Path
 
 import pytest
+from bench.source_corpus import Document, distinct, is_permissive, is_written_by_hand, licence_of, main, wheel
 
 from headscope.errors import InputError
-from headscope.lab.corpus import Document, distinct, is_permissive, is_written_by_hand, licence_of, main, wheel
 
 CODE = "def double(x):\n    return x + x  # twice as much as before, whatever it was\n" * 6
 
@@ -123,15 +123,17 @@ def test_a_file_is_typed_by_hand_within_these_bounds(text: str, typed: bool) -> 
         ("thing/typeshed/a.py", False),
     ],
 )
-def test_a_folder_of_somebody_elses_is_left_out_by_its_name(tmp_path: Path, path: str, own: bool) -> None:
+def test_vendored_folders_are_left_out_by_name(tmp_path: Path, path: str, own: bool) -> None:
     found = wheel(a_wheel(tmp_path, "License-Expression: MIT", {path: CODE}))
     assert [document.path for document in found] == ([path] if own else [])
 
 
-def test_what_is_no_wheel_is_said_to_be_none(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_wheel_is_refused(tmp_path: Path) -> None:
     torn = tmp_path / "torn-1.0-py3-none-any.whl"
     torn.write_bytes(a_wheel(tmp_path, "License-Expression: MIT", {"thing/a.py": CODE}).read_bytes()[:-30])
-    with pytest.raises(InputError, match=r"torn-1\.0-py3-none-any\.whl is not a wheel, or is torn: download it again"):
+    with pytest.raises(
+        InputError, match=r"torn-1\.0-py3-none-any\.whl is not a wheel, or is incomplete: download it again"
+    ):
         list(wheel(torn))
     with zipfile.ZipFile(tmp_path / "plain.whl", "w") as archive:
         archive.writestr("thing/a.py", CODE)
@@ -139,7 +141,7 @@ def test_what_is_no_wheel_is_said_to_be_none(tmp_path: Path) -> None:
         list(wheel(tmp_path / "plain.whl"))
 
 
-def test_spaces_and_line_ends_make_no_new_text_and_a_text_over_the_limit_leaves_room_for_a_smaller_one() -> None:
+def test_whitespace_makes_no_new_text_and_a_text_over_the_limit_does_not_block_a_smaller_one() -> None:
     spaced = CODE.replace("    ", "\t").replace("\n", "\n\n")
     small = CODE[:210]
     documents = [Document("a", "MIT", name, text) for name, text in

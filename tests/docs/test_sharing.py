@@ -1,12 +1,18 @@
-"""The page about sharing prints what was measured, and says what it came to."""
+"""docs/sharing.md shows every measured number and a conclusion drawn from it."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from docs.generate.sharing import RESULTS, page
 
-from headscope.lab.sharing_page import page
+
+def test_the_page_is_the_one_the_committed_results_make() -> None:
+    docs = Path(__file__).parents[2] / "docs" / "sharing.md"
+    assert docs.read_text(encoding="utf-8") == page(json.loads(RESULTS.read_text(encoding="utf-8")))
 
 
 def moment(step: int, similarity: float, distance: float = 0.5, loss: float = 1.5) -> dict[str, Any]:
@@ -53,7 +59,7 @@ def test_each_start_has_its_heading_in_order() -> None:
 
 
 @pytest.mark.parametrize(("end", "one"), [(0.2, False), (0.99, False), (0.991, True), (1.0, True)])
-def test_heads_that_stay_one_head_are_said_to(end: float, one: bool) -> None:
+def test_heads_that_stay_equal_are_reported_as_one_head(end: float, one: bool) -> None:
     text = page(results(end))
     assert ("They are still one head, paid for 3 times (both values found 76 % of the time)" in text) == one
     assert (f"They share {100 * end:.0f} % of their attention at the end; both values found 76 %" in text) == (not one)

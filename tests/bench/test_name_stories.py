@@ -1,4 +1,4 @@
-"""Stories about two people: who is in them, how they are spoken of, and which sentence is kept for the examination."""
+"""Name stories: two people each, pronouns that agree, and no sentence of the IOI test."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from itertools import islice
 from string import Formatter
 
 import pytest
-
-from headscope.lab.people import GIVING, MEN, PLACES, SAYING, TEMPLATES, THINGS, WOMEN, documents, sentence
+from bench.name_stories import GIVING, MEN, PLACES, SAYING, TEMPLATES, THINGS, WOMEN, documents, sentence
 
 STORIES = [sentence(random.Random(seed)) for seed in range(600)]
 
 
 def people(story: str) -> list[str]:
-    """The names, in the order in which they first come."""
+    """The names, in order of first occurrence."""
     return list(dict.fromkeys(word for word in re.findall(r"\w+", story) if word in {*WOMEN, *MEN}))
 
 
-def test_no_name_is_both_and_no_list_holds_a_thing_twice() -> None:
+def test_names_and_words_are_unique() -> None:
     assert not set(WOMEN) & set(MEN)
     for words in (WOMEN, MEN, PLACES, THINGS, GIVING, SAYING, TEMPLATES):
         assert len(set(words)) == len(words)
@@ -34,13 +33,13 @@ def test_every_story_is_about_two_people_and_names_one_of_them_twice() -> None:
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
-def test_a_template_asks_only_for_what_a_story_has(template: str) -> None:
+def test_a_template_uses_only_known_fields(template: str) -> None:
     fields = {name for _, name, _, _ in Formatter().parse(template) if name}
     assert fields <= {"A", "B", "place", "thing", "gave", "said", "subject", "object"}
     assert {"A", "B"} <= fields
 
 
-def test_pronouns_agree_with_whom_they_mean() -> None:
+def test_pronouns_agree_with_the_name() -> None:
     said = 0
     for story in STORIES:
         found = re.search(r"(\w+) was sorry, because (he|she) liked", story)
@@ -54,7 +53,7 @@ def test_pronouns_agree_with_whom_they_mean() -> None:
     assert said > 30
 
 
-def test_every_form_is_told() -> None:
+def test_every_template_is_used() -> None:
     def skeleton(template: str) -> re.Pattern[str]:
         parts = re.split(r"\{\w+\}", template)
         return re.compile(".+?".join(map(re.escape, parts)))
@@ -62,7 +61,7 @@ def test_every_form_is_told() -> None:
     assert all(any(skeleton(template).fullmatch(story) for story in STORIES) for template in TEMPLATES)
 
 
-def test_the_sentence_of_the_examination_is_not_taught() -> None:
+def test_the_ioi_test_sentence_is_left_out() -> None:
     taught = " ".join(STORIES)
     assert not re.search(r"When \w+ and \w+ went", taught)
     assert "the shop" not in PLACES
@@ -71,7 +70,7 @@ def test_the_sentence_of_the_examination_is_not_taught() -> None:
     assert "shop" not in taught
 
 
-def test_pages_are_a_few_stories_each_and_equal_seeds_give_equal_pages() -> None:
+def test_documents_hold_a_few_stories_each_and_equal_seeds_give_equal_documents() -> None:
     pages = list(documents(40, seed=2))
     assert len(pages) == 40
     assert pages == list(documents(40, seed=2))

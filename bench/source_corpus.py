@@ -1,9 +1,9 @@
-"""Source text that may be learned from: this interpreter's standard library and wheels whose licence allows it.
+"""Collect Python source code for training from the standard library and from permissively licensed wheels.
 
-    python -m headscope.lab.corpus source.jsonl.xz --wheels wheels/
+    python bench/source_corpus.py source.jsonl.xz --wheels wheels/
 
-A wheel names its licence in its metadata; one that names none of the permissive ones is refused, not skipped in
-silence. Vendored folders carry somebody else's licence, so they stay out, and so do generated tables.
+A wheel whose metadata names no permissive licence is an error. Vendored folders have other licences and are left out;
+so are generated tables.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LONGEST_FILE, SHORTEST_FILE, LONGEST_LINE = 150_000, 200, 400
 
 @dataclass(frozen=True)
 class Document:
-    """One source file: where it came from, under which licence, and its text."""
+    """One source file with its package, licence and path."""
 
     source: str
     licence: str
@@ -41,7 +41,7 @@ class Document:
 
 
 def licence_of(metadata: Message) -> str:
-    """The licence that metadata names: the SPDX expression, else the classifiers, else the free text's first line."""
+    """Read the licence: the SPDX expression, else the classifiers, else the first line of the free text."""
     expression = metadata.get("License-Expression")
     if expression:
         return str(expression)
@@ -56,14 +56,14 @@ def is_permissive(licence: str) -> bool:
 
 
 def is_written_by_hand(text: str) -> bool:
-    """False for stubs, tables of numbers and other files that a person did not type."""
+    """Tell source code from stubs, tables of numbers and other generated files."""
     if not SHORTEST_FILE <= len(text) <= LONGEST_FILE or max(map(len, text.splitlines())) > LONGEST_LINE:
         return False
     return sum(map(str.isdigit, text)) < 0.12 * len(text)
 
 
 def standard_library() -> Iterator[Document]:
-    """The running interpreter's own modules, its tests left out."""
+    """Read the running interpreter's modules, without its tests."""
     root = Path(sysconfig.get_path("stdlib"))
     version = ".".join(map(str, sys.version_info[:3]))
     for file in sorted(root.rglob("*.py")):
@@ -74,9 +74,9 @@ def standard_library() -> Iterator[Document]:
 
 
 def wheel(file: Path) -> Iterator[Document]:
-    """The Python files of one wheel, if its metadata names a permissive licence."""
+    """Read the Python files of one wheel; refuse it unless its metadata names a permissive licence."""
     if not zipfile.is_zipfile(file):
-        raise InputError(f"{file.name} is not a wheel, or is torn: download it again")
+        raise InputError(f"{file.name} is not a wheel, or is incomplete: download it again")
     with zipfile.ZipFile(file) as archive:
         names = sorted(archive.namelist())
         record = next((name for name in names if name.endswith(".dist-info/METADATA")), None)
@@ -93,7 +93,7 @@ def wheel(file: Path) -> Iterator[Document]:
 
 
 def distinct(documents: Iterable[Document], limit: int) -> Iterator[Document]:
-    """Documents typed by hand, each text once and at most ``limit`` bytes of one source."""
+    """Filter documents: hand-written, each text once, at most ``limit`` bytes per source."""
     seen: set[bytes] = set()
     taken: dict[str, int] = {}
     for document in documents:
@@ -110,7 +110,7 @@ def distinct(documents: Iterable[Document], limit: int) -> Iterator[Document]:
 
 
 def gather(wheels: Iterable[Path], out: Path, *, limit: int = 6_000_000) -> dict[str, int]:
-    """Write the corpus as JSON lines, compressed; returns the bytes taken from each source."""
+    """Write the corpus as compressed JSON lines; return the bytes taken from each source."""
 
     def everything() -> Iterator[Document]:
         yield from standard_library()
@@ -130,7 +130,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, help="the file to write, .jsonl.xz")
     parser.add_argument("--wheels", type=Path, required=True, help="a folder of wheels, from pip download --no-deps")
-    parser.add_argument("--limit", type=int, default=6_000_000, help="at most so many bytes of one package")
+    parser.add_argument("--limit", type=int, default=6_000_000, help="most bytes to take from one package")
     given = parser.parse_args(arguments)
     sizes = gather(given.wheels.glob("*.whl"), given.out, limit=given.limit)
     for source, size in sizes.items():

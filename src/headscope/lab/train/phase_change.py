@@ -1,0 +1,58 @@
+"""Find where induction forms in a film of training, and which numbers change with it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headscope.errors import InputError
+from headscope.heads.film import Film
+
+ABSENT, FORMED = 0.1, 0.7
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """Where a series first passes the midpoint of its range: between which two points, in tokens seen."""
+
+    name: str
+    start: float
+    end: float
+    before: int
+    after: int
+
+
+def crossing(name: str, values: Sequence[float], tokens: Sequence[float]) -> Crossing:
+    """Find where a series first passes the midpoint between its first value and its extreme."""
+    if not all(map(math.isfinite, values)):
+        raise InputError(f"{name} was not measured at every point of this film, so it has no midpoint")
+    start = values[0]
+    end = max(values, key=lambda value: abs(value - start))
+    if start == end:
+        raise InputError(f"{name} does not change in this film, so it has no midpoint to cross")
+    middle = (start + end) / 2
+    index = next(index for index, value in enumerate(values) if (value - middle) * (end - start) >= 0)
+    return Crossing(name, start, end, int(tokens[index - 1]), int(tokens[index]))
+
+
+def crossings(film: Film) -> list[Crossing]:
+    """Where the three numbers that change when induction forms cross their midpoints."""
+    tokens = film.series("tokens_seen")
+    return [
+        crossing("previous-token score, best head", film.best("previous"), tokens),
+        crossing("induction score, best head", film.best("induction"), tokens),
+        crossing("loss on the second copy (nats)", film.series("second_copy"), tokens),
+    ]
+
+
+def phase_change(scores: Sequence[float]) -> tuple[int, int]:
+    """The last point at which the best induction score is below ABSENT, and the first at which it reaches FORMED."""
+    formed = next((index for index, score in enumerate(scores) if score >= FORMED), None)
+    if formed is None:
+        best = max(scores, default=0.0)
+        raise InputError(f"no head of this film reaches an induction score of {FORMED}; its best is {best:.2f}")
+    absent = [index for index in range(formed) if scores[index] < ABSENT]
+    if not absent:
+        raise InputError(f"induction never scores under {ABSENT} in this film; record it from the first step on")
+    return absent[-1], formed
