@@ -18,7 +18,7 @@ import torch
 from name_stories import MEN, WOMEN
 from torch import Tensor
 
-from headscope.attention.observer import Call, plain, watching
+from headscope.attention.observer import Call, observing, plain
 from headscope.heads.roles.probes.repeat_probe import STANDARD, CopyLoss, RepeatProbe, ask
 from headscope.lab.train.gpt import GPT
 from headscope.lab.train.llama_folder import load_folder
@@ -59,7 +59,7 @@ def ablated(model: GPT, heads: set[str]) -> Iterator[None]:
                 z[:, head] = 0.0
         return z
 
-    with watching(observer):
+    with observing(observer):
         yield
 
 

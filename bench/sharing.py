@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headscope.attention.observer import Call, plain, watching
+from headscope.attention.observer import Call, observing, plain
 from headscope.errors import InputError
 from headscope.lab.teach.kv_sharing import by_groups
 from headscope.lab.teach.lookup_tasks import Arm, Budget, Finder, judge
@@ -178,7 +178,7 @@ def _ablated(model: Finder, heads: Sequence[int], rows: int) -> Removal:
             z[:, list(heads)] = 0
         return z
 
-    with watching(observer):
+    with observing(observer):
         logits = model(ids)
     loss = F.cross_entropy(logits.flatten(0, 1), answers.flatten())
     right = (logits.argmax(-1) == answers).all(-1).float().mean()

@@ -17,7 +17,7 @@ from bench.name_stories import MEN, WOMEN
 from torch import Tensor
 
 import headscope
-from headscope.attention.observer import Call, plain, watching
+from headscope.attention.observer import Call, observing, plain
 from headscope.heads.film import Film
 from headscope.heads.roles.probes.repeat_probe import STANDARD, CopyLoss, HeadScores, RepeatProbe, ask
 from headscope.lab.train.gpt import GPT
@@ -81,7 +81,7 @@ def without(model: GPT, heads: set[str]) -> Iterator[None]:
         z[:, [head for head in range(z.shape[1]) if f"{sites[id(call.site)]}.{head}" in heads]] = 0.0
         return z
 
-    with watching(observer):
+    with observing(observer):
         yield
 
 

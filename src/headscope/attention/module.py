@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from headscope.attention.backends.sdpa import masked_attention
 from headscope.attention.cache import LayerCache
 from headscope.attention.masks import FULL, Mask
-from headscope.attention.observer import Call, attend, watched
+from headscope.attention.observer import Call, attend, current
 from headscope.attention.rope import Rope
 from headscope.attention.scores import Scores
 from headscope.errors import ShapeError
@@ -185,7 +185,7 @@ class MultiHeadAttention(nn.Module):
                 raise ShapeError("a cache holds one text that grows, and a context is whole; pass one of them")
             k, v = cache.extend(k, v)
         mask, dropout = FULL if mask is None else mask, self.dropout if self.training else 0.0
-        if not watched():  # then nobody reads a Call: at small sizes making one costs more than its arithmetic
+        if current() is None:  # at small sizes, making a Call costs more than the attention itself
             return masked_attention(q, k, v, mask, None, dropout)
         return attend(Call(self, q, k, v, Scores(scale=self.scale, mask=mask), dropout))
 

@@ -1,7 +1,16 @@
-"""Who is watching. Both seams, our own module and transformers', hand every attention call to ``attend`` here.
+"""Observe or change every attention computation of a model while it runs.
 
-With nobody watching it is one SDPA call. An observer is a function that is given the call and answers with z; it may
-look, and it may change what happens. It lives in a context variable, so two threads never see each other's.
+One layer of an observed forward pass goes back and forth like this:
+
+1. The attention module, ours or one of transformers', has q, k and v. It passes them to ``attend`` as a ``Call``.
+2. ``attend`` looks for an observer, set by ``with observing(observer):``. Without one, z comes from PyTorch's SDPA.
+3. With one, it calls ``observer(call)``. The observer may store q and k (the activation cache), or measure the heads
+   with ``engine.observe``, which runs the fastest backend that can: ``fused``, ``blockwise`` or ``dense``.
+4. The observer returns z: ``plain(call)`` or ``observation.output`` to leave the model as it is, or another tensor of
+   that shape to edit it. An ablation changes z; a knock-out computes it from changed scores.
+5. The module multiplies z by W_O, and the model goes on with what the observer returned.
+
+The observer is a ``ContextVar``, so threads and asyncio tasks do not see each other's.
 """
 
 from __future__ import annotations
@@ -21,7 +30,7 @@ from headscope.attention.scores import Scores
 
 @dataclass(frozen=True)
 class Call:
-    """One attention computation of one site. ``site`` is the module that asked, by identity."""
+    """The inputs of one attention computation. ``site`` is the attention module, known by its identity."""
 
     site: torch.nn.Module
     q: Float[Tensor, "batch head query d_head"]
@@ -37,13 +46,13 @@ _current: ContextVar[Observer | None] = ContextVar("headscope_observer", default
 
 
 def current() -> Observer | None:
-    """The observer of this thread and context, if there is one."""
-    return _current.get()
+    """Return this context's observer, if any. Compiled graphs have none: a model is observed in its uncompiled form."""
+    return None if torch.compiler.is_dynamo_compiling() else _current.get()
 
 
 @contextmanager
-def watching(observer: Observer | None) -> Iterator[None]:
-    """Let this observer see every attention call made inside the block (``None``: nobody)."""
+def observing(observer: Observer | None) -> Iterator[None]:
+    """Pass every attention call made inside the block to this observer; ``None`` switches observing off."""
     token = _current.set(observer)
     try:
         yield
@@ -51,17 +60,12 @@ def watching(observer: Observer | None) -> Iterator[None]:
         _current.reset(token)
 
 
-def watched() -> bool:
-    """Whether anybody is watching. A compiled graph cannot ask: its model is observed in its uncompiled form."""
-    return not torch.compiler.is_dynamo_compiling() and _current.get() is not None
-
-
 def attend(call: Call) -> Float[Tensor, "batch head query d_value"]:
-    """z for this call, from the observer if there is one."""
-    observer = _current.get() if watched() else None
+    """Compute z for this call, by the observer if there is one."""
+    observer = current()
     return plain(call) if observer is None else observer(call)
 
 
 def plain(call: Call) -> Float[Tensor, "batch head query d_value"]:
-    """z, unobserved, as fast as PyTorch can."""
+    """Compute z without observing, as fast as PyTorch can."""
     return sdpa.attention(call.q, call.k, call.v, call.scores, call.dropout)

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headscope.attention.masks import ByHead, Mask
-from headscope.attention.progress import tell
+from headscope.attention.progress import report_progress
 from headscope.attention.scores import Alibi, DenseBias, Relative, Scores
 from headscope.errors import ShapeError
 
@@ -76,7 +76,7 @@ def row_maxima(source: Source, columns: slice) -> Float[Tensor, "batch query"]:
     most = source.logsumexp.new_zeros(source.q.shape[0], source.q.shape[2])
     for row in range(0, source.q.shape[2], BLOCK):
         rows = slice(row, row + BLOCK)
-        tell("finding each row's largest weight", row, source.q.shape[2])
+        report_progress("finding each row's largest weight", row, source.q.shape[2])
         for part in keys:
             if len(part):
                 most[:, rows] = torch.maximum(most[:, rows], weights(source, rows, part)[:, 0].amax(2))
@@ -97,7 +97,7 @@ def pooled(source: Source, shape: tuple[int, int], rows: slice, columns: slice) 
     mean = source.logsumexp.new_zeros(source.q.shape[0], height, width)
     maximum = torch.zeros_like(mean)
     for row_cells in _cell_blocks(row_index, height):
-        tell("drawing the pattern", row_cells.at.start, height)
+        report_progress("drawing the pattern", row_cells.at.start, height)
         first, last = int(row_cells.items.min()), int(row_cells.items.max())
         low, high = source.scores.mask.reach(first, last + 1, n_key - n_query, n_key)
         for column_cells in _cell_blocks(column_index, width):

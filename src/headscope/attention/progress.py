@@ -1,4 +1,4 @@
-"""Who is told how far long work has come. A ContextVar, so that two threads do not hear each other."""
+"""Report how far long work has come to a callback set by the caller, one per thread or asyncio task."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-Listener = Callable[[str, int, int], None]
-"""Told what is being done, how many steps are done, and how many there are."""
+ProgressCallback = Callable[[str, int, int], None]
+"""Called with the name of the task, the steps done, and the steps in all."""
 
-_listener: ContextVar[Listener | None] = ContextVar("headscope_progress", default=None)
+_callback: ContextVar[ProgressCallback | None] = ContextVar("headscope_progress", default=None)
 
 
-def tell(what: str, done: int, total: int) -> None:
-    """Say how far it is, to whoever listens."""
-    listener = _listener.get()
-    if listener is not None:
-        listener(what, done, total)
+def report_progress(task: str, done: int, total: int) -> None:
+    """Call the progress callback of this context, if there is one."""
+    callback = _callback.get()
+    if callback is not None:
+        callback(task, done, total)
 
 
 @contextmanager
-def listening(listener: Listener) -> Iterator[None]:
-    """Inside the block, long work in this thread says how far it is."""
-    token = _listener.set(listener)
+def progress_callback(callback: ProgressCallback) -> Iterator[None]:
+    """Report the progress of the work inside the block to this callback."""
+    token = _callback.set(callback)
     try:
         yield
     finally:
-        _listener.reset(token)
+        _callback.reset(token)

@@ -21,7 +21,7 @@ from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from headscope.attention.observer import Call, plain, watching
+from headscope.attention.observer import Call, observing, plain
 from headscope.errors import InputError
 from headscope.files import reading, write_whole
 from headscope.heads.roles.probes.repeat_probe import STANDARD, RepeatProbe, ask, pattern
@@ -227,7 +227,7 @@ class TrainingRecorder:
             seen.append(pattern(call)[0])
             return plain(call)
 
-        with watching(observer):
+        with observing(observer):
             self._run(ids)
         return seen
 

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headscope.attention.module import MultiHeadAttention
-from headscope.attention.observer import Call, plain, watching
+from headscope.attention.observer import Call, observing, plain
 from headscope.errors import HeadNameError, InputError, ModelError
 from headscope.models.inputs.tokens import Reader, Reading
 from headscope.models.protocol import OutputWeight, Pass, Prepared, SiteObserver, SiteOutput, Unembedding, one_row
@@ -94,7 +94,7 @@ class NativeModel(Reading):
         device = next(self._model.parameters()).device
         token = _run.set(run)
         try:
-            with watching(self._see(observer)):
+            with observing(self._see(observer)):
                 logits = self._model(inputs["input_ids"].to(device))
         finally:
             _run.reset(token)
@@ -102,7 +102,7 @@ class NativeModel(Reading):
 
     @contextmanager
     def observing(self, observer: SiteObserver) -> Iterator[None]:
-        with watching(self._see(observer)):
+        with observing(self._see(observer)):
             yield
 
     def output_weight(self, site: str) -> OutputWeight:
@@ -164,7 +164,7 @@ class NativeModel(Reading):
                 found[site] = site_from_call(site, call, None)
             return plain(call)
 
-        with torch.no_grad(), watching(see), self._leaves() as leaves:
+        with torch.no_grad(), observing(see), self._leaves() as leaves:
             logits = self._model(probe["input_ids"].to(next(self._model.parameters()).device))
         if not isinstance(logits, Tensor) or logits.ndim != 3:
             raise ModelError(

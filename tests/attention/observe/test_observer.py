@@ -1,4 +1,4 @@
-"""Observers see every call, may change it, and are seen by nobody but their own context."""
+"""Observers receive every attention call, may change z, and are visible in their own context alone."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from torch.testing import assert_close
 
 from headscope.attention.masks import causal
 from headscope.attention.module import MultiHeadAttention
-from headscope.attention.observer import Call, current, plain, watched, watching
+from headscope.attention.observer import Call, current, observing, plain
 from headscope.attention.rope import Rope
 from headscope.attention.scores import Scores
 
 
-def test_an_observer_is_told_what_the_module_computes() -> None:
+def test_an_observer_receives_what_the_module_computes() -> None:
     module, x, mask = MultiHeadAttention(16, 4, 2, rope=Rope(4)), torch.randn(2, 5, 16), causal()
     calls: list[Call] = []
 
@@ -25,10 +25,10 @@ def test_an_observer_is_told_what_the_module_computes() -> None:
         return plain(call)
 
     expected = module(x, mask=mask)
-    with watching(look):
-        assert watched()
+    with observing(look):
+        assert current() is look
         assert_close(module(x, mask=mask), expected)
-    assert not watched()
+    assert current() is None
     module(x)
     (call,) = calls
     assert call.site is module
@@ -38,61 +38,61 @@ def test_an_observer_is_told_what_the_module_computes() -> None:
         assert torch.equal(seen, own)
 
 
-def test_dropout_is_told_in_training_alone() -> None:
-    module, told = MultiHeadAttention(16, 4, dropout=0.3), []
+def test_a_call_has_dropout_in_training_alone() -> None:
+    module, dropouts = MultiHeadAttention(16, 4, dropout=0.3), []
 
     def look(call: Call) -> Tensor:
-        told.append(call.dropout)
+        dropouts.append(call.dropout)
         return plain(call)
 
-    with watching(look):
+    with observing(look):
         module(torch.randn(1, 3, 16))
         module.eval()(torch.randn(1, 3, 16))
-    assert told == [0.3, 0.0]
+    assert dropouts == [0.3, 0.0]
 
 
-def test_what_an_observer_answers_is_what_the_heads_deliver() -> None:
-    """Silencing head 2 takes away exactly its part."""
+def test_the_model_goes_on_with_the_z_that_the_observer_returns() -> None:
+    """Setting z of head 2 to zero takes away exactly its part of the output."""
     module, x = MultiHeadAttention(16, 4), torch.randn(2, 5, 16)
 
-    def silence(call: Call) -> Tensor:
+    def ablate(call: Call) -> Tensor:
         z = plain(call).clone()
         z[:, 2] = 0
         return z
 
     output, parts = module.by_head(x)
-    with watching(silence):
+    with observing(ablate):
         assert_close(module(x), output - parts[:, 2])
         assert (module.by_head(x).parts[:, 2] == 0).all()
 
 
-def test_observers_nest_and_are_left_behind_after_an_error() -> None:
+def test_observers_nest_and_are_restored_after_an_error() -> None:
     def outer(call: Call) -> Tensor:
         return plain(call)
 
     def inner(call: Call) -> Tensor:
         raise RuntimeError("inside")
 
-    with watching(outer):
-        with pytest.raises(RuntimeError, match="inside"), watching(inner):
+    with observing(outer):
+        with pytest.raises(RuntimeError, match="inside"), observing(inner):
             MultiHeadAttention(8, 2)(torch.randn(1, 2, 8))
         assert current() is outer
-        with watching(None):
-            assert not watched()
+        with observing(None):
+            assert current() is None
     assert current() is None
 
 
-def test_another_thread_is_not_watched() -> None:
-    seen: list[bool] = []
-    with watching(plain):
-        thread = threading.Thread(target=lambda: seen.append(watched()))
+def test_another_thread_has_no_observer() -> None:
+    seen: list[object] = []
+    with observing(plain):
+        thread = threading.Thread(target=lambda: seen.append(current()))
         thread.start()
         thread.join()
-    assert seen == [False]
+    assert seen == [None]
 
 
-def test_an_unobserved_answer_drops_what_the_call_says() -> None:
-    """With equal scores and values of one, an answer other than one has weights dropped."""
+def test_unobserved_attention_applies_the_dropout_of_the_call() -> None:
+    """With equal scores and values of one, z differs from one where weights were dropped."""
     q, k = torch.zeros(1, 2, 40, 4), torch.ones(1, 2, 40, 4)
     for dropout in (0.0, 0.5):
         z = plain(Call(torch.nn.Module(), q, k, k, Scores(mask=causal()), dropout))

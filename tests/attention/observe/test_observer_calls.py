@@ -1,4 +1,4 @@
-"""Every call that reaches an observer holds what is needed to compute its answer again, whoever calls."""
+"""A Call holds all that is needed to compute z, whichever module made it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.testing import assert_close
 from headscope.attention import reference
 from headscope.attention.masks import causal, padding, window
 from headscope.attention.module import MultiHeadAttention
-from headscope.attention.observer import Call, attend, current, plain, watched, watching
+from headscope.attention.observer import Call, attend, current, observing, plain
 from headscope.attention.scores import Scores
 
 
@@ -45,58 +45,56 @@ def test_unobserved_and_observed_attention_are_the_definition(scores: dict[str, 
     given = call(**scores)
     assert_close(plain(given), by_definition(given))
     assert_close(attend(given), by_definition(given))
-    with watching(plain):
+    with observing(plain):
         assert_close(attend(given), by_definition(given))
 
 
-def test_the_observer_is_asked_once_and_its_answer_is_taken() -> None:
+def test_the_observer_is_called_once_and_its_z_is_used() -> None:
     given, asked = call(), []
 
     def see(one: Call) -> Tensor:
         asked.append(one)
         return torch.full_like(one.q, 7.0)
 
-    with watching(see):
-        assert watched()
+    with observing(see):
         assert current() is see
         assert bool((attend(given) == 7.0).all())
     assert asked == [given]
     assert asked[0] is given
-    assert not watched()
+    assert current() is None
 
 
-def test_nobody_may_be_put_in_somebodys_place() -> None:
-    """Inside a watched block, a part of it can go unwatched."""
+def test_observing_can_be_switched_off_inside_an_observed_block() -> None:
     asked: list[Call] = []
 
     def see(one: Call) -> Tensor:
         asked.append(one)
         return plain(one)
 
-    with watching(see):
-        with watching(None):
-            assert not watched()
+    with observing(see):
+        with observing(None):
+            assert current() is None
             attend(call())
         assert not asked
         attend(call())
     assert len(asked) == 1
 
 
-def test_an_observer_may_itself_attend_without_being_asked_again() -> None:
+def test_an_observer_that_attends_unobserved_is_not_called_again() -> None:
     depth = 0
 
     def see(one: Call) -> Tensor:
         nonlocal depth
         depth += 1
-        with watching(None):
+        with observing(None):
             return attend(one)
 
-    with watching(see):
+    with observing(see):
         attend(call())
     assert depth == 1
 
 
-def test_two_tasks_of_one_thread_do_not_see_each_other() -> None:
+def test_two_tasks_of_one_thread_have_their_own_observers() -> None:
     seen: dict[str, list[int]] = {"a": [], "b": []}
 
     async def look(name: str, width: int) -> None:
@@ -105,7 +103,7 @@ def test_two_tasks_of_one_thread_do_not_see_each_other() -> None:
             return plain(one)
 
         module = MultiHeadAttention(8, 2)
-        with watching(see):
+        with observing(see):
             for _ in range(3):
                 module(torch.randn(1, width, 8))
                 await asyncio.sleep(0)
@@ -117,7 +115,7 @@ def test_two_tasks_of_one_thread_do_not_see_each_other() -> None:
     assert seen == {"a": [3, 3, 3], "b": [5, 5, 5]}
 
 
-def test_what_a_module_hands_over_is_enough_to_compute_its_output() -> None:
+def test_a_modules_call_is_enough_to_compute_its_output() -> None:
     module = MultiHeadAttention(12, 3, n_kv_heads=1, bias=False).double()
     x, calls = torch.randn(2, 5, 12, dtype=torch.float64), []
 
@@ -125,7 +123,7 @@ def test_what_a_module_hands_over_is_enough_to_compute_its_output() -> None:
         calls.append(one)
         return plain(one)
 
-    with watching(see), torch.no_grad():
+    with observing(see), torch.no_grad():
         output = module(x, mask=causal())
     (given,) = calls
     assert given.site is module

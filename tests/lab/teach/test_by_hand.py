@@ -11,7 +11,7 @@ from torch import Tensor
 
 import headscope
 from headscope.attention.module import MultiHeadAttention
-from headscope.attention.observer import Call, plain, watching
+from headscope.attention.observer import Call, observing, plain
 from headscope.errors import InputError, ShapeError
 from headscope.heads.roles.probes.repeat_probe import RepeatProbe, ask
 from headscope.lab.teach.by_hand import LOUDNESS, ROLES, SHARPNESS, HandModel, HandSizes, by_hand
@@ -37,7 +37,7 @@ def without(model: HandModel, layer: int, ids: Tensor) -> Tensor:
         seen.append(torch.softmax(scores.block(call.q, call.k, place, place, 0), -1))
         return torch.zeros_like(plain(call)) if call.site is sites[layer] else plain(call)
 
-    with watching(observer):
+    with observing(observer):
         model(ids)
     return seen[-1][:, 0]
 

@@ -12,7 +12,7 @@ from tests.models import tiny
 from torch import Tensor
 from torch.testing import assert_close
 
-from headscope.attention.observer import Call, plain, watching
+from headscope.attention.observer import Call, observing, plain
 from headscope.models.huggingface.attention import (
     BOOL_NAME,
     FLOAT_NAME,
@@ -137,7 +137,7 @@ def test_dropout_is_for_training_alone(qkv: tuple[Tensor, Tensor, Tensor]) -> No
         told.append(call.dropout)
         return plain(Call(call.site, call.q, call.k, call.v, call.scores))
 
-    with watching(see):
+    with observing(see):
         for training in (True, False):
             attention(Module().train(training), *qkv, None, dropout=0.25)
         attention(Module().train(), *qkv, None, dropout=None)

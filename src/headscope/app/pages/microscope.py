@@ -25,7 +25,7 @@ from headscope.app.pages.predictions import changed, edits_of, guesses, logits_u
 from headscope.app.pages.roles import featured_card, model_title, roles_card, shipped
 from headscope.app.pages.tiles import Views
 from headscope.app.wire import Arrays, numbers
-from headscope.attention.progress import listening
+from headscope.attention.progress import progress_callback
 from headscope.errors import InputError
 from headscope.heads.look.edits import Edit
 from headscope.heads.look.look import Look
@@ -202,7 +202,7 @@ class Session:
             self.progress = schema.Progress(what=what, done=done, total=total)
 
         try:
-            with listening(hear):
+            with progress_callback(hear):
                 yield
         finally:
             self.progress = schema.Progress()

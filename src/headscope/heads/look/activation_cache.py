@@ -14,7 +14,7 @@ from headscope.attention import pattern
 from headscope.attention.engine import observe
 from headscope.attention.observation import Rows
 from headscope.attention.observer import Call, plain
-from headscope.attention.progress import tell
+from headscope.attention.progress import report_progress
 from headscope.attention.questions import Question
 from headscope.attention.scores import Scores
 from headscope.heads.look.edits import Bound
@@ -57,7 +57,7 @@ class ActivationCache:
         """The logits, and every site's statistics; q, k and z are kept while they fit."""
 
         def see(site: str, call: Call) -> Tensor:
-            tell("reading the text", len(self.sites), len(self.model.shape.sites))
+            report_progress("reading the text", len(self.sites), len(self.model.shape.sites))
             seen = observe(call.q, call.k, call.v, scores=call.scores, questions=questions(site, call))
             z = self._edited(site, call, seen.output)
             fits = self._fits(_bytes(call.q, call.k, z))

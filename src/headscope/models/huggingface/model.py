@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headscope.attention.observer import Call, plain, watching
+from headscope.attention.observer import Call, observing, plain
 from headscope.errors import HeadNameError, HeadscopeError, InputError, ModelError
 from headscope.models.huggingface.attention import AttentionCall, install, uninstall
 from headscope.models.inputs import media, prepare
@@ -263,7 +263,7 @@ class HuggingFaceModel(Reading):
 
         token = _run.set(run)
         try:
-            with watching(see), tracing(arrive if run.wanted else None):
+            with observing(see), tracing(arrive if run.wanted else None):
                 yield
         finally:
             _run.reset(token)

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from headscope.attention.observer import Call, plain, watching
+from headscope.attention.observer import Call, observing, plain
 from headscope.attention.questions import Question
 from headscope.errors import InputError, ShapeError
 from headscope.heads.questions.standard_questions import STANDARD, standard_questions
@@ -133,7 +133,7 @@ def ask(
         entropies.append(torch.special.entr(weights).sum((0, 2, 3)))
         return plain(call)
 
-    with watching(observer):
+    with observing(observer):
         logits = run(tokens)
     count = torch.stack([each.any(-1).sum() for each in wanted])
     scores = HeadScores(
