@@ -1,16 +1,22 @@
 # Each target does its own set-up. `make run` opens the microscope, `make test` runs the tests.
-.PHONY: run test check verify bench conformance model soak web docs wheel peers start help
+.PHONY: run test fuzz check verify bench conformance model soak web docs wheel peers start help
 
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 JOBS ?= 2
+SEED := $(or $(SEED),$(shell date +%s))
+RANDOM_ORDER := $(if $(filter random,$(ORDER)),--random-order --random-order-seed=$(SEED))
 
 run: $(READY)
 	@$(BIN)/headscope
 
 test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(TESTS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(RANDOM_ORDER) $(TESTS)
+
+fuzz: $(READY)
+	OMP_NUM_THREADS=1 HEADSCOPE_FUZZ_SEED=$(SEED) $(BIN)/python -m pytest -n $(JOBS) -m "hypothesis or fuzz" \
+		--hypothesis-profile=explore --hypothesis-seed=$(SEED) $(TESTS)
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -18,19 +24,20 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	@if command -v npm >/dev/null; then $(MAKE) --silent verify; \
-	else echo "npm is not installed: the built page is not compared with its sources"; fi
+	else echo "npm is not installed: the page's sources are not linted, nor compared with the built page"; fi
 
 bench: $(READY) .venv/peers/.ready
 	$(BIN)/python bench/module.py --out bench/results/module-cpu.json
 
 soak: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m soak
 	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),30)
 
 web: $(READY) web/node_modules/.ready
 	cd web && env -u PYTHON npm run web
 
 verify: $(READY) web/node_modules/.ready
-	cd web && env -u PYTHON npm run verify
+	cd web && npm run lint && env -u PYTHON npm run verify
 
 conformance: $(READY)
 	$(BIN)/python -m tests.conformance.sweep --write docs/conformance.md
@@ -56,11 +63,13 @@ start: $(READY)
 
 help:
 	@echo "make run    the microscope, in the browser"
-	@echo "make test   all tests (JOBS=2 workers, TESTS=path to choose)"
-	@echo "make check  ruff, mypy, import-linter, generated files"
+	@echo "make test   all tests (JOBS=2 workers, TESTS=path to choose, ORDER=random [SEED=n] to shuffle)"
+	@echo "make fuzz   the tests with drawn inputs, from a fresh seed (SEED=n to repeat one); what fails becomes an @example"
+	@echo "make check  ruff, mypy, import-linter, eslint and prettier, generated files"
 	@echo "make bench  the attention module beside its peers, on this machine"
-	@echo "make soak   looks, edits, exports and scans at once for half an hour (MINUTES=30): is memory flat?"
-	@echo "make web    rebuild the page (needs Node 20 or later); make verify compares it with its sources"
+	@echo "make soak   what depends on the clock and on the process's memory: time limits, then looks, edits, exports and"
+	@echo "            scans at once for half an hour (MINUTES=30) in flat memory"
+	@echo "make web    rebuild the page (needs Node 20 or later); make verify lints its sources and compares them with it"
 	@echo "make conformance   every model family of the installed transformers, held against its own attention (half an hour)"
 	@echo "make model TEXT=…  train the embedded model again (a GPU and ten minutes)"
 	@echo "make docs   build the documentation into site/"

@@ -1,13 +1,26 @@
-"""What every test may use."""
+"""Settings and checks shared by all tests."""
 
 from __future__ import annotations
 
+import shutil
+from collections import Counter
+from collections.abc import Generator
+
 import pytest
 import torch
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("headscope", deadline=None)  # how long an example takes says how busy a machine is
-settings.load_profile("headscope")
+# Neither a deadline nor a limit on drawing examples: both say how busy the machine is, not whether the code is right.
+settings.register_profile(
+    "test", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("explore", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("test")  # `make fuzz` chooses the other one
+
+NEEDS = {
+    "browser": (shutil.which("chromium"), "browser tests need chromium on PATH; on Debian: apt-get install chromium"),
+    "gpu": (torch.cuda.is_available(), "GPU tests need a CUDA device; where there is one: make test TESTS=tests/gpu"),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -16,8 +29,20 @@ def seed() -> None:
     torch.manual_seed(0)
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    missing = pytest.mark.skip(reason="no CUDA device here")
     for item in items:
-        if item.get_closest_marker("gpu") and not torch.cuda.is_available():
-            item.add_marker(missing)
+        for mark, (there, reason) in NEEDS.items():
+            if item.get_closest_marker(mark) and not there:
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
+    """Say in the last lines which tests were not run, and how to run them."""
+    yield
+    terminal = session.config.pluginmanager.get_plugin("terminalreporter")
+    skipped = terminal.stats.get("skipped", []) if terminal else []
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
+    for reason, count in sorted(reasons.items()):
+        terminal.write_line(f"{count} {'test was' if count == 1 else 'tests were'} not run: {reason}", yellow=True)

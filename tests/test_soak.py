@@ -1,31 +1,35 @@
-"""A minute of everything at once; `make soak` runs for thirty."""
+"""The parts of `make soak`: each kind of work succeeds once, and the verdict tells a leak from noise."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
+import random
 from pathlib import Path
 
-import pytest
+import headscope
+from headscope.app.pages.microscope import Session
+from tests.app.conftest import small_model, word_tokenizer
+from tests.e2e.conftest import served
+from tests.soak import RISE, Record, ask_like_a_page, export, judge, scan
 
-from tests.soak import RISE, Record
 
-ROOT = Path(__file__).parent.parent
-MINUTES = float(os.environ.get("HEADSCOPE_SOAK_MINUTES", "1"))
-
-
-@pytest.mark.soak
-def test_memory_stays_flat_and_nothing_is_left_behind(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.soak", "--minutes", str(MINUTES), "--out", str(tmp_path / "soak.json")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
-    told = json.loads((tmp_path / "soak.json").read_text(encoding="utf-8"))
-    assert all(told["done"][name] for name in ("look", "edit", "export", "scan"))
+def test_every_kind_of_work_can_be_done(tmp_path: Path) -> None:
+    record, chance = Record(), random.Random(0)
+    with headscope.load(small_model(), word_tokenizer()) as scope, served(Session(scope)) as address:
+        ask_like_a_page(address, chance, record)
+        export(scope, tmp_path, chance, record)
+        scan(scope, tmp_path, chance, record)
+    assert record.done == {"look": 1, "edit": 1, "export": 1, "scan": 1}
 
 
 def test_a_leak_of_a_tenth_is_seen_and_a_noisy_plateau_is_not() -> None:
     noise = [1000 + 8 * (number % 7) for number in range(30)]
     assert Record(memory=[float(one) for one in noise]).rise < 1.01
     assert Record(memory=[one + 5.0 * place for place, one in enumerate(noise)]).rise > RISE
+
+
+def test_whatever_does_not_hold_is_said() -> None:
+    rising = Record(memory=[1.0, 2.0, 4.0, 8.0], threads=[5], files=[2], troubles=["ReadTimeout: "])
+    said = judge(rising, threads_before=4, files_before=2)
+    assert said[:2] == ["ReadTimeout: ", f"memory rises: 3.000 after the warm-up, and at most {RISE} is flat"]
+    assert said[2].startswith("1 threads were left")
+    assert said[3:] == [f"no {work} was finished" for work in ("edit", "export", "look", "scan")]

@@ -10,7 +10,7 @@ import torch
 from tests.attention.cases import Case
 from tests.gpu.checks import ALL, DTYPES, OTHERS, check_case
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+pytestmark = pytest.mark.gpu
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

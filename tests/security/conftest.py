@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import http.client
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
@@ -17,14 +15,6 @@ from tests.app.conftest import scope, session
 from tests.e2e.conftest import served
 
 __all__ = ["scope", "session"]
-
-HERE = Path(__file__).parent
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if Path(item.path).is_relative_to(HERE) and item.get_closest_marker("browser") and not shutil.which("chromium"):
-            item.add_marker(pytest.mark.skip(reason="no Chromium here: apt-get install chromium"))
 
 
 @pytest.fixture
