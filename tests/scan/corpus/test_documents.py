@@ -143,6 +143,8 @@ class LongLine:
         self.left, self.n_read = self.left - size, self.n_read + size
         return (b"word " * (size // 5 + 1))[:size]
 
+    def close(self) -> None: ...
+
 
 @pytest.mark.parametrize("lines", [False, True])
 def test_a_line_of_any_length_is_never_held_whole(monkeypatch: pytest.MonkeyPatch, lines: bool) -> None:
