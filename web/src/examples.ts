@@ -1,13 +1,12 @@
-// Sentences chosen for a phenomenon. `by` is the question that finds a head worth opening first; `at` the token to stand on;
-// `reads` the token which that head should read from there.
+// Example texts, each chosen for one phenomenon: induction, indirect objects, pronouns, lists, quotations, code.
 
 export interface Example {
   name: string;
   text: string;
   lookFor: string;
-  by: string;
-  at?: string;
-  reads?: string; // better than `by`, where the phenomenon is one word reading another
+  by: string; // the question whose best head is selected first
+  at?: string; // the token that is selected
+  reads?: string; // the head that attends most from there to this token is selected instead
 }
 
 export const EXAMPLES: Example[] = [
@@ -46,13 +45,18 @@ export const EXAMPLES: Example[] = [
   },
   {
     name: "Code",
-    text: "def area(width, height):\n    return width * height\n\ndef volume(width, height, depth):\n    return width * height *",
+    text:
+      "def area(width, height):\n    return width * height\n\n" +
+      "def volume(width, height, depth):\n    return width * height *",
     lookFor: "heads that copy names from the line above.",
     by: "induction",
   },
   {
     name: "Far back",
-    text: "Old Mr. Whitlow kept the ferry at the bend. Every morning he oiled the chain, swept the deck and counted the planks, and every evening he tied the boat, lit the lamp and counted them again. Nobody had ever seen him cross. One winter the river froze, and there was no work for old Mr.",
+    text:
+      "Old Mr. Whitlow kept the ferry at the bend. Every morning he oiled the chain, swept the deck " +
+      "and counted the planks, and every evening he tied the boat, lit the lamp and counted them again. " +
+      "Nobody had ever seen him cross. One winter the river froze, and there was no work for old Mr.",
     lookFor: "heads that read across the whole passage.",
     by: "induction",
   },

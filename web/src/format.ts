@@ -27,6 +27,11 @@ export function count(value: number): string {
   return value.toLocaleString("en");
 }
 
+/** 1 head, 2 heads. */
+export function plural(value: number, word: string): string {
+  return `${count(value)} ${word}${value === 1 ? "" : "s"}`;
+}
+
 /** A token as it can be read: without its leading space, with its line breaks and lone spaces shown. */
 export function visible(text: string): string {
   const shown = text

@@ -16,7 +16,9 @@ test("what is packed comes back, aligned for typed arrays", () => {
 test("a container written by the Python side is read", () => {
   // pack({"look": "é"}, {"weights": np.array([[1, 0.5]], np.float32), "flags": np.array([7], np.uint8)})
   const written =
-    "SFNDMaAAAAB7InZhbHVlcyI6eyJsb29rIjoiw6kifSwiYXJyYXlzIjpbeyJuYW1lIjoid2VpZ2h0cyIsImR0eXBlIjoiZmxvYXQzMiIsInNoYXBlIjpbMSwyXSwib2Zmc2V0IjowfSx7Im5hbWUiOiJmbGFncyIsImR0eXBlIjoidWludDgiLCJzaGFwZSI6WzFdLCJvZmZzZXQiOjh9XX0gICAgICAgAACAPwAAAD8HAAAAAAAAAA==";
+    "SFNDMaAAAAB7InZhbHVlcyI6eyJsb29rIjoiw6kifSwiYXJyYXlzIjpbeyJuYW1lIjoid2VpZ2h0cyIsImR0eXBlIjoiZmxvYXQz" +
+    "MiIsInNoYXBlIjpbMSwyXSwib2Zmc2V0IjowfSx7Im5hbWUiOiJmbGFncyIsImR0eXBlIjoidWludDgiLCJzaGFwZSI6WzFdLCJv" +
+    "ZmZzZXQiOjh9XX0gICAgICAgAACAPwAAAD8HAAAAAAAAAA==";
   const bytes = Uint8Array.from(atob(written), (letter) => letter.charCodeAt(0));
   const { values, arrays } = unpack(bytes.buffer);
   expect(values).toEqual({ look: "é" });

@@ -38,8 +38,10 @@ export type Ink = "plain" | "comment" | "string" | "word";
 
 /** Python in three tints: comments, strings, and the words of the language. */
 export function highlightPython(code: string): { ink: Ink; text: string }[] {
-  const pattern =
-    /(#[^\n]*)|([fr]?"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')|\b(import|from|for|in|if|else|def|return|with|lambda|as|and|or|not|True|False|None)\b/g;
+  const comment = /(#[^\n]*)/;
+  const string = /([fr]?"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')/;
+  const word = /\b(import|from|for|in|if|else|def|return|with|lambda|as|and|or|not|True|False|None)\b/;
+  const pattern = new RegExp([comment, string, word].map((part) => part.source).join("|"), "g");
   const found: { ink: Ink; text: string }[] = [];
   let at = 0;
   for (const match of code.matchAll(pattern)) {

@@ -1,5 +1,6 @@
 // What was measured for this release, and what has been run here.
 import type { components } from "../api";
+import type { Table } from "../save/picture";
 import { events } from "../source/event-stream";
 import { PageState } from "../source/page-state.svelte";
 import { askJson } from "../source/server";
@@ -22,6 +23,21 @@ export interface Running {
   since: number;
 }
 
+type Column = (each: Outcome, where: string) => string | number;
+
+/** The numbers of a saved picture: outcomes of the release, then those run here. */
+export function outcomesTable(stored: Outcome[], here: Outcome[], first: Record<string, Column>): Table {
+  const columns: Record<string, Column> = {
+    ...first,
+    "both right": (each) => each.mean,
+    low: (each) => each.low,
+    high: (each) => each.high,
+    seeds: (each) => each.accuracies.join(" "),
+  };
+  const row = (where: string) => (each: Outcome) => Object.values(columns).map((column) => column(each, where));
+  return { columns: Object.keys(columns), rows: [...stored.map(row("release")), ...here.map(row("run here"))] };
+}
+
 export class Experiments extends PageState {
   results = $state.raw<Results | null>(null);
   ran = $state.raw<Record<string, Outcome[]>>({}); // by picture: "arms 0", "partition 16"
@@ -29,6 +45,11 @@ export class Experiments extends PageState {
   width = $state<Width>(16);
   heads = $state(4);
   private going: AbortController | null = null;
+
+  /** Numbers of each head at this width. */
+  get dHead(): number {
+    return this.width / this.heads;
+  }
 
   get counts(): number[] {
     return Array.from({ length: Math.log2(this.width) + 1 }, (_, power) => 2 ** power);

@@ -52,7 +52,8 @@ test("a long text travels by the name of its look", () => {
 test("nonsense in an address falls back to the beginning", () => {
   expect(
     readAddress(
-      "#microscope?view=cube&order=up&token=-3&how=magic&cut=5.1:x:2,7&t=hot&k=3&zoom=1,2&toward=a&minus=-1&measure=mass",
+      "#microscope?view=cube&order=up&token=-3&how=magic&cut=5.1:x:2,7" +
+        "&t=hot&k=3&zoom=1,2&toward=a&minus=-1&measure=mass",
     ),
   ).toEqual(INITIAL);
 });

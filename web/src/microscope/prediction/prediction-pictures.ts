@@ -82,9 +82,10 @@ export function attributionPicture(
     text("through W_O", parts, 10),
     text(attribution.toward ? `toward ${whose}` : "", bar, 10),
   );
+  const token = visible(scope.tokens[attribution.position].text);
   return {
     file: `mix-${attribution.site}-${attribution.position}`,
-    title: `${scope.model!.title}: what ${siteTitle(attribution.site)} hands to “${visible(scope.tokens[attribution.position].text)}”`,
+    title: `${scope.model!.title}: what ${siteTitle(attribution.site)} hands to “${token}”`,
     width: bar + 132,
     height: foot + ROW,
     marks,

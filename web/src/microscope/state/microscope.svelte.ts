@@ -71,8 +71,10 @@ export class Microscope extends PendingRequests {
 
   heads = $derived.by((): HeadInfo[] => headsOf(this.model));
   here = $derived<HeadInfo | undefined>(this.heads.find((place) => place.name === this.settings.head) ?? this.heads[0]);
-  tokens = $derived<TokenCard[]>(this.look && this.here ? tokensOf(this.look, this.here.site.queries) : []); // rows: who looks
-  keys = $derived<TokenCard[]>(this.look && this.here ? tokensOf(this.look, this.here.site.keys) : []); // columns: what is looked at
+  /** rows: the queries */
+  tokens = $derived<TokenCard[]>(this.look && this.here ? tokensOf(this.look, this.here.site.queries) : []);
+  /** columns: the keys */
+  keys = $derived<TokenCard[]>(this.look && this.here ? tokensOf(this.look, this.here.site.keys) : []);
   length = $derived(this.tokens.length);
   extent = $derived(Math.max(this.length, this.keys.length));
   whole = $derived(this.extent <= WHOLE);
@@ -117,33 +119,33 @@ export class Microscope extends PendingRequests {
   /** Show what an address says; without a text, the first example. */
   async restore(state: State): Promise<void> {
     Object.assign(this, { show: state.show, order: state.order, knockOuts: state.knockOuts });
-    const scene = await this.modelSource(state.model);
-    if (!scene) return;
-    const head = headsOf(scene.model).findIndex((place) => place.name === state.head);
-    const kept = state.look ?? scene.source.first ?? null;
+    const opened = await this.modelSource(state.model);
+    if (!opened) return;
+    const head = headsOf(opened.model).findIndex((place) => place.name === state.head);
+    const kept = state.look ?? opened.source.first ?? null;
     const wanted = state.text !== null ? { text: state.text } : kept !== null ? { look: kept } : null;
     const asked = { toward: state.toward, minus: state.minus };
-    if (scene.source.live && wanted === null)
-      return this.openExample(EXAMPLES[0], { head, token: state.token, asked }, scene);
+    if (opened.source.live && wanted === null)
+      return this.openExample(EXAMPLES[0], { head, token: state.token, asked }, opened);
     await this.open(
-      scene.source.live && wanted !== null ? wanted : { look: "" },
+      opened.source.live && wanted !== null ? wanted : { look: "" },
       (look) => ({
-        head: head < 0 && !this.follows ? argmax(scoresIn(look, scene.model, "induction")) : head,
+        head: head < 0 && !this.follows ? argmax(scoresIn(look, opened.model, "induction")) : head,
         token: state.token ?? Infinity,
         zoom: state.zoom,
         asked,
       }),
-      scene,
+      opened,
     );
   }
 
   /** The same text through another model. */
   async useModel(name: string): Promise<void> {
-    const scene = await this.modelSource(name);
-    if (scene) await this.open({ text: this.look?.text ?? this.text }, undefined, scene);
+    const opened = await this.modelSource(name);
+    if (opened) await this.open({ text: this.look?.text ?? this.text }, undefined, opened);
   }
 
-  /** Have the program open one more model, by its name or folder, and look through it; false, and why, if it will not. */
+  /** Have the server open one more model, by its name or folder, and show it; false if it could not. */
   async openModel(wanted: string): Promise<boolean> {
     const name = await this.track("opening", this.source.openModel!(wanted), new AbortController().signal);
     if (name !== undefined) await this.useModel(name);
@@ -186,34 +188,36 @@ export class Microscope extends PendingRequests {
   /** Read a text (or a look the program keeps). The last picture stays, whole, until the new one is there. */
   async open(
     wanted: { text: string } | { look: string },
-    stand?: Selection,
-    scene: ModelSource = { source: this.source, model: this.model! },
+    select?: Selection,
+    opened: ModelSource = { source: this.source, model: this.model! },
   ): Promise<void> {
     clearTimeout(this.typing);
     this.opening?.abort();
     const opening = (this.opening = new AbortController());
     if ("text" in wanted) this.text = wanted.text;
     if ("text" in wanted && wanted.text === "") return;
-    const look = await this.track("look", scene.source.look(wanted, opening.signal), opening.signal);
+    const look = await this.track("look", opened.source.look(wanted, opening.signal), opening.signal);
     if (!look) return;
-    const places = headsOf(scene.model);
+    const places = headsOf(opened.model);
     const named = places.findIndex((place) => place.name === this.settings.head);
-    const at = stand?.(look) ?? { head: named, token: this.token >= this.length - 1 ? Infinity : this.token };
+    const at = select?.(look) ?? { head: named, token: this.token >= this.length - 1 ? Infinity : this.token };
     const { name, site } = places[Math.max(0, at.head)];
-    const [head, token] = [this.settings.head, this.token]; // whoever moves on while the pattern is on its way, stays there
+    // a selection that changes while the pattern is on its way is kept
+    const [head, token] = [this.settings.head, this.token];
     const [rows, columns] = [tokensOf(look, site.queries).length, tokensOf(look, site.keys).length];
     const span = Math.max(rows, columns);
     const tile = await this.track(
       "weights",
-      this.fetchWeights(look, name, [0, rows], [0, columns], poolFor(span, WHOLE), { signal: opening.signal, scene }),
+      this.fetchWeights(look, name, [0, rows], [0, columns], poolFor(span, WHOLE), { signal: opening.signal, opened }),
       opening.signal,
     );
     if (!tile) return;
     if (!("text" in wanted)) this.text = look.text;
     if (span > COMPARED) this.settings.compare = false;
+    // another model has other tokens
     const asked: LogitTarget | undefined =
-      at.asked ?? (scene.model === this.model ? undefined : { toward: null, minus: null }); // another model, other tokens
-    if (scene.model !== this.model) this.switchModel(scene);
+      at.asked ?? (opened.model === this.model ? undefined : { toward: null, minus: null });
+    if (opened.model !== this.model) this.switchModel(opened);
     Object.assign(this, {
       ...asked,
       look,
@@ -225,9 +229,9 @@ export class Microscope extends PendingRequests {
   }
 
   /** Another model: what was said of the last one is forgotten. */
-  private switchModel(scene: ModelSource): void {
+  private switchModel(opened: ModelSource): void {
     Object.assign(this, {
-      ...scene,
+      ...opened,
       roles: null,
       featured: [],
       importance: null,
@@ -238,8 +242,8 @@ export class Microscope extends PendingRequests {
       overview: null,
     });
     this.fetchRoles();
-    scene.source.featured().then(
-      (claims) => scene.model === this.model && (this.featured = claims),
+    opened.source.featured().then(
+      (claims) => opened.model === this.model && (this.featured = claims),
       () => undefined,
     );
   }
@@ -264,7 +268,7 @@ export class Microscope extends PendingRequests {
   openExample(
     example: Example,
     at: { head: number; token: number | null; asked?: LogitTarget } = { head: -1, token: null },
-    scene: ModelSource = { source: this.source, model: this.model! },
+    opened: ModelSource = { source: this.source, model: this.model! },
   ): Promise<void> {
     return this.open(
       { text: example.text },
@@ -277,10 +281,10 @@ export class Microscope extends PendingRequests {
           head:
             at.head >= 0
               ? at.head
-              : argmax(weightsBetween(look, token, find(example.reads)) ?? scoresIn(look, scene.model, example.by)),
+              : argmax(weightsBetween(look, token, find(example.reads)) ?? scoresIn(look, opened.model, example.by)),
         };
       },
-      scene,
+      opened,
     );
   }
 
@@ -373,10 +377,10 @@ export class Microscope extends PendingRequests {
       signal,
       measure = "weight",
       aside = false,
-      scene,
-    }: { signal: AbortSignal; measure?: Measure; aside?: boolean; scene?: ModelSource },
+      opened,
+    }: { signal: AbortSignal; measure?: Measure; aside?: boolean; opened?: ModelSource },
   ): Promise<Tile> {
-    return (scene?.source ?? this.source).weights(
+    return (opened?.source ?? this.source).weights(
       { look: look.look, head, rows, columns, pool, how: "max", measure, aside: measure === "row" && aside },
       signal,
     );

@@ -80,7 +80,8 @@ export function fetchAttribution(scope: Microscope): Undo {
   const { look, here, token, toward, minus } = scope;
   if (!look || !here) return;
   const wanted = { look: look.look, site: here.site.name, position: token, toward, minus };
-  scope.attribution = scope.source.live ? untrack(() => scope.attribution) : null; // a file holds the mix of few places: show none rather than another's
+  // a file holds the attribution of few positions: show none rather than that of another
+  scope.attribution = scope.source.live ? untrack(() => scope.attribution) : null;
   return scope.fetch(
     "mix",
     (signal) => scope.source.attribution(wanted, signal),
