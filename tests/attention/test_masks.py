@@ -1,4 +1,4 @@
-"""Masks: each is held against a predicate over (batch item, query, key), their bounds against the grid."""
+"""Masks equal a predicate over (batch item, query, key), and their bounds hold for the whole grid."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PREDICATES: dict[str, tuple[Mask, Predicate]] = {
 
 
 @pytest.mark.parametrize("name", PREDICATES)
-def test_each_mask_says_what_its_predicate_says(name: str) -> None:
+def test_each_mask_equals_its_predicate(name: str) -> None:
     mask, predicate = PREDICATES[name]
     grid = mask.bind(2, 3, 10, 10).dense(10, 10).expand(2, -1, 10, 10)
     b, i, j = torch.meshgrid(torch.arange(2), torch.arange(10), torch.arange(10), indexing="ij")
@@ -51,12 +51,12 @@ def test_queries_after_a_cache_line_up_with_the_end_of_the_keys(name: str) -> No
     assert torch.equal(mask.bind(2, 3, 4, 10).dense(4, 10), whole[:, :, -4:])
 
 
-def test_a_mask_of_each_head_is_kept_by_head() -> None:
+def test_a_mask_may_differ_between_heads() -> None:
     assert torch.equal(dense(ANY).bind(2, 3, 10, 10).dense(10, 10), ANY)
 
 
 @pytest.mark.parametrize("floats", [torch.zeros(3, 3), torch.full((3, 3), float("-inf")).triu(1)])
-def test_zero_looks_and_minus_infinity_hides(floats: Tensor) -> None:
+def test_zero_attends_and_minus_infinity_masks(floats: Tensor) -> None:
     assert torch.equal(dense(floats).dense(3, 3)[0, 0], floats == 0)
 
 
@@ -113,71 +113,74 @@ def compose(recipe: list[tuple[str, int]], n_query: int, n_key: int) -> Mask:
 
 
 @given(recipes(), st.integers(0, 23), st.integers(1, 24))
-def test_outside_its_reach_all_is_hidden_and_inside_its_clear_range_all_is_open(
+def test_outside_the_first_bounds_all_is_masked_and_inside_the_second_nothing_is(
     recipe: tuple[list[tuple[str, int]], int, int], start: int, height: int
 ) -> None:
     kinds, n_query, n_key = recipe
     mask, start = compose(kinds, n_query, n_key), start % n_query
     stop = min(start + height, n_query)
     band = mask.dense(n_query, n_key)[:, :, start:stop]
-    low, high = mask.reach(start, stop, n_key - n_query, n_key)
+    low, high = mask.visible_to_any(start, stop, n_key - n_query, n_key)
     assert 0 <= low <= high <= n_key
     assert not band[..., :low].any()
     assert not band[..., high:].any()
-    low, high = mask.clear(start, stop, n_key - n_query, n_key)
+    low, high = mask.visible_to_all(start, stop, n_key - n_query, n_key)
     assert 0 <= low <= high <= n_key
     assert band[..., low:high].all()
 
 
-def test_causality_reaches_and_clears_as_far_as_it_can() -> None:
-    assert causal().reach(4, 8, 0, 100) == (0, 8)
-    assert causal().clear(4, 8, 0, 100) == (0, 5)
-    assert (causal() & window(3)).reach(4, 8, 0, 100) == (2, 8)
-    assert window(6).clear(4, 6, 0, 100) == (0, 10)
+def test_bounds_of_causal_masks_are_as_tight_as_can_be() -> None:
+    assert causal().visible_to_any(4, 8, 0, 100) == (0, 8)
+    assert causal().visible_to_all(4, 8, 0, 100) == (0, 5)
+    assert (causal() & window(3)).visible_to_any(4, 8, 0, 100) == (2, 8)
+    assert window(6).visible_to_all(4, 6, 0, 100) == (0, 10)
 
 
 NAN = torch.zeros(4, 4)
 NAN[2, 3] = float("nan")
 
 MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
-    "window": (lambda: window(0), "window(0): a window of less than one key hides everything; give at least 1"),
+    "window": (lambda: window(0), "window(0): a window of less than one key masks everything; give at least 1"),
     "side": (lambda: padding([1], side="both"), "padding(side='both'): the side is 'right' or 'left'"),
-    "lengths": (lambda: padding([1.5]), "one whole number ≥ 0 a batch item, got [1.5]"),
-    "negative": (lambda: padding([3, -1]), "one whole number ≥ 0 a batch item, got [3, -1]"),
-    "too-long": (lambda: padding([3, 12]).bind(2, 1, 8, 8), "padding says 12 real keys, but there are only 8"),
+    "lengths": (lambda: padding([1.5]), "one whole number ≥ 0 per batch item, got [1.5]"),
+    "negative": (lambda: padding([3, -1]), "one whole number ≥ 0 per batch item, got [3, -1]"),
+    "too-long": (lambda: padding([3, 12]).bind(2, 1, 8, 8), "padding has a length of 12 keys, but there are only 8"),
     "batch": (lambda: padding([3, 4]).bind(3, 1, 8, 8), "padding has 2 lengths for a batch of 3; give one length"),
     "ids": (lambda: documents(torch.zeros(8)), "documents needs integer ids of shape (key) or (batch, key)"),
     "ids-shape": (
         lambda: documents([[0, 1, 1]]).bind(1, 1, 4, 4),
-        "documents has ids of shape (1, 3) for batch 1, 4 queries and 4 keys; give one id a key: (1, 4)",
+        "documents has ids of shape (1, 3) for batch 1, 4 queries and 4 keys; give one id per key: (1, 4)",
     ),
     "axes": (lambda: dense(torch.ones(4)), "a dense mask has 2 to 4 axes, (query, key) last; got shape (4,)"),
     "five-axes": (lambda: dense(torch.ones(1, 1, 1, 4, 4)), "a dense mask has 2 to 4 axes, (query, key) last; got"),
-    "no-lengths": (lambda: padding([]), "one whole number ≥ 0 a batch item, got []"),
-    "lengths-axes": (lambda: padding(torch.ones(2, 2).long()), "one whole number ≥ 0 a batch item, got tensor"),
+    "no-lengths": (lambda: padding([]), "one whole number ≥ 0 per batch item, got []"),
+    "lengths-axes": (lambda: padding(torch.ones(2, 2).long()), "one whole number ≥ 0 per batch item, got tensor"),
     "ids-batch": (lambda: documents([[0], [1]]).bind(3, 1, 1, 1), "ids of shape (2, 1) for batch 3, 1 queries and 1"),
-    "ids-queries": (lambda: documents([0, 1]).bind(1, 1, 3, 2), "for batch 1, 3 queries and 2 keys; give one id a key"),
+    "ids-queries": (
+        lambda: documents([0, 1]).bind(1, 1, 3, 2),
+        "for batch 1, 3 queries and 2 keys; give one id per key",
+    ),
     "ids-axes": (lambda: documents(torch.zeros(1, 1, 1).long()), "shape (key) or (batch, key), got shape (1, 1, 1)"),
-    "integers": (lambda: dense(torch.ones(4, 4).long()), "a dense mask of torch.int64 is ambiguous (keep or hide?)"),
-    "nan": (lambda: dense(NAN), "the mask has 1 NaN, the first at (0, 0, 2, 3); use 0 to look and −inf to hide"),
+    "integers": (lambda: dense(torch.ones(4, 4).long()), "a dense mask of torch.int64 is ambiguous (keep or mask?)"),
+    "nan": (lambda: dense(NAN), "the mask has 1 NaN, the first at (0, 0, 2, 3); use 0 to attend and −inf to mask"),
     "bias": (lambda: dense(torch.full((4, 4), 0.5)), "the mask has 0.5, neither 0 nor −inf; numbers to add to scores"),
     "shape": (
         lambda: dense(torch.ones(2, 3, 4, 5).bool()).bind(2, 6, 4, 5),
         "a dense mask of shape (2, 3, 4, 5) does not fit batch 2, 6 heads, 4 queries and 5 keys",
     ),
-    "not-a-mask": (lambda: causal() & torch.ones(4, 4), "& joins two masks, and Tensor is none; wrap a tensor in"),
+    "not-a-mask": (lambda: causal() & torch.ones(4, 4), "& joins two masks, got Tensor; wrap a tensor in dense(…)"),
 }
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistaken_mask_is_refused_with_its_values(name: str) -> None:
+def test_a_wrong_mask_is_refused_with_its_values(name: str) -> None:
     make, message = MISTAKES[name]
     with pytest.raises(MaskError, match=re.escape(message)):
         make()
 
 
 @pytest.mark.parametrize(
-    ("mask", "reach", "clear"),
+    ("mask", "by_any", "by_all"),
     [
         (full(), (0, 100), (0, 100)),
         (causal(), (0, 28), (0, 25)),
@@ -189,13 +192,13 @@ def test_a_mistaken_mask_is_refused_with_its_values(name: str) -> None:
     ],
     ids=repr,
 )
-def test_four_rows_after_a_cache_reach_and_clear_exactly_so_many_keys(
-    mask: Mask, reach: tuple[int, int], clear: tuple[int, int]
+def test_bounds_of_four_rows_after_a_cache_are_exact(
+    mask: Mask, by_any: tuple[int, int], by_all: tuple[int, int]
 ) -> None:
-    """Rows 4 to 7 stand at keys 24 to 27. A bound that is too narrow is wrong, one that is too wide is slow."""
+    """Rows 4 to 7 are at keys 24 to 27. A bound that is too narrow is wrong, one that is too wide is slow."""
     bound = mask.bind(1, 1, 80, 100)
-    assert bound.reach(4, 8, 20, 100) == reach
-    assert bound.clear(4, 8, 20, 100) == clear
+    assert bound.visible_to_any(4, 8, 20, 100) == by_any
+    assert bound.visible_to_all(4, 8, 20, 100) == by_all
 
 
 @given(st.integers(1, 12), st.integers(0, 9), st.integers(1, 5), st.integers(0, 8), st.booleans())
@@ -205,10 +208,10 @@ def test_the_bounds_of_windows_are_the_tightest_there_are(
     mask = causal() & window(width) if one_sided else window(width)
     n_query, n_key = start + height, start + height + extra
     band = mask.dense(n_query, n_key)[0, 0, start:]
-    low, high = mask.reach(start, n_query, extra, n_key)
-    seen = band.any(0).nonzero()[:, 0].tolist()
-    assert (low, high) == (seen[0], seen[-1] + 1)
-    low, high = mask.clear(start, n_query, extra, n_key)
+    low, high = mask.visible_to_any(start, n_query, extra, n_key)
+    by_any = band.any(0).nonzero()[:, 0].tolist()
+    assert (low, high) == (by_any[0], by_any[-1] + 1)
+    low, high = mask.visible_to_all(start, n_query, extra, n_key)
     by_all = band.all(0).nonzero()[:, 0].tolist()
     assert list(range(low, high)) == by_all
 
@@ -233,12 +236,12 @@ def test_a_printed_mask_has_the_size_that_its_parts_imply(mask: Mask, rows: int,
     assert "■" in grid[-1 if "left" in title else 0]
 
 
-def test_a_mask_shared_by_all_is_not_written_for_each() -> None:
+def test_a_mask_shared_by_all_items_and_heads_is_stored_once() -> None:
     assert full().dense(3, 4).shape == causal().dense(3, 4).shape == (1, 1, 3, 4)
     assert padding([1, 2]).bind(2, 5, 3, 4).dense(3, 4).shape == (2, 1, 3, 4)
 
 
-def test_one_head_of_a_mask_of_many_is_its_own_and_one_of_a_shared_mask_is_all() -> None:
+def test_the_mask_of_one_head_is_its_own_or_the_shared_one() -> None:
     (part,) = dense(ANY).parts
     assert isinstance(part, Dense)
     for head in range(3):

@@ -1,14 +1,14 @@
-"""Which query may see which key: small masks that compose with ``&``.
+"""Attention masks that compose with ``&``: causal, sliding window, padding, packed documents, any boolean tensor.
 
-Query ``i`` of ``n_query`` stands at key position ``i + offset`` with ``offset = n_key − n_query``, so that a short
-block of new queries after a long cache lines up with the end of the keys. Everything here uses that one convention.
+Query ``i`` of ``n_query`` is at key position ``i + offset`` with ``offset = n_key − n_query``, so that the few new
+queries after a KV cache line up with the end of the keys. All of ``headscope.attention`` uses this convention.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Int, Num, Shaped
@@ -23,52 +23,45 @@ Bounds = tuple[int | float, int | float]
 Allowed = Bool[Tensor, "#batch #head query key"]
 
 
-@runtime_checkable
-class Part(Protocol):
-    """One condition. ``reach`` and ``clear`` bound the keys that any, or every, row of a block may see."""
-
-    def block(self, rows: Rows, columns: Columns, offset: int) -> Allowed: ...
-    def check(self, batch: int, n_heads: int, n_query: int, n_key: int) -> None: ...
-    def reach(self, start: int, stop: int, offset: int) -> Bounds: ...
-    def clear(self, start: int, stop: int, offset: int) -> Bounds: ...
+ALL_KEYS = (float("-inf"), float("inf"))
+NO_KEYS = (0.0, 0.0)
+MAX_PRINTED = 48  # rows and columns of a printed mask
 
 
-@runtime_checkable
-class ByHead(Protocol):
-    """A part that may tell each head something else, and can be cut down to what it tells one of them."""
+class Part:
+    """One condition of a mask. By default nothing is known of where its keys are, and all heads share it."""
 
-    def only(self, head: int) -> Part: ...
+    def block(self, rows: Rows, columns: Columns, offset: int) -> Allowed:
+        """Return which of these query rows may attend to which of these key columns."""
+        raise NotImplementedError
 
+    def check(self, batch: int, n_heads: int, n_query: int, n_key: int) -> None:
+        """Raise a MaskError if this part does not fit the sizes."""
 
-EVERYWHERE = (float("-inf"), float("inf"))
-NOWHERE = (0.0, 0.0)
-SHOWN = 48  # a printed grid is no larger than this
+    def visible_to_any(self, start: int, stop: int, offset: int) -> Bounds:
+        """Bound the keys that at least one of the rows ``start:stop`` may attend to."""
+        return ALL_KEYS
 
+    def visible_to_all(self, start: int, stop: int, offset: int) -> Bounds:
+        """Bound keys that every one of the rows ``start:stop`` may attend to."""
+        return NO_KEYS
 
-class Anywhere:
-    """A part whose keys may lie anywhere: none can be passed over, and none is known to be open to all."""
-
-    def reach(self, start: int, stop: int, offset: int) -> Bounds:
-        return EVERYWHERE
-
-    def clear(self, start: int, stop: int, offset: int) -> Bounds:
-        return NOWHERE
+    def only(self, head: int) -> Part:
+        """Return this part for one head."""
+        return self
 
 
 @dataclass(frozen=True)
-class Causal:
-    """No key after the query."""
+class Causal(Part):
+    """Keys up to the query's own position."""
 
     def block(self, rows: Rows, columns: Columns, offset: int) -> Allowed:
         return (columns[None, :] <= rows[:, None] + offset)[None, None]
 
-    def check(self, batch: int, n_heads: int, n_query: int, n_key: int) -> None:
-        pass
-
-    def reach(self, start: int, stop: int, offset: int) -> Bounds:
+    def visible_to_any(self, start: int, stop: int, offset: int) -> Bounds:
         return float("-inf"), stop + offset
 
-    def clear(self, start: int, stop: int, offset: int) -> Bounds:
+    def visible_to_all(self, start: int, stop: int, offset: int) -> Bounds:
         return float("-inf"), start + offset + 1
 
     def __repr__(self) -> str:
@@ -76,7 +69,7 @@ class Causal:
 
 
 @dataclass(frozen=True)
-class Window:
+class Window(Part):
     """Keys less than ``width`` away: with ``causal()``, the query itself and the ``width − 1`` keys before it."""
 
     width: int
@@ -84,13 +77,10 @@ class Window:
     def block(self, rows: Rows, columns: Columns, offset: int) -> Allowed:
         return ((rows[:, None] + offset - columns[None, :]).abs() < self.width)[None, None]
 
-    def check(self, batch: int, n_heads: int, n_query: int, n_key: int) -> None:
-        pass
-
-    def reach(self, start: int, stop: int, offset: int) -> Bounds:
+    def visible_to_any(self, start: int, stop: int, offset: int) -> Bounds:
         return start + offset - self.width + 1, stop + offset + self.width - 1
 
-    def clear(self, start: int, stop: int, offset: int) -> Bounds:
+    def visible_to_all(self, start: int, stop: int, offset: int) -> Bounds:
         return stop + offset - self.width, start + offset + self.width
 
     def __repr__(self) -> str:
@@ -98,12 +88,12 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Padding(Anywhere):
+class Padding(Part):
     """Only the first (or, padded on the left, the last) ``lengths[b]`` keys of each batch item are real."""
 
     lengths: Int[Tensor, " batch"]
     side: Side = "right"
-    longest: int = 0  # read off the lengths once, so that using the mask never waits for a device
+    longest: int = 0  # the largest length, read once so that using the mask never waits for a GPU
     n_key: int | None = None
 
     def real_keys(self, columns: Columns, n_key: int) -> Bool[Tensor, "batch key"]:
@@ -111,16 +101,15 @@ class Padding(Anywhere):
         return columns[None, :] < lengths if self.side == "right" else columns[None, :] >= n_key - lengths
 
     def block(self, rows: Rows, columns: Columns, offset: int) -> Allowed:
-        if self.n_key is None:
-            raise AssertionError("padding is bound to its number of keys before it is asked for a block")
+        assert self.n_key is not None, "Mask.bind sets n_key before block() is called"
         return self.real_keys(columns, self.n_key)[:, None, None, :].expand(-1, 1, len(rows), -1)
 
     def check(self, batch: int, n_heads: int, n_query: int, n_key: int) -> None:
         if len(self.lengths) not in (1, batch):
-            raise MaskError(f"padding has {len(self.lengths)} lengths for a batch of {batch}; give one length an item")
+            raise MaskError(f"padding has {len(self.lengths)} lengths for a batch of {batch}; give one length per item")
         if self.longest > n_key:
             raise MaskError(
-                f"padding says {self.longest} real keys, but there are only {n_key}; lengths count real tokens"
+                f"padding has a length of {self.longest} keys, but there are only {n_key}; lengths count real tokens"
             )
 
     def __repr__(self) -> str:
@@ -129,8 +118,8 @@ class Padding(Anywhere):
 
 
 @dataclass(frozen=True)
-class Documents(Anywhere):
-    """Query and key belong to the same document of a packed row."""
+class Documents(Part):
+    """Keys in the query's own document, where several documents are packed into one row."""
 
     ids: Int[Tensor, "#batch key"]
 
@@ -142,7 +131,7 @@ class Documents(Anywhere):
         if self.ids.shape[0] not in (1, batch) or self.ids.shape[1] != n_key or n_query > n_key:
             raise MaskError(
                 f"documents has ids of shape {tuple(self.ids.shape)} for batch {batch}, {n_query} queries and "
-                f"{n_key} keys; give one id a key: ({batch}, {n_key})"
+                f"{n_key} keys; give one id per key: ({batch}, {n_key})"
             )
 
     def __repr__(self) -> str:
@@ -150,8 +139,8 @@ class Documents(Anywhere):
 
 
 @dataclass(frozen=True)
-class Dense(Anywhere):
-    """Any mask at all, given as a tensor."""
+class Dense(Part):
+    """Any mask, as a boolean tensor that is True where a query may attend."""
 
     allowed: Bool[Tensor, "#batch #head query key"]
 
@@ -166,8 +155,8 @@ class Dense(Anywhere):
         if shape[0] not in (1, batch) or shape[1] not in (1, n_heads) or shape[2:] != (n_query, n_key):
             raise MaskError(
                 f"a dense mask of shape {shape} does not fit batch {batch}, {n_heads} heads, {n_query} queries and "
-                f"{n_key} keys; give (query, key), (batch, query, key) or (batch, head, query, key), each of batch "
-                "and head 1 or whole"
+                f"{n_key} keys; give (query, key), (batch, query, key) or (batch, head, query, key); batch and head "
+                "may be 1"
             )
 
     def __repr__(self) -> str:
@@ -176,26 +165,27 @@ class Dense(Anywhere):
 
 @dataclass(frozen=True, repr=False)
 class Mask:
-    """Conditions that must all hold. ``print`` it to see it as a grid."""
+    """Conditions that must all hold for a query to attend to a key. ``print(mask)`` draws it as a grid."""
 
     parts: tuple[Part, ...] = ()
 
     def __and__(self, other: object) -> Mask:
         if not isinstance(other, Mask):
-            raise MaskError(f"& joins two masks, and {type(other).__name__} is none; wrap a tensor in dense(…)")
+            raise MaskError(f"& joins two masks, got {type(other).__name__}; wrap a tensor in dense(…)")
         return Mask(self.parts + tuple(part for part in other.parts if part != Causal() or part not in self.parts))
 
     @property
     def is_full(self) -> bool:
+        """Whether every query may attend to every key."""
         return len(self.parts) == 0  # not `not`: a compiled graph cannot negate a tuple
 
     @property
     def is_causal(self) -> bool:
-        """Causal and nothing else."""
+        """Whether the mask is causal and nothing else."""
         return len(self.parts) == 1 and isinstance(self.parts[0], Causal)
 
     def bind(self, batch: int, n_heads: int, n_query: int, n_key: int) -> Mask:
-        """This mask, checked against the sizes it will be used with."""
+        """Check this mask against the sizes it will be used with, and return it ready for ``block``."""
         if self.is_full or self.is_causal:
             return self
         for part in self.parts:
@@ -205,31 +195,34 @@ class Mask:
         return Mask(tuple(replace(part, n_key=n_key) if isinstance(part, Padding) else part for part in self.parts))
 
     def block(self, rows: Rows, columns: Columns, offset: int) -> Allowed:
-        """Who may see whom among these rows and columns."""
+        """Return which of these query rows may attend to which of these key columns."""
         allowed = torch.ones(1, 1, len(rows), len(columns), dtype=torch.bool, device=columns.device)
         for part in self.parts:
             allowed = allowed & part.block(rows, columns, offset)
         return allowed
 
     def dense(self, n_query: int, n_key: int, device: torch.device | str = "cpu") -> Allowed:
-        """The whole grid. For small sizes and for backends that want it so."""
+        """Return the whole mask as a tensor, for small sizes and for the dense backend."""
         rows, columns = torch.arange(n_query, device=device), torch.arange(n_key, device=device)
         return self.block(rows, columns, n_key - n_query)
 
-    def reach(self, start: int, stop: int, offset: int, n_key: int) -> tuple[int, int]:
-        """The keys that any of the rows ``start:stop`` may see lie in this range."""
-        return _intersect([part.reach(start, stop, offset) for part in self.parts], n_key)
+    def visible_to_any(self, start: int, stop: int, offset: int, n_key: int) -> tuple[int, int]:
+        """Return a range of keys outside of which every row of ``start:stop`` is masked."""
+        return _intersect([part.visible_to_any(start, stop, offset) for part in self.parts], n_key)
 
-    def clear(self, start: int, stop: int, offset: int, n_key: int) -> tuple[int, int]:
-        """Every one of the rows ``start:stop`` may see all keys in this range."""
-        return _intersect([part.clear(start, stop, offset) for part in self.parts], n_key)
+    def visible_to_all(self, start: int, stop: int, offset: int, n_key: int) -> tuple[int, int]:
+        """Return a range of keys inside of which no row of ``start:stop`` is masked."""
+        return _intersect([part.visible_to_all(start, stop, offset) for part in self.parts], n_key)
 
     def __repr__(self) -> str:
         return " & ".join(map(repr, self.parts)) or "full()"
 
     def __str__(self) -> str:
-        n_query, n_key, batch, heads = _natural_size(self)
-        bound, (height, width) = self.bind(batch, heads, n_query, n_key), (min(n_query, SHOWN), min(n_key, SHOWN))
+        n_query, n_key, batch, heads = _printed_size(self)
+        bound, (height, width) = (
+            self.bind(batch, heads, n_query, n_key),
+            (min(n_query, MAX_PRINTED), min(n_key, MAX_PRINTED)),
+        )
         grid = bound.block(torch.arange(height), torch.arange(width), n_key - n_query)[0, 0]
         notes = [f"the first {height}×{width} of {n_query}×{n_key}"] if (height, width) != (n_query, n_key) else []
         notes += ["first batch item and head"] if (batch, heads) != (1, 1) else []
@@ -241,35 +234,35 @@ FULL = Mask()
 
 
 def full() -> Mask:
-    """Everybody sees everything."""
+    """Every query may attend to every key."""
     return FULL
 
 
 def causal() -> Mask:
-    """No key after the query."""
+    """Keys up to the query's own position."""
     return Mask((Causal(),))
 
 
 def window(width: int) -> Mask:
     """Keys less than ``width`` away, on either side; combine with ``causal()`` for a sliding window."""
     if width < 1:
-        raise MaskError(f"window({width}): a window of less than one key hides everything; give at least 1")
+        raise MaskError(f"window({width}): a window of less than one key masks everything; give at least 1")
     return Mask((Window(width),))
 
 
 def padding(lengths: Num[Tensor, "..."] | Sequence[int | float], side: str = "right") -> Mask:
-    """Real keys only: ``lengths`` counts them for each batch item, padded on that ``side``."""
+    """Real keys only: ``lengths`` counts them for each batch item; the padding is on ``side``."""
     sides: dict[str, Side] = {"right": "right", "left": "left"}
     if side not in sides:
         raise MaskError(f"padding(side={side!r}): the side is 'right' or 'left'")
     counts = torch.as_tensor(lengths)
     if counts.is_floating_point() or counts.ndim != 1 or not len(counts) or int(counts.min()) < 0:
-        raise MaskError(f"padding needs one whole number ≥ 0 a batch item, got {lengths}")
+        raise MaskError(f"padding needs one whole number ≥ 0 per batch item, got {lengths}")
     return Mask((Padding(counts, sides[side], longest=int(counts.max())),))
 
 
 def documents(ids: Num[Tensor, "..."] | Sequence[int] | Sequence[Sequence[int]]) -> Mask:
-    """Packed documents: a query sees only keys with its own id."""
+    """Packed documents: a query attends only to keys with its own document id."""
     tensor = torch.as_tensor(ids)
     if tensor.is_floating_point() or tensor.ndim not in (1, 2):
         raise MaskError(f"documents needs integer ids of shape (key) or (batch, key), got shape {tuple(tensor.shape)}")
@@ -277,7 +270,7 @@ def documents(ids: Num[Tensor, "..."] | Sequence[int] | Sequence[Sequence[int]])
 
 
 def dense(mask: Shaped[Tensor, "..."]) -> Mask:
-    """Any mask: True (or 0.0) where a query may look, False (or −inf) where it may not. Three axes start with batch."""
+    """Any mask: True (or 0.0) where a query may attend, False (or −inf) elsewhere. Three axes start with batch."""
     if not 2 <= mask.ndim <= 4:
         raise MaskError(f"a dense mask has 2 to 4 axes, (query, key) last; got shape {tuple(mask.shape)}")
     lifted = mask[(None,) * (4 - mask.ndim)] if mask.ndim != 3 else mask[:, None]
@@ -288,11 +281,13 @@ def _as_bool(mask: Tensor) -> Bool[Tensor, "..."]:
     if mask.dtype == torch.bool:
         return mask
     if not mask.is_floating_point():
-        raise MaskError(f"a dense mask of {mask.dtype} is ambiguous (keep or hide?); use bool, True where one may look")
-    wrong = mask.isnan()
-    if wrong.any():
-        where = tuple(wrong.nonzero()[0].tolist())
-        raise MaskError(f"the mask has {int(wrong.sum())} NaN, the first at {where}; use 0 to look and −inf to hide")
+        raise MaskError(
+            f"a dense mask of {mask.dtype} is ambiguous (keep or mask?); use bool, True where a query may attend"
+        )
+    nan = mask.isnan()
+    if nan.any():
+        where = tuple(nan.nonzero()[0].tolist())
+        raise MaskError(f"the mask has {int(nan.sum())} NaN, the first at {where}; use 0 to attend and −inf to mask")
     finite = (mask != 0) & ~mask.isneginf()
     if finite.any():
         value = float(mask[finite][0])
@@ -306,8 +301,8 @@ def _intersect(ranges: list[Bounds], n_key: int) -> tuple[int, int]:
     return (int(low), int(high)) if high > low else (0, 0)
 
 
-def _natural_size(mask: Mask) -> tuple[int, int, int, int]:
-    """Queries, keys, batch and heads for printing: what the parts themselves imply, else eight by eight."""
+def _printed_size(mask: Mask) -> tuple[int, int, int, int]:
+    """Queries, keys, batch and heads for printing: as the parts imply, or eight by eight."""
     n_query, n_key, batch, heads = 8, 8, 1, 1
     for part in mask.parts:
         if isinstance(part, Dense):

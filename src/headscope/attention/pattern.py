@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headscope.attention.masks import ByHead, Mask
+from headscope.attention.masks import Mask
 from headscope.attention.progress import report_progress
 from headscope.attention.scores import Alibi, DenseBias, Relative, Scores
 from headscope.errors import ShapeError
@@ -99,7 +99,7 @@ def pooled(source: Source, shape: tuple[int, int], rows: slice, columns: slice) 
     for row_cells in _cell_blocks(row_index, height):
         report_progress("drawing the pattern", row_cells.at.start, height)
         first, last = int(row_cells.items.min()), int(row_cells.items.max())
-        low, high = source.scores.mask.reach(first, last + 1, n_key - n_query, n_key)
+        low, high = source.scores.mask.visible_to_any(first, last + 1, n_key - n_query, n_key)
         for column_cells in _cell_blocks(column_index, width):
             if int(column_cells.items.max()) >= low and int(column_cells.items.min()) < high:
                 part = weights(source, row_cells.items, column_cells.items)[:, 0]
@@ -173,7 +173,7 @@ def _indices(index: Index, length: int, device: torch.device) -> Int[Tensor, " c
 def _one_head(scores: Scores, head: int) -> Scores:
     """The scores of one head: per-head masks, biases and sinks cut down to it."""
     one = slice(head, head + 1)
-    parts = tuple(part.only(head) if isinstance(part, ByHead) else part for part in scores.mask.parts)
+    parts = tuple(part.only(head) for part in scores.mask.parts)
     bias = scores.bias
     if isinstance(bias, DenseBias) and bias.values.shape[1] > 1:
         bias = DenseBias(bias.values[:, one])

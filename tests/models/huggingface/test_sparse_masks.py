@@ -97,6 +97,6 @@ def test_what_does_not_fit_is_refused_with_its_shape(part: RealKeys | ChosenKeys
 def test_such_masks_bound_nothing_and_print_their_shapes() -> None:
     """No block may be skipped, and none may be taken as open, on the word of these."""
     mask = Mask((RealKeys(torch.ones(1, 9, dtype=torch.bool)), ChosenKeys(torch.zeros(1, 1, 5, 2).long(), 4, 3)))
-    assert mask.reach(0, 5, 4, 9) == (0, 9)
-    assert mask.clear(0, 5, 4, 9) == (0, 0)
+    assert mask.visible_to_any(0, 5, 4, 9) == (0, 9)
+    assert mask.visible_to_all(0, 5, 4, 9) == (0, 0)
     assert repr(mask) == "real_keys(<1×9>) & chosen_keys(<1×1×5×2>, width=3)"

@@ -108,7 +108,7 @@ class _Work:
         room = len(self.buffers[0]) // self.group
         while start < self.n_query:
             stop = min(self.n_query, start + max(1, min(ROWS, room // self.k.shape[2])))
-            low, high = self.scores.mask.reach(start, stop, offset, self.n_key)
+            low, high = self.scores.mask.visible_to_any(start, stop, offset, self.n_key)
             low = low // TILE * TILE
             yield Place(start, stop, low, max(high + -high % TILE, low + TILE), offset)
             start = stop
@@ -123,7 +123,7 @@ class _Work:
     def hidden_cells(self, place: Place) -> list[tuple[slice, Tensor]]:
         """HIDDEN where one may not look, for the columns that are not open to every row."""
         start, stop, low, high, offset = place
-        clear_low, clear_high = self.scores.mask.clear(start, stop, offset, self.n_key)
+        clear_low, clear_high = self.scores.mask.visible_to_all(start, stop, offset, self.n_key)
         clear_low, clear_high = max(clear_low, low), min(clear_high, high)
         strips = [(low, clear_low), (clear_high, high)] if clear_low < clear_high else [(low, high)]
         rows = torch.arange(start, stop, device=self.q.device)

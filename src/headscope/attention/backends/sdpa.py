@@ -66,7 +66,7 @@ def _by_rows(q: Tensor, k: Tensor, v: Tensor, scores: Scores, dropout: float) ->
     pieces = []
     for start in range(0, n_query, at_once):
         stop = min(start + at_once, n_query)
-        reach = scores.mask.reach(start, stop, n_key - n_query, n_key)
+        reach = scores.mask.visible_to_any(start, stop, n_key - n_query, n_key)
         pieces.append(_rows(q, k, v, scores, (start, stop, *reach), dropout))
     return torch.cat(pieces, dim=2)
 

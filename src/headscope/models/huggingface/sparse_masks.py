@@ -8,12 +8,12 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from headscope.attention.masks import EVERYWHERE, NOWHERE, Allowed, Columns, Rows
+from headscope.attention.masks import Allowed, Columns, Part, Rows
 from headscope.errors import MaskError
 
 
 @dataclass(frozen=True, eq=False)
-class RealKeys:
+class RealKeys(Part):
     """Padding that is neither all left nor all right: one truth value a key."""
 
     real: Bool[Tensor, "#batch key"]
@@ -25,18 +25,12 @@ class RealKeys:
         if self.real.shape[0] not in (1, batch) or self.real.shape[1] != n_key:
             raise MaskError(f"padding of shape {tuple(self.real.shape)} does not fit batch {batch} and {n_key} keys")
 
-    def reach(self, start: int, stop: int, offset: int) -> tuple[float, float]:
-        return EVERYWHERE
-
-    def clear(self, start: int, stop: int, offset: int) -> tuple[float, float]:
-        return NOWHERE
-
     def __repr__(self) -> str:
         return f"real_keys(<{'×'.join(map(str, self.real.shape))}>)"
 
 
 @dataclass(frozen=True, eq=False)
-class ChosenKeys:
+class ChosenKeys(Part):
     """Keys that an indexer chose for each query (DeepSeek sparse attention), in blocks of ``width`` keys (MiniMax).
 
     ``indices`` count blocks; −1 is an empty place. Its heads are shared by groups of query heads.
@@ -65,12 +59,6 @@ class ChosenKeys:
         shape = tuple(self.indices.shape)
         if shape[0] not in (1, batch) or n_heads % shape[1] or shape[2] != n_query:
             raise MaskError(f"chosen keys of shape {shape} do not fit {batch}×{n_heads} heads and {n_query} queries")
-
-    def reach(self, start: int, stop: int, offset: int) -> tuple[float, float]:
-        return EVERYWHERE
-
-    def clear(self, start: int, stop: int, offset: int) -> tuple[float, float]:
-        return NOWHERE
 
     def __repr__(self) -> str:
         return f"chosen_keys(<{'×'.join(map(str, self.indices.shape))}>, width={self.width})"
