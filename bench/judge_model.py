@@ -19,7 +19,8 @@ from name_stories import MEN, WOMEN
 from torch import Tensor
 
 from headscope.attention.observer import Call, observing, plain
-from headscope.heads.roles.probes.repeat_probe import STANDARD, CopyLoss, RepeatProbe, ask
+from headscope.heads.questions.standard_questions import STANDARD
+from headscope.heads.roles.probes.repeat_probe import CopyLoss, RepeatProbe, head_scores
 from headscope.lab.train.gpt import GPT
 from headscope.lab.train.llama_folder import load_folder
 from headscope.lab.train.text_files import encode, read_documents
@@ -76,7 +77,8 @@ def copy_loss(model: GPT, heads: set[str], seeds: range = SEEDS) -> CopyLoss:
 
 def scores(model: GPT) -> dict[str, dict[str, float]]:
     """Each question's score per head, averaged over seeds."""
-    seen = [ask(model, RepeatProbe(vocabulary=model.config.vocabulary, seed=seed).tokens())[0] for seed in SEEDS]
+    probes = [RepeatProbe(vocabulary=model.config.vocabulary, seed=seed) for seed in SEEDS]
+    seen = [head_scores(model, probe.tokens())[0] for probe in probes]
     means = {name: torch.stack([each.mean(name) for each in seen]).mean(0) for name in STANDARD}
     return {name: dict(zip(seen[0].heads, values.tolist(), strict=True)) for name, values in means.items()}
 

@@ -9,7 +9,7 @@ import torch
 from docs.generate.film import main, page
 
 from headscope.heads.film import Film, FilmPoint
-from headscope.heads.roles.probes.repeat_probe import STANDARD
+from headscope.heads.questions.standard_questions import STANDARD
 from headscope.scope import EMBEDDED
 
 DOCS = Path(__file__).parents[2] / "docs" / "film.md"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,8 +12,10 @@ from safetensors.torch import save_file
 
 import headscope
 from headscope.errors import InputError
-from headscope.heads.film import Film, TrainingRecorder, in_context_loss, moments
-from headscope.heads.roles.probes.repeat_probe import STANDARD, RepeatProbe
+from headscope.heads import film
+from headscope.heads.film import Film, TrainingRecorder, film_steps, in_context_loss
+from headscope.heads.questions.standard_questions import STANDARD
+from headscope.heads.roles.probes.repeat_probe import RepeatProbe
 from headscope.lab.train.gpt import GPT, GPTConfig
 
 PROBE = RepeatProbe(vocabulary=60, length=10, rows=2)
@@ -26,8 +27,8 @@ def recorder(**given: object) -> TrainingRecorder:
     return TrainingRecorder(model, text=text, probe=PROBE, sentences={"a": [0, 5, 6]}, **given)  # type: ignore[arg-type]
 
 
-def test_moments_are_dense_early_and_end_at_the_end() -> None:
-    steps = moments(13_600, 90)
+def test_recorded_steps_are_dense_early_and_end_at_the_end() -> None:
+    steps = film_steps(13_600, 90)
     assert steps[0] == 0
     assert steps[-1] == 13_600
     assert steps == sorted(set(steps))
@@ -51,12 +52,12 @@ def test_a_film_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert read.patterns[0][0].shape == (4, 3, 3)
 
 
-def test_cutting_forgets_what_came_after() -> None:
+def test_truncating_removes_what_was_recorded_later() -> None:
     made = recorder()
     for step in (0, 3, 9):
         made.record(step, force=True)
         made.show(step)
-    made.film.cut(5)
+    made.film.truncate(5)
     assert made.film.series("step") == [0, 3]
     assert len(made.film.repeats) == len(made.film.text) == len(made.film.entropy) == len(made.film.patterns) == 2
 
@@ -68,13 +69,25 @@ def test_a_model_that_was_training_still_is() -> None:
     assert made.model.training
 
 
-def test_looking_takes_no_more_than_its_share_of_the_time() -> None:
+def test_looking_takes_no_more_than_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a clock by which a step takes 1 second and a look 3."""
+    now = 0.0
+    monkeypatch.setattr(film.time, "perf_counter", lambda: now)
     made = recorder(share=0.02)
-    began = time.perf_counter()
-    looks = sum(made.record(step) for step in range(400) if time.sleep(0.001) is None)
-    longest = made.spent / looks
-    assert looks >= 1
-    assert made.spent - longest <= 0.02 * (time.perf_counter() - began)
+    look = made._look
+
+    def slow_look(*given: object) -> None:
+        nonlocal now
+        now += 3
+        look(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(made, "_look", slow_look)
+    for step in range(2000):
+        now += 1
+        made.record(step)
+        assert made.spent <= 3 + 0.02 * now, "beyond the first look"
+    assert made.spent == 3 * len(made.film.points)
+    assert made.film.series("step")[:3] == [0, 294, 441], "3 of 300 seconds, 6 of 450 …"
 
 
 def test_a_film_of_another_schema_is_refused(tmp_path: Path) -> None:
@@ -233,7 +246,7 @@ def test_a_film_that_goes_on_after_a_cut_is_one_that_was_never_cut(tmp_path: Pat
         resumed.show(step)
     resumed.film.save(tmp_path / "film.safetensors")
     resumed.film = Film.load(tmp_path / "film.safetensors")
-    resumed.film.cut(4)
+    resumed.film.truncate(4)
     resumed.record(9, force=True)
     resumed.show(9)
     assert resumed.film.series("step") == whole.film.series("step")
@@ -294,5 +307,5 @@ def test_a_model_of_transformers_is_left_as_it_was_when_a_look_fails() -> None:
 
 
 def test_a_model_that_does_not_say_how_many_tokens_it_knows_needs_a_probe() -> None:
-    with pytest.raises(InputError, match=r"how many tokens it knows; give probe=RepeatProbe\(vocabulary=…\)"):
+    with pytest.raises(InputError, match=r"config has no vocabulary size; give probe=RepeatProbe\(vocabulary=…\)"):
         TrainingRecorder(torch.nn.Linear(2, 2))

@@ -19,7 +19,8 @@ from torch import Tensor
 import headscope
 from headscope.attention.observer import Call, observing, plain
 from headscope.heads.film import Film
-from headscope.heads.roles.probes.repeat_probe import STANDARD, CopyLoss, HeadScores, RepeatProbe, ask
+from headscope.heads.questions.standard_questions import STANDARD
+from headscope.heads.roles.probes.repeat_probe import CopyLoss, HeadScores, RepeatProbe, head_scores
 from headscope.lab.train.gpt import GPT
 from headscope.lab.train.llama_folder import load_folder
 from headscope.lab.train.tokenizer import load_tokenizer
@@ -36,7 +37,7 @@ def model() -> GPT:
 
 @pytest.fixture(scope="module")
 def scores(model: GPT) -> HeadScores:
-    return ask(model, PROBE.tokens())[0]
+    return head_scores(model, PROBE.tokens())[0]
 
 
 def measured() -> dict[str, Any]:
@@ -145,7 +146,7 @@ def test_the_film_holds_the_whole_run(scores: HeadScores) -> None:
 
 def test_the_last_point_of_the_film_is_the_model_that_ships(model: GPT) -> None:
     film = Film.load(FOLDER / "film.safetensors")
-    again, _ = ask(model, RepeatProbe(vocabulary=8192).tokens())
+    again, _ = head_scores(model, RepeatProbe(vocabulary=8192).tokens())
     torch.testing.assert_close(
         again.mean("induction"), film.repeats[-1][:, STANDARD.index("induction")], atol=0.03, rtol=0.0
     )

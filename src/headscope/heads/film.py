@@ -1,7 +1,7 @@
-"""The film of a training run: what every head does, at moments close together early and further apart later.
+"""Record what every head does during training, at steps that are dense early and sparse later.
 
-``TrainingRecorder(model, text=…).record(step)`` works in any loop. It measures its own time and waits whenever it has
-used more than its share, so it can be left on. The film is one safetensors file, arrays with a JSON description.
+``TrainingRecorder(model, text=…).record(step)`` works in any loop. It measures its own time and skips steps while it
+has used more than its share, so it can be left on. The film is one safetensors file with a JSON description.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from headscope.attention.observer import Call, observing, plain
+from headscope.attention.engine import observe
+from headscope.attention.observer import Call, observing
 from headscope.errors import InputError
 from headscope.files import reading, write_whole
-from headscope.heads.roles.probes.repeat_probe import STANDARD, RepeatProbe, ask, pattern
+from headscope.heads.questions.standard_questions import STANDARD
+from headscope.heads.roles.probes.repeat_probe import HeadScores, RepeatProbe, head_scores, token_losses
 from headscope.models.huggingface import attention
 
 SCHEMA_VERSION = 1
@@ -34,7 +35,7 @@ AROUND = 8
 
 @dataclass(frozen=True, kw_only=True)
 class FilmPoint:
-    """One moment of training. Means are over rows that could answer; losses are nats a token."""
+    """The losses at one recorded training step, in nats per token."""
 
     step: int
     tokens_seen: int
@@ -47,11 +48,12 @@ class FilmPoint:
 
 
 NUMBERS = tuple(FilmPoint.__dataclass_fields__)
+PER_HEAD = ("text", "entropy", "repeats")
 
 
 @dataclass
 class Film:
-    """All moments: numbers by name, and per head what it does on text and on repeated random tokens."""
+    """All recorded steps: losses, each head's mean scores on text and on repeated random tokens, and patterns."""
 
     heads: tuple[str, ...] = ()
     points: list[FilmPoint] = field(default_factory=list)
@@ -63,18 +65,18 @@ class Film:
     patterns: list[list[Float[Tensor, "head query key"]]] = field(default_factory=list)
 
     def series(self, name: str) -> list[float]:
-        """One number over time, such as ``second_copy``."""
+        """One field of the points over time, such as ``second_copy``."""
         return [float(getattr(point, name)) for point in self.points]
 
     def best(self, question: str) -> list[float]:
         """The best head's score on repeated random tokens, over time."""
         return [float(scores[:, STANDARD.index(question)].max()) for scores in self.repeats]
 
-    def cut(self, step: int) -> None:
-        """Forget everything after this step: a resumed run writes it again."""
+    def truncate(self, step: int) -> None:
+        """Remove everything recorded after this step: a resumed run records it again."""
         keep = sum(point.step <= step for point in self.points)
-        for series in (self.points, self.text, self.entropy, self.repeats):
-            del series[keep:]
+        for name in ("points", *PER_HEAD):
+            del getattr(self, name)[keep:]
         shown = sum(at <= step for at in self.pattern_steps)
         del self.pattern_steps[shown:], self.patterns[shown:]
 
@@ -84,7 +86,7 @@ class Film:
             for name in NUMBERS:
                 wide = torch.int64 if name in ("step", "tokens_seen") else torch.float32
                 arrays[f"points.{name}"] = torch.tensor([getattr(point, name) for point in self.points], dtype=wide)
-            for name in ("text", "entropy", "repeats"):
+            for name in PER_HEAD:
                 arrays[name] = torch.stack(getattr(self, name)).to(torch.float32).contiguous()
         for number in range(len(self.sentences) if self.patterns else 0):
             kept = [frame[number] for frame in self.patterns]
@@ -113,14 +115,14 @@ class Film:
             film.points = [
                 FilmPoint(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)
             ]
-            for name in ("text", "entropy", "repeats"):
+            for name in PER_HEAD:
                 setattr(film, name, list(arrays[name].unbind()) if name in arrays else [])
             shown = [arrays[f"patterns.{n}"].unbind() for n in range(len(film.sentences)) if f"patterns.{n}" in arrays]
             film.patterns = [list(frame) for frame in zip(*shown, strict=True)]
             return film
 
 
-def moments(last: int, n_points: int) -> list[int]:
+def film_steps(last: int, n_points: int) -> list[int]:
     """About ``n_points`` steps from 0 to ``last``: doubling, and by a cubic, so that they are dense early."""
     doubling = [2**power for power in range(n_points // 5) if 2**power < last]
     cubic = [round(last * (index / n_points) ** 3) for index in range(n_points)]
@@ -128,7 +130,7 @@ def moments(last: int, n_points: int) -> list[int]:
 
 
 class TrainingRecorder:
-    """Records a film of any model whose attention headscope can see. ``text`` is rows of held-out tokens."""
+    """Record a film of any model whose attention headscope can observe. ``text`` is rows of held-out tokens."""
 
     def __init__(
         self,
@@ -140,7 +142,7 @@ class TrainingRecorder:
         file: Path | None = None,
         share: float = 0.02,
     ) -> None:
-        self.model: nn.Module = getattr(model, "_orig_mod", model)  # a compiled graph cannot be watched
+        self.model: nn.Module = getattr(model, "_orig_mod", model)  # a compiled graph cannot be observed
         self.file, self.share = file, share
         self.probe = probe or RepeatProbe(vocabulary=_vocabulary(self.model), rows=4)
         self.device = next(model.parameters()).device
@@ -150,44 +152,44 @@ class TrainingRecorder:
         self.sentences = {name: torch.tensor([list(ids)], device=self.device) for name, ids in shown.items()}
         self.film = Film()
         self.film.sentences = [{"text": name, "tokens": ids[0].tolist()} for name, ids in self.sentences.items()]
-        self.next_step, self.spent, self.last_look, self.began = 0, 0.0, 0.0, time.perf_counter()
+        self.next_step, self.spent, self.last_record, self.began = 0, 0.0, 0.0, time.perf_counter()
 
     def due(self, step: int) -> bool:
-        """Whether this step deserves a look: steps grow by an eighth, and never more than our share of the time."""
+        """Whether to record this step: steps grow by an eighth, within our share of the training time."""
         allowed = self.share * (time.perf_counter() - self.began)
-        return step >= self.next_step and (self.spent == 0.0 or self.spent + self.last_look <= allowed)
+        return step >= self.next_step and (self.spent == 0.0 or self.spent + self.last_record <= allowed)
 
     def record(self, step: int, *, loss: float = float("nan"), tokens_seen: int = 0, force: bool = False) -> bool:
-        """Look now if it is due; says whether it looked."""
+        """Record this step if it is due, and say whether it was recorded."""
         if not force and not self.due(step):
             return False
         start = time.perf_counter()
-        with self._watchable():
-            self._look(step, loss, tokens_seen)
+        with self._observable():
+            self._record(step, loss, tokens_seen)
         self.next_step = step + max(1, step // 8)
         if self.file is not None:
             self.film.save(self.file)
-        self.last_look = time.perf_counter() - start
-        self.spent += self.last_look
+        self.last_record = time.perf_counter() - start
+        self.spent += self.last_record
         return True
 
     @torch.no_grad()
     def show(self, step: int) -> None:
-        """Keep every head's pattern on the sentences."""
-        with self._watchable():
+        """Record every head's attention pattern on the sentences."""
+        with self._observable():
             frame = [torch.cat(self._patterns(ids)).to("cpu", torch.float16) for ids in self.sentences.values()]
         self.film.patterns.append(frame)
         self.film.pattern_steps.append(step)
 
     def callback(self) -> Any:
-        """This recorder as a callback for transformers' Trainer."""
+        """Make a callback for transformers' Trainer that records its training."""
         from headscope.models.huggingface.trainer_callback import FilmCallback
 
         return FilmCallback(self)
 
     @contextmanager
-    def _watchable(self) -> Iterator[None]:
-        """The model as it is when nobody trains it, attending through us if it is one of transformers'."""
+    def _observable(self) -> Iterator[None]:
+        """Put the model in eval mode, and a transformers model onto headscope's attention function, for the block."""
         training = self.model.training
         theirs = hasattr(getattr(self.model, "config", None), "_attn_implementation")
         self.model.eval()
@@ -200,20 +202,19 @@ class TrainingRecorder:
                 attention.uninstall(self.model)
             self.model.train(training)
 
-    def _look(self, step: int, loss: float, tokens_seen: int) -> None:
-        repeats, logits = ask(self._run, self.repeated)
+    def _record(self, step: int, loss: float, tokens_seen: int) -> None:
+        scores, logits = head_scores(self._run, self.repeated)
         copies = self.probe.losses(logits, self.repeated)
-        self.film.heads = repeats.heads
-        self.film.repeats.append(torch.stack([repeats.mean(name) for name in STANDARD], dim=1))
-        numbers = dict.fromkeys(("text_loss", "early_loss", "late_loss"), float("nan"))
-        seen = repeats
+        self.film.heads = scores.heads
+        self.film.repeats.append(_means(scores))
+        losses = dict.fromkeys(("text_loss", "early_loss", "late_loss"), float("nan"))
         if self.text is not None:
-            seen, logits = ask(self._run, self.text)
-            numbers = in_context_loss(logits, self.text)
-        numbers |= {"first_copy": copies.first, "second_copy": copies.second}
-        self.film.text.append(torch.stack([seen.mean(name) for name in STANDARD], dim=1))
-        self.film.entropy.append(seen.entropy / seen.n_rows)
-        self.film.points.append(FilmPoint(step=step, tokens_seen=tokens_seen, loss=loss, **numbers))
+            scores, logits = head_scores(self._run, self.text)
+            losses = in_context_loss(logits, self.text)
+        losses |= {"first_copy": copies.first, "second_copy": copies.second}
+        self.film.text.append(_means(scores))
+        self.film.entropy.append(scores.sums["entropy"] / scores.n_rows)
+        self.film.points.append(FilmPoint(step=step, tokens_seen=tokens_seen, loss=loss, **losses))
 
     def _run(self, tokens: Int[Tensor, "row token"]) -> Float[Tensor, "row token vocabulary"]:
         out = self.model.forward(tokens)
@@ -221,32 +222,36 @@ class TrainingRecorder:
         return logits
 
     def _patterns(self, ids: Int[Tensor, "1 token"]) -> list[Float[Tensor, "head query key"]]:
-        seen: list[Tensor] = []
+        patterns: list[Tensor] = []
 
         def observer(call: Call) -> Tensor:
-            seen.append(pattern(call)[0])
-            return plain(call)
+            seen = observe(call.q, call.k, call.v, scores=call.scores, statistics=frozenset())
+            patterns.append(seen.weights()[0])
+            return seen.output
 
         with observing(observer):
             self._run(ids)
-        return seen
+        return patterns
 
 
 def in_context_loss(
     logits: Float[Tensor, "row token vocabulary"], tokens: Int[Tensor, "row token"]
 ) -> dict[str, float]:
     """Mean loss on the text, around its 50th and around its 500th token (its last ones, if it is shorter)."""
-    surprise = F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), tokens[:, 1:].flatten(), reduction="none")
-    surprise = surprise.view(tokens.shape[0], -1)
+    loss = token_losses(logits, tokens)
     around = {"early_loss": EARLY, "late_loss": LATE}
-    ends = {name: min(at + AROUND, surprise.shape[1]) for name, at in around.items()}
-    losses = {name: float(surprise[:, max(0, end - 2 * AROUND) : end].mean()) for name, end in ends.items()}
-    return {"text_loss": float(surprise.mean())} | losses
+    ends = {name: min(at + AROUND, loss.shape[1]) for name, at in around.items()}
+    losses = {name: float(loss[:, max(0, end - 2 * AROUND) : end].mean()) for name, end in ends.items()}
+    return {"text_loss": float(loss.mean())} | losses
 
 
 def _vocabulary(model: nn.Module) -> int:
     config = getattr(model, "config", None)
     size = getattr(config, "vocab_size", None) or getattr(config, "vocabulary", None)
     if size is None:
-        raise InputError("this model does not say how many tokens it knows; give probe=RepeatProbe(vocabulary=…)")
+        raise InputError("this model's config has no vocabulary size; give probe=RepeatProbe(vocabulary=…)")
     return int(size)
+
+
+def _means(scores: HeadScores) -> Float[Tensor, "head question"]:
+    return torch.stack([scores.mean(question) for question in STANDARD], dim=1)

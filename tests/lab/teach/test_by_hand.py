@@ -13,7 +13,7 @@ import headscope
 from headscope.attention.module import MultiHeadAttention
 from headscope.attention.observer import Call, observing, plain
 from headscope.errors import InputError, ShapeError
-from headscope.heads.roles.probes.repeat_probe import RepeatProbe, ask
+from headscope.heads.roles.probes.repeat_probe import RepeatProbe, head_scores
 from headscope.lab.teach.by_hand import LOUDNESS, ROLES, SHARPNESS, HandModel, HandSizes, by_hand
 
 PROBE = RepeatProbe(vocabulary=32, length=30, rows=8)
@@ -44,9 +44,9 @@ def without(model: HandModel, layer: int, ids: Tensor) -> Tensor:
 
 @pytest.mark.parametrize(("role", "question"), QUESTION.items())
 def test_each_role_answers_its_question_and_no_other(role: str, question: str) -> None:
-    scores, _ = ask(by_hand(role), PROBE.tokens())
+    scores, _ = head_scores(by_hand(role), PROBE.tokens())
     last = len(scores.heads) - 1
-    answers = {name: float(scores.mean(name)[last]) for name in scores.questions}
+    answers = {name: float(scores.mean(name)[last]) for name in scores.counts}
     assert answers.pop(question) >= 0.99
     assert max(answers.values()) < 0.2
 
@@ -164,7 +164,7 @@ def test_induction_does_not_mistake_the_first_token_for_one_that_came_after_itse
 
 def test_other_sizes() -> None:
     sizes = HandSizes(vocabulary=64, context=128)
-    scores, _ = ask(by_hand("induction", sizes), RepeatProbe(vocabulary=64, length=60, rows=2).tokens())
+    scores, _ = head_scores(by_hand("induction", sizes), RepeatProbe(vocabulary=64, length=60, rows=2).tokens())
     assert scores.best("induction") == ("1.0", pytest.approx(1.0, abs=1e-3))
 
 

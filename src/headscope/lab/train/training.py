@@ -24,7 +24,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from headscope.errors import InputError
-from headscope.heads.film import Film, TrainingRecorder, moments
+from headscope.heads.film import Film, TrainingRecorder, film_steps
 from headscope.heads.roles.probes.repeat_probe import RepeatProbe
 from headscope.lab.train import checkpoint as checkpoints
 from headscope.lab.train.batches import Rows, Stream
@@ -202,7 +202,7 @@ class Run:
     def loop(self, report: Report, stopped: threading.Event) -> None:
         """Steps until the end or until somebody says stop; the state is on the disk when this returns."""
         options = self.options
-        points = set(moments(options.total_steps, options.film_points))
+        points = set(film_steps(options.total_steps, options.film_points))
         frames = {round(share * options.total_steps) for share in FRAMES}
         forward = torch.compile(self.model.loss, dynamic=False) if self.on_gpu else self.model.loss
         saved, clock = time.monotonic(), _Clock(options)
@@ -268,7 +268,7 @@ class Run:
         self.step = found.step
         if (self.folder / "film.safetensors").exists():
             film = Film.load(self.folder / "film.safetensors")
-            film.cut(self.step - 1)
+            film.truncate(self.step - 1)
             self.recorder.film = film
 
     def _check_space(self) -> None:

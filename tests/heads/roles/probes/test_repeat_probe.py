@@ -1,14 +1,18 @@
-"""The repeat probe: what it draws, what it counts, and that its scores are the patterns' own."""
+"""The repeat probe: the tokens it draws, the losses of its copies, and head scores against dense patterns."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import Tensor, nn
 
 from headscope.attention.masks import causal
+from headscope.attention.observer import Call, attend
+from headscope.attention.scores import Scores
 from headscope.errors import InputError
-from headscope.heads.roles.probes.repeat_probe import STANDARD, RepeatProbe, ask
+from headscope.heads.questions.standard_questions import STANDARD
+from headscope.heads.roles.probes.repeat_probe import RepeatProbe, head_scores
 from headscope.lab.train.gpt import GPT, GPTConfig
 
 
@@ -57,7 +61,7 @@ def test_losses_tell_the_copies_apart() -> None:
 def test_scores_are_those_of_the_patterns_pair_by_pair() -> None:
     model, probe = small(), RepeatProbe(vocabulary=60, length=6, rows=2)
     tokens = probe.tokens()
-    scores, logits = ask(model, tokens)
+    scores, logits = head_scores(model, tokens)
     torch.testing.assert_close(logits, model(tokens).detach())
     block = model.blocks[0]
     patterns = block.attention.patterns(block.attention_norm(model.embedding(tokens)), mask=causal()).detach()
@@ -80,6 +84,23 @@ def test_scores_are_those_of_the_patterns_pair_by_pair() -> None:
 
 
 def test_heads_are_named_in_the_order_of_the_layers() -> None:
-    scores, _ = ask(small(), RepeatProbe(vocabulary=60, length=6, rows=1).tokens())
+    scores, _ = head_scores(small(), RepeatProbe(vocabulary=60, length=6, rows=1).tokens())
     assert scores.heads == tuple(f"{layer}.{head}" for layer in range(2) for head in range(4))
     assert scores.best("itself")[0] in scores.heads
+
+
+def test_a_learned_sink_takes_its_share() -> None:
+    q, k = torch.randn(2, 1, 2, 5, 8, generator=torch.Generator().manual_seed(0))
+    sinks, tokens = torch.tensor([0.5, 2.0]), torch.tensor([[4, 7, 4, 7, 9]])
+
+    def run(ids: Tensor) -> Tensor:
+        z = attend(Call(nn.Identity(), q, k, k, Scores(mask=causal(), sinks=sinks)))
+        return z.mean(1)
+
+    hidden = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    logits = (q @ k.mT * 8**-0.5).masked_fill(hidden, float("-inf"))
+    weights = torch.cat((logits, sinks[None, :, None, None].expand(1, 2, 5, 1)), dim=-1).softmax(-1)[0]
+    scores, _ = head_scores(run, tokens)
+    torch.testing.assert_close(scores.mean("previous"), weights.diagonal(-1, 1, 2)[:, :4].mean(-1))
+    torch.testing.assert_close(scores.mean("duplicate"), (weights[:, 2, 0] + weights[:, 3, 1]) / 2)
+    torch.testing.assert_close(scores.sums["entropy"], torch.special.entr(weights).sum((1, 2)))
