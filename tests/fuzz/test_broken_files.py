@@ -42,7 +42,12 @@ def test_a_broken_file_is_an_error_and_nothing_worse(told: list[dict[str, Any]],
     assert outcomes["begun"] >= 30
     assert outcomes["refused"] >= 1
     assert all(len(line["said"]) > 20 for line in mine if line.get("outcome") == "refused")
-    assert next(line["grown"] for line in mine if "grown" in line) < LARGEST
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_broken_file_takes_no_memory_that_it_only_claims(told: list[dict[str, Any]], kind: str) -> None:
+    assert next(line["grown"] for line in told if line["kind"] == kind and "grown" in line) < LARGEST
 
 
 def test_thousands_of_files_were_broken(told: list[dict[str, Any]]) -> None:

@@ -29,10 +29,15 @@ def crafted() -> Crafted:
     return craft()
 
 
-def test_four_heads_hit_their_targets_in_two_seconds_of_work(crafted: Crafted) -> None:
+@pytest.mark.soak
+def test_four_heads_are_trained_in_two_seconds() -> None:
     start = time.process_time()
-    crafted = craft(settings=CraftSettings(seed=3))
+    craft(settings=CraftSettings(seed=3))
     assert time.process_time() - start <= 2
+
+
+def test_four_heads_hit_their_targets() -> None:
+    crafted = craft(settings=CraftSettings(seed=3))
     assert [head.name for head in crafted.heads][2] == "Pronoun to antecedent"
     for head in crafted.heads:
         assert head.hit >= 0.9
