@@ -1,4 +1,4 @@
-// A page's state in its address, "#film?v=1&step=680": read and written field by field. Pure; text in, text out.
+// Read and write a page's state in its address, "#film?v=1&step=680", field by field.
 
 export type Fields = Record<string, string | number | null | undefined>;
 

@@ -1,4 +1,4 @@
-// How numbers and tokens are written on the page.
+// Numbers and tokens as text.
 
 /** A weight: .69, with a real minus and no leading zero. */
 export function short(value: number, digits = 2): string {

@@ -1,3 +1,4 @@
+// Start the page with its source of data: an exported file, a notebook or the server.
 import { mount } from "svelte";
 import App from "./App.svelte";
 import { bytesInPage, fileSource } from "./source/exported-file";

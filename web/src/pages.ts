@@ -1,4 +1,4 @@
-// The pages and their addresses: "#four-heads?…" shows the page "four-heads". The first is shown where none is named.
+// The pages and their addresses: "#four-heads?…" shows the page "four-heads"; without a name the first.
 import type { Component } from "svelte";
 import ByHandPage from "./by-hand/ByHandPage.svelte";
 import FourHeadsPage from "./four-heads/FourHeadsPage.svelte";

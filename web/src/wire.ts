@@ -1,4 +1,4 @@
-// The container in which arrays travel; src/headscope/app/wire.py describes the layout and is its mirror.
+// The binary container in which arrays travel; src/headscope/app/wire.py is its mirror.
 
 const KINDS = {
   float32: Float32Array,

@@ -1,4 +1,4 @@
-// The worked example as a file: both scorecards, what each head carries home, end to end and mixed.
+// The worked example as a picture to save: weights, values, head outputs, concatenated and through W_O.
 import { css, weightColour } from "../draw/colour";
 import type { Mark, Picture } from "../save/picture";
 import { theme } from "../ui/theme.svelte";

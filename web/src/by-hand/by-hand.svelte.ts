@@ -1,4 +1,4 @@
-// The worked example as a person has changed it, and the last sums that the program worked out.
+// The state of the by-hand page: the edited weights and matrices, and the sums that the server worked out.
 import type { components } from "../api";
 import { PageState } from "../source/page-state.svelte";
 import { askJson } from "../source/server";

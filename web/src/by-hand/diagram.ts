@@ -1,4 +1,4 @@
-// The fork on paper: where its boxes stand, scattered or in order, and an arrow from edge to edge. Pure.
+// Geometry of the diagram exercise: where the boxes stand, and the arrows between them.
 
 export interface Spot {
   x: number;

@@ -1,4 +1,4 @@
-// Shares that a person moves, and numbers as one writes them by hand. Pure.
+// Attention weights that add up to 1 when one of them is moved, and short numbers.
 
 export type Weights = Record<string, number>;
 

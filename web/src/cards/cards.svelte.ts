@@ -1,4 +1,4 @@
-// The card page's state: which model, other heads if somebody slides them, and the length at which it is counted.
+// The state of the card page: which model, changed numbers of heads, and the context length.
 import type { components } from "../api";
 import { PageState } from "../source/page-state.svelte";
 import { askJson } from "../source/server";

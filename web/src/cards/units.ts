@@ -1,4 +1,4 @@
-// How sizes are said, and the card's small arithmetic. Pure.
+// Bytes, counts, FLOPs and context lengths as text.
 
 /** Bytes as a person says them: 128 KiB, 16 GiB. */
 export function formatBytes(count: number): string {

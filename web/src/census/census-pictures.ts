@@ -1,4 +1,4 @@
-// The census's pictures as marks, where what stands on the page is a canvas or a table.
+// Model map and forest plot of a census as pictures to save.
 import { css } from "../draw/colour";
 import type { About, Mark, Picture, Table } from "../save/picture";
 import { theme } from "../ui/theme.svelte";

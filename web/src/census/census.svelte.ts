@@ -1,4 +1,4 @@
-// The census page's state: which scan, which question, which head, and against which other scan.
+// The state of the census page: which scan, question and head, and the scan it is compared with.
 import type { components } from "../api";
 import { PageState } from "../source/page-state.svelte";
 import { askContainer, askJson } from "../source/server";

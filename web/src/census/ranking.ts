@@ -1,4 +1,4 @@
-// The census's arithmetic: its table's rows, their order, and how far a picture's axis runs. Pure.
+// Order of the census table's rows, heads that stand clear of their null, and the end of its axis.
 
 export interface Row {
   column: number; // of the arrays

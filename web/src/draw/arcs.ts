@@ -1,4 +1,4 @@
-// Arcs: words in a column, and from each word a curve to what it reads.
+// Arc diagram: a curve from each query token to the keys it attends to.
 
 export interface Arc {
   query: number;

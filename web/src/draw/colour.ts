@@ -1,4 +1,4 @@
-// From a number to a colour. A palette is read from the stylesheet once a theme; the rest is arithmetic.
+// Colours of weights and signed numbers, from the palette of the theme.
 
 export type Colour = readonly [number, number, number];
 

@@ -1,4 +1,4 @@
-// A signed number's colour, and the colour in which its digits can be read on top of it. Pure.
+// Colours for a signed number and its digits, with enough contrast to be read (WCAG).
 import { css, signedColour, type Colour, type Palette } from "./colour";
 
 const LEAST = 4.6; // WCAG asks 4.5 of small text; colours are rounded
@@ -16,7 +16,7 @@ export function contrast(a: Colour, b: Colour): number {
   return (light + 0.05) / (dark + 0.05);
 }
 
-/** The colour of a value from −1 to 1; between the shades that carry dark digits and those that carry light ones it steps back to the nearest. */
+/** Back and front colour of a value from −1 to 1; the back gets paler until its digits have enough contrast. */
 export function readableColours(colours: Palette, value: number): { back: string; front: string } {
   for (let strength = Math.min(1, Math.abs(value)); ; strength -= 0.02) {
     const back = signedColour(colours, Math.sign(value) * Math.max(0, strength));

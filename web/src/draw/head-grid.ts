@@ -1,4 +1,4 @@
-// The grid of all heads: where each thumbnail stands, and how all of them are painted at once.
+// Layout and painting of the grid of all heads: thumbnails of their patterns, or one shade per head.
 import type { Palette } from "./colour";
 import { rampPixels } from "./colour";
 
@@ -69,7 +69,7 @@ export function thumbnailLayout(shape: GridShape): GridLayout | null {
   return layout(shape, { cell, cellHeight: cell, rows, columns, top: TOP }, place, cell);
 }
 
-/** One shade a head: on a phone the grid lies down (layers across, heads down); else it stands. KV groups stand apart. */
+/** One shade per head: on a phone layers across and heads down, else the other way; gaps between KV groups. */
 export function shadeLayout(shape: GridShape, lying: boolean): GridLayout {
   const widest = widestRow(shape.rows);
   const rows = shape.ranked ? Math.ceil(shape.order.length / widest.n_heads) : shape.rows.length;
@@ -136,7 +136,7 @@ export function neighbour(grid: GridLayout, head: number, rows: number, columns:
 export interface Thumbnails {
   bytes: Uint8Array; // [head, side, side], 255·√weight
   side: number;
-  causal: boolean[]; // a head
+  causal: boolean[]; // of each head
   brightness: (head: number) => number;
   aside: boolean; // the first column is set aside
 }

@@ -1,4 +1,4 @@
-// The heat map: a rectangle of weights on a canvas, seen through a window of tokens.
+// Heat map of an attention pattern on a canvas: tiles of weights, seen through a viewport that zooms.
 import { css, pixel, weightColour, type Palette } from "./colour";
 import type { Tile } from "../source/source";
 

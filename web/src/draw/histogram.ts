@@ -1,4 +1,4 @@
-// The distribution of one answer over all heads, and where one head stands in it.
+// Histogram of one score over all heads, and one head's rank in it.
 
 export interface Histogram {
   bars: number[]; // heights 0 to 1, by the root of the count, so that one head is visible beside a hundred

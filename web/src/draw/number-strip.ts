@@ -1,4 +1,4 @@
-// A strip of signed numbers, one cell a number; where there are more numbers than pixels, the strongest of each pixel.
+// A vector as a strip of signed colours; with more numbers than pixels, the largest of each pixel.
 import { css, signedColour, type Palette } from "./colour";
 
 export interface Strip {

@@ -1,4 +1,4 @@
-// How wide a word is in a font, as the browser sets it.
+// Width of a text in a font.
 const ruler = typeof OffscreenCanvas === "undefined" ? null : new OffscreenCanvas(1, 1).getContext("2d");
 
 export function textWidth(text: string, font: string): number {

@@ -1,4 +1,4 @@
-// The film page's state: a moment, a head, what is shown of it, and whether it runs.
+// The state of the film page: moment, head, token and question, and playing.
 import type { components } from "../api";
 import { PageState } from "../source/page-state.svelte";
 import { askContainer, askJson } from "../source/server";

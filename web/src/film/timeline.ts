@@ -1,4 +1,4 @@
-// The film's arithmetic: where a moment stands on the axis, which kept frame shows it, where a head should look. Pure.
+// Positions on the axis of training, which frame was kept last, and the cells where a role would attend.
 
 export interface Axis {
   left: number; // where the axis begins

@@ -1,4 +1,4 @@
-// The trainer: four targets, the heads that are being trained to them, and which word is followed through.
+// The state of the four-heads page: targets, the training run that streams in, and the selected word.
 import type { components } from "../api";
 import { events } from "../source/event-stream";
 import { addressOf } from "../address-fields";

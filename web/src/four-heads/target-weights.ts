@@ -1,4 +1,4 @@
-// How the attention of one word is shared out among those it should read: every row adds up to one. Pure.
+// Target attention weights of a head, row by row; each row adds up to 1.
 import type { Arrow, Target } from "./targets";
 
 /** A painted cell and its share of its row. */
@@ -31,7 +31,7 @@ export function targetOf(target: Target, cells: Cell[]): Target {
   };
 }
 
-/** Shares as somebody wrote them. A row that does not add up to one is left as it is, for the program to refuse in words. */
+/** Typed arrows and weights. A row that does not add up to 1 is kept, for the server to refuse with a reason. */
 export function writtenTarget(target: Target, arrows: Arrow[], shares: number[]): Target {
   const said = { ...target, arrows, shares };
   const cells = cellsOf(said);
@@ -47,7 +47,7 @@ export function weightOf(target: Target, from: number, to: number): number {
   return targetRow(target, from).find((cell) => cell.to === to)?.share ?? 0;
 }
 
-/** With this cell, or without it; the others of its row make room, or take its part. A causal head cannot look ahead. */
+/** With this cell, or without it; the rest of its row is rescaled. A causal head cannot attend ahead. */
 export function withCell(target: Target, from: number, to: number, on: boolean): Target {
   const cells = cellsOf(target);
   if (to > from || cells.some((cell) => cell.from === from && cell.to === to) === on) return target;
@@ -60,7 +60,7 @@ export function withCell(target: Target, from: number, to: number, on: boolean):
   return targetOf(target, [...cells, { from, to, share: others ? 1 / others : 1 }]);
 }
 
-/** This cell with that share; the rest goes to the others of its row as they had it, and if there are none it rests on the first word. */
+/** This cell with that weight; the rest of its row is rescaled, or goes to the first word where there is none. */
 export function withWeight(target: Target, from: number, to: number, share: number): Target {
   if (to > from) return target;
   const wanted = Math.max(0, Math.min(1, share));

@@ -1,4 +1,4 @@
-// What a person wants of four heads: a sentence, and for each head arrows between its words. Pure.
+// Target patterns of the four heads as arrows between words, and the page's address.
 import type { components } from "../api";
 import { cellsOf, targetOf, type Cell } from "./target-weights";
 
@@ -22,7 +22,7 @@ export function hasArrow(arrows: Arrow[], from: number, to: number): boolean {
   return arrows.some((arrow) => arrow[0] === from && arrow[1] === to);
 }
 
-/** Where the words of an old sentence stand in a new one: what both begin and end with, and words changed one for one. */
+/** Positions of an old sentence's words in a new one: a common start and end, or words changed one for one. */
 export function alignWords(before: string[], after: string[]): (number | null)[] {
   const shorter = Math.min(before.length, after.length);
   let head = 0;
@@ -36,7 +36,7 @@ export function alignWords(before: string[], after: string[]): (number | null)[]
   });
 }
 
-/** The same targets for another sentence: an arrow goes along if both of its words do; "previous token" stays what it says. */
+/** The same targets for another sentence: arrows whose words both stay; a previous-token target is made anew. */
 export function moveTargets(targets: Target[], before: string[], after: string[]): Target[] {
   const to = alignWords(before, after);
   return targets.map((target) => {

@@ -1,4 +1,4 @@
-// The lessons' state: which is open, and what was answered. The answers stay in this browser.
+// The state of the lessons: which one is open, and the answers, which stay in this browser.
 import type { components } from "../api";
 import { PageState } from "../source/page-state.svelte";
 import { askJson, cached } from "../source/server";

@@ -1,4 +1,4 @@
-// The Markdown that lessons are written in, as a tree of plain text: nothing in it can become a tag. Pure.
+// Parse the lessons' Markdown, and highlight their Python.
 
 export type Span = { kind: "text" | "strong" | "em" | "code" | "sub"; text: string };
 export type Block = { kind: "paragraph"; spans: Span[] } | { kind: "list"; items: Span[][] };

@@ -1,4 +1,4 @@
-// From each lesson to the page where its idea can be handled.
+// Links from each lesson to pages where it can be tried.
 
 export interface TryItLink {
   href: string;

@@ -1,4 +1,4 @@
-// What was measured for this release, and what has been run here.
+// The state of the one-or-many page: stored results, runs on this machine, width and heads.
 import type { components } from "../api";
 import type { Table } from "../save/picture";
 import { events } from "../source/event-stream";

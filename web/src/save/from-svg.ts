@@ -1,4 +1,4 @@
-// A picture that stands on the page as SVG, as marks for a file: what is drawn is what is saved.
+// Turn SVG on the page into the marks of a picture to save.
 import type { About, Anchor, Mark, Picture } from "./picture";
 
 /** The marks of these drawings, one under the other. Shapes that are moved may only be moved, not turned. */

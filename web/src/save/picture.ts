@@ -1,4 +1,4 @@
-// Any picture of the page as a list of marks, and the files made from it: SVG, CSV and one HTML page. Pure; paint.ts makes the PNG.
+// A picture to save as a list of marks and a table, and its files: SVG, CSV and HTML (png.ts makes the PNG).
 
 export type Mark =
   | {

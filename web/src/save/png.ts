@@ -1,4 +1,4 @@
-// A picture's marks on a canvas, where the page's own typeface is at hand: the PNG file.
+// Paint a picture's marks on a canvas, for its PNG file.
 import { FACES, HEADING, MARGIN, type Mark, type PageColours, type Picture } from "./picture";
 
 const SCALE = 2;

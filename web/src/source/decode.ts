@@ -1,4 +1,4 @@
-// From containers to what the components read. Shared by every host, since all of them carry the same containers.
+// Decode the server's binary containers: looks, tiles of weights, attributions, importance.
 import { unpack } from "../wire";
 import type { Tile, Importance, Look, LookCard, Attribution, AttributionCard, WeightsRequest } from "./source";
 
@@ -22,8 +22,16 @@ export function tileFrom(bytes: ArrayBuffer): Tile {
 
 export function attributionFrom(bytes: ArrayBuffer): Attribution {
   const { values, arrays } = unpack(bytes);
-  const numbers = Object.fromEntries(Object.entries(arrays).map(([name, table]) => [name, table.data]));
-  return { ...(values as AttributionCard), ...numbers } as Attribution;
+  const numbers = (name: string) => arrays[name].data as Float32Array;
+  return {
+    ...(values as AttributionCard),
+    weights: numbers("reads"),
+    z: numbers("delivered"),
+    headOutputs: numbers("parts"),
+    bias: numbers("bias"),
+    output: numbers("output"),
+    logits: numbers("shares"),
+  };
 }
 
 export function importanceFrom(bytes: ArrayBuffer): Importance {

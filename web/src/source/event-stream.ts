@@ -1,4 +1,4 @@
-// Work that takes a while, told as it happens: containers one after the other, each behind its length in four bytes.
+// Read a stream of containers, each behind its length in four bytes: training runs as they happen.
 import { unpack, type Container } from "../wire";
 import { askServer } from "./server";
 import { Problem } from "./source";
@@ -8,7 +8,7 @@ export interface StreamEvent<Card> {
   arrays: Container["arrays"];
 }
 
-/** Cuts bytes that arrive in any pieces into whole frames. */
+/** Splits bytes that arrive in any pieces into whole frames. */
 export function frameSplitter(): (piece: Uint8Array) => ArrayBuffer[] {
   let rest = new Uint8Array(0);
   return (piece) => {

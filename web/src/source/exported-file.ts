@@ -1,4 +1,4 @@
-// A page that was saved: every answer it holds lies in one container inside the file (app/export.py writes it).
+// Source of an exported HTML file: all answers lie in one container inside it (app/export/html.py writes it).
 import { unpack, type Container } from "../wire";
 import { tileFrom, lookFrom, attributionFrom } from "./decode";
 import { tileOf, partsFrom } from "./recompute-weights";

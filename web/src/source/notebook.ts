@@ -1,4 +1,4 @@
-// A notebook: the page lies in a frame, and its questions travel over a channel to the kernel (app/widget.py answers).
+// Source of a notebook widget: requests go over a message channel to the kernel (app/export/widget.py answers).
 import { tileFrom, importanceFrom, lookFrom, attributionFrom } from "./decode";
 import {
   Problem,

@@ -1,4 +1,4 @@
-// The state of a page that asks the server: what went wrong last, as one sentence.
+// Base of a page's state: runs requests and keeps the last error as a sentence.
 import { messageOf } from "./source";
 
 export class PageState {

@@ -1,4 +1,4 @@
-// Weights of a saved page, made from q, k and the log-sum-exp; src/headscope/app/saved_patterns.py writes them.
+// Attention weights recomputed from q, k and log-sum-exp, which app/export/saved_patterns.py writes.
 import { cellOf } from "../draw/heat-map";
 import { unpack } from "../wire";
 import type { Tile, WeightsRequest } from "./source";

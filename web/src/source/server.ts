@@ -1,4 +1,4 @@
-// The server's page: every answer is one request, and the last few dozen are remembered.
+// Source of the server's page: HTTP requests, the last few hundred answers cached.
 import { unpack, type Container } from "../wire";
 import { attributionFrom, importanceFrom, lookFrom, tileFrom } from "./decode";
 import {

@@ -1,4 +1,4 @@
-// Where the microscope's numbers come from: a server, a notebook or a file. The components know only this.
+// The interface to the model's data, whether it comes from a server, a notebook or a file.
 import type { components } from "../api";
 
 type Schemas = components["schemas"];
@@ -43,12 +43,12 @@ export interface Tile {
 }
 
 export interface Attribution extends AttributionCard {
-  reads: Float32Array; // [head, key]
-  delivered: Float32Array; // [head, d_value]
-  parts: Float32Array; // [head, d_model]
+  weights: Float32Array; // [head, key]
+  z: Float32Array; // [head, d_value]
+  headOutputs: Float32Array; // [head, d_model], through W_O
   bias: Float32Array;
   output: Float32Array;
-  shares: Float32Array; // every head of the model
+  logits: Float32Array; // direct effect of every head of the model on the logit
 }
 
 export interface Importance {

@@ -1,4 +1,4 @@
-// Light or dark: the system's wish until the person says otherwise. Pictures read their colours from here.
+// Light or dark theme, and the colours that canvases read from it.
 import { palette, type Palette } from "../draw/colour";
 
 const KEY = "headscope.theme";

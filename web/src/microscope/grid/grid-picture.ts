@@ -1,4 +1,4 @@
-// All heads as a picture to save, and every head's answers as a table.
+// The grid of heads as a picture to save, with every head's scores as a table.
 import { css, type Palette } from "../../draw/colour";
 import { drawThumbnails, type GridLayout, type Thumbnails } from "../../draw/head-grid";
 import type { Microscope } from "../state/microscope.svelte";

@@ -1,4 +1,4 @@
-// What stands around one head, as pictures to save: its arcs and its answers.
+// Arc diagram and scores of one head as pictures to save.
 import { arcs } from "../../draw/arcs";
 import { css, type Palette } from "../../draw/colour";
 import type { Microscope } from "../state/microscope.svelte";

@@ -1,4 +1,4 @@
-// One head's pattern as a picture to save: a cell a weight, a name a row.
+// An attention pattern as a picture to save.
 import { css, pixel, weightColour, type Palette } from "../../draw/colour";
 import type { Mark, Picture } from "../../save/picture";
 

@@ -1,4 +1,4 @@
-// What stands at one token, as pictures to save: the output mix and the next token.
+// Logit attribution and next-token probabilities as pictures to save.
 import { css, signedColour, type Palette } from "../../draw/colour";
 import { strongest } from "../../draw/number-strip";
 import type { Attribution, Prediction } from "../../source/source";
@@ -31,15 +31,15 @@ export function attributionPicture(
   const n = scope.model!.sites.find((site) => site.name === attribution.site)!.n_heads;
   const part = (values: Float32Array, row: number) =>
     values.subarray((row * values.length) / n, ((row + 1) * values.length) / n);
-  const share = (row: number) => attribution.shares[first + row];
+  const share = (row: number) => attribution.logits[first + row];
   const topShare = Math.max(0.3, ...Array.from({ length: n }, (_, row) => Math.abs(share(row)) || 0));
   const whose = [attribution.toward, attribution.minus]
     .flatMap((token) => (token ? [visible(token.text)] : []))
     .join(" − ");
   const [delivers, parts, bar] = [90, 320, 660];
   const [topDelivered, topPart] = [
-    largest(attribution.delivered),
-    Math.max(largest(attribution.parts), largest(attribution.output)),
+    largest(attribution.z),
+    Math.max(largest(attribution.headOutputs), largest(attribution.output)),
   ];
   const text = (words: string, x: number, y: number, anchor: "start" | "end" = "start"): Mark => ({
     kind: "text",
@@ -55,8 +55,8 @@ export function attributionPicture(
     const length = ((share(row) || 0) / topShare) * 80;
     return [
       text(scope.heads[first + row].name, 0, y + 11),
-      ...strip(part(attribution.delivered, row), delivers, y, 210, topDelivered, colours),
-      ...strip(part(attribution.parts, row), parts, y, 300, topPart, colours),
+      ...strip(part(attribution.z, row), delivers, y, 210, topDelivered, colours),
+      ...strip(part(attribution.headOutputs, row), parts, y, 300, topPart, colours),
       {
         kind: "rect",
         x: bar + Math.min(0, length),
@@ -74,7 +74,7 @@ export function attributionPicture(
     text("all", 0, foot + 11),
   );
   marks.push(
-    ...strip(attribution.delivered, delivers, foot, 210, topDelivered, colours),
+    ...strip(attribution.z, delivers, foot, 210, topDelivered, colours),
     ...strip(attribution.output, parts, foot, 300, topPart, colours),
   );
   marks.push(
@@ -93,12 +93,12 @@ export function attributionPicture(
       columns: [
         "head",
         whose ? `share of the logit of ${whose}` : "logit share",
-        ...Array.from({ length: attribution.delivered.length / n }, (_, k) => `delivered ${k}`),
+        ...Array.from({ length: attribution.z.length / n }, (_, k) => `delivered ${k}`),
       ],
       rows: Array.from({ length: n }, (_, row) => [
         scope.heads[first + row].name,
         share(row),
-        ...part(attribution.delivered, row),
+        ...part(attribution.z, row),
       ]),
     },
   };

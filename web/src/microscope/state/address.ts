@@ -1,4 +1,4 @@
-// The address holds the whole state, so that a copied link shows the same picture. Pure: text in, text out.
+// The microscope's state in its address, so that a copied link shows the same view.
 import type { Viewport } from "../../draw/heat-map";
 import type { Edge, Measure } from "../../source/source";
 

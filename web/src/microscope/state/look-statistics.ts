@@ -1,4 +1,4 @@
-// What a look's numbers say about its heads. Pure: numbers in, numbers out.
+// Statistics of a look: scores of all heads, differences between two looks, heads with similar patterns.
 import type { Look, ModelCard, SiteCard } from "../../source/source";
 
 export interface HeadInfo {

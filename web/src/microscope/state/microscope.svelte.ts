@@ -1,4 +1,4 @@
-// What the microscope is looking at, and what it has been told about it. Components read this and call its verbs.
+// The microscope's state: model, look, selection, and the answers fetched for them.
 import { EXAMPLES, type Example } from "../../examples";
 import { clampViewport, poolFor, type Viewport } from "../../draw/heat-map";
 import {
@@ -301,7 +301,7 @@ export class Microscope extends PendingRequests {
 
   /** The answers of all heads to one question, their shares of a token's logit, or their importance. */
   scores(question: string): Float32Array | null {
-    if (question === "share") return this.attribution ? this.attribution.shares.map(Math.abs) : null;
+    if (question === "share") return this.attribution ? this.attribution.logits.map(Math.abs) : null;
     if (question === "importance")
       return this.importance?.look === this.look?.look ? (this.importance?.importance.map(Math.abs) ?? null) : null;
     if (isRole(question))

@@ -1,4 +1,4 @@
-// Questions under way: how many, how far, and what went wrong with the last.
+// Requests under way: how many, their progress, and the last error.
 import { untrack } from "svelte";
 import { Problem, type Progress } from "../../source/source";
 

@@ -1,5 +1,4 @@
-// What the pictures need, fetched. Each is an effect of its own: it asks again when what it is about changes, and
-// cancels the question that it replaces.
+// Requests of the microscope: weights, logit attribution, prediction, importance. Each cancels the one it replaces.
 import { untrack } from "svelte";
 import { poolFor } from "../../draw/heat-map";
 import { tokensOf, type Tile } from "../../source/source";

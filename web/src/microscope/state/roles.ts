@@ -1,4 +1,4 @@
-// What the battery says about one head. Pure: the report in, what the role card shows out.
+// Roles from the battery's report: findings, evidence rows and scores of a head.
 import type { Finding, Roles, RoleTrial } from "../../source/source";
 import { short } from "../../format";
 
@@ -79,7 +79,7 @@ export function evidenceRows(finding: Finding): EvidenceRow[] {
   return rows;
 }
 
-/** Where a head without a name came nearest: its lead over its own other answers, as a part of what the role asks for. */
+/** The roles that a head without one came nearest to: its lead over its strongest rival, relative to the threshold. */
 export function nearest(roles: Roles, head: number, most: number): EvidenceRow[] {
   return roles.trials
     .flatMap((trial) => {

@@ -1,4 +1,4 @@
-// The head that is looked at, and how: shared by two microscopes that stand side by side.
+// Settings that two microscopes side by side share: head, view, measure, ablation, sampling.
 import type { Sampling, State } from "./address";
 
 export class Settings {
