@@ -1,4 +1,4 @@
-"""Scores: the block they give, the order of scale, softcap, bias and mask, and what they refuse."""
+"""Scores: their blocks, the order of scale, softcap, bias and mask, and the errors for what does not fit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_block_equals_the_scores_of_single_heads(case: Case) -> None:
         assert_close(block[0, head], expected.masked_fill(~allowed[0, head], float("-inf")), atol=1e-6, rtol=1e-6)
 
 
-def test_a_part_of_the_rows_and_columns_is_cut_from_the_whole() -> None:
+def test_a_block_of_some_rows_and_columns_equals_that_part_of_the_whole() -> None:
     q, k = torch.randn(1, 4, 9, 8), torch.randn(1, 2, 9, 8)
     scores = Scores(mask=causal(), bias=Alibi(torch.rand(4)), softcap=5.0).bind(q, k)
     every = torch.arange(9)
@@ -43,7 +43,7 @@ def test_scores_are_float32_at_least(dtype: torch.dtype) -> None:
     assert Scores().bind(q, q).block(q, q, every, every, 0).dtype == torch.float32
 
 
-def test_binding_fills_in_the_scale_and_keeps_one_that_is_given() -> None:
+def test_binding_fills_in_the_scale_unless_it_is_given() -> None:
     q = torch.randn(1, 2, 3, 16)
     assert Scores().bind(q, q).scale == 0.25
     assert Scores(scale=1.0).bind(q, q).scale == 1.0
@@ -62,11 +62,11 @@ def bind(scores: Scores, n_heads: int = 4, n_kv_heads: int = 4, n_query: int = 6
 
 MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "groups": (lambda: bind(Scores(), 4, 3), "n_heads=4 is not a multiple of n_kv_heads=3; each KV head serves"),
-    "softcap": (lambda: Scores(softcap=0.0), "softcap=0.0 does not cap anything; give a number above 0, or None"),
-    "slopes": (lambda: bind(Scores(bias=Alibi(torch.ones(3)))), "ALiBi has 3 slopes for 4 heads; give one a head"),
-    "softcap-below": (lambda: Scores(softcap=-2.0), "softcap=-2.0 does not cap anything"),
-    "softcap-nan": (lambda: Scores(softcap=float("nan")), "softcap=nan does not cap anything"),
-    "sinks": (lambda: bind(Scores(sinks=torch.ones(5))), "5 sinks for 4 heads; give one a head"),
+    "softcap": (lambda: Scores(softcap=0.0), "softcap=0.0 must be above 0; None means no softcap"),
+    "slopes": (lambda: bind(Scores(bias=Alibi(torch.ones(3)))), "ALiBi has 3 slopes for 4 heads; give one per head"),
+    "softcap-below": (lambda: Scores(softcap=-2.0), "softcap=-2.0 must be above 0"),
+    "softcap-nan": (lambda: Scores(softcap=float("nan")), "softcap=nan must be above 0"),
+    "sinks": (lambda: bind(Scores(sinks=torch.ones(5))), "5 sinks for 4 heads; give one per head"),
     "relative": (
         lambda: bind(Scores(bias=Relative(torch.ones(4, 9), zero=4))),
         "a relative bias of 4 heads and offsets -4…4 does not cover 4 heads, 6 queries and 6 keys",
@@ -96,7 +96,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_mistaken_scores_are_refused_with_their_values(name: str) -> None:
+def test_wrong_scores_are_refused_with_their_values(name: str) -> None:
     make, message = MISTAKES[name]
     with pytest.raises(ShapeError, match=re.escape(message)):
         make()
@@ -124,7 +124,7 @@ def test_a_bias_of_any_shape_is_added_where_it_belongs(shape: tuple[int, ...]) -
     assert torch.equal(block, values.expand(2, 4, 6, 6))
 
 
-def test_a_cap_is_never_passed_and_hardly_felt_far_below_it() -> None:
+def test_a_softcap_bounds_scores_and_leaves_small_ones_as_they_are() -> None:
     q, k, one = torch.full((1, 1, 1, 1), 1.0), torch.tensor([-1e4, -3.0, 0.01, 1e4]), torch.arange(1)
     scores = Scores(scale=1.0, softcap=5.0).bind(q, k[None, None, :, None])
     capped = scores.block(q, k[None, None, :, None], one, torch.arange(4), 3)[0, 0, 0]

@@ -1,4 +1,4 @@
-"""What an observed attention call gives back: the output, and exact statistics of every head and query row."""
+"""The result of ``observe``: attention output, and exact statistics of every head and query row."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Distance(NamedTuple):
-    """How far back a head looks: mean and standard deviation of (query's place − key), over what lands on keys."""
+    """Mean and standard deviation of (query position − key position), weighted by attention; a sink does not count."""
 
     mean: PerRow
     std: PerRow
@@ -35,7 +35,7 @@ class Distance(NamedTuple):
 
 
 class Strongest(NamedTuple):
-    """The key that gets most, and its weight. A row that may look nowhere says key −1, weight 0."""
+    """The key with the largest weight, and that weight. A fully masked row has key −1 and weight 0."""
 
     key: Int[Tensor, "batch head query"]
     weight: PerRow
@@ -43,7 +43,7 @@ class Strongest(NamedTuple):
 
 @dataclass(frozen=True)
 class Rows:
-    """The numbers a backend computes, one a row; what was not asked for is absent."""
+    """What a backend computes, one number per row and statistic; ``None`` for statistics that were not requested."""
 
     output: Float[Tensor, "batch head query d_value"]
     logsumexp: PerRow
@@ -55,7 +55,7 @@ class Rows:
 
 @dataclass(frozen=True, repr=False)
 class Observation:
-    """An attention call, seen. Statistics are float32 (float64 for float64 inputs) and carry no gradient."""
+    """An observed attention call. Statistics are float32 (float64 for float64 inputs) and carry no gradient."""
 
     rows: Rows
     backend: str
@@ -75,24 +75,24 @@ class Observation:
     @property
     def entropy(self) -> PerRow:
         """In nats. A learned sink counts as one more outcome."""
-        return _asked(self.rows.entropy, "entropy")
+        return _requested(self.rows.entropy, "entropy")
 
     @property
     def distance(self) -> Distance:
-        return _asked(self.rows.distance, "distance")
+        return _requested(self.rows.distance, "distance")
 
     @property
     def strongest(self) -> Strongest:
-        return _asked(self.rows.strongest, "strongest")
+        return _requested(self.rows.strongest, "strongest")
 
     @property
     def mass(self) -> Mapping[str, PerRow]:
-        """For each question, the share of every row that lands where the labels are equal."""
+        """For each question, how much of every row's attention is on keys whose label equals the query's."""
         return self.rows.mass
 
     @property
     def sink(self) -> PerRow:
-        """The share that a learned sink takes; zero where there is none."""
+        """The attention that goes to a learned sink; zero without one."""
         if self.scores.sinks is None:
             return torch.zeros_like(self.logsumexp)
         return torch.exp(self.scores.sinks.to(self.logsumexp)[None, :, None] - self.logsumexp)
@@ -100,31 +100,31 @@ class Observation:
     def weights(
         self, rows: pattern.Index = slice(None), columns: pattern.Index = slice(None), head: int | None = None
     ) -> Float[Tensor, "batch head query key"]:
-        """A rectangle of the pattern, exact, from these rows and columns alone (one head of it, or all)."""
-        return pattern.weights(self._rectangle_source(head), rows, columns)
+        """Compute the exact attention weights of these rows and columns, for one head or all."""
+        return pattern.weights(self._source(head), rows, columns)
 
     def pooled(
         self, head: int, shape: tuple[int, int], rows: slice = slice(None), columns: slice = slice(None)
     ) -> pattern.Pooled:
-        """A rectangle of one head's pattern as a small picture: mean and maximum over blocks, never held whole."""
-        return pattern.pooled(self._rectangle_source(head), shape, rows, columns)
+        """Reduce a rectangle of one head's pattern to ``shape`` cells, mean and maximum, without storing it whole."""
+        return pattern.pooled(self._source(head), shape, rows, columns)
 
     def totals(self, rows: Bool[Tensor, "batch query"] | None = None) -> Totals:
-        """Sums over the rows asked for: what a scan keeps."""
+        """Sum every statistic over these rows, or all: what a scan keeps."""
         return Totals.of(self, rows)
 
-    def _rectangle_source(self, head: int | None) -> pattern.Source:
+    def _source(self, head: int | None) -> pattern.Source:
         return pattern.Source(self.q, self.k, self.logsumexp, self.scores).only(head)
 
     def __repr__(self) -> str:
         batch, heads, query = self.logsumexp.shape
-        asked = ", ".join(self.mass) or "none"
-        return f"Observation({batch}×{heads} heads, {query} queries, backend={self.backend!r}, questions: {asked})"
+        questions = ", ".join(self.mass) or "none"
+        return f"Observation({batch}×{heads} heads, {query} queries, backend={self.backend!r}, questions: {questions})"
 
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums, squares and maxima over rows, one number a head and statistic, in float64. ``+`` merges two."""
+    """Sums, squares and maxima over rows, one float64 number per head and statistic. ``+`` merges two."""
 
     count: int
     sums: dict[str, Float[Tensor, " head"]]
@@ -132,15 +132,15 @@ class Totals:
     maxima: dict[str, Float[Tensor, " head"]]
 
     @classmethod
-    def of(cls, seen: Observation, rows: Bool[Tensor, "batch query"] | None) -> Totals:
-        batch, _, n_query = seen.logsumexp.shape
+    def of(cls, observation: Observation, rows: Bool[Tensor, "batch query"] | None) -> Totals:
+        batch, _, n_query = observation.logsumexp.shape
         if rows is None:
             rows = torch.ones(batch, n_query, dtype=torch.bool)
         if tuple(rows.shape) != (batch, n_query):
-            raise HeadscopeError(f"the row mask has shape {tuple(rows.shape)}; these rows are ({batch}, {n_query})")
-        keep = rows.to(seen.logsumexp.device)[:, None, :]
+            raise HeadscopeError(f"the row mask has shape {tuple(rows.shape)}; give ({batch}, {n_query})")
+        keep = rows.to(observation.logsumexp.device)[:, None, :]
         sums, squares, maxima = {}, {}, {}
-        for name, values in _by_name(seen.rows).items():
+        for name, values in _by_name(observation.rows).items():
             wide = values.double().masked_fill(~keep, 0.0)
             sums[name], squares[name] = wide.sum((0, 2)), wide.square().sum((0, 2))
             maxima[name] = values.double().masked_fill(~keep, float("-inf")).amax((0, 2))
@@ -155,9 +155,9 @@ class Totals:
         )
 
 
-def _asked(value: T | None, name: str) -> T:
+def _requested(value: T | None, name: str) -> T:
     if value is None:
-        raise HeadscopeError(f"{name} was not asked for; call observe(…, statistics={{{name!r}, …}})")
+        raise HeadscopeError(f"{name} was not requested; call observe(…, statistics={{{name!r}, …}})")
     return value
 
 

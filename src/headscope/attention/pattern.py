@@ -1,4 +1,4 @@
-"""Any rectangle of a pattern from q, k and the log-sum-exp alone: p_ij = exp(s_ij − lse_i)."""
+"""Recompute any rectangle of an attention pattern from q, k and the log-sum-exp: p_ij = exp(s_ij − lse_i)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headscope.attention.masks import Mask
 from headscope.attention.progress import report_progress
-from headscope.attention.scores import Alibi, DenseBias, Relative, Scores
+from headscope.attention.scores import Scores
 from headscope.errors import ShapeError
 
 Index = slice | Int[Tensor, "_"]
@@ -23,7 +22,7 @@ BLOCK = 512
 class Source:
     """What a pattern is recomputed from. ``scores`` is bound to the whole of q and k.
 
-    ``by_row`` and ``by_key`` are factors on every weight of a row and of a key, for a pattern seen through a measure.
+    ``by_row`` and ``by_key`` multiply every weight of a row and of a key, as in norm-weighted patterns.
     """
 
     q: Float[Tensor, "batch head query d_head"]
@@ -34,27 +33,27 @@ class Source:
     by_key: Float[Tensor, " key"] | None = None
 
     def only(self, head: int | None) -> Source:
-        """The same, for one head."""
+        """Return the source of one head's pattern, or this one for ``None``."""
         if head is None:
             return self
         n_heads, group = self.q.shape[1], self.q.shape[1] // self.k.shape[1]
         if not 0 <= head < n_heads:
-            raise ShapeError(f"head {head}: there are heads 0–{n_heads - 1}")
+            raise ShapeError(f"there is no head {head}; heads are 0–{n_heads - 1}")
         kv = head // group
         one = slice(head, head + 1)
         q, k, lse = self.q[:, one], self.k[:, kv : kv + 1], self.logsumexp[:, one]
-        return replace(self, q=q, k=k, logsumexp=lse, scores=_one_head(self.scores, head))
+        return replace(self, q=q, k=k, logsumexp=lse, scores=self.scores.only(head))
 
 
 class Pooled(NamedTuple):
-    """A pattern as a picture: each cell is the mean, and the maximum, of the weights it covers."""
+    """A pattern reduced to fewer cells: each is the mean, and the maximum, of the weights it covers."""
 
     mean: Float[Tensor, "batch height width"]
     maximum: Float[Tensor, "batch height width"]
 
 
 def weights(source: Source, rows: Index, columns: Index) -> Float[Tensor, "batch head query key"]:
-    """The weights of these rows and columns."""
+    """Compute the attention weights of these rows and columns."""
     row_index = _indices(rows, source.q.shape[2], source.q.device)
     column_index = _indices(columns, source.k.shape[2], source.q.device)
     offset = source.k.shape[2] - source.q.shape[2]
@@ -62,36 +61,36 @@ def weights(source: Source, rows: Index, columns: Index) -> Float[Tensor, "batch
         source.q[:, :, row_index], source.k[:, :, column_index], row_index, column_index, offset
     )
     lse = source.logsumexp[:, :, row_index, None].to(scores)
-    found = scores.sub_(lse.masked_fill(lse.isneginf(), 0.0)).exp_()
+    block = scores.sub_(lse.masked_fill(lse.isneginf(), 0.0)).exp_()
     if source.by_row is not None:
-        found *= source.by_row[row_index, None]
+        block *= source.by_row[row_index, None]
     if source.by_key is not None:
-        found *= source.by_key[column_index]
-    return found
+        block *= source.by_key[column_index]
+    return block
 
 
 def row_maxima(source: Source, columns: slice) -> Float[Tensor, "batch query"]:
-    """The most that one head gives to a key among these columns, for every row, block by block; 0 if there is none."""
+    """Find one head's largest weight among these columns, for every row, block by block; 0 without columns."""
     keys = torch.split(torch.arange(source.k.shape[2], device=source.q.device)[columns], 4 * BLOCK)
-    most = source.logsumexp.new_zeros(source.q.shape[0], source.q.shape[2])
+    maxima = source.logsumexp.new_zeros(source.q.shape[0], source.q.shape[2])
     for row in range(0, source.q.shape[2], BLOCK):
         rows = slice(row, row + BLOCK)
         report_progress("finding each row's largest weight", row, source.q.shape[2])
         for part in keys:
             if len(part):
-                most[:, rows] = torch.maximum(most[:, rows], weights(source, rows, part)[:, 0].amax(2))
-    return most
+                maxima[:, rows] = torch.maximum(maxima[:, rows], weights(source, rows, part)[:, 0].amax(2))
+    return maxima
 
 
 def pooled(source: Source, shape: tuple[int, int], rows: slice, columns: slice) -> Pooled:
-    """One head's rectangle in ``shape`` cells, block by block; cells split rows and columns as evenly as can be."""
+    """Reduce a rectangle of one head's pattern to ``shape`` cells, as equal in size as can be, block by block."""
     row_index = _indices(rows, source.q.shape[2], source.q.device)
     column_index = _indices(columns, source.k.shape[2], source.q.device)
     height, width = min(shape[0], len(row_index)), min(shape[1], len(column_index))
     if height < 1 or width < 1:
         raise ShapeError(
-            f"a picture of {shape[0]}×{shape[1]} cells over {len(row_index)} rows and "
-            f"{len(column_index)} columns is empty"
+            f"{len(row_index)} rows and {len(column_index)} columns cannot be pooled into {shape[0]}×{shape[1]} cells; "
+            "give at least one of each"
         )
     n_query, n_key = source.q.shape[2], source.k.shape[2]
     mean = source.logsumexp.new_zeros(source.q.shape[0], height, width)
@@ -104,17 +103,15 @@ def pooled(source: Source, shape: tuple[int, int], rows: slice, columns: slice) 
             if int(column_cells.items.max()) >= low and int(column_cells.items.min()) < high:
                 part = weights(source, row_cells.items, column_cells.items)[:, 0]
                 here = (slice(None), row_cells.at, column_cells.at)
-                mean[here], maximum[here] = (
-                    _mean(part, row_cells, column_cells),
-                    _maximum(part, row_cells, column_cells),
-                )
+                mean[here] = _mean(part, row_cells, column_cells)
+                maximum[here] = _maximum(part, row_cells, column_cells)
     return Pooled(mean, maximum)
 
 
 class _Cells(NamedTuple):
-    """Neighbouring cells of a picture along one side, and the positions they cover.
+    """Neighbouring cells along one side, and the token positions they cover.
 
-    ``members`` lists each cell's places among ``items``; a shorter cell repeats its last. ``even``: none is shorter.
+    ``members`` are each cell's indices into ``items``; a shorter cell repeats its last. ``even``: none is shorter.
     """
 
     at: slice
@@ -128,7 +125,7 @@ class _Cells(NamedTuple):
 
 
 def _cell_blocks(index: Int[Tensor, " chosen"], n_cells: int) -> list[_Cells]:
-    """Cells in runs whose positions together make about one block."""
+    """Group cells into runs that cover about ``BLOCK`` positions together."""
     edges = torch.arange(n_cells + 1) * len(index) // n_cells
     per_block = max(1, BLOCK * n_cells // len(index))
     return [_cells(index, edges[first : first + per_block + 1], first) for first in range(0, n_cells, per_block)]
@@ -138,8 +135,8 @@ def _cells(index: Int[Tensor, " chosen"], edges: Int[Tensor, " edge"], first: in
     start, stop = (edges[:-1] - edges[0])[:, None], (edges[1:] - edges[0])[:, None]
     n_items = int(edges[-1] - edges[0])
     members = torch.minimum(start + torch.arange(int((stop - start).max())), stop - 1).to(index.device)
-    place = torch.arange(n_items)
-    share = ((place >= start) & (place < stop)).double() / (stop - start)
+    item = torch.arange(n_items)
+    share = ((item >= start) & (item < stop)).double() / (stop - start)
     items = index[int(edges[0]) : int(edges[-1])]
     return _Cells(slice(first, first + len(start)), items, members, share.to(index.device))
 
@@ -158,7 +155,7 @@ def _maximum(
 
 
 def _by_cell(part: Tensor, side: int, cells: _Cells) -> Tensor:
-    """One side of a part as cells and their members, without copying; for cells of one length."""
+    """View one side of a part as cells and their members; all cells have one length."""
     return part.view(*part.shape[:side], *cells.members.shape, *part.shape[side + 1 :])
 
 
@@ -166,20 +163,5 @@ def _indices(index: Index, length: int, device: torch.device) -> Int[Tensor, " c
     if isinstance(index, slice):
         return torch.arange(length, device=device)[index]
     if len(index) and not -length <= int(index.min()) <= int(index.max()) < length:
-        raise ShapeError(f"indices {int(index.min())}…{int(index.max())} go beyond the {length} positions there are")
+        raise ShapeError(f"indices {int(index.min())}…{int(index.max())} are outside of the {length} positions")
     return index.to(device) % max(length, 1)
-
-
-def _one_head(scores: Scores, head: int) -> Scores:
-    """The scores of one head: per-head masks, biases and sinks cut down to it."""
-    one = slice(head, head + 1)
-    parts = tuple(part.only(head) for part in scores.mask.parts)
-    bias = scores.bias
-    if isinstance(bias, DenseBias) and bias.values.shape[1] > 1:
-        bias = DenseBias(bias.values[:, one])
-    elif isinstance(bias, Alibi):
-        bias = Alibi(bias.slopes[one])
-    elif isinstance(bias, Relative):
-        bias = Relative(bias.table[one], bias.zero)
-    sinks = None if scores.sinks is None else scores.sinks[one]
-    return Scores(scale=scores.scale, mask=Mask(parts), bias=bias, softcap=scores.softcap, sinks=sinks)

@@ -1,4 +1,4 @@
-"""Everything between q·k and the softmax, as one frozen value: scale, softcap, bias, mask, sinks, in that order."""
+"""What turns q·k into attention scores before the softmax: scale, softcap, bias, mask and sinks, in that order."""
 
 from __future__ import annotations
 
@@ -17,20 +17,24 @@ BiasBlock = Float[Tensor, "#batch #head query key"]
 
 @runtime_checkable
 class Bias(Protocol):
-    """Numbers added to the scores, given block by block so that a position bias never needs its T×T form."""
+    """Numbers added to the scores, computed block by block so that a position bias is never stored as T×T."""
 
     def block(self, rows: Int[Tensor, " query"], columns: Int[Tensor, " key"], offset: int) -> BiasBlock: ...
     def check(self, batch: int, n_heads: int, n_query: int, n_key: int) -> None: ...
+    def only(self, head: int) -> Bias: ...
 
 
 @dataclass(frozen=True)
 class DenseBias:
-    """Any bias, given whole."""
+    """Any bias, given as a whole tensor."""
 
     values: Float[Tensor, "#batch #head query key"]
 
     def block(self, rows: Int[Tensor, " query"], columns: Int[Tensor, " key"], offset: int) -> BiasBlock:
         return self.values.to(rows.device)[:, :, rows[:, None], columns[None, :]]
+
+    def only(self, head: int) -> DenseBias:
+        return self if self.values.shape[1] == 1 else DenseBias(self.values[:, head : head + 1])
 
     def check(self, batch: int, n_heads: int, n_query: int, n_key: int) -> None:
         shape = tuple(self.values.shape)
@@ -43,7 +47,7 @@ class DenseBias:
 
 @dataclass(frozen=True)
 class Alibi:
-    """A penalty that grows with distance, one slope a head (Press et al. 2022)."""
+    """A penalty that grows with distance, with one slope per head (Press et al. 2022)."""
 
     slopes: Float[Tensor, " head"]
 
@@ -51,20 +55,26 @@ class Alibi:
         distance = (rows[:, None] + offset - columns[None, :]).abs()
         return -self.slopes.to(rows.device)[None, :, None, None] * distance
 
+    def only(self, head: int) -> Alibi:
+        return Alibi(self.slopes[head : head + 1])
+
     def check(self, batch: int, n_heads: int, n_query: int, n_key: int) -> None:
         if len(self.slopes) != n_heads:
-            raise ShapeError(f"ALiBi has {len(self.slopes)} slopes for {n_heads} heads; give one a head")
+            raise ShapeError(f"ALiBi has {len(self.slopes)} slopes for {n_heads} heads; give one per head")
 
 
 @dataclass(frozen=True)
 class Relative:
-    """A learned number for each relative position (T5): ``table[:, zero + j − i]`` is added to the score of (i, j)."""
+    """A learned bias per relative position (T5): ``table[:, zero + j − i]`` is added to the score of (i, j)."""
 
     table: Float[Tensor, "head offset"]
     zero: int
 
     def block(self, rows: Int[Tensor, " query"], columns: Int[Tensor, " key"], offset: int) -> BiasBlock:
         return self.table.to(rows.device)[:, columns[None, :] - rows[:, None] - offset + self.zero][None]
+
+    def only(self, head: int) -> Relative:
+        return Relative(self.table[head : head + 1], self.zero)
 
     def check(self, batch: int, n_heads: int, n_query: int, n_key: int) -> None:
         heads, width = self.table.shape
@@ -77,7 +87,7 @@ class Relative:
 
 @dataclass(frozen=True, kw_only=True)
 class Scores:
-    """How scores come from q and k. ``scale=None`` means 1/√d_head; sinks are one extra logit a head (gpt-oss)."""
+    """How scores follow from q and k. ``scale=None`` means 1/√d_head; sinks are one extra logit per head (gpt-oss)."""
 
     scale: float | None = None
     mask: Mask = FULL
@@ -87,17 +97,17 @@ class Scores:
 
     def __post_init__(self) -> None:
         if self.softcap is not None and not self.softcap > 0:
-            raise ShapeError(f"softcap={self.softcap} does not cap anything; give a number above 0, or None")
+            raise ShapeError(f"softcap={self.softcap} must be above 0; None means no softcap")
         if isinstance(self.bias, Tensor):
             object.__setattr__(self, "bias", DenseBias(_lift(self.bias)))
 
     @property
     def is_plain(self) -> bool:
-        """Nothing but a scale and a mask."""
+        """Whether there is nothing but a scale and a mask."""
         return self.bias is None and self.softcap is None and self.sinks is None
 
     def bind(self, q: Float[Tensor, "batch head query d"], k: Float[Tensor, "batch kv key d"]) -> Scores:
-        """These scores, checked against q and k, with the scale filled in."""
+        """Check these scores against the sizes of q and k, and fill in the scale."""
         batch, n_heads, n_query, d_head = q.shape
         n_kv_heads, n_key = k.shape[1], k.shape[2]
         if n_heads % n_kv_heads:
@@ -105,11 +115,19 @@ class Scores:
         if self.bias is not None and not isinstance(self.bias, Tensor):
             self.bias.check(batch, n_heads, n_query, n_key)
         if self.sinks is not None and len(self.sinks) != n_heads:
-            raise ShapeError(f"{len(self.sinks)} sinks for {n_heads} heads; give one a head")
+            raise ShapeError(f"{len(self.sinks)} sinks for {n_heads} heads; give one per head")
         mask = self.mask.bind(batch, n_heads, n_query, n_key)
         if self.scale is not None and mask is self.mask:
             return self
         return replace(self, scale=d_head**-0.5 if self.scale is None else self.scale, mask=mask)
+
+    def only(self, head: int) -> Scores:
+        """Return the scores of one head: its own mask, bias and sink."""
+        assert not isinstance(self.bias, Tensor), "tensors are wrapped when Scores is made"
+        mask = Mask(tuple(part.only(head) for part in self.mask.parts))
+        bias = None if self.bias is None else self.bias.only(head)
+        sinks = None if self.sinks is None else self.sinks[head : head + 1]
+        return replace(self, mask=mask, bias=bias, sinks=sinks)
 
     def block(
         self,
@@ -119,7 +137,7 @@ class Scores:
         columns: Int[Tensor, " key"],
         offset: int,
     ) -> Float[Tensor, "batch head query key"]:
-        """Scores of these query rows and key columns in float32 or better; −inf where one may not look."""
+        """Compute the scores of these query rows and key columns in float32 or better; −inf where masked."""
         scores = self.before_mask(q, k, rows, columns, offset)
         if self.mask.is_full:
             return scores
@@ -133,22 +151,13 @@ class Scores:
         columns: Int[Tensor, " key"],
         offset: int,
     ) -> Float[Tensor, "batch head query key"]:
-        assert self.scale is not None, "bind() fills the scale in"
+        """Compute the scores without the mask."""
+        assert self.scale is not None, "bind() fills in the scale"
         batch, n_heads, n_query, d_head = q.shape
         n_kv_heads, n_key = k.shape[1], k.shape[2]
         wide = torch.float64 if q.dtype == torch.float64 else torch.float32
         grouped = (q.to(wide) * self.scale).reshape(batch, n_kv_heads, -1, d_head)
         scores = (grouped @ k.to(wide).mT).view(batch, n_heads, n_query, n_key)
-        return self.after_scale(scores, rows, columns, offset)
-
-    def after_scale(
-        self,
-        scores: Float[Tensor, "batch head query key"],
-        rows: Int[Tensor, " query"],
-        columns: Int[Tensor, " key"],
-        offset: int,
-    ) -> Float[Tensor, "batch head query key"]:
-        """Softcap, then bias: what stands between scaling and the mask."""
         if self.softcap is not None:
             scores = torch.tanh(scores / self.softcap) * self.softcap
         if self.bias is not None:
@@ -161,6 +170,6 @@ def _lift(bias: Tensor) -> Float[Tensor, "#batch #head query key"]:
     if not bias.is_floating_point() or not 2 <= bias.ndim <= 4:
         raise ShapeError(
             f"a bias is floating-point with 2 to 4 axes, (query, key) last; got {bias.dtype} of shape "
-            f"{tuple(bias.shape)}; what hides keys goes to Scores(mask=dense(…))"
+            f"{tuple(bias.shape)}; a mask goes to Scores(mask=dense(…))"
         )
     return bias[(None,) * (4 - bias.ndim)] if bias.ndim < 4 else bias

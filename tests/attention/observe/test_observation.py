@@ -1,4 +1,4 @@
-"""What comes back from a look: totals that merge, words for what was not asked, and rows without a gradient."""
+"""An Observation: totals that merge, and errors for statistics that were not requested."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from headscope.errors import HeadscopeError
 CAUSAL = Scores(mask=causal())
 
 
-def look(batch: int = 2) -> Observation:
+def observed(batch: int = 2) -> Observation:
     x = torch.randn(batch, 3, 11, 4, generator=torch.Generator().manual_seed(batch))
-    place = torch.arange(11)
-    return observe(x, x, x, scores=CAUSAL, questions={"previous": Question(place - 1, place)})
+    position = torch.arange(11)
+    return observe(x, x, x, scores=CAUSAL, questions={"previous": Question(position - 1, position)})
 
 
 def test_totals_are_sums_squares_and_maxima_of_the_chosen_rows() -> None:
-    seen = look()
+    seen = observed()
     keep = torch.zeros(2, 11, dtype=torch.bool)
     keep[0, 2:5] = keep[1, 7] = True
     totals = seen.totals(keep)
@@ -36,7 +36,7 @@ def test_totals_are_sums_squares_and_maxima_of_the_chosen_rows() -> None:
 
 
 def test_totals_of_parts_merge_to_those_of_the_whole() -> None:
-    seen = look()
+    seen = observed()
     first = torch.zeros(2, 11, dtype=torch.bool)
     first[:, :6] = True
     merged, whole = seen.totals(first) + seen.totals(~first), seen.totals()
@@ -55,16 +55,16 @@ def test_reduce_gives_the_totals_alone() -> None:
 
 
 def test_a_row_mask_fits_the_rows() -> None:
-    with pytest.raises(HeadscopeError, match=r"the row mask has shape \(1, 11\); these rows are \(2, 11\)"):
-        look().totals(torch.ones(1, 11, dtype=torch.bool))
+    with pytest.raises(HeadscopeError, match=r"the row mask has shape \(1, 11\); give \(2, 11\)"):
+        observed().totals(torch.ones(1, 11, dtype=torch.bool))
 
 
-def test_what_was_not_asked_says_how_to_ask() -> None:
+def test_a_statistic_that_was_not_requested_says_how_to_request_it() -> None:
     x = torch.randn(1, 1, 3, 4)
     seen = observe(x, x, x, statistics={"entropy"})
     assert seen.entropy.shape == (1, 1, 3)
     for name in ("distance", "strongest"):
-        with pytest.raises(HeadscopeError, match=f"{name} was not asked for; call observe.*statistics={{'{name}', …}}"):
+        with pytest.raises(HeadscopeError, match=f"{name} was not requested; call observe.*statistics={{'{name}', …}}"):
             getattr(seen, name)
 
 
@@ -73,16 +73,16 @@ def test_a_sink_is_an_outcome_of_its_own() -> None:
     seen = observe(x, x, x, scores=Scores(mask=causal(), sinks=torch.tensor([0.0, 1.0])))
     assert_close(seen.sink[0, 0], torch.tensor([1 / 2, 1 / 3, 1 / 4]))
     assert_close(seen.entropy[0, 0], torch.tensor([2.0, 3.0, 4.0]).log())
-    assert look().sink.eq(0).all()
+    assert observed().sink.eq(0).all()
 
 
-def test_it_says_in_one_line_what_it_is() -> None:
-    assert repr(look()) == "Observation(2×3 heads, 11 queries, backend='blockwise', questions: previous)"
+def test_the_repr_is_one_line() -> None:
+    assert repr(observed()) == "Observation(2×3 heads, 11 queries, backend='blockwise', questions: previous)"
 
 
 @pytest.mark.parametrize("backend", ["blockwise", "dense"])
 @pytest.mark.parametrize("asked", [(), ("entropy",), ("distance",), ("strongest",), ("distance", "entropy")], ids=str)
-def test_what_was_asked_comes_back_and_nothing_else(backend: str, asked: tuple[Statistic, ...]) -> None:
+def test_requested_statistics_are_computed_and_no_others(backend: str, asked: tuple[Statistic, ...]) -> None:
     x = torch.randn(1, 2, 5, 4)
     every, some = (observe(x, x, x, statistics=names, backend=backend) for names in (ALL_STATISTICS, frozenset(asked)))
     for name in ALL_STATISTICS:
@@ -93,12 +93,12 @@ def test_what_was_asked_comes_back_and_nothing_else(backend: str, asked: tuple[S
     assert_close(some.output, every.output)
 
 
-def test_every_total_is_of_the_statistic_that_it_is_named_after() -> None:
-    """Looking ahead, distances are below zero: a maximum of them is no zero that nobody saw."""
+def test_every_total_is_of_its_own_statistic() -> None:
+    """Attending ahead gives negative distances: their maximum must not be the 0 of a row that was left out."""
     x = torch.randn(2, 3, 6, 4)
     ahead = dense(torch.ones(6, 6, dtype=torch.bool).triu(1))
-    place = torch.arange(6)
-    seen = observe(x, x, x, scores=Scores(mask=ahead), questions={"next": Question(place + 1, place)})
+    position = torch.arange(6)
+    seen = observe(x, x, x, scores=Scores(mask=ahead), questions={"next": Question(position + 1, position)})
     keep = torch.tensor([[True, False, True, False, True, False], [False] * 6])
     totals = seen.totals(keep)
     values = {
@@ -117,7 +117,7 @@ def test_every_total_is_of_the_statistic_that_it_is_named_after() -> None:
         assert_close(totals.maxima[name], chosen.amax(1))
 
 
-def test_totals_do_not_lose_small_numbers_among_many() -> None:
+def test_totals_are_summed_in_float64() -> None:
     """Summed in float32, as many rows as these would lose a part in a million."""
     x = torch.zeros(1, 1, 2**20, 1)
     rows = Rows(x, x[..., 0], torch.full((1, 1, 2**20), 0.1), None, None, {})
@@ -129,7 +129,7 @@ def test_totals_do_not_lose_small_numbers_among_many() -> None:
 
 
 def test_totals_of_no_row_add_nothing() -> None:
-    seen = look()
+    seen = observed()
     none, whole = seen.totals(torch.zeros(2, 11, dtype=torch.bool)), seen.totals()
     assert none.count == 0
     for merged in (none + whole, whole + none):
@@ -138,11 +138,11 @@ def test_totals_of_no_row_add_nothing() -> None:
             assert_close(getattr(merged, name), getattr(whole, name), rtol=0, atol=0)
 
 
-def test_a_rectangle_is_of_the_head_asked_for() -> None:
-    seen = look()
+def test_a_rectangle_is_of_the_given_head() -> None:
+    seen = observed()
     whole = seen.weights()
     for head in range(3):
         assert_close(seen.weights(head=head), whole[:, head : head + 1])
-        picture = seen.pooled(head, (11, 11))
-        assert_close(picture.maximum, whole[:, head])
+        pooled = seen.pooled(head, (11, 11))
+        assert_close(pooled.maximum, whole[:, head])
     assert_close(seen.weights(slice(4, 7), slice(2, 9)), whole[:, :, 4:7, 2:9])

@@ -1,4 +1,4 @@
-"""Any part of a pattern, recomputed, equals the pattern itself; and so does its small picture."""
+"""Any rectangle of a pattern, recomputed or pooled, equals the same rectangle of the whole pattern."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
 @every_case
-def test_a_rectangle_is_the_pattern_there(case: Case) -> None:
+def test_a_rectangle_equals_that_part_of_the_pattern(case: Case) -> None:
     seen = observe(*case.qkv(torch.float64), scores=case.scores)
     exact = truth(case).weights
     rows, columns = slice(case.n_query // 3, case.n_query), torch.tensor([case.keys - 1, 0, case.keys // 2])
@@ -32,23 +32,23 @@ def test_a_rectangle_is_the_pattern_there(case: Case) -> None:
 
 
 @every_case
-def test_a_picture_pools_the_pattern(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pooling_gives_the_mean_and_maximum_of_each_cell(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pattern, "BLOCK", 16)
     seen = observe(*case.qkv(torch.float64), scores=case.scores)
     head, shape = case.n_heads - 1, (5, 7)
-    picture = seen.pooled(head, shape)
+    pooled = seen.pooled(head, shape)
     exact = truth(case).weights[:, head]
     height, width = (min(cells, length) for cells, length in zip(shape, exact.shape[1:], strict=True))
-    assert picture.mean.shape == picture.maximum.shape == (case.batch, height, width)
+    assert pooled.mean.shape == pooled.maximum.shape == (case.batch, height, width)
     row_edges = [case.n_query * cell // height for cell in range(height + 1)]
     column_edges = [case.keys * cell // width for cell in range(width + 1)]
     for y, x in ((0, 0), (height - 1, width - 1), (height // 2, width // 2)):
         cell = exact[:, row_edges[y] : row_edges[y + 1], column_edges[x] : column_edges[x + 1]]
-        assert_close(picture.mean[:, y, x], cell.mean((1, 2)), atol=1e-12, rtol=1e-9)
-        assert_close(picture.maximum[:, y, x], cell.amax((1, 2)), atol=1e-12, rtol=1e-9)
+        assert_close(pooled.mean[:, y, x], cell.mean((1, 2)), atol=1e-12, rtol=1e-9)
+        assert_close(pooled.maximum[:, y, x], cell.amax((1, 2)), atol=1e-12, rtol=1e-9)
 
 
-def test_an_overview_never_holds_the_pattern() -> None:
+def test_pooling_never_stores_the_pattern() -> None:
     q = torch.randn(1, 1, 2048, 16)
     seen = observe(q, q, q, scores=Scores(mask=causal()))
     assert peak_tensor_bytes(lambda: seen.pooled(0, (64, 64))) < 2048 * 2048 * 4 / 2
@@ -57,20 +57,20 @@ def test_an_overview_never_holds_the_pattern() -> None:
 def test_a_part_of_the_pattern_can_be_pooled() -> None:
     x = torch.randn(1, 1, 40, 8)
     seen = observe(x, x, x)
-    picture = seen.pooled(0, (2, 2), rows=slice(8, 16), columns=slice(20, 30))
-    assert_close(picture.mean[0, 1, 0], seen.weights()[0, 0, 12:16, 20:25].mean())
+    pooled = seen.pooled(0, (2, 2), rows=slice(8, 16), columns=slice(20, 30))
+    assert_close(pooled.mean[0, 1, 0], seen.weights()[0, 0, 12:16, 20:25].mean())
 
 
-def test_factors_on_rows_and_keys_act_on_every_weight_and_picture() -> None:
+def test_factors_of_rows_and_keys_multiply_weights_and_pooled_cells() -> None:
     x = torch.randn(1, 1, 40, 8, dtype=torch.float64)
     seen = observe(x, x, x, scores=Scores(mask=causal()))
     plain = pattern.Source(seen.q, seen.k, seen.logsumexp, seen.scores)
     by_row, by_key = torch.rand(40, dtype=torch.float64), torch.rand(40, dtype=torch.float64)
-    through = replace(plain, by_row=by_row, by_key=by_key)
+    weighted = replace(plain, by_row=by_row, by_key=by_key)
     expected = seen.weights()[0, 0] * by_row[:, None] * by_key
-    assert_close(pattern.weights(through, slice(3, 9), slice(2, 7))[0, 0], expected[3:9, 2:7])
-    picture = pattern.pooled(through, (10, 8), slice(None), slice(None))
-    assert_close(picture.maximum[0], expected.unflatten(0, (10, 4)).unflatten(2, (8, 5)).amax((1, 3)))
+    assert_close(pattern.weights(weighted, slice(3, 9), slice(2, 7))[0, 0], expected[3:9, 2:7])
+    pooled = pattern.pooled(weighted, (10, 8), slice(None), slice(None))
+    assert_close(pooled.maximum[0], expected.unflatten(0, (10, 4)).unflatten(2, (8, 5)).amax((1, 3)))
 
 
 def test_one_head_of_a_source_keeps_its_factors_and_its_own_mask_and_bias() -> None:
@@ -92,23 +92,23 @@ def test_one_head_of_a_source_keeps_its_factors_and_its_own_mask_and_bias() -> N
 
 @pytest.mark.parametrize("block", [3, 16, 512])
 @pytest.mark.parametrize("shape", [(1, 1), (2, 3), (5, 13), (11, 4), (40, 40)], ids=str)
-def test_every_cell_of_every_picture_is_the_plain_mean_and_maximum(
+def test_every_pooled_cell_is_the_plain_mean_and_maximum(
     shape: tuple[int, int], block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Odd sizes, more cells than rows, a window that hides whole cells, rows and columns that begin anywhere."""
+    """Odd sizes, more cells than rows, a window that masks whole cells, rows and columns that begin anywhere."""
     monkeypatch.setattr(pattern, "BLOCK", block)
     q, k = torch.randn(2, 1, 13, 4, dtype=torch.float64), torch.randn(2, 1, 23, 4, dtype=torch.float64)
     seen = observe(q, k, k, scores=Scores(mask=causal() & window(6)))
     rows, columns = slice(1, 12), slice(3, None)
-    picture = seen.pooled(0, shape, rows, columns)
+    pooled = seen.pooled(0, shape, rows, columns)
     part = seen.weights()[:, 0, rows, columns]
     height, width = min(shape[0], 11), min(shape[1], 20)
-    assert picture.mean.shape == (2, height, width)
+    assert pooled.mean.shape == (2, height, width)
     for y in range(height):
         for x in range(width):
             cell = part[:, 11 * y // height : 11 * (y + 1) // height, 20 * x // width : 20 * (x + 1) // width]
-            assert_close(picture.mean[:, y, x], cell.mean((1, 2)))
-            assert_close(picture.maximum[:, y, x], cell.amax((1, 2)))
+            assert_close(pooled.mean[:, y, x], cell.mean((1, 2)))
+            assert_close(pooled.maximum[:, y, x], cell.amax((1, 2)))
 
 
 def test_rows_and_columns_may_be_any_slice_or_list() -> None:
@@ -119,13 +119,13 @@ def test_rows_and_columns_may_be_any_slice_or_list() -> None:
     listed = torch.tensor([-1, 0, -10, 3])
     assert_close(seen.weights(listed, torch.tensor([2])), whole[:, :, listed][..., [2]])
     assert seen.weights(slice(4, 4), slice(None)).shape == (1, 1, 0, 10)
-    with pytest.raises(ShapeError, match="indices -11…2 go beyond the 10 positions there are"):
+    with pytest.raises(ShapeError, match="indices -11…2 are outside of the 10 positions"):
         seen.weights(torch.tensor([2, -11]))
-    with pytest.raises(ShapeError, match="a picture of 4×4 cells over 0 rows and 10 columns is empty"):
+    with pytest.raises(ShapeError, match="0 rows and 10 columns cannot be pooled into 4×4 cells"):
         seen.pooled(0, (4, 4), rows=slice(5, 5))
 
 
-def test_the_most_of_each_row_among_some_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_maxima_are_over_the_given_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pattern, "BLOCK", 7)
     x = torch.randn(1, 1, 40, 8)
     seen = observe(x, x, x, scores=Scores(mask=causal()))
@@ -134,12 +134,12 @@ def test_the_most_of_each_row_among_some_keys(monkeypatch: pytest.MonkeyPatch) -
     assert not pattern.row_maxima(source, slice(40, None)).any()
 
 
-def test_there_is_no_such_head_row_or_picture() -> None:
+def test_a_head_row_or_shape_that_does_not_exist_is_refused() -> None:
     x = torch.randn(1, 2, 5, 4)
     seen = observe(x, x, x)
-    with pytest.raises(ShapeError, match="head 2: there are heads 0–1"):
+    with pytest.raises(ShapeError, match="there is no head 2; heads are 0–1"):
         seen.weights(head=2)
-    with pytest.raises(ShapeError, match="indices 0…5 go beyond the 5 positions there are"):
+    with pytest.raises(ShapeError, match="indices 0…5 are outside of the 5 positions"):
         seen.weights(rows=torch.tensor([0, 5]))
-    with pytest.raises(ShapeError, match="a picture of 0×4 cells over 5 rows and 5 columns is empty"):
+    with pytest.raises(ShapeError, match="5 rows and 5 columns cannot be pooled into 0×4 cells"):
         seen.pooled(0, (0, 4))
