@@ -141,7 +141,7 @@ export interface Thumbnails {
   aside: boolean; // the first column is set aside
 }
 
-/** All thumbnails into one image of width × scale pixels a row. */
+/** All thumbnails into one image of width × scale pixels per row. */
 export function paintThumbnails(
   pixels: Uint32Array,
   stride: number,
