@@ -1,13 +1,13 @@
-"""A question to a head: how much of its attention lands where the query's label equals the key's?
+"""Questions to a head: how much of its attention is on keys whose label equals the query's label?
 
-``plan`` turns the labels into the cheapest numeric form. *Single*: no two keys share a label, so each query meets at
-most one key. *Classes*: few labels, so indicator columns stand beside the values. *Groups*: many labels, each on few
-keys, so only the matching pairs are listed. All three give the same masses.
+``plan`` turns the labels into the cheapest form to compute with. *Single*: each query matches at most one key.
+*Classes*: few labels, so the pattern is multiplied by one indicator column per label. *Groups*: many labels, each on
+few keys, so only the matching pairs are listed. All three give the same masses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
@@ -25,15 +25,15 @@ MOST_CLASSES = 16
 
 @dataclass(frozen=True)
 class Question:
-    """Two label vectors, shared by all heads: ``(position)`` or ``(batch, position)``. Label −1 matches nothing.
+    """Integer labels of queries and keys, ``(position)`` or ``(batch, position)``, shared by all heads.
 
-    ``exclude_self`` leaves out the key at the query's own place.
+    Label −1 matches nothing. ``exclude_self`` leaves out the key at the query's own position.
     """
 
     query: Num[Tensor, "..."]
     key: Num[Tensor, "..."]
     exclude_self: bool = False
-    _known: dict[Hashable, tuple[Hashable, Any]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _cache: dict[Hashable, tuple[Hashable, Any]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("query", "key"):
@@ -45,37 +45,36 @@ class Question:
                 )
             object.__setattr__(self, name, labels if labels.ndim == 2 else labels[None])
 
-    def once(self, what: Hashable, make: Callable[[], T]) -> T:
-        """What ``make`` gives, worked out once for these labels: every layer of a model puts the same questions."""
-        state = tuple(0 if labels.is_inference() else labels._version for labels in (self.query, self.key))
-        if what not in self._known or self._known[what][0] != state:
-            self._known[what] = (state, make())
-        found: T = self._known[what][1]
-        return found
+    def cached(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """Compute a value once for these labels, since every layer of a model asks the same questions."""
+        version = tuple(0 if labels.is_inference() else labels._version for labels in (self.query, self.key))
+        if key not in self._cache or self._cache[key][0] != version:
+            self._cache[key] = (version, compute())
+        value: T = self._cache[key][1]
+        return value
 
     def check(self, batch: int, n_query: int, n_key: int) -> None:
         for name, labels, length in (("query", self.query, n_query), ("key", self.key, n_key)):
             if labels.shape[0] not in (1, batch) or labels.shape[1] != length:
                 raise ShapeError(
                     f"the {name} labels of a question have shape {tuple(labels.shape)}; these tensors need "
-                    f"(1 or {batch}, {length}): one label a {name}"
+                    f"(1 or {batch}, {length}): one label per {name}"
                 )
 
 
 @dataclass(frozen=True)
 class Single:
-    """The one key that each query's label names, or −1."""
+    """The only key that matches each query, or −1 for none."""
 
     target: Int[Tensor, "batch query"]
 
 
 @dataclass(frozen=True)
 class Classes:
-    """Which of a few classes each key is in, and which each query asks for; −1 for none."""
+    """Indicator columns, 1 where a key is in a class, and the class that each query asks for, or −1 for none."""
 
     query_class: Int[Tensor, "batch query"]
-    key_class: Int[Tensor, "batch key"]
-    n_classes: int
+    columns: Float[Tensor, "batch key class"]
     exclude_self: bool
 
 
@@ -93,50 +92,43 @@ Plan = Single | Classes | Groups
 
 
 def plan(question: Question, device: torch.device | str = "cpu", path: Path | None = None) -> Plan:
-    """The cheapest form of a question, or the form asked for."""
-    return question.once((str(device), path), lambda: _plan(question, torch.device(device), path))
+    """Return the cheapest form of a question, or the one named by ``path``."""
+    return question.cached((str(device), path), lambda: _plan(question, torch.device(device), path))
 
 
 def single_or_groups(question: Question, device: torch.device) -> Single | Groups:
-    """The cheapest form for a backend that lists matching keys whatever their number."""
-    groups = plan(question, device, "groups")
-    assert isinstance(groups, Groups)
-    if question.once((str(device), "widest"), lambda: _widest(groups)) > 1:
-        return groups
-    found = plan(question, device, "single")
-    assert isinstance(found, Single)
-    return found
+    """Return the cheapest form for a backend that lists matching keys, however many there are."""
 
+    def compute() -> Single | Groups:
+        groups = _group(question, device)
+        return groups if _most_matches(groups) > 1 else _single(groups)
 
-def plans(questions: Mapping[str, Question], device: torch.device) -> dict[str, Plan]:
-    return {name: plan(question, device) for name, question in questions.items()}
+    return question.cached((str(device), "single or groups"), compute)
 
 
 def _plan(question: Question, device: torch.device, path: Path | None) -> Plan:
-    query, key = question.query.to(device).long(), question.key.to(device).long()
-    groups = _group(query, key, question.exclude_self)
+    groups = _group(question, device)
     if path == "groups":
         return groups
-    widest = _widest(groups)
-    if path == "single" or (path is None and widest <= 1):
-        if widest > 1:
-            raise ShapeError(f"a query of this question matches {widest} keys; the single-pair path takes at most one")
-        return _single(groups, query.shape[1], key.shape[1])
+    if path == "single" or (path is None and _most_matches(groups) <= 1):
+        return _single(groups)
+    query, key = (labels.to(device).long() for labels in (question.query, question.key))
     labels = torch.unique(key[key != -1])
     labels = labels[torch.isin(labels, query)]
-    if path is None and len(labels) > MOST_CLASSES:
+    if not len(labels) or (path is None and len(labels) > MOST_CLASSES):
         return groups
-    n_classes = max(len(labels), 1)  # one empty class where no label is shared: every query has a column to read
-    return Classes(_index(query, labels), _index(key, labels), n_classes, question.exclude_self)
+    asks = query[..., None] == labels
+    query_class = torch.where(asks.any(-1), asks.int().argmax(-1), -1)
+    return Classes(query_class, (key[..., None] == labels).float(), question.exclude_self)
 
 
-def _widest(groups: Groups) -> int:
+def _most_matches(groups: Groups) -> int:
     """How many keys a query matches at most."""
     return int((groups.stop - groups.start).max()) if groups.start.numel() else 0
 
 
 def pairs(groups: Groups, item: int, start: int, stop: int, offset: int) -> tuple[Tensor, Tensor]:
-    """The matching (query, key) pairs of rows ``start:stop`` of one batch item, as two index vectors."""
+    """List the matching (query, key) pairs of rows ``start:stop`` of one batch item, as two index vectors."""
     item = min(item, groups.order.shape[0] - 1)
     first, last = groups.start[item, start:stop], groups.stop[item, start:stop]
     count = last - first
@@ -151,33 +143,21 @@ def pairs(groups: Groups, item: int, start: int, stop: int, offset: int) -> tupl
     return rows, keys
 
 
-def one_hot(classes: Classes, dtype: torch.dtype) -> Float[Tensor, "batch key class"]:
-    """Indicator columns: 1 where a key is in a class."""
-    columns = torch.arange(classes.n_classes, device=classes.key_class.device)
-    return (classes.key_class[..., None] == columns).to(dtype)
-
-
-def _group(query: Tensor, key: Tensor, exclude_self: bool) -> Groups:
-    batch = max(query.shape[0], key.shape[0])
-    query, key = query.expand(batch, -1).contiguous(), key.expand(batch, -1).contiguous()
+def _group(question: Question, device: torch.device) -> Groups:
+    batch = max(len(question.query), len(question.key))
+    query, key = (labels.to(device).long().expand(batch, -1).contiguous() for labels in (question.query, question.key))
     labels, order = key.sort(dim=-1, stable=True)
     start = torch.searchsorted(labels, query, side="left")
     stop = torch.searchsorted(labels, query, side="right")
-    return Groups(order, start, torch.where(query == -1, start, stop), exclude_self)
+    return Groups(order, start, torch.where(query == -1, start, stop), question.exclude_self)
 
 
-def _single(groups: Groups, n_query: int, n_key: int) -> Single:
+def _single(groups: Groups) -> Single:
+    most, n_query, n_key = _most_matches(groups), groups.start.shape[1], groups.order.shape[1]
+    if most > 1:
+        raise ShapeError(f"a query of this question matches {most} keys; the single-pair path takes at most one")
     found = groups.stop > groups.start
     target = groups.order.gather(1, groups.start.clamp(max=n_key - 1))
     if groups.exclude_self:
-        itself = torch.arange(n_query, device=target.device) + n_key - n_query
-        found = found & (target != itself)
+        found = found & (target != torch.arange(n_key - n_query, n_key, device=target.device))
     return Single(torch.where(found, target, -1))
-
-
-def _index(values: Tensor, labels: Tensor) -> Tensor:
-    """Where each value stands among the sorted labels, or −1."""
-    if not len(labels):
-        return torch.full_like(values, -1)
-    place = torch.searchsorted(labels, values).clamp(max=len(labels) - 1)
-    return torch.where(labels[place] == values, place, -1)

@@ -1,4 +1,4 @@
-"""Questions put to one band of weights at a time: any cut of the pattern gives the masses of the whole."""
+"""Masses are computed one band of weights at a time, and add up however the pattern is split into bands."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
-from headscope.attention.mass import Answers, Place
-from headscope.attention.questions import Path, Question, plan
+from headscope.attention.mass import Band, matches
+from headscope.attention.questions import Path, Plan, Question, plan
 
 HEADS, N_QUERY, N_KEY, BATCH = 2, 9, 13, 2
 OFFSET = N_KEY - N_QUERY
@@ -21,19 +21,24 @@ def by_pairs(question: Question, weights: Tensor, item: int) -> Tensor:
     query, key = (labels[min(item, len(labels) - 1)].tolist() for labels in (question.query, question.key))
     found = torch.zeros(HEADS, N_QUERY, dtype=torch.float64)
     for row, asked in enumerate(query):
-        for place, label in enumerate(key):
-            if asked == label != -1 and not (question.exclude_self and place == row + OFFSET):
-                found[:, row] += weights[item, :, row, place]
+        for position, label in enumerate(key):
+            if asked == label != -1 and not (question.exclude_self and position == row + OFFSET):
+                found[:, row] += weights[item, :, row, position]
     return found
 
 
-def in_bands(answers: Answers, weights: Tensor, item: int, rows: list[int], keys: list[int]) -> dict[str, Tensor]:
-    """The pattern cut at these rows and keys; every band is asked alone and its answers are added."""
+def of_band(plans: dict[str, Plan], weights: Tensor, band: Band, item: int) -> dict[str, Tensor]:
+    found = [match.masses(weights) for match in matches(plans, band, item, weights.dtype)]
+    return {name: mass for masses in found for name, mass in masses.items()}
+
+
+def in_bands(plans: dict[str, Plan], weights: Tensor, item: int, rows: list[int], keys: list[int]) -> dict[str, Tensor]:
+    """Split the pattern at these rows and keys, and add up the masses of the bands."""
     totals: dict[str, Tensor] = {}
     for start, stop in zip([0, *rows], [*rows, N_QUERY], strict=True):
         for low, high in zip([0, *keys], [*keys, N_KEY], strict=True):
             band = weights[item, :, start:stop, low:high].contiguous()
-            for name, mass in answers.at(Place(start, stop, low, high, OFFSET), item).of(band).items():
+            for name, mass in of_band(plans, band, Band(start, stop, low, high, OFFSET), item).items():
                 into = totals.setdefault(name, torch.zeros(HEADS, N_QUERY, dtype=torch.float64))
                 into[:, start:stop] += mass
     return totals
@@ -60,23 +65,23 @@ def test_bands_add_up_to_the_definition(
 ) -> None:
     weights = torch.rand(BATCH, HEADS, N_QUERY, N_KEY, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     named = {f"question {number}": some_question(*each) for number, each in enumerate(asked)}
-    answers = Answers.prepare({name: plan(each, "cpu", path) for name, each in named.items()}, torch.float64)
+    plans = {name: plan(each, "cpu", path) for name, each in named.items()}
     for item in range(BATCH):
-        found = in_bands(answers, weights, item, list(range(tall, N_QUERY, tall)), list(range(wide, N_KEY, wide)))
+        found = in_bands(plans, weights, item, list(range(tall, N_QUERY, tall)), list(range(wide, N_KEY, wide)))
         assert set(found) == set(named)
         for name, question in named.items():
             assert_close(found[name], by_pairs(question, weights, item))
 
 
 @pytest.mark.parametrize("exclude_self", [False, True])
-def test_one_key_a_row_is_found_in_the_band_that_holds_it(exclude_self: bool) -> None:
+def test_a_single_matching_key_counts_in_the_band_that_holds_it(exclude_self: bool) -> None:
     weights = torch.rand(BATCH, HEADS, N_QUERY, N_KEY, dtype=torch.float64)
     own = torch.arange(N_QUERY) + OFFSET
     own[3], own[5] = 0, 99
     question = Question(own, torch.arange(N_KEY), exclude_self)
-    answers = Answers.prepare({"own": plan(question, "cpu", "single")}, torch.float64)
+    plans = {"own": plan(question, "cpu", "single")}
     for item in range(BATCH):
-        found = in_bands(answers, weights, item, [2, 3, 7], [4, 5, 12])["own"]
+        found = in_bands(plans, weights, item, [2, 3, 7], [4, 5, 12])["own"]
         assert_close(found, by_pairs(question, weights, item))
         assert bool(found[:, 3].all())
         assert not found[:, 5].any()
@@ -85,11 +90,13 @@ def test_one_key_a_row_is_found_in_the_band_that_holds_it(exclude_self: bool) ->
 @pytest.mark.parametrize("exclude_self", [False, True])
 @pytest.mark.parametrize("path", ["single", "groups", "classes", None])
 @pytest.mark.parametrize(("query", "key"), [(-1, -1), (-1, 3), (3, -1), (3, 4)])
-def test_labels_that_nobody_shares_have_no_mass(query: int, key: int, path: Path | None, exclude_self: bool) -> None:
+def test_labels_that_no_query_and_key_share_have_no_mass(
+    query: int, key: int, path: Path | None, exclude_self: bool
+) -> None:
     question = Question(torch.full((N_QUERY,), query), torch.full((N_KEY,), key), exclude_self)
-    answers = Answers.prepare({"none": plan(question, "cpu", path)}, torch.float32)
-    found = answers.at(Place(2, 6, 0, N_KEY, OFFSET), 0).of(torch.rand(HEADS, 4, N_KEY))["none"]
-    assert torch.equal(found, torch.zeros(HEADS, 4))
+    plans = {"none": plan(question, "cpu", path)}
+    found = of_band(plans, torch.rand(HEADS, 4, N_KEY), Band(2, 6, 0, N_KEY, OFFSET), 0)
+    assert torch.equal(found["none"], torch.zeros(HEADS, 4))
 
 
 def test_a_band_leaves_the_weights_as_they_are() -> None:
@@ -97,11 +104,11 @@ def test_a_band_leaves_the_weights_as_they_are() -> None:
     before = weights.clone()
     question = Question(torch.arange(N_QUERY) % 3, torch.arange(N_KEY) % 3, True)
     paths: tuple[Path, ...] = ("groups", "classes")
-    answers = Answers.prepare({path: plan(question, "cpu", path) for path in paths}, torch.float32)
-    found = answers.at(Place(2, 6, 0, N_KEY, OFFSET), 0).of(weights)
+    plans: dict[str, Plan] = {path: plan(question, "cpu", path) for path in paths}
+    found = of_band(plans, weights, Band(2, 6, 0, N_KEY, OFFSET), 0)
     assert torch.equal(weights, before)
     assert_close(found["groups"], found["classes"])
 
 
-def test_no_question_has_no_answer() -> None:
-    assert Answers.prepare({}, torch.float32).at(Place(0, 2, 0, 5, 3), 0).of(torch.rand(1, 2, 5)) == {}
+def test_no_question_has_no_match() -> None:
+    assert matches({}, Band(0, 2, 0, 5, 3), 0, torch.float32) == []

@@ -1,4 +1,4 @@
-"""Labels in, masses out: each path forced, all of them agreeing; and labels that do not fit, refused in words."""
+"""Every path from labels to masses gives the same masses, and labels that do not fit are refused."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from headscope.attention.questions import MOST_CLASSES, Classes, Groups, Questio
 from headscope.attention.scores import Scores
 from headscope.errors import ShapeError
 
-PLACE = torch.arange(9)
+POSITION = torch.arange(9)
 TOKENS = torch.tensor([3, 1, 4, 1, 5, 9, 2, 6, 5])
 
 
 def test_positions_take_the_single_pair_path() -> None:
-    found = plan(Question(PLACE - 1, PLACE))
+    found = plan(Question(POSITION - 1, POSITION))
     assert isinstance(found, Single)
     assert found.target.tolist() == [[-1, 0, 1, 2, 3, 4, 5, 6, 7]]
 
 
 def test_a_single_pair_leaves_out_the_query_itself() -> None:
-    found = plan(Question(PLACE, PLACE, exclude_self=True))
+    found = plan(Question(POSITION, POSITION, exclude_self=True))
     assert isinstance(found, Single)
     assert found.target.tolist() == [[-1] * 9]
 
 
 def test_few_labels_take_the_class_path() -> None:
-    found = plan(Question(torch.ones_like(PLACE), PLACE % 2))
+    found = plan(Question(torch.ones_like(POSITION), POSITION % 2))
     assert isinstance(found, Classes)
-    assert found.n_classes == 1
+    assert found.columns.shape == (1, 9, 1)
 
 
 def test_many_labels_take_the_group_path() -> None:
@@ -58,9 +58,11 @@ def test_every_path_gives_the_same_masses(
 
 
 @pytest.mark.parametrize("path", ["single", "classes", "groups"])
-def test_a_position_is_a_position_on_every_path(path: questions.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = torch.arange(97)
-    _assert_path_agrees(path, Question(place - 3, place), monkeypatch)
+def test_a_position_question_has_the_same_mass_on_every_path(
+    path: questions.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    position = torch.arange(97)
+    _assert_path_agrees(path, Question(position - 3, position), monkeypatch)
 
 
 def _assert_path_agrees(path: questions.Path, question: Question, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,8 +70,8 @@ def _assert_path_agrees(path: questions.Path, question: Question, monkeypatch: p
     q, k, v = (torch.randn(2, heads, 97, 8, generator=generator) for heads in (4, 2, 2))
     scores, asked = Scores(mask=causal()), {"it": question}
     exact = observe(q, k, v, scores=scores, questions=asked, backend="dense").mass["it"]
-    forced = {"it": plan(question, path=path)}
-    monkeypatch.setattr(blockwise, "plans", lambda asked, device: forced)
+    forced = plan(question, path=path)
+    monkeypatch.setattr(blockwise, "plan", lambda question, device: forced)
     seen = observe(q, k, v, scores=scores, questions=asked, backend="blockwise")
     assert_close(seen.mass["it"], exact, atol=2e-6, rtol=1e-5)
 
@@ -88,14 +90,29 @@ def test_the_single_path_refuses_several_keys() -> None:
 
 
 MISTAKES = {
-    "fractions": (PLACE, PLACE.float(), "the key labels of a question are integers", "got torch.float32 of shape (9,)"),
-    "by head": (PLACE, PLACE.expand(2, 4, 9), "the key labels of a question are", "got torch.int64 of shape (2, 4, 9)"),
-    "one": (PLACE[0], PLACE, "the query labels of a question are integers of shape", "got torch.int64 of shape ()"),
+    "fractions": (
+        POSITION,
+        POSITION.float(),
+        "the key labels of a question are integers",
+        "got torch.float32 of shape (9,)",
+    ),
+    "by head": (
+        POSITION,
+        POSITION.expand(2, 4, 9),
+        "the key labels of a question are",
+        "got torch.int64 of shape (2, 4, 9)",
+    ),
+    "one": (
+        POSITION[0],
+        POSITION,
+        "the query labels of a question are integers of shape",
+        "got torch.int64 of shape ()",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_labels_are_integers_one_or_one_a_text_for_each_place(name: str) -> None:
+def test_labels_are_integers_of_one_or_two_axes(name: str) -> None:
     query, key, what, got = MISTAKES[name]
     with pytest.raises(ShapeError, match=re.escape(what) + ".*" + re.escape(got)):
         Question(query, key)
@@ -104,12 +121,12 @@ def test_labels_are_integers_one_or_one_a_text_for_each_place(name: str) -> None
 def test_labels_fit_the_tensors() -> None:
     x = torch.randn(2, 1, 9, 4)
     with pytest.raises(ShapeError, match=r"query labels .* shape \(1, 8\); these tensors need \(1 or 2, 9\)"):
-        observe(x, x, x, questions={"short": Question(PLACE[:8], PLACE)})
+        observe(x, x, x, questions={"short": Question(POSITION[:8], POSITION)})
     with pytest.raises(ShapeError, match=r"key labels .* shape \(3, 9\); these tensors need \(1 or 2, 9\)"):
-        observe(x, x, x, questions={"wide": Question(PLACE, PLACE.expand(3, 9))})
+        observe(x, x, x, questions={"wide": Question(POSITION, POSITION.expand(3, 9))})
 
 
-def test_labels_are_worked_out_once_and_again_when_they_change() -> None:
+def test_a_plan_is_computed_once_and_again_when_labels_change() -> None:
     labels = torch.tensor([0, 1, 0, 1])
     question = Question(labels, labels)
     first = plan(question, path="groups")
@@ -121,7 +138,7 @@ def test_labels_are_worked_out_once_and_again_when_they_change() -> None:
 
 
 @pytest.mark.parametrize(("changed", "matches"), [("query", [[1, 1]]), ("key", [[0, 2]])])
-def test_either_kind_of_label_may_change(changed: str, matches: list[list[int]]) -> None:
+def test_query_and_key_labels_may_change(changed: str, matches: list[list[int]]) -> None:
     labels = {"query": torch.tensor([5, 6]), "key": torch.tensor([5, 6])}
     question = Question(labels["query"], labels["key"])
 
@@ -138,8 +155,8 @@ def test_either_kind_of_label_may_change(changed: str, matches: list[list[int]])
     assert count() == [[0, 0]]
 
 
-def test_labels_made_in_inference_mode_can_be_asked() -> None:
-    """Such tensors keep no count of their changes."""
+def test_labels_may_be_made_in_inference_mode() -> None:
+    """Such tensors have no version counter."""
     with torch.inference_mode():
         labels = torch.tensor([3, 3, 4])
     question = Question(labels, labels)
@@ -150,15 +167,15 @@ def test_labels_made_in_inference_mode_can_be_asked() -> None:
 
 
 @pytest.mark.parametrize(("n_labels", "form"), [(MOST_CLASSES, Classes), (MOST_CLASSES + 1, Groups)])
-def test_only_labels_that_somebody_asks_for_count_as_classes(n_labels: int, form: type) -> None:
-    """Each label stands on two keys; a hundred more stand on keys that no query asks for."""
+def test_only_labels_that_some_query_asks_for_are_classes(n_labels: int, form: type) -> None:
+    """Each label is on two keys; a hundred other keys have labels that no query asks for."""
     asked = torch.arange(n_labels)
     key = torch.cat((asked, asked, torch.arange(1000, 1100)))
     found = plan(Question(asked, key))
     assert isinstance(found, form)
     if isinstance(found, Classes):
-        assert found.n_classes == n_labels
-        assert found.key_class.tolist() == [[*range(n_labels), *range(n_labels), *[-1] * 100]]
+        assert torch.equal(found.columns[0, :-100], torch.eye(n_labels).repeat(2, 1))
+        assert not found.columns[0, -100:].any()
 
 
 @pytest.mark.parametrize(
@@ -172,7 +189,7 @@ def test_only_labels_that_somebody_asks_for_count_as_classes(n_labels: int, form
     ],
     ids=["one each", "all the same one", "two", "none", "no label"],
 )
-def test_a_backend_that_lists_keys_lists_one_where_one_is_enough(query: list[int], key: list[int], form: type) -> None:
+def test_one_matching_key_per_query_is_the_single_form(query: list[int], key: list[int], form: type) -> None:
     question = Question(torch.tensor(query), torch.tensor(key))
     found = single_or_groups(question, torch.device("cpu"))
     assert isinstance(found, form)
@@ -182,15 +199,15 @@ def test_a_backend_that_lists_keys_lists_one_where_one_is_enough(query: list[int
 
 
 @pytest.mark.parametrize("path", ["groups", "single"])
-def test_a_question_that_no_key_answers_has_no_mass(path: questions.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = torch.arange(97)
-    _assert_path_agrees(path, Question(place + 1000, place), monkeypatch)
-    _assert_path_agrees(path, Question(torch.full_like(place, -1), torch.full_like(place, -1)), monkeypatch)
-    _assert_path_agrees(path, Question(place - 1000, place), monkeypatch)
+def test_a_question_without_matching_keys_has_no_mass(path: questions.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    position = torch.arange(97)
+    _assert_path_agrees(path, Question(position + 1000, position), monkeypatch)
+    _assert_path_agrees(path, Question(torch.full_like(position, -1), torch.full_like(position, -1)), monkeypatch)
+    _assert_path_agrees(path, Question(position - 1000, position), monkeypatch)
 
 
 @pytest.mark.parametrize("exclude_self", [False, True])
-def test_pairs_of_a_band_are_those_of_its_rows_and_item(exclude_self: bool) -> None:
+def test_pairs_are_those_of_the_given_rows_and_item(exclude_self: bool) -> None:
     query, key = torch.tensor([[0, 1, 0], [2, -1, 1]]), torch.tensor([[0, 0, 1, 0, 2], [1, 2, 2, -1, 1]])
     groups = plan(Question(query, key, exclude_self), path="groups")
     assert isinstance(groups, Groups)
@@ -198,8 +215,8 @@ def test_pairs_of_a_band_are_those_of_its_rows_and_item(exclude_self: bool) -> N
         for start, stop in ((0, 3), (1, 3), (2, 2), (0, 1)):
             rows, keys = pairs(groups, item, start, stop, offset=2)
             assert sorted(zip(rows.tolist(), keys.tolist(), strict=True)) == [
-                (row, place)
+                (row, position)
                 for row in range(start, stop)
-                for place in range(5)
-                if query[item, row] == key[item, place] != -1 and not (exclude_self and place == row + 2)
+                for position in range(5)
+                if query[item, row] == key[item, position] != -1 and not (exclude_self and position == row + 2)
             ]

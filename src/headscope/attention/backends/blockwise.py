@@ -1,8 +1,8 @@
-"""Exact statistics in plain torch on any device, in O(T) memory: a band of rows at a time, all its keys at once.
+"""The blockwise backend: exact statistics in plain PyTorch on any device, in O(T) memory, a band of rows at a time.
 
-Whole rows need no running maximum, and a band is small enough to stay in cache. Keys are padded to tiles of 64, so
-that maxima and moments are taken tile by tile: distances are summed relative to their tile, where float32 is exact
-enough at any length, and tiles are joined afterwards. Scores are in base 2: exp2 is the cheapest exponential.
+Whole rows need no running maximum, and a band is small enough to stay in the CPU's cache. Keys are padded to tiles of
+64. Distances are summed relative to the middle of their tile, where float32 is exact enough at any length, and the
+tiles are merged afterwards. Scores are in base 2, because exp2 is the cheapest exponential.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headscope.attention.mass import Answers, Place
+from headscope.attention.mass import Band, matches
 from headscope.attention.observation import Distance, PerRow, Rows, Statistic, Strongest
-from headscope.attention.questions import Question, plans
+from headscope.attention.questions import Question, plan
 from headscope.attention.scores import Scores
 
 TILE = 64
 ROWS = 128
-BAND = {"cpu": 2**19, "cuda": 2**26}  # scores held at once; on a CPU what its cache takes
-HIDDEN = -1e30  # finite, so that 0 · HIDDEN is 0 and not NaN
+BAND = {"cpu": 2**19, "cuda": 2**26}  # scores stored at once; on a CPU, what fits its cache
+MASKED = -1e30  # a finite −∞: 0 · MASKED is 0 and not NaN
 
 
 def refuse(_q: Tensor, _k: Tensor, _v: Tensor, _scores: Scores) -> str | None:
-    """Why this backend will not take the request: it takes all."""
+    """Return why this backend cannot run the request: it can run all."""
     return None
 
 
@@ -41,33 +41,34 @@ def observe(
     questions: Mapping[str, Question],
     statistics: Set[Statistic],
 ) -> Rows:
-    """Every statistic, one band of rows after the other. ``scores`` is bound."""
+    """Compute every statistic, one band of rows after the other. ``scores`` is bound."""
     work = _Work.prepare(q, k, v, scores)
     sums = _Sums.empty(work, questions, statistics)
-    answers = Answers.prepare(plans(questions, q.device), work.q.dtype)
-    for place in work.places():
-        hidden = work.hidden_cells(place)
+    plans = {name: plan(question, q.device) for name, question in questions.items()}
+    for band in work.bands():
+        mask = work.additive_mask(band)
         for item in range(q.shape[0]):
-            asked = answers.at(place, item)
-            for kv in work.kv_heads(place):
-                band = _Band(item, kv, place)
-                powers = _observe_band(work, band, hidden, sums)
-                for name, mass in asked.of(powers).items():
-                    sums.mass[name][work.at(band)] = mass
+            found = matches(plans, band, item, work.q.dtype)
+            for kv in work.kv_heads(band):
+                block = _Block(item, kv, band)
+                powers = _observe_block(work, block, mask, sums)
+                for match in found:
+                    for name, mass in match.masses(powers).items():
+                        sums.mass[name][work.at(block)] = mass
     return _finish(work, sums, v.dtype)
 
 
-class _Band(NamedTuple):
-    """Some rows of one batch item's heads: those that these KV heads serve."""
+class _Block(NamedTuple):
+    """One band of one batch item, for the heads that these KV heads serve."""
 
     item: int
     kv: slice
-    place: Place
+    band: Band
 
 
 @dataclass(frozen=True)
 class _Work:
-    """The inputs in working form: float32 or better, q scaled, keys padded to whole tiles, buffers for one band."""
+    """The inputs in float32 or better, q scaled, keys padded to whole tiles, and buffers for one band."""
 
     q: Float[Tensor, "batch head query d_head"]
     k: Float[Tensor, "batch kv padded d_head"]
@@ -97,47 +98,47 @@ class _Work:
     def group(self) -> int:
         return self.q.shape[1] // self.k.shape[1]
 
-    def at(self, band: _Band) -> tuple[int, slice, slice]:
-        """Where a band stands in ``[batch, head, query]``."""
-        heads = slice(band.kv.start * self.group, band.kv.stop * self.group)
-        return band.item, heads, slice(band.place.start, band.place.stop)
+    def at(self, block: _Block) -> tuple[int, slice, slice]:
+        """The index of a block in ``[batch, head, query]``."""
+        heads = slice(block.kv.start * self.group, block.kv.stop * self.group)
+        return block.item, heads, slice(block.band.start, block.band.stop)
 
-    def places(self) -> Iterator[Place]:
-        """Bands of rows that fit the buffers, and the tiles of keys that they can reach."""
+    def bands(self) -> Iterator[Band]:
+        """Bands of rows that fit the buffers, with the tiles of keys that they can attend to."""
         start, offset = 0, self.n_key - self.n_query
-        room = len(self.buffers[0]) // self.group
+        capacity = len(self.buffers[0]) // self.group
         while start < self.n_query:
-            stop = min(self.n_query, start + max(1, min(ROWS, room // self.k.shape[2])))
+            stop = min(self.n_query, start + max(1, min(ROWS, capacity // self.k.shape[2])))
             low, high = self.scores.mask.visible_to_any(start, stop, offset, self.n_key)
             low = low // TILE * TILE
-            yield Place(start, stop, low, max(high + -high % TILE, low + TILE), offset)
+            yield Band(start, stop, low, max(high + -high % TILE, low + TILE), offset)
             start = stop
 
-    def kv_heads(self, place: Place) -> Iterator[slice]:
-        """As many KV heads at once as the buffers hold."""
-        size = self.group * (place.stop - place.start) * (place.high - place.low)
+    def kv_heads(self, band: Band) -> Iterator[slice]:
+        """Groups of KV heads, each as large as fits the buffers."""
+        size = self.group * (band.stop - band.start) * (band.high - band.low)
         at_once, n_kv_heads = max(1, len(self.buffers[0]) // size), self.k.shape[1]
         for first in range(0, n_kv_heads, at_once):
             yield slice(first, min(first + at_once, n_kv_heads))
 
-    def hidden_cells(self, place: Place) -> list[tuple[slice, Tensor]]:
-        """HIDDEN where one may not look, for the columns that are not open to every row."""
-        start, stop, low, high, offset = place
-        clear_low, clear_high = self.scores.mask.visible_to_all(start, stop, offset, self.n_key)
-        clear_low, clear_high = max(clear_low, low), min(clear_high, high)
-        strips = [(low, clear_low), (clear_high, high)] if clear_low < clear_high else [(low, high)]
+    def additive_mask(self, band: Band) -> list[tuple[slice, Tensor]]:
+        """MASKED or 0 to add to the scores, for those columns that some row of the band may not attend to."""
+        start, stop, low, high, offset = band
+        all_low, all_high = self.scores.mask.visible_to_all(start, stop, offset, self.n_key)
+        all_low, all_high = max(all_low, low), min(all_high, high)
+        strips = [(low, all_low), (all_high, high)] if all_low < all_high else [(low, high)]
         rows = torch.arange(start, stop, device=self.q.device)
-        return [(slice(a - low, b - low), self._hidden(rows, a, b, offset)) for a, b in strips if a < b]
+        return [(slice(a - low, b - low), self._additive_strip(rows, a, b, offset)) for a, b in strips if a < b]
 
-    def _hidden(self, rows: Tensor, low: int, high: int, offset: int) -> Tensor:
+    def _additive_strip(self, rows: Tensor, low: int, high: int, offset: int) -> Tensor:
         columns = torch.arange(low, min(high, self.n_key), device=self.q.device)
-        hidden = ~self.scores.mask.block(rows, columns, offset)
-        return F.pad(hidden, (0, high - low - len(columns)), value=True).to(self.q.dtype) * HIDDEN
+        masked = ~self.scores.mask.block(rows, columns, offset)
+        return F.pad(masked, (0, high - low - len(columns)), value=True).to(self.q.dtype) * MASKED
 
 
 @dataclass(frozen=True)
 class _Sums:
-    """What the bands leave behind, still relative to each row's ``shift`` and not yet divided by its total."""
+    """Sums of every row, relative to its ``shift`` (the maximum score) and not yet divided by its ``total``."""
 
     output: Float[Tensor, "batch head query d_value"]
     shift: PerRow
@@ -165,35 +166,35 @@ class _Sums:
         )
 
 
-def _observe_band(work: _Work, band: _Band, hidden: list[tuple[slice, Tensor]], sums: _Sums) -> Tensor:
-    """Fill in one band of the sums; give back its powers ``[head, row, key]`` for the questions."""
-    scores, at = _scores(work, band, hidden), work.at(band)
+def _observe_block(work: _Work, block: _Block, mask: list[tuple[slice, Tensor]], sums: _Sums) -> Tensor:
+    """Fill in one block of the sums; return its weights before division, ``[head, row, key]``, for the questions."""
+    scores, at, band = _scores(work, block, mask), work.at(block), block.band
     n_heads, n_rows, width = scores.shape
     tile_max = scores.view(n_heads, n_rows, -1, TILE).amax(-1)
     top = tile_max.amax(-1)
-    shift = top.clamp(min=HIDDEN / 2)  # a row that sees nothing then has powers of zero, not of one
+    shift = top.clamp(min=MASKED / 2)  # a fully masked row then has powers of zero, not of one
     sums.shift[at] = shift
     scores -= shift[..., None]
     powers = torch.exp2(scores, out=work.buffers[1][: scores.numel()].view(scores.shape))
     tile_sum = powers.view((*tile_max.shape, TILE)).sum(-1)
     total = tile_sum.sum(-1)
     sums.total[at] = total
-    v = work.v[band.item, band.kv, band.place.low : band.place.high]
+    v = work.v[block.item, block.kv, band.low : band.high]
     sums.output[at] = torch.bmm(powers.view(len(v), -1, width), v).view(n_heads, n_rows, -1)
     if sums.strongest is not None:
-        sums.strongest[at] = band.place.low + _strongest(scores, tile_max)
+        sums.strongest[at] = band.low + _strongest(scores, tile_max)
     if sums.expected is not None:
         sums.expected[at] = torch.linalg.vecdot(scores, powers)
     if sums.distance is not None:
-        first_place = band.place.start + band.place.offset - band.place.low
-        sums.distance.mean[at], sums.distance.std[at] = _distance(powers, tile_sum, total, first_place, scores)
+        first_row = band.start + band.offset - band.low
+        sums.distance.mean[at], sums.distance.std[at] = _distance(powers, tile_sum, total, first_row, scores)
     return powers
 
 
-def _scores(work: _Work, band: _Band, hidden: list[tuple[slice, Tensor]]) -> Float[Tensor, "head row key"]:
-    """Scores of a band in base 2, HIDDEN where one may not look, in the first buffer."""
-    at, place = work.at(band), band.place
-    q, k = work.q[at], work.k[band.item, band.kv, place.low : place.high]
+def _scores(work: _Work, block: _Block, mask: list[tuple[slice, Tensor]]) -> Float[Tensor, "head row key"]:
+    """Compute the scores of a block in base 2, with MASKED added where masked, in the first buffer."""
+    at, band = work.at(block), block.band
+    q, k = work.q[at], work.k[block.item, block.kv, band.low : band.high]
     n_heads, n_rows, d_head = q.shape
     grouped = work.buffers[0][: n_heads * n_rows * k.shape[1]].view(len(k), -1, k.shape[1])
     torch.bmm(q.reshape(len(k), -1, d_head), k.mT, out=grouped)
@@ -202,23 +203,23 @@ def _scores(work: _Work, band: _Band, hidden: list[tuple[slice, Tensor]]) -> Flo
         scores.tanh_().mul_(work.scores.softcap * math.log2(math.e))
     if work.scores.bias is not None:
         assert not isinstance(work.scores.bias, Tensor)
-        rows = torch.arange(place.start, place.stop, device=q.device)
-        columns = torch.arange(place.low, min(place.high, work.n_key), device=q.device)
-        bias = work.scores.bias.block(rows, columns, place.offset).to(q.dtype) * math.log2(math.e)
-        scores[..., : len(columns)] += _part(bias.clamp_(min=HIDDEN), at)  # −inf · 0 would be NaN
-    for strip, cells in hidden:
-        scores[..., strip] += _part(cells, at)
+        rows = torch.arange(band.start, band.stop, device=q.device)
+        columns = torch.arange(band.low, min(band.high, work.n_key), device=q.device)
+        bias = work.scores.bias.block(rows, columns, band.offset).to(q.dtype) * math.log2(math.e)
+        scores[..., : len(columns)] += _part(bias.clamp_(min=MASKED), at)  # −inf · 0 would be NaN
+    for strip, values in mask:
+        scores[..., strip] += _part(values, at)
     return scores
 
 
 def _part(values: Tensor, at: tuple[int, slice, slice]) -> Tensor:
-    """One batch item's heads of a mask or bias, where either may be shared by all."""
+    """One batch item's heads of a mask or bias, which all items or heads may share."""
     values = values[min(at[0], len(values) - 1)]
     return values[at[1]] if len(values) > 1 else values
 
 
 def _strongest(scores: Tensor, tile_max: Tensor) -> Int[Tensor, "head row"]:
-    """The arg-max: first the best tile, then the best key inside that one tile."""
+    """Find the arg-max of every row: first the best tile, then the best key inside it."""
     tile = tile_max.argmax(-1, keepdim=True)
     tiles = scores.view((*tile_max.shape, TILE))
     inside = tiles.gather(2, tile[..., None].expand(*tile.shape, TILE))[..., 0, :].argmax(-1)
@@ -226,41 +227,41 @@ def _strongest(scores: Tensor, tile_max: Tensor) -> Int[Tensor, "head row"]:
 
 
 def _distance(
-    powers: Tensor, tile_sum: Tensor, total: Tensor, first_place: int, scratch: Tensor
+    powers: Tensor, tile_sum: Tensor, total: Tensor, first_row: int, scratch: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Mean and spread of the distance, from moments taken about the middle of each tile."""
+    """Mean and standard deviation of the distance, from moments about the middle of each tile."""
     n_heads, n_rows, n_tiles = tile_sum.shape
     inside = torch.arange(TILE, device=powers.device, dtype=powers.dtype) - (TILE - 1) / 2
     tiles = powers.view(n_heads, n_rows, n_tiles, TILE)
     product = torch.mul(tiles, inside, out=scratch.view(tiles.shape))
     first = product.sum(-1)
     second = product.mul_(inside).sum(-1)
-    place = torch.arange(n_rows, device=powers.device, dtype=powers.dtype) + first_place
+    position = torch.arange(n_rows, device=powers.device, dtype=powers.dtype) + first_row
     middle = torch.arange(n_tiles, device=powers.device, dtype=powers.dtype) * TILE + (TILE - 1) / 2
-    reach = place[:, None] - middle
+    distance = position[:, None] - middle
     share = 1 / total.clamp(min=torch.finfo(total.dtype).tiny)
-    mean = torch.linalg.vecdot(reach.expand_as(tile_sum), tile_sum).sub_(first.sum(-1)).mul_(share)
-    apart = reach - mean[..., None]
+    mean = torch.linalg.vecdot(distance.expand_as(tile_sum), tile_sum).sub_(first.sum(-1)).mul_(share)
+    apart = distance - mean[..., None]
     variance = (apart * (apart * tile_sum - 2 * first) + second).sum(-1).mul_(share)
     return mean, variance.clamp_(min=0.0).sqrt_()
 
 
 def _finish(work: _Work, sums: _Sums, output: torch.dtype) -> Rows:
-    """Divide by the totals, a learned sink among them, and go over to natural logarithms."""
+    """Divide by the totals, a learned sink included, and convert to natural logarithms."""
     outcome = _with_sink(work.scores, sums)
-    seen, looks = outcome.total > 0, sums.total > 0
-    share = torch.where(seen, outcome.keys / outcome.total, 0.0)
-    log_total = torch.where(seen, outcome.total, 1.0).log()
+    nonzero, on_keys = outcome.total > 0, sums.total > 0
+    share = torch.where(nonzero, outcome.keys / outcome.total, 0.0)
+    log_total = torch.where(nonzero, outcome.total, 1.0).log()
     entropy = None
     if outcome.expected is not None:
-        expected = torch.where(seen, outcome.expected / outcome.total, 0.0)
+        expected = torch.where(nonzero, outcome.expected / outcome.total, 0.0)
         entropy = (log_total - expected * math.log(2)).clamp_(min=0.0)
     strongest = None
     if sums.strongest is not None:
-        strongest = Strongest(torch.where(looks, sums.strongest, -1), torch.where(looks, share, 0.0))
+        strongest = Strongest(torch.where(on_keys, sums.strongest, -1), torch.where(on_keys, share, 0.0))
     return Rows(
         output=sums.output.mul_(share[..., None]).to(output),
-        logsumexp=torch.where(seen, log_total + outcome.shift * math.log(2), float("-inf")),
+        logsumexp=torch.where(nonzero, log_total + outcome.shift * math.log(2), float("-inf")),
         entropy=entropy,
         distance=sums.distance,
         strongest=strongest,
@@ -269,7 +270,7 @@ def _finish(work: _Work, sums: _Sums, output: torch.dtype) -> Rows:
 
 
 class _Outcome(NamedTuple):
-    """Sums over all outcomes relative to ``shift``, and the factor that brings those over the keys there."""
+    """Sums over keys and sink relative to ``shift``, and the factor that scales sums over keys alone to it."""
 
     shift: PerRow
     total: PerRow
@@ -278,7 +279,7 @@ class _Outcome(NamedTuple):
 
 
 def _with_sink(scores: Scores, sums: _Sums) -> _Outcome:
-    """A sink joins at the end: keys that are nothing beside it still have their distances among themselves."""
+    """Add the sink at the end: distances are among the keys, however little weight the sink leaves them."""
     if scores.sinks is None:
         return _Outcome(sums.shift, sums.total, sums.expected, 1.0)
     logit = (scores.sinks.detach().to(sums.shift) * math.log2(math.e))[:, None]

@@ -148,7 +148,7 @@ class Call:
     def _listing(self, question: Question, groups: Groups) -> Listing:
         """Worked out once for these labels and this mask: the layers of a model share both."""
         what = (str(self.q.device), "listing")
-        seen, listing = question.once(what, lambda: (self.seen, self._matching(question, groups)))
+        seen, listing = question.cached(what, lambda: (self.seen, self._matching(question, groups)))
         return listing if seen is self.seen else self._matching(question, groups)
 
     def _matching(self, question: Question, groups: Groups) -> Listing:
