@@ -74,7 +74,7 @@ KEYS = st.sampled_from(
 @settings(deadline=None, max_examples=300)
 def test_any_config_is_a_card_or_a_sentence(config: dict[str, object]) -> None:
     with suppress(HeadscopeError):  # any other error fails the test
-        assert card(config).anatomy.n_heads >= 1
+        assert card(config).model.n_heads >= 1
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)

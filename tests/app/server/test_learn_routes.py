@@ -100,7 +100,7 @@ def test_every_built_in_card_is_listed_and_can_be_read(client: TestClient):
         assert told["total"] == own.parameters.total
         assert told["cache"] == [own.kv_bytes(length) for length in told["lengths"]]
         assert told["work"][0] == own.flops(told["lengths"][0])
-        assert own.length in told["lengths"] or own.anatomy.context is None
+        assert own.length in told["lengths"] or own.model.context is None
 
 
 def test_other_kv_heads_change_the_cache_and_little_else(client: TestClient):

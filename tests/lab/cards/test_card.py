@@ -1,4 +1,4 @@
-"""Cards: counted figures equal what transformers allocates, and odd input is answered kindly."""
+"""Cards: counts equal what transformers allocates, and bad input is refused with an error that says why."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def test_parameters_and_cache_equal_what_transformers_allocates(name: str) -> No
     from transformers import StaticCache
 
     config, model = meta_model(name)
-    anatomy = read_config(config.to_dict())
-    assert count_parameters(anatomy).total == sum(weight.numel() for weight in model.parameters())
+    architecture = read_config(config.to_dict())
+    assert count_parameters(architecture).total == sum(weight.numel() for weight in model.parameters())
     if name in NO_CACHE:
         return
     cache = StaticCache(config=config, max_cache_len=LENGTH)
@@ -73,7 +73,7 @@ def test_parameters_and_cache_equal_what_transformers_allocates(name: str) -> No
         warnings.simplefilter("ignore")
         model(input_ids=torch.zeros(1, 3, dtype=torch.long, device="meta"), past_key_values=cache, use_cache=True)
     allocated = sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
-    assert kv_bytes(anatomy, LENGTH, "bf16") == allocated
+    assert kv_bytes(architecture, LENGTH, "bf16") == allocated
 
 
 def test_families_with_two_builds() -> None:
@@ -104,7 +104,7 @@ def test_what_a_config_leaves_out_is_what_transformers_assumes() -> None:
         assert read_config(kept).windows == read_config(whole).windows, name
 
 
-def test_the_built_in_cards_say_what_their_names_say() -> None:
+def test_totals_of_built_in_cards_agree_with_their_names() -> None:
     checked = 0
     for each in built_in().values():
         said = re.search(
@@ -121,22 +121,22 @@ def test_the_built_in_cards_say_what_their_names_say() -> None:
 
 def test_known_figures() -> None:
     gpt3 = card("gpt3-175b")
-    assert (gpt3.anatomy.d_model, gpt3.anatomy.n_heads, gpt3.anatomy.d_head) == (12288, 96, 128)
-    phi = card("Phi-4-mini").anatomy
+    assert (gpt3.model.d_model, gpt3.model.n_heads, gpt3.model.d_head) == (12288, 96, 128)
+    phi = card("Phi-4-mini").model
     assert (phi.n_heads, phi.n_kv_heads, phi.d_head, phi.kind) == (24, 8, 128, "GQA")
     assert card("gpt2").heads_in_all == 144
     assert card("gpt2").parameters.total == 124_439_808
     assert card("llama-3.1-8b").kv_bytes(131072) == 16 * 2**30
     assert card("llama-3.1-8b").kv_bytes(131072, "fp8") == 8 * 2**30
     assert card("deepseek-v3").kv_bytes(1) == 61 * (512 + 64) * 2
-    assert card("palm-540b").anatomy.n_heads * card("palm-540b").anatomy.d_head == 12288
+    assert card("palm-540b").model.n_heads * card("palm-540b").model.d_head == 12288
     assert card("mixtral-8x7b").to_dict()["active"] == pytest.approx(12.9e9, rel=0.01)
     assert card("command-r-plus").parameters.total is None
 
 
 def test_windows_stop_the_cache() -> None:
     gemma = card("gemma-3-27b")
-    assert gemma.anatomy.windows.count(None) == 10
+    assert gemma.model.windows.count(None) == 10
     assert gemma.kv_bytes(131072) == 2 * 16 * 128 * 2 * (10 * 131072 + 52 * 1024)
     mistral = card("mistral-7b")
     assert mistral.kv_bytes(32768) == mistral.kv_bytes(4096)
@@ -145,14 +145,14 @@ def test_windows_stop_the_cache() -> None:
 def test_head_sizes_cluster_at_64_and_128() -> None:
     clusters = head_sizes()
     assert {name: size for size, names in clusters.items() for name in names} == {
-        name: each.anatomy.d_value for name, each in built_in().items()
+        name: each.model.d_value for name, each in built_in().items()
     }
     assert [len(names) for names in clusters.values()] == sorted(map(len, clusters.values()), reverse=True)
     assert list(clusters)[:2] == [128, 64]
     assert len(clusters[128]) + len(clusters[64]) > 0.8 * len(built_in())
 
 
-def test_work_for_the_next_token() -> None:
+def test_flops_of_the_next_token() -> None:
     llama = card("llama-3.1-8b")
     flops = llama.flops(131071)
     assert flops["looking back"] == 4 * 32 * 32 * 128 * 131072
@@ -162,14 +162,14 @@ def test_work_for_the_next_token() -> None:
     assert windowed["looking back"] == 4 * 32 * 32 * 128 * 4096
 
 
-def test_what_a_card_tells_a_program() -> None:
-    told = card("llama-3.1-8b").to_dict(1000)
-    assert (told["n_heads"], told["n_kv_heads"], told["group_size"], told["heads_in_all"]) == (32, 8, 4, 1024)
-    assert told["kv_bytes"]["fp16"] == 1000 * told["kv_bytes_per_token"]["fp16"] == 1000 * 2 * 32 * 8 * 128 * 2
-    assert told["kv_bytes"]["fp32"] == 2 * told["kv_bytes"]["bf16"] == 4 * told["kv_bytes"]["fp8"]
-    assert told["total"] == sum(told["parameters"].values()) == told["active"]
-    assert (told["length"], told["exact"], told["unknown"]) == (1000, True, [])
-    assert told["kv_choices"][0]["kv_bytes"] == 4 * told["kv_bytes"]["fp16"]
+def test_a_card_as_json() -> None:
+    shown = card("llama-3.1-8b").to_dict(1000)
+    assert (shown["n_heads"], shown["n_kv_heads"], shown["group_size"], shown["heads_in_all"]) == (32, 8, 4, 1024)
+    assert shown["kv_bytes"]["fp16"] == 1000 * shown["kv_bytes_per_token"]["fp16"] == 1000 * 2 * 32 * 8 * 128 * 2
+    assert shown["kv_bytes"]["fp32"] == 2 * shown["kv_bytes"]["bf16"] == 4 * shown["kv_bytes"]["fp8"]
+    assert shown["total"] == sum(shown["parameters"].values()) == shown["active"]
+    assert (shown["length"], shown["exact"], shown["unknown"]) == (1000, True, [])
+    assert shown["kv_choices"][0]["kv_bytes"] == 4 * shown["kv_bytes"]["fp16"]
     assert card("llama-3.1-8b").to_dict()["length"] == 131072
     assert card("deepseek-v3").to_dict()["length"] == 8192, "where no context is said"
     assert (card("command-r-plus").to_dict()["active"], card("command-r-plus").exact) == (None, False)
@@ -197,12 +197,12 @@ MISTRAL = LLAMA | {"model_type": "mistral", "max_position_embeddings": 1000}
         (MISTRAL | {"sliding_window": 1000}, "8 × 8", "look back"),
         (
             LLAMA | {"model_type": "new_thing", "intermediate_size": 99},
-            "“new_thing” is not a family we know",
-            "does not say enough",
+            "“new_thing” is not a family known to headscope",
+            "leaves out the sizes",
         ),
     ],
 )
-def test_a_note_is_there_exactly_where_it_is_true(config: dict[str, Any], said: str, unsaid: str) -> None:
+def test_a_note_is_shown_exactly_where_it_holds(config: dict[str, Any], said: str, unsaid: str) -> None:
     text = "\n".join(notes(make_card(config)))
     assert re.search(said, text), text
     assert unsaid not in text
@@ -212,10 +212,10 @@ def test_notes_say_what_a_number_does_not_mean() -> None:
     assert any("A head is not a layer" in note for note in notes(card("gpt2")))
     assert any("12 × 12 = 144" in note for note in notes(card("gpt2")))
     assert any("d_model / heads (80) would be wrong" in note for note in notes(card("qwen3-4b")))
-    assert any("576 numbers a token and layer" in note for note in notes(card("deepseek-v3")))
+    assert any("576 numbers per token and layer" in note for note in notes(card("deepseek-v3")))
     assert any("nothing to do with heads" in note for note in notes(card("mixtral-8x7b")))
     assert any("52 of 62 layers look back at most 1,024" in note for note in notes(card("gemma-3-27b")))
-    assert any("does not say enough to count: FFN" in note for note in notes(card("command-r-plus")))
+    assert any("leaves out the sizes of: FFN" in note for note in notes(card("command-r-plus")))
     assert any("counted as if built like a Llama" in note for note in notes(card("palm-540b")))
 
 
@@ -229,13 +229,17 @@ def test_a_file_a_folder_a_text_and_sizes(tmp_path: Path) -> None:
     names = [make_card(LLAMA | more).name for more in ({}, {"_name_or_path": "me/mine"}, {"model_type": None})]
     assert names == ["llama", "me/mine", "your model"]
     inner = make_card({"model_type": "vision_thing", "text_config": config})
-    assert inner.anatomy.n_heads == 9
+    assert inner.model.n_heads == 9
     sizes = from_sizes(768, 12, n_kv_heads=4, n_layers=12, d_ff=3072, vocabulary=50257)
-    assert (sizes.anatomy.d_head, sizes.anatomy.kind) == (64, "GQA")
-    assert (sizes.anatomy.n_layers, sizes.anatomy.vocabulary, sizes.title) == (12, 50257, "12 heads in a width of 768")
+    assert (sizes.model.d_head, sizes.model.kind) == (64, "GQA")
+    assert (sizes.model.n_layers, sizes.model.vocabulary, sizes.title) == (
+        12,
+        50257,
+        "12 heads in a width of 768",
+    )
     bare = from_sizes(64, 4)
-    assert (bare.anatomy.n_layers, bare.anatomy.n_kv_heads, bare.anatomy.d_head) == (1, 4, 16)
-    assert from_sizes(64, 4, d_head=32).anatomy.d_head == 32
+    assert (bare.model.n_layers, bare.model.n_kv_heads, bare.model.d_head) == (1, 4, 16)
+    assert from_sizes(64, 4, d_head=32).model.d_head == 32
 
 
 def test_hybrid_layers_and_encoders() -> None:
@@ -243,12 +247,12 @@ def test_hybrid_layers_and_encoders() -> None:
         {"model_type": "some_hybrid", "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
          "layer_types": ["linear_attention", "full_attention", "mamba"]}
     )  # fmt: skip
-    assert hybrid.anatomy.windows == (0, None, 0)
+    assert hybrid.model.windows == (0, None, 0)
     assert hybrid.heads_in_all == 4
     assert hybrid.kv_bytes(10) == 2 * 64 * 2 * 10
     assert any("2 layers have no heads at all" in note for note in notes(hybrid))
     bert = make_card({"model_type": "bert", "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12})
-    assert any("keeps no cache" in note for note in notes(bert))
+    assert any("has no KV cache" in note for note in notes(bert))
 
 
 MAMBA = {"model_type": "mamba", "hidden_size": 768, "num_hidden_layers": 24, "state_size": 16}
@@ -275,7 +279,7 @@ MAMBA = {"model_type": "mamba", "hidden_size": 768, "num_hidden_layers": 24, "st
         ),
     ],
 )  # fmt: skip
-def test_bad_input_is_answered_kindly(what: Any, message: str) -> None:
+def test_bad_input_is_refused_with_a_reason(what: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         card(what)
 
@@ -322,17 +326,17 @@ def test_bad_files(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"huge\.json has 4,000,001 bytes; a config\.json has a few thousand"):
         card(tmp_path / "huge.json")
     (tmp_path / "just.json").write_text(json.dumps(LLAMA).ljust(LARGEST_CONFIG), encoding="utf-8")
-    assert card(tmp_path / "just.json").anatomy.n_heads == 8
+    assert card(tmp_path / "just.json").model.n_heads == 8
     for deep in ("{" + '"a":{' * 100_000, '{"a": ' + "1" * 5000 + "}"):
         with pytest.raises(InputError, match=r"this text is not JSON; a config\.json looks like"):
             card(deep)
-    with pytest.raises(InputError, match="there is no 'fp3' here; the cache is counted in fp32"):
+    with pytest.raises(InputError, match="dtype='fp3' is not one of fp32"):
         card("gpt2").kv_bytes(1, "fp3")
-    with pytest.raises(InputError, match="a text of -1 tokens"):
+    with pytest.raises(InputError, match="length=-1: give a number of tokens of at least 0"):
         card("gpt2").kv_bytes(-1)
 
 
-def test_every_card_travels_as_json_and_shows_in_a_terminal() -> None:
+def test_every_card_serialises_to_json_and_prints_in_a_terminal() -> None:
     for each in built_in().values():
         assert json.loads(json.dumps(each.to_dict()))["name"] == each.name
         assert each.source

@@ -1,4 +1,4 @@
-"""Another number of heads in a model card: what is chosen, what follows from it, and what cannot be."""
+"""Cards with another number of heads: what changes with it, and what is refused."""
 
 from __future__ import annotations
 
@@ -12,48 +12,48 @@ from headscope.lab.cards.card import card
 def test_changing_heads() -> None:
     llama = card("llama-3.1-8b")
     shared = llama.change(n_kv_heads=1)
-    assert shared.anatomy.kind == "MQA"
+    assert shared.model.kind == "MQA"
     assert shared.kv_bytes(1) * 8 == llama.kv_bytes(1)
     wide = llama.change(n_heads=16)
-    assert (wide.anatomy.d_head, wide.anatomy.n_kv_heads) == (256, 4)
+    assert (wide.model.d_head, wide.model.n_kv_heads) == (256, 4)
     assert wide.parameters.total == llama.parameters.total
     choices = llama.kv_choices(8192)
     assert [choice["n_kv_heads"] for choice in choices] == [32, 16, 8, 4, 2, 1]
     assert choices[2]["total"] == llama.parameters.total
     for name in ("gpt2", "falcon-7b", "falcon-40b", "phi-4-mini"):
         same = card(name)
-        again = same.change(n_kv_heads=same.anatomy.n_kv_heads)
-        assert again.anatomy.n_kv_heads == same.anatomy.n_kv_heads
+        again = same.change(n_kv_heads=same.model.n_kv_heads)
+        assert again.model.n_kv_heads == same.model.n_kv_heads
         assert again.kv_bytes(1) == same.kv_bytes(1)
     with pytest.raises(InputError, match="a width of 4096 does not divide into 33 heads"):
         llama.change(n_heads=33)
     with pytest.raises(InputError, match="32 heads cannot share 5 KV heads evenly; use a divisor of 32"):
         llama.change(n_kv_heads=5)
-    with pytest.raises(InputError, match="MLA keeps one latent vector"):
+    with pytest.raises(InputError, match="MLA caches one latent vector"):
         card("deepseek-v3").change(n_kv_heads=8)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama-3.1-8b", "falcon-7b", "gemma-3-27b", "deepseek-v3"])
 def test_a_choice_of_heads_is_what_choosing_it_gives(name: str) -> None:
-    """The table a reader chooses from and the card they get say the same."""
+    """The table of choices and the changed card agree."""
     whole = card(name)
     choices = whole.head_choices()
-    width = whole.anatomy.n_heads * whole.anatomy.d_head
-    asked = [whole.anatomy.n_heads * times // 4 for times in (1, 2, 4, 8, 16)]
-    fits = [count for count in asked if whole.anatomy.latent is not None or width % count == 0]
+    width = whole.model.n_heads * whole.model.d_head
+    asked = [whole.model.n_heads * times // 4 for times in (1, 2, 4, 8, 16)]
+    fits = [count for count in asked if whole.model.latent is not None or width % count == 0]
     assert [choice["n_heads"] for choice in choices] == fits, "from a quarter to four times as many"
-    assert {"n_heads": whole.anatomy.n_heads, "d_head": whole.anatomy.d_head} in choices
+    assert {"n_heads": whole.model.n_heads, "d_head": whole.model.d_head} in choices
     for choice in choices:
         changed = whole.change(n_heads=choice["n_heads"])
-        assert (changed.anatomy.n_heads, changed.anatomy.d_head) == (choice["n_heads"], choice["d_head"])
+        assert (changed.model.n_heads, changed.model.d_head) == (choice["n_heads"], choice["d_head"])
         assert changed.title == f"{whole.title}, changed"
     for row in whole.kv_choices(100):
         changed = whole.change(n_kv_heads=row["n_kv_heads"])
         assert row == {
-            "n_kv_heads": changed.anatomy.n_kv_heads, "attention": changed.anatomy.kind,
+            "n_kv_heads": changed.model.n_kv_heads, "attention": changed.model.kind,
             "kv_bytes": changed.kv_bytes(100), "total": changed.parameters.total,
         }  # fmt: skip
-    assert bool(whole.kv_choices(100)) == (whole.anatomy.latent is None)
+    assert bool(whole.kv_choices(100)) == (whole.model.latent is None)
 
 
 @pytest.mark.parametrize(
@@ -67,13 +67,13 @@ def test_a_choice_of_heads_is_what_choosing_it_gives(name: str) -> None:
         ("deepseek-v3", {"n_heads": 64}, (64, 64, 192)),
     ],
 )
-def test_what_is_not_changed_follows(name: str, changed: dict[str, int], heads: tuple[int, int, int]) -> None:
+def test_sizes_that_are_not_given_follow(name: str, changed: dict[str, int], heads: tuple[int, int, int]) -> None:
     """KV heads keep their share; d_head keeps the width, unless it is given too."""
-    anatomy = card(name).change(**changed).anatomy
-    assert (anatomy.n_heads, anatomy.n_kv_heads, anatomy.d_head) == heads
+    model = card(name).change(**changed).model
+    assert (model.n_heads, model.n_kv_heads, model.d_head) == heads
 
 
-def test_falcons_groups_are_those_of_its_newer_build_with_one_norm() -> None:
+def test_falcon_with_kv_groups_is_its_newer_version_with_one_norm() -> None:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     grouped = card("falcon-7b").change(n_heads=8, n_kv_heads=4)
@@ -86,6 +86,6 @@ def test_falcons_groups_are_those_of_its_newer_build_with_one_norm() -> None:
 
 @pytest.mark.parametrize("name", ["n_heads", "n_kv_heads", "d_head"])
 @pytest.mark.parametrize("size", [0, -3])
-def test_no_heads_at_all_is_refused(name: str, size: int) -> None:
+def test_fewer_than_one_head_is_refused(name: str, size: int) -> None:
     with pytest.raises(InputError, match=f"{name}={size} must be at least 1"):
         card("gpt2").change(**{name: size})

@@ -1,4 +1,4 @@
-"""A card in a terminal: every number that it prints is the card's."""
+"""Cards in a terminal: every printed number is the card's."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def line(text: str, name: str) -> str:
         (2**20 * 5 // 2, "2.5 MiB"), (16 * 2**30, "16 GiB"), (2**40 * 3, "3 TiB"), (2**50, "1024 TiB"),
     ],
 )  # fmt: skip
-def test_bytes_as_a_person_says_them(count: int, said: str) -> None:
+def test_formatted_bytes(count: int, said: str) -> None:
     assert size(count) == said
 
 
@@ -42,19 +42,19 @@ def test_bytes_as_a_person_says_them(count: int, said: str) -> None:
     [(None, "not known"), (0, "0"), (999, "999"), (1000, "1.00 k"), (124_439_808, "124 M"), (8.03e9, "8.03 B"),
      (1.75e11, "175 B"), (1.5e12, "1.50 T")],
 )  # fmt: skip
-def test_counts_as_a_person_says_them(count: float | None, said: str) -> None:
+def test_formatted_counts(count: float | None, said: str) -> None:
     assert big(count) == said
 
 
 @given(st.integers(1, 2**55))
-def test_what_is_said_of_bytes_is_within_a_twentieth(count: int) -> None:
+def test_formatted_bytes_are_within_five_percent(count: int) -> None:
     number, unit = size(count).split()
     factor = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}[unit]
     assert float(number) * factor == pytest.approx(count, rel=0.05)
 
 
 @given(st.integers(1, 10**15))
-def test_what_is_said_of_counts_is_within_a_hundredth(count: int) -> None:
+def test_formatted_counts_are_within_one_percent(count: int) -> None:
     number, _, unit = big(count).partition(" ")
     assert float(number) * {"": 1, "k": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}[unit] == pytest.approx(count, rel=0.01)
 
@@ -62,16 +62,16 @@ def test_what_is_said_of_counts_is_within_a_hundredth(count: int) -> None:
 @pytest.mark.parametrize("name", ["gpt2", "phi-4-mini", "deepseek-v3", "gemma-3-27b", "falcon-7b"])
 def test_one_card_in_full(name: str) -> None:
     each = card(name)
-    text, anatomy = printed(render(each, 1000)), each.anatomy
+    text, model = printed(render(each, 1000)), each.model
     assert text.splitlines()[0].strip() == each.title
-    assert line(text, "layers") == f"layers {anatomy.n_layers}"
+    assert line(text, "layers") == f"layers {model.n_layers}"
     assert line(text, "heads × layers").endswith(f"= {each.heads_in_all:,}")
     assert line(text, "KV cache at 1,000") == (
         f"KV cache at 1,000 {size(each.kv_bytes(1000))} in fp16, {size(each.kv_bytes(1000, 'fp8'))} in fp8"
     )
     kind = {"MHA": "every head has its own", "MQA": "all share one", "MLA": "one latent vector for all"}
-    shared = kind.get(anatomy.kind, f"{anatomy.n_heads // anatomy.n_kv_heads} heads share one")
-    assert line(text, "KV heads a layer").endswith(f"{anatomy.n_kv_heads} {anatomy.kind}: {shared}")
+    shared = kind.get(model.kind, f"{model.n_heads // model.n_kv_heads} heads share one")
+    assert line(text, "KV heads per layer").endswith(f"{model.n_kv_heads} {model.kind}: {shared}")
     assert "Work for the next token after 1,000" in " ".join(text.split())
     assert f"source: {each.source}" in " ".join(text.split())
     assert text.count("– ") >= len(notes(each))

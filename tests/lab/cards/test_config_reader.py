@@ -1,4 +1,4 @@
-"""Configs read by hand: which layer has a window, which has experts, who shares keys, and what is refused."""
+"""Reading configs: windows, experts, KV heads, and what is refused."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from headscope.errors import InputError
 from headscope.lab.cards.card import make_card
-from headscope.lab.cards.config_reader import KEYS, MORE_SIZES, Anatomy, Experts, Latent, read_config
+from headscope.lab.cards.config_reader import KEYS, MORE_SIZES, Architecture, Experts, Latent, read_config
 from headscope.lab.cards.families import FAMILIES, LLAMA
 
 BASE = {"hidden_size": 64, "num_hidden_layers": 6, "num_attention_heads": 8, "intermediate_size": 96, "vocab_size": 50}
 MLA = {"kv_lora_rank": 16, "q_lora_rank": 24, "qk_nope_head_dim": 10, "qk_rope_head_dim": 4, "v_head_dim": 12}
 
 
-def read(model_type: str = "llama", **given: Any) -> Anatomy:
+def read(model_type: str = "llama", **given: Any) -> Architecture:
     return read_config({"model_type": model_type, **BASE, **given})
 
 
@@ -28,18 +28,18 @@ def test_every_name_of_a_size_is_read() -> None:
             config = {KEYS[each][0]: size for each, size in needed.items() if each != name} | {key: 8}
             if name == "n_experts":
                 config |= {"intermediate_size": 9}
-            anatomy = read_config(config)
-            sizes = anatomy.experts if name == "n_experts" else anatomy
+            model = read_config(config)
+            sizes = model.experts if name == "n_experts" else model
             assert getattr(sizes, "count" if name == "n_experts" else name) == 8, key
 
 
-def test_the_first_name_that_says_something_counts() -> None:
+def test_the_first_key_with_a_value_counts() -> None:
     assert read(head_dim=None, d_kv=5).d_head == 5
     assert read(num_key_value_heads=2, num_kv_heads=4).n_kv_heads == 2
     assert read(num_key_value_heads=4.0).n_kv_heads == 4
 
 
-def test_a_head_is_as_wide_as_said_else_its_share_of_the_width() -> None:
+def test_d_head_is_the_given_one_else_d_model_over_heads() -> None:
     assert (read().d_head, read().d_value) == (8, 8)
     assert (read(head_dim=32).d_head, read(head_dim=32).d_value) == (32, 32)
     latent = read("deepseek_v3", **MLA)
@@ -69,7 +69,7 @@ def test_one_head_alone_is_multi_head_attention_not_multi_query() -> None:
         ("glm", {"num_key_value_heads": 8}, 8),
     ],
 )
-def test_families_that_say_it_in_their_own_way(model_type: str, given: dict[str, Any], kv: int) -> None:
+def test_kv_heads_of_families_with_other_keys_or_defaults(model_type: str, given: dict[str, Any], kv: int) -> None:
     assert read(model_type, **given).n_kv_heads == kv
 
 
@@ -92,20 +92,20 @@ def test_families_that_say_it_in_their_own_way(model_type: str, given: dict[str,
         ("gpt_neo", {"attention_layers": ["global", "local"] * 3, "window_size": 5}, [None, 5] * 3),
     ],
 )
-def test_which_layers_look_through_a_window(model_type: str, given: dict[str, Any], windows: list[Any]) -> None:
+def test_which_layers_have_a_sliding_window(model_type: str, given: dict[str, Any], windows: list[Any]) -> None:
     assert list(read(model_type, **given).windows) == windows
 
 
 def test_the_kinds_of_layers_that_a_config_may_list() -> None:
     kinds = ["full_attention", "sliding_attention", "chunked_attention", "linear_attention", "mamba", "global"]
-    anatomy = read("llama", layer_types=kinds, sliding_window=9, attention_chunk_size=7)
-    assert anatomy.windows == (None, 9, 7, 0, 0, None)
-    assert anatomy.attention_layers == 4
+    model = read("llama", layer_types=kinds, sliding_window=9, attention_chunk_size=7)
+    assert model.windows == (None, 9, 7, 0, 0, None)
+    assert model.attention_layers == 4
     without = read("llama", layer_types=kinds)
     assert without.windows == (None, None, None, 0, 0, None)
 
 
-def test_a_list_for_another_number_of_layers_is_not_believed() -> None:
+def test_layer_types_of_another_length_are_ignored() -> None:
     assert read("mistral", layer_types=["mamba"] * 5, sliding_window=9).windows == (9,) * 6
 
 
@@ -124,11 +124,11 @@ def test_a_list_for_another_number_of_layers_is_not_believed() -> None:
         ({"moe_layers": []}, [0, 1, 2, 3, 4, 5]),
     ],
 )
-def test_layers_that_keep_a_plain_ffn(given: dict[str, Any], plain: list[int]) -> None:
+def test_dense_layers_of_a_mixture_of_experts(given: dict[str, Any], plain: list[int]) -> None:
     assert read("qwen3_moe", num_experts=4, num_experts_per_tok=2, **given).dense_layers == len(plain)
 
 
-def test_experts_and_those_that_all_tokens_share() -> None:
+def test_experts_and_shared_experts() -> None:
     given = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 40}
     assert read("qwen3_moe", **given).experts == Experts(count=8, used=2, width=40, shared_width=0)
     assert read("deepseek_v3", n_shared_experts=3, **given).experts == Experts(count=8, used=2, width=40, shared_width=120)  # fmt: skip  # noqa: E501
@@ -140,7 +140,7 @@ def test_experts_and_those_that_all_tokens_share() -> None:
     assert one.d_ff == 200
 
 
-def test_a_model_with_one_expert_or_told_to_have_none_is_dense() -> None:
+def test_one_expert_or_is_moe_false_is_dense() -> None:
     assert read(num_experts=1).experts is None
     assert read(num_experts=8, is_moe=False).experts is None
     assert read(num_experts=8, is_moe=False).dense_layers == 6
@@ -156,8 +156,13 @@ def test_an_ffn_that_is_not_given_is_four_times_the_width_unless_gated() -> None
 @pytest.mark.parametrize("name", ["text_config", "llm_config", "language_config", "thinker_config"])
 def test_the_language_model_inside_a_larger_one(name: str) -> None:
     inner = {"model_type": "qwen3", **BASE, "num_key_value_heads": 2}
-    anatomy = read_config({"model_type": "sees", "hidden_size": 9999, name: inner, "vision_config": {"n_head": 3}})
-    assert (anatomy.model_type, anatomy.d_model, anatomy.n_kv_heads, anatomy.known) == ("qwen3", 64, 2, True)
+    model = read_config({"model_type": "sees", "hidden_size": 9999, name: inner, "vision_config": {"n_head": 3}})
+    assert (model.model_type, model.d_model, model.n_kv_heads, model.known) == (
+        "qwen3",
+        64,
+        2,
+        True,
+    )
 
 
 def test_an_inner_part_without_heads_is_not_the_language_model() -> None:
@@ -180,21 +185,21 @@ def test_tied_embeddings_are_what_the_family_assumes() -> None:
     assert read("gemma").tied
 
 
-def test_encoders_are_told_by_type_and_by_what_they_were_built_for() -> None:
+def test_encoders_are_recognised_by_type_and_architecture() -> None:
     assert not read("bert").decodes
     assert not read("llama", architectures=["LlamaForSequenceClassification"]).decodes
     assert not read("thing", architectures=["ThingForMaskedLM"]).decodes
     assert read("llama", architectures=["LlamaForCausalLM"]).decodes
 
 
-def test_a_family_nobody_knows_is_read_as_a_llama_and_says_so() -> None:
+def test_an_unknown_family_is_read_as_llama_and_marked() -> None:
     assert (read("newest").family, read("newest").known) == (LLAMA, False)
     assert all(read(name).known for name in FAMILIES if name not in ("deepseek_v2", "deepseek_v3"))
 
 
 @pytest.mark.parametrize("key", MORE_SIZES)
 @pytest.mark.parametrize("value", [-1, -0.5, float("nan"), 10**12])
-def test_a_size_below_nothing_or_beyond_all_measure_is_refused_by_name(key: str, value: float) -> None:
+def test_negative_and_huge_sizes_are_refused_by_name(key: str, value: float) -> None:
     with pytest.raises(InputError, match=rf"{key} is {value!r} in this config; give 0 to 1,000,000,000, or leave it"):
         read(**{key: value})
 
@@ -211,10 +216,10 @@ def test_a_size_below_nothing_or_beyond_all_measure_is_refused_by_name(key: str,
         ({"hidden_size": 64.5}, r"hidden_size is 64\.5 in this config; a whole number"),
         ({"vocab_size": -1}, "vocab_size is -1 in this config"),
         ({**MLA, "v_head_dim": None}, r"needs qk_nope_head_dim, qk_rope_head_dim, v_head_dim too; got \{.*None\}"),
-        ({"num_experts": 4, "num_experts_per_tok": 5}, "uses 5 experts for each token and has 4; use at most 4"),
+        ({"num_experts": 4, "num_experts_per_tok": 5}, "uses 5 experts per token and has 4; use at most 4"),
     ],
 )
-def test_what_cannot_be_is_said_with_its_numbers(given: dict[str, Any], message: str) -> None:
+def test_impossible_sizes_are_refused_with_their_values(given: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         read(**given)
 
@@ -226,9 +231,7 @@ ODD_KEYS = sorted({*MORE_SIZES, "moe_layers", "mlp_only_layers", "num_experts", 
 
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from(sorted(FAMILIES)), st.dictionaries(st.sampled_from(ODD_KEYS), ODD, max_size=7))
-def test_no_part_of_any_card_is_below_nothing_and_no_token_uses_more_than_there_is(
-    family: str, odd: dict[str, Any]
-) -> None:
+def test_counts_are_positive_and_active_counts_are_at_most_the_total(family: str, odd: dict[str, Any]) -> None:
     try:
         card = make_card({"model_type": family, **BASE, **odd})
     except InputError:
@@ -238,4 +241,4 @@ def test_no_part_of_any_card_is_below_nothing_and_no_token_uses_more_than_there_
     assert all(active[part] <= count for part, count in parts.items())
     assert 0 <= card.kv_bytes(10) <= card.kv_bytes(11) <= card.kv_bytes(11, "fp32")
     assert all(work >= 0 for work in card.flops(10).values())
-    assert 0 <= card.anatomy.dense_layers <= 6
+    assert 0 <= card.model.dense_layers <= 6

@@ -1,4 +1,4 @@
-"""Parameters, cache and work against sums written out by hand for models small enough to write down."""
+"""Parameters, KV cache and FLOPs of small models against sums written out by hand."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_llama_matrix_by_matrix() -> None:
     }
 
 
-def test_its_biases_are_one_for_each_number_that_comes_out() -> None:
+def test_a_bias_has_one_parameter_per_output() -> None:
     plain, biased = counted("llama").parts, counted("llama", attention_bias=True, mlp_bias=True).parts
     added = {part: biased[part] - plain[part] for part in plain}
     assert added == {"token embeddings": 0, "W_Q": 18, "W_K": 18, "W_V": 18, "W_O": 18, "norms": 0, "unembedding": 0,
@@ -72,7 +72,7 @@ def test_heads_wider_than_their_share_make_the_matrices_wider() -> None:
         ("diffllama", {}, 4 * 3),
     ],
 )
-def test_what_stands_beside_the_matrices(family: str, given: dict[str, Any], other: int) -> None:
+def test_other_attention_parameters(family: str, given: dict[str, Any], other: int) -> None:
     parts = counted(family, **given).parts
     assert parts.get("attention, other", 0) == 3 * other
 
@@ -88,7 +88,7 @@ def test_a_latent_layer_compresses_and_expands() -> None:
     assert straight["W_Q"] == 3 * 6 * 2 * 5
 
 
-def test_experts_routers_and_those_that_are_shared() -> None:
+def test_experts_routers_and_shared_experts() -> None:
     given = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 5, "mlp_only_layers": [0]}
     found = counted("qwen2_moe", shared_expert_intermediate_size=8, **given)
     assert found.parts["FFN"] == 1 * 3 * 6 * 10
@@ -124,7 +124,7 @@ def test_no_norm_is_no_part() -> None:
     assert "norms" not in counted("olmo").parts
 
 
-def test_what_the_source_does_not_say_is_named_and_the_total_is_not_known() -> None:
+def test_missing_sizes_are_named_and_the_total_is_unknown() -> None:
     silent = {key: size for key, size in SIZES.items() if key not in ("vocab_size", "intermediate_size")}
     found = count_parameters(read_config({"model_type": "llama", **silent, "layer_types": ["mamba", *["attention"] * 2]}))  # fmt: skip  # noqa: E501
     assert found.unknown == ("embeddings", "1 layers without attention heads", "FFN")
@@ -133,7 +133,7 @@ def test_what_the_source_does_not_say_is_named_and_the_total_is_not_known() -> N
     assert counted("llama").total == sum(counted("llama").parts.values())
 
 
-def test_attention_is_every_matrix_and_what_stands_beside_it() -> None:
+def test_attention_counts_its_matrices_and_its_other_parameters() -> None:
     found = counted("qwen3")
     assert found.attention == sum(found.parts[part] for part in ("W_Q", "W_K", "W_V", "W_O", "attention, other"))
     latent = card("deepseek-v3").parameters
@@ -142,15 +142,15 @@ def test_attention_is_every_matrix_and_what_stands_beside_it() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "width"), [("fp32", 4), ("bf16", 2), ("fp16", 2), ("fp8", 1), ("int8", 1)])
-def test_the_cache_is_a_key_and_a_value_for_each_kv_head_layer_and_token(dtype: str, width: int) -> None:
-    anatomy = a_card("llama", num_key_value_heads=1, head_dim=5).anatomy
-    assert kv_bytes(anatomy, 11, dtype) == 11 * 3 * 1 * (5 + 5) * width
+def test_the_cache_holds_a_key_and_a_value_per_kv_head_layer_and_token(dtype: str, width: int) -> None:
+    model = a_card("llama", num_key_value_heads=1, head_dim=5).model
+    assert kv_bytes(model, 11, dtype) == 11 * 3 * 1 * (5 + 5) * width
     assert BYTES[dtype] == width
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.one_of(st.none(), st.just(4)), min_size=3, max_size=3), st.integers(0, 9))
-def test_cache_and_work_token_by_token(windows: list[int | None], length: int) -> None:
+def test_cache_and_flops_token_by_token(windows: list[int | None], length: int) -> None:
     """Each layer keeps the tokens it can still see, and looks at those and at the newest one."""
     kinds = ["full_attention" if window is None else "sliding_attention" for window in windows]
     each = a_card("llama", layer_types=kinds, sliding_window=4, num_key_value_heads=1)
@@ -163,36 +163,36 @@ def test_cache_and_work_token_by_token(windows: list[int | None], length: int) -
     assert each.flops(length)["looking back"] == looked * 2 * (2 * 3 + 2 * 3)
 
 
-def test_work_is_two_for_each_weight_that_is_met() -> None:
-    anatomy = a_card("qwen2_moe", num_experts=4, num_experts_per_tok=1, moe_intermediate_size=5).anatomy
-    parameters = count_parameters(anatomy)
-    work = next_token_flops(anatomy, parameters, 0)
+def test_flops_are_two_per_active_weight() -> None:
+    model = a_card("qwen2_moe", num_experts=4, num_experts_per_tok=1, moe_intermediate_size=5).model
+    parameters = count_parameters(model)
+    work = next_token_flops(model, parameters, 0)
     assert work["Q, K, V, O"] == 2 * parameters.attention
     assert work["FFN"] == 2 * (3 * 1 * 3 * 6 * 5 + 3 * 4 * 6)
     assert work["output"] == 2 * 7 * 6
     assert work["looking back"] == 3 * 2 * 2 * (3 + 3)
 
 
-def test_a_tied_model_still_multiplies_by_its_embeddings() -> None:
+def test_tied_embeddings_count_in_the_output_flops() -> None:
     assert a_card("gpt2").flops(5)["output"] == a_card("gpt2", tie_word_embeddings=False).flops(5)["output"] == 84
 
 
-def test_latent_heads_keep_one_vector_or_if_expanded_every_key_and_value() -> None:
+def test_mla_caches_one_latent_vector_or_expanded_every_key_and_value() -> None:
     deepseek = card("deepseek-v3")
-    assert kept_per_token(deepseek.anatomy) == 512 + 64
-    assert kept_per_token(deepseek.anatomy, expanded=True) == 128 * (192 + 128)
+    assert kept_per_token(deepseek.model) == 512 + 64
+    assert kept_per_token(deepseek.model, expanded=True) == 128 * (192 + 128)
     assert deepseek.kv_bytes(3, "fp8", expanded=True) == 3 * 61 * 128 * 320
     assert card("gpt2").kv_bytes(3, expanded=True) == card("gpt2").kv_bytes(3)
 
 
 @pytest.mark.parametrize("name", sorted(built_in()))
-def test_a_card_changed_to_what_it_is_does_not_change(name: str) -> None:
+def test_changing_a_card_to_its_own_sizes_changes_nothing(name: str) -> None:
     each = card(name)
-    same = each.change(n_heads=each.anatomy.n_heads)
+    same = each.change(n_heads=each.model.n_heads)
     assert same.parameters == each.parameters
-    assert same.anatomy.windows == each.anatomy.windows
-    if each.anatomy.latent is None:
-        every = [count for count in range(each.anatomy.n_heads, 0, -1) if each.anatomy.n_heads % count == 0]
+    assert same.model.windows == each.model.windows
+    if each.model.latent is None:
+        every = [count for count in range(each.model.n_heads, 0, -1) if each.model.n_heads % count == 0]
         choices = each.kv_choices(100)
         assert [choice["n_kv_heads"] for choice in choices] == every
         sizes = [choice["kv_bytes"] * every[0] // choice["n_kv_heads"] for choice in choices]
@@ -210,9 +210,9 @@ def test_a_card_changed_to_what_it_is_does_not_change(name: str) -> None:
 )
 def test_changing_kv_heads_changes_w_k_w_v_and_the_cache_and_nothing_else(config: dict[str, Any]) -> None:
     one, two = (make_card(config).change(n_kv_heads=count) for count in (1, 2))
-    assert (one.anatomy.n_kv_heads, two.anatomy.n_kv_heads) == (1, 2)
+    assert (one.model.n_kv_heads, two.model.n_kv_heads) == (1, 2)
     assert two.kv_bytes(9) == 2 * one.kv_bytes(9)
     differing = {part for part, count in one.parameters.parts.items() if count != two.parameters.parts[part]}
     assert differing == {"W_K", "W_V"}
     original = make_card(config)
-    assert original.change(n_kv_heads=original.anatomy.n_kv_heads).parameters == original.parameters
+    assert original.change(n_kv_heads=original.model.n_kv_heads).parameters == original.parameters

@@ -24,11 +24,11 @@ def card_lines() -> CardLines:
     """Every built-in card on a line."""
     lines = []
     for name, card in built_in().items():
-        anatomy = card.anatomy
-        sizes = {size: getattr(anatomy, size) for size in ("d_model", "n_layers", "n_heads", "n_kv_heads")}
+        model = card.model
+        sizes = {size: getattr(model, size) for size in ("d_model", "n_layers", "n_heads", "n_kv_heads")}
         total = card.parameters.total
         lines.append(
-            CardLine(name=name, title=card.title, attention=anatomy.kind, **sizes, d_head=anatomy.d_value, total=total)
+            CardLine(name=name, title=card.title, attention=model.kind, **sizes, d_head=model.d_value, total=total)
         )
     return CardLines(cards=lines)
 
@@ -37,7 +37,7 @@ def read_card(asked: CardRequest) -> CardAnswer:
     """The card that was asked for, with other heads if those were asked for too."""
     found = _card(asked)
     card = found
-    if asked.n_heads not in (None, found.anatomy.n_heads) or asked.n_kv_heads not in (None, found.anatomy.n_kv_heads):
+    if asked.n_heads not in (None, found.model.n_heads) or asked.n_kv_heads not in (None, found.model.n_kv_heads):
         card = found.change(n_heads=asked.n_heads, n_kv_heads=asked.n_kv_heads)
     return _answer(card, found)
 
@@ -71,30 +71,30 @@ def _lit(card: Card, published: Card) -> dict[str, int]:
     for size in ("n_heads", "n_kv_heads", "d_head"):
         keys = [key for key in KEYS[size] if key in published.config]
         if keys or card is not published:
-            shown[keys[0] if keys else KEYS[size][0]] = int(getattr(card.anatomy, size))
+            shown[keys[0] if keys else KEYS[size][0]] = int(getattr(card.model, size))
     return shown
 
 
 def _lengths(card: Card) -> list[int]:
     """Doubling from 1,024, with the model's own context among them."""
     doubling = [SHORTEST << power for power in range((LONGEST // SHORTEST).bit_length())]
-    own = [card.anatomy.context] if card.anatomy.context else []
+    own = [card.model.context] if card.model.context else []
     return sorted({*doubling, *own})
 
 
 def _answer(card: Card, published: Card) -> CardAnswer:
-    anatomy, parameters, lengths = card.anatomy, card.parameters, _lengths(published)
+    model, parameters, lengths = card.model, card.parameters, _lengths(published)
     names = ("model_type", "d_model", "n_layers", "n_heads", "n_kv_heads", "d_head", "d_value", "context")
-    experts = anatomy.experts
+    experts = model.experts
     return CardAnswer(
         name=card.name,
         title=published.title,
         source=card.source,
         config=dict(published.config),
         lit=_lit(card, published),
-        attention=anatomy.kind,
-        **{name: getattr(anatomy, name) for name in names},
-        windows=list(anatomy.windows),
+        attention=model.kind,
+        **{name: getattr(model, name) for name in names},
+        windows=list(model.windows),
         experts=None if experts is None else f"{experts.used} of {experts.count}",
         heads_in_all=card.heads_in_all,
         parts=[Part(name=name, count=count) for name, count in parameters.parts.items()],
@@ -103,13 +103,13 @@ def _answer(card: Card, published: Card) -> CardAnswer:
         active=None if parameters.unknown else sum(parameters.active.values()),
         exact=card.exact,
         changed=card is not published,
-        published=HeadChoice(n_heads=published.anatomy.n_heads, d_head=published.anatomy.d_head),
-        published_kv_heads=published.anatomy.n_kv_heads,
+        published=HeadChoice(n_heads=published.model.n_heads, d_head=published.model.d_head),
+        published_kv_heads=published.model.n_kv_heads,
         head_choices=[HeadChoice(**choice) for choice in published.head_choices()],
         lengths=lengths,
         token_bytes=card.kv_bytes(1),
         cache=[card.kv_bytes(length) for length in lengths],
-        expanded=None if anatomy.latent is None else [card.kv_bytes(length, expanded=True) for length in lengths],
+        expanded=None if model.latent is None else [card.kv_bytes(length, expanded=True) for length in lengths],
         kv_choices=_kv_choices(card, lengths),
         work=[card.flops(length) for length in lengths],
         notes=notes(card),
@@ -117,9 +117,9 @@ def _answer(card: Card, published: Card) -> CardAnswer:
 
 
 def _kv_choices(card: Card, lengths: list[int]) -> list[KVChoice]:
-    if card.anatomy.latent is not None:
+    if card.model.latent is not None:
         return []
-    heads, own = card.anatomy.n_heads, card.anatomy.n_kv_heads
+    heads, own = card.model.n_heads, card.model.n_kv_heads
     counts = [count for count in range(heads, 0, -1) if heads % count == 0]
     if len(counts) > MOST_CHOICES:
         step = -(-len(counts) // MOST_CHOICES)
@@ -127,8 +127,8 @@ def _kv_choices(card: Card, lengths: list[int]) -> list[KVChoice]:
     made = [card.change(n_heads=heads, n_kv_heads=count) for count in counts]
     return [
         KVChoice(
-            n_kv_heads=each.anatomy.n_kv_heads,
-            attention=each.anatomy.kind,
+            n_kv_heads=each.model.n_kv_heads,
+            attention=each.model.kind,
             total=each.parameters.total,
             cache=[each.kv_bytes(length) for length in lengths],
         )

@@ -1,4 +1,4 @@
-"""A config.json read: how many heads of what size in which layer, and how many parameters stand where."""
+"""Read a model's sizes from its config.json: heads, KV heads, windows, experts, latent attention."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ LARGEST = dict.fromkeys(KEYS, 1_000_000_000) | {"n_layers": 10_000, "n_heads": 1
 
 @dataclass(frozen=True, kw_only=True)
 class Latent:
-    """MLA: keys and values are kept as one compressed vector a token, and a rotated part that all heads share."""
+    """Multi-head latent attention: one compressed vector per token is cached, and a rotary part shared by all heads."""
 
     kv_rank: int
     q_rank: int | None
@@ -59,7 +59,7 @@ class Latent:
 
 @dataclass(frozen=True, kw_only=True)
 class Experts:
-    """An FFN of many parts, of which a router picks a few for each token."""
+    """A mixture of experts: ``used`` of ``count`` FFNs per token, and a shared one of ``shared_width``."""
 
     count: int
     used: int
@@ -68,8 +68,11 @@ class Experts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Anatomy:
-    """The sizes of a model. ``windows`` has an entry a layer: how far it looks back, None for all, 0 for no heads."""
+class Architecture:
+    """The sizes of a model.
+
+    ``windows`` has one entry per layer: its sliding window, None for full attention, 0 for a layer without heads.
+    """
 
     model_type: str
     d_model: int
@@ -89,7 +92,7 @@ class Anatomy:
     decodes: bool
     family: Family
     known: bool
-    switches: Mapping[str, Any]
+    config: Mapping[str, Any]
 
     @property
     def kind(self) -> AttentionName:
@@ -102,16 +105,14 @@ class Anatomy:
         return sum(window != 0 for window in self.windows)
 
     def on(self, switch: Switch) -> bool:
-        """Whether this family, with this config, has the part."""
-        return (
-            bool(self.switches.get(switch, self.family.defaults.get(switch, False)))
-            if isinstance(switch, str)
-            else switch
-        )
+        """Whether a switch of the family is on: always, never, or as the config or the family's default says."""
+        if isinstance(switch, bool):
+            return switch
+        return bool(self.config.get(switch, self.family.defaults.get(switch, False)))
 
 
-def read_config(config: Mapping[str, Any]) -> Anatomy:
-    """The anatomy that a config.json describes."""
+def read_config(config: Mapping[str, Any]) -> Architecture:
+    """Read the sizes of the language model that a config.json describes."""
     config = _text_part(config)
     _refuse_negative(config)
     model_type = str(config.get("model_type", "unknown"))
@@ -125,7 +126,7 @@ def read_config(config: Mapping[str, Any]) -> Anatomy:
             f"hidden_size {d_model} does not divide into {n_heads} heads, and the config gives no head_dim; add it"
         )
     experts = _experts(config, family)
-    return Anatomy(
+    return Architecture(
         model_type=model_type,
         d_model=d_model,
         n_layers=n_layers,
@@ -144,12 +145,12 @@ def read_config(config: Mapping[str, Any]) -> Anatomy:
         decodes=not _is_encoder(config),
         family=family,
         known=model_type in FAMILIES,
-        switches=config,
+        config=config,
     )
 
 
 def _text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A model that also sees or hears keeps its language model's sizes one level down."""
+    """The config of the language model inside a multimodal one, else the config itself."""
     for name in ("text_config", "llm_config", "language_config", "thinker_config"):
         inner = config.get(name)
         if isinstance(inner, Mapping) and any(key in inner for key in KEYS["n_heads"]):
@@ -193,10 +194,9 @@ def _required(config: Mapping[str, Any], model_type: str) -> tuple[int, int, int
 
 
 def _kv_heads(config: Mapping[str, Any], family: Family, n_heads: int) -> int:
-    given = _whole(config, "n_kv_heads")
-    if config.get("model_type") == "falcon" and not config.get("new_decoder_architecture"):
-        given = 1 if config.get("multi_query", True) else n_heads
-    if config.get("model_type") == "gpt_bigcode" and given is None:
+    given, model_type = _whole(config, "n_kv_heads"), config.get("model_type")
+    old_falcon = model_type == "falcon" and not config.get("new_decoder_architecture")
+    if old_falcon or (model_type == "gpt_bigcode" and given is None):
         given = 1 if config.get("multi_query", True) else n_heads
     count = given or int(family.defaults.get("num_key_value_heads", n_heads))
     if n_heads % count:
@@ -231,7 +231,7 @@ def _experts(config: Mapping[str, Any], family: Family) -> Experts | None:
     if not count or count < 2 or not width or config.get("is_moe") is False:
         return None
     if int(used or 1) > count:
-        raise InputError(f"this config uses {used} experts for each token and has {count}; use at most {count}")
+        raise InputError(f"this config uses {used} experts per token and has {count}; use at most {count}")
     shared = int(config.get("n_shared_experts") or 0) * int(width)
     if family.shared_expert == "gated":
         shared = int(config.get("shared_expert_intermediate_size") or 0)
@@ -241,7 +241,7 @@ def _experts(config: Mapping[str, Any], family: Family) -> Experts | None:
 
 
 def _dense_layers(config: Mapping[str, Any], n_layers: int) -> int:
-    """How many layers of a model with experts have a plain FFN."""
+    """Count the layers of a mixture of experts that have a dense FFN."""
     chosen = config.get("moe_layers")
     if isinstance(chosen, list):
         return sum(layer not in chosen for layer in range(n_layers))
@@ -253,31 +253,27 @@ def _dense_layers(config: Mapping[str, Any], n_layers: int) -> int:
 
 
 def _windows(config: Mapping[str, Any], family: Family, n_layers: int) -> tuple[int | None, ...]:
+    chunk = config.get("attention_chunk_size")
     width = config.get("sliding_window") or config.get("window_size")
     kinds = config.get("layer_types") or config.get("attention_layers")
     if isinstance(kinds, list) and len(kinds) == n_layers:
-        return tuple(_window(str(kind), width, config.get("attention_chunk_size")) for kind in kinds)
-    chunk = config.get("attention_chunk_size")
-    width = chunk if config.get("model_type") == "llama4_text" else width
-    rule = family.windows
+        return tuple(_window(str(kind), width, chunk) for kind in kinds)
+    width, rule = chunk if config.get("model_type") == "llama4_text" else width, family.windows
     if not width or rule == "none" or (rule == "switch" and not config.get("use_sliding_window")):
         return (None,) * n_layers
-    if rule == "all":
-        return (int(width),) * n_layers
-    if rule == "switch":
-        first = int(config.get("max_window_layers") or 0)
-        return tuple(int(width) if layer >= first else None for layer in range(n_layers))
-    period = 2 if rule == "even" else int(config.get("sliding_window_pattern") or family.pattern)
-    return tuple(None if (layer + 1) % period == 0 else int(width) for layer in range(n_layers))
+    if isinstance(rule, int):
+        period = int(config.get("sliding_window_pattern") or rule)
+        return tuple(None if (layer + 1) % period == 0 else int(width) for layer in range(n_layers))
+    first = int(config.get("max_window_layers") or 0) if rule == "switch" else 0
+    return tuple(int(width) if layer >= first else None for layer in range(n_layers))
 
 
 def _window(kind: str, width: int | None, chunk: int | None) -> int | None:
-    if kind in ("sliding_attention", "local"):
-        return int(width) if width else None
-    if kind == "chunked_attention":
-        return int(chunk) if chunk else None
-    has_heads = "attention" in kind and "linear" not in kind
-    return None if has_heads or kind == "global" else 0
+    """The window of a layer of this kind: None for full attention, 0 for a layer without heads."""
+    if kind in ("sliding_attention", "local", "chunked_attention"):
+        size = chunk if kind == "chunked_attention" else width
+        return int(size) if size else None
+    return None if kind == "global" or ("attention" in kind and "linear" not in kind) else 0
 
 
 def _is_encoder(config: Mapping[str, Any]) -> bool:

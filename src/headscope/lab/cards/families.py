@@ -1,7 +1,7 @@
-"""What a config.json does not say: how each family of models is built around its sizes.
+"""How the blocks of each model family are built: what its config.json leaves out.
 
-A family is told by ``model_type``. Each entry says what kind of norms, biases and FFN its blocks have and which layers
-look through a window, so that parameters can be counted to the last one. Switches that a config may set are named.
+Families are listed by ``model_type``: which norms, biases and FFN their blocks have, and which layers have a sliding
+window, so that parameters are counted exactly. A test compares every family with the model that transformers builds.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Switch = bool | str
-"""Always, never, or the config key that decides."""
+"""Always, never, or the name of the config key that decides."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,22 +30,21 @@ class Family:
     ffn_bias: Switch = False
     head_bias: Switch = False
     positions: int | None = None
-    """Learned places: how many more than the context there are; None without them."""
-    windows: Literal["none", "all", "even", "pattern", "switch"] = "none"
-    """Which layers have a window when the config has no ``layer_types``. Pattern: all but each last of n."""
-    pattern: int = 6
+    """Learned position embeddings: how many more than the context; None without them."""
+    windows: Literal["none", "all", "switch"] | int = "none"
+    """Which layers have a sliding window if the config has no ``layer_types``. A number n: all but each n-th."""
     shared_expert: Literal["", "gated", "one"] = ""
     router_bias: bool = False
     expert_bias: bool = False
     sinks: bool = False
     extra: int = 0
-    """Odd parameters of a layer: learned numbers in an activation and the like."""
+    """Parameters of the activation function, per layer."""
     extra_heads: int = 0
-    """Odd parameters of a layer, times d_head."""
-    extra_width: bool = False
-    """A norm on the concatenated heads and one on the hidden FFN."""
+    """Other attention parameters per layer, in units of d_head."""
+    sub_norms: bool = False
+    """A norm before W_O and one before the FFN's output matrix."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """What transformers assumes when the config is silent."""
+    """Values that transformers assumes for keys that are not in the config."""
 
 
 _LAYER: dict[str, Any] = {"norm": "layer"}
@@ -76,9 +75,9 @@ FAMILIES: dict[str, Family] = {
     "qwen3": Family(**_SWITCHED, qk_norm="head", windows="switch"),
     "qwen3_moe": Family(**_SWITCHED, qk_norm="head", windows="switch"),
     "gemma": Family(**_SWITCHED, **_TIED),
-    "gemma2": Family(**_GEMMA, windows="even"),
-    "gemma3_text": Family(**_GEMMA, qk_norm="head", windows="pattern", pattern=6),
-    "vaultgemma": Family(**{**_GEMMA, "block_norms": 2}, windows="even"),
+    "gemma2": Family(**_GEMMA, windows=2),
+    "gemma3_text": Family(**_GEMMA, qk_norm="head", windows=6),
+    "vaultgemma": Family(**{**_GEMMA, "block_norms": 2}, windows=2),
     "gpt2": Family(**_OLD, **_ALL_BIASED, positions=0),
     "gpt_bigcode": Family(**_OLD, **_ALL_BIASED, positions=0),
     "openai-gpt": Family(**_OLD, **_ALL_BIASED, positions=0, final_norm=False),
@@ -104,22 +103,22 @@ FAMILIES: dict[str, Family] = {
                          windows="all", defaults={"tie_word_embeddings": True, "use_bias": True}),
     "olmo": Family(**_SWITCHED, norm="none"),
     "olmo2": Family(**_SWITCHED, qk_norm="width"),
-    "olmo3": Family(**_SWITCHED, qk_norm="width", windows="pattern", pattern=4),
+    "olmo3": Family(**_SWITCHED, qk_norm="width", windows=4),
     "olmoe": Family(**_SWITCHED, qk_norm="width"),
     "cohere": Family(**_SWITCHED, **_TIED, block_norms=1),
-    "cohere2": Family(**_SWITCHED, **_TIED, block_norms=1, windows="pattern", pattern=4),
+    "cohere2": Family(**_SWITCHED, **_TIED, block_norms=1, windows=4),
     "glm": Family(**_GLM),
     "glm4": Family(**_GLM, block_norms=4),
     "glm4_moe": Family(qkv_bias="attention_bias", qk_norm="head", qk_norm_switch="use_qk_norm"),
-    "exaone4": Family(qk_norm="head", windows="pattern", pattern=4),
+    "exaone4": Family(qk_norm="head", windows=4),
     "ernie4_5": Family(qkv_bias="use_bias", out_bias="use_bias", ffn_bias="use_bias", **_TIED),
     "apertus": Family(**_SWITCHED, gated=False, qk_norm="head", extra=2),
-    "bitnet": Family(**_SWITCHED, extra_width=True),
+    "bitnet": Family(**_SWITCHED, sub_norms=True),
     "diffllama": Family(**_SWITCHED, extra_heads=4),
     "granitemoe": Family(**_SWITCHED),
-    "gpt_oss": Family(**_SWITCHED, windows="even", sinks=True, router_bias=True, expert_bias=True,
+    "gpt_oss": Family(**_SWITCHED, windows=2, sinks=True, router_bias=True, expert_bias=True,
                       defaults={"attention_bias": True}),
-    "llama4_text": Family(**_SWITCHED, shared_expert="one", windows="pattern", pattern=4),
+    "llama4_text": Family(**_SWITCHED, shared_expert="one", windows=4),
     "deepseek_v2": Family(**_SWITCHED),
     "deepseek_v3": Family(**_SWITCHED),
 }  # fmt: skip
