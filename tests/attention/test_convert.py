@@ -1,4 +1,4 @@
-"""Heads apart and together are the same attention, and so is PyTorch's module with the same weights."""
+"""A module equals its single heads, and PyTorch's module with the same weights."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_single_heads_add_up_to_the_module(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_taking_apart_and_putting_together_gives_the_same_module(name: str) -> None:
+def test_splitting_and_combining_gives_the_same_module(name: str) -> None:
     module = MODULES[name]().bfloat16().eval()
     if module.q_norm is not None and module.k_norm is not None:
         nn.init.normal_(module.q_norm.weight)
@@ -53,7 +53,7 @@ def test_taking_apart_and_putting_together_gives_the_same_module(name: str) -> N
     assert not again.training
 
 
-def test_heads_made_one_by_one_become_one_module() -> None:
+def test_separate_heads_combine_into_one_module() -> None:
     """Their W_O biases add up, as their outputs do."""
     heads = [MultiHeadAttention(12, 1, d_head=3, bias=True, rope=Rope(2)).double() for _ in range(5)]
     x = torch.randn(2, 6, 12).double()
@@ -62,8 +62,8 @@ def test_heads_made_one_by_one_become_one_module() -> None:
     assert_close(whole(x, mask=causal()), torch.stack([head(x, mask=causal()) for head in heads]).sum(0))
 
 
-def test_heads_that_agree_in_keys_and_values_share_them() -> None:
-    """Queries and W_O stay each head's own."""
+def test_heads_with_equal_keys_and_values_can_share_them() -> None:
+    """Each head keeps its own queries and W_O."""
     groups = [two("q_proj.weight", bias=True), two("o_proj.weight", bias=True)]
     heads = [head.double() for group in groups for head in group]
     x = torch.randn(2, 6, 12).double()
@@ -82,7 +82,7 @@ def test_heads_with_and_without_an_output_bias_add_up(biased: tuple[bool, bool])
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_heads_keep_what_is_not_a_weight(training: bool) -> None:
+def test_heads_keep_the_options_of_the_module(training: bool) -> None:
     rope = Rope(4, base=77.0)
     module = MultiHeadAttention(16, 4, dropout=0.3, rope=rope).train(training)
     heads = module.split()
@@ -138,7 +138,7 @@ def test_a_bias_that_pytorch_must_have_is_zero_there() -> None:
     assert_close(theirs(x, x, x, need_weights=False)[0], ours(x))
 
 
-def test_weights_of_patterns_equal_pytorch_s() -> None:
+def test_patterns_equal_pytorch_s() -> None:
     ours, x = MultiHeadAttention(16, 4), torch.randn(2, 5, 16)
     assert_close(ours.patterns(x), ours.to_torch()(x, x, x, average_attn_weights=False)[1])
 
@@ -200,28 +200,31 @@ from_heads, from_torch = MultiHeadAttention.from_heads, MultiHeadAttention.from_
 MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "none": (lambda: from_heads([]), "from_heads got no heads; give at least one module with n_heads=1"),
     "several": (lambda: from_heads([MultiHeadAttention(12, 3)]), "module 0 has 3 heads; split() it first"),
-    "d-head": (lambda: from_heads([one(), one(d_head=3)]), "head 1 has d_head 3, head 0 has 4; they must agree"),
-    "rope": (lambda: from_heads([one(), one(rope=Rope(2))]), "head 1 has rope Rope(d_rotary=2"),
-    "bias": (lambda: from_heads([one(), one(bias=True)]), "head 1 has q, k, v biases True, head 0 has False"),
-    "d-model": (lambda: from_heads([one(), one(d_model=8)]), "head 1 has d_model 8, head 0 has 12; they must agree"),
-    "d-context": (lambda: from_heads([one(), one(d_context=8)]), "head 1 has d_context 8, head 0 has 12"),
-    "dropout": (lambda: from_heads([one(), one(dropout=0.1)]), "head 1 has dropout 0.1, head 0 has 0.0"),
-    "norm-or-none": (lambda: from_heads([one(), one(qk_norm=True)]), "head 1 has QK-norm True, head 0 has False"),
-    "q-norm": (lambda: from_heads(two("q_norm.weight", qk_norm=True)), "head 1 has other QK-norm weights than head 0"),
-    "k-norm": (lambda: from_heads(two("k_norm.weight", qk_norm=True)), "head 1 has other QK-norm weights than head 0"),
+    "d-head": (
+        lambda: from_heads([one(), one(d_head=3)]),
+        "head 1 has d_head=3 and head 0 has d_head=4; build all heads with the same options",
+    ),
+    "rope": (lambda: from_heads([one(), one(rope=Rope(2))]), "head 1 has rope=Rope(d_rotary=2"),
+    "bias": (lambda: from_heads([one(), one(bias=True)]), "head 1 has bias=True and head 0 has bias=False"),
+    "d-model": (lambda: from_heads([one(), one(d_model=8)]), "head 1 has d_model=8 and head 0 has d_model=12"),
+    "d-context": (lambda: from_heads([one(), one(d_context=8)]), "head 1 has d_context=8 and head 0 has d_context=12"),
+    "dropout": (lambda: from_heads([one(), one(dropout=0.1)]), "head 1 has dropout=0.1 and head 0 has dropout=0.0"),
+    "norm-or-none": (lambda: from_heads([one(), one(qk_norm=True)]), "head 1 has qk_norm=True and head 0 has qk_norm="),
+    "q-norm": (lambda: from_heads(two("q_norm.weight", qk_norm=True)), "heads 0 and 1 share q_norm.weight, but theirs"),
+    "k-norm": (lambda: from_heads(two("k_norm.weight", qk_norm=True)), "heads 0 and 1 share k_norm.weight, but theirs"),
     "groups": (lambda: from_heads([one(), one(), one()], n_kv_heads=2), "n_heads=3 is not a multiple of n_kv_heads=2"),
-    "keys": (lambda: from_heads([one(), one()], n_kv_heads=1), "head 1 must have the k_proj of head 0, and has"),
+    "keys": (lambda: from_heads([one(), one()], n_kv_heads=1), "heads 0 and 1 share k_proj.weight, but theirs"),
     "values": (
         lambda: from_heads(two("v_proj.weight"), n_kv_heads=1),
-        "with n_kv_heads=1, head 1 must have the v_proj of head 0, and has another",
+        "with n_kv_heads=1, heads 0 and 1 share v_proj.weight, but theirs differ; make them equal, or give a larger",
     ),
     "key-bias": (
         lambda: from_heads(two("k_proj.bias", bias=True), n_kv_heads=1),
-        "with n_kv_heads=1, head 1 must have the k_proj of head 0, and has another",
+        "with n_kv_heads=1, heads 0 and 1 share k_proj.bias, but theirs differ",
     ),
     "second group": (
         lambda: from_heads([*two("q_proj.weight"), *two("k_proj.weight")], n_kv_heads=2),
-        "with n_kv_heads=2, head 3 must have the k_proj of head 2, and has another",
+        "with n_kv_heads=2, heads 2 and 3 share k_proj.weight, but theirs differ",
     ),
     "bias-kv": (lambda: from_torch(nn.MultiheadAttention(16, 4, add_bias_kv=True)), "add_bias_kv=True appends a"),
     "zero": (lambda: from_torch(nn.MultiheadAttention(16, 4, add_zero_attn=True)), "add_zero_attn=True appends a key"),
@@ -234,7 +237,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_what_cannot_be_assembled_is_refused_by_name(name: str) -> None:
+def test_what_cannot_be_converted_is_refused_with_its_values(name: str) -> None:
     make, message = MISTAKES[name]
     with pytest.raises(ShapeError, match=re.escape(message)):
         make()

@@ -1,4 +1,4 @@
-"""MultiHeadAttention equals a loop over single heads, whatever heads, masks, widths and precision it is given."""
+"""MultiHeadAttention equals a loop over single heads, for any heads, masks, widths and precision."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def inputs(case: Case, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tens
 
 
 def by_definition(module: MultiHeadAttention, x: Tensor, context: Tensor | None, allowed: Tensor) -> Tensor:
-    """A loop over texts and single heads; biases ride along as one more entry of x that is always 1."""
+    """A loop over texts and single heads; biases are the weights of one more entry of x that is always 1."""
 
     def read(linear: torch.nn.Linear, head: int) -> Tensor:
         rows = slice(head * module.d_head, (head + 1) * module.d_head)
@@ -119,22 +119,22 @@ def test_head_parts_and_bias_add_up_to_the_output(case: Case) -> None:
     assert_close(output, module(x, context, mask=case.scores.mask))
 
 
-def test_patterns_are_those_of_the_heads_asked_for() -> None:
+def test_patterns_are_those_of_the_given_heads() -> None:
     module = MultiHeadAttention(12, 6, 2, d_head=5).double()
     x, grid = torch.randn(2, 7, 12).double(), torch.rand(2, 6, 7, 7) < 0.5
     grid[1, 4, 2] = False
     shown = module.patterns(x, mask=dense(grid), heads=[4, 1])
     q, k, v = module.project(x)
     for item in range(2):
-        for place, head in enumerate((4, 1)):
+        for number, head in enumerate((4, 1)):
             seen = reference.attend(q[item, head], k[item, head // 3], v[item, 0], grid[item, head], 5**-0.5)
-            assert_close(shown[item, place], seen.weights)
+            assert_close(shown[item, number], seen.weights)
     assert (shown[1, 0, 2] == 0).all()
     assert module.patterns(x).shape == (2, 6, 7, 7)
 
 
-def test_patterns_of_cross_attention_are_over_its_context() -> None:
-    """Under a causal mask the last query sees the last key, whichever of the two texts is longer."""
+def test_patterns_of_cross_attention_are_over_the_context() -> None:
+    """Under a causal mask the last query attends to the last key, whichever of the two texts is longer."""
     module = MultiHeadAttention(12, 4, 2, d_head=5, d_context=6).double()
     for n_query, n_key in ((3, 8), (8, 3)):
         x, context = torch.randn(2, n_query, 12).double(), torch.randn(2, n_key, 6).double()
@@ -147,7 +147,7 @@ def test_patterns_of_cross_attention_are_over_its_context() -> None:
             assert_close(shown[item, 0], seen.weights)
 
 
-def test_head_parts_are_those_of_the_mask_and_the_text_so_far() -> None:
+def test_head_parts_with_a_cache_equal_those_of_the_whole_text() -> None:
     module, x = MultiHeadAttention(16, 4, 2, rope=Rope(4)).double(), torch.randn(2, 7, 16).double()
     whole = module.by_head(x, mask=causal())
     cache = KVCache(module, batch=2, capacity=7)
@@ -170,7 +170,7 @@ def test_with_rope_the_same_text_further_on_gives_the_same_output(pairing: str) 
     assert (module(x, mask=causal()) - backwards).abs().max() > 1e-3
 
 
-def test_qk_norm_makes_queries_and_keys_of_one_length() -> None:
+def test_qk_norm_normalises_queries_and_keys() -> None:
     module = MultiHeadAttention(16, 4, 2, qk_norm=True).double()
     assert module.q_norm is not None
     assert module.k_norm is not None
@@ -225,10 +225,10 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: MultiHeadAttention(16, 2, 0),
         "sizes must be at least 1: d_model=16, n_heads=2, n_kv_heads=0",
     ),
-    "dropout-below": (lambda: MultiHeadAttention(16, 2, dropout=-0.1), "dropout=-0.1 is the share of weights to drop"),
-    "dropout": (lambda: MultiHeadAttention(16, 2, dropout=1.0), "dropout=1.0 is the share of weights to drop"),
+    "dropout-below": (lambda: MultiHeadAttention(16, 2, dropout=-0.1), "dropout=-0.1 is the probability to drop a"),
+    "dropout": (lambda: MultiHeadAttention(16, 2, dropout=1.0), "dropout=1.0 is the probability to drop a weight"),
     "context": (lambda: MultiHeadAttention(16, 2, d_context=0), "d_context=0 must be at least 1"),
-    "rope": (lambda: MultiHeadAttention(16, 4, rope=Rope(6)), "RoPE turns 6 numbers of each head, but d_head=4"),
+    "rope": (lambda: MultiHeadAttention(16, 4, rope=Rope(6)), "RoPE rotates 6 entries of each head, but d_head=4"),
     "x-width": (
         lambda: MultiHeadAttention(12, 2)(X),
         "x has shape (2, 5, 16); expected (batch, position, 12)",
@@ -239,7 +239,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "x-integers": (
         lambda: MultiHeadAttention(16, 2)(X.long()),
-        "x holds torch.int64; attention reads vectors, so embed the tokens first",
+        "x holds torch.int64; attention takes vectors, so embed the tokens first",
     ),
     "context-width": (
         lambda: MultiHeadAttention(16, 2, d_context=8)(X, X),
@@ -247,18 +247,18 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "context-missing": (
         lambda: MultiHeadAttention(16, 2, d_context=8)(X),
-        "this module reads a context of width 8; pass context=",
+        "this module attends to a context of width 8; pass context=",
     ),
     "context-batch": (
         lambda: MultiHeadAttention(16, 2)._check_input(X, X[:1]),
-        "x has batch 2 and context has batch 1; give one context an item",
+        "x has batch 2 and context has batch 1; give one context per item",
     ),
-    "context-rope": (lambda: MultiHeadAttention(16, 2, rope=Rope(8))(X, X), "RoPE compares places in one text"),
+    "context-rope": (lambda: MultiHeadAttention(16, 2, rope=Rope(8))(X, X), "RoPE needs query and key positions in one"),
     "context-cache": (
         lambda: MultiHeadAttention(16, 2)(
             X, X, cache=KVCache(MultiHeadAttention(16, 2), batch=2, capacity=9)[0]
         ),
-        "a cache holds one text that grows, and a context is whole; pass one of them",
+        "a KV cache is for self-attention; pass cache= or context=, not both",
     ),
     "heads-below": (
         lambda: MultiHeadAttention(16, 2).patterns(X, heads=[0, -1]),

@@ -1,14 +1,15 @@
-"""MultiHeadAttention: every head of a layer in one batched module. MHA, GQA and MQA; self- and cross-attention."""
+"""Multi-head attention as one batched PyTorch module: MHA, GQA and MQA, self- and cross-attention."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Num
 from torch import Tensor, nn
 
+from headscope.attention import convert
 from headscope.attention.backends.sdpa import masked_attention
 from headscope.attention.cache import LayerCache
 from headscope.attention.masks import FULL, Mask
@@ -17,22 +18,19 @@ from headscope.attention.rope import Rope
 from headscope.attention.scores import Scores
 from headscope.errors import ShapeError
 
-if TYPE_CHECKING:
-    from headscope.attention.convert import ParameterTable
-
 
 class ByHead(NamedTuple):
-    """The layer's output, and the part of it that each head wrote: ``parts.sum(1) + bias == output``."""
+    """The layer's output, and each head's part of it: ``parts.sum(1) + bias == output``."""
 
     output: Float[Tensor, "batch query d_model"]
     parts: Float[Tensor, "batch head query d_model"]
 
 
 class MultiHeadAttention(nn.Module):
-    """``n_heads`` questions asked of the same tokens at once, their answers concatenated and mixed by W_O.
+    """``n_heads`` attention heads over the same tokens, their z concatenated and multiplied by W_O.
 
-    ``n_kv_heads`` below ``n_heads`` shares keys and values between groups of heads (GQA; 1 is MQA). ``d_context`` is
-    the width of what cross-attention reads. By default only W_O has a bias.
+    With ``n_kv_heads`` smaller than ``n_heads``, groups of heads share keys and values (GQA; 1 is MQA). ``d_context``
+    is the width of the context in cross-attention. By default only W_O has a bias.
     """
 
     def __init__(
@@ -54,12 +52,12 @@ class MultiHeadAttention(nn.Module):
         self.d_head = _check_sizes(d_model, n_heads, n_kv_heads, d_head)
         if not 0.0 <= dropout < 1.0:
             raise ShapeError(
-                f"{dropout=} is the share of weights to drop; give a number from 0 up to, not including, 1"
+                f"{dropout=} is the probability to drop a weight; give a number from 0 up to, not including, 1"
             )
         if d_context is not None and d_context < 1:
             raise ShapeError(f"{d_context=} must be at least 1")
         if rope is not None and rope.d_rotary > self.d_head:
-            raise ShapeError(f"RoPE turns {rope.d_rotary} numbers of each head, but d_head={self.d_head}")
+            raise ShapeError(f"RoPE rotates {rope.d_rotary} entries of each head, but d_head={self.d_head}")
         self.d_model, self.n_heads, self.n_kv_heads = d_model, n_heads, n_kv_heads
         self.scale = self.d_head**-0.5
         self.d_context = d_model if d_context is None else d_context
@@ -79,7 +77,7 @@ class MultiHeadAttention(nn.Module):
         mask: Mask | None = None,
         cache: LayerCache | None = None,
     ) -> Float[Tensor, "batch query d_model"]:
-        """What the layer adds to the residual stream. Without a mask every token sees every other."""
+        """Compute what the layer adds to the residual stream. Without a mask, every token attends to every other."""
         return self.o_proj(self._z(x, context, mask, cache).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
     def by_head(
@@ -90,7 +88,7 @@ class MultiHeadAttention(nn.Module):
         mask: Mask | None = None,
         cache: LayerCache | None = None,
     ) -> ByHead:
-        """The output, and the part each head wrote into it through its own rows of W_O."""
+        """Compute the output, and each head's part of it through its own rows of W_O."""
         z = self._z(x, context, mask, cache)
         parts = torch.einsum("bhqd,hdm->bhqm", z, self.output_weight())
         return ByHead(self.o_proj(z.transpose(1, 2).flatten(2)), parts)
@@ -103,7 +101,7 @@ class MultiHeadAttention(nn.Module):
         mask: Mask | None = None,
         heads: Sequence[int] | None = None,
     ) -> Float[Tensor, "batch head query key"]:
-        """Dense attention weights of the heads asked for, and of no others."""
+        """Compute the attention patterns of these heads, or of all."""
         wanted = list(range(self.n_heads)) if heads is None else list(heads)
         if any(not 0 <= head < self.n_heads for head in wanted):
             raise ShapeError(f"heads={wanted}: this module has heads 0–{self.n_heads - 1}")
@@ -112,9 +110,9 @@ class MultiHeadAttention(nn.Module):
         scores = Scores(mask=FULL if mask is None else mask).bind(q, k)
         rows, columns = torch.arange(q.shape[2], device=q.device), torch.arange(k.shape[2], device=q.device)
         allowed = scores.mask.block(rows, columns, offset)
-        hidden = ~(allowed[:, wanted] if allowed.shape[1] > 1 else allowed)
+        masked = ~(allowed[:, wanted] if allowed.shape[1] > 1 else allowed)
         logits = scores.before_mask(q[:, wanted], k[:, [head // group for head in wanted]], rows, columns, offset)
-        return torch.softmax(logits.masked_fill(hidden, float("-inf")), dim=-1).nan_to_num(0.0)
+        return torch.softmax(logits.masked_fill(masked, float("-inf")), dim=-1).nan_to_num(0.0)
 
     def project(
         self,
@@ -123,7 +121,7 @@ class MultiHeadAttention(nn.Module):
         *,
         start: int = 0,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """q, k and v by head, ``[batch, head, position, d_head]``, normed and turned; x stands at ``start``."""
+        """Compute q, k and v, ``[batch, head, position, d_head]``, with QK-norm and RoPE; x begins at ``start``."""
         batch, n_query, n_key = self._check_input(x, context)
         source = x if context is None else context
         q = self.q_proj(x).view(batch, n_query, self.n_heads, self.d_head)
@@ -138,39 +136,29 @@ class MultiHeadAttention(nn.Module):
         return q, k, v
 
     def output_weight(self) -> Float[Tensor, "head d_head d_model"]:
-        """W_O, cut into the rows that belong to each head."""
+        """W_O, split into each head's rows."""
         return self.o_proj.weight.T.view(self.n_heads, self.d_head, self.d_model)
 
     def split(self) -> list[MultiHeadAttention]:
-        """Every head as a module of its own; their outputs add up to this one's."""
-        from headscope.attention import convert
-
+        """Return every head as a module of its own; their outputs add up to this one's."""
         return convert.split(self)
 
     @staticmethod
     def from_heads(heads: Sequence[MultiHeadAttention], n_kv_heads: int | None = None) -> MultiHeadAttention:
-        """One module out of single heads; its output is the sum of theirs."""
-        from headscope.attention import convert
-
+        """Combine single heads into one module; its output is the sum of theirs."""
         return convert.from_heads(heads, n_kv_heads)
 
     @staticmethod
     def from_torch(theirs: nn.MultiheadAttention) -> MultiHeadAttention:
-        """PyTorch's module with the same weights, exactly."""
-        from headscope.attention import convert
-
+        """Convert PyTorch's module, exactly."""
         return convert.from_torch(theirs)
 
     def to_torch(self) -> nn.MultiheadAttention:
-        """This module as PyTorch's, exactly; refused where PyTorch's cannot do the same."""
-        from headscope.attention import convert
-
+        """Convert to PyTorch's module, exactly, or raise a ShapeError where PyTorch's cannot do the same."""
         return convert.to_torch(self)
 
-    def parameter_table(self) -> ParameterTable:
-        """How many numbers each matrix holds."""
-        from headscope.attention import convert
-
+    def parameter_table(self) -> convert.ParameterTable:
+        """Count the parameters of each matrix."""
         return convert.parameter_table(self)
 
     def extra_repr(self) -> str:
@@ -182,7 +170,7 @@ class MultiHeadAttention(nn.Module):
         q, k, v = self.project(x, context, start=0 if cache is None else cache.length)
         if cache is not None:
             if context is not None:
-                raise ShapeError("a cache holds one text that grows, and a context is whole; pass one of them")
+                raise ShapeError("a KV cache is for self-attention; pass cache= or context=, not both")
             k, v = cache.extend(k, v)
         mask, dropout = FULL if mask is None else mask, self.dropout if self.training else 0.0
         if current() is None:  # at small sizes, making a Call costs more than the attention itself
@@ -190,28 +178,30 @@ class MultiHeadAttention(nn.Module):
         return attend(Call(self, q, k, v, Scores(scale=self.scale, mask=mask), dropout))
 
     def _check_input(self, x: Tensor, context: Tensor | None) -> tuple[int, int, int]:
-        """The sizes of the batch, of x and of what it reads; or an error that says what does not fit."""
-        shape = x.shape  # asked once: at small sizes such questions are what a forward pass costs
+        """Return the batch size, the number of queries and the number of keys."""
+        shape = x.shape  # read once: at small sizes such attribute reads are much of a forward pass
         fits = len(shape) == 3 and shape[2] == self.d_model and x.is_floating_point()
         if fits and context is None and self.d_context == self.d_model:
             return shape[0], shape[1], shape[1]
         for name, tensor, width in (("x", x, self.d_model), ("context", context, self.d_context)):
             if tensor is None:
-                raise ShapeError(f"this module reads a context of width {self.d_context}; pass context=")
+                raise ShapeError(f"this module attends to a context of width {self.d_context}; pass context=")
             if not tensor.is_floating_point():
-                raise ShapeError(f"{name} holds {tensor.dtype}; attention reads vectors, so embed the tokens first")
+                raise ShapeError(f"{name} holds {tensor.dtype}; attention takes vectors, so embed the tokens first")
             if tensor.ndim != 3 or tensor.size(2) != width:
                 raise ShapeError(f"{name} has shape {tuple(tensor.shape)}; expected (batch, position, {width})")
         if context is not None and len(context) != len(x):
-            raise ShapeError(f"x has batch {len(x)} and context has batch {len(context)}; give one context an item")
+            raise ShapeError(f"x has batch {len(x)} and context has batch {len(context)}; give one context per item")
         if self.rope is not None:
-            raise ShapeError("RoPE compares places in one text; cross-attention has two: build it without rope")
-        assert context is not None, "a module that reads no context has returned above"
+            raise ShapeError(
+                "RoPE needs query and key positions in one text, and cross-attention has two; build it without rope"
+            )
+        assert context is not None, "self-attention has returned above"
         return shape[0], shape[1], context.shape[1]
 
 
 def _check_sizes(d_model: int, n_heads: int, n_kv_heads: int, d_head: int | None) -> int:
-    """d_head, or an error that says which sizes do not fit."""
+    """Return d_head, or raise a ShapeError for sizes that do not fit."""
     if min(d_model, n_heads, n_kv_heads) < 1:
         raise ShapeError(f"sizes must be at least 1: {d_model=}, {n_heads=}, {n_kv_heads=}")
     if n_heads % n_kv_heads:
