@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from headscope.heads.film import TrainingRecorder
     from headscope.heads.look.edits import ablate, force, knock_out, patch, scale
     from headscope.names import Head
-    from headscope.scope import load
+    from headscope.scope import load, open_look
 
 __version__ = "0.1.0"
 
@@ -28,6 +28,7 @@ _HOMES = {
     "force": "headscope.heads.look.edits",
     "knock_out": "headscope.heads.look.edits",
     "load": "headscope.scope",
+    "open_look": "headscope.scope",
     "patch": "headscope.heads.look.edits",
     "scale": "headscope.heads.look.edits",
 }
@@ -42,6 +43,7 @@ __all__ = [
     "force",
     "knock_out",
     "load",
+    "open_look",
     "patch",
     "scale",
 ]

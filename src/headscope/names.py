@@ -24,19 +24,25 @@ class Head:
     head: int
 
     @classmethod
-    def parse(cls, name: str | Head) -> Head:
-        """The head that a name means; a Head is given back as it is."""
+    def parse(cls, name: HeadName | int) -> Head:
+        """Read a head's name: ``"5.1"``, ``(5, 1)``, or a Head."""
         if isinstance(name, Head):
             return name
-        site, dot, head = name.strip().rpartition(".")
+        written = ".".join(map(str, name)) if isinstance(name, tuple) else str(name)
+        site, dot, head = written.strip().rpartition(".")
         if not dot or not site or not (head.isascii() and head.isdigit()):
             raise HeadNameError(
-                f"{name!r} is not the name of a head; write SITE.HEAD, as in 5.1 (layer 5, head 1) or decoder.5.cross.1"
+                f"{name!r} is not the name of a head; write SITE.HEAD, as in 5.1 (layer 5, head 1) or "
+                'decoder.5.cross.1; in Python "5.1" or (5, 1)'
             )
         return cls(site, int(head))
 
     def __str__(self) -> str:
         return f"{self.site}.{self.head}"
+
+
+HeadName = str | tuple[str | int, int] | Head
+"""How a head may be named: ``"5.1"``, ``(5, 1)`` or ``Head("5", 1)``."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,7 @@ class ModelShape:
     def heads(self) -> list[Head]:
         return [head for site in self.sites.values() for head in site.heads()]
 
-    def find(self, name: str | Head) -> Head:
+    def find(self, name: HeadName | int) -> Head:
         """The head of that name, or an error that says which there are."""
         head = Head.parse(name)
         site = self.sites.get(head.site)
@@ -104,6 +110,6 @@ def renamed(owner: object, old: str, names: Mapping[str, str]) -> Any:
     if old not in names:
         raise AttributeError(f"{type(owner).__name__!r} object has no attribute {old!r}", name=old, obj=owner)
     warnings.warn(
-        f"{old} is called {names[old]} now, and will go in the next version", DeprecationWarning, stacklevel=3
+        f"{old} is called {names[old]} now; the old name goes in the next version", DeprecationWarning, stacklevel=3
     )
     return getattr(owner, names[old])

@@ -1,4 +1,4 @@
-"""Scope: what a person holds. A model under the microscope, and everything that can be asked of it."""
+"""Scope: an opened model and everything that can be done with it. ``headscope.load`` gives one."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
-from torch import Tensor
 
-from headscope.attention.observer import Call, plain
-from headscope.heads.look.edits import Bound, Edit
+from headscope.heads.explain import qk_ov_circuits
+from headscope.heads.explain.qk_ov_circuits import Compositions, Factored, Through
+from headscope.heads.look.edits import Bound, Edit, edited
 from headscope.heads.look.importance import Importance, importance
 from headscope.heads.look.look import Look
+from headscope.heads.look.padded_batch import NotOneBatchError, read_in_one_batch
 from headscope.heads.look.sampling import Cuts, Sampling, cuts, draw
 from headscope.models.decoding import Decoder, goes_on_from
 from headscope.models.protocol import OpenModel, Token
-from headscope.names import Head, ModelShape
+from headscope.names import Head, HeadName, ModelShape
 
 if TYPE_CHECKING:
     from headscope.heads.pruning import Pruned
@@ -55,32 +56,46 @@ class Generated:
 
 
 class Scope:
-    """``scope.look(text)`` sees one text; ``with scope.edit(…)`` changes heads; closing leaves the model as it was."""
+    """An opened model: ``scope.look(text)`` reads a text, ``with scope.edit(…)`` edits heads, ``close`` restores it."""
 
     def __init__(self, model: OpenModel, opener: Callable[[], OpenModel] | None = None) -> None:
         self.model = model
         self._opener = opener
+        self._batches: bool | None = None
+        """Whether padded batches equal texts read one by one; unknown until the first batch."""
 
     @property
     def shape(self) -> ModelShape:
-        """Sites, heads, KV heads, widths: what the model's attention looks like from outside."""
+        """The model's sites, heads, KV heads and widths."""
         return self.model.shape
 
     @property
     def notes(self) -> Sequence[str]:
-        """What to know about this model: which part is not seen, what kind of sum its head parts make."""
+        """What to know about this model: parts that are not observed, what kind of sum its head parts make."""
         return self.model.notes
 
-    def look(self, text: Any) -> Look:
-        """One text (or token ids, messages, an image or audio where the model takes them) under the microscope."""
-        prepared = self.model.prepare(text)
-        mine = self._edits()
-        return Look(self.model, prepared, [edit.bound for edit in mine], "|".join(edit.key for edit in mine))
+    @overload
+    def look(self, text: list[str] | list[list[int]] | list[tuple[str, str]]) -> list[Look]: ...
+    @overload
+    def look(self, text: Any) -> Look: ...
+    def look(self, text: Any) -> Look | list[Look]:
+        """Read one text (or token ids, messages, an image or audio), or a list of texts as one padded batch."""
+        if isinstance(text, list) and text and all(isinstance(item, str | list | tuple) for item in text):
+            return self._read_all([self._look(item) for item in text])
+        return self._look(text).read()
 
     @contextmanager
-    def edit(self, *edits: Edit) -> Iterator[Scope]:
-        """Inside the block, heads are changed: in every look and every generation of this scope, in this thread."""
-        bound = tuple(_ActiveEdit(id(self), edit.bind(self.model), edit.key()) for edit in edits)
+    def edit(self, *edits: Edit | Bound) -> Iterator[Scope]:
+        """Apply edits inside the block: to every look and generation of this scope, in this thread.
+
+        A function of the site's name, its attention call and z, which returns z, is an edit as well.
+        """
+        bound = tuple(
+            _ActiveEdit(id(self), edit.bind(self.model), edit.key())
+            if isinstance(edit, Edit)
+            else _ActiveEdit(id(self), edit, repr(edit))
+            for edit in edits
+        )
         token = _active.set(_active.get() + bound)
         try:
             yield self
@@ -88,18 +103,10 @@ class Scope:
             _active.reset(token)
 
     def generate(self, text: Any, n_tokens: int = 40, sampling: Sampling | None = None) -> Generated:
-        """Let the model go on from a text. Greedy unless told otherwise; edits are honoured."""
+        """Continue a text under the edits in force; greedy unless ``sampling`` says otherwise."""
         inputs = goes_on_from(self.model, text, n_tokens)
         sampling = sampling or Sampling()
-        mine = [edit.bound for edit in self._edits()]
-
-        def attend(site: str, call: Call) -> Tensor:
-            z = plain(call)
-            for change in mine:
-                z = change(site, call, z)
-            return z
-
-        decoder = Decoder(self.model, inputs, attend)
+        decoder = Decoder(self.model, inputs, edited([edit.bound for edit in self._edits()]))
         generator = torch.Generator().manual_seed(sampling.seed)
         logits, ids, steps = decoder.first(), [], []
         for _ in range(n_tokens):
@@ -112,19 +119,19 @@ class Scope:
         return Generated(self.model.decode(chosen), self.model.tokens_of(chosen), tuple(steps))
 
     def importance(self, texts: Sequence[Any], how: Literal["exact", "gradient"] = "exact") -> list[Importance]:
-        """How much each head matters on these texts: exactly, or at first order from one backward pass each."""
+        """How much ablating each head changes the loss on these texts: exactly, or at first order from gradients."""
         return importance(self.model, texts, how)
 
     def prune(
         self,
         *,
         keep: float | None = None,
-        heads: Sequence[str | Head] | None = None,
+        heads: Sequence[HeadName] | None = None,
         texts: Sequence[Any] = (),
         even: bool = False,
         by: Literal["exact", "gradient"] = "exact",
     ) -> Pruned:
-        """A smaller model: ``heads`` taken out of its weights, or all but the share ``keep`` that matters on ``texts``.
+        """Remove ``heads`` from the weights, or all but the share ``keep`` that matters most on ``texts``.
 
         ``even`` takes as many from every layer, which most configs can say, so that transformers opens the result with
         no help. ``by`` is how heads are ranked (see ``importance``). This scope's own model stays as it is.
@@ -134,19 +141,35 @@ class Scope:
         return prune(self.model, keep=keep, heads=heads, texts=texts, even=even, by=by)
 
     def heads(self, options: Options | None = None) -> Report:
-        """The battery: every head's roles with score, null, interval and paper, and how many heads have none."""
-        from headscope.heads.roles.run import heads
+        """Test every head for every role: score, null, interval and paper, and how many heads have none."""
+        from headscope.heads.roles.run import run_battery
 
-        return heads(self.model, options)
+        return run_battery(self.model, options)
 
     def scan(self, corpus: Any, *, out: str | Path | None = None, options: ScanOptions | None = None) -> Census:
-        """A census: every head and question over a corpus, streaming and resumable, with a progress bar."""
+        """Measure every head and question over a corpus: streaming, resumable, with a progress bar."""
         from headscope.scan.options import ScanOptions
         from headscope.scan.run import scan
 
         return scan(self.model, corpus, out=out, options=options or ScanOptions(), opener=self._opener)
 
-    def group(self, head: str | Head) -> list[Head]:
+    def qk(self, head: HeadName) -> Factored:
+        """The QK circuit of a head, ``W_Q · W_Kᵀ``, before positions and norms."""
+        return qk_ov_circuits.qk(self.model, head)
+
+    def ov(self, head: HeadName) -> Factored:
+        """The OV circuit of a head, ``W_V · W_O``."""
+        return qk_ov_circuits.ov(self.model, head)
+
+    def composition(self, writer: HeadName, reader: HeadName, through: Through) -> float:
+        """How strongly a later head reads what an earlier one writes, through ``"q"``, ``"k"`` or ``"v"`` (0 to 1)."""
+        return qk_ov_circuits.composition(self.model, writer, reader, through)
+
+    def compositions(self, through: Through) -> Compositions:
+        """Composition scores of all pairs of heads."""
+        return qk_ov_circuits.compositions(self.model, through)
+
+    def group(self, head: HeadName) -> list[Head]:
         """All heads that share this head's keys and values."""
         found = self.shape.find(head)
         site = self.shape.sites[found.site]
@@ -154,8 +177,25 @@ class Scope:
         return [Head(site.name, first + index) for index in range(site.group_size)]
 
     def close(self) -> None:
-        """Leave the model as it was found."""
+        """Restore the model to the state it was opened in."""
         self.model.close()
+
+    def _look(self, text: Any) -> Look:
+        """A look that has not been read yet, under the edits in force."""
+        mine = self._edits()
+        key = "|".join(edit.key for edit in mine)
+        return Look(self.model, self.model.prepare(text), [edit.bound for edit in mine], key)
+
+    def _read_all(self, looks: list[Look]) -> list[Look]:
+        """Read looks in one padded batch; one by one where the first batch of this scope was not equal to that."""
+        if self._batches is not False:
+            try:
+                read_in_one_batch(looks, compare=self._batches is None)
+                self._batches = True
+                return looks
+            except NotOneBatchError:
+                self._batches = self._batches or False
+        return [Look(self.model, look.prepared, look.edits, look.key).read() for look in looks]
 
     def _edits(self) -> list[_ActiveEdit]:
         return [edit for edit in _active.get() if edit.scope == id(self)]
@@ -171,8 +211,15 @@ class Scope:
         return f"Scope({shape.name}: {shape.n_heads} heads in {len(shape.sites)} sites, d_model {shape.d_model})"
 
 
+def open_look(path: str | Path, scope: Scope | None = None) -> Look:
+    """Open a look that ``look.save`` wrote; with the scope of its model, everything works that works on a fresh one."""
+    from headscope.heads.look.saved_look import open_saved_look
+
+    return open_saved_look(Path(path), None if scope is None else scope.model)
+
+
 def load(source: Any = None, tokenizer: Any = None, **options: Any) -> Scope:
-    """Put a model under the microscope.
+    """Open a model.
 
     ``load()`` opens the embedded model; a string names a hub model, a folder or a GGUF file; a model object (with its
     tokenizer, if it reads text) is used as it is, and left as it was found when the scope closes.

@@ -2,8 +2,10 @@
 
 import pytest
 import torch
+import transformers
 
-from headscope.heads.explain.qk_ov_circuits import Factored, composition, copying, ov, qk
+import headscope
+from headscope.heads.explain.qk_ov_circuits import Factored, Through, composition, copying, ov, qk
 from headscope.scope import Scope
 
 
@@ -27,17 +29,49 @@ def test_qk_and_ov_are_slices_of_the_models_own_weights(llama: Scope) -> None:
     torch.testing.assert_close(ov(llama.model, "1.4").dense(), value @ out)
 
 
-@pytest.mark.parametrize("through", ["Q", "K", "V"])
+@pytest.mark.parametrize("through", ["q", "k", "v"])
 def test_composition_is_the_norm_of_the_product_over_the_product_of_norms(llama: Scope, through: str) -> None:
     score = composition(llama.model, "0.1", "2.3", through)
     circuit = {
-        "Q": qk(llama.model, "2.3").dense(),
-        "K": qk(llama.model, "2.3").dense().T,
-        "V": ov(llama.model, "2.3").dense(),
+        "q": qk(llama.model, "2.3").dense(),
+        "k": qk(llama.model, "2.3").dense().T,
+        "v": ov(llama.model, "2.3").dense(),
     }
     written, read = ov(llama.model, "0.1").dense(), circuit[through]
     assert score == pytest.approx(float((written @ read).norm() / (written.norm() * read.norm())), rel=1e-4)
     assert 0 < score < 1
+
+
+@pytest.mark.parametrize("through", ["q", "k", "v"])
+def test_all_pairs_at_once_are_the_pairs_one_by_one(scope: Scope, through: Through) -> None:
+    found = scope.compositions(through)
+    for index, writer in enumerate(found.heads):
+        for column, reader in enumerate(found.heads):
+            one = scope.composition(writer, reader, through) if int(writer.site) < int(reader.site) else 0.0
+            assert float(found.scores[index, column]) == pytest.approx(one, rel=1e-4)
+    strongest = found.strongest(3)
+    assert [score for *_, score in strongest] == pytest.approx(found.scores.flatten().topk(3).values.tolist())
+    writer, reader, score = strongest[0]
+    assert scope.composition(writer, reader, through) == pytest.approx(score, rel=1e-4)
+
+
+def test_pairs_that_share_no_stream_have_no_score() -> None:
+    """What an encoder writes is read by the decoder's cross-attention, through its keys and values only."""
+    with headscope.load(small_t5()) as scope:
+        keys, queries = scope.compositions("k"), scope.compositions("q")
+        sites = [head.site for head in keys.heads]
+        for index, writer in enumerate(sites):
+            for column, reader in enumerate(sites):
+                encoder, cross = writer.startswith("encoder"), reader.endswith("cross")
+                if encoder and reader.startswith("decoder"):
+                    assert bool(keys.scores[index, column] > 0) == cross
+                    assert queries.scores[index, column] == 0
+
+
+def small_t5() -> transformers.PreTrainedModel:
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 97, "d_model": 48, "d_kv": 12, "d_ff": 64, "num_layers": 2, "num_heads": 4}
+    return transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes, decoder_start_token_id=0)).eval()
 
 
 def test_a_head_that_copies_scores_one_and_its_opposite_minus_one(llama: Scope) -> None:

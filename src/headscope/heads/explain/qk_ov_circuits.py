@@ -1,4 +1,4 @@
-"""What the weights alone say: each head's QK and OV circuit as a factored matrix, and how heads feed each other.
+"""QK and OV circuits of heads as factored matrices, composition scores between heads, and copying scores.
 
 Row vectors throughout: a residual x is read as ``x @ W``. QK scores a query residual against a key residual,
 ``x_q · QK · x_kᵀ``; OV maps what is read to what is written, ``x · OV`` (Elhage et al. 2021). Positions (RoPE) and
@@ -7,6 +7,7 @@ norms stand outside these products, and the numbers say nothing about them.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,9 +16,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.models.protocol import OpenModel
-from headscope.names import Head
+from headscope.names import Head, HeadName, Site
 
-Input = Literal["Q", "K", "V"]
+Through = Literal["q", "k", "v"]
 
 
 @dataclass(frozen=True)
@@ -53,33 +54,91 @@ class Factored:
         return values
 
 
-def qk(model: OpenModel, head: str | Head) -> Factored:
+def qk(model: OpenModel, head: HeadName) -> Factored:
     """What a head looks for: ``W_Q · W_Kᵀ``, before any rotation or norm of q and k."""
     found, kv = _place(model, head)
     query, key = model.query_weight(found.site)[found.head], model.key_weight(found.site)[kv]
     return Factored(query.detach().float(), key.detach().float().T)
 
 
-def ov(model: OpenModel, head: str | Head) -> Factored:
+def ov(model: OpenModel, head: HeadName) -> Factored:
     """What a head writes for what it reads: ``W_V · W_O``."""
     found, kv = _place(model, head)
     value, output = model.value_weight(found.site)[kv], model.output_weight(found.site).weight[found.head]
     return Factored(value.detach().float(), output.detach().float())
 
 
-def composition(model: OpenModel, writer: str | Head, reader: str | Head, through: Input) -> float:
+def composition(model: OpenModel, writer: HeadName, reader: HeadName, through: Through) -> float:
     """How strongly a later head reads what an earlier one writes, through its query, key or value (0 to 1)."""
     written = ov(model, writer)
-    circuit = {
-        "Q": lambda: qk(model, reader),
-        "K": lambda: qk(model, reader).transposed(),
-        "V": lambda: ov(model, reader),
-    }
-    read = circuit[through]()
+    read = ov(model, reader) if through == "v" else qk(model, reader)
+    read = read.transposed() if through == "k" else read
     return written.then(read).norm() / max(written.norm() * read.norm(), 1e-30)
 
 
-def copying(model: OpenModel, head: str | Head) -> float:
+@dataclass(frozen=True)
+class Compositions:
+    """Composition scores of all pairs of heads; 0 where what the writer writes does not reach the reader's input."""
+
+    through: Through
+    heads: tuple[Head, ...]
+    scores: Float[Tensor, "writer reader"]
+
+    def strongest(self, count: int = 10) -> list[tuple[Head, Head, float]]:
+        """The pairs with the highest scores: writer, reader, score."""
+        top = self.scores.flatten().topk(min(count, self.scores.numel()))
+        found = []
+        for index, score in zip(top.indices.tolist(), top.values.tolist(), strict=True):
+            writer, reader = divmod(index, len(self.heads))
+            found += [(self.heads[writer], self.heads[reader], score)] if score > 0 else []
+        return found
+
+
+def compositions(model: OpenModel, through: Through) -> Compositions:
+    """Score all pairs of a writer and a later reader, one product per pair of sites."""
+    sites = list(model.shape.sites.values())
+    written = {site.name: _unit(_ov_factors(model, site)) for site in sites}
+    read = {site.name: _unit(_read_factors(model, site, through)) for site in sites}
+    first = dict(zip(written, itertools.accumulate((site.n_heads for site in sites), initial=0), strict=False))
+    scores = torch.zeros(model.shape.n_heads, model.shape.n_heads)
+    for index, reader in enumerate(sites):
+        for writer in sites[:index]:
+            if _stack(writer) == ("encoder" if reader.kind == "cross" and through != "q" else _stack(reader)):
+                product = torch.einsum("wad,rbd->wrab", written[writer.name], read[reader.name]).flatten(2)
+                rows, columns = first[writer.name], first[reader.name]
+                scores[rows : rows + writer.n_heads, columns : columns + reader.n_heads] = product.norm(dim=-1)
+    return Compositions(through, tuple(model.shape.heads()), scores)
+
+
+def _stack(site: Site) -> str:
+    """The part of the model whose residual stream a site writes to: encoder, decoder, or the only one."""
+    name = site.name.partition(".")[0]
+    return "" if name.isdigit() else name
+
+
+def _ov_factors(model: OpenModel, site: Site) -> tuple[Tensor, Tensor]:
+    """W_V and W_O per head: ``[head, d_model, d_value]`` and ``[head, d_value, d_model]``."""
+    value = model.value_weight(site.name).repeat_interleave(site.group_size, 0)
+    return value.detach().float(), model.output_weight(site.name).weight.detach().float()
+
+
+def _read_factors(model: OpenModel, site: Site, through: Through) -> tuple[Tensor, Tensor]:
+    """The circuit through which a head reads, transposed: what it does afterwards, and how it reads the stream."""
+    if through == "v":
+        value, output = _ov_factors(model, site)
+        return output.mT, value.mT
+    query = model.query_weight(site.name).detach().float()
+    key = model.key_weight(site.name).repeat_interleave(site.group_size, 0).detach().float()
+    return (key, query.mT) if through == "q" else (query, key.mT)
+
+
+def _unit(factors: tuple[Tensor, Tensor]) -> Float[Tensor, "head rank d_model"]:
+    """Left times right, scaled to norm 1, in an orthonormal basis of left's columns, where norms are the same."""
+    product = torch.linalg.qr(factors[0]).R @ factors[1]
+    return product / product.flatten(1).norm(dim=1).clamp(min=1e-30)[:, None, None]
+
+
+def copying(model: OpenModel, head: HeadName) -> float:
     """From −1 to 1: does the OV circuit raise the token it reads? The eigenvalues' sum over the sum of their sizes.
 
     Over the whole vocabulary, ``W_E · OV · W_U``; the final norm is left out.
@@ -91,6 +150,6 @@ def copying(model: OpenModel, head: str | Head) -> float:
     return float(eigenvalues.real.sum() / eigenvalues.abs().sum().clamp(min=1e-30))
 
 
-def _place(model: OpenModel, head: str | Head) -> tuple[Head, int]:
+def _place(model: OpenModel, head: HeadName) -> tuple[Head, int]:
     found = model.shape.find(head)
     return found, found.head // model.shape.sites[found.site].group_size

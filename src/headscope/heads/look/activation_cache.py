@@ -1,4 +1,4 @@
-"""The passes behind a look: which are run, and what is kept of each within a budget. Past it, passes are run again."""
+"""Activation cache of a look: q, k, z and the residual stream within a budget; past it, passes are run again."""
 
 from __future__ import annotations
 
@@ -13,20 +13,23 @@ from torch import Tensor
 from headscope.attention import pattern
 from headscope.attention.engine import observe
 from headscope.attention.observation import Rows
-from headscope.attention.observer import Call, plain
+from headscope.attention.observer import Call
 from headscope.attention.progress import report_progress
 from headscope.attention.questions import Question
 from headscope.attention.scores import Scores
-from headscope.heads.look.edits import Bound
+from headscope.heads.look.edits import Bound, edited
 from headscope.heads.look.layer_cache import LayerCache
 from headscope.models.protocol import OpenModel, SiteObserver, SiteOutput
 
 BUDGET = 2**30  # bytes of q, k, z and layer states that a look keeps; past it they are computed again when asked for
 
+SiteQuestions = Callable[[str, Call], dict[str, Question]]
+"""Given a site and its attention call, the questions to ask there."""
+
 
 @dataclass(frozen=True)
 class SeenSite:
-    """One site of one pass: its statistics by row, and what a pattern is recomputed from while it is kept."""
+    """One site's statistics per row, and q and k, from which patterns are recomputed, while they are kept."""
 
     rows: Rows
     scores: Scores
@@ -35,7 +38,7 @@ class SeenSite:
 
 
 class ActivationCache:
-    """One text through one model with its edits: unobserved for predictions, observed once for everything else."""
+    """Activations of one text under edits: an unobserved pass for predictions, one observed pass for all the rest."""
 
     def __init__(self, model: OpenModel, inputs: Mapping[str, Tensor], edits: Sequence[Bound]) -> None:
         self.model, self.inputs, self.edits = model, inputs, tuple(edits)
@@ -48,37 +51,50 @@ class ActivationCache:
         self._recorded: dict[str, SiteOutput] = {}
         self._residual: Tensor | None = None
         self._layers: LayerCache | None = None
+        self._attend = edited(self.edits)
 
     def predict(self) -> Float[Tensor, "batch query vocabulary"]:
-        """The logits, with nothing done at a head but what an edit does there."""
-        return self._run(self._attend)
+        """Run an unobserved pass under the edits and return the logits."""
+        return self._run(self.attend)
 
-    def observe(self, questions: Callable[[str, Call], dict[str, Question]]) -> Float[Tensor, "batch query vocabulary"]:
-        """The logits, and every site's statistics; q, k and z are kept while they fit."""
-
-        def see(site: str, call: Call) -> Tensor:
-            report_progress("reading the text", len(self.sites), len(self.model.shape.sites))
-            seen = observe(call.q, call.k, call.v, scores=call.scores, questions=questions(site, call))
-            z = self._edited(site, call, seen.output)
-            fits = self._fits(_bytes(call.q, call.k, z))
-            output = z.detach() if fits else z.new_empty(*z.shape[:3], 0)
-            rows = Rows(output, seen.logsumexp, seen.entropy, seen.distance, seen.strongest, dict(seen.mass))
-            norms = call.v[0].float().norm(dim=-1)
-            self.sites[site] = SeenSite(rows, seen.scores, norms, (seen.q, seen.k) if fits else None)
-            self._reach(site, call)
-            return z
-
+    def observe(self, questions: SiteQuestions) -> Float[Tensor, "batch query vocabulary"]:
+        """Run an observed pass and return the logits; keep each site's statistics, and q, k and z while they fit."""
         with self._keeping_states():
-            return self._run(see)
+            return self._run(lambda site, call: self.observe_site(site, call, questions))
+
+    def observe_site(self, site: str, call: Call, questions: SiteQuestions) -> Tensor:
+        """Observe one attention call, keep what was observed, and return z under the edits."""
+        report_progress("reading the text", len(self.sites), len(self.model.shape.sites))
+        seen = observe(call.q, call.k, call.v, scores=call.scores, questions=questions(site, call))
+        z = seen.output
+        for edit in self.edits:
+            z = edit(site, call, z)
+        fits = self._fits(_bytes(call.q, call.k, z))
+        output = z.detach() if fits else z.new_empty(*z.shape[:3], 0)
+        rows = Rows(output, seen.logsumexp, seen.entropy, seen.distance, seen.strongest, dict(seen.mass))
+        norms = call.v[0].float().norm(dim=-1)
+        self.sites[site] = SeenSite(rows, seen.scores, norms, (seen.q, seen.k) if fits else None)
+        self._reach(site, call)
+        return z
+
+    def attend(self, site: str, call: Call) -> Tensor:
+        """Compute z under the edits; observe nothing."""
+        self._reach(site, call)
+        return self._attend(site, call)
+
+    def keep_residual(self, residual: Tensor | None) -> None:
+        """Keep the end of the residual stream, if it fits."""
+        if residual is not None and self._residual is None and self._fits(_bytes(residual)):
+            self._residual = residual
 
     def source(self, site: str) -> pattern.Source:
-        """What the patterns of a site are recomputed from."""
+        """q, k and log-sum-exp of a site, from which any part of its patterns is recomputed."""
         seen = self.sites[site]
         q, k = seen.kept if seen.kept is not None else self.recall(site)[:2]
         return pattern.Source(q, k, seen.rows.logsumexp, seen.scores)
 
     def recall(self, site: str) -> tuple[Tensor, Tensor, Tensor]:
-        """q, k and z of a site that were not kept: a pass from the nearest kept layer up to it, and no further."""
+        """Recompute q, k and z of a site that were not kept: run from the nearest kept layer up to the site."""
         if self._layers is not None and self._layers.given:
             with self._layers.skipping_below(site):
                 found = self._up_to(site)
@@ -88,27 +104,27 @@ class ActivationCache:
         return self._up_to(site)
 
     def outputs(self, sites: Sequence[str], place: int) -> dict[str, SiteOutput]:
-        """What went into W_O and came out at one place: from the z that is kept, else from another pass.
+        """Input and output of W_O at one position: from the z that is kept, else from another pass.
 
-        Another pass records all places at once where they fit; else this place alone.
+        Another pass records all positions at once where they fit; else this position alone.
         """
         held = {site: made for site in sites if (made := self._held(site, place)) is not None}
         missing = [site for site in sites if site not in held]
         if missing:
             row = None if self._fits(self._size_of_outputs(missing)) else place
             with torch.no_grad():
-                done = self.model.run(self.inputs, self._attend, outputs=missing, row=row).outputs
+                done = self.model.run(self.inputs, self.attend, outputs=missing, row=row).outputs
             if row is None:
                 self._recorded.update(done)
             held |= {site: done[site] if row is not None else _row(done[site], place) for site in missing}
         return {site: held[site] for site in sites}
 
     def end(self, place: int) -> Float[Tensor, " d_model"] | None:
-        """The end of the residual stream at one place; None where no final norm was found."""
+        """The residual stream before the final norm at one position; None where no final norm was found."""
         if self._residual is not None:
             return self._residual[0, place]
         with torch.no_grad():
-            found = self.model.run(self.inputs, self._attend, residual=True, row=place).residual
+            found = self.model.run(self.inputs, self.attend, residual=True, row=place).residual
         return None if found is None else found[0, 0]
 
     def _held(self, site: str, place: int) -> SiteOutput | None:
@@ -120,7 +136,7 @@ class ActivationCache:
         return self.model.written(site, seen.rows.output[:, :, place : place + 1])
 
     def _run(self, observer: SiteObserver) -> Float[Tensor, "batch query vocabulary"]:
-        """The logits of a whole pass; the end of its residual stream is kept, if it fits."""
+        """Run a whole pass and return its logits; the end of its residual stream is kept, if it fits."""
         fits = self._residual is None and self._fits(self._size_of_state())
         with torch.no_grad():
             done = self.model.run(self.inputs, observer, residual=fits)
@@ -128,14 +144,14 @@ class ActivationCache:
         return done.logits
 
     def _fits(self, size: int) -> bool:
-        """Whether this many bytes more are within the budget; counted if so."""
+        """Whether this many more bytes are within the budget; if so, they are counted."""
         if self.bytes + size > BUDGET:
             return False
         self.bytes += size
         return True
 
     def _keeping_states(self) -> AbstractContextManager[None]:
-        """Where q, k and z of all sites will not fit, the states between layers are kept, as many as do."""
+        """Where q, k and z of all sites will not fit, keep as many layer outputs as do."""
         ids, sites = self.inputs.get("input_ids"), self.model.shape.sites.values()
         if ids is None:
             return nullcontext()
@@ -152,7 +168,7 @@ class ActivationCache:
         return self._layers.recording(every=-(-wanted // room))
 
     def _size_of_state(self) -> int:
-        """Bytes of the residual stream between two layers; nothing is known of a stream that is not of tokens."""
+        """Bytes of the residual stream between two layers; 0 if the inputs are not tokens."""
         ids = self.inputs.get("decoder_input_ids", self.inputs.get("input_ids"))
         return 0 if ids is None else self.model.shape.d_model * ids.shape[1] * self._number_size()
 
@@ -162,7 +178,7 @@ class ActivationCache:
         return sum(count * self.reached[site][0] * width for site, count in zip(sites, numbers, strict=True))
 
     def _number_size(self) -> int:
-        """Bytes of one number of the model's states."""
+        """Bytes per number of the model's activations."""
         weights = (weight for weight in self.model.model.parameters() if weight.is_floating_point())
         return next((weight.element_size() for weight in weights), 4)
 
@@ -170,7 +186,7 @@ class ActivationCache:
         caught: list[tuple[Tensor, Tensor, Tensor]] = []
 
         def see(name: str, call: Call) -> Tensor:
-            z = self._attend(name, call)
+            z = self.attend(name, call)
             if name == site:
                 caught.append((call.q, call.k, z))
                 raise _ReachedError
@@ -189,15 +205,6 @@ class ActivationCache:
         total = pattern.weights(source, slice(-1, None), slice(None)).double().sum(-1)
         return bool(((total - 1.0).abs() < 1e-2).all())
 
-    def _edited(self, site: str, call: Call, z: Tensor) -> Tensor:
-        for edit in self.edits:
-            z = edit(site, call, z)
-        return z
-
-    def _attend(self, site: str, call: Call) -> Tensor:
-        self._reach(site, call)
-        return self._edited(site, call, plain(call))
-
     def _reach(self, site: str, call: Call) -> None:
         self.reached[site] = (call.q.shape[2], call.k.shape[2])
         self.n_windows[site] = call.q.shape[0]
@@ -212,4 +219,4 @@ def _row(output: SiteOutput, place: int) -> SiteOutput:
 
 
 class _ReachedError(Exception):
-    """Ends a pass early: what was looked for has been found."""
+    """Ends a forward pass early."""

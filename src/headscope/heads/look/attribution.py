@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.models.protocol import HeadSum, OpenModel, SiteOutput
-from headscope.names import Head, renamed
+from headscope.names import Head, HeadName, renamed
 
 AFTER_NOTE = "so is the norm that stands after W_O"
 SCALE_NOTE = "what W_O writes is multiplied by a factor before it joins the residual stream, and its share with it"
@@ -56,7 +56,7 @@ class Contributions:
     position: int
     sites: Mapping[str, SiteContribution]
 
-    def part(self, head: str | Head) -> Float[Tensor, " d_model"]:
+    def part(self, head: HeadName) -> Float[Tensor, " d_model"]:
         found = Head.parse(head)
         return self.sites[found.site].parts[found.head]
 

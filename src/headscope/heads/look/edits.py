@@ -1,19 +1,19 @@
-"""Changes to heads, as values. They act on z inside the attention call, compose in order, and leave no trace."""
+"""Edits to heads: ablate, scale, patch, knock out, force. Each changes z inside the attention call, in order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headscope.attention.observer import Call
+from headscope.attention.observer import Call, plain
 from headscope.errors import EditError
-from headscope.models.protocol import OpenModel
-from headscope.names import Head
+from headscope.models.protocol import OpenModel, SiteObserver
+from headscope.names import Head, HeadName
 
 if TYPE_CHECKING:
     from headscope.heads.look.look import Look
@@ -26,19 +26,31 @@ Bound = Callable[[str, Call, Tensor], Tensor]
 
 @runtime_checkable
 class Edit(Protocol):
-    """A change, before it is bound to a model."""
+    """An edit that looks up its heads in a model first. A plain function of type ``Bound`` is an edit as well."""
 
     def bind(self, model: OpenModel) -> Bound: ...
     def key(self) -> str:
-        """A text that is equal for equal changes."""
+        """A string that is equal for equal edits."""
         ...
+
+
+def edited(edits: Sequence[Bound]) -> SiteObserver:
+    """Observe nothing; compute z and apply these edits to it in order."""
+
+    def attend(site: str, call: Call) -> Tensor:
+        z = plain(call)
+        for edit in edits:
+            z = edit(site, call, z)
+        return z
+
+    return attend
 
 
 @dataclass(frozen=True)
 class Ablate:
-    """Switch heads off: nothing (``zero``), their average (``mean``), or what they say elsewhere (``resample``)."""
+    """Replace the z of heads by zeros (``zero``), by its mean (``mean``), or by z of other texts (``resample``)."""
 
-    heads: tuple[str | Head, ...]
+    heads: tuple[HeadName, ...]
     how: str = "zero"
     texts: tuple[Any, ...] = ()
     seed: int = 0
@@ -49,11 +61,11 @@ class Ablate:
         if not self.heads:
             raise EditError("ablate() names no head; write ablate('5.1', '5.5')")
         if self.how == "resample" and not self.texts:
-            raise EditError("resample draws what a head says in other texts; give them: ablate(…, texts=[…])")
+            raise EditError("resample draws z from other texts; give them: ablate(…, texts=[…])")
 
     def bind(self, model: OpenModel) -> Bound:
         by_site = _by_site(model, self.heads)
-        elsewhere = _deliveries(model, list(by_site), self.texts) if self.texts and self.how != "zero" else {}
+        elsewhere = _z_in_texts(model, list(by_site), self.texts) if self.texts and self.how != "zero" else {}
         running = _RunningMean()
 
         def change(site: str, call: Call, z: Tensor) -> Tensor:
@@ -79,9 +91,9 @@ class Ablate:
 
 @dataclass(frozen=True)
 class Scale:
-    """Multiply what heads deliver."""
+    """Multiply the z of heads by a factor."""
 
-    heads: tuple[str | Head, ...]
+    heads: tuple[HeadName, ...]
     factor: float
 
     def bind(self, model: OpenModel) -> Bound:
@@ -101,16 +113,16 @@ class Scale:
 
 @dataclass(frozen=True)
 class Patch:
-    """Put what heads delivered in another look in the place of what they deliver here."""
+    """Activation patching: at these positions, replace the z of heads by their z in another look."""
 
-    heads: tuple[str | Head, ...]
+    heads: tuple[HeadName, ...]
     positions: tuple[int, ...]
     source: Look
 
     def bind(self, model: OpenModel) -> Bound:
         by_site = _by_site(model, self.heads)
         if self.source.shape != model.shape:
-            raise EditError("patch() takes deliveries from a look at the same model; this look is at another one")
+            raise EditError("patch() takes z from a look at the same model; this look is at another one")
         length = len(self.source.tokens)
         beyond = [position for position in self.positions if not 0 <= position < length]
         if beyond:
@@ -137,9 +149,9 @@ class Patch:
 
 @dataclass(frozen=True)
 class KnockOut:
-    """Knock out one arrow: this query may no longer look at this key, and shares its attention among the others."""
+    """Knock out one arrow: hide one key from one query; softmax shares its weight among the other keys."""
 
-    head: str | Head
+    head: HeadName
     query: int
     key_position: int
 
@@ -163,9 +175,9 @@ class KnockOut:
 
 @dataclass(frozen=True)
 class Force:
-    """Make a head look where it is told: rows of weights instead of its own pattern."""
+    """Replace a head's attention pattern by rows of weights."""
 
-    head: str | Head
+    head: HeadName
     pattern: Float[Tensor, "query key"]
 
     def __post_init__(self) -> None:
@@ -198,30 +210,30 @@ class Force:
         return f"force({self.head};{hash(self.pattern.numpy().tobytes())})"
 
 
-def ablate(*heads: str | Head, how: str = "zero", texts: Sequence[Any] = (), seed: int = 0) -> Ablate:
-    """Switch heads off. ``mean`` is over the ``texts`` given, else over this text's own positions."""
+def ablate(*heads: HeadName, how: str = "zero", texts: Sequence[Any] = (), seed: int = 0) -> Ablate:
+    """Ablate heads. ``mean`` is over the ``texts`` given, else over this text's own positions."""
     return Ablate(heads, how, tuple(texts), seed)
 
 
-def scale(heads: str | Head | Sequence[str | Head], factor: float) -> Scale:
-    """Multiply what one head, or several, deliver by a factor."""
+def scale(heads: HeadName | Sequence[HeadName], factor: float) -> Scale:
+    """Multiply the z of one head, or of several, by a factor."""
     return Scale(_names(heads), factor)
 
 
-def patch(heads: str | Head | Sequence[str | Head], positions: int | Sequence[int], from_look: Look) -> Patch:
-    """At these positions, heads deliver what they delivered in another look."""
+def patch(heads: HeadName | Sequence[HeadName], positions: int | Sequence[int], from_look: Look) -> Patch:
+    """Patch the z of heads at these positions with their z in another look."""
     return Patch(_names(heads), (positions,) if isinstance(positions, int) else tuple(positions), from_look)
 
 
-def knock_out(head: str | Head, query: int, key: int) -> KnockOut:
-    """This head's query may no longer look at this key."""
+def knock_out(head: HeadName, query: int, key: int) -> KnockOut:
+    """Hide one key from one query of a head."""
     if query < 0 or key < 0:
         raise EditError(f"knock_out() at query {query}, key {key}: positions count from 0")
     return KnockOut(head, query, key)
 
 
-def force(head: str | Head, pattern: Float[Tensor, "query key"]) -> Force:
-    """This head looks where the pattern says."""
+def force(head: HeadName, pattern: Float[Tensor, "query key"]) -> Force:
+    """Replace a head's pattern."""
     return Force(head, pattern)
 
 
@@ -241,11 +253,13 @@ class _RunningMean:
         return total / count
 
 
-def _names(heads: str | Head | Sequence[str | Head]) -> tuple[str | Head, ...]:
-    return (heads,) if isinstance(heads, str | Head) else tuple(heads)
+def _names(heads: HeadName | Sequence[HeadName]) -> tuple[HeadName, ...]:
+    if isinstance(heads, str | Head) or (isinstance(heads, tuple) and isinstance(heads[-1], int)):  # (5, 1): one head
+        return (Head.parse(cast(HeadName, heads)),)
+    return tuple(cast(Sequence[HeadName], heads))
 
 
-def _by_site(model: OpenModel, heads: Sequence[str | Head]) -> dict[str, list[int]]:
+def _by_site(model: OpenModel, heads: Sequence[HeadName]) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for name in heads:
         head = model.shape.find(name)
@@ -253,10 +267,8 @@ def _by_site(model: OpenModel, heads: Sequence[str | Head]) -> dict[str, list[in
     return found
 
 
-def _deliveries(model: OpenModel, sites: Sequence[str], texts: Sequence[Any]) -> dict[str, Tensor]:
-    """What every head of these sites delivers at every position of these texts: ``[head, position, d_value]``."""
-    from headscope.attention.observer import plain
-
+def _z_in_texts(model: OpenModel, sites: Sequence[str], texts: Sequence[Any]) -> dict[str, Tensor]:
+    """z of every head of these sites at every position of these texts: ``[head, position, d_value]``."""
     seen: dict[str, list[Tensor]] = {site: [] for site in sites}
 
     def note(site: str, call: Call) -> Tensor:
@@ -272,7 +284,7 @@ def _deliveries(model: OpenModel, sites: Sequence[str], texts: Sequence[Any]) ->
 
 
 def _draw(pool: Float[Tensor, "head position d"], shape: torch.Size, call: Call, seed: int) -> Tensor:
-    """Deliveries at random places of the pool, the same for the same seed and place in the text."""
+    """z at random positions of the pool, the same for the same seed and position in the text."""
     generator = torch.Generator().manual_seed(seed)
     n_key, n_query = call.k.shape[2], call.q.shape[2]
     places = torch.randint(pool.shape[1], (n_key,), generator=generator)[n_key - n_query :]

@@ -1,9 +1,10 @@
-"""One text under the microscope: one observed pass, and every head's pattern on demand, never all at once."""
+"""Look: one text read by one model. Statistics of every head from one pass; attention patterns on request."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -15,28 +16,40 @@ from headscope.attention.observation import Rows
 from headscope.attention.observer import Call
 from headscope.attention.pattern import Index, Pooled, Source
 from headscope.attention.questions import Question
-from headscope.errors import InputError
+from headscope.errors import HeadNameError, InputError
 from headscope.heads.look.activation_cache import ActivationCache, SeenSite
 from headscope.heads.look.attribution import Contributions, LogitAttribution, contributions_at, split_logit
 from headscope.heads.look.edits import Bound
 from headscope.heads.look.sampling import Prediction, strongest_predictions
+from headscope.heads.look.table import head_table
 from headscope.heads.questions.label_rules import LabelRule
 from headscope.heads.questions.standard_questions import answerable, standard_questions
 from headscope.models.inputs.patch_labels import NOT_TEXT, numbers
 from headscope.models.protocol import OpenModel, Prepared, Token
-from headscope.names import Head, ModelShape, renamed
+from headscope.models.structure.layer_parts import LayerParts, layer_parts
+from headscope.names import Head, HeadName, ModelShape, renamed
 
 ABOUT_PLACES = ("previous", "itself", "first")
-LARGEST_PATTERN = 2**26  # cells of one dense pattern; larger ones are read in rectangles
+LARGEST_PATTERN = 2**26  # cells of dense patterns; larger ones are read in rectangles
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _RENAMED = {"delivered": "z", "logit_shares": "logit_attribution", "pieces": "n_windows"}
 
 
+class ResidualStream(NamedTuple):
+    """The residual stream around a site."""
+
+    before: Float[Tensor, "query d_model"]
+    after: Float[Tensor, "query d_model"]
+
+
 class Look:
-    """A text, seen. ``look.pattern("3.5")`` is one head's weights; ``look.statistics("3")`` a whole layer's numbers."""
+    """One text read by a model: ``look.pattern("3.5")`` is a head's pattern, ``look.table()`` every head's numbers."""
 
     display: ClassVar[Callable[[Look], Any] | None] = None
-    """Filled in by the app: how a notebook shows a look."""
+    """How a notebook shows a look; set by the app."""
 
     def __init__(self, model: OpenModel, prepared: Prepared, edits: Sequence[Bound] = (), key: str = "") -> None:
         self.model = model
@@ -46,38 +59,75 @@ class Look:
         self._asked: dict[tuple[Token, ...], dict[str, Question]] = {}
         self._rows: dict[tuple[tuple[Token, ...], bool], dict[str, Tensor]] = {}
         self._cache = ActivationCache(model, prepared.inputs, self.edits)
-        # An edit is mostly asked what it predicts; its heads are observed when somebody looks at them.
+        self._logits: Tensor | None = None
+
+    def read(self) -> Look:
+        """Run the model on this text."""
+        # Under edits mostly the predictions are wanted; heads are observed when somebody looks at them.
         self._logits = self._cache.predict() if self.edits else self._cache.observe(self._questions)
+        return self
+
+    def attend(self, site: str, call: Call) -> Tensor:
+        """Compute z for one attention call of this text, read in a batch with others."""
+        if self.edits:
+            return self._cache.attend(site, call)
+        return self._cache.observe_site(site, call, self._questions)
+
+    def attend_unobserved(self, site: str, call: Call) -> Tensor:
+        """Compute z for one attention call, and observe nothing."""
+        return self._cache.attend(site, call)
+
+    def save(self, path: str | Path) -> None:
+        """Save to one file that ``headscope.open_look`` opens, with or without the model."""
+        from headscope.heads.look.saved_look import save_look
+
+        save_look(self, Path(path))
+
+    def restore(self, sites: dict[str, SeenSite], reached: Mapping[str, Sequence[int]], logits: Tensor) -> None:
+        """Take the activations of a saved look; ``reached`` holds queries, keys and windows per site."""
+        self._logits, self._cache.sites = logits[None], sites
+        for site, (n_query, n_key, n_windows) in reached.items():
+            self._cache.reached[site], self._cache.n_windows[site] = (n_query, n_key), n_windows
+
+    @property
+    def reached(self) -> dict[str, tuple[int, int, int]]:
+        """Numbers of queries, keys and windows of every site that ran on this text."""
+        return {site: (*sizes, self._cache.n_windows[site]) for site, sizes in self._cache.reached.items()}
+
+    def keep(self, logits: Tensor, residual: Tensor | None) -> None:
+        """Keep what a batch gave for this text."""
+        self._logits = logits
+        self._cache.keep_residual(residual)
 
     @property
     def tokens(self) -> tuple[Token, ...]:
-        """The text that was read, token by token."""
+        """The tokens that were read."""
         return self.prepared.tokens
 
     @property
     def written(self) -> tuple[Token, ...]:
-        """The text whose next token is predicted: of a model that reads one text and writes another, the second."""
+        """The tokens whose next token is predicted: in an encoder-decoder model, the decoder's."""
         return self.prepared.decoder_tokens or self.prepared.tokens
 
     def query_tokens(self, site: str) -> tuple[Token, ...]:
-        """The text that looks, at this site."""
+        """The tokens on the query side of a site."""
         beside = self.prepared.stacks.get(site.partition(".")[0])
         text = beside or (self.written if site.startswith("decoder") else self.tokens)
         return text if self._has_length(site, 0, len(text)) else self._numbered(site, 0)
 
     def key_tokens(self, site: str) -> tuple[Token, ...]:
-        """The text that is looked at, at this site."""
+        """The tokens on the key side of a site."""
         text = self.tokens if self.shape.sites[site].kind == "cross" else self.query_tokens(site)
         return text if self._has_length(site, 1, len(text)) else self._numbered(site, 1)
 
     @property
     def shape(self) -> ModelShape:
-        """Sites, heads and widths of the model that was looked at."""
+        """Sites, heads and widths of the model."""
         return self.model.shape
 
     @property
     def sites(self) -> tuple[str, ...]:
-        """The sites this text reached, in order."""
+        """The sites that ran on this text, in order."""
         return tuple(self._cache.reached)
 
     @property
@@ -90,7 +140,8 @@ class Look:
 
     @property
     def logits(self) -> Float[Tensor, "query vocabulary"]:
-        """The model's own logits at every position, with this look's edits in force."""
+        """The model's logits at every position, under this look's edits."""
+        assert self._logits is not None, "a look is read before it is given to anybody"
         return self._logits[0]
 
     def statistics(self, site: str) -> Rows:
@@ -98,10 +149,10 @@ class Look:
 
         (Of a site with windows: a batch of all of them.)
         """
-        return self._site(site).rows
+        return self.seen(site).rows
 
     def mean_answers(self, site: str) -> dict[str, Float[Tensor, " head"]]:
-        """Each head's mean mass on every standard question, over the rows that could answer; none if no row could."""
+        """Mean mass per head on every standard question, over the rows that can answer it; absent if no row can."""
         asked = self._rows_asked(self.query_tokens(site), self.shape.sites[site].causal)
         masses = self.statistics(site).mass
         return {
@@ -111,15 +162,15 @@ class Look:
         }
 
     def _rows_asked(self, text: tuple[Token, ...], causal: bool) -> dict[str, Bool[Tensor, " query"]]:
-        """For each standard question the rows of a text that can answer it, found once for all sites."""
+        """For each standard question, the rows of a text that can answer it; found once for all sites."""
         key = (text, causal)
         if key not in self._rows:
-            questions = self._asked.get(text, {})
+            questions = self._standard_questions(text, self.logits.device)
             self._rows[key] = {name: answerable(question, causal)[0] for name, question in questions.items()}
         return self._rows[key]
 
     def ask(self, rule: LabelRule) -> dict[Head, float]:
-        """A question of one's own: each head's mean mass where labels are equal, over the rows that have an answer."""
+        """Ask a question of your own: mean mass per head where labels are equal, over the rows that can answer it."""
         found: dict[Head, float] = {}
         for site in self.sites:
             tokens, source = self.query_tokens(site), self.site_source(site)
@@ -135,55 +186,89 @@ class Look:
                 found |= {Head(site, index): value for index, value in enumerate(means.tolist())}
         return found
 
-    def pattern(self, head: str | Head) -> Float[Tensor, "query key"]:
-        """Dense weights of one head."""
-        found = self._find(head)
-        n_query, n_key = self._lengths(found.site)
-        if n_query * n_key > LARGEST_PATTERN:
-            raise InputError(
-                f"the pattern of {found} has {n_query}×{n_key} cells; read a part of it with weights(head, rows, "
-                "columns), or all of it as a picture with pooled(head, (256, 256))"
+    def pattern(self, head: HeadName | int, *more: object) -> Float[Tensor, "query key"]:
+        """The attention pattern of one head, named ``"3.5"``, ``(3, 5)`` or ``Head("3", 5)``."""
+        if more:
+            given = ", ".join(map(repr, (head, *more)))
+            raise HeadNameError(
+                f'pattern({given}): give one head, as in pattern("3.5") or pattern((3, 5)); all heads of layer 3 are '
+                "patterns(3), a part of one pattern is weights(head, rows, columns)"
             )
+        found = self._find(head)
+        self._check_size(f"the pattern of {found}", 1, found.site)
         return self.weights(found)
+
+    def patterns(self, site: str | int) -> Float[Tensor, "head query key"]:
+        """The attention patterns of all heads of a site."""
+        source = self.site_source(str(site))
+        self._check_size(f"the patterns of {site}", source.q.shape[1], str(site))
+        return attention_pattern.weights(source, slice(None), slice(None))[0]
 
     def weights(
         self,
-        head: str | Head,
-        rows: Index = slice(None),
-        columns: Index = slice(None),
+        head: HeadName,
+        rows: Index | int = slice(None),
+        columns: Index | int = slice(None),
     ) -> Float[Tensor, "query key"]:
-        """Any rectangle of one head's pattern, exact."""
+        """Any rectangle of one head's pattern, exact: rows are queries, columns keys."""
+        if isinstance(rows, int) or isinstance(columns, int):
+            raise InputError(
+                f"weights({str(head)!r}, {rows}, {columns}): rows and columns are slices or tensors of positions; one "
+                f'weight is pattern("{head}")[query, key], the first three rows are weights("{head}", slice(0, 3))'
+            )
         return attention_pattern.weights(self.source(head), rows, columns)[0, 0]
 
+    def table(self) -> pa.Table:
+        """An Arrow table with one row per head and statistic; ``.to_pandas()`` where pandas is installed."""
+        return head_table(self)
+
     def pooled(
-        self, head: str | Head, shape: tuple[int, int], rows: slice = slice(None), columns: slice = slice(None)
+        self, head: HeadName, shape: tuple[int, int], rows: slice = slice(None), columns: slice = slice(None)
     ) -> Pooled:
-        """A rectangle of one head's pattern as a small picture: mean and maximum over blocks."""
+        """A rectangle of one head's pattern at lower resolution: mean and maximum over blocks."""
         return attention_pattern.pooled(self.source(head), shape, rows, columns)
 
-    def source(self, head: str | Head) -> Source:
-        """What one head's pattern is recomputed from, for those who look at it through a measure of their own."""
+    def source(self, head: HeadName) -> Source:
+        """q, k and log-sum-exp of one head, from which any part of its pattern is recomputed."""
         found = self._find(head)
         return self.site_source(found.site).only(found.head)
 
     def site_source(self, site: str) -> Source:
-        """The same, for all heads of a site."""
-        self._site(site)
+        """q, k and log-sum-exp of all heads of a site."""
+        self.seen(site)
         return self._cache.source(site)
 
-    def value_norms(self, head: str | Head) -> Float[Tensor, " key"]:
-        """How long each key's value is: a weight times this is how much it can carry."""
+    def value_norms(self, head: HeadName) -> Float[Tensor, " key"]:
+        """The norm of each key's value vector."""
         found = self._find(head)
-        norms = self._site(found.site).value_norms
+        norms = self.seen(found.site).value_norms
         return norms[found.head // self.shape.sites[found.site].group_size]
 
     def z(self, site: str) -> Float[Tensor, "head query d_value"]:
-        """z: what each head of a site delivered at every position."""
-        rows = self._site(site).rows
+        """z of every head of a site: its attention pattern times its values."""
+        rows = self.seen(site).rows
         return rows.output[0] if rows.output.numel() else self._cache.recall(site)[2][0]
 
+    def residual(self, site: str | int) -> ResidualStream:
+        """The residual stream before and after a site's output is added to it."""
+        return ResidualStream(*self._layer_parts(str(site))[:2])
+
+    def mlp(self, site: str | int) -> Float[Tensor, "query d_model"]:
+        """What the MLP of a site's layer adds to the residual stream."""
+        found = self._layer_parts(str(site)).mlp
+        if found is None:
+            raise InputError(f"the layer of {site} adds nothing to the residual stream after its attention: no MLP")
+        return found
+
+    def _layer_parts(self, site: str) -> LayerParts:
+        self.seen(site)
+        paths = {id(module): path for path, module in self.model.model.named_modules()}
+        path = paths[id(self.model.site_modules()[site])]
+        with torch.no_grad():
+            return layer_parts(self.model.model, path, lambda: self.model.run(self.prepared.inputs, self._cache.attend))
+
     def contributions(self, position: int | str, sites: Sequence[str] | None = None) -> Contributions:
-        """At one position: what each head delivered, its part through W_O, and their sum with the bias."""
+        """At one position: each head's z, its part through W_O, and their sum with the bias."""
         place = self.position(position)
         wanted = [site for site in self.sites if self.query_tokens(site) == self.written] if sites is None else sites
         return contributions_at(self.model, self._cache.outputs(wanted, place), place, row=0)
@@ -191,7 +276,7 @@ class Look:
     def logit_attribution(
         self, token: str | int, minus: str | int | None = None, position: int | str = -1
     ) -> LogitAttribution:
-        """One next-token logit, or a difference of two, split over the heads at a position."""
+        """Direct logit attribution: one next-token logit, or a difference of two, split over the heads."""
         self._needs_predictions()
         place = self.position(position)
         parts = self.contributions(place)
@@ -207,7 +292,7 @@ class Look:
         return strongest_predictions(self.model, self.logits[self.position(position)], count)
 
     def position(self, position: int | str) -> int:
-        """A place in the text: a number (negative from the end), or a token that stands there once."""
+        """A position in the text: a number (negative from the end), or a token that occurs once."""
         if isinstance(position, str):
             found = [i for i, token in enumerate(self.written) if position in (token.text, token.text.strip())]
             if len(found) != 1:
@@ -228,12 +313,13 @@ class Look:
             raise InputError(f"{token!r} is {len(ids)} tokens of this model, not one; give a single token or an id")
         return int(ids[0])
 
-    def _find(self, head: str | Head) -> Head:
+    def _find(self, head: HeadName | int) -> Head:
         found = self.shape.find(head)
-        self._site(found.site)
+        self.seen(found.site)
         return found
 
-    def _site(self, site: str) -> SeenSite:
+    def seen(self, site: str) -> SeenSite:
+        """The statistics of a site, with q and k while they are kept."""
         if site not in self._cache.reached:
             self.shape.find(Head(site, 0))
             raise InputError(f"this text did not reach the site {site}; it reached {', '.join(self.sites)}")
@@ -242,23 +328,35 @@ class Look:
         return self._cache.sites[site]
 
     def _has_length(self, site: str, axis: int, length: int) -> bool:
-        """Whether these are the tokens of a site: pooled keys, windows and added places are others."""
+        """Whether a site has this many positions: pooled keys, windows and added positions have others."""
         return site not in self._cache.reached or self._lengths(site)[axis] == length
 
     def _lengths(self, site: str) -> tuple[int, int]:
         return self._cache.reached[site]
+
+    def _check_size(self, what: str, n_heads: int, site: str) -> None:
+        n_query, n_key = self._lengths(site)
+        if n_heads * n_query * n_key > LARGEST_PATTERN:
+            several = f"{n_heads}×" if n_heads > 1 else ""
+            raise InputError(
+                f"{what} has {several}{n_query}×{n_key} cells; read a part of it with weights(head, rows, columns), "
+                "or all of it as a picture with pooled(head, (256, 256))"
+            )
 
     def _numbered(self, site: str, axis: int) -> tuple[Token, ...]:
         names = numbers(self._lengths(site)[axis], cut=site in self.n_windows)
         return tuple(Token(NOT_TEXT, name) for name in names)
 
     def _questions(self, site: str, call: Call) -> dict[str, Question]:
-        """The standard questions, where one text looks at itself; none where the rows are not these tokens."""
+        """The standard questions in self-attention over this text's tokens; none elsewhere."""
         text = self.query_tokens(site)
         if self.key_tokens(site) is not text or not call.q.shape[2] == call.k.shape[2] == len(text):
             return {}
+        return self._standard_questions(text, call.q.device)
+
+    def _standard_questions(self, text: tuple[Token, ...], device: torch.device) -> dict[str, Question]:
         if text not in self._asked:  # the same labels for every layer: the engine sorts them once
-            questions = standard_questions(torch.tensor([[token.id for token in text]], device=call.q.device))
+            questions = standard_questions(torch.tensor([[token.id for token in text]], device=device))
             words = _are_words(text)
             self._asked[text] = {name: q for name, q in questions.items() if words or name in ABOUT_PLACES}
         return self._asked[text]
@@ -283,5 +381,5 @@ class Look:
 
 
 def _are_words(tokens: Sequence[Token]) -> bool:
-    """Tokens of a vocabulary; patches and moments only have a place, and none is another's copy."""
+    """Whether these are tokens of a vocabulary; patches and moments have only a position."""
     return all(token.id >= 0 for token in tokens)

@@ -1,0 +1,91 @@
+"""Read several texts in one padded batch: linear layers run once for all texts, attention per text on real tokens only.
+
+Each text is padded on the right by repeating its last token, and none attends to padding, so every real row is what it
+is alone. A model that mixes positions outside of attention could differ; ``compare`` checks that it does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from headscope.attention.masks import Causal, Dense, Mask, Window
+from headscope.attention.observer import Call
+from headscope.attention.scores import Alibi, DenseBias, Relative, Scores
+
+if TYPE_CHECKING:
+    from headscope.heads.look.look import Look
+
+TEXT_INPUTS = {"input_ids", "decoder_input_ids"}
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3}  # relative to the largest logit; half precision: 5e-2
+
+
+class NotOneBatchError(Exception):
+    """These texts, or this model's attention calls, cannot share a padded batch."""
+
+
+def read_in_one_batch(looks: Sequence[Look], compare: bool) -> None:
+    """Run one forward pass for all looks; raise NotOneBatchError where they have to be read one by one."""
+    inputs = _padded([look.prepared.inputs for look in looks])
+    model = looks[0].model
+
+    def attend(site: str, call: Call) -> Tensor:
+        sizes = [(len(look.query_tokens(site)), len(look.key_tokens(site))) for look in looks]
+        if call.q.shape[0] != len(looks) or (call.q.shape[2], call.k.shape[2]) != tuple(
+            map(max, zip(*sizes, strict=True))
+        ):
+            raise NotOneBatchError
+        z = call.v.new_zeros(*call.q.shape[:3], call.v.shape[-1])
+        for index, (look, (n_query, n_key)) in enumerate(zip(looks, sizes, strict=True)):
+            z[index, :, :n_query] = look.attend(site, _one_text(call, index, n_query, n_key))[0]
+        return z
+
+    with torch.no_grad():
+        done = model.run(inputs, attend, residual=True)
+    for index, look in enumerate(looks):
+        own = (slice(index, index + 1), slice(len(look.written)))
+        look.keep(done.logits[own], None if done.residual is None else done.residual[own])
+    if compare:
+        _check_equal(min(looks, key=lambda look: len(look.written)))
+
+
+def _padded(given: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    if any(set(inputs) != set(given[0]) or not set(inputs) <= TEXT_INPUTS for inputs in given):
+        raise NotOneBatchError
+    longest = {name: max(inputs[name].shape[1] for inputs in given) for name in given[0]}
+    return {
+        name: torch.stack(
+            [torch.cat((row, row[-1:].expand(size - len(row)))) for row in (each[name][0] for each in given)]
+        )
+        for name, size in longest.items()
+    }
+
+
+def _one_text(call: Call, index: int, n_query: int, n_key: int) -> Call:
+    """The attention call of one text of the batch, without padding."""
+    scores, bias, parts = call.scores, call.scores.bias, call.scores.mask.parts
+    if not all(isinstance(part, Causal | Window | Dense) for part in parts):
+        raise NotOneBatchError
+    if not (bias is None or isinstance(bias, Alibi | Relative | DenseBias)):
+        raise NotOneBatchError
+
+    def corner(values: Tensor) -> Tensor:
+        return values[index if len(values) > 1 else 0, :, :n_query, :n_key][None]
+
+    mask = Mask(tuple(Dense(corner(part.allowed)) if isinstance(part, Dense) else part for part in parts))
+    bias = DenseBias(corner(bias.values)) if isinstance(bias, DenseBias) else bias
+    own = Scores(scale=scores.scale, mask=mask, bias=bias, softcap=scores.softcap, sinks=scores.sinks)
+    one = slice(index, index + 1)
+    return replace(call, q=call.q[one, :, :n_query], k=call.k[one, :, :n_key], v=call.v[one, :, :n_key], scores=own)
+
+
+def _check_equal(look: Look) -> None:
+    """Compare a text read in the batch with the same text read alone."""
+    with torch.no_grad():
+        alone = look.model.run(look.prepared.inputs, look.attend_unobserved).logits[0].float()
+    if (alone - look.logits.float()).abs().max() > TOLERANCE.get(look.logits.dtype, 5e-2) * alone.abs().max():
+        raise NotOneBatchError

@@ -1,0 +1,130 @@
+"""Save a look to one safetensors file and open it again, with or without the model that read it.
+
+Dataclasses are written field by field: tensors into the file, the rest into its JSON header. Only the classes listed
+here are made again, so opening a file runs no code of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from headscope.attention import masks, scores
+from headscope.attention.observation import Distance, Rows, Strongest
+from headscope.errors import InputError
+from headscope.files import parsing, write_atomic
+from headscope.heads.look.activation_cache import SeenSite
+from headscope.heads.look.look import Look
+from headscope.models.huggingface import sparse_masks
+from headscope.models.protocol import OpenModel, Prepared, Token
+from headscope.models.weight_hash import weight_hash
+from headscope.names import ModelShape, Site
+
+SCHEMA_VERSION = 1
+KEPT_TOKENS = 100  # likeliest next tokens per position whose text is kept, for predictions without a tokenizer
+
+_CLASSES = {
+    kind.__name__: kind
+    for kind in (
+        Token, Prepared, Site, ModelShape, SeenSite, Rows, Distance, Strongest, scores.Scores, scores.DenseBias,
+        scores.Alibi, scores.Relative, masks.Mask, masks.Causal, masks.Window, masks.Padding, masks.Documents,
+        masks.Dense, sparse_masks.RealKeys, sparse_masks.ChosenKeys,
+    )
+}  # fmt: skip
+
+
+def save_look(look: Look, path: Path) -> None:
+    """Write everything that can be shown without the model: tokens, logits, statistics, q, k and z of every site."""
+    sites = {}
+    for site in look.sites:
+        source, seen = look.site_source(site), look.seen(site)
+        rows = dataclasses.replace(seen.rows, output=look.z(site)[None])
+        sites[site] = dataclasses.replace(seen, rows=rows, kept=(source.q, source.k))
+    likely = torch.unique(look.logits.topk(min(KEPT_TOKENS, look.logits.shape[-1])).indices.cpu())
+    content = {
+        "schema_version": SCHEMA_VERSION, "weights_sha256": weight_hash(look.model.model), "edits": look.key,
+        "shape": look.shape, "prepared": look.prepared, "sites": sites, "reached": look.reached, "logits": look.logits,
+        "vocabulary": tuple(look.model.tokens_of(likely)),
+    }  # fmt: skip
+    tensors: dict[str, Tensor] = {}
+    header = json.dumps(_encode(content, tensors), ensure_ascii=False)
+    write_atomic(path, save(tensors, metadata={"headscope_look": header}))
+
+
+def open_saved_look(path: Path, model: OpenModel | None = None) -> Look:
+    """Open a saved look. With the model that read it, everything works that works on a fresh look."""
+    with parsing(str(path), "save the look again"), safe_open(path, framework="pt") as file:
+        header = json.loads((file.metadata() or {})["headscope_look"])
+        content = cast(dict[str, Any], _decode(header, file.get_tensor))
+    if content["schema_version"] != SCHEMA_VERSION:
+        raise InputError(f"{path} has schema_version {content['schema_version']}; this program reads {SCHEMA_VERSION}")
+    if model is not None and weight_hash(model.model) != content["weights_sha256"]:
+        raise InputError(f"{path} was saved from {content['shape'].name} with other weights than this model's")
+    if model is None or content["edits"]:  # the edits themselves are not in the file, so no pass can be run again
+        known = {token.id: token for token in content["vocabulary"]}
+        model = cast(Any, _WithoutModel)(content["shape"], known, content["edits"])
+    look = Look(model, content["prepared"], key=content["edits"])
+    look.restore(content["sites"], content["reached"], content["logits"])
+    return look
+
+
+class _Missing:
+    """A part of a model that is not there: whatever is done with it is refused."""
+
+    def __init__(self, edits: str) -> None:
+        self._edits = edits
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        way_out = f"make it again under its edits ({self._edits})" if self._edits else "give it: open_look(path, scope)"
+        raise InputError(f"this look was opened from a file, and what was asked needs its model; {way_out}")
+
+    def __getattr__(self, name: str) -> Any:
+        return self()
+
+
+class _WithoutModel(OpenModel):
+    """Stands in for a model that is not there: knows its shape and the texts of its likeliest tokens."""
+
+    def __init__(self, shape: ModelShape, known: Mapping[int, Token], edits: str) -> None:
+        self.shape, self._known, self._missing = shape, known, _Missing(edits)
+        self.notes, self.report, self.end_tokens = (), None, frozenset()
+
+    def tokens_of(self, ids: Tensor) -> tuple[Token, ...]:
+        return tuple(self._known.get(int(token), Token(int(token), f"[{int(token)}]")) for token in ids)
+
+    def __getattribute__(self, name: str) -> Any:
+        missing = name in vars(OpenModel) and not name.startswith("_") and name != "tokens_of"
+        return object.__getattribute__(self, "_missing" if missing else name)
+
+
+def _encode(value: Any, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(value, Tensor):
+        name = str(len(tensors))
+        tensors[name] = value.detach().cpu().contiguous().clone()
+        return {"tensor": name}
+    if dataclasses.is_dataclass(value) or hasattr(value, "_asdict"):
+        names = getattr(value, "_fields", None) or [field.name for field in dataclasses.fields(value)]
+        inside = {name: _encode(getattr(value, name), tensors) for name in names}
+        return {"class": type(value).__name__, "fields": inside}
+    if isinstance(value, Mapping):
+        return {"map": {name: _encode(each, tensors) for name, each in value.items()}}
+    return [_encode(each, tensors) for each in value] if isinstance(value, tuple | list) else value
+
+
+def _decode(value: Any, tensor: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_decode(each, tensor) for each in value)
+    if not isinstance(value, dict):
+        return value
+    if "tensor" in value:
+        return tensor(value["tensor"])
+    inside = {name: _decode(each, tensor) for name, each in value["map" if "map" in value else "fields"].items()}
+    return inside if "map" in value else _CLASSES[value["class"]](**inside)
