@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import headscope
 from headscope.errors import ModelError
 from headscope.heads.look import chunked_loss as module
-from headscope.heads.look.chunked_loss import KEEP, Readout, readout
+from headscope.heads.look.chunked_loss import KEEP, ChunkedLoss, chunked_loss
 from headscope.models.protocol import Pass, Unembedding
 from headscope.scope import Scope
 
@@ -67,9 +67,9 @@ def passed(states: Tensor) -> Pass:
 def test_every_size_of_piece_says_what_the_whole_logits_say(
     monkeypatch: pytest.MonkeyPatch, piece: int, bias: bool, norm: bool
 ) -> None:
-    monkeypatch.setattr(module, "PIECE", piece)
+    monkeypatch.setattr(module, "CHUNK", piece)
     made = case(bias, norm)
-    reader = Readout(made.ending, made.logits(made.whole)[0].float(), made.ids)
+    reader = ChunkedLoss(made.ending, made.logits(made.whole)[0].float(), made.ids)
     loss, divergence = reader.effects(passed(made.changed))
     expected = dense(made)
     assert loss.tolist() == pytest.approx(expected[0], abs=1e-5)
@@ -79,10 +79,12 @@ def test_every_size_of_piece_says_what_the_whole_logits_say(
 @torch.no_grad()
 def test_logits_of_thousands_are_summed_without_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
     """exp(1000) is no float32: each piece is taken relative to the largest logit so far, wherever that stands."""
-    monkeypatch.setattr(module, "PIECE", 8)
+    monkeypatch.setattr(module, "CHUNK", 8)
     made = case(bias=True, norm=False, loud=400.0)
     assert float(made.logits(made.whole).abs().max()) > 1000
-    loss, divergence = Readout(made.ending, made.logits(made.whole)[0].float(), made.ids).effects(passed(made.changed))
+    loss, divergence = ChunkedLoss(made.ending, made.logits(made.whole)[0].float(), made.ids).effects(
+        passed(made.changed)
+    )
     expected = dense(made)
     assert loss.tolist() == pytest.approx(expected[0], rel=1e-5)
     assert divergence.tolist() == pytest.approx(expected[1], rel=1e-4)
@@ -91,7 +93,9 @@ def test_logits_of_thousands_are_summed_without_overflow(monkeypatch: pytest.Mon
 @torch.no_grad()
 def test_an_unchanged_state_diverges_by_nothing() -> None:
     made = case(bias=True, norm=True)
-    loss, divergence = Readout(made.ending, made.logits(made.whole)[0].float(), made.ids).effects(passed(made.whole))
+    loss, divergence = ChunkedLoss(made.ending, made.logits(made.whole)[0].float(), made.ids).effects(
+        passed(made.whole)
+    )
     assert float(divergence) == pytest.approx(0.0, abs=1e-5)
     own = F.cross_entropy(made.logits(made.whole)[0, :-1], made.ids[0, 1:])
     assert float(loss) == pytest.approx(float(own), abs=1e-5)
@@ -106,7 +110,7 @@ def pass_of(scope: Scope, ids: list[int], residual: bool = True) -> tuple[Pass, 
 @torch.no_grad()
 def test_a_model_whose_logits_are_its_states_through_its_weights_is_read(scope: Scope, ids: list[int]) -> None:
     whole, tokens = pass_of(scope, ids)
-    made = readout(scope.model, whole, tokens)
+    made = chunked_loss(scope.model, whole, tokens)
     assert made is not None
     loss, _ = made.effects(whole)
     assert float(loss) == pytest.approx(float(F.cross_entropy(whole.logits[0, :-1], tokens[0, 1:])), abs=1e-4)
@@ -115,7 +119,7 @@ def test_a_model_whose_logits_are_its_states_through_its_weights_is_read(scope: 
 def test_a_pass_that_is_read_so_makes_the_logits_of_one_place(scope: Scope, ids: list[int]) -> None:
     inputs = scope.model.prepare(ids).inputs
     with torch.no_grad():
-        done = scope.model.run({**inputs, **Readout.also}, residual=True)
+        done = scope.model.run({**inputs, **ChunkedLoss.also}, residual=True)
     assert done.logits.shape[1] == 1
     assert done.residual is not None
     assert done.residual.shape[1] == len(ids)
@@ -123,7 +127,7 @@ def test_a_pass_that_is_read_so_makes_the_logits_of_one_place(scope: Scope, ids:
 
 def test_without_the_end_of_the_stream_there_is_nothing_to_read(scope: Scope, ids: list[int]) -> None:
     whole, tokens = pass_of(scope, ids, residual=False)
-    assert readout(scope.model, whole, tokens) is None
+    assert chunked_loss(scope.model, whole, tokens) is None
 
 
 def test_a_model_that_cannot_leave_logits_out_is_not_read() -> None:
@@ -132,9 +136,9 @@ def test_a_model_that_cannot_leave_logits_out_is_not_read() -> None:
     inputs = model.prepare("the cat sat").inputs
     with torch.no_grad():
         whole = model.run(inputs, residual=True)
-        states = Readout(model.unembedding(), whole.logits[0], inputs["input_ids"])
+        states = ChunkedLoss(model.unembedding(), whole.logits[0], inputs["input_ids"])
         assert float(states.effects(whole)[1]) == pytest.approx(0.0, abs=1e-4), "its states would do"
-    assert readout(model, whole, inputs["input_ids"]) is None
+    assert chunked_loss(model, whole, inputs["input_ids"]) is None
 
 
 def test_a_model_that_predicts_nothing_is_not_read(llama: Scope, ids: list[int]) -> None:
@@ -142,7 +146,7 @@ def test_a_model_that_predicts_nothing_is_not_read(llama: Scope, ids: list[int])
         whole, tokens = pass_of(inner, ids)
         with pytest.raises(ModelError):
             inner.model.unembedding()
-        assert readout(inner.model, whole, tokens) is None
+        assert chunked_loss(inner.model, whole, tokens) is None
 
 
 @pytest.mark.parametrize(("factor", "read"), [(1.0, True), (1.02, False), (0.9, False)])
@@ -152,12 +156,12 @@ def test_a_family_that_does_more_after_its_norm_is_found_out(
     """Its logits are not what the states give: an answer that would be a little wrong is not given."""
     whole, tokens = pass_of(llama, ids)
     assert KEEP == "logits_to_keep"
-    assert (readout(llama.model, Pass(whole.logits * factor, {}, whole.residual), tokens) is not None) == read
+    assert (chunked_loss(llama.model, Pass(whole.logits * factor, {}, whole.residual), tokens) is not None) == read
 
 
 def test_half_precision_is_allowed_its_own_error(llama: Scope, ids: list[int]) -> None:
     llama.model.model.to(torch.bfloat16)
     whole, tokens = pass_of(llama, ids)
     assert whole.logits.dtype == torch.bfloat16
-    assert readout(llama.model, whole, tokens) is not None
-    assert readout(llama.model, Pass(whole.logits * 1.2, {}, whole.residual), tokens) is None
+    assert chunked_loss(llama.model, whole, tokens) is not None
+    assert chunked_loss(llama.model, Pass(whole.logits * 1.2, {}, whole.residual), tokens) is None

@@ -8,7 +8,7 @@ import transformers
 import headscope
 from headscope import ablate
 from headscope.errors import InputError
-from headscope.heads.look import chunked_loss as readout_module
+from headscope.heads.look import chunked_loss as chunked_loss_module
 from headscope.heads.look import importance as importance_module
 from headscope.heads.look.importance import importance
 from headscope.scope import Scope
@@ -66,9 +66,9 @@ def test_no_text_and_one_token_are_refused(llama: Scope) -> None:
 def test_the_vocabulary_in_pieces_says_what_whole_logits_say(
     scope: Scope, ids: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(readout_module, "PIECE", 10)
+    monkeypatch.setattr(chunked_loss_module, "CHUNK", 10)
     in_pieces = {entry.head: entry for entry in scope.importance([ids])}
-    monkeypatch.setattr(importance_module, "readout", lambda *_: None)
+    monkeypatch.setattr(importance_module, "chunked_loss", lambda *_: None)
     for entry in scope.importance([ids]):
         assert in_pieces[entry.head].loss.mean == pytest.approx(entry.loss.mean, abs=2e-5)
         assert in_pieces[entry.head].kl.mean == pytest.approx(entry.kl.mean, abs=2e-5)
@@ -86,7 +86,7 @@ def test_a_family_that_caps_its_logits_is_read_from_them(ids: list[int]) -> None
         inputs = scope.model.prepare(ids).inputs
         with torch.no_grad():
             whole = scope.model.run(inputs, residual=True)
-        assert readout_module.readout(scope.model, whole, inputs["input_ids"]) is None
+        assert chunked_loss_module.chunked_loss(scope.model, whole, inputs["input_ids"]) is None
         base = float(torch.nn.functional.cross_entropy(whole.logits[0, :-1], inputs["input_ids"][0, 1:]))
         with scope.edit(headscope.ablate("1.2")):
             changed = scope.look(ids).logits

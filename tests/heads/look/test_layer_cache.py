@@ -150,7 +150,7 @@ def test_a_family_whose_layers_hand_on_more_than_their_state_is_run_whole(
     try:
         with layers.recording():
             whole = logits(llama, ids)
-        layers.forget_unless_enough(lambda: logits(llama, ids), whole)
+        layers.forget_unless_equal(lambda: logits(llama, ids), whole)
     finally:
         for handle in handles:
             handle.remove()
@@ -161,7 +161,7 @@ def test_nothing_is_run_again_where_nothing_was_remembered(llama: Scope) -> None
     def never() -> Tensor:
         raise AssertionError("there is nothing to try")
 
-    LayerCache(llama.model).forget_unless_enough(never, torch.zeros(1))
+    LayerCache(llama.model).forget_unless_equal(never, torch.zeros(1))
 
 
 def test_two_stacks_are_no_stack(ids: list[int]) -> None:

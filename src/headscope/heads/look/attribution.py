@@ -1,4 +1,4 @@
-"""What each head wrote: its delivery through its own rows of W_O, and its share of a next-token logit."""
+"""What each head adds to the residual stream (z through its rows of W_O), and direct logit attribution."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ class SiteContribution:
 
     @property
     def concatenated(self) -> Float[Tensor, " all"]:
-        """All heads' deliveries end to end: what W_O reads."""
+        """z of all heads, concatenated: the input of W_O."""
         return self.z.flatten()
 
     @property
     def norms(self) -> Float[Tensor, " head"]:
-        """How long each head's part is."""
+        """The norm of each head's part."""
         return self.parts.square().sum(-1).sqrt()
 
     @property
     def error(self) -> float:
-        """How far the parts and the bias are from the output, relative to it."""
+        """Relative error of the sum of parts and bias against the output."""
         gap = (self.parts.sum(0) + self.bias - self.output).abs().max()
         return float(gap / self.output.abs().max().clamp(min=1e-12))
 
@@ -63,7 +63,7 @@ class Contributions:
 
 @dataclass(frozen=True)
 class LogitAttribution:
-    """A logit (or a difference of two) as a sum: every head's share, and all the rest together."""
+    """A logit (or a difference of two) as a sum: each head's share, and everything else together."""
 
     heads: Mapping[Head, float]
     rest: float
@@ -71,14 +71,14 @@ class LogitAttribution:
     note: str
 
     def ranked(self) -> list[tuple[Head, float]]:
-        """Largest share first, by size, pushing or pulling."""
+        """Heads by the absolute size of their share, largest first."""
         return sorted(self.heads.items(), key=lambda item: -abs(item[1]))
 
 
 def contributions_at(
     model: OpenModel, recorded: Mapping[str, SiteOutput], position: int, row: int | None = None
 ) -> Contributions:
-    """Split every recorded site at one position, which is another row of what was recorded where only part was."""
+    """Split the output of every recorded site at one position into head parts; ``row`` is where it was recorded."""
     row = position if row is None else row
     sites = {}
     for name, site in recorded.items():
@@ -98,7 +98,7 @@ def split_logit(
     tokens: Sequence[int],
     logits: Float[Tensor, " vocabulary"],
 ) -> LogitAttribution:
-    """Each head's part through the final norm, its scale frozen at this position, onto the token's row of W_U."""
+    """Project each head's part through the final norm, its scale held, onto the token's row of W_U."""
     head_end = model.unembedding()
     direction = head_end.weight[tokens[0]].detach().float()
     total = float(logits[tokens[0]])
@@ -124,7 +124,7 @@ def split_logit(
 def _read_through(
     norm: torch.nn.Module | None, at: Float[Tensor, " d_model"], direction: Float[Tensor, " d_model"]
 ) -> Float[Tensor, " d_model"]:
-    """The direction that, before this norm, reads what ``direction`` reads after it, with the norm's scale held."""
+    """Pull a direction back through a norm whose scale is held."""
     gain, centred = frozen_norm(norm, at)
     reading = gain * direction
     return reading - reading.mean() if centred else reading

@@ -1,8 +1,8 @@
-"""Loss and divergence from final states, one piece of the vocabulary at a time: the logits are never held as a whole.
+"""Loss and KL divergence from final states, one chunk of the vocabulary at a time: the logits are never held whole.
 
-The product with W_U is most of what a changed prediction costs. In pieces that stay in the processor's cache it runs at
-the speed of other products, and needs a piece's memory. What is linear in the logits needs none of them: the expected
-logit under the unchanged prediction is one row of ``p · W_U`` against the state.
+The product with W_U is most of the cost of an ablated prediction. In chunks that stay in the processor's cache it runs
+at the speed of other products and needs one chunk's memory. What is linear in the logits needs none of them: the
+expected logit under the unablated prediction is one row of ``p · W_U`` times the state.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from torch import Tensor
 from headscope.errors import ModelError
 from headscope.models.protocol import OpenModel, Pass, Unembedding
 
-PIECE = 4096  # tokens of the vocabulary
+CHUNK = 4096  # tokens of the vocabulary
 KEEP = "logits_to_keep"
 
 
-class Readout:
-    """From the input of the final norm to loss and KL, for one text and its unchanged prediction."""
+class ChunkedLoss:
+    """Loss and KL from the input of the final norm, for one text and its unablated prediction."""
 
     also: Mapping[str, Tensor] = {KEEP: torch.tensor([0])}
-    """What a pass is given beside its text, so that it makes the logits of one position and no more."""
+    """An extra input for the model: compute the logits of one position only."""
 
     def __init__(self, ending: Unembedding, logits: Float[Tensor, "query vocabulary"], ids: Tensor) -> None:
         self.ending, self.weight = ending, ending.weight.detach()
@@ -37,7 +37,7 @@ class Readout:
         self.next = ids[0, 1:].to(logits.device)
 
     def effects(self, done: Pass) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-        """Loss and KL of the predictions that the states of this pass make."""
+        """Loss and KL of the predictions of this pass."""
         states = done.residual
         assert states is not None
         x = states if self.ending.norm is None else self.ending.norm(states)
@@ -51,25 +51,25 @@ class Readout:
     def _logsumexp(self, x: Float[Tensor, "row d_model"]) -> Float[Tensor, " row"]:
         largest = torch.full((len(x),), float("-inf"), device=x.device)
         total = torch.zeros_like(largest)
-        for start in range(0, len(self.weight), PIECE):
-            piece = (x @ self.weight[start : start + PIECE].T).float()
+        for start in range(0, len(self.weight), CHUNK):
+            chunk = (x @ self.weight[start : start + CHUNK].T).float()
             if self.bias is not None:
-                piece += self.bias[start : start + PIECE].float()
-            raised = torch.maximum(largest, piece.amax(-1))
-            total = total * (largest - raised).exp() + piece.sub_(raised[:, None]).exp_().sum(-1)
+                chunk += self.bias[start : start + CHUNK].float()
+            raised = torch.maximum(largest, chunk.amax(-1))
+            total = total * (largest - raised).exp() + chunk.sub_(raised[:, None]).exp_().sum(-1)
             largest = raised
         return largest + total.log()
 
 
-def readout(model: OpenModel, whole: Pass, ids: Tensor) -> Readout | None:
-    """A readout that says of the unchanged pass what its logits say; None where a family does more after its norm."""
+def chunked_loss(model: OpenModel, whole: Pass, ids: Tensor) -> ChunkedLoss | None:
+    """A chunked loss that agrees with the logits of this pass; None where a family does more after its final norm."""
     try:
         ending = model.unembedding()
     except ModelError:
         return None
     if whole.residual is None or KEEP not in inspect.signature(model.model.forward).parameters:
         return None
-    made = Readout(ending, whole.logits[0], ids)
+    made = ChunkedLoss(ending, whole.logits[0], ids)
     loss, divergence = made.effects(whole)
     own = torch.nn.functional.cross_entropy(whole.logits[0, :-1].float(), made.next)
     allowed = 1e-4 if whole.logits.dtype == torch.float32 else 2e-2

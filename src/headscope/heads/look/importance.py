@@ -1,7 +1,7 @@
-"""How much each head matters: what the loss, and the whole prediction, does when it is switched off.
+"""Importance of heads: the change of the loss, and the KL divergence of the predictions, when a head is ablated.
 
-Exactly, by switching every head off in turn: the layers below it are computed once and shared, and all heads of a
-site go through the layers above in one batch. Or at first order, all heads at once, from one backward pass.
+Exactly, by ablating every head in turn: the layers below it are computed once and shared, and all heads of a site
+go through the layers above in one batch. Or to first order, all heads at once, from one backward pass.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from headscope.attention.observer import Call, plain
 from headscope.errors import InputError
-from headscope.heads.look.chunked_loss import readout
+from headscope.heads.look.chunked_loss import chunked_loss
 from headscope.heads.look.layer_cache import LayerCache
 from headscope.models.protocol import OpenModel, Pass
 from headscope.names import Head
@@ -72,7 +72,7 @@ def importance(
 
 
 def text_loss(model: OpenModel, texts: Sequence[Any]) -> float:
-    """Nats a token over these texts, every token counted alike."""
+    """Mean loss over these texts in nats per token."""
     total, count = 0.0, 0
     for text in texts:
         inputs = model.prepare(text).inputs
@@ -87,7 +87,7 @@ def text_loss(model: OpenModel, texts: Sequence[Any]) -> float:
 
 @torch.no_grad()
 def movement(model: OpenModel, texts: Sequence[Any]) -> dict[Head, float]:
-    """For a model without a next token: how far its answer moves without each head, relative to its size."""
+    """For a model without logits: how far its output moves when each head is ablated, relative to its norm."""
     moved = dict.fromkeys(model.shape.heads(), 0.0)
     for text in texts:
         inputs = model.prepare(text).inputs
@@ -108,9 +108,9 @@ def _exact(model: OpenModel, inputs: Mapping[str, Tensor]) -> tuple[Tensor, Tens
     with torch.no_grad():
         with layers.recording():
             whole = model.run(inputs, residual=True)
-        layers.forget_unless_enough(lambda: model.run(inputs).logits, whole.logits)
+        layers.forget_unless_equal(lambda: model.run(inputs).logits, whole.logits)
         base = _loss(whole.logits, ids)
-        judge = readout(model, whole, ids) or _Whole(whole.logits[0], ids)
+        judge = chunked_loss(model, whole, ids) or _Whole(whole.logits[0], ids)
         loss, kl = [], []
         for site in model.shape.sites.values():
             copies = {name: value.expand(site.n_heads, *value.shape[1:]) for name, value in inputs.items()}
@@ -123,7 +123,7 @@ def _exact(model: OpenModel, inputs: Mapping[str, Tensor]) -> tuple[Tensor, Tens
 
 
 def _gradient(model: OpenModel, inputs: Mapping[str, Tensor]) -> Tensor:
-    """First-order Δloss of every head: minus the slope of the loss along the head's own delivery."""
+    """First-order Δloss of every head: minus the derivative of the loss along the head's own z."""
     gates = {name: torch.ones(site.n_heads, requires_grad=True) for name, site in model.shape.sites.items()}
 
     def gated(site: str, call: Call) -> Tensor:
@@ -138,7 +138,7 @@ def _gradient(model: OpenModel, inputs: Mapping[str, Tensor]) -> Tensor:
 
 
 def _one_off(site: str) -> Any:
-    """An observer under which copy c of the batch lacks head c of one site."""
+    """An observer that ablates head c of one site in copy c of the batch."""
 
     def attend(name: str, call: Call) -> Tensor:
         z = plain(call)
@@ -152,14 +152,14 @@ def _one_off(site: str) -> Any:
 
 
 def _loss(logits: Float[Tensor, "batch query vocabulary"], ids: Tensor) -> Float[Tensor, " batch"]:
-    """Nats a token, from each position's logits and the token that follows it."""
+    """Nats per token, from each position's logits and the token that follows it."""
     logits = logits.float()
     said = logits[:, :-1].gather(2, ids[:, 1:, None].to(logits.device))[..., 0]
     return (logits[:, :-1].logsumexp(-1) - said).mean(-1)
 
 
 class _Whole:
-    """The unchanged prediction, in the form that a divergence from it needs: KL = Σ p·(l − l′) + lse′ − lse."""
+    """The unablated prediction, in the form that KL from it needs: KL = Σ p·(l − l′) + lse′ − lse."""
 
     also: Mapping[str, Tensor] = {}
 
@@ -169,7 +169,7 @@ class _Whole:
         self.expected = (self.shares * logits).sum(-1) - logits.logsumexp(-1)
 
     def effects(self, done: Pass) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-        """Loss and KL of changed predictions, each logit read twice and none copied."""
+        """Loss and KL of the ablated predictions."""
         changed = done.logits.float()
         total = changed.logsumexp(-1)
         said = changed[:, :-1].gather(2, self.ids[:, 1:, None].expand(len(changed), -1, 1))[..., 0]
@@ -178,7 +178,7 @@ class _Whole:
 
 
 def _effects(values: Float[Tensor, "text head"], seed: int) -> list[Effect]:
-    """Mean over texts with a bootstrap interval, one a head."""
+    """Mean over texts with a bootstrap interval, per head."""
     generator = torch.Generator().manual_seed(seed)
     draws = torch.randint(len(values), (RESAMPLES, len(values)), generator=generator)
     means = values[draws].mean(1)

@@ -1,4 +1,4 @@
-"""A model's stack of layers, so that a pass may begin in the middle of it: the layers below answer from memory."""
+"""Resume a forward pass from cached layer outputs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headscope.models.protocol import OpenModel
 
 
 class LayerCache:
-    """The layers that hold the sites, which layer holds which, and what layers gave in a pass that was recorded."""
+    """The layers that hold the sites, and the outputs of layers in a recorded pass."""
 
     def __init__(self, model: OpenModel) -> None:
         self.stack, self.at = _with_sites(model)
@@ -21,7 +21,7 @@ class LayerCache:
 
     @contextmanager
     def recording(self, every: int = 1) -> Iterator[None]:
-        """Remember what every so many-th layer gives in the next pass; nothing begins after the last."""
+        """Cache the output of every ``every``-th layer in the next pass; the last is not needed."""
         kept = [index for index in range(len(self.stack) - 1) if (index + 1) % every == 0]
         handles = [self.stack[index].register_forward_hook(self._keep(index)) for index in kept]
         try:
@@ -32,15 +32,15 @@ class LayerCache:
 
     @contextmanager
     def skipping_below(self, site: str) -> Iterator[None]:
-        """Inside, the layers below this site answer with what was given before, as near to it as was recorded."""
+        """Inside, layers below this site return the cached output nearest to it instead of running."""
         start = max((index for index in self.given if index < self.at.get(site, 0)), default=-1)
         with ExitStack() as stack:
             for index in range(start + 1):
-                stack.enter_context(_answering(self.stack[index], self.given[start]))
+                stack.enter_context(_returning(self.stack[index], self.given[start]))
             yield
 
-    def forget_unless_enough(self, run: Callable[[], Tensor], whole: Tensor) -> None:
-        """Some families hand more from layer to layer than their state; a pass from the top one tells."""
+    def forget_unless_equal(self, run: Callable[[], Tensor], whole: Tensor) -> None:
+        """Forget the cache if a pass resumed at the last layer gives other logits: a layer may pass on more than a state."""
         if not self.given:
             return
         last = max(self.at, key=lambda site: self.at[site])
@@ -58,7 +58,7 @@ class LayerCache:
 
 
 def _with_sites(model: OpenModel) -> tuple[Sequence[torch.nn.Module], Mapping[str, int]]:
-    """The ModuleList whose members each hold one site, and which member that is; nothing where there is none."""
+    """The ModuleList whose members each hold one site, and the member of each site; empty where there is none."""
     modules = model.site_modules()
     for candidate in model.model.modules():
         if not isinstance(candidate, torch.nn.ModuleList):
@@ -75,16 +75,16 @@ def _with_sites(model: OpenModel) -> tuple[Sequence[torch.nn.Module], Mapping[st
 
 
 @contextmanager
-def _answering(layer: torch.nn.Module, given: Any) -> Iterator[None]:
-    """A layer that answers with what was given before, once for each copy in the batch."""
+def _returning(layer: torch.nn.Module, given: Any) -> Iterator[None]:
+    """Replace a layer's forward by its cached output, expanded to the batch."""
 
-    def answer(x: Tensor, *args: Any, **kwargs: Any) -> Any:
-        def spread(value: Any) -> Any:
+    def cached(x: Tensor, *args: Any, **kwargs: Any) -> Any:
+        def expanded(value: Any) -> Any:
             return value.expand(x.shape[0], *value.shape[1:]) if isinstance(value, Tensor) else value
 
-        return tuple(spread(value) for value in given) if isinstance(given, tuple) else spread(given)
+        return tuple(expanded(value) for value in given) if isinstance(given, tuple) else expanded(given)
 
-    layer.forward = answer
+    layer.forward = cached
     try:
         yield
     finally:

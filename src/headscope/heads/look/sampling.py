@@ -1,4 +1,4 @@
-"""From a distribution to a token: greedy, temperature, top-k, top-p, with what each cut leaves of it."""
+"""Sample a next token: greedy, temperature, top-k, top-p, with the distribution after each step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headscope.models.protocol import OpenModel, Token
 
 @dataclass(frozen=True)
 class Prediction:
-    """A next token and how likely it is."""
+    """A next token, its probability and its logit."""
 
     token: Token
     probability: float
@@ -23,7 +23,7 @@ class Prediction:
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How the next token is drawn. Temperature 0 is greedy: always the likeliest."""
+    """How the next token is sampled. Temperature 0 is greedy: always the likeliest."""
 
     temperature: float = 0.0
     top_k: int | None = None
@@ -41,7 +41,7 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Cuts:
-    """A distribution as the model gives it, and after each step on the way to a draw."""
+    """The model's distribution, and what each step of sampling makes of it."""
 
     model: Float[Tensor, " vocabulary"]
     tempered: Float[Tensor, " vocabulary"]
