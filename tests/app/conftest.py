@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import tokenizers
@@ -40,6 +42,23 @@ def small_model(layers: int = 2) -> transformers.PreTrainedModel:
         if parameter.ndim == 2:
             torch.nn.init.normal_(parameter, std=0.25)
     return model
+
+
+@contextmanager
+def held(layer: torch.nn.Module) -> Iterator[tuple[threading.Event, threading.Event]]:
+    """Stop the model before this layer. The first event says that it stands there, the second lets it go on."""
+    reached, go_on = threading.Event(), threading.Event()
+
+    def wait(*_: object) -> None:
+        reached.set()
+        go_on.wait()
+
+    hook = layer.register_forward_pre_hook(wait)
+    try:
+        yield reached, go_on
+    finally:
+        go_on.set()
+        hook.remove()
 
 
 @pytest.fixture(scope="session")

@@ -63,11 +63,13 @@ def served(
     server = uvicorn.Server(uvicorn.Config(app, host=HOST, port=port, log_level="warning"))
     thread = threading.Thread(target=server.run)
     thread.start()
-    while not server.started:
-        time.sleep(0.02)
-    yield f"http://{HOST}:{port}/"
-    server.should_exit = True
-    thread.join()
+    try:
+        while not server.started:
+            time.sleep(0.02)
+        yield f"http://{HOST}:{port}/"
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 @pytest.fixture(scope="module")

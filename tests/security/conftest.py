@@ -32,7 +32,7 @@ def address(session: Session) -> Iterator[str]:
 
 def raw_get(address: str, path: str) -> tuple[int, bytes]:
     """The path goes out byte for byte: nobody resolves its dots first."""
-    connection = http.client.HTTPConnection(address.removeprefix("http://").rstrip("/"), timeout=10)
+    connection = http.client.HTTPConnection(address.removeprefix("http://").rstrip("/"), timeout=60)
     connection._validate_path = lambda _: None
     connection.request("GET", path)
     answer = connection.getresponse()

@@ -68,7 +68,7 @@ def test_the_server_says_so(client, monkeypatch):
 
 def test_a_body_that_says_it_is_large_is_refused_before_it_is_sent(address):
     port = int(address.rstrip("/").rpartition(":")[2])
-    with socket.create_connection((HOST, port), timeout=10) as line:
+    with socket.create_connection((HOST, port), timeout=60) as line:
         head = f"POST /api/look HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\nContent-Length: {2**40}"
         line.sendall(f"{head}\r\n\r\n".encode())
         assert line.recv(64).startswith(b"HTTP/1.1 413 ")
@@ -87,7 +87,7 @@ def test_a_body_that_does_not_say_how_large_it_is_is_cut_off(address):
 def test_a_body_that_never_comes_is_not_waited_for(address, monkeypatch):
     monkeypatch.setattr(limits, "SLOWEST_BODY", 0.3)
     port = int(address.rstrip("/").rpartition(":")[2])
-    with socket.create_connection((HOST, port), timeout=10) as line:
+    with socket.create_connection((HOST, port), timeout=60) as line:
         head = f"POST /api/look HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\nContent-Length: 9"
         line.sendall(f"{head}\r\n\r\n{{".encode())
         assert line.recv(64).startswith(b"HTTP/1.1 408 ")

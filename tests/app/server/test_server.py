@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
+from tests.app.conftest import held
 from tests.e2e.conftest import served
 
 from headscope.app.pages import schema
@@ -70,13 +70,13 @@ def test_strange_text_is_read_or_refused_in_words(client, text):
 
 
 def test_a_person_who_typed_on_is_not_served(session):
-    slow = " ".join(["the old lamp on landing burned until morning ."] * 140)
-    with served(session) as address, ThreadPoolExecutor() as pool:
-        first = pool.submit(httpx.post, f"{address}api/look", json={"text": slow}, timeout=120)
-        while slow not in session._texts.values():
-            time.sleep(0.001)
+    layer = session.scope.model.model.model.layers[0]
+    with served(session) as address, ThreadPoolExecutor() as pool, held(layer) as (reading, go_on):
+        first = pool.submit(httpx.post, f"{address}api/look", json={"text": "the old lamp"}, timeout=120)
+        assert reading.wait(60)
         with pytest.raises(httpx.ReadTimeout):
-            httpx.post(f"{address}api/look", json={"text": "typed and gone"}, timeout=0.02)
+            httpx.post(f"{address}api/look", json={"text": "typed and gone"}, timeout=httpx.Timeout(60, read=0.02))
+        go_on.set()
         last = httpx.post(f"{address}api/look", json={"text": TEXT}, timeout=120)
         assert (first.result().status_code, last.status_code) == (200, 200)
     assert "typed and gone" not in session._texts.values()
