@@ -58,7 +58,7 @@ def test_past_its_budget_a_look_computes_again_and_says_the_same(
     kept = llama.look(ids)
     monkeypatch.setattr(passes_module, "BUDGET", 0)
     lean = llama.look(ids)
-    assert lean._cache.sites["2"].kept is None
+    assert lean.cache.sites["2"].kept is None
     torch.testing.assert_close(lean.pattern("2.1"), kept.pattern("2.1"))
     torch.testing.assert_close(lean.z("2"), kept.z("2"))
 
@@ -71,7 +71,7 @@ def test_past_its_budget_a_look_begins_again_at_the_nearest_layer_it_kept(
     kept = llama.look(ids)
     monkeypatch.setattr(passes_module, "BUDGET", states * len(ids) * 48 * 4)
     lean = llama.look(ids)
-    assert all(site.kept is None for site in lean._cache.sites.values())
+    assert all(site.kept is None for site in lean.cache.sites.values())
     ran: list[int] = []
     layers = llama.model.model.model.layers
     hooks = [layer.mlp.register_forward_hook(lambda *_, n=n: ran.append(n)) for n, layer in enumerate(layers)]
@@ -93,7 +93,7 @@ def test_past_its_budget_contributions_keep_one_position(
         for site in theirs.sites:
             torch.testing.assert_close(ours.sites[site].parts, theirs.sites[site].parts)
             assert ours.sites[site].error < 1e-5
-    assert not lean._cache._recorded
+    assert not lean.cache._recorded
     assert lean.logit_attribution(11, minus=4, position=9).heads == pytest.approx(
         kept.logit_attribution(11, minus=4, position=9).heads, rel=1e-3, abs=1e-6
     )
@@ -156,10 +156,10 @@ def test_an_edits_prediction_is_not_observed_until_somebody_looks(scope: Scope, 
     with scope.edit(headscope.ablate("1.2")):
         edited = scope.look(ids)
         assert edited.predictions()
-        assert not edited._cache.sites
+        assert not edited.cache.sites
         assert edited.sites == tuple(scope.shape.sites)
         assert edited.z("1")[2].abs().max() == 0
-        assert edited._cache.sites
+        assert edited.cache.sites
     torch.testing.assert_close(edited.pattern("1.2"), scope.look(ids).pattern("1.2"))
 
 
@@ -184,7 +184,7 @@ def test_a_share_is_what_removing_the_part_from_the_residual_does_at_frozen_norm
     """Independently: the norm written out for this model, its scale frozen, applied to one head's part."""
     look = scope.look(ids)
     model = scope.model.model
-    residual = look._cache.end(9)
+    residual = look.cache.end(9)
     assert residual is not None
     part = look.contributions(9).part("1.3")
     if hasattr(model, "transformer"):
@@ -262,7 +262,7 @@ def test_a_norm_after_w_o_is_held_at_this_texts_statistics(ids: list[int]) -> No
         part = look.contributions(9).sites["0"]
         share = look.logit_attribution(11, position=9)
         layer, final = model.model.layers[0], model.model.norm
-        residual = look._cache.end(9)
+        residual = look.cache.end(9)
         assert residual is not None
         after, end = layer.post_attention_layernorm, final
         with torch.no_grad():

@@ -47,6 +47,7 @@ class ActivationCache:
         self.n_windows: dict[str, int] = {}
         """How many windows (tiles, frames) a site splits its input into, each attending on its own."""
         self.sites: dict[str, SeenSite] = {}
+        self.logits: Float[Tensor, "batch query vocabulary"] | None = None
         self.bytes = 0
         self._recorded: dict[str, SiteOutput] = {}
         self._residual: Tensor | None = None
@@ -54,11 +55,11 @@ class ActivationCache:
         self._attend = edited(self.edits)
 
     def predict(self) -> Float[Tensor, "batch query vocabulary"]:
-        """Run an unobserved pass under the edits and return the logits."""
+        """Run an unobserved pass under the edits; keep and return the logits."""
         return self._run(self.attend)
 
     def observe(self, questions: SiteQuestions) -> Float[Tensor, "batch query vocabulary"]:
-        """Run an observed pass and return the logits; keep each site's statistics, and q, k and z while they fit."""
+        """Run an observed pass; keep the logits, each site's statistics, and q, k and z while they fit."""
         with self._keeping_states():
             return self._run(lambda site, call: self.observe_site(site, call, questions))
 
@@ -82,9 +83,10 @@ class ActivationCache:
         self._reach(site, call)
         return self._attend(site, call)
 
-    def keep_residual(self, residual: Tensor | None) -> None:
-        """Keep the end of the residual stream, if it fits."""
-        if residual is not None and self._residual is None and self._fits(_bytes(residual)):
+    def keep(self, logits: Tensor, residual: Tensor | None) -> None:
+        """Keep what a padded batch gave for this text; the end of the residual stream if it fits."""
+        self.logits = logits
+        if residual is not None and self._fits(_bytes(residual)):
             self._residual = residual
 
     def source(self, site: str) -> pattern.Source:
@@ -136,11 +138,12 @@ class ActivationCache:
         return self.model.written(site, seen.rows.output[:, :, place : place + 1])
 
     def _run(self, observer: SiteObserver) -> Float[Tensor, "batch query vocabulary"]:
-        """Run a whole pass and return its logits; the end of its residual stream is kept, if it fits."""
+        """Run a whole pass; keep its logits and, if it fits, the end of its residual stream."""
         fits = self._residual is None and self._fits(self._size_of_state())
         with torch.no_grad():
             done = self.model.run(self.inputs, observer, residual=fits)
         self._residual = done.residual if fits else self._residual
+        self.logits = done.logits
         return done.logits
 
     def _fits(self, size: int) -> bool:

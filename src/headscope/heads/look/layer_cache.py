@@ -40,7 +40,7 @@ class LayerCache:
             yield
 
     def forget_unless_equal(self, run: Callable[[], Tensor], whole: Tensor) -> None:
-        """Forget the cache if a pass resumed at the last layer gives other logits: a layer may pass on more than a state."""
+        """Forget the cache if a pass resumed at the last layer gives other logits: some layers pass on more."""
         if not self.given:
             return
         last = max(self.at, key=lambda site: self.at[site])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -58,46 +58,22 @@ class Look:
         self.key = key
         self._asked: dict[tuple[Token, ...], dict[str, Question]] = {}
         self._rows: dict[tuple[tuple[Token, ...], bool], dict[str, Tensor]] = {}
-        self._cache = ActivationCache(model, prepared.inputs, self.edits)
-        self._logits: Tensor | None = None
+        self.cache = ActivationCache(model, prepared.inputs, self.edits)
 
     def read(self) -> Look:
         """Run the model on this text."""
         # Under edits mostly the predictions are wanted; heads are observed when somebody looks at them.
-        self._logits = self._cache.predict() if self.edits else self._cache.observe(self._questions)
-        return self
-
-    def attend(self, site: str, call: Call) -> Tensor:
-        """Compute z for one attention call of this text, read in a batch with others."""
         if self.edits:
-            return self._cache.attend(site, call)
-        return self._cache.observe_site(site, call, self._questions)
-
-    def attend_unobserved(self, site: str, call: Call) -> Tensor:
-        """Compute z for one attention call, and observe nothing."""
-        return self._cache.attend(site, call)
+            self.cache.predict()
+        else:
+            self.cache.observe(self.questions)
+        return self
 
     def save(self, path: str | Path) -> None:
         """Save to one file that ``headscope.open_look`` opens, with or without the model."""
         from headscope.heads.look.saved_look import save_look
 
         save_look(self, Path(path))
-
-    def restore(self, sites: dict[str, SeenSite], reached: Mapping[str, Sequence[int]], logits: Tensor) -> None:
-        """Take the activations of a saved look; ``reached`` holds queries, keys and windows per site."""
-        self._logits, self._cache.sites = logits[None], sites
-        for site, (n_query, n_key, n_windows) in reached.items():
-            self._cache.reached[site], self._cache.n_windows[site] = (n_query, n_key), n_windows
-
-    @property
-    def reached(self) -> dict[str, tuple[int, int, int]]:
-        """Numbers of queries, keys and windows of every site that ran on this text."""
-        return {site: (*sizes, self._cache.n_windows[site]) for site, sizes in self._cache.reached.items()}
-
-    def keep(self, logits: Tensor, residual: Tensor | None) -> None:
-        """Keep what a batch gave for this text."""
-        self._logits = logits
-        self._cache.keep_residual(residual)
 
     @property
     def tokens(self) -> tuple[Token, ...]:
@@ -128,7 +104,7 @@ class Look:
     @property
     def sites(self) -> tuple[str, ...]:
         """The sites that ran on this text, in order."""
-        return tuple(self._cache.reached)
+        return tuple(self.cache.reached)
 
     @property
     def n_windows(self) -> dict[str, int]:
@@ -136,20 +112,20 @@ class Look:
 
         Everything a look says of such a site is about its first window.
         """
-        return {site: count for site, count in self._cache.n_windows.items() if count > 1}
+        return {site: count for site, count in self.cache.n_windows.items() if count > 1}
 
     @property
     def logits(self) -> Float[Tensor, "query vocabulary"]:
         """The model's logits at every position, under this look's edits."""
-        assert self._logits is not None, "a look is read before it is given to anybody"
-        return self._logits[0]
+        assert self.cache.logits is not None, "a look is read before it is given to anybody"
+        return self.cache.logits[0]
 
     def statistics(self, site: str) -> Rows:
         """Entropy, distance, strongest key and the standard questions of every head and row of a site, a batch of 1.
 
         (Of a site with windows: a batch of all of them.)
         """
-        return self.seen(site).rows
+        return self._site(site).rows
 
     def mean_answers(self, site: str) -> dict[str, Float[Tensor, " head"]]:
         """Mean mass per head on every standard question, over the rows that can answer it; absent if no row can."""
@@ -235,19 +211,19 @@ class Look:
 
     def site_source(self, site: str) -> Source:
         """q, k and log-sum-exp of all heads of a site."""
-        self.seen(site)
-        return self._cache.source(site)
+        self._site(site)
+        return self.cache.source(site)
 
     def value_norms(self, head: HeadName) -> Float[Tensor, " key"]:
         """The norm of each key's value vector."""
         found = self._find(head)
-        norms = self.seen(found.site).value_norms
+        norms = self._site(found.site).value_norms
         return norms[found.head // self.shape.sites[found.site].group_size]
 
     def z(self, site: str) -> Float[Tensor, "head query d_value"]:
         """z of every head of a site: its attention pattern times its values."""
-        rows = self.seen(site).rows
-        return rows.output[0] if rows.output.numel() else self._cache.recall(site)[2][0]
+        rows = self._site(site).rows
+        return rows.output[0] if rows.output.numel() else self.cache.recall(site)[2][0]
 
     def residual(self, site: str | int) -> ResidualStream:
         """The residual stream before and after a site's output is added to it."""
@@ -261,17 +237,17 @@ class Look:
         return found
 
     def _layer_parts(self, site: str) -> LayerParts:
-        self.seen(site)
+        self._site(site)
         paths = {id(module): path for path, module in self.model.model.named_modules()}
         path = paths[id(self.model.site_modules()[site])]
         with torch.no_grad():
-            return layer_parts(self.model.model, path, lambda: self.model.run(self.prepared.inputs, self._cache.attend))
+            return layer_parts(self.model.model, path, lambda: self.model.run(self.prepared.inputs, self.cache.attend))
 
     def contributions(self, position: int | str, sites: Sequence[str] | None = None) -> Contributions:
         """At one position: each head's z, its part through W_O, and their sum with the bias."""
         place = self.position(position)
         wanted = [site for site in self.sites if self.query_tokens(site) == self.written] if sites is None else sites
-        return contributions_at(self.model, self._cache.outputs(wanted, place), place, row=0)
+        return contributions_at(self.model, self.cache.outputs(wanted, place), place, row=0)
 
     def logit_attribution(
         self, token: str | int, minus: str | int | None = None, position: int | str = -1
@@ -280,7 +256,7 @@ class Look:
         self._needs_predictions()
         place = self.position(position)
         parts = self.contributions(place)
-        residual = self._cache.end(place)
+        residual = self.cache.end(place)
         if residual is None:
             raise InputError("this model's final norm was not found, so a logit cannot be split over its heads")
         ids = [self.token_id(token)] + ([] if minus is None else [self.token_id(minus)])
@@ -315,24 +291,23 @@ class Look:
 
     def _find(self, head: HeadName | int) -> Head:
         found = self.shape.find(head)
-        self.seen(found.site)
+        self._site(found.site)
         return found
 
-    def seen(self, site: str) -> SeenSite:
-        """The statistics of a site, with q and k while they are kept."""
-        if site not in self._cache.reached:
+    def _site(self, site: str) -> SeenSite:
+        if site not in self.cache.reached:
             self.shape.find(Head(site, 0))
             raise InputError(f"this text did not reach the site {site}; it reached {', '.join(self.sites)}")
-        if not self._cache.sites:
-            self._cache.observe(self._questions)
-        return self._cache.sites[site]
+        if not self.cache.sites:
+            self.cache.observe(self.questions)
+        return self.cache.sites[site]
 
     def _has_length(self, site: str, axis: int, length: int) -> bool:
         """Whether a site has this many positions: pooled keys, windows and added positions have others."""
-        return site not in self._cache.reached or self._lengths(site)[axis] == length
+        return site not in self.cache.reached or self._lengths(site)[axis] == length
 
     def _lengths(self, site: str) -> tuple[int, int]:
-        return self._cache.reached[site]
+        return self.cache.reached[site]
 
     def _check_size(self, what: str, n_heads: int, site: str) -> None:
         n_query, n_key = self._lengths(site)
@@ -347,7 +322,7 @@ class Look:
         names = numbers(self._lengths(site)[axis], cut=site in self.n_windows)
         return tuple(Token(NOT_TEXT, name) for name in names)
 
-    def _questions(self, site: str, call: Call) -> dict[str, Question]:
+    def questions(self, site: str, call: Call) -> dict[str, Question]:
         """The standard questions in self-attention over this text's tokens; none elsewhere."""
         text = self.query_tokens(site)
         if self.key_tokens(site) is not text or not call.q.shape[2] == call.k.shape[2] == len(text):

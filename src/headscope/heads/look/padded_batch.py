@@ -41,16 +41,20 @@ def read_in_one_batch(looks: Sequence[Look], compare: bool) -> None:
             raise NotOneBatchError
         z = call.v.new_zeros(*call.q.shape[:3], call.v.shape[-1])
         for index, (look, (n_query, n_key)) in enumerate(zip(looks, sizes, strict=True)):
-            z[index, :, :n_query] = look.attend(site, _one_text(call, index, n_query, n_key))[0]
+            z[index, :, :n_query] = _attend(look, site, _one_text(call, index, n_query, n_key))[0]
         return z
 
     with torch.no_grad():
         done = model.run(inputs, attend, residual=True)
     for index, look in enumerate(looks):
         own = (slice(index, index + 1), slice(len(look.written)))
-        look.keep(done.logits[own], None if done.residual is None else done.residual[own])
+        look.cache.keep(done.logits[own], None if done.residual is None else done.residual[own])
     if compare:
         _check_equal(min(looks, key=lambda look: len(look.written)))
+
+
+def _attend(look: Look, site: str, call: Call) -> Tensor:
+    return look.cache.attend(site, call) if look.edits else look.cache.observe_site(site, call, look.questions)
 
 
 def _padded(given: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
@@ -86,6 +90,6 @@ def _one_text(call: Call, index: int, n_query: int, n_key: int) -> Call:
 def _check_equal(look: Look) -> None:
     """Compare a text read in the batch with the same text read alone."""
     with torch.no_grad():
-        alone = look.model.run(look.prepared.inputs, look.attend_unobserved).logits[0].float()
+        alone = look.model.run(look.prepared.inputs, look.cache.attend).logits[0].float()
     if (alone - look.logits.float()).abs().max() > TOLERANCE.get(look.logits.dtype, 5e-2) * alone.abs().max():
         raise NotOneBatchError

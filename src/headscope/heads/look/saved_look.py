@@ -45,13 +45,14 @@ def save_look(look: Look, path: Path) -> None:
     """Write everything that can be shown without the model: tokens, logits, statistics, q, k and z of every site."""
     sites = {}
     for site in look.sites:
-        source, seen = look.site_source(site), look.seen(site)
+        source, seen = look.site_source(site), look.cache.sites[site]
         rows = dataclasses.replace(seen.rows, output=look.z(site)[None])
         sites[site] = dataclasses.replace(seen, rows=rows, kept=(source.q, source.k))
     likely = torch.unique(look.logits.topk(min(KEPT_TOKENS, look.logits.shape[-1])).indices.cpu())
     content = {
         "schema_version": SCHEMA_VERSION, "weights_sha256": weight_hash(look.model.model), "edits": look.key,
-        "shape": look.shape, "prepared": look.prepared, "sites": sites, "reached": look.reached, "logits": look.logits,
+        "shape": look.shape, "prepared": look.prepared, "logits": look.logits, "sites": sites,
+        "reached": look.cache.reached, "n_windows": look.cache.n_windows,
         "vocabulary": tuple(look.model.tokens_of(likely)),
     }  # fmt: skip
     tensors: dict[str, Tensor] = {}
@@ -72,7 +73,8 @@ def open_saved_look(path: Path, model: OpenModel | None = None) -> Look:
         known = {token.id: token for token in content["vocabulary"]}
         model = cast(Any, _WithoutModel)(content["shape"], known, content["edits"])
     look = Look(model, content["prepared"], key=content["edits"])
-    look.restore(content["sites"], content["reached"], content["logits"])
+    look.cache.sites, look.cache.reached = content["sites"], content["reached"]
+    look.cache.n_windows, look.cache.logits = content["n_windows"], content["logits"][None]
     return look
 
 
