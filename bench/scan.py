@@ -1,12 +1,12 @@
-"""A scan beside a plain forward pass over the same rows: ``python bench/scan.py --out bench/results/scan-cpu.json``.
+"""Compare a scan with a plain forward pass over the same rows: ``python bench/scan.py --out FILE``.
 
-Plain is the model with PyTorch's own fused attention, causal over packed rows, no logits but one position's. The scan
-does the same and sees every head: entropy, distance, strongest key, five questions and their shuffled nulls, bootstrap
-replicates, histograms, examples. Text is the standard library's source, so tokens repeat as they do in real text.
+Plain is the model with PyTorch's own fused attention, causal over packed rows, with the logits of one position. The
+scan does the same and measures every head: entropy, distance, strongest key, five questions and their shuffled nulls,
+bootstrap replicates, histograms, examples. Text is the standard library's source, so tokens repeat as in real text.
 
 ``--device cuda`` takes a model of Llama 3.1 8B's shape with random weights and rows of 8,192 and 32,768 tokens, each
-one document, so that nothing is saved by attending inside short pieces. ``--longest`` finds the longest row that fits,
-for the scan and for eager attention that returns its weights, by doubling.
+one document, so that no time is saved by attention within short pieces. ``--longest`` finds the longest row that fits
+into memory, for the scan and for eager attention that returns its weights, by doubling.
 """
 
 from __future__ import annotations
@@ -27,20 +27,18 @@ import torch
 from headscope.models.huggingface.model import open_model
 from headscope.models.protocol import OpenModel
 from headscope.scan.corpus.packing import PackedRows, pack
-from headscope.scan.corpus.packing_check import fit
-from headscope.scan.labels import null_name, question_names
-from headscope.scan.measure import Measurer, Plan, inputs_for
+from headscope.scan.corpus.packing_check import choose_row_format
+from headscope.scan.measure import Measurer, Plan, model_inputs
 from headscope.scan.options import ScanOptions
-from headscope.scan.tally.tally import Layout
 
 CUDA_TOKENS = 2**17
-"""A shard's, read one row after the other: while the GPU reads a row, the CPU counts the one before."""
+"""Tokens in a shard. While the GPU runs one row, the CPU adds the sums of the one before."""
 
 EMBEDDED = Path(__file__).parents[1] / "src" / "headscope" / "models" / "embedded"
 
 
 class Words:
-    """A tokenizer for models without one: each word and each gap is a token, its id a hash."""
+    """A tokenizer for models without one: every word is a token, its id a hash."""
 
     is_fast = False
 
@@ -93,13 +91,13 @@ def texts() -> list[str]:
 
 
 def one_text(words: int) -> list[str]:
-    """The same modules, end to end and again from the start, as one document of that many words."""
+    """The same modules, concatenated and repeated, as one document of that many words."""
     found = " ".join(texts()).split()
     return [" ".join((found * -(-words // len(found)))[:words])]
 
 
 class Case:
-    """One model and length: rows to read, the plain pass and the scan of them."""
+    """One model and context length: the rows, the plain pass and the scan of them."""
 
     def __init__(
         self, name: str, made: tuple[Any, Any], context: int, rows: int, documents: Sequence[str] | None = None
@@ -108,26 +106,17 @@ class Case:
         self.batch = rows if documents is None else 1
         self.plain_model, tokenizer = made
         self.model: OpenModel = open_model(_with_own_config(self.plain_model), tokenizer)
-        self.options = ScanOptions(context=context, batch=rows, shard_tokens=context * rows)
-        self.fitting = fit(self.model, context)
+        row_format = choose_row_format(self.model, context)
         stream = ((number, self.model.token_ids(text)) for number, text in enumerate(documents or texts()))
-        self.rows: PackedRows = next(iter(pack(stream, self.fitting.frame, rows)))
-        self.measurer = Measurer(self.model, self._plan())
-
-    def _plan(self) -> Plan:
-        names = question_names(())
-        sites = tuple((site.name, site.n_heads) for site in self.model.shape.sites.values())
-        nulls = tuple(null_name(name) for name in names)
-        return Plan(
-            frame=self.fitting.frame, layout=Layout(sites=sites, questions=names, nulls=nulls, context=self.context),
-            rules=(), batch=self.batch, threads=torch.get_num_threads(), unit="document",
-            first_position=self.fitting.first_position,
-        )  # fmt: skip
+        self.rows: PackedRows = next(iter(pack(stream, row_format, rows)))
+        options = ScanOptions(batch=self.batch)
+        plan = Plan.make(self.model, options, row_format, torch.get_num_threads(), "document")
+        self.measurer = Measurer(self.model, plan)
 
     def plain(self) -> None:
         with torch.no_grad():
             for rows in self.rows.batches(self.batch):
-                self.plain_model(**inputs_for(self.model, rows, None), use_cache=False)
+                self.plain_model(**model_inputs(self.model, rows, None), use_cache=False)
 
     def plain_with_logits(self) -> None:
         with torch.no_grad():
@@ -138,7 +127,7 @@ class Case:
 
 
 def _with_own_config(model: Any) -> Any:
-    """The same weights in a second model, so that one keeps PyTorch's attention while the other is watched."""
+    """The same weights in a second model, so that one keeps PyTorch's attention while the other is observed."""
     with torch.device("meta"):
         twin = type(model)(copy.deepcopy(model.config))
     twin.load_state_dict(model.state_dict(), assign=True)
@@ -169,7 +158,7 @@ def cpu_row(case: Case, seconds: float) -> dict[str, Any]:
 
 
 def whole_scan_row(name: str, made: tuple[Any, Any], max_tokens: int) -> dict[str, Any]:
-    """Everything: reading, tokenising, shards on disk, the report."""
+    """A whole scan: reading, tokenising, shards on disk, the census."""
     from headscope.scan.run import scan  # it needs pyarrow, which a bare GPU machine may not have
 
     model = open_model(_with_own_config(made[0]), made[1])
@@ -177,7 +166,7 @@ def whole_scan_row(name: str, made: tuple[Any, Any], max_tokens: int) -> dict[st
         began = time.perf_counter()
         census = scan(model, texts(), out=Path(folder) / "out", options=ScanOptions(max_tokens=max_tokens))
         took = time.perf_counter() - began
-    tokens = census.recipe.words["result"]["tokens"]
+    tokens = census.recipe.data["result"]["tokens"]
     return {"model": name, "whole_scan_tokens": tokens, "whole_scan_wall_tokens_per_second": round(tokens / took)}
 
 
@@ -196,7 +185,7 @@ def cuda_row(case: Case, seconds: float) -> dict[str, Any]:
 
 
 def longest(made: tuple[Any, Any], kind: str, context: int, patience: float) -> Iterator[dict[str, Any]]:
-    """Doubling until it does not fit, or until the next pass would take too long: attention grows with the square."""
+    """Double the context until it does not fit, or the next pass, four times as long, would exceed ``patience``."""
     row = {"model": "llama-3.1-8b-shape", "longest": kind, "stopped": "not yet"}
     while True:
         torch.cuda.empty_cache()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headscope.errors import InputError
-from headscope.files import whole_folder, write_whole
+from headscope.files import atomic_folder, write_atomic
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -19,17 +19,17 @@ def content(folder: Path) -> dict[str, bytes]:
 def test_a_file_takes_the_place_of_the_last_one_and_of_what_a_kill_left(tmp_path: Path) -> None:
     (tmp_path / "a.html.part").write_bytes(b"half of an earlier")
     for data in (b"old", b"new and longer", b""):
-        write_whole(tmp_path / "a.html", data)
+        write_atomic(tmp_path / "a.html", data)
         assert content(tmp_path) == {"a.html": data}
 
 
-@pytest.mark.parametrize(("before", "left"), [(b"old", "the last one is as it was"), (None, "there was none before")])
+@pytest.mark.parametrize(("before", "left"), [(b"old", "the previous file is unchanged"), (None, "no file was left there")])
 @pytest.mark.parametrize(
     ("number", "why"),
     [
-        (errno.ENOSPC, r"no room for 2,000,000 bytes \(No space left on device\)"),
-        (errno.EDQUOT, r"no room for 2,000,000 bytes \(Disk quota exceeded\)"),
-        (errno.EFBIG, r"no room for 2,000,000 bytes \(File too large\)"),
+        (errno.ENOSPC, r"no space for 2,000,000 bytes \(No space left on device\)"),
+        (errno.EDQUOT, r"no space for 2,000,000 bytes \(Disk quota exceeded\)"),
+        (errno.EFBIG, r"no space for 2,000,000 bytes \(File too large\)"),
         (errno.EIO, "Input/output error"),
     ],
 )
@@ -41,9 +41,9 @@ def test_a_write_that_fails_says_why_and_what_is_left(
         file.write_bytes(before)
     monkeypatch.setattr(os, "fsync", failing(OSError(number, os.strerror(number))))
     with pytest.raises(InputError, match=rf"c\.bin could not be written: {why}; {left}\n"):
-        write_whole(file, bytes(2_000_000))
+        write_atomic(file, bytes(2_000_000))
     with pytest.raises(InputError, match=rf"{why}; go on tomorrow\n"):
-        write_whole(file, bytes(2_000_000), "go on tomorrow")
+        write_atomic(file, bytes(2_000_000), "go on tomorrow")
     assert content(tmp_path) == ({} if before is None else {"c.bin": before})
 
 
@@ -55,10 +55,10 @@ def failing(error: BaseException):  # type: ignore[no-untyped-def]
 
 
 def test_ctrl_c_while_writing_leaves_the_old_one_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_whole(tmp_path / "a", b"old")
+    write_atomic(tmp_path / "a", b"old")
     monkeypatch.setattr(os, "fsync", failing(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
-        write_whole(tmp_path / "a", b"new")
+        write_atomic(tmp_path / "a", b"new")
     assert content(tmp_path) == {"a": b"old"}
 
 
@@ -66,7 +66,7 @@ def test_ctrl_c_while_writing_leaves_the_old_one_alone(tmp_path: Path, monkeypat
 def test_a_place_that_cannot_be_is_said(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").write_bytes(b"mine")
     with pytest.raises(InputError, match=rf"{place} could not be written: (Not a directory|No such file)"):
-        write_whole(tmp_path / place, b"x")
+        write_atomic(tmp_path / place, b"x")
     assert content(tmp_path) == {"file": b"mine"}
 
 
@@ -85,16 +85,16 @@ def test_what_is_renamed_is_on_the_disk_before(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(os, "fsync", flushed)
     monkeypatch.setattr(Path, "replace", renamed)
-    write_whole(tmp_path / "a", b"x")
+    write_atomic(tmp_path / "a", b"x")
     assert done == ["flush a.part", "rename a", f"flush {tmp_path.name}"]
     done.clear()
-    with whole_folder(tmp_path / "b") as aside:
+    with atomic_folder(tmp_path / "b") as aside:
         (aside / "inner").write_bytes(b"x")
     assert done == ["flush inner", f"flush {aside.name}", "rename b", f"flush {tmp_path.name}"]
 
 
 def test_a_folder_is_there_when_it_is_full_and_not_before(tmp_path: Path) -> None:
-    with whole_folder(tmp_path / "deep/model") as aside:
+    with atomic_folder(tmp_path / "deep/model") as aside:
         (aside / "one").write_bytes(b"1")
         assert not (tmp_path / "deep/model").exists()
         (aside / "two").write_bytes(b"2")
@@ -103,11 +103,11 @@ def test_a_folder_is_there_when_it_is_full_and_not_before(tmp_path: Path) -> Non
 
 
 def test_what_a_kill_left_of_a_folder_is_not_in_the_next_one(tmp_path: Path) -> None:
-    with whole_folder(tmp_path / "model") as aside:
+    with atomic_folder(tmp_path / "model") as aside:
         pass
     aside.mkdir()
     (aside / "old").write_bytes(b"half")
-    with whole_folder(tmp_path / "model") as again:
+    with atomic_folder(tmp_path / "model") as again:
         assert again == aside
         (again / "new").write_bytes(b"1")
     assert content(tmp_path) == {"model/new": b"1"}
@@ -122,17 +122,17 @@ def test_what_a_kill_left_of_a_folder_is_not_in_the_next_one(tmp_path: Path) -> 
 )
 def test_a_folder_that_cannot_be_filled_leaves_nothing(tmp_path: Path, error: Exception, said: str) -> None:
     def fill() -> None:
-        with whole_folder(tmp_path / "model") as aside:
+        with atomic_folder(tmp_path / "model") as aside:
             (aside / "one").write_bytes(b"1")
             raise error
 
-    with pytest.raises(InputError, match=rf"model could not be written: {said}; nothing of it is left"):
+    with pytest.raises(InputError, match=rf"model could not be written: {said}; nothing was left there"):
         fill()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_error_that_is_not_the_disks_stays_what_it_is(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="a fault of ours"), whole_folder(tmp_path / "model"):
+    with pytest.raises(RuntimeError, match="a fault of ours"), atomic_folder(tmp_path / "model"):
         raise RuntimeError("a fault of ours")
     assert list(tmp_path.iterdir()) == []
 
@@ -142,7 +142,7 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "model/thesis.txt").write_bytes(b"mine")
     with (
         pytest.raises(InputError, match="model could not be written: Directory not empty"),
-        whole_folder(tmp_path / "model") as aside,
+        atomic_folder(tmp_path / "model") as aside,
     ):
         (aside / "one").write_bytes(b"1")
     assert content(tmp_path) == {"model/thesis.txt": b"mine"}
@@ -150,6 +150,6 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
 
 def test_the_folder_one_stands_in_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match="is the folder you are in, and would be replaced; give a new one"):
-        whole_folder(Path()).__enter__()
+    with pytest.raises(InputError, match="is the current folder and would be replaced; give a new one"):
+        atomic_folder(Path()).__enter__()
     assert list(tmp_path.iterdir()) == []

@@ -1,6 +1,7 @@
-"""Files that are whole or not there: written beside their place, flushed to the disk, then renamed into it.
+"""Write files and folders atomically, and report stored files that cannot be parsed.
 
-A process may be killed and a disk may fill at any moment. Whoever looks then finds the last file that was finished.
+Data is written under a temporary name, flushed to the disk and renamed. After a kill or on a full disk, the previous
+version is still there.
 """
 
 from __future__ import annotations
@@ -15,70 +16,70 @@ from pathlib import Path
 from headscope.errors import HeadscopeError, InputError
 
 PART = ".part"
-"""What a file is called, after its own name, until it is finished."""
+"""The suffix of a file or folder that is still being written."""
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
-def write_whole(path: Path, data: bytes, kept: str | None = None) -> None:
-    """All of the data under this name, or what stood there before. ``kept`` is what an error says about the rest."""
-    aside = path.parent / (path.name + PART)  # a folder such as . has no name of its own
+def write_atomic(path: Path, data: bytes, hint: str | None = None) -> None:
+    """Write a file completely or not at all. ``hint`` ends the message of an error."""
+    part = path.parent / (path.name + PART)  # with_name refuses a folder such as "."
     try:
         try:
-            with aside.open("wb") as file:
+            with part.open("wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            aside.replace(path)
+            part.replace(path)
         except BaseException:
             with suppress(OSError):
-                aside.unlink(missing_ok=True)
+                part.unlink(missing_ok=True)
             raise
         _flush(path.parent)
     except OSError as error:
-        why = f"no room for {len(data):,} bytes ({error.strerror})" if error.errno in _FULL else error.strerror
-        left = kept or ("the last one is as it was" if path.exists() else "there was none before")
+        why = f"no space for {len(data):,} bytes ({error.strerror})" if error.errno in _FULL else error.strerror
+        left = hint or ("the previous file is unchanged" if path.exists() else "no file was left there")
         raise InputError(f"{path} could not be written: {why}; {left}") from error
 
 
 @contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill with files. It takes its place when all are there; where it stands may be empty, or nothing."""
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder to fill, and rename it to ``path`` at the end. ``path`` must be new or empty."""
     path = path.absolute()
     if path.resolve() == Path.cwd().resolve():
-        raise InputError(f"{path} is the folder you are in, and would be replaced; give a new one")
-    aside = path.with_name(f"{path.name}.headscope{PART}")  # a name that nobody gives: what stands there is removed
-    shutil.rmtree(aside, ignore_errors=True)
+        raise InputError(f"{path} is the current folder and would be replaced; give a new one")
+    part = path.with_name(f"{path.name}.headscope{PART}")  # unlikely to be anyone's own: what is there is removed
+    shutil.rmtree(part, ignore_errors=True)
     try:
-        aside.mkdir(parents=True)
-        yield aside
-        for file in (*aside.rglob("*"), aside):
+        part.mkdir(parents=True)
+        yield part
+        for file in (*part.rglob("*"), part):
             _flush(file)
-        aside.replace(path)
+        part.replace(path)
         _flush(path.parent)
     except Exception as error:
-        if not isinstance(error, OSError) and "os error" not in str(error):  # how writers in Rust report the system's
+        if not isinstance(error, OSError) and "os error" not in str(error):  # how libraries in Rust report one
             raise
         why = getattr(error, "strerror", None) or error
-        raise InputError(f"{path} could not be written: {why}; nothing of it is left, give another folder") from error
+        raise InputError(f"{path} could not be written: {why}; nothing was left there, give another folder") from error
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(part, ignore_errors=True)
 
 
 @contextmanager
-def reading(what: str, way_out: str) -> Iterator[None]:
-    """Whatever goes wrong while a stored file is taken apart becomes one sentence: what it is, and the way out."""
+def parsing(what: str, hint: str) -> Iterator[None]:
+    """Turn any exception while a stored file is parsed into an InputError that names the file and the way out."""
     try:
         yield
     except HeadscopeError:
         raise
-    except Exception as error:  # readers of other projects raise what they like at a broken file
+    except Exception as error:  # parsers raise many kinds at a damaged file
         why = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
-        raise InputError(f"{what} is broken, or is something else ({why}); {way_out}") from error
+        raise InputError(f"{what} is damaged, or is of another format ({why}); {hint}") from error
 
 
 def _flush(path: Path) -> None:
-    """What the system still holds of a file, or of a folder's names, goes to the disk."""
+    """Flush a file, or the entries of a folder, to the disk."""
     if os.name != "posix":
         return
     handle = os.open(path, os.O_RDONLY)

@@ -22,7 +22,7 @@ import torch
 import headscope
 from headscope.errors import HeadscopeError
 from headscope.scan.census import Census
-from headscope.scan.corpus.documents import Corpus, Reading
+from headscope.scan.corpus.documents import Corpus
 from headscope.scan.options import ScanOptions
 from headscope.scan.run import scan
 from tests.fuzz.breaking import BREAKS
@@ -39,7 +39,7 @@ def open_model(path: Path) -> None:
 
 
 def read_corpus(path: Path) -> None:
-    corpus = Corpus(path, Reading(broken="skip"))
+    corpus = Corpus(path, broken="skip")
     for _ in corpus:
         pass
     if corpus.problems:
@@ -74,7 +74,7 @@ def model_folder(folder: Path) -> Path:
 
 
 def gguf_file(folder: Path) -> Path:
-    """The small model as llama.cpp would keep it."""
+    """The small model in llama.cpp's format."""
     import gguf
 
     model, file = tiny.llama(), folder / "small.gguf"
@@ -128,20 +128,20 @@ def census_folder(folder: Path) -> Path:
 
 
 def half_scan(folder: Path) -> Path:
-    """A scan that was stopped before its census was written: all shards are there."""
+    """A scan that was stopped before its census was written, with all shards."""
     from headscope.scan.shards import ScanFolder
 
-    out, clear = folder / "scan", ScanFolder.clear
-    ScanFolder.clear = lambda self: None  # type: ignore[method-assign]
+    out, remove_work = folder / "scan", ScanFolder.remove_work
+    ScanFolder.remove_work = lambda self: None  # type: ignore[method-assign]
     scan(open_tiny(), texts(6), out=out, options=OPTIONS)
-    ScanFolder.clear = clear  # type: ignore[method-assign]
+    ScanFolder.remove_work = remove_work  # type: ignore[method-assign]
     for name in ("tally.safetensors", "examples.parquet", "report.html", "census.parquet"):
         (out / name).unlink()
     return out
 
 
 def quarter_scan(folder: Path) -> Path:
-    """The same with one shard still to be measured."""
+    """The same with one shard not measured yet."""
     out = half_scan(folder)
     (out / "work/000000.tally.safetensors").unlink()
     return out

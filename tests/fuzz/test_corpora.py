@@ -7,6 +7,7 @@ import json
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -14,16 +15,16 @@ from hypothesis import strategies as st
 
 from headscope.errors import HeadscopeError
 from headscope.lab.cards.card import card
-from headscope.scan.corpus.documents import Corpus, Reading
+from headscope.scan.corpus.documents import Corpus
 
 SUFFIXES = (".txt", ".jsonl", ".json", ".parquet", ".txt.gz", ".jsonl.xz", ".txt.bz2", ".jsonl.zst", "")
 
 
-def read(data: bytes, suffix: str, reading: Reading) -> tuple[list[str], list[str]]:
+def read(data: bytes, suffix: str, **options: Any) -> tuple[list[str], list[str]]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f"corpus{suffix}"
         file.write_bytes(data)
-        corpus = Corpus(file, reading)
+        corpus = Corpus(file, **options)
         return [passage.text for passage in corpus], corpus.problems
 
 
@@ -33,7 +34,7 @@ def read(data: bytes, suffix: str, reading: Reading) -> tuple[list[str], list[st
 @example(b'{"text": "\\ud800"}\n', ".jsonl", False, "skip")
 @example(b"\xef\xbb\xbf\x00", ".txt", True, "skip")
 def test_any_bytes_are_read_or_refused(data: bytes, suffix: str, lines: bool, broken: str) -> None:
-    texts, problems = read(data, suffix, Reading(lines=lines, broken=broken))
+    texts, problems = read(data, suffix, lines=lines, broken=broken)
     assert all(text.strip() for text in texts)
     assert all(problem.count("\n") == 0 and len(problem) > 10 for problem in problems)
 
@@ -46,7 +47,7 @@ GOOD = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r
 @settings(deadline=None)
 def test_no_character_of_a_good_text_is_lost(text: str, suffix: str) -> None:
     data = text.encode() if suffix == ".txt" else gzip.compress(text.encode())
-    texts, problems = read(data, suffix, Reading())
+    texts, problems = read(data, suffix)
     assert problems == []
     assert "".join(texts) == (text if text.strip() else "")
 
@@ -55,7 +56,7 @@ def test_no_character_of_a_good_text_is_lost(text: str, suffix: str) -> None:
 @settings(deadline=None)
 def test_every_document_of_a_json_file_comes_back(documents: list[str]) -> None:
     data = "".join(json.dumps({"text": text}) + "\n" for text in documents).encode()
-    texts, problems = read(data, ".jsonl", Reading())
+    texts, problems = read(data, ".jsonl")
     assert (texts, problems) == ([text for text in documents if text.strip()], [])
 
 
@@ -79,5 +80,5 @@ def test_any_config_is_a_card_or_a_sentence(config: dict[str, object]) -> None:
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_an_empty_file_of_every_kind(suffix: str) -> None:
-    texts, _ = read(b"", suffix, Reading())
+    texts, _ = read(b"", suffix)
     assert texts == []

@@ -276,7 +276,9 @@ def test_a_file_that_is_no_film_is_said_to_be_none(
     tmp_path: Path, arrays: dict[str, torch.Tensor], about: dict[str, str] | None
 ) -> None:
     save_file(arrays, tmp_path / "f.safetensors", metadata=about)
-    with pytest.raises(InputError, match=r"f\.safetensors is broken, or is something else .*; record the film again"):
+    with pytest.raises(
+        InputError, match=r"f\.safetensors is damaged, or is of another format .*; record the film again"
+    ):
         Film.load(tmp_path / "f.safetensors")
 
 

@@ -1,6 +1,6 @@
-"""Run by test_resume in a process of its own: scans that are killed or told to end at random moments, then finished.
+"""Kill scans at random moments, then finish them. Run by test_resume in a process of its own.
 
-Everything is imported once; each scan is a fork of it, so a kill costs no import. Prints one JSON line.
+Each scan is a fork, so modules are imported only once. Prints one JSON line.
 """
 
 from __future__ import annotations

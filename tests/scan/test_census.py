@@ -1,4 +1,4 @@
-"""The table, its comparison with another, and the page."""
+"""The census table, its comparison with another, and its page."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_the_table_has_a_row_for_every_head_and_question(folder: Path) -> None:
+def test_the_table_has_one_row_per_head_and_question(folder: Path) -> None:
     table = pq.read_table(folder / "census.parquet")
     assert table.num_rows == 4 * 9
     rows = table.to_pylist()
@@ -42,14 +42,14 @@ def test_the_table_has_a_row_for_every_head_and_question(folder: Path) -> None:
     assert b"weights_sha256" in table.schema.metadata[b"recipe"]
 
 
-def test_a_row_that_is_not_there_is_said(folder: Path) -> None:
+def test_a_missing_row_is_reported(folder: Path) -> None:
     census = Census.load(folder)
     assert census.top("first", 1)[0].mean == max(row.mean for row in census.rows if row.question == "first")
     with pytest.raises(InputError, match=r"no row for 0.0 and 'coreference'; questions are entropy, distance"):
         census.row("0.0", "coreference")
 
 
-def test_a_folder_without_a_census_is_said(tmp_path: Path) -> None:
+def test_a_folder_without_a_census_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match=r"holds no census \(tally.safetensors is missing\); give the folder that a scan"
     ):
@@ -93,24 +93,24 @@ def test_the_page_is_small_needs_no_network_and_shows_text_as_text(folder: Path)
     assert "weights_sha256" in page
 
 
-def test_few_documents_are_drawn_by_piece_and_the_recipe_says_so() -> None:
+def test_with_few_documents_the_bootstrap_draws_pieces_and_the_recipe_says_so() -> None:
     long = " ".join(texts(20))
     census = scan(open_tiny(), [long], options=ScanOptions(**OPTIONS))
-    assert census.recipe.words["result"]["interval_over"] == "piece"
+    assert census.recipe.data["result"]["interval_over"] == "piece"
     row = census.row("0.0", "previous")
     assert row.low < row.mean < row.high
     many = scan(open_tiny(), texts(25), options=ScanOptions(**OPTIONS))
-    assert many.recipe.words["result"]["interval_over"] == "document"
+    assert many.recipe.data["result"]["interval_over"] == "document"
 
 
-def test_one_piece_has_no_interval_to_speak_of() -> None:
+def test_the_interval_of_one_piece_is_its_mean() -> None:
     row = scan(open_tiny(), ["one short text"], options=ScanOptions(**OPTIONS)).row("0.0", "previous")
     assert row.low == pytest.approx(row.mean)
     assert math.isclose(row.low, row.high)
 
 
-def test_examples_look_at_the_strongest_key_of_their_document(folder: Path) -> None:
-    """Each example's key, found again in the dense pattern of its text."""
+def test_the_key_of_an_example_is_its_strongest_key(folder: Path) -> None:
+    """Each example's key, compared with the dense pattern of its text."""
     model, documents = open_tiny(), [*texts(30), "<script>alert(1)</script> & <b>"]
     rows = Census.load(folder).examples().to_pylist()
     for row in rows[::5]:
@@ -123,7 +123,7 @@ def test_examples_look_at_the_strongest_key_of_their_document(folder: Path) -> N
     assert len(rows) > 60
 
 
-def test_a_head_is_named_in_parts_and_the_table_is_in_their_order(folder: Path) -> None:
+def test_the_table_is_in_the_order_of_the_heads(folder: Path) -> None:
     census = Census.load(folder)
     rows = census.to_arrow().to_pylist()
     assert [row["head"] for row in rows[::9]] == [str(head) for head in census.heads()]
@@ -134,7 +134,7 @@ def test_a_head_is_named_in_parts_and_the_table_is_in_their_order(folder: Path) 
         assert (row["histogram"] is not None) == (row["question"] in ("entropy", "distance"))
 
 
-def test_the_first_heads_of_a_question_fall_in_order(folder: Path) -> None:
+def test_the_top_heads_are_in_decreasing_order(folder: Path) -> None:
     census = Census.load(folder)
     means = [row.mean for row in census.top("induction", 3)]
     assert means == sorted((row.mean for row in census.rows if row.question == "induction"), reverse=True)[:3]
@@ -142,15 +142,15 @@ def test_the_first_heads_of_a_question_fall_in_order(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["tally.safetensors", "examples.parquet", "recipe.json"])
-def test_a_census_with_a_torn_file_is_refused(folder: Path, tmp_path: Path, name: str) -> None:
+def test_a_census_with_a_damaged_file_is_refused(folder: Path, tmp_path: Path, name: str) -> None:
     for file in folder.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     (tmp_path / name).write_bytes((folder / name).read_bytes()[:-40])
-    with pytest.raises(InputError, match="is broken, or is something else"):
+    with pytest.raises(InputError, match="is damaged, or is of another format"):
         Census.load(tmp_path)
 
 
-def test_an_example_of_a_token_that_the_model_has_not_is_said(folder: Path) -> None:
+def test_an_example_with_an_unknown_token_is_reported(folder: Path) -> None:
     census = Census.load(folder)
 
     def none(ids: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The page's numbers are the census's, and whatever the text holds, it is shown as text."""
+"""The page shows the numbers of the census, and text of the corpus as text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from headscope.heads.questions.label_rules import token_class
 from headscope.scan.census import Census
-from headscope.scan.census_page import SHOWN, WORDS, page
+from headscope.scan.census_page import DESCRIPTIONS, TOP_HEADS, census_page
 from headscope.scan.options import ScanOptions
 from headscope.scan.recipe import Recipe
 from headscope.scan.run import scan
@@ -29,11 +29,11 @@ def census() -> Census:
 
 
 def with_problems(census: Census, problems: list[str]) -> Recipe:
-    return Recipe({**census.recipe.words, "result": {**census.recipe.words["result"], "problems": problems}})
+    return Recipe({**census.recipe.data, "result": {**census.recipe.data["result"], "problems": problems}})
 
 
 class Reader(HTMLParser):
-    """Which tags there are, and the text that a person reads."""
+    """The tags of a page and its text."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,19 +54,19 @@ def read(text: str) -> Reader:
 
 
 def data_of(text: str) -> dict[str, Any]:
-    """The numbers that the page's script draws."""
+    """The data of the page's script."""
     (found,) = re.findall(r'\{"sites":.*\}(?=[;<\s])', text)
-    told: dict[str, Any] = json.loads(found)
-    return told
+    data: dict[str, Any] = json.loads(found)
+    return data
 
 
 def test_the_map_of_every_question_holds_the_rows_of_the_census(census: Census) -> None:
-    told = data_of(page(census))
-    assert told["sites"] == [["0", 2], ["1", 2]]
-    assert [each["name"] for each in told["maps"]] == [*census.questions, *TRAITS]
-    for each in told["maps"]:
+    data = data_of(census_page(census))
+    assert data["sites"] == [["0", 2], ["1", 2]]
+    assert [each["name"] for each in data["maps"]] == [*census.questions, *TRAITS]
+    for each in data["maps"]:
         assert each["trait"] == (each["name"] in TRAITS)
-        assert each["words"] == WORDS.get(each["name"], "")
+        assert each["words"] == DESCRIPTIONS.get(each["name"], "")
         for head, numbers in zip(census.heads(), each["rows"], strict=True):
             row = census.row(head, each["name"])
             for shown, value in zip(numbers, (row.mean, row.low, row.high, row.null_mean), strict=True):
@@ -74,35 +74,37 @@ def test_the_map_of_every_question_holds_the_rows_of_the_census(census: Census) 
 
 
 def test_no_text_of_the_corpus_becomes_a_tag_or_a_placeholder(census: Census) -> None:
-    plain = read(page(census))
-    quiet = read(page(Census(census.tally, with_problems(census, []), lambda ids: open_tiny().tokens_of(ids * 0 + 97))))
+    plain = read(census_page(census))
+    quiet = read(
+        census_page(Census(census.tally, with_problems(census, []), lambda ids: open_tiny().tokens_of(ids * 0 + 97)))
+    )
     assert plain.tags.count("script") == quiet.tags.count("script")
     assert plain.tags.count("i") == quiet.tags.count("i")
     assert "<i>broken</i>.txt, line 3: bad" in plain.text
     assert "<odd>&" in plain.text
 
 
-def test_the_summary_says_what_was_read(census: Census) -> None:
-    result = census.recipe.words["result"]
+def test_the_summary_counts_tokens_and_documents(census: Census) -> None:
+    result = census.recipe.data["result"]
     said = f"4 heads in 2 sites · {result['tokens']:,} tokens in 9 documents · rows of 48 tokens"
-    assert said in read(page(census)).text
+    assert said in read(census_page(census)).text
 
 
-def test_the_best_heads_of_each_question_are_shown_with_their_examples(census: Census) -> None:
-    sections = re.findall(r"<section><h3>(.*?)</h3>(.*?)</section>", page(census), flags=re.DOTALL)
+def test_the_top_heads_of_each_question_are_shown_with_their_examples(census: Census) -> None:
+    sections = re.findall(r"<section><h3>(.*?)</h3>(.*?)</section>", census_page(census), flags=re.DOTALL)
     assert len(sections) == len(census.questions)
     table = census.examples().to_pylist()
     for question, (_, body) in zip(census.questions, sections, strict=True):
         heads = re.findall(r"<h4>(\S+) <span>mean ([\d.]+)</span></h4>", body)
-        best = census.top(question, SHOWN)
+        best = census.top(question, TOP_HEADS)
         assert heads == [(str(row.head), f"{row.mean:.3f}") for row in best]
         expected = [row for row in table if row["question"] == question and row["head"] in {name for name, _ in heads}]
         lines = re.findall(r"<li>(.*?)</li>", body, flags=re.DOTALL)
         assert len(lines) == len(expected)
 
 
-def test_the_token_that_asks_is_marked_and_the_one_it_looks_at(census: Census) -> None:
-    body = page(census).split("<h3>previous</h3>")[1].split("</section>")[0]
+def test_the_query_token_and_its_strongest_key_are_marked(census: Census) -> None:
+    body = census_page(census).split("<h3>previous</h3>")[1].split("</section>")[0]
     best = census.top("previous", 1)[0]
     rows = [row for row in census.examples().to_pylist()
             if row["question"] == "previous" and row["head"] == str(best.head)]  # fmt: skip
@@ -120,4 +122,4 @@ def test_the_token_that_asks_is_marked_and_the_one_it_looks_at(census: Census) -
 
 def test_at_most_five_problems_are_shown(census: Census) -> None:
     many = Census(census.tally, with_problems(census, [f"problem {n}" for n in range(9)]), open_tiny().tokens_of)
-    assert re.findall(r"<p class=problem>(problem \d)</p>", page(many)) == [f"problem {n}" for n in range(5)]
+    assert re.findall(r"<p class=problem>(problem \d)</p>", census_page(many)) == [f"problem {n}" for n in range(5)]

@@ -1,4 +1,4 @@
-"""Two censuses side by side, against their tallies read by hand."""
+"""The comparison of two censuses, against their tallies."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_change_is_the_difference_of_two_rows_and_its_interval_that_of_paired_
         draws = []
         for replicate in range(30):
             one, two = (
-                each.tally.drawn_means()[replicate, each.layout.quantities.index(change.question), column]
+                each.tally.replicate_means()[replicate, each.layout.quantities.index(change.question), column]
                 for each in (before, after)
             )
             draws.append(float(two - one))
@@ -54,7 +54,7 @@ def test_a_change_is_the_difference_of_two_rows_and_its_interval_that_of_paired_
         assert change.clear == (change.low > 0 or change.high < 0)
 
 
-def test_only_what_both_were_asked_is_compared(before: Census, after: Census) -> None:
+def test_only_questions_of_both_censuses_are_compared(before: Census, after: Census) -> None:
     asked = {change.question for change in compare(before, after).changes}
     assert "vowels" in asked
     assert not asked & {"stops", "digits"}
@@ -70,7 +70,7 @@ def test_questions_come_first_then_traits_each_by_size(before: Census, after: Ce
         assert sizes == sorted(sizes, reverse=True)
 
 
-def test_the_other_way_round_every_change_is_the_opposite(before: Census, after: Census) -> None:
+def test_in_the_other_direction_every_change_is_negated(before: Census, after: Census) -> None:
     there = {(change.head, change.question): change for change in compare(before, after).changes}
     for change in compare(after, before).changes:
         other = there[change.head, change.question]
@@ -111,6 +111,6 @@ def test_clear_changes_are_counted_without_traits() -> None:
         ([{"texts": 22, "sha256": "x"}], "tiny on 22 texts"),
     ],
 )
-def test_each_side_is_called_by_its_model_and_text(before: Census, corpus: list[dict[str, Any]], title: str) -> None:
-    named = Census(before.tally, Recipe(before.recipe.words | {"corpus": corpus}))
+def test_each_census_is_named_by_its_model_and_corpus(before: Census, corpus: list[dict[str, Any]], title: str) -> None:
+    named = Census(before.tally, Recipe(before.recipe.data | {"corpus": corpus}))
     assert compare(named, before).names == (title, "tiny on 22 texts")

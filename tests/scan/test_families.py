@@ -1,4 +1,4 @@
-"""Packing changes no number, in families that count positions, masks and scores in different ways."""
+"""Packing changes no statistic, in families with different positions, masks and scores."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 from headscope.models.huggingface.model import open_model
 from headscope.scan import run
 from headscope.scan.census import Census
-from headscope.scan.corpus.packing import Frame
-from headscope.scan.corpus.packing_check import Fitting, fit
+from headscope.scan.corpus.packing import RowFormat
+from headscope.scan.corpus.packing_check import choose_row_format
 from headscope.scan.options import ScanOptions
 from tests.scan.tiny import Bytes, texts
 
@@ -52,18 +52,17 @@ OPTIONS = ScanOptions(context=64, batch=4, shard_tokens=512, threads=1, replicat
     ("name", "first_position", "n_heads"),
     [("gpt2", 0, 8), ("llama", 0, 8), ("gemma2", 0, 8), ("roberta", 2, 8), ("t5", None, 24)],
 )
-def test_packed_documents_answer_as_documents_alone(
+def test_packed_documents_have_the_statistics_of_documents_alone(
     name: str, first_position: int | None, n_heads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = open_model(family(name), Bytes())
-    fitting = fit(model, 64)
-    assert fitting == Fitting(Frame(64), first_position)
+    assert choose_row_format(model, 64) == RowFormat(64, first_position=first_position)
     documents = [text[:40] for text in texts(12, seed=4)]
     packed = run.scan(model, documents, options=OPTIONS)
-    assert packed.recipe.words["result"]["rows"] < packed.recipe.words["result"]["pieces"]
-    monkeypatch.setattr(run, "fit", lambda *_: Fitting(Frame(64, share_rows=False), None))
+    assert packed.recipe.data["result"]["rows"] < packed.recipe.data["result"]["pieces"]
+    monkeypatch.setattr(run, "choose_row_format", lambda *_: RowFormat(64, share_rows=False))
     alone = run.scan(model, documents, options=OPTIONS)
-    assert alone.recipe.words["result"]["rows"] == alone.recipe.words["result"]["pieces"]
+    assert alone.recipe.data["result"]["rows"] == alone.recipe.data["result"]["pieces"]
     assert_same(packed, alone, n_heads)
 
 

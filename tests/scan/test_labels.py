@@ -1,4 +1,4 @@
-"""Labels of packed rows: pieces never match each other, padding matches nothing, and chance is a share of keys."""
+"""Labels of packed rows: pieces never match each other, padding matches nothing, and the null is a share of keys."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import torch
 
 from headscope.heads.questions.label_rules import LabelRule, token_class
 from headscope.heads.questions.standard_questions import STANDARD
-from headscope.scan.corpus.packing import Frame, PackedRows
-from headscope.scan.labels import label, null_name, question_names
-from headscope.scan.tally.examples import Span
+from headscope.scan.corpus.packing import PackedRows, Piece, RowFormat
+from headscope.scan.labels import label_batch, null_name, question_names
 from tests.scan.tiny import open_tiny
 
 MODEL = open_tiny()
@@ -18,67 +17,67 @@ MODEL = open_tiny()
 def packed(*pieces: str, context: int = 48) -> PackedRows:
     """Texts in one row, byte by byte."""
     ids = torch.zeros(1, context, dtype=torch.long)
-    spans, at = [], 0
+    placed, at = [], 0
     for document, text in enumerate(pieces):
         data = list(text.encode())
         ids[0, at : at + len(data)] = torch.tensor(data)
-        spans.append(Span(0, at, at + len(data), document, 0))
+        placed.append(Piece(0, at, at + len(data), document, 0))
         at += len(data)
-    return PackedRows(ids, tuple(spans))
+    return PackedRows(ids, tuple(placed))
 
 
 def test_labels_of_different_pieces_never_match() -> None:
     rows = packed("abab", "abab")
-    labels = label(rows, Frame(48), (), MODEL)
+    labels = label_batch(rows, RowFormat(48), (), MODEL)
     for name in STANDARD:
-        question = labels.asked[name].question
+        question = labels.questions[name].question
         first, second = (set(question.key[0, span].tolist()) - {-1} for span in (slice(0, 4), slice(4, 8)))
         asked = set(question.query[0, 4:8].tolist()) - {-1}
         assert not first & second
         assert not first & asked
-    assert labels.asked["duplicate"].matching.up_to_query[0, :8].tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
-    assert labels.asked["induction"].matching.up_to_query[0, :8].tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
+    assert labels.questions["duplicate"].matching.up_to_query[0, :8].tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
+    assert labels.questions["induction"].matching.up_to_query[0, :8].tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
 
 
-def test_padding_neither_asks_nor_answers() -> None:
-    labels = label(packed("abcabc"), Frame(48), (), MODEL)
+def test_padding_is_neither_query_nor_key() -> None:
+    labels = label_batch(packed("abcabc"), RowFormat(48), (), MODEL)
     for name in STANDARD:
-        question = labels.asked[name].question
+        question = labels.questions[name].question
         assert set(question.query[0, 6:].tolist()) == {-1}
         assert set(question.key[0, 6:].tolist()) == {-1}
     assert not labels.counted[0, 6:].any()
 
 
-def test_the_first_row_of_a_piece_has_no_choice_and_is_not_counted() -> None:
-    labels = label(packed("abc", "defg"), Frame(48), (), MODEL)
+def test_the_first_query_of_a_piece_sees_only_itself_and_is_not_counted() -> None:
+    labels = label_batch(packed("abc", "defg"), RowFormat(48), (), MODEL)
     assert labels.counted[0, :7].tolist() == [False, True, True, False, True, True, True]
 
 
 def test_tokens_that_the_tokenizer_adds_are_not_counted() -> None:
     rows = packed("\x01abcd\x02")
-    labels = label(rows, Frame(48, before=(1,), after=(2,)), (), MODEL)
+    labels = label_batch(rows, RowFormat(48, tokens_before=(1,), tokens_after=(2,)), (), MODEL)
     assert labels.counted[0, :6].tolist() == [False, True, True, True, True, False]
 
 
 @pytest.mark.parametrize("causal", [True, False])
-def test_chance_is_the_share_of_keys_that_match(causal: bool) -> None:
+def test_the_match_share_is_that_of_the_visible_keys(causal: bool) -> None:
     text = "abcaba"
-    labels = label(packed(text), Frame(48), (), MODEL)
-    chance = labels.chance("duplicate", causal)[0]
+    labels = label_batch(packed(text), RowFormat(48), (), MODEL)
+    chance = labels.match_share("duplicate", causal)[0]
     for row, token in enumerate(text):
         keys = [at for at in range(len(text)) if at != row and (at < row or not causal)]
         expected = sum(text[at] == token for at in keys) / max(len(keys), 1)
         assert float(chance[row]) == pytest.approx(expected)
-    assert labels.chance("itself", causal)[0, 3] == pytest.approx(1 / (4 if causal else 6))
+    assert labels.match_share("itself", causal)[0, 3] == pytest.approx(1 / (4 if causal else 6))
 
 
-def test_only_rows_with_something_to_find_can_answer() -> None:
-    labels = label(packed("abcab"), Frame(48), (), MODEL)
+def test_only_queries_with_a_matching_key_are_answerable() -> None:
+    labels = label_batch(packed("abcab"), RowFormat(48), (), MODEL)
     assert labels.answerable("duplicate", causal=True)[0, :5].tolist() == [False, False, False, True, True]
     assert labels.answerable("duplicate", causal=False)[0, :5].tolist() == [False, True, False, True, True]
 
 
-def test_a_rule_of_ones_own_is_labelled_piece_by_piece() -> None:
+def test_a_custom_rule_is_applied_piece_by_piece() -> None:
     vowels = token_class("vowels", "[aeiou]")
     seen: list[int] = []
 
@@ -88,14 +87,14 @@ def test_a_rule_of_ones_own_is_labelled_piece_by_piece() -> None:
         return [len(tokens) - 1] * len(tokens)
 
     last = LabelRule("last", place_of_last, lambda tokens: list(range(len(tokens))))
-    labels = label(packed("bade", "iota"), Frame(48), (vowels, last), MODEL)
+    labels = label_batch(packed("bade", "iota"), RowFormat(48), (vowels, last), MODEL)
     assert set(seen) == {4}
-    assert labels.asked["vowels"].matching.everywhere[0, :8].tolist() == [2, 1, 2, 1, 2, 2, 3, 2]
-    assert labels.asked["last"].matching.everywhere[0, :8].tolist() == [1] * 8
-    assert labels.asked["last"].matching.up_to_query[0, :8].tolist() == [0, 0, 0, 1, 0, 0, 0, 1]
+    assert labels.questions["vowels"].matching.everywhere[0, :8].tolist() == [2, 1, 2, 1, 2, 2, 3, 2]
+    assert labels.questions["last"].matching.everywhere[0, :8].tolist() == [1] * 8
+    assert labels.questions["last"].matching.up_to_query[0, :8].tolist() == [0, 0, 0, 1, 0, 0, 0, 1]
 
 
-def test_names_of_questions_and_their_nulls_are_told_apart() -> None:
+def test_questions_and_their_nulls_have_different_names() -> None:
     names = question_names((token_class("digits", r"\d"),))
     assert names == (*STANDARD, "digits")
     assert not {null_name(name) for name in names} & set(names)

@@ -1,4 +1,4 @@
-"""The same shards on a real Ray of two workers, one of them killed: the same bytes."""
+"""Two Ray workers, one of them killed, give the bytes of one process."""
 
 from __future__ import annotations
 
@@ -69,27 +69,27 @@ def test_two_ray_workers_one_killed_give_the_bytes_of_one_process(tmp_path: Path
         ("ray://127.0.0.1:1", False),
     ],
 )
-def test_one_knock_tells_whether_somebody_is_there(address: str, there: bool) -> None:
-    """Addresses without a port are Ray's own to find."""
+def test_a_closed_port_is_reported_at_once(address: str, there: bool) -> None:
+    """Addresses without a port are left to Ray."""
     pytest.importorskip("ray", reason="Ray is not installed: pip install headscope[ray]")
-    from headscope.scan.ray_pool import _knock
+    from headscope.scan.ray_pool import _check_port, _connect
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         written = address.format(open=f"127.0.0.1:{server.getsockname()[1]}")
         if there:
-            _knock(written)
+            _check_port(written)
             return
         with pytest.raises(InputError, match=rf"there is no Ray at '{written}' .*start one with `ray start --head`"):
-            _knock(written)
+            _connect(written, 1)
 
 
-def test_a_ray_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_a_missing_ray_cluster_is_reported(tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="Ray is not installed: pip install headscope[ray]")
     options = ScanOptions(ray="127.0.0.1:1", threads=1)
     with pytest.raises(InputError, match=r"there is no Ray at '127.0.0.1:1' .*start one with `ray start --head`"):
         scan(open_tiny(), texts(3), out=tmp_path, options=options, opener=open_tiny)
 
 
-def test_ray_needs_a_model_it_can_open_itself() -> None:
+def test_ray_needs_a_model_that_workers_can_open() -> None:
     with pytest.raises(InputError, match="several workers open the model themselves"):
         scan(open_tiny(), texts(3), options=ScanOptions(ray="local"))

@@ -1,4 +1,4 @@
-"""A scan that is killed anywhere goes on where it was, and ends with the same bytes."""
+"""A scan that is killed at any moment resumes, and ends with the same bytes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class StopError(Exception):
 
 
 def stop_after(monkeypatch: pytest.MonkeyPatch, writes: int, error: BaseException) -> None:
-    """Let so many files be written, then fail as a full disk or an impatient person would."""
+    """Raise an error after this many files."""
     plain, count = ScanFolder.write, 0
 
     def write(self: ScanFolder, path: Path, data: bytes) -> None:
@@ -58,7 +58,7 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, writes: int, error: BaseExceptio
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), StopError()])
-def test_a_scan_stopped_between_any_two_files_goes_on(
+def test_a_scan_stopped_between_any_two_files_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     documents, options = texts(12), ScanOptions(**OPTIONS)
@@ -72,19 +72,19 @@ def test_a_scan_stopped_between_any_two_files_goes_on(
     assert content(tmp_path / "stopped") == content(tmp_path / "whole")
 
 
-def test_ctrl_c_says_how_much_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_reports_how_many_shards_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stop_after(monkeypatch, 14, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt, match=r"\d of \d+ shards are kept in .*out"):
         scan(open_tiny(), texts(12), out=tmp_path / "out", options=ScanOptions(**OPTIONS))
 
 
-def test_a_full_disk_keeps_what_is_finished(tmp_path: Path) -> None:
+def test_a_full_disk_keeps_finished_shards(tmp_path: Path) -> None:
     documents, options = texts(12), ScanOptions(**OPTIONS)
     scan(open_tiny(), documents, out=tmp_path / "whole", options=options)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (8000, before[1]))  # rows fit, tallies do not
     try:
-        with pytest.raises(InputError, match=r"out/.* no room for [\d,]+ bytes .*what is finished is kept"):
+        with pytest.raises(InputError, match=r"out/.* no space for [\d,]+ bytes .*finished shards are kept"):
             scan(open_tiny(), documents, out=tmp_path / "out", options=options)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -95,7 +95,7 @@ def test_a_full_disk_keeps_what_is_finished(tmp_path: Path) -> None:
 
 
 def test_two_scans_into_one_folder_are_refused(tmp_path: Path) -> None:
-    with ScanFolder(tmp_path).held(), pytest.raises(InputError, match="another scan is writing into"):
+    with ScanFolder(tmp_path).lock(), pytest.raises(InputError, match="another scan is writing into"):
         scan(open_tiny(), texts(3), out=tmp_path, options=ScanOptions(**OPTIONS))
     scan(open_tiny(), texts(3), out=tmp_path, options=ScanOptions(**OPTIONS))
 
@@ -108,7 +108,7 @@ def test_two_scans_into_one_folder_are_refused(tmp_path: Path) -> None:
         ({"seed": 1}, {}, "model.weights_sha256: "),
     ],
 )
-def test_another_recipe_is_refused_with_what_differs(
+def test_another_recipe_is_refused_with_the_differences(
     tmp_path: Path, model: dict[str, Any], changed: dict[str, Any], said: str
 ) -> None:
     scan(open_tiny(), texts(3), out=tmp_path, options=ScanOptions(**OPTIONS))
@@ -118,14 +118,14 @@ def test_another_recipe_is_refused_with_what_differs(
         scan(open_tiny(), texts(4), out=tmp_path, options=ScanOptions(**OPTIONS))
 
 
-def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(InputError, match=r"holds thesis.txt, which is not a scan's; choose an empty folder"):
         scan(open_tiny(), texts(3), out=tmp_path, options=ScanOptions(**OPTIONS))
 
 
-def test_a_resumed_scan_keeps_the_threads_it_began_with(tmp_path: Path) -> None:
+def test_a_resumed_scan_keeps_its_number_of_threads(tmp_path: Path) -> None:
     options = OPTIONS | {"threads": 2}
     scan(open_tiny(), texts(3), out=tmp_path, options=ScanOptions(**options))
     again = scan(open_tiny(), texts(3), out=tmp_path, options=ScanOptions(**(options | {"threads": None})))
-    assert again.recipe.words["machine"]["threads"] == 2
+    assert again.recipe.data["machine"]["threads"] == 2

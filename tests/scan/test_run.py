@@ -1,4 +1,4 @@
-"""A scan from beginning to end: what its recipe says, what it runs, what it leaves behind."""
+"""A scan from beginning to end: its recipe, its forward passes, its files."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ OPTIONS: dict[str, Any] = {"context": 64, "batch": 2, "shard_tokens": 128, "thre
 
 
 def passes(model: NativeModel) -> list[int]:
-    """Grows by the rows of every pass through the model."""
+    """A list that gets the number of rows of every forward pass."""
     counted: list[int] = []
     model.model.register_forward_hook(lambda module, args, output: counted.append(len(args[0])))
     return counted
 
 
-def test_the_recipe_says_what_was_chosen() -> None:
+def test_the_recipe_holds_the_options() -> None:
     spaces = token_class("spaces", "^ $")
     options = ScanOptions(**OPTIONS, seed=7, rules=(spaces,), broken="skip", max_tokens=900)
-    words = scan(open_tiny(), texts(30), options=options).recipe.words
+    words = scan(open_tiny(), texts(30), options=options).recipe.data
     assert words["rows_in_pass"] == 2
     assert words["rows_in_shard"] == 2, "128 tokens are two rows of 64"
     assert words["questions"] == ["previous", "itself", "first", "duplicate", "induction", spaces.identity()]
@@ -42,9 +42,9 @@ def test_the_recipe_says_what_was_chosen() -> None:
     assert words["model"]["sites"] == {"0": 2, "1": 2}
 
 
-def test_the_result_counts_what_was_read() -> None:
+def test_the_result_counts_documents_pieces_and_tokens() -> None:
     model, documents = open_tiny(), texts(30)
-    result = scan(model, documents, options=ScanOptions(**OPTIONS)).recipe.words["result"]
+    result = scan(model, documents, options=ScanOptions(**OPTIONS)).recipe.data["result"]
     lengths = [len(model.token_ids(document)) for document in documents]
     whole = [length for length in lengths if length >= 2]
     assert result["documents"] == len(documents)
@@ -57,20 +57,20 @@ def test_the_result_counts_what_was_read() -> None:
 @pytest.mark.parametrize(("count", "unit"), [(19, "piece"), (20, "document")])
 def test_intervals_are_over_documents_where_there_are_enough(count: int, unit: str) -> None:
     census = scan(open_tiny(), texts(40)[:count], options=ScanOptions(**OPTIONS))
-    assert census.recipe.words["result"]["interval_over"] == unit
+    assert census.recipe.data["result"]["interval_over"] == unit
 
 
-def test_a_finished_scan_is_read_and_not_run_again(tmp_path: Path) -> None:
+def test_a_finished_scan_is_loaded_and_not_run_again(tmp_path: Path) -> None:
     made = scan(open_tiny(), texts(12), out=tmp_path, options=ScanOptions(**OPTIONS))
     before = content(tmp_path)
     model = open_tiny()
     counted = passes(model)
     again = scan(model, texts(12), out=tmp_path, options=ScanOptions(**OPTIONS))
-    fitted = sum(counted)
+    trial_rows = sum(counted)
     assert again.to_arrow().equals(made.to_arrow())
     assert content(tmp_path) == before
     scan(model, texts(12), options=ScanOptions(**OPTIONS))
-    assert sum(counted) > 2 * fitted + 10, "reading a census takes only the few rows that fit a model"
+    assert sum(counted) > 2 * trial_rows + 10, "loading a census takes only the few rows that choose the row format"
 
 
 def test_after_a_ctrl_c_only_the_shards_that_are_missing_are_measured(tmp_path: Path) -> None:
@@ -96,18 +96,18 @@ def test_after_a_ctrl_c_only_the_shards_that_are_missing_are_measured(tmp_path: 
     assert again.to_arrow().equals(whole.to_arrow())
 
 
-def test_without_a_folder_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_folder_no_files_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     census = scan(open_tiny(), texts(6), options=ScanOptions(**OPTIONS))
     assert list(tmp_path.iterdir()) == []
-    assert len(census.examples()) > 0, "a census outlives its folder"
+    assert len(census.examples()) > 0, "a census does not need its folder"
 
 
 def test_the_size_of_shards_changes_no_number() -> None:
     censuses = [
         scan(open_tiny(), texts(12), options=ScanOptions(**(OPTIONS | {"shard_tokens": size}))) for size in (128, 10**6)
     ]
-    assert len({census.recipe.words["result"]["shards"] for census in censuses}) == 2
+    assert len({census.recipe.data["result"]["shards"] for census in censuses}) == 2
     for row in censuses[0].rows:
         other = censuses[1].row(str(row.head), row.question)
         assert (row.count, row.minimum, row.maximum) == (other.count, other.minimum, other.maximum)
@@ -115,31 +115,29 @@ def test_the_size_of_shards_changes_no_number() -> None:
 
 
 @pytest.mark.parametrize(("given", "here", "used"), [(2, 1, 2), (None, 1, 1)])
-def test_threads_are_those_given_or_the_programs_own_and_are_given_back(
-    given: int | None, here: int, used: int
-) -> None:
+def test_threads_are_those_given_or_torch_s_and_are_restored(given: int | None, here: int, used: int) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(here)
     try:
         census = scan(open_tiny(), texts(3), options=ScanOptions(**(OPTIONS | {"threads": given})))
-        assert census.recipe.words["machine"]["threads"] == used
+        assert census.recipe.data["machine"]["threads"] == used
         assert torch.get_num_threads() == here
     finally:
         torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize(("bad", "said"), [(b"\xff\xfe", "is not UTF-8"), (b"", "the corpus is empty")])
-def test_a_corpus_of_which_nothing_could_be_read_can_be_mended(tmp_path: Path, bad: bytes, said: str) -> None:
-    """Nothing was begun, so the folder is free: the mended file is not another recipe."""
+def test_a_corpus_without_readable_text_can_be_fixed(tmp_path: Path, bad: bytes, said: str) -> None:
+    """The folder is reset, so the fixed file is not refused as another recipe."""
     corpus, out = tmp_path / "corpus.txt", tmp_path / "out"
     corpus.write_bytes(bad)
     with pytest.raises(InputError, match=said):
         scan(open_tiny(), corpus, out=out, options=ScanOptions(**OPTIONS))
     corpus.write_text("a text that can be read")
-    assert scan(open_tiny(), corpus, out=out, options=ScanOptions(**OPTIONS)).recipe.words["result"]["documents"] == 1
+    assert scan(open_tiny(), corpus, out=out, options=ScanOptions(**OPTIONS)).recipe.data["result"]["documents"] == 1
 
 
-def test_rows_that_a_kill_left_while_packing_are_packed_anew(tmp_path: Path) -> None:
+def test_rows_that_a_kill_left_while_packing_are_packed_again(tmp_path: Path) -> None:
     scan(open_tiny(), texts(12), out=tmp_path / "whole", options=ScanOptions(**OPTIONS))
     other = tmp_path / "out"
     (other / "work").mkdir(parents=True)
@@ -152,16 +150,16 @@ def test_rows_that_a_kill_left_while_packing_are_packed_anew(tmp_path: Path) -> 
 def _begun(folder: Path) -> bytes:
     """The recipe as it stands in a folder whose scan has just begun: without a result."""
     recipe = Census.load(folder).recipe
-    return type(recipe)({name: value for name, value in recipe.words.items() if name != "result"}).to_json().encode()
+    return type(recipe)({name: value for name, value in recipe.data.items() if name != "result"}).to_json().encode()
 
 
-def test_ray_that_is_not_installed_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_ray_package_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.delitem(sys.modules, "headscope.scan.ray_pool", raising=False)
     options = ScanOptions(**OPTIONS, ray="local")
     with pytest.raises(InputError, match=r"scanning on Ray needs one more package; pip install headscope\[ray\]"):
         scan(open_tiny(), texts(3), out=tmp_path, options=options, opener=open_tiny)
-    assert (tmp_path / "work/packed.json").exists(), "what was read is kept for when it is installed"
+    assert (tmp_path / "work/packed.json").exists(), "the packed rows are kept for when it is installed"
 
 
 @pytest.mark.parametrize("more", [{"workers": 2}, {"ray": "local"}])

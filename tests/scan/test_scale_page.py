@@ -1,4 +1,4 @@
-"""The numbers on the page about scale are these."""
+"""The numbers in docs/how-to/scale.md are computed here."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from pathlib import Path
 import torch
 
 from headscope.heads.questions.standard_questions import STANDARD
-from headscope.scan.corpus.packing import PackedRows
+from headscope.scan.corpus.packing import PackedRows, Piece
 from headscope.scan.labels import null_name
-from headscope.scan.tally.examples import Span
 from headscope.scan.tally.tally import Layout, Tally
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "scale.md").read_text(encoding="utf-8")
@@ -20,7 +19,7 @@ def test_sizes_are_those_of_real_tallies_and_rows() -> None:
     layout = Layout(sites=sites, questions=STANDARD, nulls=tuple(map(null_name, STANDARD)), context=8192)
     tally = len(Tally.zero(layout).to_bytes())
     shards = -(-(10**9) // 2**23)
-    pieces = tuple(Span(row, start, start + 1024, row, start) for row in range(16) for start in range(0, 8192, 1024))
+    pieces = tuple(Piece(row, start, start + 1024, row, start) for row in range(16) for start in range(0, 8192, 1024))
     rows = len(PackedRows(torch.zeros(16, 8192, dtype=torch.long), pieces).to_bytes()) / (16 * 8192)
     assert f"| one tally | {tally / 1e6:.0f} MB |" in PAGE
     assert f"| packed rows of a billion tokens | {rows:.1f} GB |" in PAGE

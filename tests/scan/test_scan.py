@@ -1,4 +1,4 @@
-"""A census says what a dense computation over every document alone says, however documents were packed."""
+"""A census equals a dense computation over every document alone, however documents are packed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OPTIONS: dict[str, Any] = {"threads": 1, "replicates": 20, "examples": 3}
 
 
 def patterns(model: NativeModel, ids: list[int]) -> dict[str, Tensor]:
-    """Every head's weights over one text, from q and k, the plain way, in float64."""
+    """Every head's attention pattern over one text, from q and k, in float64."""
     found: dict[str, Tensor] = {}
 
     def see(site: str, call: Call) -> Tensor:
@@ -41,7 +41,7 @@ def patterns(model: NativeModel, ids: list[int]) -> dict[str, Tensor]:
 
 
 def matches(question: str, ids: list[int], i: int, j: int) -> bool:
-    """The questions, written out."""
+    """The questions by their definitions."""
     if question in ("duplicate", "induction") and i == j:
         return False
     return {
@@ -55,14 +55,14 @@ def matches(question: str, ids: list[int], i: int, j: int) -> bool:
 
 
 def by_hand(
-    model: NativeModel, documents: Sequence[str], room: int, before: list[int]
+    model: NativeModel, documents: Sequence[str], document_tokens: int, before: list[int]
 ) -> dict[str, list[tuple[float, ...]]]:
-    """For every head and question: the masses of all rows that have an answer, document by document."""
+    """For every head and question: the masses of all queries that have an answer, document by document."""
     masses: dict[str, list[tuple[float, ...]]] = {}
     for document in documents:
         whole = model.token_ids(document)
-        for start in range(0, len(whole), room):
-            ids = before + whole[start : start + room]
+        for start in range(0, len(whole), document_tokens):
+            ids = before + whole[start : start + document_tokens]
             if len(ids) - len(before) < 2:
                 continue
             for site, weights in patterns(model, ids).items():
@@ -78,7 +78,7 @@ def by_hand(
 @pytest.mark.parametrize(
     ("how", "context"),
     [({}, 40), ({"start": True}, 40), ({"absolute": True}, 40), ({}, 256)],
-    ids=["rotary", "start token", "absolute positions", "long rows, pieces one by one"],
+    ids=["rotary", "start token", "absolute positions", "long rows, one call per piece"],
 )
 def test_means_counts_and_extremes_equal_the_dense_ones(how: dict[str, bool], context: int) -> None:
     model = open_tiny(context=context, **how)
@@ -96,7 +96,7 @@ def test_means_counts_and_extremes_equal_the_dense_ones(how: dict[str, bool], co
             assert row.mean == pytest.approx(sum(values) / len(values), abs=2e-6)
             assert row.maximum == pytest.approx(max(values), abs=2e-5)
             assert row.minimum == pytest.approx(min(values), abs=2e-5)
-    assert ("one piece a row" in str(census.recipe.words["packing"])) == how.get("absolute", False)
+    assert ("one piece a row" in str(census.recipe.data["packing"])) == how.get("absolute", False)
 
 
 def test_entropy_and_distance_equal_the_dense_ones() -> None:
@@ -121,7 +121,7 @@ def test_entropy_and_distance_equal_the_dense_ones() -> None:
         assert sum(row.histogram) == len(values)
 
 
-def test_the_null_is_the_mean_over_shuffles_of_the_labels_a_row_may_see() -> None:
+def test_the_null_is_the_mean_over_shuffles_of_the_visible_labels() -> None:
     model, text = open_tiny(), texts(1, seed=2)[0][:24]
     ids = model.token_ids(text)
     census = scan(model, [text], options=ScanOptions(**OPTIONS))
@@ -142,14 +142,14 @@ def test_the_null_is_the_mean_over_shuffles_of_the_labels_a_row_may_see() -> Non
         assert null == pytest.approx(sum(drawn) / len(drawn), abs=0.02)
 
 
-def test_a_text_of_one_token_answers_as_chance_does() -> None:
+def test_a_text_of_one_repeated_token_equals_its_null() -> None:
     """Every earlier key matches, so shuffling changes nothing."""
     row = scan(open_tiny(), ["aaaaaaaaaaaaaaaaaaaa"] * 20, options=ScanOptions(**OPTIONS)).row("0.0", "duplicate")
     assert row.null_mean == pytest.approx(row.mean, abs=1e-6)
     assert row.null_low == pytest.approx(row.low, abs=1e-6)
 
 
-def test_examples_point_at_the_text_where_a_head_answers_most() -> None:
+def test_examples_are_where_a_head_has_the_most_mass() -> None:
     model, documents = open_tiny(context=48), texts(12, seed=8)
     census = scan(model, documents, options=ScanOptions(context=48, **OPTIONS))
     rows = [row for row in census.examples().to_pylist() if row["question"] == "induction" and row["head"] == "1.0"]
@@ -161,7 +161,7 @@ def test_examples_point_at_the_text_where_a_head_answers_most() -> None:
         assert "".join(row["tokens"]) in document
 
 
-def test_a_scan_into_a_folder_comes_back_from_it(tmp_path: Path) -> None:
+def test_a_census_is_loaded_from_its_folder(tmp_path: Path) -> None:
     census = scan(open_tiny(), texts(), out=tmp_path / "out", options=ScanOptions(**OPTIONS))
     loaded = Census.load(tmp_path / "out")
     assert loaded.to_arrow().equals(census.to_arrow())
@@ -177,7 +177,7 @@ def vowels(tokens: Sequence[Token]) -> list[int]:
     return [int(token.text in "aeiou") for token in tokens]
 
 
-def test_a_question_of_ones_own_is_asked_like_the_others() -> None:
+def test_a_custom_question_is_measured_like_the_others() -> None:
     model = open_tiny()
     rules = (
         LabelRule("same kind", vowels, vowels),
@@ -186,15 +186,15 @@ def test_a_question_of_ones_own_is_asked_like_the_others() -> None:
     census = scan(model, texts(5), options=ScanOptions(rules=rules, **OPTIONS))
     same, other = (census.row("0.1", name) for name in ("same kind", "kind"))
     assert same.count == census.row("0.1", "itself").count
-    assert 0 < other.count < same.count, "the first rows may not have seen the other kind yet"
+    assert 0 < other.count < same.count, "the first queries may have no key of the other kind"
     assert same.mean * same.count + other.mean * other.count == pytest.approx(same.count, rel=1e-5), "a partition"
 
 
-def test_what_was_good_before_a_broken_line_is_scanned_and_the_line_is_said(tmp_path: Path) -> None:
+def test_documents_before_a_broken_line_are_scanned_and_the_line_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "corpus.jsonl"
     path.write_text('{"text": "a good document, the first"}\n{"text": "and one more"}\n{broken\n{"text": "never"}\n')
     census = scan(open_tiny(), path, options=ScanOptions(**OPTIONS))
-    assert census.recipe.words["result"]["documents"] == 2
+    assert census.recipe.data["result"]["documents"] == 2
     assert f"{path}, line 3: not JSON" in census.problems[0]
     assert "line 3: not JSON" in repr(census)
 
@@ -202,12 +202,12 @@ def test_what_was_good_before_a_broken_line_is_scanned_and_the_line_is_said(tmp_
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "the corpus is empty: it holds no text of two tokens or more"),
+        ("", "the corpus is empty: it has no text of two tokens or more"),
         ("x", "the corpus is empty"),
         ("\x00junk", "corpus.txt, line 1: a NUL byte: this is binary data, not text"),
     ],
 )
-def test_a_corpus_with_nothing_in_it_is_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_a_corpus_without_text_is_refused(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "corpus.txt").write_text(text)
     with pytest.raises(InputError, match=said):
         scan(open_tiny(), tmp_path / "corpus.txt", out=tmp_path / "out", options=ScanOptions(**OPTIONS))
@@ -216,18 +216,18 @@ def test_a_corpus_with_nothing_in_it_is_refused(tmp_path: Path, text: str, said:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"context": 65}, "context=65, and this model reads at most 64 tokens; give 64 or less"),
+        ({"context": 65}, "context=65, but this model's context is 64 tokens; give 64 or less"),
         ({"workers": 2}, "several workers open the model themselves"),
         ({"batch": 0}, "batch=0: give at least 1"),
         ({"broken": "never"}, "broken='never': choose 'stop' or 'skip'"),
-        ({"rules": (token_class("previous", "x"),)}, "a question named 'previous' is there already"),
+        ({"rules": (token_class("previous", "x"),)}, "there is already a question named 'previous'"),
     ],
 )
-def test_options_that_do_not_work_are_said(wrong: dict[str, Any], said: str) -> None:
+def test_wrong_options_are_reported(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         scan(open_tiny(), texts(), options=ScanOptions(**(OPTIONS | wrong)))
 
 
-def test_reading_stops_after_the_tokens_asked_for() -> None:
+def test_reading_stops_after_max_tokens() -> None:
     census = scan(open_tiny(), texts(), options=ScanOptions(max_tokens=500, **OPTIONS))
-    assert 500 <= census.recipe.words["result"]["tokens"] < 900
+    assert 500 <= census.recipe.data["result"]["tokens"] < 900

@@ -1,4 +1,4 @@
-"""A real small model for scans: two layers of our own attention over bytes, opened in a fraction of a second."""
+"""A small model for scans: two layers of headscope's attention over bytes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WORDS = [
 
 
 class Bytes:
-    """A tokenizer: a token a byte; with ``start``, token 256 before every text."""
+    """A tokenizer with one token per byte; with ``start``, token 256 before every text."""
 
     is_fast = False
 
@@ -55,7 +55,7 @@ class Bytes:
 
 
 class TinyModel(nn.Module):
-    """Embedding, two attention layers that add to the stream, logits."""
+    """Embedding, two attention layers in a residual stream, logits."""
 
     def __init__(self, seed: int = 0, context: int = 64, absolute: bool = False) -> None:
         super().__init__()

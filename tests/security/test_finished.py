@@ -41,7 +41,7 @@ def test_a_full_disk_leaves_the_last_export_as_it_was(scope, tmp_path):
     file = tmp_path / "look.html"
     save_html(scope.look("the old lamp"), file)
     before = file.read_bytes()
-    with room_for(10_000), pytest.raises(InputError, match=r"look.html could not be written: no room for [\d,]+ bytes"):
+    with room_for(10_000), pytest.raises(InputError, match=r"look.html could not be written: no space for [\d,]+ bytes"):
         save_html(scope.look("the old lamp burned until morning"), file)
     assert file.read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["look.html"]
@@ -51,7 +51,7 @@ def test_a_full_disk_leaves_the_last_film_as_it_was(tmp_path):
     film, file = Film.load(EMBEDDED / "film.safetensors"), tmp_path / "film.safetensors"
     film.save(file)
     before = file.read_bytes()
-    with room_for(10_000), pytest.raises(InputError, match=r"film.safetensors could not be written: no room"):
+    with room_for(10_000), pytest.raises(InputError, match=r"film.safetensors could not be written: no space"):
         film.save(file)
     assert file.read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["film.safetensors"]
@@ -60,11 +60,11 @@ def test_a_full_disk_leaves_the_last_film_as_it_was(tmp_path):
 @pytest.mark.parametrize("room", [0, 300, 3_000, 12_000])
 def test_a_disk_that_fills_at_any_moment_costs_no_finished_shard(tmp_path, room):
     scan(open_tiny(), texts(12), out=tmp_path / "whole", options=OPTIONS)
-    with room_for(room), pytest.raises(InputError, match="no room for"):
+    with room_for(room), pytest.raises(InputError, match="no space for"):
         scan(open_tiny(), texts(12), out=tmp_path / "out", options=OPTIONS)
     kept = {file: file.read_bytes() for file in (tmp_path / "out").glob("work/*.tally.safetensors")}
     assert not list((tmp_path / "out").rglob("*.part"))
-    with room_for(room), pytest.raises(InputError, match="no room for"):
+    with room_for(room), pytest.raises(InputError, match="no space for"):
         scan(open_tiny(), texts(12), out=tmp_path / "out", options=OPTIONS)
     assert all(file.read_bytes() == data for file, data in kept.items())
     scan(open_tiny(), texts(12), out=tmp_path / "out", options=OPTIONS)
@@ -76,16 +76,16 @@ def test_a_folder_that_may_not_be_written_is_named_before_anything_is_read(tmp_p
     for folder in (Path("/proc/headscope-scan"), tmp_path / "file" / "inner"):
         with pytest.raises(InputError, match=r"cannot be written \(.+\); choose another folder"):
             scan(open_tiny(), texts(3), out=folder, options=OPTIONS)
-    with pytest.raises(InputError, match=r"could not be written: No such file.+what is finished is kept"):
+    with pytest.raises(InputError, match=r"could not be written: No such file.+finished shards are kept"):
         ScanFolder(tmp_path / "gone").write(tmp_path / "gone/a", b"x")
     with pytest.raises(InputError, match=r"could not be written"):
         save_html_somewhere_else(tmp_path)
 
 
 def save_html_somewhere_else(tmp_path: Path) -> None:
-    from headscope.files import write_whole
+    from headscope.files import write_atomic
 
-    write_whole(tmp_path / "file/look.html", b"x")
+    write_atomic(tmp_path / "file/look.html", b"x")
 
 
 def test_a_clock_that_jumps_changes_no_byte(tmp_path, monkeypatch):

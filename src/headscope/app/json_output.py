@@ -94,4 +94,4 @@ def _prediction(prediction: Prediction) -> dict[str, Any]:
 
 def of_census(census: Census) -> dict[str, Any]:
     """A census's rows and recipe."""
-    return {"recipe": census.recipe.words, "rows": census.to_arrow().to_pylist()}
+    return {"recipe": census.recipe.data, "rows": census.to_arrow().to_pylist()}

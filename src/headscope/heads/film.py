@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from headscope.attention.engine import observe
 from headscope.attention.observer import Call, observing
 from headscope.errors import InputError
-from headscope.files import reading, write_whole
+from headscope.files import parsing, write_atomic
 from headscope.heads.questions.standard_questions import STANDARD
 from headscope.heads.roles.probes.repeat_probe import HeadScores, RepeatProbe, head_scores, token_losses
 from headscope.models.huggingface import attention
@@ -98,11 +98,11 @@ class Film:
             "sentences": self.sentences,
             "pattern_steps": self.pattern_steps,
         }
-        write_whole(file, save(arrays, metadata={"film": json.dumps(about)}))
+        write_atomic(file, save(arrays, metadata={"film": json.dumps(about)}))
 
     @classmethod
     def load(cls, file: Path) -> Film:
-        with reading(str(file), "record the film again"):
+        with parsing(str(file), "record the film again"):
             with safe_open(file, framework="pt") as stored:
                 about = json.loads(stored.metadata()["film"])
                 arrays = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 — not a dict

@@ -1,11 +1,11 @@
-"""A census: one row for every head and question, with its null and interval, examples, and the recipe it came from."""
+"""The census of a scan: one row per head and question with null and interval, examples, and the recipe."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +15,25 @@ import torch
 from torch import Tensor
 
 from headscope.errors import InputError
-from headscope.files import reading
+from headscope.files import parsing
 from headscope.models.protocol import Token
-from headscope.names import Head
+from headscope.names import Head, HeadName
 from headscope.scan.recipe import SCHEMA_VERSION, Recipe
 from headscope.scan.tally.examples import BEFORE, NO_TOKEN
 from headscope.scan.tally.reduction import TRAITS
 from headscope.scan.tally.tally import Layout, Tally
 
 FILES = ("tally.safetensors", "examples.parquet", "report.html", "recipe.json", "census.parquet")
-"""In the order in which they are written: the last one says that the census is whole."""
 
 _NUMBERS = ("mean", "variance", "minimum", "maximum", "low", "high", "null_mean", "null_low", "null_high")
 
 
 @dataclass(frozen=True)
 class Row:
-    """What one head answers to one question. ``low`` and ``high`` bound the middle 95 % of bootstrap means."""
+    """One head's attention mass on one question, or one of its traits, over all counted queries.
+
+    ``low`` and ``high`` bound the middle 95 % of bootstrap means.
+    """
 
     head: Head
     question: str
@@ -50,7 +52,7 @@ class Row:
 
 
 class Census:
-    """Every head and question of a scan. ``census.to_arrow()`` is the whole table."""
+    """Every head and question of a scan. ``to_arrow()`` gives the whole table."""
 
     def __init__(
         self, tally: Tally, recipe: Recipe, tokens_of: Callable[[Tensor], tuple[Token, ...]] | None = None
@@ -60,17 +62,17 @@ class Census:
 
     @classmethod
     def load(cls, folder: str | Path) -> Census:
-        """A census from its folder."""
+        """Load a census from its folder."""
         path = Path(folder)
         missing = [name for name in FILES if not (path / name).is_file()]
         if missing:
             unfinished = (path / "work").is_dir()
             hint = "its scan is not finished: run it again" if unfinished else "give the folder that a scan wrote"
             raise InputError(f"{path} holds no census ({missing[0]} is missing); {hint}")
-        with reading(f"the census in {path}", "scan again into another folder"):
+        with parsing(f"the census in {path}", "scan again into another folder"):
             recipe = Recipe.from_json((path / "recipe.json").read_text(encoding="utf-8"))
-            census = cls(Tally.load(str(path / "tally.safetensors")), recipe)
-            census._examples = pq.read_table(path / "examples.parquet").cast(pa.schema(list(_EXAMPLE_TYPES.items())))
+            census = cls(Tally.from_bytes((path / "tally.safetensors").read_bytes()), recipe)
+            census._examples = pq.read_table(path / "examples.parquet").cast(_EXAMPLE_SCHEMA)
         return census
 
     @property
@@ -79,27 +81,38 @@ class Census:
 
     @property
     def model_name(self) -> str:
-        return str(self.recipe.words["model"]["name"])
+        return str(self.recipe.data["model"]["name"])
+
+    @property
+    def corpus_name(self) -> str:
+        """The corpus, as in ``wiki.txt``, ``2 files`` or ``22 texts``."""
+        first, *more = self.recipe.data["corpus"]
+        name = first.get("file") or first.get("stream") or first.get("dataset") or f"{first.get('texts')} texts"
+        return f"{1 + len(more)} files" if more else Path(str(name)).name
+
+    @property
+    def title(self) -> str:
+        return f"{self.model_name} on {self.corpus_name}"
 
     @property
     def problems(self) -> list[str]:
         """What could not be read in the corpus, with file and line."""
-        return list(self.recipe.words.get("result", {}).get("problems", []))
+        return list(self.recipe.data.get("result", {}).get("problems", []))
 
     @property
     def questions(self) -> tuple[str, ...]:
         return self.layout.questions
 
     def heads(self) -> list[Head]:
-        return [Head(site, index) for site, n_heads in self.layout.sites for index in range(n_heads)]
+        return self.layout.heads()
 
     @cached_property
     def rows(self) -> list[Row]:
-        """In the order of the heads; sites that the text did not reach are left out."""
+        """In the order of the heads; sites that no text reached are left out."""
         return list(_rows(self.tally))
 
-    def row(self, head: str | Head, question: str) -> Row:
-        """What one head answers to one question, or one of its traits."""
+    def row(self, head: HeadName, question: str) -> Row:
+        """The row of one head and question or trait."""
         wanted = Head.parse(head)
         found = [row for row in self.rows if row.head == wanted and row.question == question]
         if not found:
@@ -113,7 +126,7 @@ class Census:
         return sorted(rows, key=lambda row: -row.mean)[:count]
 
     def to_arrow(self) -> pa.Table:
-        """One row for every head and question."""
+        """One row per head and question."""
         columns: dict[str, Any] = {
             "head": pa.array([str(row.head) for row in self.rows]),
             "site": pa.array([row.head.site for row in self.rows]),
@@ -128,25 +141,24 @@ class Census:
         return pa.table(columns).replace_schema_metadata(about)
 
     def examples(self) -> pa.Table:
-        """The places where each head answers each question most, as text."""
+        """The strongest examples of each head and question, as text."""
         assert self._examples is not None
         return self._examples
 
     def files(self) -> dict[str, bytes]:
-        """The folder of this census, file by file."""
-        from headscope.scan.census_page import page
+        """The files of this census's folder, in the order of writing: with the last one, the census is complete."""
+        from headscope.scan.census_page import census_page
 
-        made: dict[str, Callable[[], bytes]] = {
-            "tally.safetensors": self.tally.to_bytes,
-            "examples.parquet": lambda: _parquet(self.examples()),
-            "report.html": lambda: page(self).encode(),
-            "recipe.json": lambda: self.recipe.to_json().encode(),
-            "census.parquet": lambda: _parquet(self.to_arrow()),
+        return {
+            "tally.safetensors": self.tally.to_bytes(),
+            "examples.parquet": _parquet(self.examples()),
+            "report.html": census_page(self).encode(),
+            "recipe.json": self.recipe.to_json().encode(),
+            "census.parquet": _parquet(self.to_arrow()),
         }
-        return {name: made[name]() for name in FILES}
 
     def __repr__(self) -> str:
-        result = self.recipe.words.get("result", {})
+        result = self.recipe.data.get("result", {})
         trouble = f"; stopped early: {self.problems[0]}" if self.problems else ""
         return (
             f"Census({self.model_name}: {self.layout.n_heads} heads, {len(self.questions)} questions, "
@@ -159,9 +171,9 @@ def _rows(tally: Tally) -> Iterator[Row]:
     low, high = tally.intervals()
     shown = {"mean": tally.means(), "variance": tally.variances(), "minimum": tally.smallest, "maximum": tally.largest}
     shown |= {"low": low, "high": high}
-    heads = [Head(site, index) for site, n_heads in layout.sites for index in range(n_heads)]
+    histograms = {"entropy": tally.entropy, "distance": tally.distance}
     nulls = dict(zip(layout.questions, layout.nulls, strict=True)) if layout.nulls else {}
-    for column, head in enumerate(heads):
+    for column, head in enumerate(layout.heads()):
         for name in (*TRAITS, *layout.questions):
             at = (layout.quantities.index(name), column)
             if not int(counts[at]):
@@ -172,53 +184,46 @@ def _rows(tally: Tally) -> Iterator[Row]:
                 f"null_{key}": None if null is None else float(shown[key][null]) for key in ("mean", "low", "high")
             }
             kind = "trait" if name in TRAITS else "question"
-            yield Row(head, name, kind, int(counts[at]), **numbers, histogram=_histogram(tally, name, column))
-
-
-def _histogram(tally: Tally, name: str, head: int) -> list[int] | None:
-    kept = {"entropy": tally.entropy, "distance": tally.distance}.get(name)
-    return None if kept is None else [int(count) for count in kept[head]]
+            histogram = histograms[name][column].tolist() if name in histograms else None
+            yield Row(head, name, kind, int(counts[at]), **numbers, histogram=histogram)
 
 
 def _example_table(tally: Tally, tokens_of: Callable[[Tensor], tuple[Token, ...]]) -> pa.Table:
-    """Examples with their tokens as text: ``tokens[at]`` is the one that asks."""
-    rows: dict[str, list[Any]] = {name: [] for name in _EXAMPLE_TYPES}
-    heads = [Head(site, index) for site, n_heads in tally.layout.sites for index in range(n_heads)]
-    reads: dict[int, str] = {}
-    for column, head in enumerate(heads):
+    """The examples with their tokens as text; ``tokens[at]`` is the query."""
+    rows: list[dict[str, Any]] = []
+
+    @cache
+    def text(token: int) -> str:
+        try:
+            return tokens_of(torch.tensor([token]))[0].text
+        except (ValueError, OverflowError, LookupError) as error:
+            raise InputError(
+                f"an example holds token {token}, which this model does not have; a shard is damaged"
+            ) from error
+
+    for column, head in enumerate(tally.layout.heads()):
         for number, question in enumerate(tally.layout.questions):
-            for rank, one in enumerate(tally.best.at(number, column)):
-                ids = [token for token in one.tokens if token != NO_TOKEN]
-                at = sum(token != NO_TOKEN for token in one.tokens[:BEFORE])
-                for token in set(ids) - reads.keys():
-                    reads[token] = _read(tokens_of, token)
-                texts = [reads[token] for token in ids]
-                values = (str(head), question, rank, one.score, one.document, one.position, one.key, at, texts)
-                for name, value in zip(_EXAMPLE_TYPES, values, strict=True):
-                    rows[name].append(value)
-    return pa.table({name: pa.array(rows[name], kind) for name, kind in _EXAMPLE_TYPES.items()})
+            for rank, example in enumerate(tally.examples.of(number, column)):
+                at = sum(token != NO_TOKEN for token in example.tokens[:BEFORE])
+                texts = [text(token) for token in example.tokens if token != NO_TOKEN]
+                where = {"head": str(head), "question": question, "rank": rank, "at": at}
+                rows.append(example._asdict() | where | {"tokens": texts})
+    return pa.Table.from_pylist(rows, schema=_EXAMPLE_SCHEMA)
 
 
-def _read(tokens_of: Callable[[Tensor], tuple[Token, ...]], token: int) -> str:
-    try:
-        return tokens_of(torch.tensor([token]))[0].text
-    except (ValueError, OverflowError, LookupError) as error:
-        raise InputError(
-            f"an example holds token {token}, which this model does not have; a shard is broken"
-        ) from error
-
-
-_EXAMPLE_TYPES = {
-    "head": pa.string(),
-    "question": pa.string(),
-    "rank": pa.int32(),
-    "score": pa.float32(),
-    "document": pa.int64(),
-    "position": pa.int64(),
-    "key": pa.int64(),
-    "at": pa.int32(),
-    "tokens": pa.list_(pa.string()),
-}
+_EXAMPLE_SCHEMA = pa.schema(
+    {
+        "head": pa.string(),
+        "question": pa.string(),
+        "rank": pa.int32(),
+        "score": pa.float32(),
+        "document": pa.int64(),
+        "position": pa.int64(),
+        "key": pa.int64(),
+        "at": pa.int32(),
+        "tokens": pa.list_(pa.string()),
+    }
+)
 
 
 def _parquet(table: pa.Table) -> bytes:

@@ -1,4 +1,4 @@
-"""A census as one small page that needs no network: a map of heads for each question, and the best examples."""
+"""Show a census as one HTML file without network access: a map of the heads per question, and examples."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from typing import Any
 from headscope.scan.census import Census, Row
 from headscope.scan.tally.reduction import TRAITS
 
-WORDS = {
-    "previous": "the token before",
-    "itself": "the token itself",
-    "first": "the first token of the text",
-    "duplicate": "an earlier copy of this token",
-    "induction": "what followed an earlier copy of this token",
-    "entropy": "how widely it looks, in nats",
-    "distance": "how far back it looks, in tokens",
-    "spread": "how far apart the places are, in tokens",
-    "strongest": "how much its strongest key gets",
+DESCRIPTIONS = {
+    "previous": "attention mass on the token before",
+    "itself": "attention mass on the token itself",
+    "first": "attention mass on the first token of the text",
+    "duplicate": "attention mass on earlier copies of this token",
+    "induction": "attention mass on what followed earlier copies of this token",
+    "entropy": "entropy of the attention pattern, in nats",
+    "distance": "mean distance to the attended tokens",
+    "spread": "standard deviation of that distance, in tokens",
+    "strongest": "weight of the strongest key",
 }
-SHOWN = 3
-"""Heads of each question whose examples are printed."""
+TOP_HEADS = 3
+"""The number of heads per question whose examples are shown."""
 
 
-def page(census: Census) -> str:
-    """The report: a template of our own, with the numbers and the words put in."""
+def census_page(census: Census) -> str:
+    """The HTML page of a census, from a template."""
     template = files("headscope.scan").joinpath("census_page.html").read_text(encoding="utf-8")
-    result = census.recipe.words.get("result", {})
+    result = census.recipe.data.get("result", {})
     summary = (
         f"{census.layout.n_heads:,} heads in {len(census.layout.sites)} sites · {result.get('tokens', 0):,} tokens in "
         f"{result.get('documents', 0):,} documents · rows of {census.layout.context:,} tokens"
@@ -44,18 +44,20 @@ def page(census: Census) -> str:
         "recipe": html.escape(census.recipe.to_json()),
         "data": json.dumps(_data(census), separators=(",", ":")).replace("<", "\\u003c"),
     }
-    # all at once: a token of the corpus may itself read {{data}}
+    # in one pass: a token of the corpus may itself be {{data}}
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
 
 
 def _data(census: Census) -> dict[str, Any]:
-    """Means, intervals and nulls by question, in the order of the heads, to four digits."""
+    """Means, intervals and nulls per question, in the order of the heads, to four digits."""
     by_head = {(str(row.head), row.question): row for row in census.rows}
     maps = []
     for question in (*census.questions, *TRAITS):
         rows = [by_head.get((str(head), question)) for head in census.heads()]
         numbers = [None if row is None else _numbers(row) for row in rows]
-        maps.append({"name": question, "words": WORDS.get(question, ""), "trait": question in TRAITS, "rows": numbers})
+        maps.append(
+            {"name": question, "words": DESCRIPTIONS.get(question, ""), "trait": question in TRAITS, "rows": numbers}
+        )
     return {"sites": [list(site) for site in census.layout.sites], "maps": maps}
 
 
@@ -71,7 +73,7 @@ def _examples(census: Census, question: str) -> str:
     table = census.examples()
     rows = [row for row in table.to_pylist() if row["question"] == question]
     shown = []
-    for best in census.top(question, SHOWN):
+    for best in census.top(question, TOP_HEADS):
         mine = [row for row in rows if row["head"] == str(best.head)]
         lines = "".join(f"<li>{_line(row)}</li>" for row in mine)
         shown.append(f"<h4>{best.head} <span>mean {best.mean:.3f}</span></h4><ol>{lines}</ol>")
@@ -79,11 +81,11 @@ def _examples(census: Census, question: str) -> str:
 
 
 def _line(row: dict[str, Any]) -> str:
-    """A window of text: the token that asks marked, and the one it looks at, where that is in sight."""
+    """The tokens around an example: the query marked, and its strongest key where it is in the window."""
     target = row["at"] + row["key"] - row["position"]
     parts = []
-    for place, token in enumerate(row["tokens"]):
+    for index, token in enumerate(row["tokens"]):
         text = html.escape(token).replace("\n", "⏎")
-        tag = "b" if place == row["at"] else "u" if place == target else None
+        tag = "b" if index == row["at"] else "u" if index == target else None
         parts.append(f"<{tag}>{text}</{tag}>" if tag else text)
     return f"<q>{''.join(parts)}</q> <span>{row['score']:.2f}, document {row['document']}</span>"

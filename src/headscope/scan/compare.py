@@ -1,4 +1,4 @@
-"""Two censuses side by side: which heads changed between two checkpoints, or between two kinds of text."""
+"""Compare two censuses: which heads changed between two checkpoints, or between two corpora."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headscope.scan.tally.reduction import TRAITS
 
 @dataclass(frozen=True)
 class Change:
-    """One head and question in both. ``low`` and ``high`` bound the middle 95 % of bootstrap differences."""
+    """One head and question in both censuses. ``low`` and ``high`` bound the middle 95 % of bootstrap differences."""
 
     head: Head
     question: str
@@ -31,13 +31,13 @@ class Change:
 
     @property
     def clear(self) -> bool:
-        """Whether the interval leaves out zero. Nothing is corrected for looking at many heads."""
+        """Whether the interval excludes zero, without a correction for testing many heads."""
         return self.low > 0 or self.high < 0
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Every head and question that both have, largest change first."""
+    """Every head and question that both censuses have, largest change first."""
 
     names: tuple[str, str]
     changes: tuple[Change, ...]
@@ -56,20 +56,20 @@ class Comparison:
 
 
 def compare(a: Census | str | Path, b: Census | str | Path) -> Comparison:
-    """From ``a`` to ``b``: two checkpoints, or one model on two corpora. Both must have the same heads.
+    """Compare two checkpoints, or one model on two corpora. Both censuses must have the same heads.
 
-    Replicates are drawn by document and seed: over one corpus they are paired, and the interval is that much narrower.
+    Replicates depend on document and seed: over one corpus they are paired, which makes the interval narrower.
     """
     before, after = (one if isinstance(one, Census) else Census.load(one) for one in (a, b))
     if before.layout.sites != after.layout.sites:
         raise InputError(
-            f"one census is of {_words(before)}, the other of {_words(after)}: their heads do not correspond; compare "
+            f"one census is of {_shape(before)}, the other of {_shape(after)}: their heads do not correspond; compare "
             "two checkpoints of one model, or one model on two corpora"
         )
     shared = [name for name in (*TRAITS, *before.questions) if name in (*TRAITS, *after.questions)]
     changes = [change for name in shared for change in _changes(before, after, name)]
     changes.sort(key=lambda change: (change.question in TRAITS, -abs(change.difference)))
-    return Comparison((_title(before), _title(after)), tuple(changes))
+    return Comparison((before.title, after.title), tuple(changes))
 
 
 def _changes(before: Census, after: Census, question: str) -> list[Change]:
@@ -77,7 +77,7 @@ def _changes(before: Census, after: Census, question: str) -> list[Change]:
     for census in (before, after):
         index = census.layout.quantities.index(question)
         means.append(census.tally.means()[index])
-        drawn.append(census.tally.drawn_means()[:, index])
+        drawn.append(census.tally.replicate_means()[:, index])
     replicates = min(len(one) for one in drawn)
     moved = drawn[1][:replicates] - drawn[0][:replicates]
     low, high = (torch.nanquantile(moved, edge, dim=0) for edge in (0.025, 0.975))
@@ -88,12 +88,5 @@ def _changes(before: Census, after: Census, question: str) -> list[Change]:
     ]
 
 
-def _words(census: Census) -> str:
+def _shape(census: Census) -> str:
     return f"{census.model_name} ({census.layout.n_heads} heads in {len(census.layout.sites)} sites)"
-
-
-def _title(census: Census) -> str:
-    sources = census.recipe.words["corpus"]
-    one = sources[0]
-    named = one.get("file") or one.get("stream") or one.get("dataset") or f"{one.get('texts')} texts"
-    return f"{census.model_name} on {named if len(sources) == 1 else f'{len(sources)} files'}"

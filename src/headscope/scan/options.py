@@ -1,4 +1,4 @@
-"""How a scan is made: what a person may choose, checked once."""
+"""The options of a scan, checked once."""
 
 from __future__ import annotations
 
@@ -10,49 +10,41 @@ from headscope.heads.questions.standard_questions import STANDARD
 from headscope.scan.tally.reduction import TRAITS
 
 DEFAULT_CONTEXT = 1024
-TOKENS_AT_ONCE = 8192
+TOKENS_PER_PASS = 8192
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScanOptions:
-    """Everything but the model and the corpus. What is None is chosen and written into the recipe."""
+    """The options of a scan. What is None is chosen by the scan and written into its recipe."""
 
     context: int | None = None
-    """Tokens in a row; the model's own context up to 1,024 unless given."""
+    """Tokens per row; by default the model's own context, up to 1,024."""
     batch: int | None = None
-    """Rows in one pass."""
+    """Rows per forward pass."""
     shard_tokens: int = 2**17
-    """Tokens in a shard: what is lost, at most, by each worker that is killed."""
+    """Tokens per shard: at most this much is lost when a worker is killed."""
     max_tokens: int | None = None
-    """Stop reading the corpus after about so many tokens."""
+    """Stop reading the corpus after about this many tokens."""
     field: str = "text"
     lines: bool = False
-    """In text files, each line is a document; otherwise each file."""
+    """In text files, every line is a document; otherwise every file."""
     broken: str = "stop"
-    """At input that cannot be read: end the corpus there, or go on after it."""
+    """At an unreadable part of the corpus: "stop" there, or "skip" it."""
     rules: tuple[LabelRule, ...] = ()
-    """Questions beside the five standard ones."""
+    """Questions in addition to the five standard ones."""
     replicates: int = 200
     examples: int = 5
     seed: int = 0
     threads: int | None = None
     workers: int = 1
     ray: str | None = None
-    """A Ray address, or "local" to start Ray here."""
+    """A Ray address, or "local" to start Ray on this machine."""
     progress: bool | None = None
-    """A progress bar; None shows one in a terminal."""
+    """Show a progress bar; None shows it in a terminal only."""
 
     def __post_init__(self) -> None:
-        least = {
-            "context": 2,
-            "batch": 1,
-            "shard_tokens": 1,
-            "max_tokens": 1,
-            "replicates": 2,
-            "examples": 1,
-            "workers": 1,
-        }
-        for name, smallest in {**least, "threads": 1, "seed": 0}.items():
+        sizes = dict.fromkeys(("batch", "shard_tokens", "max_tokens", "examples", "workers", "threads"), 1)
+        for name, smallest in {**sizes, "context": 2, "replicates": 2, "seed": 0}.items():
             value = getattr(self, name)
             if value is not None and value < smallest:
                 raise InputError(f"{name}={value}: give at least {smallest}")
@@ -61,23 +53,23 @@ class ScanOptions:
         taken = [*STANDARD, *TRAITS]
         for rule in self.rules:
             if rule.name in taken:
-                raise InputError(f"a question named {rule.name!r} is there already; give yours another name")
+                raise InputError(f"there is already a question named {rule.name!r}; choose another name")
             taken.append(rule.name)
 
     def context_for(self, longest: int | None) -> int:
-        """Tokens in a row for a model that can read so many."""
+        """Tokens per row, for a model whose context is ``longest``."""
         if self.context is None:
             return min(longest or DEFAULT_CONTEXT, DEFAULT_CONTEXT)
         if longest is not None and self.context > longest:
             raise InputError(
-                f"context={self.context}, and this model reads at most {longest} tokens; give {longest} or less"
+                f"context={self.context}, but this model's context is {longest} tokens; give {longest} or less"
             )
         return self.context
 
     def batch_for(self, context: int) -> int:
-        return self.batch or max(1, TOKENS_AT_ONCE // context)
+        return self.batch or max(1, TOKENS_PER_PASS // context)
 
     def rows_in_shard(self, context: int) -> int:
-        """Whole batches, as many as make the shard about as large as asked."""
+        """Rows per shard: whole batches, close to ``shard_tokens``."""
         batch = self.batch_for(context)
         return max(1, round(self.shard_tokens / (context * batch))) * batch

@@ -1,7 +1,7 @@
-"""Shards on this machine: in this process, or in several that open the model themselves.
+"""Measure shards on this machine: in this process, or in worker processes that open the model themselves.
 
-Workers get packed rows and give back a tally; only the parent writes. A worker that dies gives its shard back, and
-workers whose parent dies end by themselves, because their pipe does.
+Workers receive packed rows and return a tally; only the parent writes files. The shard of a worker that dies is
+measured by another one. Workers end when their parent dies, because their pipe closes.
 """
 
 from __future__ import annotations
@@ -10,162 +10,171 @@ import multiprocessing
 import pickle
 import signal
 import traceback
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import Any, Protocol
 
 from headscope.errors import HeadscopeError, InputError
 from headscope.models.protocol import OpenModel
 from headscope.models.weight_hash import weight_hash
 from headscope.scan.corpus.packing import PackedRows
-from headscope.scan.measure import Measurer, Plan, Tick
-from headscope.scan.recipe import device_words
+from headscope.scan.measure import Advance, Measurer, Plan
+from headscope.scan.recipe import device_name
 from headscope.scan.shards import ScanFolder
 
 Opener = Callable[[], OpenModel]
 """Opens the model again, in another process: a function that can be pickled, as ``partial(open_model, "gpt2")``."""
 
-MOST_DEATHS = 3
-"""A shard that has taken so many workers with it is not tried again."""
+MAX_LOSSES = 3
+"""The number of workers lost at one shard that ends a scan."""
 
 
 @dataclass(frozen=True)
-class Work:
-    """All that a worker needs to know."""
+class WorkerSetup:
+    """What a worker needs: how to open the model, what to measure, and which weights and device to expect."""
 
     opener: Opener
     plan: Plan
     weights_sha256: str
     device: str
 
-    def ready(self) -> Measurer:
-        """Open the model here, and make sure it is the same one."""
+    def open(self) -> Measurer:
+        """Open the model, and check that it is the one this scan began with."""
         model = self.opener()
         measurer = Measurer(model, self.plan)
         if weight_hash(model.model) != self.weights_sha256:
             raise InputError(f"a worker opened {model.shape.name} with other weights than this scan's")
-        if device_words(measurer.device) != self.device:
+        if device_name(measurer.device) != self.device:
             raise InputError(
-                f"a worker runs on {device_words(measurer.device)}, and this scan on {self.device}: its last digits "
+                f"a worker runs on {device_name(measurer.device)}, and this scan on {self.device}: its last digits "
                 "would differ; use machines of one kind"
             )
         return measurer
 
 
-def run_here(measurer: Measurer, folder: ScanFolder, shards: Sequence[int], tick: Tick) -> None:
-    """One shard after the other, in this process."""
-    for shard in shards:
-        folder.write(folder.tally_file(shard), measurer.measure(folder.rows(shard), tick).to_bytes())
+class WorkerLostError(Exception):
+    """A worker died before it returned its tally."""
 
 
-def run_in_processes(work: Work, folder: ScanFolder, shards: Sequence[int], workers: int, tick: Tick) -> None:
-    """So many processes share the shards."""
-    _check_travels(work)
-    pool = _Pool(work, folder, list(shards), tick)
-    try:
-        pool.run(min(workers, len(shards)))
-    finally:
-        pool.stop()
+class Worker(Protocol):
+    """A process, here or elsewhere, that measures one shard at a time."""
+
+    def send(self, rows: bytes) -> Any:
+        """Start measuring; returns what to wait for."""
+
+    def receive(self) -> bytes:
+        """The tally. Raises what went wrong in the worker, or WorkerLostError."""
+
+    def stop(self) -> None: ...
 
 
-class _Worker:
-    """One process, the near end of its pipe, and the shard it is busy with."""
+@dataclass(frozen=True)
+class WorkerPool:
+    """How to start a worker, and how to wait until some of them have answered."""
 
-    def __init__(self, work: Work) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.pipe, far = context.Pipe()
-        self.process = context.Process(target=serve, args=(far, work), daemon=True)
-        self.process.start()
-        far.close()
-        self.shard: int | None = None
+    size: int
+    start: Callable[[], Worker]
+    wait: Callable[[list[Any]], list[Any]]
 
-
-class _Pool:
-    def __init__(self, work: Work, folder: ScanFolder, shards: list[int], tick: Tick) -> None:
-        self.work, self.folder, self.waiting, self.tick = work, folder, shards, tick
-        self.workers: list[_Worker] = []
-        self.deaths: dict[int, int] = {}
-        self.tokens: dict[int, int] = {}
-
-    def run(self, size: int) -> None:
-        self.workers = [_Worker(self.work) for _ in range(size)]
-        for worker in self.workers:
-            self._give(worker)
-        while any(worker.shard is not None for worker in self.workers):
-            busy = {worker.pipe: worker for worker in self.workers if worker.shard is not None}
-            for pipe in wait(list(busy)):
-                self._hear(busy[pipe])  # type: ignore[index]
-
-    def _give(self, worker: _Worker) -> None:
-        worker.shard = self.waiting.pop(0) if self.waiting else None
-        if worker.shard is not None:
-            rows = self.folder.rows(worker.shard)
-            self.tokens[worker.shard] = rows.n_tokens
-            try:
-                worker.pipe.send_bytes(rows.to_bytes())
-            except OSError:  # it died while idle
-                self._replace(worker)
-
-    def _hear(self, worker: _Worker) -> None:
-        assert worker.shard is not None
+    def run(self, folder: ScanFolder, shards: Sequence[int], advance: Advance) -> None:
+        """Measure the shards with all workers. The shard of a lost worker goes to a new one."""
+        queue, losses = deque(shards), Counter[int]()
+        busy: dict[Any, tuple[Worker, int, int]] = {}
+        idle = [self.start() for _ in range(min(self.size, len(shards)))]
         try:
-            kind, answer = worker.pipe.recv()
-        except (EOFError, OSError):
-            self._replace(worker)
-            return
-        if kind == "error":
-            raise answer
-        self.folder.write(self.folder.tally_file(worker.shard), answer)
-        self.tick(self.tokens[worker.shard])
-        self._give(worker)
-
-    def _replace(self, worker: _Worker) -> None:
-        """A worker is gone: its shard goes back to the front, and a new worker takes its place."""
-        assert worker.shard is not None
-        count = self.deaths[worker.shard] = self.deaths.get(worker.shard, 0) + 1
-        worker.process.join()
-        if count >= MOST_DEATHS:
-            raise InputError(
-                f"{count} workers died at shard {worker.shard} (the last with exit code {worker.process.exitcode}); "
-                "often that is memory: try fewer workers, or a smaller batch"
-            )
-        self.waiting.insert(0, worker.shard)
-        fresh = _Worker(self.work)
-        self.workers[self.workers.index(worker)] = fresh
-        self._give(fresh)
-
-    def stop(self) -> None:
-        for worker in self.workers:
-            worker.pipe.close()
-        for worker in self.workers:
-            worker.process.join(timeout=2)
-            if worker.process.is_alive():
-                worker.process.kill()
-                worker.process.join()
+            while queue or busy:
+                while queue and len(busy) < self.size:
+                    rows = folder.rows(queue[0])
+                    worker = idle.pop() if idle else self.start()
+                    busy[worker.send(rows.to_bytes())] = worker, queue.popleft(), rows.n_tokens
+                while idle:  # on a full cluster this makes room for workers that have not started yet
+                    idle.pop().stop()
+                for answer in self.wait(list(busy)):
+                    worker, shard, n_tokens = busy[answer]
+                    try:
+                        tally = worker.receive()
+                    except WorkerLostError as error:
+                        losses[shard] += 1
+                        if losses[shard] == MAX_LOSSES:
+                            raise InputError(
+                                f"{MAX_LOSSES} workers died at shard {shard} (the last: {error}); often that is "
+                                "memory: try fewer workers, or a smaller batch"
+                            ) from error
+                        queue.appendleft(shard)
+                    else:
+                        folder.write(folder.tally_file(shard), tally)
+                        advance(n_tokens)
+                        idle.append(worker)
+                    del busy[answer]
+        finally:
+            for worker in (*idle, *(worker for worker, _, _ in busy.values())):
+                worker.stop()
 
 
-def serve(pipe: Connection[Any, Any], work: Work) -> None:
-    """A worker's life: open the model, then a tally for every shard that comes down the pipe."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the parent, who closes the pipe
-    try:
-        measurer = work.ready()
-        while True:
-            rows = PackedRows.from_bytes(pipe.recv_bytes())
-            pipe.send(("tally", measurer.measure(rows).to_bytes()))
-    except EOFError:
-        return
-    except Exception as error:
-        known = error if isinstance(error, HeadscopeError) else RuntimeError(traceback.format_exc())
-        pipe.send(("error", known))
+def run_here(measurer: Measurer, folder: ScanFolder, shards: Sequence[int], advance: Advance) -> None:
+    """Measure one shard after the other in this process."""
+    for shard in shards:
+        folder.write(folder.tally_file(shard), measurer.measure(folder.rows(shard), advance).to_bytes())
 
 
-def _check_travels(work: Work) -> None:
-    for rule in work.plan.rules:
+def process_pool(setup: WorkerSetup, size: int) -> WorkerPool:
+    """A pool of processes on this machine."""
+    for rule in setup.plan.rules:
         try:
             pickle.dumps(rule)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise InputError(
-                f"the question {rule.name!r} cannot travel to other processes ({error}); define its functions at the "
+                f"the question {rule.name!r} cannot be sent to other processes ({error}); define its functions at the "
                 "top of a module, or scan with workers=1"
             ) from error
+    return WorkerPool(size, partial(ProcessWorker, setup), wait)
+
+
+class ProcessWorker:
+    """A worker process and the parent's end of its pipe."""
+
+    def __init__(self, setup: WorkerSetup) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=run_worker, args=(theirs, setup), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def send(self, rows: bytes) -> Connection[Any, Any]:
+        with suppress(OSError):  # a worker that has died is noticed by receive
+            self.pipe.send_bytes(rows)
+        return self.pipe
+
+    def receive(self) -> bytes:
+        try:
+            error, tally = self.pipe.recv()
+        except (EOFError, OSError) as closed:
+            self.process.join()
+            raise WorkerLostError(f"exit code {self.process.exitcode}") from closed
+        if error is not None:
+            raise error
+        return bytes(tally)
+
+    def stop(self) -> None:
+        self.pipe.close()
+        self.process.kill()
+        self.process.join()
+
+
+def run_worker(pipe: Connection[Any, Any], setup: WorkerSetup) -> None:
+    """Open the model, then answer every shard's rows on the pipe with (error, tally)."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which stops its workers
+    try:
+        measurer = setup.open()
+        while True:
+            rows = PackedRows.from_bytes(pipe.recv_bytes())
+            pipe.send((None, measurer.measure(rows).to_bytes()))
+    except EOFError:
+        return
+    except Exception as error:
+        known = error if isinstance(error, HeadscopeError) else RuntimeError(traceback.format_exc())
+        pipe.send((known, None))

@@ -1,18 +1,17 @@
-"""A line that says how far a scan is: tokens read, tokens a second, time left."""
+"""Show the progress of a scan: tokens processed, tokens per second, time left."""
 
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from headscope.scan.measure import Tick
+from headscope.scan.measure import Advance
 
 
 @contextmanager
-def bar(title: str, total: int | None, shown: bool | None) -> Iterator[Tick]:
-    """Tell the result how many tokens were just done. ``shown=None`` shows the bar in a terminal only."""
+def progress_bar(title: str, total: int | None, shown: bool | None) -> Iterator[Advance]:
+    """Yield a function to call with the number of tokens just processed. ``shown=None``: in a terminal only."""
     if shown is False or (shown is None and not sys.stderr.isatty()):
         yield lambda _: None
         return
@@ -22,18 +21,16 @@ def bar(title: str, total: int | None, shown: bool | None) -> Iterator[Tick]:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=28),
-        TextColumn("{task.fields[said]}"),
+        TextColumn("{task.completed:,.0f}" + ("" if total is None else f" of {total:,}") + " tokens,"),
+        TextColumn("{task.fields[rate]:,.0f} tokens per second"),
         TimeRemainingColumn(compact=True, elapsed_when_finished=True),
     )
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(title, total=total, said="")
-        began, done = time.monotonic(), 0
+        progress.add_task(title, total=total, rate=0.0)
+        (task,) = progress.tasks
 
-        def tick(tokens: int) -> None:
-            nonlocal done
-            done += tokens
-            rate = done / max(time.monotonic() - began, 1e-6)
-            of = "" if total is None else f" of {total:,}"
-            progress.update(task, completed=done, said=f"{done:,}{of} tokens, {rate:,.0f} a second")
+        def advance(tokens: int) -> None:
+            rate = (task.completed + tokens) / (task.elapsed or 1e-6)
+            progress.update(task.id, advance=tokens, rate=rate)
 
-        yield tick
+        yield advance

@@ -1,4 +1,4 @@
-"""What another person needs to get the same bytes: the weights, the text, how it was cut, and on what it ran."""
+"""The recipe of a scan: what is needed to get the same bytes again (weights, corpus, packing, options, machine)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 
 import headscope
 from headscope.errors import InputError
-from headscope.files import reading
+from headscope.files import parsing
 from headscope.models.protocol import OpenModel
 from headscope.models.weight_hash import weight_hash
 
@@ -22,37 +22,41 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class Recipe:
-    """Plain words and numbers, as they stand in recipe.json."""
+    """The content of recipe.json."""
 
-    words: dict[str, Any]
+    data: dict[str, Any]
 
     def to_json(self) -> str:
-        return json.dumps(self.words, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+        return json.dumps(self.data, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Recipe:
-        with reading("this recipe.json", "give the folder that a scan wrote, whole"):
+        with parsing("this recipe.json", "give the complete folder that a scan wrote"):
             read = json.loads(text)
         version = read.get("schema_version") if isinstance(read, dict) else None
         if version != SCHEMA_VERSION:
-            raise InputError(f"a recipe of version {version}; this headscope reads version {SCHEMA_VERSION}")
+            raise InputError(f"a recipe of schema version {version}; this headscope reads version {SCHEMA_VERSION}")
         return cls(read)
 
     @property
     def weights_sha256(self) -> str:
-        return str(self.words["model"]["weights_sha256"])
+        return str(self.data["model"]["weights_sha256"])
 
     @property
     def device(self) -> str:
-        return str(self.words["machine"]["device"])
+        return str(self.data["machine"]["device"])
 
-    def with_result(self, **found: Any) -> Recipe:
-        """The same recipe, saying also what came of it."""
-        return Recipe({**self.words, "result": found})
+    @property
+    def threads(self) -> int:
+        return int(self.data["machine"]["threads"])
+
+    def with_result(self, **result: Any) -> Recipe:
+        """A copy of the recipe with the result of its scan."""
+        return Recipe({**self.data, "result": result})
 
     def differences(self, other: Recipe) -> list[str]:
-        """What differs, in words: ``context: 128 there, 256 here``."""
-        mine, theirs = (dict(_flat({k: v for k, v in r.words.items() if k != "result"})) for r in (self, other))
+        """The entries that differ, as in ``context: 128 there, 256 here``. Results are not compared."""
+        mine, theirs = (dict(_flat({k: v for k, v in r.data.items() if k != "result"})) for r in (self, other))
         return [
             f"{name}: {theirs.get(name, 'nothing')} there, {mine.get(name, 'nothing')} here"
             for name in sorted(mine.keys() | theirs.keys())
@@ -60,8 +64,8 @@ class Recipe:
         ]
 
 
-def model_words(model: OpenModel) -> dict[str, Any]:
-    """Which weights these are, in which precision."""
+def describe_model(model: OpenModel) -> dict[str, Any]:
+    """The model's name, weights, heads and precision."""
     return {
         "name": model.shape.name,
         "weights_sha256": weight_hash(model.model),
@@ -71,10 +75,10 @@ def model_words(model: OpenModel) -> dict[str, Any]:
     }
 
 
-def machine_words(model: OpenModel, threads: int) -> dict[str, Any]:
-    """What the last digits depend on."""
+def describe_machine(model: OpenModel, threads: int) -> dict[str, Any]:
+    """The device, threads and versions that the last digits depend on."""
     return {
-        "device": device_words(next(model.model.parameters()).device),
+        "device": device_name(next(model.model.parameters()).device),
         "threads": threads,
         "torch": torch.__version__,
         "transformers": version("transformers"),
@@ -83,7 +87,7 @@ def machine_words(model: OpenModel, threads: int) -> dict[str, Any]:
     }
 
 
-def device_words(device: torch.device) -> str:
+def device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return str(torch.cuda.get_device_name(device))
     if device.type == "cpu":

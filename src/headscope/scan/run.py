@@ -1,11 +1,12 @@
-"""scan: a corpus through a model, every head and question counted, resumable at any moment."""
+"""Scan a corpus with a model: measure every head and question, resumable after any interruption."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +16,15 @@ from headscope.errors import InputError
 from headscope.heads.questions.standard_questions import STANDARD
 from headscope.models.protocol import OpenModel
 from headscope.scan.census import Census
-from headscope.scan.corpus.documents import Corpus, Reading
-from headscope.scan.corpus.packing import pack
-from headscope.scan.corpus.packing_check import Fitting, fit
-from headscope.scan.labels import null_name, question_names
-from headscope.scan.measure import Measurer, Plan, Tick, threads
+from headscope.scan.corpus.documents import Corpus
+from headscope.scan.corpus.packing import RowFormat, pack
+from headscope.scan.corpus.packing_check import choose_row_format
+from headscope.scan.measure import Advance, Measurer, Plan, threads
 from headscope.scan.options import ScanOptions
-from headscope.scan.pool import Opener, Work, run_here, run_in_processes
-from headscope.scan.progress import bar
-from headscope.scan.recipe import SCHEMA_VERSION, Recipe, machine_words, model_words
-from headscope.scan.shards import Packed, ScanFolder
-from headscope.scan.tally.tally import Layout
+from headscope.scan.pool import Opener, WorkerSetup, process_pool, run_here
+from headscope.scan.progress import progress_bar
+from headscope.scan.recipe import SCHEMA_VERSION, Recipe, describe_machine, describe_model
+from headscope.scan.shards import Packing, ScanFolder
 
 
 def scan(
@@ -36,7 +35,7 @@ def scan(
     options: ScanOptions = ScanOptions(),  # noqa: B008 - frozen
     opener: Opener | None = None,
 ) -> Census:
-    """Every head and question over a corpus; into the folder ``out``, which a killed scan goes on from.
+    """Measure every head and question over a corpus. A scan into a folder ``out`` that was interrupted is resumed.
 
     Several workers or Ray need an ``opener``: a function without arguments that opens the same model elsewhere.
     """
@@ -45,153 +44,115 @@ def scan(
             "several workers open the model themselves, so they need its name or folder; this model is an object: "
             "scan with workers=1, or load it from a folder"
         )
-    if out is not None:
-        return _scan_into(ScanFolder(Path(out)), model, Corpus(corpus, _reading(options)), options, opener)
-    with tempfile.TemporaryDirectory(prefix="headscope-scan-") as folder:
-        return _scan_into(ScanFolder(Path(folder)), model, Corpus(corpus, _reading(options)), options, opener)
-
-
-def _reading(options: ScanOptions) -> Reading:
-    return Reading(field=options.field, lines=options.lines, broken=options.broken)
+    with ExitStack() as stack:
+        if out is None:
+            out = stack.enter_context(tempfile.TemporaryDirectory(prefix="headscope-scan-"))
+        folder = ScanFolder(Path(out))
+        source = Corpus(corpus, field=options.field, lines=options.lines, broken=options.broken)
+        stack.enter_context(folder.lock())
+        return _scan_into(folder, model, source, options, opener)
 
 
 def _scan_into(
     folder: ScanFolder, model: OpenModel, corpus: Corpus, options: ScanOptions, opener: Opener | None
 ) -> Census:
-    with folder.held():
-        n_threads = options.threads or _threads_there(folder) or max(1, torch.get_num_threads() // options.workers)
-        with threads(n_threads):
-            fitting = fit(model, options.context_for(model.shape.context))
-        recipe = _recipe(model, corpus, options, fitting, n_threads)
-        folder.start(recipe)
-        if folder.finished:
-            folder.clear()
-            return Census.load(folder.path)
-        packed = folder.packed() or _pack(folder, model, corpus, options, fitting)
-        plan = _plan(model, options, fitting, n_threads, packed)
-        work = None if opener is None else Work(opener, plan, recipe.weights_sha256, recipe.device)
-        try:
-            _run_missing(folder, Measurer(model, plan), work, packed, options)
-        except KeyboardInterrupt as stopped:
-            kept = packed.shards - len(folder.missing(packed))
-            raise KeyboardInterrupt(f"{kept} of {packed.shards} shards are kept in {folder.path}") from stopped
-        census = Census(folder.merged(packed), recipe.with_result(**_result(packed, model)), model.tokens_of)
-        for name, data in census.files().items():
-            folder.write(folder.path / name, data)
-        folder.clear()
-        return census
-
-
-def _run_missing(
-    folder: ScanFolder, measurer: Measurer, work: Work | None, packed: Packed, options: ScanOptions
-) -> None:
-    missing = folder.missing(packed)
-    if not missing:
-        return
-    with bar("Scanning", round(packed.tokens * len(missing) / packed.shards), options.progress) as tick:
-        if work is None or (options.workers == 1 and not options.ray):
-            run_here(measurer, folder, missing, tick)
-        elif options.ray:
-            _run_on_ray(work, folder, missing, options, tick)
-        else:
-            run_in_processes(work, folder, missing, options.workers, tick)
-
-
-def _run_on_ray(work: Work, folder: ScanFolder, missing: list[int], options: ScanOptions, tick: Tick) -> None:
+    earlier = folder.recipe()
+    n_threads = options.threads or (
+        max(1, torch.get_num_threads() // options.workers) if earlier is None else earlier.threads
+    )
+    with threads(n_threads):
+        row_format = choose_row_format(model, options.context_for(model.shape.context))
+    recipe = _recipe(model, corpus, options, row_format, n_threads)
+    folder.start(recipe)
+    if folder.finished:
+        folder.remove_work()
+        return Census.load(folder.path)
+    packing = folder.packing() or _pack(folder, model, corpus, options, row_format)
+    plan = Plan.make(model, options, row_format, n_threads, packing.unit)
+    setup = None if opener is None else WorkerSetup(opener, plan, recipe.weights_sha256, recipe.device)
     try:
-        from headscope.scan.ray_pool import run_on_ray
-    except ImportError as error:
-        raise InputError("scanning on Ray needs one more package; pip install headscope[ray]") from error
-    assert options.ray is not None
-    run_on_ray(work, folder, missing, options.workers, options.ray, tick)
+        _measure_missing(folder, Measurer(model, plan), setup, packing, options)
+    except KeyboardInterrupt as stopped:
+        kept = packing.shards - len(folder.missing_shards(packing))
+        raise KeyboardInterrupt(f"{kept} of {packing.shards} shards are kept in {folder.path}") from stopped
+    result = {**asdict(packing), "interval_over": packing.unit, "notes": list(model.notes)}
+    census = Census(folder.merged_tally(packing), recipe.with_result(**result), model.tokens_of)
+    for name, data in census.files().items():
+        folder.write(folder.path / name, data)
+    folder.remove_work()
+    return census
 
 
-def _threads_there(folder: ScanFolder) -> int | None:
-    """How many threads a scan that is being resumed was made with."""
-    if not folder.recipe_file.exists():
-        return None
-    there = Recipe.from_json(folder.recipe_file.read_text(encoding="utf-8"))
-    return int(there.words["machine"]["threads"])
-
-
-def _recipe(model: OpenModel, corpus: Corpus, options: ScanOptions, fitting: Fitting, n_threads: int) -> Recipe:
-    context = fitting.frame.context
+def _recipe(model: OpenModel, corpus: Corpus, options: ScanOptions, row_format: RowFormat, n_threads: int) -> Recipe:
     return Recipe(
         {
             "schema_version": SCHEMA_VERSION,
-            "model": model_words(model),
+            "model": describe_model(model),
             "corpus": corpus.identity(),
             "reading": {"field": options.field, "lines": options.lines, "broken": options.broken},
             "max_tokens": options.max_tokens,
-            "packing": fitting.words(),
-            "rows_in_pass": options.batch_for(context),
-            "rows_in_shard": options.rows_in_shard(context),
+            "packing": row_format.to_recipe(),
+            "rows_in_pass": options.batch_for(row_format.context),
+            "rows_in_shard": options.rows_in_shard(row_format.context),
             "questions": [*STANDARD, *(rule.identity() for rule in options.rules)],
             "replicates": options.replicates,
             "examples": options.examples,
             "seed": options.seed,
-            "machine": machine_words(model, n_threads),
+            "machine": describe_machine(model, n_threads),
         }
     )
 
 
-def _pack(folder: ScanFolder, model: OpenModel, corpus: Corpus, options: ScanOptions, fitting: Fitting) -> Packed:
-    """Read the corpus once, and lay its rows down, a file for each shard."""
-    folder.forget_rows()
-    rows_at_once = options.rows_in_shard(fitting.frame.context)
+def _pack(folder: ScanFolder, model: OpenModel, corpus: Corpus, options: ScanOptions, row_format: RowFormat) -> Packing:
+    """Read the corpus once and write its packed rows, one file per shard."""
+    folder.remove_rows()
     shards = rows = pieces = tokens = 0
     digest = hashlib.sha256()
-    with bar("Reading", None, options.progress) as tick:
-        for packed in pack(_tokenised(model, corpus, options, tick), fitting.frame, rows_at_once):
-            folder.keep_rows(shards, packed)
+    with progress_bar("Reading", None, options.progress) as advance:
+        documents = _tokenised(model, corpus, options, advance)
+        for packed in pack(documents, row_format, options.rows_in_shard(row_format.context)):
+            folder.save_rows(shards, packed)
             digest.update(packed.digest().encode())
             shards, rows = shards + 1, rows + len(packed.ids)
             pieces, tokens = pieces + len(packed.pieces), tokens + packed.n_tokens
     if not shards:
-        folder.abandon()
-        raise InputError(
-            corpus.problems[0] if corpus.problems else "the corpus is empty: it holds no text of two tokens or more"
-        )
-    made = Packed(shards, rows, corpus.n_documents, pieces, tokens, digest.hexdigest(), corpus.problems)
-    folder.finish_packing(made)
-    return made
+        folder.reset()
+        raise InputError([*corpus.problems, "the corpus is empty: it has no text of two tokens or more"][0])
+    packing = Packing(shards, rows, corpus.n_documents, pieces, tokens, digest.hexdigest(), corpus.problems)
+    folder.save_packing(packing)
+    return packing
 
 
-def _tokenised(model: OpenModel, corpus: Corpus, options: ScanOptions, tick: Tick) -> Iterator[tuple[int, list[int]]]:
+def _tokenised(
+    model: OpenModel, corpus: Corpus, options: ScanOptions, advance: Advance
+) -> Iterator[tuple[int, list[int]]]:
     done = 0
     for passage in corpus:
         ids = model.token_ids(passage.text)
         done += len(ids)
-        tick(len(ids))
+        advance(len(ids))
         yield passage.document, ids
         if options.max_tokens is not None and done >= options.max_tokens:
             return
 
 
-def _plan(model: OpenModel, options: ScanOptions, fitting: Fitting, n_threads: int, packed: Packed) -> Plan:
-    names = question_names(options.rules)
-    layout = Layout(
-        sites=tuple((site.name, site.n_heads) for site in model.shape.sites.values()),
-        questions=names,
-        nulls=tuple(null_name(name) for name in names),
-        context=fitting.frame.context,
-        replicates=options.replicates,
-        examples=options.examples,
-        seed=options.seed,
-    )
-    return Plan(
-        frame=fitting.frame,
-        layout=layout,
-        rules=options.rules,
-        batch=options.batch_for(fitting.frame.context),
-        threads=n_threads,
-        unit=packed.unit,
-        first_position=fitting.first_position,
-    )
-
-
-def _result(packed: Packed, model: OpenModel) -> dict[str, Any]:
-    """What the recipe came to."""
-    counts = {name: getattr(packed, name) for name in ("shards", "rows", "documents", "pieces", "tokens", "sha256")}
-    notes = list(json.loads(json.dumps(list(model.notes))))
-    return {**counts, "interval_over": packed.unit, "problems": packed.problems, "notes": notes}
+def _measure_missing(
+    folder: ScanFolder, measurer: Measurer, setup: WorkerSetup | None, packing: Packing, options: ScanOptions
+) -> None:
+    """Measure the shards that have no tally yet: here, in worker processes, or on Ray."""
+    missing = folder.missing_shards(packing)
+    if not missing:
+        return
+    with ExitStack() as stack:
+        total = round(packing.tokens * len(missing) / packing.shards)
+        advance = stack.enter_context(progress_bar("Scanning", total, options.progress))
+        if setup is None or (options.workers == 1 and not options.ray):
+            run_here(measurer, folder, missing, advance)
+        elif not options.ray:
+            process_pool(setup, options.workers).run(folder, missing, advance)
+        else:
+            try:
+                from headscope.scan.ray_pool import ray_pool
+            except ImportError as error:
+                raise InputError("scanning on Ray needs one more package; pip install headscope[ray]") from error
+            stack.enter_context(ray_pool(setup, options.workers, options.ray)).run(folder, missing, advance)

@@ -1,33 +1,37 @@
-"""The folder of a scan: packed rows go in, a tally a shard comes out, each file whole or not there at all.
+"""The folder of a scan: packed rows, one tally per shard, and the census, each file written atomically.
 
-A shard is finished when its tally stands under its name. Everything else can be made again, so a scan that was killed
-goes on where it was, and ends with the same bytes.
+A shard is finished when its tally is there. Everything else can be made again, so a killed scan resumes and ends with
+the same bytes.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
 from headscope.errors import InputError
-from headscope.files import reading, write_whole
+from headscope.files import PART, parsing, write_atomic
 from headscope.scan.corpus.packing import PackedRows
 from headscope.scan.recipe import Recipe
 from headscope.scan.tally.tally import Tally
 
-KEPT = "what is finished is kept: scan again into the same folder when that is mended"
+RESUME = "finished shards are kept: scan again into the same folder when this is solved"
+
+MIN_DOCUMENTS = 20
+"""With fewer documents than this, a bootstrap over documents says little."""
 
 
 @dataclass(frozen=True)
-class Packed:
-    """What packing the corpus came to."""
+class Packing:
+    """What packing a corpus gave: the number of shards, rows, documents, pieces and tokens, and a hash of the rows."""
 
     shards: int
     rows: int
@@ -39,28 +43,21 @@ class Packed:
 
     @property
     def unit(self) -> str:
-        """What the bootstrap draws: documents, or the pieces they were cut into where documents are too few."""
-        return "document" if self.documents >= FEW else "piece"
-
-
-FEW = 20
-"""With fewer documents than this, an interval over documents says little."""
+        """What the bootstrap draws: documents, or the pieces they were split into where documents are too few."""
+        return "document" if self.documents >= MIN_DOCUMENTS else "piece"
 
 
 class ScanFolder:
-    """One scan's folder, held by one process at a time."""
+    """One scan's folder, written by one process at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.work = path / "work"
-
-    @property
-    def recipe_file(self) -> Path:
-        return self.path / "recipe.json"
+        self.recipe_file = path / "recipe.json"
 
     @property
     def finished(self) -> bool:
-        """Whether the census stands and nothing is left to do."""
+        """Whether the census is complete and its work folder removed."""
         return (self.path / "census.parquet").exists() and not self.work.exists()
 
     def rows_file(self, shard: int) -> Path:
@@ -70,102 +67,96 @@ class ScanFolder:
         return self.work / f"{shard:06d}.tally.safetensors"
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep other scans out. The system lets go of the lock when a process dies, however it dies."""
+    def lock(self) -> Iterator[None]:
+        """Hold the folder against other scans. The system releases the lock when a process dies."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            lock = (self.path / ".lock").open("a+b")
+            opened = (self.path / ".lock").open("a+b")
         except OSError as error:
             raise InputError(f"{self.path} cannot be written ({error.strerror}); choose another folder") from error
-        with lock as file:
+        with opened as file:
             if not _lock(file):
                 raise InputError(f"another scan is writing into {self.path}; wait for it, or choose another folder")
             yield
 
+    def recipe(self) -> Recipe | None:
+        """The recipe of the scan in this folder, if there is one."""
+        return Recipe.from_json(self.recipe_file.read_text(encoding="utf-8")) if self.recipe_file.exists() else None
+
     def start(self, recipe: Recipe) -> None:
-        """Begin, or go on: refused if the folder holds a scan of another recipe."""
-        if self.recipe_file.exists():
-            there = Recipe.from_json(self.recipe_file.read_text(encoding="utf-8"))
-            different = recipe.differences(there)
-            if different:
-                raise InputError(
-                    f"{self.path} holds a scan with another recipe ({'; '.join(different[:4])}"
-                    f"{'; …' if len(different) > 4 else ''}); use that one, or choose another folder"
-                )
-            return
-        strange = sorted(file.name for file in self.path.iterdir() if file.name not in (".lock", "recipe.json.part"))
-        if strange:
-            raise InputError(f"{self.path} holds {strange[0]}, which is not a scan's; choose an empty folder")
-        self.write(self.recipe_file, recipe.to_json().encode())
+        """Begin a scan, or resume the one in the folder if it has the same recipe."""
+        there = self.recipe()
+        if there is None:
+            known = (".lock", f"recipe.json{PART}")
+            strange = sorted(file.name for file in self.path.iterdir() if file.name not in known)
+            if strange:
+                raise InputError(f"{self.path} holds {strange[0]}, which is not a scan's; choose an empty folder")
+            self.write(self.recipe_file, recipe.to_json().encode())
+        elif different := recipe.differences(there):
+            raise InputError(
+                f"{self.path} holds a scan with another recipe ({'; '.join(different[:4])}"
+                f"{'; …' if len(different) > 4 else ''}); use that one, or choose another folder"
+            )
 
     def write(self, path: Path, data: bytes) -> None:
-        """The whole file or none of it."""
-        write_whole(path, data, KEPT)
+        write_atomic(path, data, RESUME)
 
-    def packed(self) -> Packed | None:
-        """What packing came to, if it was finished."""
+    def packing(self) -> Packing | None:
+        """What packing gave, if it was finished."""
         file = self.work / "packed.json"
         if not file.exists():
             return None
-        with reading(str(file), f"remove {self.work} and scan again"):
-            found = Packed(**json.loads(file.read_text(encoding="utf-8")))
-            counts = (found.shards, found.rows, found.documents, found.pieces, found.tokens)
-            there = sum(1 for _ in self.work.glob("*.rows.safetensors"))
+        with parsing(str(file), f"remove {self.work} and scan again"):
+            packing = Packing(**json.loads(file.read_text(encoding="utf-8")))
+            there = sorted(self.work.glob("*.rows.safetensors"))
+            counts = (packing.shards, packing.rows, packing.documents, packing.pieces, packing.tokens)
             if (
                 not all(type(count) is int for count in counts)
-                or found.shards != there
-                or type(found.problems) is not list
+                or packing.shards != len(there)
+                or type(packing.problems) is not list
             ):
-                raise ValueError(f"it speaks of {found.shards} shards, and there are {there}")
-            if found.sha256 != self._digest():
+                raise ValueError(f"it lists {packing.shards} shards, and there are {len(there)}")
+            digests = (hashlib.sha256(file.read_bytes()).hexdigest() for file in there)
+            if packing.sha256 != hashlib.sha256("".join(digests).encode()).hexdigest():
                 raise ValueError("the rows beside it are not those that were packed")
-            return found
+            return packing
 
-    def _digest(self) -> str:
-        """Of all rows, as packing took it."""
-        digest = hashlib.sha256()
-        for file in sorted(self.work.glob("*.rows.safetensors")):
-            digest.update(hashlib.sha256(file.read_bytes()).hexdigest().encode())
-        return digest.hexdigest()
-
-    def keep_rows(self, shard: int, rows: PackedRows) -> None:
+    def save_rows(self, shard: int, rows: PackedRows) -> None:
         self.write(self.rows_file(shard), rows.to_bytes())
 
-    def finish_packing(self, packed: Packed) -> None:
-        self.write(self.work / "packed.json", json.dumps(asdict(packed), sort_keys=True).encode())
+    def save_packing(self, packing: Packing) -> None:
+        self.write(self.work / "packed.json", json.dumps(asdict(packing), sort_keys=True).encode())
 
-    def forget_rows(self) -> None:
-        """Drop rows of a packing that was not finished."""
+    def remove_rows(self) -> None:
+        """Remove the rows of an unfinished packing."""
         self.work.mkdir(exist_ok=True)
         for file in self.work.iterdir():
             file.unlink()
 
-    def abandon(self) -> None:
-        """Nothing could be read: the folder is as free as before."""
+    def reset(self) -> None:
+        """Remove what a scan that found no text has written."""
         shutil.rmtree(self.work, ignore_errors=True)
         self.recipe_file.unlink(missing_ok=True)
 
-    def missing(self, packed: Packed) -> list[int]:
-        return [shard for shard in range(packed.shards) if not self.tally_file(shard).exists()]
+    def missing_shards(self, packing: Packing) -> list[int]:
+        return [shard for shard in range(packing.shards) if not self.tally_file(shard).exists()]
 
-    def merged(self, packed: Packed) -> Tally:
-        """All shards together, in their order: sums of floating-point numbers depend on it."""
-        return merged(self._tally(shard) for shard in range(packed.shards))
+    def merged_tally(self, packing: Packing) -> Tally:
+        """Merge the tallies of all shards in order: floating-point sums depend on it."""
+        return functools.reduce(Tally.merge, (self._tally(shard) for shard in range(packing.shards)))
 
     def rows(self, shard: int) -> PackedRows:
         """The packed rows of a shard."""
-        with reading(str(self.rows_file(shard)), f"remove {self.work} and scan again"):
+        with parsing(str(self.rows_file(shard)), f"remove {self.work} and scan again"):
             return PackedRows.from_bytes(self.rows_file(shard).read_bytes())
 
     def _tally(self, shard: int) -> Tally:
         file = self.tally_file(shard)
-        try:
+        with parsing(str(file), "remove that file, and the same scan makes it again"):
             return Tally.from_bytes(file.read_bytes())
-        except InputError as error:
-            raise InputError(f"{file}: {error}: remove that file, and the same scan makes it") from error
 
-    def clear(self) -> None:
-        """Remove what the census no longer needs. Renamed first: half a work folder must not look like a whole one."""
+    def remove_work(self) -> None:
+        """Remove the work folder. It is renamed first, so that a kill never leaves half of one."""
         gone = self.path / ".gone"
         shutil.rmtree(gone, ignore_errors=True)
         if self.work.exists():
@@ -173,16 +164,8 @@ class ScanFolder:
             shutil.rmtree(gone, ignore_errors=True)
 
 
-def merged(tallies: Iterable[Tally]) -> Tally:
-    total: Tally | None = None
-    for tally in tallies:
-        total = tally if total is None else total.merge(tally)
-    assert total is not None, "packing refuses an empty corpus"
-    return total
-
-
 def _lock(file: IO[bytes]) -> bool:
-    """Whether this process now holds the file."""
+    """Lock the file for this process; False if another holds it."""
     try:
         if os.name == "posix":
             import fcntl

@@ -17,7 +17,7 @@ from headscope.app.pages.roles import SHIPPED, roles_card, ship, shipped
 from headscope.errors import InputError
 from headscope.heads.roles.report import Report
 from headscope.models.weight_hash import weight_hash
-from headscope.scan.recipe import model_words
+from headscope.scan.recipe import describe_model
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def test_the_shipped_report_is_matched_with_the_model_in_any_precision(dtype):
     with headscope.load(dtype=dtype) as scope:
         found = shipped(scope)
         assert found is not None
-        assert (found.recipe["weights"] == model_words(scope.model)["weights_sha256"]) == (dtype == torch.float32)
+        assert (found.recipe["weights"] == describe_model(scope.model)["weights_sha256"]) == (dtype == torch.float32)
 
 
 def test_a_report_is_shipped_with_the_weights_it_speaks_of(embedded, report, tmp_path):

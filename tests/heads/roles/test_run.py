@@ -21,7 +21,7 @@ from headscope.lab.teach.by_hand import by_hand
 from headscope.models.native import NativeModel
 from headscope.models.weight_hash import weight_hash
 from headscope.names import Head
-from headscope.scan.recipe import model_words
+from headscope.scan.recipe import describe_model
 
 OPTIONS = Options(roles=("previous token", "induction", "alignment"), inputs=16, seed=3, ablate=8)
 
@@ -118,7 +118,7 @@ def test_what_was_not_tested_says_why_and_holds_no_numbers(report: Report) -> No
 
 
 def test_a_report_and_a_census_of_one_model_carry_the_same_weight_hash(model: NativeModel, report: Report) -> None:
-    assert report.recipe["weights"] == model_words(model)["weights_sha256"] == weight_hash(model.model)
+    assert report.recipe["weights"] == describe_model(model)["weights_sha256"] == weight_hash(model.model)
 
 
 def test_the_recipe_says_how_to_get_it_again(model: NativeModel, report: Report) -> None:

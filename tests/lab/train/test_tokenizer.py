@@ -79,6 +79,6 @@ def test_a_file_that_is_no_tokenizer_is_said_with_its_name(tmp_path: Path, conte
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(
-        InputError, match=r"tokenizer\.json is broken, or is something else .*that a training run wrote"
+        InputError, match=r"tokenizer\.json is damaged, or is of another format .*that a training run wrote"
     ):
         load_tokenizer(file)

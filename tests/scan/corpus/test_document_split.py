@@ -1,4 +1,4 @@
-"""Pieces attended to one by one, or behind a mask, are what each piece would be alone."""
+"""Pieces in calls of their own, or behind a mask, give what each piece gives alone."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from headscope.attention.masks import Mask, causal, documents, full, padding, wi
 from headscope.attention.observer import Call, plain
 from headscope.attention.scores import Alibi, Scores
 from headscope.scan.corpus import document_split
-from headscope.scan.corpus.document_split import Block, Separation, covers
-from headscope.scan.corpus.packing import Frame, PackedRows, pack
-from headscope.scan.tally.examples import Span
+from headscope.scan.corpus.document_split import Block, DocumentSplit, is_whole_call
+from headscope.scan.corpus.packing import PackedRows, Piece, RowFormat, pack
 
 HEADS, KV, WIDTH = 4, 2, 3
 
@@ -29,20 +28,20 @@ def a_call(rows: PackedRows, mask: Mask, **scores: object) -> Call:
 
 
 def packed(lengths: list[int], context: int = 12) -> PackedRows:
-    (rows,) = pack([(number, list(range(length))) for number, length in enumerate(lengths)], Frame(context), 999)
+    (rows,) = pack([(number, list(range(length))) for number, length in enumerate(lengths)], RowFormat(context), 999)
     return rows
 
 
-def put_together(rows: PackedRows, call: Call) -> tuple[Tensor, list[Block]]:
+def attention_output(rows: PackedRows, call: Call) -> tuple[Tensor, list[Block]]:
     z, blocks = torch.full((*call.q.shape[:3], WIDTH), float("nan"), dtype=torch.float64), []
-    for block, part in Separation.of(rows).parts(call):
-        z[block.at, :, block.start : block.stop] = plain(part)
+    for block, part in DocumentSplit.of(rows).calls(call):
+        z[block.row_index, :, block.start : block.stop] = plain(part)
         blocks.append(block)
     return z, blocks
 
 
-def alone(call: Call, piece: Span) -> Tensor:
-    """The piece cut out by hand, and attended to by definition."""
+def alone(call: Call, piece: Piece) -> Tensor:
+    """Attention within one piece, by definition."""
     inside = slice(piece.start, piece.stop)
     q, k, v = (tensor[piece.row, :, inside] for tensor in (call.q, call.k, call.v))
     group = HEADS // KV
@@ -53,49 +52,51 @@ def alone(call: Call, piece: Span) -> Tensor:
     return torch.stack([weight @ v[head // group] for head, weight in enumerate(weights)])
 
 
-@pytest.mark.parametrize("one_by_one", [True, False])
+@pytest.mark.parametrize("separate_calls", [True, False])
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(2, 12), min_size=1, max_size=9))
-def test_every_piece_is_what_it_is_alone(one_by_one: bool, lengths: list[int]) -> None:
+def test_every_piece_has_the_output_it_has_alone(separate_calls: bool, lengths: list[int]) -> None:
     rows = packed(lengths)
     call = a_call(rows, causal())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(document_split, "SHORT", 0 if one_by_one else 10_000)
-        z, blocks = put_together(rows, call)
+        patch.setattr(document_split, "MIN_MEAN_TOKENS", 0 if separate_calls else 10_000)
+        z, blocks = attention_output(rows, call)
     for piece in rows.pieces:
         torch.testing.assert_close(z[piece.row, :, piece.start : piece.stop], alone(call, piece))
-    if not one_by_one:
+    if not separate_calls:
         assert blocks == [Block(tuple(range(len(rows.ids))), 0, 12)]
 
 
-def test_pieces_at_the_same_columns_go_together() -> None:
+def test_pieces_at_the_same_columns_are_one_block() -> None:
     ids = torch.zeros(4, 10, dtype=torch.long)
     places = [(0, 0, 4), (0, 4, 10), (1, 0, 10), (2, 0, 4), (2, 4, 10), (3, 0, 4)]
-    rows = PackedRows(ids, tuple(Span(*place, number, 0) for number, place in enumerate(places)))
-    blocks = Separation.of(rows).blocks
+    rows = PackedRows(ids, tuple(Piece(*place, number, 0) for number, place in enumerate(places)))
+    blocks = DocumentSplit.of(rows).blocks
     assert blocks == (Block((0, 2, 3), 0, 4), Block((1,), 0, 10), Block((0, 2), 4, 10))
 
 
 @pytest.mark.parametrize(
     ("rows", "index"), [((0,), slice(0, 1)), ((2, 3, 4), slice(2, 5)), ((0, 2), [0, 2]), ((1, 2, 4), [1, 2, 4])]
 )
-def test_neighbouring_rows_are_a_slice_and_others_a_list(rows: tuple[int, ...], index: slice | list[int]) -> None:
-    assert Block(rows, 0, 5).at == index
+def test_adjacent_rows_are_a_slice_and_others_a_list(rows: tuple[int, ...], index: slice | list[int]) -> None:
+    assert Block(rows, 0, 5).row_index == index
 
 
-@pytest.mark.parametrize(("length", "one_by_one"), [(document_split.SHORT, True), (document_split.SHORT - 1, False)])
-def test_short_pieces_go_behind_a_mask(length: int, one_by_one: bool) -> None:
-    assert Separation.of(packed([length] * 3, context=length)).one_by_one is one_by_one
+@pytest.mark.parametrize(
+    ("length", "separate_calls"), [(document_split.MIN_MEAN_TOKENS, True), (document_split.MIN_MEAN_TOKENS - 1, False)]
+)
+def test_short_pieces_are_masked(length: int, separate_calls: bool) -> None:
+    assert DocumentSplit.of(packed([length] * 3, context=length)).separate_calls is separate_calls
 
 
 def n_parts(mask: Mask, **scores: object) -> int:
     rows = packed([6, 6, 12])
-    whole = Separation(Separation.of(rows).blocks, rows.owners(), one_by_one=True)
-    return len(list(whole.parts(a_call(rows, mask, **scores))))
+    whole = DocumentSplit(DocumentSplit.of(rows).blocks, rows.piece_ids(), separate_calls=True)
+    return len(list(whole.calls(a_call(rows, mask, **scores))))
 
 
-def test_only_scores_that_know_distances_alone_are_cut_into_pieces() -> None:
-    apart = documents(packed([6, 6, 12]).owners())
+def test_only_scores_that_depend_on_distances_alone_are_split_into_calls() -> None:
+    apart = documents(packed([6, 6, 12]).piece_ids())
     assert n_parts(causal()) == 3
     assert n_parts(full()) == 3
     assert n_parts(causal() & window(3)) == 3
@@ -105,19 +106,19 @@ def test_only_scores_that_know_distances_alone_are_cut_into_pieces() -> None:
     assert n_parts(causal(), bias=torch.zeros(1, 1, 12, 12)) == 1
 
 
-def test_a_mask_of_documents_is_not_carried_into_a_piece() -> None:
+def test_a_document_mask_is_dropped_inside_a_piece() -> None:
     rows = packed([6, 6, 12])
-    call = a_call(rows, causal() & documents(rows.owners()))
-    parts = list(Separation(Separation.of(rows).blocks, rows.owners(), one_by_one=True).parts(call))
+    call = a_call(rows, causal() & documents(rows.piece_ids()))
+    parts = list(DocumentSplit(DocumentSplit.of(rows).blocks, rows.piece_ids(), separate_calls=True).calls(call))
     assert {repr(part.scores.mask) for _, part in parts} == {"causal()"}
     assert [tuple(part.q.shape) for _, part in parts] == [(1, 4, 6, 3), (1, 4, 12, 3), (1, 4, 6, 3)]
-    assert not any(covers(block, call) for block, _ in parts)
+    assert not any(is_whole_call(block, call) for block, _ in parts)
 
 
 def test_a_piece_that_is_the_whole_call_is_not_copied() -> None:
     rows = packed([12, 12])
     call = a_call(rows, causal())
-    ((block, part),) = Separation(Separation.of(rows).blocks, rows.owners(), one_by_one=True).parts(call)
-    assert covers(block, call)
+    ((block, part),) = DocumentSplit(DocumentSplit.of(rows).blocks, rows.piece_ids(), separate_calls=True).calls(call)
+    assert is_whole_call(block, call)
     assert part.q is call.q
     assert part.v is call.v

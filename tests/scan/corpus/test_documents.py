@@ -1,4 +1,4 @@
-"""Documents come out of every kind of file; what cannot be read is said with file and line, after what could."""
+"""Documents are read from every kind of file; unreadable parts are reported with file and line, after the rest."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from headscope.errors import InputError
-from headscope.scan.corpus.documents import Corpus, Reading
-from headscope.scan.corpus.file_formats import PASSAGE
+from headscope.scan.corpus.documents import Corpus
+from headscope.scan.corpus.file_formats import PASSAGE_CHARACTERS
 
 DOCUMENTS = ["The first text.\nTwo lines.", "A second: Grüße, 世界.", "third"]
 JSONL = "\n".join(json.dumps({"text": text, "n": 1}) for text in DOCUMENTS) + "\n"
 
 
-def documents(source: Any, **reading: Any) -> list[str]:
-    return documents_of(Corpus(source, Reading(**reading)))
+def documents(source: Any, **options: Any) -> list[str]:
+    return documents_of(Corpus(source, **options))
 
 
 def documents_of(corpus: Corpus) -> list[str]:
@@ -43,12 +43,12 @@ def zstd(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("suffix", "fold"),
+    ("suffix", "compress"),
     [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress), (".bz2", bz2.compress), (".zst", zstd)],
 )
-def test_json_lines_folded_or_not(tmp_path: Path, suffix: str, fold: Any) -> None:
+def test_json_lines_compressed_or_not(tmp_path: Path, suffix: str, compress: Any) -> None:
     path = tmp_path / f"corpus.jsonl{suffix}"
-    path.write_bytes(fold(JSONL.encode()))
+    path.write_bytes(compress(JSONL.encode()))
     assert documents(str(path)) == DOCUMENTS
 
 
@@ -58,7 +58,7 @@ def test_parquet_and_another_field(tmp_path: Path) -> None:
     assert documents(path, field="body") == DOCUMENTS
 
 
-def test_a_text_file_is_one_document_or_one_a_line(tmp_path: Path) -> None:
+def test_a_text_file_is_one_document_or_one_per_line(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("one\n\n two \nthree", encoding="utf-8-sig")
     assert documents(path) == ["one\n\n two \nthree"]
@@ -109,7 +109,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("name", "data", "said"), BROKEN)
-def test_broken_input_is_said_with_file_and_line_after_the_good_documents(
+def test_unreadable_input_is_reported_with_file_and_line_after_the_good_documents(
     tmp_path: Path, name: str, data: bytes, said: str
 ) -> None:
     (tmp_path / name).write_bytes(data)
@@ -120,14 +120,14 @@ def test_broken_input_is_said_with_file_and_line_after_the_good_documents(
     assert bool(found) == (b"good" in data or name == "bad.jsonl.gz")
     assert len(stops.problems) == 1
     assert re.search(said, stops.problems[0])
-    skips = Corpus(tmp_path, Reading(broken="skip"))
+    skips = Corpus(tmp_path, broken="skip")
     assert documents_of(skips)[-1] == "later"
     assert re.search(said, skips.problems[0])
 
 
 def test_skipping_a_bad_line_reads_the_lines_after_it(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(GOOD + b"oops\n" + GOOD)
-    corpus = Corpus(tmp_path / "a.jsonl", Reading(broken="skip"))
+    corpus = Corpus(tmp_path / "a.jsonl", broken="skip")
     assert len(documents_of(corpus)) == 2
     assert str(tmp_path / "a.jsonl") + ", line 2: not JSON" in corpus.problems[0]
 
@@ -150,17 +150,19 @@ class LongLine:
 def test_a_line_of_any_length_is_never_held_whole(monkeypatch: pytest.MonkeyPatch, lines: bool) -> None:
     stream, n_given, held = LongLine(24 * 2**20), 0, 0
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=stream))
-    corpus = Corpus("-", Reading(lines=lines))
+    corpus = Corpus("-", lines=lines)
     for passage in corpus:
-        assert len(passage.text) <= PASSAGE
+        assert len(passage.text) <= PASSAGE_CHARACTERS
         held = max(held, stream.n_read - n_given)
         n_given += len(passage.text)
     assert (corpus.n_documents, n_given) == (1, 24 * 2**20)
-    assert held <= 4 * PASSAGE, "read but not yet passed on"
+    assert held <= 4 * PASSAGE_CHARACTERS, "read but not yet passed on"
 
 
-def test_a_json_line_without_end_is_refused_by_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headscope.scan.corpus.file_formats.LONGEST_JSON", 200_000)
+def test_a_json_line_that_is_too_long_is_reported_with_its_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headscope.scan.corpus.file_formats.MAX_JSON_LINE", 200_000)
     (tmp_path / "a.jsonl").write_bytes(GOOD + json.dumps({"text": "x" * 300_000}).encode())
     corpus = Corpus(tmp_path / "a.jsonl")
     assert documents_of(corpus) == ["good one"]
@@ -175,12 +177,12 @@ def test_a_json_line_without_end_is_refused_by_line(tmp_path: Path, monkeypatch:
         (7, "int is not a corpus"),
     ],
 )
-def test_what_is_no_corpus_is_refused(source: Any, said: str) -> None:
+def test_sources_that_are_not_a_corpus_are_refused(source: Any, said: str) -> None:
     with pytest.raises(InputError, match=said):
         Corpus(source)
 
 
-def test_an_item_that_is_no_text_is_said_by_number() -> None:
+def test_an_item_that_is_not_text_is_reported_with_its_number() -> None:
     corpus = Corpus(["fine", 3])
     assert documents_of(corpus) == ["fine"]
     assert corpus.problems == ["the corpus, item 1: int; a document is a str, or has a field 'text'"]

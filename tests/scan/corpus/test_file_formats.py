@@ -1,4 +1,4 @@
-"""Bytes to passages: whatever the chunks, nothing is lost, no word is torn, and a broken place is said where it is."""
+"""Bytes become passages: for any chunks no text is lost, no word is split, and errors name their line."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 
 from headscope.scan.corpus import file_formats
 from headscope.scan.corpus.documents import Corpus
-from headscope.scan.corpus.file_formats import BrokenError, decoded, json_texts, parquet_texts, passages_of
+from headscope.scan.corpus.file_formats import UnreadableError, decode, json_texts, parquet_texts, split_passages
 
 SMALL = 16
 
 
 @pytest.fixture(autouse=True)
 def short_passages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Passages of a few letters, so that a short text is cut often."""
-    monkeypatch.setattr(file_formats, "PASSAGE", SMALL)
+    """Passages of a few characters, so that a short text has many."""
+    monkeypatch.setattr(file_formats, "PASSAGE_CHARACTERS", SMALL)
 
 
 def chunked(text: str, size: int) -> Iterator[str]:
@@ -45,78 +45,78 @@ LETTERS = st.text(alphabet="ab \n", max_size=120)
 
 @settings(deadline=None)
 @given(LETTERS, st.integers(1, 50))
-def test_a_text_is_one_document_however_it_comes(text: str, size: int) -> None:
-    passages = list(passages_of(chunked(text, size), False))
+def test_a_text_is_one_document_for_any_chunks(text: str, size: int) -> None:
+    passages = list(split_passages(chunked(text, size), False))
     assert joined(passages) == ([text] if text else [])
     assert all(0 < len(passage) <= SMALL for _, passage in passages)
 
 
 @settings(deadline=None)
 @given(LETTERS, st.integers(1, 50))
-def test_line_by_line_every_line_is_a_document_however_it_comes(text: str, size: int) -> None:
-    passages = list(passages_of(chunked(text, size), True))
+def test_with_lines_every_line_is_a_document_for_any_chunks(text: str, size: int) -> None:
+    passages = list(split_passages(chunked(text, size), True))
     assert [line for line in joined(passages) if line] == [line for line in text.split("\n") if line]
     assert all(len(passage) <= SMALL for _, passage in passages)
 
 
 @settings(deadline=None)
 @given(st.lists(st.text(alphabet="abc", min_size=1, max_size=SMALL // 2 - 1), max_size=30))
-def test_no_word_is_torn_where_there_is_white_space(words: list[str]) -> None:
-    found = [word for _, passage in passages_of(iter((" ".join(words),)), False) for word in passage.split()]
+def test_no_word_is_split_where_there_is_white_space(words: list[str]) -> None:
+    found = [word for _, passage in split_passages(iter((" ".join(words),)), False) for word in passage.split()]
     assert found == words
 
 
-def test_what_has_no_white_space_is_cut_where_it_is_full() -> None:
-    assert [passage for _, passage in passages_of(iter(("x" * 40,)), False)] == ["x" * 16, "x" * 16, "x" * 8]
-    assert [passage for _, passage in passages_of(iter(("x" * 40 + "\n",)), True)] == ["x" * 16, "x" * 16, "x" * 8]
+def test_text_without_white_space_is_split_at_the_full_length() -> None:
+    assert [passage for _, passage in split_passages(iter(("x" * 40,)), False)] == ["x" * 16, "x" * 16, "x" * 8]
+    assert [passage for _, passage in split_passages(iter(("x" * 40 + "\n",)), True)] == ["x" * 16, "x" * 16, "x" * 8]
 
 
-def test_what_stood_before_a_broken_place_comes_out_first() -> None:
+def test_text_before_an_unreadable_part_is_yielded_first() -> None:
     def torn() -> Iterator[str]:
         yield "one\ntw"
-        raise BrokenError(", line 2: torn")
+        raise UnreadableError(", line 2: torn")
 
     for lines, expected in ((True, ["one", "tw"]), (False, ["one\ntw"])):
         found: list[tuple[bool, str]] = []
-        with pytest.raises(BrokenError, match=", line 2: torn"):
-            found.extend(passages_of(torn(), lines))
+        with pytest.raises(UnreadableError, match=", line 2: torn"):
+            found.extend(split_passages(torn(), lines))
         assert joined(found) == expected
 
 
 @settings(deadline=None)
 @given(st.text(alphabet="aü世\U0001f40e\n", max_size=60), st.integers(1, 9), st.booleans())
-def test_bytes_are_decoded_wherever_a_letter_is_split(text: str, size: int, marked: bool) -> None:
+def test_bytes_are_decoded_where_a_chunk_ends_inside_a_character(text: str, size: int, marked: bool) -> None:
     data = text.encode("utf-8-sig" if marked else "utf-8")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(file_formats, "CHUNK", size)
-        assert "".join(decoded(io.BytesIO(data))) == text
+        patch.setattr(file_formats, "CHUNK_BYTES", size)
+        assert "".join(decode(io.BytesIO(data))) == text
 
 
 @settings(deadline=None)
 @given(
     st.text(alphabet="aü\n", max_size=40), st.sampled_from([b"\xff", b"\xc3(", b"\x00", b"\xe4\xb8"]), st.integers(1, 9)
 )
-def test_a_broken_byte_is_said_with_its_line_after_all_that_was_good(text: str, bad: bytes, size: int) -> None:
+def test_an_undecodable_byte_is_reported_with_its_line_after_the_good_text(text: str, bad: bytes, size: int) -> None:
     found: list[str] = []
     line = text.count("\n") + 1
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(file_formats, "CHUNK", size)
+        patch.setattr(file_formats, "CHUNK_BYTES", size)
         wrong = "a NUL byte" if bad == b"\x00" else f"byte 0x{bad[0]:02x} is not UTF-8; save the file as UTF-8"
-        with pytest.raises(BrokenError, match=f", line {line}: {wrong}"):
-            found.extend(decoded(io.BytesIO(text.encode() + bad)))
+        with pytest.raises(UnreadableError, match=f", line {line}: {wrong}"):
+            found.extend(decode(io.BytesIO(text.encode() + bad)))
     assert "".join(found) == text
 
 
-def test_a_file_that_cannot_be_opened_is_said(tmp_path: Path) -> None:
-    with pytest.raises(BrokenError, match=r": cannot be opened \(No such file or directory\)"):
-        list(decoded(tmp_path / "gone.txt"))
-    with pytest.raises(BrokenError, match=r": cannot be opened \(Is a directory\)"):
-        list(decoded(tmp_path))
+def test_a_file_that_cannot_be_opened_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableError, match=r": cannot be opened \(No such file or directory\)"):
+        list(decode(tmp_path / "gone.txt"))
+    with pytest.raises(UnreadableError, match=r": cannot be opened \(Is a directory\)"):
+        list(decode(tmp_path))
 
 
 @settings(deadline=None)
 @given(st.lists(st.text(alphabet='ab \n"\\{}', max_size=40), max_size=6), st.integers(1, 50))
-def test_json_lines_come_back_however_they_are_chunked(texts: list[str], size: int) -> None:
+def test_json_lines_are_read_for_any_chunks(texts: list[str], size: int) -> None:
     data = "\n\n".join(json.dumps({"n": 1, "body": text}) for text in texts)
     assert joined(list(json_texts(chunked(data, size), "body"))) == [text for text in texts if text]
 
@@ -133,30 +133,30 @@ def test_json_lines_come_back_however_they_are_chunked(texts: list[str], size: i
         (r'{"text": "ab\udc00"}', "half of a surrogate pair at character 2 of 'text'"),
     ],
 )
-def test_a_bad_line_is_said_by_number_and_with_note_the_next_is_read(line: str, said: str) -> None:
+def test_a_bad_line_is_raised_or_reported_with_its_number(line: str, said: str) -> None:
     good = '{"text": "good"}'
     data = f"\n{good}\n{line}\n{good}"
-    with pytest.raises(BrokenError, match=f", line 3: {said}"):
+    with pytest.raises(UnreadableError, match=f", line 3: {said}"):
         list(json_texts(iter((data,)), "text"))
-    told: list[str] = []
-    assert joined(list(json_texts(iter((data,)), "text", told.append))) == ["good", "good"]
-    assert len(told) == 1
-    assert told[0].startswith(f", line 3: {said}")
+    reported: list[str] = []
+    assert joined(list(json_texts(iter((data,)), "text", reported.append))) == ["good", "good"]
+    assert len(reported) == 1
+    assert reported[0].startswith(f", line 3: {said}")
 
 
-def test_a_parquet_column_in_order_and_what_is_wrong_with_it(tmp_path: Path) -> None:
+def test_a_parquet_column_is_read_in_order_and_its_errors_are_reported(tmp_path: Path) -> None:
     texts = [f"text number {number}" for number in range(150)]
     pq.write_table(pa.table({"text": texts, "n": list(range(150)), "raw": [b"x"] * 150}), tmp_path / "a.parquet")
     assert joined(list(parquet_texts(tmp_path / "a.parquet", "text"))) == texts
-    with pytest.raises(BrokenError, match=": no column 'body'; it has text, n, raw"):
+    with pytest.raises(UnreadableError, match=": no column 'body'; it has text, n, raw"):
         list(parquet_texts(tmp_path / "a.parquet", "body"))
-    with pytest.raises(BrokenError, match=", row 1: int in the column 'n', not a text"):
+    with pytest.raises(UnreadableError, match=", row 1: int in the column 'n', not a text"):
         list(parquet_texts(tmp_path / "a.parquet", "n"))
-    with pytest.raises(BrokenError, match=", row 0: bytes in the column 'raw', not a text"):
+    with pytest.raises(UnreadableError, match=", row 0: bytes in the column 'raw', not a text"):
         list(parquet_texts(tmp_path / "a.parquet", "raw"))
 
 
-def test_half_of_a_surrogate_pair_in_a_list_is_said_by_item() -> None:
+def test_half_of_a_surrogate_pair_in_a_list_is_reported_with_its_item() -> None:
     corpus = Corpus(["fine", "ab\ud800"])
     assert [passage.text for passage in corpus] == ["fine"]
     assert corpus.problems == ["the corpus, item 1: half of a surrogate pair at character 2"]

@@ -1,4 +1,4 @@
-"""What a model needs is found out by trying: tokens that its tokenizer adds, and rows that cannot be shared."""
+"""Row formats are chosen by trial: the tokens that a tokenizer adds, and models whose documents cannot share rows."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from headscope.errors import InputError
 from headscope.models.native import NativeModel
-from headscope.scan.corpus.packing import Frame
-from headscope.scan.corpus.packing_check import Fitting, added_tokens, fit
+from headscope.scan.corpus.packing import RowFormat
+from headscope.scan.corpus.packing_check import added_tokens, choose_row_format
 
 
 class Framed(Bytes):
@@ -36,10 +36,10 @@ def test_tokens_that_the_tokenizer_adds_are_found_on_either_side(
 ) -> None:
     model = framed(before, after)
     assert added_tokens(model) == (before, after)
-    assert fit(model, 32).frame == Frame(32, before, after)
+    assert choose_row_format(model, 32) == RowFormat(32, before, after)
 
 
-def test_a_tokenizer_that_writes_a_text_otherwise_adds_nothing_that_can_be_told() -> None:
+def test_no_added_tokens_are_found_where_the_text_itself_is_tokenised_differently() -> None:
     class Other(Bytes):
         def __call__(self, text: str, add_special_tokens: bool = True) -> dict[str, list[int]]:
             ids = list(text.encode())
@@ -49,36 +49,39 @@ def test_a_tokenizer_that_writes_a_text_otherwise_adds_nothing_that_can_be_told(
 
 
 @pytest.mark.parametrize("context", [3, 4])
-def test_a_row_with_no_room_for_two_tokens_of_text_is_refused(context: int) -> None:
-    with pytest.raises(InputError, match=f"context={context} leaves no room beside the 3 tokens the tokenizer adds"):
-        fit(framed((256, 1), (2,)), context)
-    assert fit(framed((256, 1), (2,)), 5).frame.room == 2
+def test_a_context_too_short_for_two_tokens_of_text_is_refused(context: int) -> None:
+    with pytest.raises(
+        InputError,
+        match=f"context={context} leaves fewer than 2 tokens for text beside the 3 tokens .* give at least 5",
+    ):
+        choose_row_format(framed((256, 1), (2,)), context)
+    assert choose_row_format(framed((256, 1), (2,)), 5).document_tokens == 2
 
 
-def test_rotary_positions_run_on_and_learned_ones_need_a_row_each() -> None:
-    assert fit(open_tiny(), 64) == Fitting(Frame(64), None)
-    assert fit(open_tiny(absolute=True), 64) == Fitting(Frame(64, share_rows=False), None)
+def test_documents_share_rows_with_rotary_positions_but_not_with_learned_ones() -> None:
+    assert choose_row_format(open_tiny(), 64) == RowFormat(64)
+    assert choose_row_format(open_tiny(absolute=True), 64) == RowFormat(64, share_rows=False)
 
 
 class Leaks(TinyModel):
-    """Every token also hears the one before it, whichever piece that is in."""
+    """Every token also receives the one before it, whichever piece that is in."""
 
     def forward(self, ids: Tensor) -> Tensor:
         before = nn.functional.pad(self.embedding(ids), (0, 0, 1, 0))[:, :-1]
         return super().forward(ids) + self.unembedding(before.cumsum(1))  # type: ignore[no-any-return]
 
 
-def test_a_model_in_which_something_else_leaks_gets_a_row_for_each_text() -> None:
-    assert fit(NativeModel(Leaks(), Bytes(), name="leaks"), 64).frame.share_rows is False
+def test_a_model_that_leaks_between_documents_gets_one_row_per_piece() -> None:
+    assert choose_row_format(NativeModel(Leaks(), Bytes(), name="leaks"), 64).share_rows is False
 
 
-def test_what_the_recipe_says_of_rows() -> None:
-    shared = Fitting(Frame(8, (1,), (2, 3)), 0).words()
+def test_the_row_format_in_the_recipe() -> None:
+    shared = RowFormat(8, (1,), (2, 3), first_position=0).to_recipe()
     assert shared == {
         "context": 8,
         "tokens_before_each_piece": [1],
         "tokens_after_each_piece": [2, 3],
         "rows": "positions begin again with each piece",
     }
-    assert Fitting(Frame(8), None).words()["rows"] == "positions run on through a row"
-    assert Fitting(Frame(8, share_rows=False), None).words()["rows"] == "one piece a row"
+    assert RowFormat(8).to_recipe()["rows"] == "positions run on through a row"
+    assert RowFormat(8, share_rows=False).to_recipe()["rows"] == "one piece a row"

@@ -1,4 +1,4 @@
-"""Chance by hash: against splitmix64 written again in Python's own integers, and against Poisson(1)."""
+"""Bootstrap weights from hashes, compared with splitmix64 in Python integers and with Poisson(1)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headscope.scan.tally.poisson_bootstrap import MOST, hashed, poisson_weights
+from headscope.scan.tally.poisson_bootstrap import MAX_WEIGHT, hash64, poisson_weights
 
 WORD = 2**64
 numbers = st.integers(0, WORD - 1)
@@ -31,15 +31,15 @@ def by_hand(number: int, *keys: int) -> int:
 
 
 def test_the_first_outputs_are_those_of_the_published_generator() -> None:
-    """From the seed 1234567, as its authors and many libraries give them."""
+    """From the seed 1234567, as published."""
     first = [splitmix64((1234567 + step * 0x9E3779B97F4A7C15) % WORD) for step in range(3)]
     assert first == [6457827717110365317, 3203168211198807973, 9817491932198370423]
-    assert int(hashed(np.array([1234567], dtype=np.uint64))[0]) == first[0]
+    assert int(hash64(np.array([1234567], dtype=np.uint64))[0]) == first[0]
 
 
 @given(st.lists(numbers, min_size=1, max_size=5), st.lists(st.integers(-(2**40), 2**40), max_size=3))
-def test_every_number_is_hashed_as_by_hand_on_its_own(values: list[int], keys: list[int]) -> None:
-    found = hashed(np.array(values, dtype=np.uint64), *keys)
+def test_every_number_is_hashed_on_its_own(values: list[int], keys: list[int]) -> None:
+    found = hash64(np.array(values, dtype=np.uint64), *keys)
     assert found.dtype == np.uint64
     assert [int(each) for each in found] == [by_hand(value, *keys) for value in values]
 
@@ -47,32 +47,32 @@ def test_every_number_is_hashed_as_by_hand_on_its_own(values: list[int], keys: l
 @given(numbers, st.integers(0, 2**32), st.integers(0, 2**32))
 def test_keys_matter_and_so_does_their_order(value: int, one: int, two: int) -> None:
     def given_keys(*keys: int) -> int:
-        return int(hashed(np.array([value], dtype=np.uint64), *keys)[0])
+        return int(hash64(np.array([value], dtype=np.uint64), *keys)[0])
 
     assert (given_keys(one) == given_keys(two)) == (one == two)
     assert (given_keys(one, two) == given_keys(two, one)) == (one == two)
 
 
-def test_what_is_given_is_left_as_it_was() -> None:
+def test_hashing_does_not_change_its_input() -> None:
     values = np.arange(4, dtype=np.uint64)
-    hashed(values, 3)
+    hash64(values, 3)
     assert values.tolist() == [0, 1, 2, 3]
 
 
 def by_inversion(unit: int, replicate: int, seed: int) -> int:
-    """The smallest count whose chance of being reached from below is at least the uniform number."""
+    """The smallest count whose cumulative probability is at least the uniform number."""
     mixed = by_hand(unit, seed) ^ ((replicate * 0xD1342543DE82EF95) % WORD)
     uniform = (by_hand(mixed) >> 11) * 2.0**-53
     below = 0.0
-    for count in range(MOST + 1):
+    for count in range(MAX_WEIGHT + 1):
         below += math.exp(-1) / math.factorial(count)
         if uniform <= below:
             return count
-    return MOST
+    return MAX_WEIGHT
 
 
 @given(st.lists(st.integers(0, 2**50), min_size=1, max_size=4), st.integers(1, 4), st.integers(0, 99))
-def test_weights_are_the_inverse_of_poisson_s_sums(units: list[int], replicates: int, seed: int) -> None:
+def test_weights_invert_the_cumulative_poisson_distribution(units: list[int], replicates: int, seed: int) -> None:
     found = poisson_weights(units, replicates, seed)
     assert found.tolist() == [[by_inversion(unit, each, seed) for unit in units] for each in range(replicates)]
 
@@ -95,8 +95,8 @@ def test_units_and_replicates_are_drawn_independently() -> None:
         assert abs(float((a * b).mean())) < 5 / math.sqrt(len(a))
 
 
-def test_a_unit_is_drawn_alike_in_any_company_and_order() -> None:
-    """So a scan may be cut into any shards: a document's weights are its own."""
+def test_a_unit_s_weights_do_not_depend_on_other_units_or_order() -> None:
+    """So a scan may be split into any shards."""
     whole = poisson_weights([5, 9, 2], 8, seed=3)
     assert torch.equal(poisson_weights([2, 5], 8, seed=3), whole[:, [2, 0]])
     assert torch.equal(poisson_weights([9], 3, seed=3), whole[:3, [1]])

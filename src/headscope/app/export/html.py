@@ -18,7 +18,7 @@ from headscope.app.pages import schema
 from headscope.app.pages.microscope import Session
 from headscope.app.wire import Arrays, pack
 from headscope.errors import InputError
-from headscope.files import write_whole
+from headscope.files import write_atomic
 from headscope.heads.look.look import Look
 from headscope.scope import Scope
 
@@ -29,7 +29,7 @@ DATA_ID = "headscope-data"
 
 def save_html(look: Look, path: Path | str) -> None:
     """Write the microscope with this look in it."""
-    write_whole(Path(path), page(look).encode())
+    write_atomic(Path(path), page(look).encode())
 
 
 def page(look: Look) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from headscope.app.colour import STOPS
 from headscope.app.terminal import visible
 from headscope.errors import InputError
-from headscope.files import write_whole
+from headscope.files import write_atomic
 
 if TYPE_CHECKING:
     from headscope.heads.look.look import Look
@@ -45,4 +45,4 @@ def save_png(look: Look, head: str, path: Path | str) -> None:
     figure.colorbar(image, ax=axes, shrink=0.5, ticks=[0, 0.01, 0.05, 0.1, 0.25, 0.5, 1], label="weight (root scale)")
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png", dpi=150)
-    write_whole(Path(path), drawn.getvalue())
+    write_atomic(Path(path), drawn.getvalue())

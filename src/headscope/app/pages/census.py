@@ -27,7 +27,7 @@ from headscope.app.wire import Arrays
 from headscope.errors import InputError
 from headscope.names import Head
 from headscope.scan.census import Census
-from headscope.scan.census_page import WORDS
+from headscope.scan.census_page import DESCRIPTIONS
 from headscope.scan.compare import compare
 from headscope.scan.tally.reduction import TRAITS, distance_edges, entropy_edges
 
@@ -91,16 +91,15 @@ class _Opened:
 
     def __init__(self, number: int, census: Census) -> None:
         self.number, self.census = number, census
-        self.result: dict[str, Any] = census.recipe.words.get("result", {})
+        self.result: dict[str, Any] = census.recipe.data.get("result", {})
 
     @property
     def line(self) -> CensusLine:
-        corpus = _corpus(self.census)
         return CensusLine(
             number=self.number,
-            title=f"{self.census.model_name} on {corpus}",
+            title=self.census.title,
             model=self.census.model_name,
-            corpus=corpus,
+            corpus=self.census.corpus_name,
             tokens=int(self.result.get("tokens", 0)),
             documents=int(self.result.get("documents", 0)),
             heads=self.census.layout.n_heads,
@@ -160,7 +159,7 @@ class _Opened:
 
 def _quantity(name: str) -> Quantity:
     kind: Literal["question", "trait"] = "trait" if name in TRAITS else "question"
-    words = WORDS.get(name, "a class of tokens that the scan was given")
+    words = DESCRIPTIONS.get(name, "attention mass on a class of tokens given to the scan")
     return Quantity(name=name, title=TITLES.get(name, name), words=words, kind=kind, unit=UNITS.get(name, "share"))
 
 
@@ -168,14 +167,6 @@ def _example(row: dict[str, Any]) -> CensusExample:
     target = int(row["at"]) + int(row["key"]) - int(row["position"])
     told = {name: row[name] for name in ("score", "document", "position", "key", "at", "tokens")}
     return CensusExample(**told, target=target if 0 <= target < len(row["tokens"]) else None)
-
-
-def _corpus(census: Census) -> str:
-    """The corpus by its own name: folders above it stay private."""
-    sources = census.recipe.words["corpus"]
-    one = sources[0]
-    named = one.get("file") or one.get("stream") or one.get("dataset") or f"{one.get('texts')} texts"
-    return Path(str(named)).name if len(sources) == 1 else f"{len(sources)} files"
 
 
 def _range(census: Census) -> str:

@@ -15,7 +15,7 @@ import torch
 
 from headscope.app.pages import schema
 from headscope.errors import InputError
-from headscope.files import write_whole
+from headscope.files import write_atomic
 from headscope.heads.roles.battery import BATTERY
 from headscope.heads.roles.published_claims import Claim, Held, claims_about, hold
 from headscope.heads.roles.report import Report, Trial
@@ -44,7 +44,7 @@ def ship(report: Report, scope: Scope, path: Path = SHIPPED) -> None:
             f"the model here is {scope.shape.name} with {scope.shape.n_heads}; run `python bench/heads.py` first"
         )
     marked = replace(report, recipe={**report.recipe, WEIGHTS: weight_hash(scope.model.model, torch.float32)})
-    write_whole(path, (json.dumps(marked.to_dict(), indent=1, ensure_ascii=False) + "\n").encode())
+    write_atomic(path, (json.dumps(marked.to_dict(), indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def roles_card(report: Report, heads: list[str]) -> schema.Roles:

@@ -13,7 +13,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from headscope.errors import InputError
-from headscope.files import write_whole
+from headscope.files import write_atomic
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -54,7 +54,7 @@ def restore(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Opt
 def write(file: Path, checkpoint: Checkpoint) -> None:
     """In the place of the old one, which stays if the disk is full."""
     about = {"step": str(checkpoint.step), "recipe": json.dumps(checkpoint.recipe, sort_keys=True)}
-    write_whole(file, save(checkpoint.tensors, metadata=about))
+    write_atomic(file, save(checkpoint.tensors, metadata=about))
 
 
 def read(file: Path) -> Checkpoint:

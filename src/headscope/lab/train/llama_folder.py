@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from headscope.errors import ModelError
-from headscope.files import write_whole
+from headscope.files import write_atomic
 from headscope.lab.train.gpt import GPT, GPTConfig
 from headscope.lab.train.tokenizer import START_ID, save_tokenizer
 
@@ -109,7 +109,7 @@ def save_folder(model: GPT, tokenizer: Tokenizer, folder: Path, dtype: torch.dty
         data = save({key: weights[key].contiguous() for key in shard}, metadata={"format": "pt"})
         digest = hashlib.sha256(data).hexdigest()[:8]
         name = f"model-{number:05d}-of-{len(shards):05d}-{digest}.safetensors"
-        write_whole(folder / name, data)
+        write_atomic(folder / name, data)
         index["weight_map"] |= dict.fromkeys(shard, name)
     _write_json(folder / "model.safetensors.index.json", index)
     for old in {*folder.glob("model-*.safetensors*")} - {folder / name for name in index["weight_map"].values()}:
@@ -148,4 +148,4 @@ def _size(weight: Tensor) -> int:
 
 
 def _write_json(file: Path, content: dict[str, Any]) -> None:
-    write_whole(file, (json.dumps(content, indent=2) + "\n").encode())
+    write_atomic(file, (json.dumps(content, indent=2) + "\n").encode())

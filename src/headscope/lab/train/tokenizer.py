@@ -13,7 +13,7 @@ from pathlib import Path
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from headscope.errors import InputError
-from headscope.files import reading, write_whole
+from headscope.files import parsing, write_atomic
 
 START = "<|start|>"
 START_ID = 0
@@ -50,7 +50,7 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
 
 def save_tokenizer(tokenizer: Tokenizer, folder: Path, context: int) -> None:
     """Write what transformers' AutoTokenizer reads: tokenizer.json and tokenizer_config.json."""
-    write_whole(folder / "tokenizer.json", tokenizer.to_str(pretty=False).encode())
+    write_atomic(folder / "tokenizer.json", tokenizer.to_str(pretty=False).encode())
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "bos_token": START,
@@ -58,12 +58,12 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path, context: int) -> None:
         "model_max_length": context,
         "clean_up_tokenization_spaces": False,
     }
-    write_whole(folder / "tokenizer_config.json", (json.dumps(config, indent=2) + "\n").encode())
+    write_atomic(folder / "tokenizer_config.json", (json.dumps(config, indent=2) + "\n").encode())
 
 
 def load_tokenizer(file: Path) -> Tokenizer:
     """A tokenizer.json of ours; another's has no start token and is refused."""
-    with reading(str(file), "give a tokenizer.json that a training run wrote"):
+    with parsing(str(file), "give a tokenizer.json that a training run wrote"):
         tokenizer = Tokenizer.from_file(str(file))
     if tokenizer.token_to_id(START) != START_ID:
         raise InputError(f"{file} has no {START} as token {START_ID}; train one with train_tokenizer")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headscope.errors import InputError
-from headscope.files import whole_folder
+from headscope.files import atomic_folder
 from headscope.models.huggingface.model import HuggingFaceModel
 from headscope.models.loading import without_bars
 from headscope.models.pruning import pruned_modeling
@@ -23,7 +23,7 @@ def save(opened: HuggingFaceModel, folder: Path, recipe: Mapping[str, Any]) -> N
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} is there already and not empty; give a new folder")
     model: Any = opened.model
-    with whole_folder(folder) as aside, without_bars(True):
+    with atomic_folder(folder) as aside, without_bars(True):
         model.save_pretrained(aside)
         if opened.reader.tokenizer is not None:
             opened.reader.tokenizer.save_pretrained(aside)

@@ -1,7 +1,7 @@
-"""Attention inside pieces only. Pieces are attended to one by one where a mask allows it, else behind a document mask.
+"""Restrict attention to within pieces of documents: each piece as a call of its own, or all behind a document mask.
 
-One by one is exact and cheaper: a row of four pieces has a quarter of the cells. Pieces at the same columns of several
-rows go together.
+Calls of their own are exact and cheaper (a row of four equal pieces has a quarter of the query-key pairs), but need
+scores that depend on distances only. Pieces at the same columns of several rows are one call.
 """
 
 from __future__ import annotations
@@ -18,67 +18,67 @@ from headscope.attention.observer import Call
 from headscope.attention.scores import Alibi, Relative
 from headscope.scan.corpus.packing import PackedRows
 
-SHORT = 96
-"""Pieces shorter than this on average are cheaper behind a mask than one by one."""
+MIN_MEAN_TOKENS = 96
+"""Pieces shorter than this on average are cheaper behind a mask than in calls of their own."""
 
 
 class Block(NamedTuple):
-    """These rows, columns ``start:stop``, attend among themselves."""
+    """Columns ``start:stop`` of some rows, which attend only among themselves."""
 
     rows: tuple[int, ...]
     start: int
     stop: int
 
     @property
-    def at(self) -> slice | list[int]:
-        """Its rows as an index; neighbours as a slice, which copies nothing and never waits for a GPU."""
+    def row_index(self) -> slice | list[int]:
+        """The rows as an index; adjacent rows as a slice, which neither copies nor synchronises with a GPU."""
         first, last = self.rows[0], self.rows[-1]
         return slice(first, last + 1) if self.rows == tuple(range(first, last + 1)) else list(self.rows)
 
 
 @dataclass(frozen=True)
-class Separation:
-    """How the rows of one batch fall apart."""
+class DocumentSplit:
+    """How the rows of one batch are split into blocks that do not attend to one another."""
 
     blocks: tuple[Block, ...]
-    owners: Int[Tensor, "row position"]
-    one_by_one: bool
+    piece_ids: Int[Tensor, "row position"]
+    separate_calls: bool
 
     @classmethod
-    def of(cls, rows: PackedRows) -> Separation:
-        same: dict[tuple[int, int], list[int]] = {}
+    def of(cls, rows: PackedRows) -> DocumentSplit:
+        same_columns: dict[tuple[int, int], list[int]] = {}
         for piece in rows.pieces:
-            same.setdefault((piece.start, piece.stop), []).append(piece.row)
-        blocks = tuple(Block(tuple(at), start, stop) for (start, stop), at in sorted(same.items()))
-        return cls(blocks, rows.owners(), rows.n_tokens >= SHORT * len(rows.pieces))
+            same_columns.setdefault((piece.start, piece.stop), []).append(piece.row)
+        blocks = tuple(Block(tuple(at), start, stop) for (start, stop), at in sorted(same_columns.items()))
+        return cls(blocks, rows.piece_ids(), rows.n_tokens >= MIN_MEAN_TOKENS * len(rows.pieces))
 
-    def parts(self, call: Call) -> Iterator[tuple[Block, Call]]:
-        """The call, as smaller calls in which nobody sees another piece."""
-        if self.one_by_one and _moves_freely(call):
+    def calls(self, call: Call) -> Iterator[tuple[Block, Call]]:
+        """Split an attention call into calls in which no query sees another piece."""
+        if self.separate_calls and _depends_on_distance_only(call):
             for block in self.blocks:
                 yield block, _inside(call, block)
         else:
             whole = Block(tuple(range(call.q.shape[0])), 0, call.q.shape[2])
-            apart = documents(self.owners.to(call.q.device))
-            yield whole, replace(call, scores=replace(call.scores, mask=call.scores.mask & apart))
+            mask = call.scores.mask & documents(self.piece_ids.to(call.q.device))
+            yield whole, replace(call, scores=replace(call.scores, mask=mask))
 
 
-def covers(block: Block, call: Call) -> bool:
-    """Whether the block is the whole call."""
+def is_whole_call(block: Block, call: Call) -> bool:
     return len(block.rows) == call.q.shape[0] and (block.start, block.stop) == (0, call.q.shape[2])
 
 
-def _moves_freely(call: Call) -> bool:
-    """Whether the scores depend on distances only, so that a piece may be cut out of its row."""
+def _depends_on_distance_only(call: Call) -> bool:
+    """Whether mask and bias depend on query-key distances only, so that a piece may be moved to the row's start."""
     scores = call.scores
-    in_words = all(isinstance(part, Causal | Window | Documents) for part in scores.mask.parts)
-    return in_words and (scores.bias is None or isinstance(scores.bias, Alibi | Relative))
+    known_masks = all(isinstance(part, Causal | Window | Documents) for part in scores.mask.parts)
+    return known_masks and (scores.bias is None or isinstance(scores.bias, Alibi | Relative))
 
 
 def _inside(call: Call, block: Block) -> Call:
+    """The call restricted to a block. A document mask is dropped: the block is inside one document."""
     kept = Mask(tuple(part for part in call.scores.mask.parts if not isinstance(part, Documents)))
     scores = replace(call.scores, mask=kept)
-    if covers(block, call):
+    if is_whole_call(block, call):
         return replace(call, scores=scores)
-    q, k, v = (tensor[block.at, :, block.start : block.stop] for tensor in (call.q, call.k, call.v))
+    q, k, v = (tensor[block.row_index, :, block.start : block.stop] for tensor in (call.q, call.k, call.v))
     return replace(call, q=q, k=k, v=v, scores=scores)

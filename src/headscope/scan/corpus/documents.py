@@ -1,7 +1,7 @@
-"""Documents from wherever they are: files, folders, compressed or not, standard input, datasets, any iterable.
+"""Read the documents of a corpus: files, folders, patterns, standard input, datasets, or any iterable of texts.
 
-Text is read in passages of bounded size, so one line of a gigabyte costs no more memory than a short one. What cannot
-be read is said in a sentence with file and line; the documents before it are kept.
+Text is read in passages of bounded length, so one line of a gigabyte takes no more memory than a short one. An
+unreadable part is reported with file and line; the documents before it are kept.
 """
 
 from __future__ import annotations
@@ -10,45 +10,39 @@ import glob
 import hashlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from headscope.errors import InputError
-from headscope.scan.corpus.file_formats import BrokenError, decoded, json_texts, parquet_texts, passages_of
+from headscope.scan.corpus.file_formats import UnreadableError, decode, json_texts, parquet_texts, split_passages
 
-FOLDED = (".gz", ".xz", ".bz2", ".zst")
+COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 
 
-@dataclass(frozen=True)
-class Passage:
-    """A stretch of one document's text. Passages that follow each other with the same number belong together."""
+class Passage(NamedTuple):
+    """Consecutive text of one document. Passages with the same document number belong together."""
 
     document: int
     text: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reading:
-    """How to read: the field that holds the text, whether each line is a document, and what to do with broken input."""
-
-    field: str = "text"
-    lines: bool = False
-    broken: str = "stop"
-
-
 class Corpus:
-    """A source of documents. Iterating gives passages; afterwards ``problems`` says what could not be read."""
+    """A source of documents. Iterating gives passages; afterwards ``problems`` lists what could not be read.
 
-    def __init__(self, source: Any, reading: Reading = Reading()) -> None:  # noqa: B008 - frozen
-        self.source, self.reading = source, reading
+    ``field`` names the text in JSON, Parquet and datasets; with ``lines``, every line of a text file is a document;
+    ``broken`` says whether to "stop" at an unreadable part or to "skip" it.
+    """
+
+    def __init__(self, source: Any, *, field: str = "text", lines: bool = False, broken: str = "stop") -> None:
+        self.source, self.field, self.lines, self.broken = source, field, lines, broken
         self.problems: list[str] = []
         self.n_documents = 0
-        self._files = files_of(source)
+        self._files = find_files(source)
 
     def identity(self) -> list[dict[str, Any]]:
-        """What this corpus is, for the recipe: names and sizes of files, a hash of texts given as a list."""
+        """What this corpus is, for the recipe: names and sizes of files, or a hash of texts given as a list."""
         if self._files is not None:
             return [{"file": path.name, "bytes": path.stat().st_size} for path in self._files]
         if self.source == "-":
@@ -62,89 +56,93 @@ class Corpus:
     def __iter__(self) -> Iterator[Passage]:
         for name, texts in self._sources():
             try:
-                yield from self._numbered(name, texts)
-            except BrokenError as error:
+                yield from self._numbered(texts)
+            except UnreadableError as error:
                 self.problems.append(f"{name}{error}")
-                if self.reading.broken == "stop":
+                if self.broken == "stop":
                     return
 
     def _sources(self) -> Iterator[tuple[str, Iterator[tuple[bool, str]]]]:
+        """Names and passages of all files; each passage with whether it begins a document."""
         if self._files is not None:
             for path in self._files:
                 yield str(path), self._file_texts(path)
         elif self.source == "-":
-            yield "standard input", self._stream_texts("standard input", decoded(sys.stdin.buffer), None)
+            yield "standard input", self._stream_texts("standard input", decode(sys.stdin.buffer), None)
         else:
             yield "the corpus", self._item_texts(self.source)
 
-    def _numbered(self, name: str, texts: Iterator[tuple[bool, str]]) -> Iterator[Passage]:
-        """Give every document its number; ``texts`` says with each passage whether a new document begins."""
+    def _numbered(self, texts: Iterator[tuple[bool, str]]) -> Iterator[Passage]:
+        """Number the documents, leaving out empty ones."""
         opened = False
         for begins, text in texts:
             opened = opened and not begins
             if not text.strip():
                 continue
-            if not opened:
-                self.n_documents += 1
-                opened = True
+            self.n_documents += not opened
+            opened = True
             yield Passage(self.n_documents - 1, text)
 
     def _file_texts(self, path: Path) -> Iterator[tuple[bool, str]]:
-        plain = path.with_suffix("") if path.suffix in FOLDED else path
+        plain = path.with_suffix("") if path.suffix in COMPRESSED else path
         if plain.suffix == ".parquet":
-            return parquet_texts(path, self.reading.field)
-        return self._stream_texts(str(path), decoded(path), plain.suffix)
+            return parquet_texts(path, self.field)
+        return self._stream_texts(str(path), decode(path), plain.suffix)
 
     def _stream_texts(self, name: str, chunks: Iterator[str], suffix: str | None) -> Iterator[tuple[bool, str]]:
         first = next(chunks, "")
-        whole = _chain(first, chunks)
-        if suffix in JSON_LINES or (
-            suffix is None and first.lstrip()[:1] == "{" and f'"{self.reading.field}"' in first
-        ):
-            yield from json_texts(whole, self.reading.field, self._note(name))
+        whole = chain((first,), chunks)
+        looks_like_json = first.lstrip()[:1] == "{" and f'"{self.field}"' in first
+        if suffix in JSON_LINES or (suffix is None and looks_like_json):
+            yield from json_texts(whole, self.field, self._on_bad_line(name))
         else:
-            yield from passages_of(whole, self.reading.lines)
+            yield from split_passages(whole, self.lines)
 
-    def _note(self, name: str) -> Callable[[str], None] | None:
-        """What to do with a bad line: write it down and read on, or (None) stop there."""
-        return (lambda sentence: self.problems.append(name + sentence)) if self.reading.broken == "skip" else None
+    def _on_bad_line(self, name: str) -> Callable[[str], None] | None:
+        """Note a bad line and read on, or (None) stop there."""
+        return (lambda problem: self.problems.append(name + problem)) if self.broken == "skip" else None
 
     def _item_texts(self, items: Iterable[Any]) -> Iterator[tuple[bool, str]]:
         for number, item in enumerate(items):
-            text = item.get(self.reading.field) if isinstance(item, Mapping) else item
+            text = item.get(self.field) if isinstance(item, Mapping) else item
             if not isinstance(text, str):
                 has = f" with {', '.join(map(str, item))}" if isinstance(item, Mapping) else ""
-                wanted = f"a document is a str, or has a field {self.reading.field!r}"
-                raise BrokenError(f", item {number}: {type(item).__name__}{has}; {wanted}")
+                wanted = f"a document is a str, or has a field {self.field!r}"
+                raise UnreadableError(f", item {number}: {type(item).__name__}{has}; {wanted}")
             try:
                 text.encode()
             except UnicodeEncodeError as error:
-                raise BrokenError(f", item {number}: half of a surrogate pair at character {error.start}") from error
-            yield from passages_of(iter((text,)), False)
+                raise UnreadableError(
+                    f", item {number}: half of a surrogate pair at character {error.start}"
+                ) from error
+            yield from split_passages((text,))
 
 
-def files_of(source: Any) -> list[Path] | None:
-    """The files a source names, in a fixed order; None for standard input and for things that are not files."""
+def find_files(source: Any) -> list[Path] | None:
+    """The files that a source names, sorted; None for standard input and for iterables of texts."""
     if isinstance(source, Sequence) and source and all(isinstance(item, Path) for item in source):
-        return [path for item in source for path in files_of(item) or []]
+        return [path for item in source for path in find_files(item) or []]
     if not isinstance(source, str | Path):
-        _refuse_what_is_no_corpus(source)
+        _check_iterable_of_texts(source)
         return None
     if str(source) == "-":
         return None
     path = Path(source)
     if path.is_dir():
         found = sorted(file for file in path.rglob("*") if file.is_file() and not _hidden(file.relative_to(path)))
-        return found or _nothing(f"the folder {source} holds no files")
-    if path.exists():
+        problem = f"the folder {source} holds no files"
+    elif path.exists():
         return [path]
-    matching = sorted(Path(name) for name in glob.glob(str(source), recursive=True))  # noqa: PTH207 - patterns may be absolute
-    return [file for file in matching if file.is_file()] or _nothing(
-        f"{_short(source)}: no such file, folder or pattern (in Python, texts themselves go into a list)"
-    )
+    else:
+        matching = sorted(Path(name) for name in glob.glob(str(source), recursive=True))  # noqa: PTH207 - patterns may be absolute
+        found = [file for file in matching if file.is_file()]
+        problem = f"{_short(source)}: no such file, folder or pattern (in Python, texts themselves go into a list)"
+    if not found:
+        raise InputError(problem)
+    return found
 
 
-def _refuse_what_is_no_corpus(source: Any) -> None:
+def _check_iterable_of_texts(source: Any) -> None:
     if isinstance(source, Mapping):
         names = ", ".join(map(str, source)) or "nothing"
         raise InputError(f"a corpus is documents, not a table of {names}; choose one of them, as in dataset['train']")
@@ -154,10 +152,6 @@ def _refuse_what_is_no_corpus(source: Any) -> None:
         )
 
 
-def _nothing(sentence: str) -> list[Path]:
-    raise InputError(sentence)
-
-
 def _hidden(path: Path) -> bool:
     return any(part.startswith(".") for part in path.parts)
 
@@ -165,8 +159,3 @@ def _hidden(path: Path) -> bool:
 def _short(source: Any) -> str:
     text = str(source)
     return text if len(text) <= 80 else text[:77] + "…"
-
-
-def _chain(first: str, rest: Iterator[str]) -> Iterator[str]:
-    yield first
-    yield from rest

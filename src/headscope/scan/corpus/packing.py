@@ -1,7 +1,7 @@
-"""Documents packed to the context: rows of equal length, each holding pieces that never see one another.
+"""Pack documents into rows of equal length. A row holds pieces of documents that do not attend to one another.
 
-A document longer than a row is cut into pieces, each with the tokenizer's start token if it adds one. Shorter pieces
-share rows: each goes into the fullest open row that still has room.
+A document longer than a row is split into pieces, each with the tokens that the tokenizer adds. Shorter pieces share
+rows: each goes into the fullest open row that it fits into.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Int
@@ -16,156 +19,158 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from headscope.scan.tally.examples import Span
-
 OPEN_ROWS = 32
-SHORTEST = 2
-"""Tokens: a lone token has nobody to look at."""
+MIN_TOKENS = 2
+"""Tokens in a piece: a single token could attend only to itself."""
+
+
+class Piece(NamedTuple):
+    """A piece of a document in a row: columns ``start:stop`` hold its tokens, from the document's ``offset`` on."""
+
+    row: int
+    start: int
+    stop: int
+    document: int
+    offset: int
 
 
 @dataclass(frozen=True)
 class PackedRows:
-    """Token rows and the pieces in them. Padding is 0 and belongs to no piece."""
+    """Token ids of rows and the pieces in them. Padding is token 0 and belongs to no piece."""
 
     ids: Int[Tensor, "row position"]
-    pieces: tuple[Span, ...]
+    pieces: tuple[Piece, ...]
 
     @property
     def n_tokens(self) -> int:
         return sum(piece.stop - piece.start for piece in self.pieces)
 
     def batches(self, size: int) -> Iterator[PackedRows]:
-        """Rows a few at a time, in order."""
+        """Split the rows into batches, in order."""
         for first in range(0, len(self.ids), size):
             inside = [piece for piece in self.pieces if first <= piece.row < first + size]
             moved = tuple(piece._replace(row=piece.row - first) for piece in inside)
             yield PackedRows(self.ids[first : first + size], moved)
 
-    def places(self) -> Int[Tensor, "row position"]:
-        """Positions that begin again with every piece; padding counts on its own."""
-        places = torch.zeros_like(self.ids, dtype=torch.long)
+    def positions(self) -> Int[Tensor, "row position"]:
+        """Token positions that restart at 0 in every piece, and in the padding after the last one."""
+        positions = torch.zeros_like(self.ids, dtype=torch.long)
         ends = [0] * len(self.ids)
         for piece in self.pieces:
-            places[piece.row, piece.start : piece.stop] = torch.arange(piece.stop - piece.start)
+            positions[piece.row, piece.start : piece.stop] = torch.arange(piece.stop - piece.start)
             ends[piece.row] = max(ends[piece.row], piece.stop)
         for row, end in enumerate(ends):
-            places[row, end:] = torch.arange(places.shape[1] - end)
-        return places
+            positions[row, end:] = torch.arange(positions.shape[1] - end)
+        return positions
 
-    def owners(self) -> Int[Tensor, "row position"]:
-        """Which piece each token is in; padding is −1."""
-        owners = torch.full_like(self.ids, -1, dtype=torch.long)
+    def piece_ids(self) -> Int[Tensor, "row position"]:
+        """The index of the piece that each token belongs to; −1 for padding."""
+        ids = torch.full_like(self.ids, -1, dtype=torch.long)
         for number, piece in enumerate(self.pieces):
-            owners[piece.row, piece.start : piece.stop] = number
-        return owners
+            ids[piece.row, piece.start : piece.stop] = number
+        return ids
 
     def to_bytes(self) -> bytes:
-        table = torch.tensor(self.pieces, dtype=torch.long).reshape(-1, len(Span._fields))
+        table = torch.tensor(self.pieces, dtype=torch.long).reshape(-1, len(Piece._fields))
         return save_tensors({"ids": self.ids.to(torch.int32).contiguous(), "pieces": table})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> PackedRows:
         read = load_tensors(data)
-        return cls(read["ids"].long(), tuple(Span(*row) for row in read["pieces"].tolist()))
+        return cls(read["ids"].long(), tuple(Piece(*row) for row in read["pieces"].tolist()))
 
     def digest(self) -> str:
         return hashlib.sha256(self.to_bytes()).hexdigest()
 
 
 @dataclass(frozen=True)
-class Frame:
-    """What stands around every piece: the context, the tokens a tokenizer adds before and after, and sharing."""
+class RowFormat:
+    """How rows are made for a model: their length, the tokens around every piece, and how pieces share rows."""
 
     context: int
-    before: tuple[int, ...] = ()
-    after: tuple[int, ...] = ()
+    tokens_before: tuple[int, ...] = ()
+    tokens_after: tuple[int, ...] = ()
     share_rows: bool = True
+    first_position: int | None = None
+    """The position id of a piece's first token, or None where position ids run through the row."""
 
     @property
-    def room(self) -> int:
-        """Tokens of a document that fit in one row."""
-        return self.context - len(self.before) - len(self.after)
+    def document_tokens(self) -> int:
+        """How many tokens of a document fit in one row."""
+        return self.context - len(self.tokens_before) - len(self.tokens_after)
+
+    def to_recipe(self) -> dict[str, object]:
+        restarts = self.first_position is not None
+        shared = "positions begin again with each piece" if restarts else "positions run on through a row"
+        return {
+            "context": self.context,
+            "tokens_before_each_piece": list(self.tokens_before),
+            "tokens_after_each_piece": list(self.tokens_after),
+            "rows": shared if self.share_rows else "one piece a row",
+        }
 
 
-@dataclass
-class _Cut:
-    """Tokens of one document, framed."""
-
+class _UnplacedPiece(NamedTuple):
     document: int
     offset: int
     ids: list[int]
 
 
-@dataclass
+@dataclass(eq=False)
 class _Row:
     used: int = 0
-    cuts: list[_Cut] = field(default_factory=list)
-
-    def put(self, cut: _Cut) -> None:
-        self.cuts.append(cut)
-        self.used += len(cut.ids)
+    pieces: list[_UnplacedPiece] = field(default_factory=list)
 
 
-def pack(documents: Iterable[tuple[int, list[int]]], frame: Frame, rows_at_once: int) -> Iterator[PackedRows]:
-    """Numbered documents, given in stretches of tokens, as packed rows, so many at a time."""
-    full: list[_Row] = []
-    for row in _rows(documents, frame):
-        full.append(row)
-        if len(full) == rows_at_once:
-            yield _laid_out(full, frame.context)
-            full = []
-    if full:
-        yield _laid_out(full, frame.context)
+def pack(documents: Iterable[tuple[int, list[int]]], row_format: RowFormat, n_rows: int) -> Iterator[PackedRows]:
+    """Pack documents, given as (number, tokens) in one or several parts, and yield ``n_rows`` rows at a time."""
+    rows = _rows(documents, row_format)
+    while full := list(islice(rows, n_rows)):
+        yield _to_tensors(full, row_format.context)
 
 
-def _rows(documents: Iterable[tuple[int, list[int]]], frame: Frame) -> Iterator[_Row]:
-    waiting: list[_Row] = []
-    for cut in _cuts(documents, frame):
-        fitting = [row for row in waiting if row.used + len(cut.ids) <= frame.context] if frame.share_rows else []
-        if fitting:
-            row = max(fitting, key=lambda row: row.used)
-        else:
+def _rows(documents: Iterable[tuple[int, list[int]]], row_format: RowFormat) -> Iterator[_Row]:
+    open_rows: list[_Row] = []
+    smallest = row_format.context - row_format.document_tokens + MIN_TOKENS
+    for piece in _pieces(documents, row_format):
+        fitting = [row for row in open_rows if row.used + len(piece.ids) <= row_format.context]
+        row = max(fitting, key=lambda row: row.used, default=None)
+        if row is None:
             row = _Row()
-            waiting.append(row)
-        row.put(cut)
-        if frame.context - row.used < SHORTEST + len(frame.before) + len(frame.after) or not frame.share_rows:
-            waiting.remove(row)
-            yield row
-        elif len(waiting) > OPEN_ROWS:
-            fullest = max(waiting, key=lambda row: row.used)
-            waiting.remove(fullest)
-            yield fullest
-    yield from waiting
+            open_rows.append(row)
+        row.pieces.append(piece)
+        row.used += len(piece.ids)
+        full = not row_format.share_rows or row_format.context - row.used < smallest
+        if full or len(open_rows) > OPEN_ROWS:
+            done = row if full else max(open_rows, key=lambda row: row.used)
+            open_rows.remove(done)
+            yield done
+    yield from open_rows
 
 
-def _cuts(documents: Iterable[tuple[int, list[int]]], frame: Frame) -> Iterator[_Cut]:
-    held: list[int] = []
-    current, offset = -1, 0
-
-    def cut(ids: list[int]) -> _Cut:
-        return _Cut(current, offset, [*frame.before, *ids, *frame.after])
-
-    for document, ids in documents:
-        if document != current:
-            if len(held) >= SHORTEST:
-                yield cut(held)
-            held, current, offset = [], document, 0
-        held = held + ids
-        while len(held) >= frame.room:
-            yield cut(held[: frame.room])
-            held, offset = held[frame.room :], offset + frame.room
-    if len(held) >= SHORTEST:
-        yield cut(held)
+def _pieces(documents: Iterable[tuple[int, list[int]]], row_format: RowFormat) -> Iterator[_UnplacedPiece]:
+    """Split every document into pieces that fit a row. A last piece of one token is left out."""
+    size, before, after = row_format.document_tokens, row_format.tokens_before, row_format.tokens_after
+    for document, parts in groupby(documents, key=itemgetter(0)):
+        held: list[int] = []
+        offset = 0
+        for _, ids in parts:
+            held += ids
+            while len(held) >= size:
+                yield _UnplacedPiece(document, offset, [*before, *held[:size], *after])
+                held, offset = held[size:], offset + size
+        if len(held) >= MIN_TOKENS:
+            yield _UnplacedPiece(document, offset, [*before, *held, *after])
 
 
-def _laid_out(rows: list[_Row], context: int) -> PackedRows:
+def _to_tensors(rows: list[_Row], context: int) -> PackedRows:
     ids = torch.zeros(len(rows), context, dtype=torch.long)
-    pieces = []
+    placed = []
     for number, row in enumerate(rows):
-        place = 0
-        for cut in row.cuts:
-            stop = place + len(cut.ids)
-            ids[number, place:stop] = torch.tensor(cut.ids)
-            pieces.append(Span(number, place, stop, cut.document, cut.offset))
-            place = stop
-    return PackedRows(ids, tuple(pieces))
+        start = 0
+        for piece in row.pieces:
+            stop = start + len(piece.ids)
+            ids[number, start:stop] = torch.tensor(piece.ids)
+            placed.append(Piece(number, start, stop, piece.document, piece.offset))
+            start = stop
+    return PackedRows(ids, tuple(placed))

@@ -1,8 +1,7 @@
-"""The places where a head answers a question most: a few for each head, at most one from each piece of text."""
+"""Keep the strongest examples of each head and question: the highest scores, at most one per piece of a document."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,24 +9,16 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from headscope.scan.corpus.packing import PackedRows
+
 BEFORE, AFTER = 24, 8
 WINDOW = BEFORE + 1 + AFTER
-"""Tokens around an example that are kept: some before it, itself, some after."""
+"""Tokens kept with an example: some before it, itself, some after."""
 NO_TOKEN = -1
 
 
-class Span(NamedTuple):
-    """Columns ``start:stop`` of a row hold tokens of a document, from its token ``offset`` on."""
-
-    row: int
-    start: int
-    stop: int
-    document: int
-    offset: int
-
-
 class Example(NamedTuple):
-    """One place: how strongly, at which token of which document, at which token it looks, and the tokens around it."""
+    """One query of one head: its score, where it is, the key it attends to most, and the tokens around it."""
 
     score: float
     document: int
@@ -37,8 +28,8 @@ class Example(NamedTuple):
 
 
 @dataclass
-class Best:
-    """Slots in falling order of score; an empty one has score −1 and document −1."""
+class TopExamples:
+    """The strongest examples, in decreasing order of score; an empty slot has score −1 and document −1."""
 
     score: Float[Tensor, "question head slot"]
     document: Int[Tensor, "question head slot"]
@@ -47,37 +38,36 @@ class Best:
     tokens: Int[Tensor, "question head slot window"]
 
     @classmethod
-    def none(cls, n_questions: int, n_heads: int, slots: int) -> Best:
+    def empty(cls, n_questions: int, n_heads: int, slots: int) -> TopExamples:
         shape = (n_questions, n_heads, slots)
-        empty = torch.full(shape, -1, dtype=torch.long)
+        document, position, key = (torch.full(shape, -1, dtype=torch.long) for _ in range(3))
         tokens = torch.full((*shape, WINDOW), NO_TOKEN, dtype=torch.int32)
-        return cls(torch.full(shape, -1.0), empty, empty.clone(), empty.clone(), tokens)
+        return cls(torch.full(shape, -1.0), document, position, key, tokens)
 
-    def at(self, question: int, head: int) -> list[Example]:
-        """The examples of one head, best first."""
+    def of(self, question: int, head: int) -> list[Example]:
+        """The examples of one head, strongest first."""
         parts = [part[question, head].tolist() for part in self._parts()]
         return [Example(*one) for one in zip(*parts, strict=True) if one[1] >= 0]
 
-    def merge(self, other: Best) -> Best:
-        """The best of both. Equal scores are ordered by place, so that the order of merging does not matter."""
+    def merge(self, other: TopExamples) -> TopExamples:
+        """The strongest of both. Equal scores are ordered by position, so the order of merging does not matter."""
         both = [torch.cat(pair, dim=2) for pair in zip(self._parts(), other._parts(), strict=True)]
         order = _order(*both[:3])[..., : self.score.shape[2]]
         tokens = both[4].gather(2, order[..., None].expand(*order.shape, WINDOW))
         score, document, position, key = (part.gather(2, order) for part in both[:4])
-        return Best(score, document, position, key, tokens)
+        return TopExamples(score, document, position, key, tokens)
 
-    def only(self, heads: slice) -> Best:
-        return Best(*(part[:, heads] for part in self._parts()))
-
-    def set(self, heads: slice, best: Best) -> None:
-        for mine, theirs in zip(self._parts(), best._parts(), strict=True):
+    def merge_heads(self, heads: slice, other: TopExamples) -> None:
+        """Merge the examples of some heads into this table."""
+        merged = TopExamples(*(part[:, heads] for part in self._parts())).merge(other)
+        for mine, theirs in zip(self._parts(), merged._parts(), strict=True):
             mine[:, heads] = theirs
 
     def arrays(self) -> dict[str, Tensor]:
         return {f"best.{name}": getattr(self, name).contiguous() for name in _PARTS}
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, Tensor]) -> Best:
+    def from_arrays(cls, arrays: dict[str, Tensor]) -> TopExamples:
         return cls(**{name: arrays[f"best.{name}"] for name in _PARTS})
 
     def _parts(self) -> list[Tensor]:
@@ -87,38 +77,27 @@ class Best:
 _PARTS = ("score", "document", "position", "key", "tokens")
 
 
-def best_of(
-    tops: tuple[Tensor, Tensor, Tensor], ids: Int[Tensor, "row position"], spans: Sequence[Span], slots: int
-) -> Best:
-    """The best examples of one batch, from the best row of every span: score, column, and column looked at.
+def top_examples(tops: tuple[Tensor, Tensor, Tensor], rows: PackedRows, slots: int) -> TopExamples:
+    """The strongest examples of one batch, from the best query of every piece: score, column, and column of its key.
 
-    Each is ``[question, head, span]``; a score of −inf says that no row of the span has an answer.
+    Each of ``tops`` is ``[question, head, piece]``; a score of −inf means that no query of the piece can answer.
     """
-    row, start, stop, document, offset = (part.expand_as(tops[0]) for part in torch.tensor(spans).unbind(1))
-    order = _order(tops[0], document, offset)[..., :slots]
-    score, column, looks_at = (part.gather(2, order) for part in tops)
-    row, start, stop, document, offset = (part.gather(2, order) for part in (row, start, stop, document, offset))
-    best = Best(
-        score, document, column - start + offset, looks_at - start + offset, _windows(ids, row, column, start, stop)
-    )
-    _empty(best, score.isneginf())
-    return best
-
-
-def _windows(ids: Tensor, row: Tensor, column: Tensor, start: Tensor, stop: Tensor) -> Int[Tensor, "... window"]:
-    around = column[..., None] + torch.arange(-BEFORE, AFTER + 1)
-    inside = (around >= start[..., None]) & (around < stop[..., None])
-    return torch.where(inside, ids[row[..., None], around.clamp(0, ids.shape[1] - 1)], NO_TOKEN).int()
-
-
-def _empty(best: Best, where: Tensor) -> None:
-    best.score[where] = -1.0
-    for part in (best.document, best.position, best.key, best.tokens):
-        part[where] = -1
+    fields = [part.expand_as(tops[0]) for part in torch.tensor(rows.pieces).unbind(1)]
+    order = _order(tops[0], *fields[3:])[..., :slots]
+    score, column, key = (part.gather(2, order) for part in tops)
+    row, start, stop, document, offset = (part.gather(2, order) for part in fields)
+    window = column[..., None] + torch.arange(-BEFORE, AFTER + 1)
+    inside = (window >= start[..., None]) & (window < stop[..., None])
+    tokens = torch.where(inside, rows.ids[row[..., None], window.clamp(0, rows.ids.shape[1] - 1)], NO_TOKEN).int()
+    found = TopExamples(score, document, column - start + offset, key - start + offset, tokens)
+    unanswered = score.isneginf()
+    for part in found._parts():
+        part[unanswered] = -1
+    return found
 
 
 def _order(score: Tensor, document: Tensor, position: Tensor) -> Int[Tensor, "question head slot"]:
-    """By falling score, then document, then position: stable sorts, last criterion first."""
+    """By decreasing score, then document, then position: stable sorts, last criterion first."""
     order = position.argsort(dim=2, stable=True)
     order = order.gather(2, document.gather(2, order).argsort(dim=2, stable=True))
     return order.gather(2, score.gather(2, order).argsort(dim=2, descending=True, stable=True))

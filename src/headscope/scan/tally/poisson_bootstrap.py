@@ -1,4 +1,4 @@
-"""Chance that everybody can repeat: hashes of a seed and a place, the same on every machine and in every order."""
+"""Draw Poisson bootstrap weights from hashes, so that they are the same on every machine and in every order."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-MOST = 16
-"""A Poisson(1) draw above this happens once in 10¹⁵."""
+MAX_WEIGHT = 16
+"""Draws of Poisson(1) are at most this; a larger one has probability 10⁻¹⁵."""
 
-_THRESHOLDS = np.cumsum([math.exp(-1) / math.factorial(n) for n in range(MOST)])
+_THRESHOLDS = np.cumsum([math.exp(-1) / math.factorial(n) for n in range(MAX_WEIGHT)])
 
 
-def hashed(numbers: NDArray[np.uint64], *keys: int) -> NDArray[np.uint64]:
+def hash64(numbers: NDArray[np.uint64], *keys: int) -> NDArray[np.uint64]:
     """A 64-bit hash of each number under some keys (splitmix64, Steele et al. 2014)."""
     mixed = numbers.astype(np.uint64)
     for key in (0, *keys):
@@ -30,8 +30,8 @@ def hashed(numbers: NDArray[np.uint64], *keys: int) -> NDArray[np.uint64]:
 
 
 def poisson_weights(units: Sequence[int], replicates: int, seed: int) -> Float[Tensor, "replicate unit"]:
-    """How often each unit is drawn in each bootstrap replicate: Poisson(1), by hash of unit, replicate and seed."""
-    by_unit = hashed(np.array(units, dtype=np.uint64), seed)
+    """How often each unit is drawn in each bootstrap replicate: Poisson(1) from a hash of unit, replicate and seed."""
+    by_unit = hash64(np.array(units, dtype=np.uint64), seed)
     each = np.arange(replicates, dtype=np.uint64)[:, None] * np.uint64(0xD1342543DE82EF95)
-    uniform = (hashed(by_unit[None, :] ^ each) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    uniform = (hash64(by_unit[None, :] ^ each) >> np.uint64(11)).astype(np.float64) * 2.0**-53
     return torch.from_numpy(np.searchsorted(_THRESHOLDS, uniform).astype(np.float64))
