@@ -23,7 +23,7 @@ from torch import Tensor
 from headscope.attention.observer import Call, observing, plain
 from headscope.errors import InputError
 from headscope.lab.teach.kv_sharing import by_groups
-from headscope.lab.teach.lookup_tasks import Arm, Budget, Finder, judge
+from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupModel, evaluate
 from headscope.lab.teach.one_or_many import KEYS
 from headscope.lab.teach.stacked_seeds import train
 from headscope.lab.teach.tiny_transformer import Adam, one_thread
@@ -73,7 +73,7 @@ def mean_similarity(patterns: Float[Tensor, "row head key"]) -> float:
 
 
 @torch.no_grad()
-def last_patterns(model: Finder, ids: Int[Tensor, "row token"]) -> Float[Tensor, "row head key"]:
+def last_patterns(model: LookupModel, ids: Int[Tensor, "row token"]) -> Float[Tensor, "row head key"]:
     """Attention patterns of the first layer at the last position."""
     block = model.body.blocks[0]
     x = block.get_submodule("attention_norm")(model.body.embed(ids))
@@ -81,7 +81,7 @@ def last_patterns(model: Finder, ids: Int[Tensor, "row token"]) -> Float[Tensor,
 
 
 @torch.no_grad()
-def make_equal(model: Finder, nudge: float = 0.0, seed: int = 0) -> None:
+def make_equal(model: LookupModel, nudge: float = 0.0, seed: int = 0) -> None:
     """Copy the first head's weights to every head of the first layer, plus noise of std ``nudge``."""
     attention = model.body.attention()
     generator = torch.Generator().manual_seed(seed)
@@ -94,7 +94,7 @@ def make_equal(model: Finder, nudge: float = 0.0, seed: int = 0) -> None:
 
 
 @torch.no_grad()
-def weight_distance(model: Finder) -> float:
+def weight_distance(model: LookupModel) -> float:
     """Largest absolute difference between two heads' query and key weights."""
     attention = model.body.attention()
     stacked = torch.cat([p.weight.view(attention.n_heads, -1) for p in (attention.q_proj, attention.k_proj)], dim=1)
@@ -111,7 +111,7 @@ def grow(
     budget = budget or Budget()
     if n_heads < 2 or budget.d_model % n_heads:
         raise InputError(f"{n_heads=} with d_model={budget.d_model}: use at least 2 heads, and a divisor of d_model")
-    model = Finder(KEYS, Arm(name="grown", n_heads=n_heads, d_head=budget.d_model // n_heads), budget, seed)
+    model = LookupModel(KEYS, Arm(name="grown", n_heads=n_heads, d_head=budget.d_model // n_heads), budget, seed)
     if start != "random":
         make_equal(model, NUDGE if start == "nudged" else 0.0, seed)
     probe, _ = KEYS.rows(256, torch.Generator().manual_seed(10_007))
@@ -125,7 +125,7 @@ def grow(
             moments.append(Moment(step, alike, weight_distance(model), round(float(loss.detach()), 4)))
         if step < budget.steps:
             adam.descend(loss)
-    right = judge(model.eval(), KEYS, budget.test_rows)
+    right = evaluate(model.eval(), KEYS, budget.test_rows)
     return Growth(start, n_heads, moments, float(right.all(-1).float().mean()))
 
 
@@ -156,7 +156,7 @@ class Redundancy:
 
 @one_thread()
 @torch.no_grad()
-def redundancy(model: Finder, rows: int = 1024) -> Redundancy:
+def redundancy(model: LookupModel, rows: int = 1024) -> Redundancy:
     """Zero-ablate the heads of the first layer greedily, the smallest loss first, until none is left."""
     n_heads = model.body.attention().n_heads
     removals = [_ablated(model, [], rows)]
@@ -167,7 +167,7 @@ def redundancy(model: Finder, rows: int = 1024) -> Redundancy:
     return Redundancy(n_heads, removals)
 
 
-def _ablated(model: Finder, heads: Sequence[int], rows: int) -> Removal:
+def _ablated(model: LookupModel, heads: Sequence[int], rows: int) -> Removal:
     ids, answers = model.task.rows(rows, torch.Generator().manual_seed(20_011))
     site = model.body.attention()
 

@@ -23,7 +23,7 @@ from bench.sharing import (
 )
 
 from headscope.errors import InputError
-from headscope.lab.teach.lookup_tasks import Arm, Budget, Finder
+from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupModel
 from headscope.lab.teach.one_or_many import KEYS
 
 QUICK = Budget(steps=150, batch=64, test_rows=256)
@@ -48,7 +48,7 @@ def test_equal_heads_stay_equal_and_nudged_ones_diverge() -> None:
 
 
 def test_random_heads_start_apart() -> None:
-    model = Finder(KEYS, Arm(name="a", n_heads=2, d_head=16), QUICK, 0)
+    model = LookupModel(KEYS, Arm(name="a", n_heads=2, d_head=16), QUICK, 0)
     ids, _ = KEYS.rows(64, torch.Generator().manual_seed(0))
     assert mean_similarity(last_patterns(model, ids)) < 0.9
     make_equal(model)
@@ -56,7 +56,7 @@ def test_random_heads_start_apart() -> None:
 
 
 def test_heads_without_effect_are_ablated_first() -> None:
-    model = Finder(KEYS, Arm(name="a", n_heads=4, d_head=8), QUICK, 0)
+    model = LookupModel(KEYS, Arm(name="a", n_heads=4, d_head=8), QUICK, 0)
     with torch.no_grad():
         columns = model.body.attention().o_proj.weight.view(32, 4, 8)
         columns[:, 1] = columns[:, 3] = 0
@@ -71,7 +71,7 @@ def test_heads_without_effect_are_ablated_first() -> None:
     assert found.to_dict()["spare"] >= 2
 
 
-def _loss(model: Finder) -> float:
+def _loss(model: LookupModel) -> float:
     ids, answers = KEYS.rows(128, torch.Generator().manual_seed(20_011))
     with torch.no_grad():
         return float(torch.nn.functional.cross_entropy(model(ids).flatten(0, 1), answers.flatten()))
@@ -86,7 +86,7 @@ def test_similarity_is_recorded_every_few_steps_and_at_the_end() -> None:
 
 
 def test_the_distance_is_the_largest_difference_of_any_query_or_key_weight() -> None:
-    model = Finder(KEYS, Arm(name="a", n_heads=4, d_head=8), QUICK, 0)
+    model = LookupModel(KEYS, Arm(name="a", n_heads=4, d_head=8), QUICK, 0)
     attention = model.body.attention()
     make_equal(model)
     assert weight_distance(model) == 0
@@ -99,7 +99,7 @@ def test_the_distance_is_the_largest_difference_of_any_query_or_key_weight() -> 
 
 
 def test_a_nudge_adds_noise_of_its_std_to_q_k_v_and_none_to_o() -> None:
-    model = Finder(KEYS, Arm(name="a", n_heads=4, d_head=8), QUICK, 0)
+    model = LookupModel(KEYS, Arm(name="a", n_heads=4, d_head=8), QUICK, 0)
     make_equal(model, nudge=0.01, seed=3)
     attention = model.body.attention()
     for projection in (attention.q_proj, attention.k_proj, attention.v_proj):
@@ -129,7 +129,7 @@ def test_spare_heads_can_be_ablated_before_accuracy_falls_by_more_than_one_point
 
 def test_each_ablated_head_is_the_one_that_raises_the_loss_least() -> None:
     """Compared with zeroing W_O's columns instead of z."""
-    model = Finder(KEYS, Arm(name="a", n_heads=3, d_head=8), replace(QUICK, d_model=24), 2)
+    model = LookupModel(KEYS, Arm(name="a", n_heads=3, d_head=8), replace(QUICK, d_model=24), 2)
     found = redundancy(model, rows=128)
     for before, after in pairwise(found.removals):
         left = [head for head in range(3) if head not in before.removed]
@@ -138,7 +138,7 @@ def test_each_ablated_head_is_the_one_that_raises_the_loss_least() -> None:
         assert after.loss == pytest.approx(min(losses.values()), abs=1e-3)
 
 
-def _with_columns_zeroed(model: Finder, heads: list[int]) -> Finder:
+def _with_columns_zeroed(model: LookupModel, heads: list[int]) -> LookupModel:
     other = copy.deepcopy(model)
     with torch.no_grad():
         other.body.attention().o_proj.weight.view(24, 3, 8)[:, heads] = 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from docs.generate.one_or_many import page
 
-from headscope.lab.teach.one_or_many import CAUGHT_UP, stored_results
+from headscope.lab.teach.one_or_many import SOLVED, stored_results
 
 DOCS = Path(__file__).parents[2] / "docs" / "one-or-many.md"
 
@@ -27,7 +27,7 @@ def test_every_outcome_is_a_row_with_its_own_numbers() -> None:
     rows = [row for row in table_rows(page(results)) if row[0] != "arm"]
     for row, each in zip(rows, [*results.arms, *results.partition], strict=True):
         low, high = each.interval
-        solved = sum(score >= CAUGHT_UP for score in each.accuracies)
+        solved = sum(score >= SOLVED for score in each.accuracies)
         assert row == [
             each.arm, f"{each.n_heads} × {each.d_head}", str(each.n_layers), str(each.d_ff or "–"),
             f"{each.n_parameters:,}", f"{each.mean:.3f}", f"{low:.3f}–{high:.3f}", f"{solved} of 5",

@@ -15,7 +15,7 @@ from headscope.attention.masks import full
 from headscope.heads.roles.probes import grammar as probe_grammar
 from headscope.heads.roles.probes import text_probes
 from headscope.heads.roles.probes.token_probes import SEQUENCES
-from headscope.lab.teach.by_hand import HandModel, HandSizes, read, tell
+from headscope.lab.teach.by_hand import HandModel, HandSizes, read, write_token
 from headscope.lab.teach.tiny_transformer import TinyBlock, TinyConfig, TinyTransformer
 from headscope.models.native import NativeModel
 
@@ -74,23 +74,23 @@ def token(columns: Tensor, at: int = 0) -> Tensor:
 
 def later(at: int, step: float = 0.02) -> Tensor:
     """A key that grows with its place: among equals, the latest wins."""
-    return read(SIZES, SIZES.place, torch.arange(PLACES)[:, None] * step, at=at)
+    return read(SIZES, SIZES.position, torch.arange(PLACES)[:, None] * step, at=at)
 
 
 def always(at: int = 0) -> Tensor:
-    return read(SIZES, SIZES.place, torch.ones(PLACES, 1), at=at)
+    return read(SIZES, SIZES.position, torch.ones(PLACES, 1), at=at)
 
 
 def back(steps: int) -> tuple[Tensor, Tensor]:
     """Query and key of a head that looks so many places back (below 0: ahead)."""
     wanted = torch.arange(PLACES).sub(steps).clamp(min=0, max=PLACES - 1)
-    return read(SIZES, SIZES.place, torch.eye(PLACES)[wanted]), read(SIZES, SIZES.place)
+    return read(SIZES, SIZES.position, torch.eye(PLACES)[wanted]), read(SIZES, SIZES.position)
 
 
 W = probe_grammar.WORDS
 PEOPLE = W["woman"] + W["man"]
 VALUE = read(SIZES, SIZES.token)
-SILENT = tell(SIZES, SIZES.answer, copy=False)
+SILENT = write_token(SIZES, SIZES.answer, copy=False)
 
 
 def coreference() -> HandModel:
@@ -116,7 +116,7 @@ def noun_to_modifier() -> HandModel:
 def verb_to_subject() -> HandModel:
     """The first layer notes the token two places back; the second asks for people, but none two after a preposition."""
     model = HandModel("verb to subject", SIZES, 2)
-    model.write(0, *back(2), VALUE, tell(SIZES, SIZES.note, copy=True))
+    model.write(0, *back(2), VALUE, write_token(SIZES, SIZES.note, copy=True))
     before = words([["near", "Near", "met", "with", "Behind", "When", "After", "told"]])
     key = token(words([W["person"]])) - read(SIZES, SIZES.note, before)
     model.write(1, token(words([W["verb"]])), key, VALUE, SILENT)
@@ -126,14 +126,14 @@ def verb_to_subject() -> HandModel:
 def giving(sign: float) -> HandModel:
     """Duplicate token, S-inhibition, name mover (or its negative): the smallest circuit that finds the receiver."""
     model = HandModel("giving", SIZES, 3)
-    place = read(SIZES, SIZES.place, at=SIZES.vocabulary)
-    note = tell(SIZES, SIZES.note, copy=True)
+    place = read(SIZES, SIZES.position, at=SIZES.vocabulary)
+    note = write_token(SIZES, SIZES.note, copy=True)
     model.write(0, VALUE - 2 * place, VALUE + place, VALUE, note)
     asks, names = words([["to"]]), words([PEOPLE])
     model.write(1, token(asks), read(SIZES, SIZES.note, names), VALUE, note)
     against = read(SIZES, SIZES.note, at=1)
     key = token(names) + read(SIZES, SIZES.token, torch.eye(SIZES.vocabulary), at=1)
-    model.write(2, token(asks) - 2 * against, key, VALUE, sign * tell(SIZES, SIZES.answer, copy=True))
+    model.write(2, token(asks) - 2 * against, key, VALUE, sign * write_token(SIZES, SIZES.answer, copy=True))
     return model
 
 
@@ -143,11 +143,15 @@ def retrieval() -> HandModel:
     asking = [*text_probes.CONTENTS, "the"]
     colours = words([text_probes.COLOURS])
     model.write(
-        0, token(words([asking, asking])), token(colours) + later(1, 0.01), VALUE, tell(SIZES, SIZES.note, copy=True)
+        0,
+        token(words([asking, asking])),
+        token(colours) + later(1, 0.01),
+        VALUE,
+        write_token(SIZES, SIZES.note, copy=True),
     )
     tint = read(SIZES, SIZES.note, words([[colour] for colour in text_probes.COLOURS]), at=1)
     model.write(1, token(words([["the"]])) + tint, token(words([text_probes.CONTENTS])) + tint, VALUE,
-                tell(SIZES, SIZES.answer, copy=True))  # fmt: skip
+                write_token(SIZES, SIZES.answer, copy=True))  # fmt: skip
     return model
 
 

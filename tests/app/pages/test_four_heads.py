@@ -12,7 +12,7 @@ from headscope.app.pages.four_heads import HAND_TEXT, HAND_TEXTS, HAND_WORDS, Wo
 from headscope.errors import InputError
 from headscope.lab.teach.by_hand import ROLES
 from headscope.lab.teach.lookup_tasks import Budget
-from headscope.lab.teach.one_or_many import CAUGHT_UP, CUT_WIDTH, partition_arms, stored_results
+from headscope.lab.teach.one_or_many import PARTITION_WIDTH, SOLVED, partition_arms, stored_results
 from headscope.lab.teach.target_patterns import SENTENCE
 
 
@@ -123,7 +123,7 @@ def test_the_arms_that_are_run_are_those_that_were_asked_for():
     begun, outcome = frames
     assert begun.arms == ["2 heads"]
     assert (outcome.n_heads, outcome.d_head, len(outcome.accuracies)) == (2, 4, 2)
-    assert outcome.caught_up is (outcome.mean >= CAUGHT_UP)
+    assert outcome.caught_up is (outcome.mean >= SOLVED)
 
 
 def test_without_a_choice_every_cut_of_the_width_is_run():
@@ -146,10 +146,10 @@ def test_heads_that_do_not_divide_are_named_with_those_that_do():
 
 def test_the_results_that_are_shown_are_the_committed_ones():
     card, stored = one_or_many.results(), stored_results()
-    assert (card.seeds, card.steps, card.partition_width) == (stored.seeds, stored.budget.steps, CUT_WIDTH)
+    assert (card.seeds, card.steps, card.partition_width) == (stored.seeds, stored.budget.steps, PARTITION_WIDTH)
     for shown, own in zip([*card.arms, *card.partition], [*stored.arms, *stored.partition], strict=True):
         assert (shown.arm, shown.accuracies) == (own.arm, own.accuracies)
-        assert shown.caught_up is (own.mean >= CAUGHT_UP)
+        assert shown.caught_up is (own.mean >= SOLVED)
         assert shown.low <= shown.mean <= shown.high
     assert len(card.rows) == one_or_many.SHOWN_ROWS
     for row in card.rows:

@@ -89,14 +89,14 @@ def test_unequal_shares_are_what_is_trained(client, wish):
     [
         ({"sentence": "alone"}, "the sentence has one word, 'alone'; attention needs at least two"),
         ({"sentence": "word " * 200}, "the sentence has 200 words; at most 64"),
-        ({"targets": [{"name": "Ahead", "arrows": [[0, 1]]}]}, "Ahead: 'The' (0) cannot look ahead to 'tired' (1)"),
+        ({"targets": [{"name": "Ahead", "arrows": [[0, 1]]}]}, "Ahead: 'The' (0) cannot attend ahead to 'tired' (1)"),
         (
             {"targets": [{"name": "Much", "arrows": [[8, 2], [8, 6]], "shares": [0.8, 0.4]}]},
-            "Much: the row of 'it' (8) adds up to 1.2; one softmax row shares out exactly 1",
+            "Much: the row of 'it' (8) adds up to 1.2; a softmax row sums to exactly 1",
         ),
         (
             {"targets": [{"name": "Few", "arrows": [[8, 2], [8, 6]], "shares": [1]}]},
-            "Few: 2 arrows and 1 shares; give one share an arrow, or none for equal shares",
+            "Few: 2 arrows and 1 shares; give one share per arrow, or none for equal shares",
         ),
         ({"targets": []}, "targets: List should have at least 1 item"),
         ({"steps": 100_000}, "steps: Input should be less than or equal to 1000"),
@@ -126,7 +126,7 @@ def test_crafted_heads_open_in_the_microscope(client, wish):
     look = unpack(client.post(f"/api/look?model={opened['model']}", json={"text": opened["text"]}).content)
     asked = {"look": look.values["look"], "head": "0.2", "rows": [8, 9], "columns": [0, 11]}
     found = unpack(client.post(f"/api/weights?model={opened['model']}", json=asked).content)
-    np.testing.assert_allclose(found.arrays["weights"][0], craft().read(8).weights[2], atol=1e-5)
+    np.testing.assert_allclose(found.arrays["weights"][0], craft().trace(8).weights[2], atol=1e-5)
 
 
 def test_arrows_may_be_written(client, wish):
@@ -144,7 +144,7 @@ def test_the_worked_example_is_the_labs(client):
     assert card["mixed"] == done.mixed
     assert [step["lines"] for step in card["steps"]] == [step.lines for step in done.steps]
     products = card["work"][0]["products"]
-    for column, total in enumerate(done.heads[0].delivered):
+    for column, total in enumerate(done.heads[0].z):
         assert sum(row[column] for row in products.values()) == pytest.approx(total)
 
 
@@ -153,7 +153,7 @@ def test_a_changed_scorecard_changes_every_sum_after_it(client):
     heads[0]["scorecard"] |= {"animal": 0.5, "road": 0.25}
     card = client.post("/api/lab/worked", json={"heads": heads}).json()
     done = work(WorkedExample.from_dict({"heads": heads}))
-    assert card["work"][0]["delivered"] == done.heads[0].delivered
+    assert card["work"][0]["delivered"] == done.heads[0].z
     assert card["mixed"] == done.mixed
 
 
@@ -198,7 +198,7 @@ def test_every_head_by_hand_opens_in_the_microscope(client):
 
 def test_a_role_nobody_wrote_is_refused(client):
     answer = client.post("/api/lab/by-hand/open", json={"role": "oracle"})
-    assert answer.json()["message"].startswith("there is no head by hand for 'oracle'; there are previous token")
+    assert answer.json()["message"].startswith("there is no hand-written head for 'oracle'; choose from previous token")
 
 
 def test_the_committed_results_are_told_with_their_conclusions(client):

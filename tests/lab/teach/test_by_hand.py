@@ -1,4 +1,4 @@
-"""Heads by hand do what is written on them, and nothing else."""
+"""Hand-written heads have their role and no other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headscope.attention.module import MultiHeadAttention
 from headscope.attention.observer import Call, observing, plain
 from headscope.errors import InputError, ShapeError
 from headscope.heads.roles.probes.repeat_probe import RepeatProbe, head_scores
-from headscope.lab.teach.by_hand import LOUDNESS, ROLES, SHARPNESS, HandModel, HandSizes, by_hand
+from headscope.lab.teach.by_hand import LOGIT_GAP, ROLES, SHARPNESS, HandModel, HandSizes, by_hand
 
 PROBE = RepeatProbe(vocabulary=32, length=30, rows=8)
 QUESTION = {
@@ -106,8 +106,8 @@ def test_it_opens_in_the_microscope(role: str) -> None:
 @pytest.mark.parametrize(
     "sizes", [HandSizes(), HandSizes(vocabulary=4, context=2, separators=()), HandSizes(context=9)]
 )
-def test_the_stream_has_a_place_for_everything_and_nothing_lies_on_another(sizes: HandSizes) -> None:
-    parts = [sizes.token, sizes.place, sizes.note, sizes.answer]
+def test_the_parts_of_the_residual_stream_cover_it_and_do_not_overlap(sizes: HandSizes) -> None:
+    parts = [sizes.token, sizes.position, sizes.note, sizes.answer]
     taken = [number for part in parts for number in range(part.start, part.stop)]
     assert taken == list(range(sizes.d_model))
     assert [part.stop - part.start for part in parts] == [sizes.vocabulary, sizes.context, *[sizes.vocabulary] * 2]
@@ -121,7 +121,7 @@ def test_the_stream_has_a_place_for_everything_and_nothing_lies_on_another(sizes
         ("first token", lambda ids, place: ids[0]),
     ],
 )
-def test_a_head_says_the_token_it_reads_half_a_vocabulary_further_on(
+def test_a_head_writes_the_token_half_a_vocabulary_further_on(
     role: str, reads: Callable[[list[int], int], int]
 ) -> None:
     ids = [7, 3, 3, 30, 12, 0, 31]
@@ -129,10 +129,10 @@ def test_a_head_says_the_token_it_reads_half_a_vocabulary_further_on(
     for place in range(len(ids)):
         best, next_best = logits[place].topk(2)[0].tolist()
         assert int(logits[place].argmax()) == (reads(ids, place) + 16) % 32
-        assert best - next_best == pytest.approx(LOUDNESS, abs=1e-4)
+        assert best - next_best == pytest.approx(LOGIT_GAP, abs=1e-4)
 
 
-def test_a_wanted_key_is_as_many_nats_above_the_others_as_it_says() -> None:
+def test_a_wanted_key_scores_sharpness_nats_above_the_others() -> None:
     model = by_hand("previous token")
     x = model.embed(torch.arange(8)[None])
     q, k, _ = model.attention().project(x)
@@ -143,7 +143,7 @@ def test_a_wanted_key_is_as_many_nats_above_the_others_as_it_says() -> None:
         torch.testing.assert_close(wanted - others, torch.full((7,), SHARPNESS))
 
 
-def test_a_token_without_a_copy_looks_everywhere_alike_but_never_at_itself() -> None:
+def test_a_token_without_a_copy_attends_evenly_but_never_to_itself() -> None:
     pattern = without(by_hand("duplicate token"), 0, torch.tensor([[5, 9, 5, 7, 5]]))[0]
     expected = [[1.0, 0, 0, 0, 0], [1, 0, 0, 0, 0], [1, 0, 0, 0, 0], [1 / 3, 1 / 3, 1 / 3, 0, 0], [0.5, 0, 0.5, 0, 0]]
     torch.testing.assert_close(pattern, torch.tensor(expected), atol=1e-6, rtol=0)
@@ -171,9 +171,9 @@ def test_other_sizes() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (lambda: by_hand("poet"), "no head by hand for 'poet'; there are previous token, itself"),
-        (lambda: by_hand("itself")(torch.zeros(1, 65).long()), "65 tokens, but this model has places for 64"),
-        (lambda: by_hand("itself")(torch.tensor([[40]])), "token ids 40…40: this model knows 0…31"),
+        (lambda: by_hand("poet"), "no hand-written head for 'poet'; choose from previous token, itself"),
+        (lambda: by_hand("itself")(torch.zeros(1, 65).long()), "65 tokens, but the context of this model is 64"),
+        (lambda: by_hand("itself")(torch.tensor([[40]])), "token ids 40…40: the vocabulary of this model is 0…31"),
     ],
 )
 def test_bad_input(wrong: object, message: str) -> None:
@@ -184,7 +184,7 @@ def test_bad_input(wrong: object, message: str) -> None:
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
-        ({"vocabulary": 5, "context": 8}, "vocabulary=5, context=8: a model by hand needs an even vocabulary"),
+        ({"vocabulary": 5, "context": 8}, "vocabulary=5, context=8: use an even vocabulary"),
         ({"vocabulary": 2, "separators": ()}, "vocabulary=2, context=64: .* even vocabulary of at least 4"),
         ({"context": 1}, "vocabulary=32, context=1: .* a context of at least 2"),
         ({"separators": (99,)}, r"separators=\(99,\) are not all tokens below vocabulary=32"),

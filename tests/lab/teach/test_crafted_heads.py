@@ -1,4 +1,4 @@
-"""Crafted heads look where they were told, say where they could not, and are an ordinary model."""
+"""Trained heads reach their targets or explain why not, and form an ordinary model."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_four_heads_hit_their_targets() -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_ten_sentences_of_a_grammar(seed: int) -> None:
+def test_sentences_of_the_grammar_are_fitted(seed: int) -> None:
     sentence, targets = made_sentence(seed)
     assert made_sentence(seed)[0] == sentence
     for head in craft(sentence, targets).heads:
@@ -60,18 +60,18 @@ def test_equal_seeds_give_equal_weights(crafted: Crafted) -> None:
 
 
 def test_a_token_can_be_followed_to_the_output(crafted: Crafted) -> None:
-    place = crafted.words.index("it")
-    reading = crafted.read(place)
+    position = crafted.words.index("it")
+    reading = crafted.trace(position)
     assert reading.weights[2].argmax() == crafted.words.index("horse")
     assert reading.concatenated.shape == (4 * 8,)
     model = crafted.model
-    output = model.blocks[0](model.embed(crafted.ids))[0, place]
+    output = model.blocks[0](model.embed(crafted.ids))[0, position]
     torch.testing.assert_close(reading.output, output)
     torch.testing.assert_close(reading.parts.sum(0), output)
     torch.testing.assert_close(reading.concatenated @ model.attention().o_proj.weight.T, output)
 
 
-def test_the_output_names_what_the_heads_found(crafted: Crafted) -> None:
+def test_the_output_predicts_the_attended_words(crafted: Crafted) -> None:
     ids = crafted.tokenizer.encode(SENTENCE).ids
     assert ids == crafted.ids[0].tolist()
     assert crafted.tokenizer.decode(ids) == SENTENCE
@@ -81,16 +81,16 @@ def test_the_output_names_what_the_heads_found(crafted: Crafted) -> None:
 
 
 def test_it_opens_in_the_microscope(crafted: Crafted) -> None:
-    place = crafted.words.index("it")
+    position = crafted.words.index("it")
     scope = headscope.load(crafted.model, tokenizer=crafted.tokenizer)
     try:
         look = scope.look(SENTENCE)
-        torch.testing.assert_close(look.pattern("0.2")[place], crafted.read(place).weights[2])
+        torch.testing.assert_close(look.pattern("0.2")[position], crafted.trace(position).weights[2])
     finally:
         scope.close()
 
 
-def test_progress_is_told_as_it_happens() -> None:
+def test_progress_is_reported() -> None:
     seen: list[Snapshot] = []
     crafted = craft(on_progress=seen.append)
     assert [snapshot.step for snapshot in seen] == [snapshot.step for snapshot in crafted.snapshots]
@@ -100,17 +100,17 @@ def test_progress_is_told_as_it_happens() -> None:
     assert seen[-1].loss[3] < seen[0].loss[3]
 
 
-def test_a_painted_target_with_two_keys_shares_its_row() -> None:
+def test_a_target_pattern_with_two_keys_shares_its_row() -> None:
     words = split_words("red green blue red")
-    painting = ((1.0, 0, 0, 0), (0, 0, 0, 0), (0.5, 0.5, 0, 0), (0, 0.3, 0.7, 0))
-    crafted = craft("red green blue red", [Target("painted", painted=painting)])
+    wanted = ((1.0, 0, 0, 0), (0, 0, 0, 0), (0.5, 0.5, 0, 0), (0, 0.3, 0.7, 0))
+    crafted = craft("red green blue red", [Target("pattern", pattern=wanted)])
     assert crafted.heads[0].hit >= 0.9
-    torch.testing.assert_close(crafted.read(3).weights[0], torch.tensor([0, 0.3, 0.7, 0]), atol=0.05, rtol=0)
+    torch.testing.assert_close(crafted.trace(3).weights[0], torch.tensor([0, 0.3, 0.7, 0]), atol=0.05, rtol=0)
     assert parse_arrows("blue > red@0", words) == ((2, 0),)
 
 
 REACHED = 0.01
-"""How far any weight of a crafted head may be from its painted share, after the usual 120 steps."""
+"""How far any weight of a crafted head may be from its wanted share, after the usual 120 steps."""
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -118,39 +118,43 @@ def test_four_heads_reach_unequal_shares(seed: int) -> None:
     draw, words = random.Random(seed), split_words(SENTENCE)
     targets = []
     for head in range(4):
-        painted: list[tuple[float, ...]] = [()]
-        for place in range(1, len(words)):
-            parts = {key: draw.choice((1, 2, 3, 5, 7)) for key in draw.sample(range(place + 1), min(3, place + 1))}
-            painted.append(tuple(parts.get(key, 0) / sum(parts.values()) for key in range(len(words))))
-        targets.append(Target(f"head {head}", painted=tuple(painted)))
+        rows: list[tuple[float, ...]] = [()]
+        for position in range(1, len(words)):
+            parts = {
+                key: draw.choice((1, 2, 3, 5, 7)) for key in draw.sample(range(position + 1), min(3, position + 1))
+            }
+            rows.append(tuple(parts.get(key, 0) / sum(parts.values()) for key in range(len(words))))
+        targets.append(Target(f"head {head}", pattern=tuple(rows)))
     crafted = craft(SENTENCE, targets)
     patterns = crafted.snapshots[-1].patterns
     for head, target in enumerate(targets):
-        for place, row in enumerate(target.painted or ()):
+        for position, row in enumerate(target.pattern or ()):
             if row:
-                assert patterns[head, place].tolist() == pytest.approx(list(row), abs=REACHED)
+                assert patterns[head, position].tolist() == pytest.approx(list(row), abs=REACHED)
     assert not any(head.misses for head in crafted.heads)
 
 
-def test_whatever_is_painted_on_a_short_sentence_is_reached() -> None:
+def test_any_pattern_on_a_short_sentence_is_reached() -> None:
     """Sixteen heads, rows of any shape. Few words leave a head little room, so the tolerance is wider."""
-    draw, paintings = random.Random(1), []
+    draw, patterns_wanted = random.Random(1), []
     for _ in range(16):
         rows: list[tuple[float, ...]] = []
-        for place in range(5):
-            parts = [draw.choice((0, 0, 1, 2, 3, 9)) for _ in range(place + 1)]
-            rows.append(tuple(part / sum(parts) for part in parts) + (0.0,) * (4 - place) if any(parts) else ())
-        paintings.append(tuple(rows))
-    crafted = craft("so it goes and went", [Target("any", painted=painting) for painting in paintings])
-    for head, painting in enumerate(paintings):
+        for position in range(5):
+            parts = [draw.choice((0, 0, 1, 2, 3, 9)) for _ in range(position + 1)]
+            rows.append(tuple(part / sum(parts) for part in parts) + (0.0,) * (4 - position) if any(parts) else ())
+        patterns_wanted.append(tuple(rows))
+    crafted = craft("so it goes and went", [Target("any", pattern=wanted) for wanted in patterns_wanted])
+    for head, wanted in enumerate(patterns_wanted):
         reached = crafted.snapshots[-1].patterns[head]
-        for place, row in enumerate(painting):
+        for position, row in enumerate(wanted):
             if row:
-                assert reached[place].tolist() == pytest.approx(list(row), abs=5 * REACHED)
-        assert [row.place for row in crafted.heads[head].rows] == [place for place, row in enumerate(painting) if row]
+                assert reached[position].tolist() == pytest.approx(list(row), abs=5 * REACHED)
+        assert [row.position for row in crafted.heads[head].rows] == [
+            position for position, row in enumerate(wanted) if row
+        ]
 
 
-def test_the_output_names_what_was_found_by_its_share() -> None:
+def test_the_output_predicts_attended_words_by_share() -> None:
     words = split_words(SENTENCE)
     arrows, shares = parse_shares("it > horse .8, it > road", words)
     crafted = craft(SENTENCE, [Target("unequal", arrows=arrows, shares=shares)])
@@ -163,7 +167,7 @@ def test_shares_say_more_than_their_arrows() -> None:
     words = split_words(SENTENCE)
     arrows, shares = parse_shares("it > horse .8, it > road", words)
     wishes = [Target("equal", arrows=arrows), Target("unequal", arrows=arrows, shares=shares)]
-    equal, unequal = craft(SENTENCE, wishes).read(words.index("it")).weights
+    equal, unequal = craft(SENTENCE, wishes).trace(words.index("it")).weights
     ends = [words.index("horse"), words.index("road")]
     assert equal[ends].tolist() == pytest.approx([0.5, 0.5], abs=REACHED)
     assert unequal[ends].tolist() == pytest.approx([0.8, 0.2], abs=REACHED)
@@ -171,15 +175,15 @@ def test_shares_say_more_than_their_arrows() -> None:
 
 def test_unequal_shares_of_words_that_look_alike_are_named() -> None:
     target = Target("alike", arrows=((4, 0), (4, 3)), shares=(0.8, 0.2))
-    missed = craft("the cat saw the dog", [target], CraftSettings(places=False)).heads[0].misses
+    missed = craft("the cat saw the dog", [target], CraftSettings(positions=False)).heads[0].misses
     assert [row.why for row in missed] == [
-        "'the' at 0 and at 3 look alike without places: no head can choose between them."
+        "'the' at 0 and at 3 look alike without positions: no head can choose between them."
     ]
     fair = Target("fair", arrows=target.arrows)
-    assert not craft("the cat saw the dog", [fair], CraftSettings(places=False)).heads[0].misses
+    assert not craft("the cat saw the dog", [fair], CraftSettings(positions=False)).heads[0].misses
 
 
-def test_a_head_that_is_too_small_says_so() -> None:
+def test_a_head_that_is_too_small_is_diagnosed() -> None:
     sentence = " ".join(f"word{number}" for number in range(40))
     targets = [previous_token(split_words(sentence))]
     crafted = craft(sentence, targets, CraftSettings(d_head=1, steps=60))
@@ -187,19 +191,19 @@ def test_a_head_that_is_too_small_says_so() -> None:
     assert any("d_head=1 is too small: a head of 32 numbers reaches" in row.why for row in crafted.heads[0].misses)
 
 
-def test_too_few_steps_says_so() -> None:
+def test_too_few_steps_are_diagnosed() -> None:
     crafted = craft(settings=CraftSettings(steps=10))
     assert any(re.search("10 steps are too few: after 40 this row", row.why) for row in crafted.heads[0].misses)
 
 
 def test_two_words_that_look_alike_are_named() -> None:
     sentence = "the cat saw the dog"
-    settings = CraftSettings(places=False)
+    settings = CraftSettings(positions=False)
     keys = craft(sentence, [Target("key", arrows=((4, 3),))], settings)
-    assert keys.heads[0].misses[0].why.startswith("'the' at 0 and at 3 look alike without places")
+    assert keys.heads[0].misses[0].why.startswith("'the' at 0 and at 3 look alike without positions")
     asked, sentence = Target("query", arrows=((2, 1), (4, 0))), "so cat the dog the"
     queries = craft(sentence, [asked], settings)
-    assert any("ask the same question without places" in row.why for row in queries.heads[0].misses)
+    assert any("have the same query without positions" in row.why for row in queries.heads[0].misses)
     assert not craft(sentence, [asked]).heads[0].misses
 
 
@@ -212,26 +216,26 @@ ONE = [Target("t", arrows=((1, 0),))]
         ("", ONE, "the sentence has no word; attention needs at least two, as in 'The tired horse"),
         ("alone", ONE, "the sentence has one word, 'alone'; attention needs at least two"),
         ("word " * 200, ONE, "the sentence has 200 words; at most 64"),
-        ("two words", None, "this sentence needs its own targets"),
-        ("two words", [], "0 targets: craft 1 to 16 heads"),
-        ("two words", [Target("t", arrows=((0, 1),))], r"t: 'two' \(0\) cannot look ahead to 'words' \(1\)"),
-        ("two words", [Target("t", arrows=((5, 1),))], "there is no arrow 5 → 1 among the words 0–1"),
+        ("two words", None, "this sentence has no default targets"),
+        ("two words", [], "0 targets: give 1 to 16, one per head"),
+        ("two words", [Target("t", arrows=((0, 1),))], r"t: 'two' \(0\) cannot attend ahead to 'words' \(1\)"),
+        ("two words", [Target("t", arrows=((5, 1),))], "the arrow 5 → 1 is outside the words 0–1"),
         (
             "two words",
-            [Target("t", painted=((1.0, 0.0), (1.0, 1.0)))],
-            r"the row of 'words' \(1\) adds up to 2; one softmax",
+            [Target("t", pattern=((1.0, 0.0), (1.0, 1.0)))],
+            r"the row of 'words' \(1\) adds up to 2; a softmax",
         ),
-        ("two words", [Target("t", painted=((0.2, 0.0), (1.0, 0.0)))], "adds up to 0.2; .*paint more"),
-        ("two words", [Target("t", painted=((1.0, 0.0), (2.0, -1.0)))], "shares are numbers from 0 to 1"),
+        ("two words", [Target("t", pattern=((0.2, 0.0), (1.0, 0.0)))], "adds up to 0.2; .*give more"),
+        ("two words", [Target("t", pattern=((1.0, 0.0), (2.0, -1.0)))], "shares are numbers from 0 to 1"),
         (
             "two words",
-            [Target("t", painted=((0.5, 0.5), (1.0, 0.0)))],
-            r"t: 'two' \(0\) cannot look ahead to 'words' \(1\)",
+            [Target("t", pattern=((0.5, 0.5), (1.0, 0.0)))],
+            r"t: 'two' \(0\) cannot attend ahead to 'words' \(1\)",
         ),
-        ("two words", [Target("t", painted=((1.0,),))], "a painting of 2 words has 2 rows of 2 numbers"),
+        ("two words", [Target("t", pattern=((1.0,),))], "the pattern of 2 words must have 2 rows of 2 numbers"),
     ],
 )
-def test_bad_input_is_said(sentence: str, targets: list[Target] | None, message: str) -> None:
+def test_bad_input_is_refused(sentence: str, targets: list[Target] | None, message: str) -> None:
     with pytest.raises(InputError, match=message):
         craft(sentence, targets)
 
@@ -241,7 +245,7 @@ def test_bad_input_is_said(sentence: str, targets: list[Target] | None, message:
     [
         ("crossed", "could not read 'crossed' as an arrow; write it like this: crossed > horse"),
         ("dog > horse", "there is no word 'dog' in this sentence: the horse"),
-        ("crossed > the", "'the' stands 2 times; say which: the@0, the@3"),
+        ("crossed > the", "'the' occurs 2 times; choose from the@0, the@3"),
     ],
 )
 def test_arrows_that_do_not_parse(text: str, message: str) -> None:
@@ -249,15 +253,15 @@ def test_arrows_that_do_not_parse(text: str, message: str) -> None:
         parse_arrows(text, ["the", "horse", "crossed", "the", "road"])
 
 
-def test_bad_settings_and_places(crafted: Crafted) -> None:
+def test_bad_settings_and_positions(crafted: Crafted) -> None:
     with pytest.raises(InputError, match="d_head=0, steps=120: use d_model 2–512, d_head 1–256"):
         CraftSettings(d_head=0)
     with pytest.raises(InputError, match=r"snapshots=1, learning_rate=0\.005: use at least 2 snapshots"):
         CraftSettings(snapshots=1)
     with pytest.raises(InputError, match="there is no word 11; this sentence has words 0–10"):
-        crafted.read(11)
+        crafted.trace(11)
 
 
-def test_looking_ahead_without_the_mask() -> None:
+def test_attending_ahead_without_the_mask() -> None:
     ahead = craft("two words", [Target("t", arrows=((0, 1),))], CraftSettings(causal=False))
     assert ahead.heads[0].hit >= 0.9

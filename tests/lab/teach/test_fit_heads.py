@@ -1,4 +1,4 @@
-"""Fitting heads: what is wanted, covered, named and shown, computed again in plain loops."""
+"""Fitting heads: targets, coverage, answers and snapshots, computed again in plain loops."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headscope.errors import InputError
 from headscope.lab.teach.fit_heads import (
-    FIRST_SIZE,
+    INITIAL_SCALE,
     CraftSettings,
     Diagnosis,
     Job,
@@ -44,7 +44,7 @@ def test_equal_words_have_equal_ids_by_first_appearance_and_none_has_zero(words:
 
 
 @given(st.lists(st.lists(st.floats(0, 1, width=32), min_size=3, max_size=3), min_size=2, max_size=2))
-def test_covered_is_what_of_the_wish_is_there(rows: list[list[float]]) -> None:
+def test_covered_is_the_overlap_with_the_target(rows: list[list[float]]) -> None:
     weights, wanted = torch.tensor([[rows[0]]]), torch.tensor([[rows[1]]])
     expected = sum(min(a, b) for a, b in zip(*rows, strict=True))
     assert float(covered(weights, wanted)[0, 0]) == pytest.approx(expected, abs=1e-5)
@@ -55,13 +55,13 @@ def test_for_one_arrow_covered_is_the_weight_on_its_end() -> None:
     assert float(covered(torch.tensor([[[0.2, 0.7, 0.1]]]), wanted)) == pytest.approx(0.7)
 
 
-def test_a_heads_hit_is_over_the_rows_that_find_something_else_over_all() -> None:
+def test_a_heads_hit_is_over_rows_with_a_target_else_over_all() -> None:
     hits = torch.tensor([0.1, 0.5, 0.9])
     assert head_hit(hits, torch.tensor([False, True, True])) == 0.7
     assert head_hit(hits, torch.tensor([False, False, False])) == 0.5
 
 
-def test_the_output_should_name_the_words_that_heads_were_sent_to_find() -> None:
+def test_answers_are_the_words_that_heads_attend_to() -> None:
     work = job(((2, 1), (4, 2)), ((4, 3),), ())
     answers = _answers(work)
     the, cat, saw = (int(word_ids(WORDS)[place]) for place in (0, 1, 2))
@@ -83,7 +83,7 @@ def test_snapshots_are_at_both_ends_and_closer_together_at_first(steps: int, cou
         assert due[1] - due[0] < due[-1] - due[-2]
 
 
-def test_a_fresh_head_looks_nearly_everywhere_alike_and_never_ahead() -> None:
+def test_a_fresh_head_is_nearly_uniform_and_causal() -> None:
     work = job(((2, 1),), ((4, 3),))
     model = fresh_model(work, CraftSettings())
     weights = pattern(model, model.embed(work.ids)).detach()
@@ -93,20 +93,20 @@ def test_a_fresh_head_looks_nearly_everywhere_alike_and_never_ahead() -> None:
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 5))
 
 
-def test_queries_and_keys_start_smaller_and_places_may_be_left_out() -> None:
+def test_queries_and_keys_start_smaller_and_positions_may_be_left_out() -> None:
     work = job(((2, 1),))
     model = fresh_model(work, CraftSettings(d_model=512, d_head=256))
     attention = model.attention()
     small, smaller, usual = (
         float(each.weight.detach().std()) for each in (attention.q_proj, attention.k_proj, attention.v_proj)
     )
-    assert small / usual == pytest.approx(FIRST_SIZE, rel=0.02)
-    assert smaller / usual == pytest.approx(FIRST_SIZE, rel=0.02)
-    assert model.places.weight.any()
-    assert not fresh_model(work, CraftSettings(places=False)).places.weight.any()
+    assert small / usual == pytest.approx(INITIAL_SCALE, rel=0.02)
+    assert smaller / usual == pytest.approx(INITIAL_SCALE, rel=0.02)
+    assert model.positions.weight.any()
+    assert not fresh_model(work, CraftSettings(positions=False)).positions.weight.any()
 
 
-def test_the_loss_is_the_surprise_of_the_wish_and_it_falls() -> None:
+def test_the_loss_is_the_cross_entropy_with_the_target_and_falls() -> None:
     work, told = job(((2, 1), (4, 2)), ((4, 3),)), []
     settings = CraftSettings(steps=30, snapshots=4)
     fitted = fit(work, settings, told.append)
@@ -139,7 +139,7 @@ def test_a_head_is_pulled_to_its_own_target_and_to_nothing_else() -> None:
     assert not torch.equal(one.model.unembedding.weight, other.model.unembedding.weight)
 
 
-def test_the_output_should_name_by_share_what_unequal_heads_find() -> None:
+def test_answers_have_the_shares_of_unequal_heads() -> None:
     targets = [Target("a", arrows=((4, 1), (4, 2)), shares=(0.75, 0.25)), Target("b", arrows=((4, 1),))]
     rows = [target.rows(WORDS, causal=True) for target in targets]
     answers = _answers(Job(WORDS, torch.stack([row for row, _ in rows]), torch.stack([finds for _, finds in rows])))
@@ -162,12 +162,12 @@ def test_settings_are_taken_up_to_their_bounds_and_not_beyond(
                 CraftSettings(**{setting: bound + beyond})
 
 
-def test_a_rate_of_nothing_is_refused() -> None:
-    with pytest.raises(InputError, match=r"learning_rate=0\.0: use at least 2 snapshots and a rate in 0–1"):
+def test_a_learning_rate_of_zero_is_refused() -> None:
+    with pytest.raises(InputError, match=r"learning_rate=0\.0: use at least 2 snapshots and a learning rate in 0–1"):
         CraftSettings(learning_rate=0.0)
 
 
-def test_a_longer_try_is_four_times_as_long_and_never_more_than_may_be_asked_for() -> None:
+def test_a_longer_fit_has_four_times_the_steps_up_to_the_limit() -> None:
     assert [Diagnosis(job(((2, 1),)), CraftSettings(steps=steps)).more for steps in (10, 1250, 1251)] == [
         40,
         5000,
@@ -175,7 +175,7 @@ def test_a_longer_try_is_four_times_as_long_and_never_more_than_may_be_asked_for
     ]
 
 
-def test_a_row_that_no_width_can_hold_is_told_so() -> None:
+def test_a_row_that_no_head_size_reaches_is_diagnosed() -> None:
     words = [f"w{number}" for number in range(24)]
     arrows = tuple((row, (row * 7) % (row + 1)) for row in range(1, 24))
     work = job(arrows, words=words)
@@ -183,7 +183,7 @@ def test_a_row_that_no_width_can_hold_is_told_so() -> None:
     said = [diagnosis.why(0, row) for row in range(1, 24)]
     worst = int(diagnosis.wider[0].argmin())
     assert diagnosis.why(0, worst) == (
-        f"2 numbers a word do not hold 24 words apart well enough here: even a head of 2 reaches only "
+        f"d_model=2 is too small to tell 24 words apart here: even a head of 2 numbers reaches only "
         f"{float(diagnosis.wider[0, worst]):.2f}."
     )
     assert all(said)
@@ -192,21 +192,25 @@ def test_a_row_that_no_width_can_hold_is_told_so() -> None:
 @pytest.mark.parametrize(
     ("arrows", "place", "says"),
     [
-        (((4, 3),), 4, "'the' at 0 and at 3 look alike without places: no head can choose between them."),
+        (((4, 3),), 4, "'the' at 0 and at 3 look alike without positions: no head can choose between them."),
         (((4, 0), (4, 3)), 4, ""),
-        (((3, 1),), 3, "'the' at 3 and at 0 ask the same question without places, but should find different words."),
+        (
+            ((3, 1),),
+            3,
+            "'the' at 3 and at 0 have the same query without positions, but should attend to different words.",
+        ),
         (((2, 1),), 2, ""),
     ],
     ids=["one of two alike", "both alike", "two that ask alike", "nothing alike in sight"],
 )
-def test_without_places_what_cannot_be_told_apart_is_named(
+def test_words_that_look_alike_without_positions_are_named(
     arrows: tuple[tuple[int, int], ...], place: int, says: str
 ) -> None:
-    assert Diagnosis(job(arrows), CraftSettings(places=False))._alike(0, place) == says
+    assert Diagnosis(job(arrows), CraftSettings(positions=False))._alike(0, place) == says
 
 
-def test_words_are_alike_only_without_places_and_only_where_it_matters() -> None:
+def test_words_are_alike_only_without_positions_and_only_where_it_matters() -> None:
     work = job(((3, 0),), words=["the", "cat", "saw", "the", "dog"])
     assert Diagnosis(work, CraftSettings())._alike(0, 3) == ""
-    assert "'the' at 0 and at 3 look alike" in Diagnosis(work, CraftSettings(places=False))._alike(0, 3)
-    assert Diagnosis(work, CraftSettings(places=False))._alike(0, 2) == "", "a later word is not in sight"
+    assert "'the' at 0 and at 3 look alike" in Diagnosis(work, CraftSettings(positions=False))._alike(0, 3)
+    assert Diagnosis(work, CraftSettings(positions=False))._alike(0, 2) == "", "a later word is not in sight"

@@ -1,4 +1,4 @@
-"""Sharing KV heads by averaging: exact where the heads were alike, cheaper always."""
+"""Sharing KV heads by averaging: exact where the heads are equal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def attention() -> MultiHeadAttention:
     return MultiHeadAttention(32, 8, d_head=4, bias=True, rope=Rope(4), qk_norm=True)
 
 
-def test_heads_that_were_alike_lose_nothing() -> None:
+def test_averaging_equal_heads_changes_nothing() -> None:
     before = attention()
     with torch.no_grad():
         for projection in (before.k_proj, before.v_proj):
@@ -65,7 +65,7 @@ def test_everything_but_keys_and_values_stays() -> None:
     assert share_heads(turned, 2).rope is turned.rope
 
 
-def test_sharing_is_done_in_a_copy_at_every_site_and_measured_without_slopes() -> None:
+def test_sharing_copies_the_model_and_measures_without_gradients() -> None:
     model = TinyTransformer(TinyConfig(vocabulary=11, context=6, d_model=32, n_layers=3, n_heads=8, n_kv_heads=4))
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     counts, slopes = [], []

@@ -1,4 +1,4 @@
-"""Every lesson runs, its numbers come from its code, and answers are marked kindly."""
+"""Every lesson runs, its numbers come from its code, and answers are marked."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_an_answer_that_does_not_parse(number: int, question: int, answer: str, 
 def test_unknown_lessons_and_names() -> None:
     with pytest.raises(InputError, match="there is no lesson 'cooking'; there are 1 why-one-head-is-not-enough"):
         lesson("cooking")
-    with pytest.raises(InputError, match="the text speaks of 'x', which its code does not compute"):
+    with pytest.raises(InputError, match="the text uses 'x', which its code does not compute"):
         fill("{{x:.2f}}", {"y": 1})
     assert fill("{{y:.1f}} and {{y}}", {"y": 1.25}) == "1.2 and 1.25"
 
@@ -180,7 +180,7 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_lesson_is_read_part_by_part_in_the_order_in_which_it_is_told(shelf: Path) -> None:
+def test_a_lesson_is_parsed_part_by_part_in_order(shelf: Path) -> None:
     (shelf / "12-made-up.md").write_text(LESSON, encoding="utf-8")
     (shelf / "02-other.md").write_text("# Other\n", encoding="utf-8")
     assert contents() == [(2, "other", "Other"), (12, "made-up", "Made up")]
@@ -210,7 +210,7 @@ def test_a_lesson_is_read_part_by_part_in_the_order_in_which_it_is_told(shelf: P
             "## Play",
             "has the sections Idea, Computed, Play, Questions; a lesson has Idea, Computed, Try it",
         ),
-        ("{{half:.2f}}", "{{whole:.2f}}", "the text speaks of 'whole', which its code does not compute"),
+        ("{{half:.2f}}", "{{whole:.2f}}", "the text uses 'whole', which its code does not compute"),
         ("- [x]", "- [ ]", "the question 'Which is half\\?' needs one right option and at least one wrong one"),
         ("- [ ] 2", "- [x] 2", "the question 'Which is half\\?' needs one right option"),
         ("- [ ] 4\n  Four make two.\n", "", "the question 'How many halves make one\\?' needs one right option"),

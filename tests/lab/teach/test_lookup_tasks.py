@@ -1,4 +1,4 @@
-"""Tasks that ask for several things at once, answered by hand from their rows."""
+"""Lookup tasks, answered again from their rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headscope.errors import InputError
-from headscope.lab.teach.lookup_tasks import Arm, Budget, Finder, Task, judge
+from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupModel, Task, evaluate
 
 TASKS = st.builds(
     lambda kind, keys, share, values: Task(
@@ -23,7 +23,7 @@ TASKS = st.builds(
 
 @settings(deadline=None)
 @given(TASKS)
-def test_every_question_there_is(task: Task) -> None:
+def test_every_possible_question(task: Task) -> None:
     found = [tuple(question) for question in task.questions.tolist()]
     if task.kind == "roles":
         assert found == [tuple(range(task.lookups))]
@@ -45,7 +45,7 @@ def test_a_row_holds_each_key_once_in_some_order_and_its_question_last(task: Tas
         assert [values[keys.index(key)] for key in asked] == wanted
 
 
-def test_places_values_and_questions_are_all_drawn_evenly() -> None:
+def test_positions_values_and_questions_are_drawn_uniformly() -> None:
     task = Task(name="t", kind="keys", n_keys=3, n_values=2)
     ids, _ = task.rows(6000, torch.Generator().manual_seed(0))
     for place in range(3):
@@ -58,20 +58,20 @@ def test_places_values_and_questions_are_all_drawn_evenly() -> None:
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
-        ({"lookups": 0}, "lookups=0, n_keys=6, n_values=8: ask for 1 to n_keys things"),
+        ({"lookups": 0}, "lookups=0, n_keys=6, n_values=8: use 1 to n_keys lookups"),
         ({"lookups": 7}, "lookups=7, n_keys=6"),
-        ({"n_keys": 9}, "n_keys=9, n_values=8: .*among at most 8 keys"),
-        ({"n_values": 1}, "n_values=1: .*with at least 2 values"),
+        ({"n_keys": 9}, "n_keys=9, n_values=8: .*at most 8 keys"),
+        ({"n_values": 1}, "n_values=1: .*at least 2 values"),
     ],
 )
-def test_a_task_that_cannot_be_is_refused(sizes: dict[str, int], message: str) -> None:
+def test_impossible_sizes_are_refused(sizes: dict[str, int], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Task(name="t", kind="keys", **sizes)  # type: ignore[arg-type]
 
 
-def test_a_finder_answers_at_the_last_place_with_a_row_for_each_part() -> None:
+def test_the_model_answers_at_the_last_position_with_a_row_for_each_part() -> None:
     task = Task(name="t", kind="keys", lookups=3, n_keys=4, n_values=5)
-    model = Finder(task, Arm(name="a", n_heads=2, d_head=4, d_ff=7), Budget(d_model=8), seed=0)
+    model = LookupModel(task, Arm(name="a", n_heads=2, d_head=4, d_ff=7), Budget(d_model=8), seed=0)
     ids, _ = task.rows(6, torch.Generator().manual_seed(0))
     answers = model(ids)
     assert answers.shape == (6, 3, 5)
@@ -82,12 +82,12 @@ def test_a_finder_answers_at_the_last_place_with_a_row_for_each_part() -> None:
     assert model.n_parameters() == (task.vocabulary + 5) * 8 + attention + ffn + norms + 8 * 15
 
 
-def test_judging_counts_each_part_of_fresh_rows() -> None:
+def test_evaluation_marks_each_part_of_unseen_rows() -> None:
     task = Task(name="t", kind="keys")
-    model = Finder(task, Arm(name="a", n_heads=1, d_head=4), Budget(d_model=8), seed=0).eval()
+    model = LookupModel(task, Arm(name="a", n_heads=1, d_head=4), Budget(d_model=8), seed=0).eval()
     ids, answers = task.rows(40, torch.Generator().manual_seed(5))
     said = model(ids).argmax(-1)
-    assert judge(model, task, 40, seed=5).tolist() == [
+    assert evaluate(model, task, 40, seed=5).tolist() == [
         [a == b for a, b in zip(one, two, strict=True)]
         for one, two in zip(said.tolist(), answers.tolist(), strict=True)
     ]

@@ -12,9 +12,9 @@ import torch
 from headscope.errors import InputError
 from headscope.lab.teach.lookup_tasks import Budget, Task
 from headscope.lab.teach.one_or_many import (
-    CUT,
-    CUT_WIDTH,
     KEYS,
+    PARTITION,
+    PARTITION_WIDTH,
     ROLES,
     Outcome,
     Results,
@@ -48,14 +48,14 @@ def test_a_small_rerun_finds_the_same_order() -> None:
     assert results.of(KEYS.name, deep.name).mean > results.of(KEYS.name, wide.name).mean
 
 
-def test_arms_spend_about_the_same() -> None:
+def test_arms_have_about_the_same_number_of_parameters() -> None:
     for outcome in stored_results().arms:
         first = next(each for each in stored_results().arms if each.task == outcome.task)
         assert outcome.n_parameters == pytest.approx(first.n_parameters, rel=0.02)
     assert [(arm.n_heads, arm.d_head) for arm in partition_arms(8)] == [(1, 8), (2, 4), (4, 2), (8, 1)]
 
 
-def test_the_answer_is_where_the_question_points() -> None:
+def test_answers_are_the_values_of_the_named_keys() -> None:
     for task in (KEYS, ROLES, Task(name="three", kind="keys", lookups=3, n_keys=5)):
         ids, answers = task.rows(20, torch.Generator().manual_seed(0))
         assert ids.shape == (20, task.context)
@@ -83,7 +83,7 @@ def test_an_interval_is_the_mean_and_students_t_times_the_standard_error(count: 
 
 @pytest.mark.parametrize("lookups", [2, 4])
 @pytest.mark.parametrize("d_model", [16, 32, 64])
-def test_no_arm_may_spend_more_on_attention_and_ffn_than_the_heads_do(lookups: int, d_model: int) -> None:
+def test_no_arm_has_more_attention_and_ffn_parameters_than_the_heads(lookups: int, d_model: int) -> None:
     many, *rest = arms(lookups, d_model)
     assert (many.n_heads, many.n_heads * many.d_head) == (lookups, d_model)
     for arm in rest:
@@ -92,7 +92,7 @@ def test_no_arm_may_spend_more_on_attention_and_ffn_than_the_heads_do(lookups: i
         assert arm.n_heads == 1
 
 
-def test_results_travel_and_come_back() -> None:
+def test_results_round_trip_through_json() -> None:
     made = Results([outcome("t", "a", 0.25, 0.75)], [outcome("t", "b", 1.0)], Budget(steps=7), 2)
     sent = json.loads(json.dumps(made.to_dict()))
     assert Results.from_dict(sent) == made
@@ -100,20 +100,20 @@ def test_results_travel_and_come_back() -> None:
     assert made.of("t", "a") is made.arms[0]
 
 
-def test_both_experiments_are_told_in_order_and_kept_apart() -> None:
-    told: list[Outcome] = []
-    made = one_or_many(1, Budget(d_model=8, steps=1, batch=4, test_rows=8), told.append)
-    assert told == [*made.arms, *made.partition]
+def test_both_experiments_report_their_outcomes_in_order() -> None:
+    reported: list[Outcome] = []
+    made = one_or_many(1, Budget(d_model=8, steps=1, batch=4, test_rows=8), reported.append)
+    assert reported == [*made.arms, *made.partition]
     assert [each.task for each in made.arms] == [KEYS.name] * 4 + [ROLES.name] * 4
     assert [each.arm for each in made.arms] == [arm.name for arm in arms(2, 8)] * 2
     assert [(each.task, each.n_heads, each.d_head) for each in made.partition] == [
-        (CUT.name, count, CUT_WIDTH // count) for count in (1, 2, 4, 8, 16)
+        (PARTITION.name, count, PARTITION_WIDTH // count) for count in (1, 2, 4, 8, 16)
     ]
     assert len({each.n_parameters for each in made.partition}) == 1
     assert partition(1, Budget(d_model=8, steps=1, batch=4, test_rows=8)) == made.partition
 
 
-def test_intervals_stay_within_what_can_be() -> None:
+def test_intervals_are_clipped_to_zero_and_one() -> None:
     assert outcome("t", "a", 0.4, 0.5, 0.6).interval == pytest.approx((0.2516, 0.7484), abs=1e-3)
     assert outcome("t", "a", 0.9, 1.0).interval == (pytest.approx(0.3147, abs=1e-4), 1.0)
     assert outcome("t", "a", 0.9).interval == (0.0, 1.0)
@@ -126,16 +126,16 @@ def test_workers_change_no_result() -> None:
 
 
 def test_progress_and_bad_input() -> None:
-    told: list[Outcome] = []
+    reported: list[Outcome] = []
     tiny = Budget(d_model=8, steps=2, batch=4, test_rows=8)
-    made = compare(ROLES, partition_arms(8)[:2], 2, tiny, told.append)
-    assert told == made
+    made = compare(ROLES, partition_arms(8)[:2], 2, tiny, reported.append)
+    assert reported == made
     assert json.dumps(made[0].to_dict())
-    with pytest.raises(InputError, match="seeds=0: at least one run is needed"):
+    with pytest.raises(InputError, match="seeds=0: give at least 1, and several"):
         compare(ROLES, partition_arms(8), 0, tiny)
-    with pytest.raises(InputError, match="workers=0: at least one process is needed"):
+    with pytest.raises(InputError, match="workers=0: give at least 1"):
         one_or_many(1, tiny, workers=0)
-    with pytest.raises(InputError, match="lookups=9, n_keys=6, n_values=8: ask for 1 to n_keys things"):
+    with pytest.raises(InputError, match="lookups=9, n_keys=6, n_values=8: use 1 to n_keys lookups"):
         Task(name="t", kind="keys", lookups=9)
     with pytest.raises(InputError, match="these results have schema_version 99; expected 1"):
         Results.from_dict({"schema_version": 99})

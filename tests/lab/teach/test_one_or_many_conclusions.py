@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headscope.lab.teach.lookup_tasks import Budget
-from headscope.lab.teach.one_or_many import CAUGHT_UP, CUT, CUT_WIDTH, KEYS, ROLES, Outcome, Results, arms
+from headscope.lab.teach.one_or_many import KEYS, PARTITION, PARTITION_WIDTH, ROLES, SOLVED, Outcome, Results, arms
 from headscope.lab.teach.one_or_many_conclusions import conclusions, on_partition
 
 NAMES = [arm.name for arm in arms()]
@@ -23,7 +23,7 @@ def results(
 ) -> Results:
     rows = [outcome(KEYS.name, name, score, score) for name, score in zip(NAMES, keys, strict=True)]
     rows += [outcome(ROLES.name, name, score, score) for name, score in zip(NAMES, roles, strict=True)]
-    cut = [outcome(CUT.name, f"{2**n} heads", *scores, n_heads=2**n, d_head=4 // 2**n) for n, scores in enumerate(partition)]  # fmt: skip  # noqa: E501
+    cut = [outcome(PARTITION.name, f"{2**n} heads", *scores, n_heads=2**n, d_head=4 // 2**n) for n, scores in enumerate(partition)]  # fmt: skip  # noqa: E501
     return Results(rows, cut, Budget(), 2)
 
 
@@ -36,12 +36,12 @@ def test_seeds_that_stay_stuck_are_counted() -> None:
     assert not any("no promise" in line for line in conclusions(found)), "no seed solves it: nothing to share"
 
 
-@pytest.mark.parametrize(("deep", "ffn"), [(0.99, 0.5), (0.5, 0.99), (0.99, 0.99), (CAUGHT_UP, 0.0)])
+@pytest.mark.parametrize(("deep", "ffn"), [(0.99, 0.5), (0.5, 0.99), (0.99, 0.99), (SOLVED, 0.0)])
 def test_arms_that_catch_up_and_those_that_do_not(deep: float, ffn: float) -> None:
     said = " ".join(conclusions(results(keys=(1.0, 0.2, deep, ffn))))
-    assert ("Depth can stand in for heads here" in said) == (deep >= CAUGHT_UP)
-    assert ("So can a bigger FFN here" in said) == (ffn >= CAUGHT_UP)
-    assert said.count("did not catch up in this many steps") == (deep < CAUGHT_UP) + (ffn < CAUGHT_UP)
+    assert ("Depth can stand in for heads here" in said) == (deep >= SOLVED)
+    assert ("So can a bigger FFN here" in said) == (ffn >= SOLVED)
+    assert said.count("did not catch up in this many steps") == (deep < SOLVED) + (ffn < SOLVED)
 
 
 @pytest.mark.parametrize("deep", [0.2, 0.99])
@@ -67,7 +67,7 @@ def test_the_roles_task_is_solved_by_every_arm_or_each_accuracy_is_shown() -> No
 
 def test_the_best_partition_those_near_it_and_the_last() -> None:
     lines = on_partition(results(partition=((0.3, 0.3), (0.9, 0.9), (0.89, 0.89), (0.5, 0.5))))
-    assert f"(width {CUT_WIDTH}) and among {CUT.n_keys} keys" in lines[0]
+    assert f"(width {PARTITION_WIDTH}) and among {PARTITION.n_keys} keys" in lines[0]
     assert "All have the same number of parameters." in lines[0]
     assert "Best are 2, 4 heads (within 2 points of 90 %); one head reaches 30 %." in lines[0]
     assert lines[1].startswith("At 8 heads of ")
@@ -85,5 +85,5 @@ def test_intervals_that_overlap_are_not_ranked() -> None:
     lines = on_partition(results(partition=((0.1, 0.1), (0.9, 0.9), (0.3, 0.9))))
     assert any(line.startswith("The intervals of 4 overlap with the best") and "2 of them" in line for line in lines)
     found = results()
-    found.partition[0] = outcome(CUT.name, "one", 0.3, 0.3, n_heads=1, n_parameters=1)
+    found.partition[0] = outcome(PARTITION.name, "one", 0.3, 0.3, n_heads=1, n_parameters=1)
     assert "All have the same number" not in on_partition(found)[0]

@@ -1,4 +1,4 @@
-"""Arrows and paintings become rows as a person would draw them, and any text is read or refused in words."""
+"""Arrows, shares and patterns become target rows, and any text is parsed or refused with a reason."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WORDS = ["the", "horse", "crossed", "the", "road"]
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=12))
-def test_arrows_share_a_row_evenly_and_an_empty_row_rests_on_the_first_word(arrows: list[tuple[int, int]]) -> None:
+def test_arrows_share_a_row_evenly_and_an_empty_row_attends_to_the_first_word(arrows: list[tuple[int, int]]) -> None:
     matrix, finds = Target("t", arrows=tuple(arrows)).rows(WORDS, causal=False)
     for row in range(5):
         ends = {end for start, end in arrows if start == row}
@@ -36,20 +36,20 @@ def test_arrows_share_a_row_evenly_and_an_empty_row_rests_on_the_first_word(arro
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=6))
-def test_a_causal_head_never_wants_a_later_word(arrows: list[tuple[int, int]]) -> None:
+def test_a_causal_target_never_attends_ahead(arrows: list[tuple[int, int]]) -> None:
     ahead = [(start, end) for start, end in arrows if end > start]
     target = Target("t", arrows=tuple(arrows))
     if not ahead:
         assert not target.rows(WORDS, causal=True)[0].triu(1).any()
         return
     start, end = min(ahead)
-    with pytest.raises(InputError, match=rf"\({start}\) cannot look ahead to '{WORDS[end]}' \({end}\)"):
+    with pytest.raises(InputError, match=rf"\({start}\) cannot attend ahead to '{WORDS[end]}' \({end}\)"):
         target.rows(WORDS, causal=True)
 
 
-def test_a_painting_is_kept_scaled_to_one_and_its_blank_rows_rest() -> None:
+def test_a_pattern_is_scaled_to_one_and_empty_rows_attend_to_the_first_word() -> None:
     painted = ((1.0, 0, 0), (0, 0, 0), (0.2, 0.3, 0.505))
-    matrix, finds = Target("t", painted=painted).rows(["a", "b", "c"], causal=True)
+    matrix, finds = Target("t", pattern=painted).rows(["a", "b", "c"], causal=True)
     assert matrix[0].tolist() == [1, 0, 0]
     assert matrix[1].tolist() == [1, 0, 0]
     assert matrix[2].tolist() == pytest.approx([0.2 / 1.005, 0.3 / 1.005, 0.505 / 1.005])
@@ -68,14 +68,14 @@ def shared_rows(draw: st.DrawFn) -> list[list[float]]:
 
 
 @given(shared_rows())
-def test_shares_on_arrows_and_the_same_pattern_painted_are_one_wish(rows: list[list[float]]) -> None:
+def test_shares_on_arrows_equal_the_same_pattern(rows: list[list[float]]) -> None:
     arrows = tuple((start, end) for start in range(5) for end in range(5) if rows[start][end])
     shares = tuple(rows[start][end] for start, end in arrows)
     blank_left_out = tuple(tuple(row) if any(row) else () for row in rows)
     for target in (
         Target("t", arrows=arrows, shares=shares),
-        Target("t", painted=tuple(map(tuple, rows))),
-        Target("t", painted=blank_left_out),
+        Target("t", pattern=tuple(map(tuple, rows))),
+        Target("t", pattern=blank_left_out),
     ):
         matrix, finds = target.rows(WORDS, causal=True)
         for row, wanted in enumerate(rows):
@@ -86,17 +86,17 @@ def test_shares_on_arrows_and_the_same_pattern_painted_are_one_wish(rows: list[l
 @pytest.mark.parametrize(
     ("arrows", "shares", "message"),
     [
-        (((4, 1), (4, 2)), (0.7,), "t: 2 arrows and 1 shares; give one share an arrow, or none for equal shares"),
+        (((4, 1), (4, 2)), (0.7,), "t: 2 arrows and 1 shares; give one share per arrow, or none for equal shares"),
         (((4, 1), (4, 1)), (0.7, 0.3), r"arrow from 'road' \(4\) to 'horse' \(1\) has several shares; give it one"),
         (((4, 1), (4, 2)), (0.7, 0.4), r"the row of 'road' \(4\) adds up to 1\.1; .*two full weights"),
-        (((4, 1), (4, 2)), (0.2, 0.3), r"the row of 'road' \(4\) adds up to 0\.5; .*paint more"),
+        (((4, 1), (4, 2)), (0.2, 0.3), r"the row of 'road' \(4\) adds up to 0\.5; .*give more"),
         (((4, 1), (4, 2)), (1.5, -0.5), "shares are numbers from 0 to 1"),
         (((4, 1), (4, 2)), (math.nan, 1), r"the row of 'road' \(4\) holds \[0\.0, nan, 1\.0"),
-        (((1, 0), (1, 2)), (0.7, 0.3), r"'horse' \(1\) cannot look ahead to 'crossed' \(2\); .*causal=False"),
-        (((5, 1),), (1,), "there is no arrow 5 → 1 among the words 0–4"),
+        (((1, 0), (1, 2)), (0.7, 0.3), r"'horse' \(1\) cannot attend ahead to 'crossed' \(2\) .*causal=False"),
+        (((5, 1),), (1,), "the arrow 5 → 1 is outside the words 0–4"),
     ],
 )
-def test_shares_that_cannot_be_are_refused(
+def test_impossible_shares_are_refused(
     arrows: tuple[tuple[int, int], ...], shares: tuple[float, ...], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
@@ -109,27 +109,27 @@ def test_without_the_mask_a_share_may_lie_ahead() -> None:
 
 
 @pytest.mark.parametrize("length", [1, 3])
-def test_a_painting_of_another_length_is_refused(length: int) -> None:
-    with pytest.raises(InputError, match="a painting of 2 words has 2 rows of 2 numbers"):
-        Target("t", painted=((1,) + (0,) * (length - 1),) * 2).rows(["a", "b"], causal=True)
+def test_a_pattern_of_another_length_is_refused(length: int) -> None:
+    with pytest.raises(InputError, match="the pattern of 2 words must have 2 rows of 2 numbers"):
+        Target("t", pattern=((1,) + (0,) * (length - 1),) * 2).rows(["a", "b"], causal=True)
 
 
-def test_a_painting_counts_before_arrows() -> None:
-    matrix, _ = Target("t", arrows=((1, 1),), painted=((1, 0), (1, 0))).rows(["a", "b"], causal=True)
+def test_a_pattern_counts_before_arrows() -> None:
+    matrix, _ = Target("t", arrows=((1, 1),), pattern=((1, 0), (1, 0))).rows(["a", "b"], causal=True)
     assert matrix[1].tolist() == [1, 0]
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -0.1])
-def test_paint_that_is_no_share_is_refused_with_its_row(value: float) -> None:
+def test_numbers_that_are_no_shares_are_refused_with_their_row(value: float) -> None:
     with pytest.raises(InputError, match=r"t: the row of 'b' \(1\) holds \[.*\]; shares are numbers from 0 to 1"):
-        Target("t", painted=((1, 0), (value, 0.5))).rows(["a", "b"], causal=True)
+        Target("t", pattern=((1, 0), (value, 0.5))).rows(["a", "b"], causal=True)
 
 
-def test_too_much_paint_and_too_little_have_different_ways_out() -> None:
+def test_rows_above_and_below_one_have_different_advice() -> None:
     with pytest.raises(InputError, match=r"adds up to 1\.5; .*two full weights need two heads"):
-        Target("t", painted=((1, 0), (1, 0.5))).rows(["a", "b"], causal=True)
-    with pytest.raises(InputError, match=r"adds up to 0\.5; .*paint more, or leave the whole row empty"):
-        Target("t", painted=((1, 0), (0, 0.5))).rows(["a", "b"], causal=True)
+        Target("t", pattern=((1, 0), (1, 0.5))).rows(["a", "b"], causal=True)
+    with pytest.raises(InputError, match=r"adds up to 0\.5; .*give more, or leave the whole row empty"):
+        Target("t", pattern=((1, 0), (0, 0.5))).rows(["a", "b"], causal=True)
 
 
 @pytest.mark.parametrize(
@@ -145,9 +145,9 @@ def test_words_and_marks_are_tokens(sentence: str, words: list[str]) -> None:
     assert split_words(sentence) == words
 
 
-def test_as_many_words_as_can_be_painted_and_not_one_more() -> None:
+def test_the_largest_number_of_words() -> None:
     assert len(split_words("w " * MOST_WORDS)) == MOST_WORDS
-    with pytest.raises(InputError, match=rf"has {MOST_WORDS + 1} words; at most {MOST_WORDS} can be painted"):
+    with pytest.raises(InputError, match=rf"has {MOST_WORDS + 1} words; at most {MOST_WORDS} can be fitted"):
         split_words("w " * (MOST_WORDS + 1))
 
 
@@ -192,7 +192,7 @@ def test_a_number_is_a_share_only_behind_a_word() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("road > horse .7, road > horse", "'road > horse' is said twice; say each arrow once"),
+        ("road > horse .7, road > horse", "'road > horse' is given twice; give each arrow once"),
         ("road > horse 1, road > crossed", r"'road' \(4\) add up to 1 and leave nothing for 'crossed'; make them"),
         ("road horse .7", "could not read 'road horse .7' as an arrow"),
         ("road > .7", "there is no word '.7'"),
@@ -203,12 +203,12 @@ def test_shares_that_do_not_parse(text: str, message: str) -> None:
         parse_shares(text, WORDS)
 
 
-def test_a_mark_may_be_a_word_with_a_place_too() -> None:
+def test_a_punctuation_mark_may_have_a_position() -> None:
     assert parse_arrows("@@1 > @@0", ["@", "@"]) == ((1, 0),)
 
 
 @pytest.mark.parametrize("word", ["the@9", "the@1", "the@²", "the@-1", "the@", "horse@0", "The"])
-def test_a_place_that_is_not_that_words_is_refused(word: str) -> None:
+def test_a_position_of_another_word_is_refused(word: str) -> None:
     with pytest.raises(InputError, match=f"there is no word '{word}' in this sentence: the horse crossed the road"):
         parse_arrows(f"road > {word}", WORDS)
 
@@ -248,7 +248,7 @@ def test_the_default_sentence_and_what_its_heads_should_find() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_made_sentences_are_grammar_and_their_arrows_say_what_they_ask(seed: int) -> None:
+def test_made_sentences_follow_the_grammar_and_their_arrows(seed: int) -> None:
     sentence, (verb, noun, pronoun, previous) = made_sentence(seed)
     words = split_words(sentence)
     assert " ".join(words) == sentence

@@ -33,7 +33,7 @@ def test_adam_takes_the_steps_of_torchs_adam() -> None:
         torch.testing.assert_close(one, other)
 
 
-def test_a_causal_model_does_not_look_ahead_and_an_open_one_does() -> None:
+def test_a_causal_model_does_not_attend_ahead_and_another_does() -> None:
     for causal in (True, False):
         model = TinyTransformer(TinyConfig(vocabulary=7, context=5, d_model=8, n_heads=2, causal=causal))
         model.initialise(1)
@@ -41,7 +41,7 @@ def test_a_causal_model_does_not_look_ahead_and_an_open_one_does() -> None:
         assert torch.allclose(model(first)[:, :2], model(second)[:, :2]) == causal
 
 
-def test_without_the_residual_only_attention_speaks() -> None:
+def test_without_residual_a_block_returns_its_attention_output() -> None:
     model = TinyTransformer(TinyConfig(vocabulary=7, context=5, d_model=8, residual=False))
     with torch.no_grad():
         model.attention().o_proj.weight.zero_()
@@ -51,7 +51,7 @@ def test_without_the_residual_only_attention_speaks() -> None:
 def by_definition(model: TinyTransformer, ids: list[int]) -> Tensor:
     """The same function, from the definition of attention: a loop over heads, and nothing clever."""
     config, wide = model.config, len(ids)
-    x = model.embedding.weight[ids] + model.places.weight[:wide]
+    x = model.embedding.weight[ids] + model.positions.weight[:wide]
     allowed = torch.ones(wide, wide).tril().bool() if config.causal else torch.ones(wide, wide).bool()
     for block in model.blocks:
         assert isinstance(block, TinyBlock)
@@ -103,7 +103,7 @@ def test_it_is_the_definition_of_a_transformer(sizes: dict[str, Any]) -> None:
     torch.testing.assert_close(model(torch.tensor([ids]))[0], by_definition(model, ids))
 
 
-def test_a_start_is_scaled_by_what_each_matrix_reads_and_has_no_bias() -> None:
+def test_initial_weights_are_scaled_by_input_width_and_biases_are_zero() -> None:
     model = TinyTransformer(TinyConfig(vocabulary=300, context=200, d_model=64, n_heads=2, d_ff=256, norm=True))
     with torch.no_grad():
         for weight in model.parameters():
@@ -116,7 +116,7 @@ def test_a_start_is_scaled_by_what_each_matrix_reads_and_has_no_bias() -> None:
         elif "norm" in name:
             assert torch.equal(weight, gains[name]), "a gain is no matrix"
         else:
-            expected = 1.0 if name in ("embedding.weight", "places.weight") else weight.shape[1] ** -0.5
+            expected = 1.0 if name in ("embedding.weight", "positions.weight") else weight.shape[1] ** -0.5
             assert float(weight.detach().std()) == pytest.approx(expected, rel=0.05), name
     first = {name: weight.clone() for name, weight in model.state_dict().items()}
     model.initialise(4)
@@ -154,14 +154,14 @@ def two_threads() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("two_threads")
-def test_one_thread_gives_the_threads_back() -> None:
+def test_one_thread_restores_the_number_of_threads() -> None:
     with one_thread():
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == 2
 
 
 @pytest.mark.usefixtures("two_threads")
-def test_one_thread_gives_the_threads_back_after_an_error() -> None:
+def test_one_thread_restores_the_number_of_threads_after_an_error() -> None:
     with contextlib.suppress(ZeroDivisionError), one_thread():
         _ = 1 / 0
     assert torch.get_num_threads() == 2
@@ -184,9 +184,9 @@ def test_bad_sizes(sizes: dict[str, int], message: str) -> None:
 @pytest.mark.parametrize(
     ("ids", "message"),
     [
-        ([[0] * 6], "6 tokens, but this model has places for 5; widen its context"),
-        ([[0, 7]], "token ids 0…7: this model knows 0…6"),
-        ([[3, -1]], "token ids -1…3: this model knows 0…6"),
+        ([[0] * 6], "6 tokens, but the context of this model is 5; use a larger context"),
+        ([[0, 7]], "token ids 0…7: the vocabulary of this model is 0…6"),
+        ([[3, -1]], "token ids -1…3: the vocabulary of this model is 0…6"),
     ],
 )
 def test_bad_ids(ids: list[list[int]], message: str) -> None:
@@ -194,7 +194,7 @@ def test_bad_ids(ids: list[list[int]], message: str) -> None:
         TinyTransformer(CONFIG)(torch.tensor(ids))
 
 
-def test_as_many_tokens_as_there_are_places_and_none_at_all() -> None:
+def test_texts_of_full_context_and_of_no_tokens() -> None:
     model = TinyTransformer(CONFIG)
     assert model(torch.tensor([[6, 0, 6, 0, 6]])).shape == (1, 5, 7)
     assert model.embed(torch.zeros(0, 3, dtype=torch.long)).shape == (0, 3, 8)

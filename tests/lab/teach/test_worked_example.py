@@ -1,4 +1,4 @@
-"""The worked example computes what the definition of attention computes, and the exercises are marked fairly."""
+"""The worked example equals the definition of attention, and the exercises are marked."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from headscope.lab.teach.worked_example import (
 
 def test_the_sums_of_the_two_scorecards() -> None:
     worked = work()
-    assert worked.heads[0].delivered == pytest.approx([0.62, 0.19, 0.085, 0.21], abs=1e-12)
-    assert worked.heads[1].delivered == pytest.approx([0.355, 0.41, 0.12, 0.275], abs=1e-12)
-    assert worked.concatenated == worked.heads[0].delivered + worked.heads[1].delivered
+    assert worked.heads[0].z == pytest.approx([0.62, 0.19, 0.085, 0.21], abs=1e-12)
+    assert worked.heads[1].z == pytest.approx([0.355, 0.41, 0.12, 0.275], abs=1e-12)
+    assert worked.concatenated == worked.heads[0].z + worked.heads[1].z
     assert worked.through_identity == pytest.approx(worked.concatenated)
 
 
@@ -68,12 +68,12 @@ def test_steps_are_arithmetic_that_can_be_checked() -> None:
                 assert number(eval(plain), 4).startswith(right[:3]), line
 
 
-def test_everything_can_be_edited_and_travels_as_json() -> None:
+def test_every_field_can_be_edited_and_serialises_to_json() -> None:
     edited = json.loads(json.dumps(WorkedExample().to_dict()))
     edited["values"]["animal"] = [1, 0, 0, 0]
     edited["heads"][0]["scorecard"] = {"animal": 1, "road": 0, "because": 0, "was": 0, "tired": 0}
     worked = work(WorkedExample.from_dict(edited))
-    assert worked.heads[0].delivered == [1, 0, 0, 0]
+    assert worked.heads[0].z == [1, 0, 0, 0]
     assert worked.concatenated[:4] == [1, 0, 0, 0]
 
 
@@ -84,9 +84,9 @@ FIRST: dict[str, object] = WorkedExample().to_dict()["heads"][0]
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        ({"colour": 1}, "the example has no part 'colour'"),
-        ({"values": {"animal": [1, 2]}}, "the scorecard of head 1 is about animal, road"),
-        ({"x": {"it": [1.0] * 8}}, "there is no x for 'animal'"),
+        ({"colour": 1}, "the example has no field 'colour'"),
+        ({"values": {"animal": [1, 2]}}, "the scorecard of head 1 has the words animal, road"),
+        ({"x": {"it": [1.0] * 8}}, "x has no row for 'animal'"),
         ({"W_O": [[1.0]]}, "W_O must have 8 rows of numbers, got 1"),
         ({"values": {}}, "at least one head and one word"),
         ({"heads": [{"asks": "?"}]}, "W_Q is missing"),
@@ -102,7 +102,7 @@ FIRST: dict[str, object] = WorkedExample().to_dict()["heads"][0]
         ({"heads": [FIRST, FIRST | {"W_K": [[1.0] * 3] * 8}]}, "a row of W_K of head 2 must be 4 finite numbers"),
     ],
 )
-def test_bad_edits_are_said(edit: dict[str, object], message: str) -> None:
+def test_bad_edits_are_refused(edit: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         WorkedExample.from_dict(edit)
 
@@ -112,7 +112,7 @@ def test_bad_edits_are_said(edit: dict[str, object], message: str) -> None:
     [
         ({"animal": 0.71}, "the shares of head 1 add up to 1.01; they must add up to 1"),
         ({"animal": 0.9}, "the shares of head 1 add up to 1.2; they must add up to 1"),
-        ({"animal": -0.1, "tired": 0.9}, "head 1 gives animal -0.1; a share is never negative"),
+        ({"animal": -0.1, "tired": 0.9}, "head 1 gives animal -0.1; shares must be at least 0"),
         ({"animal": float("nan")}, "must be 5 finite numbers"),
     ],
 )
@@ -126,10 +126,10 @@ def test_a_scorecard_that_is_no_distribution(card: dict[str, float], message: st
 def test_a_scorecard_may_be_rounded_a_little_and_may_hold_zeros() -> None:
     parts = WorkedExample().to_dict()
     parts["heads"][0]["scorecard"] |= {"animal": 0.754, "road": 0}
-    assert work(WorkedExample.from_dict(parts)).heads[0].delivered[0] == pytest.approx(0.754 * 0.8 + 0.055)
+    assert work(WorkedExample.from_dict(parts)).heads[0].z[0] == pytest.approx(0.754 * 0.8 + 0.055)
 
 
-def test_numbers_are_written_as_by_hand() -> None:
+def test_formatted_numbers() -> None:
     assert vector([0.62, -0.5, 3, 0, -0.0, 10.25, 10, -20, 100.0]) == "(.62 −.5 3 0 0 10.25 10 −20 100)"
     assert vector([1 / 3, -0.0004, 0.9996, -1.0604]) == "(.333 0 1 −1.06)"
     assert vector([1 / 3, -0.0004], 4) == "(.3333 −.0004)"
@@ -137,12 +137,12 @@ def test_numbers_are_written_as_by_hand() -> None:
 
 
 @pytest.mark.parametrize("n_heads", [1, 2, 3])
-def test_any_number_of_heads_is_laid_end_to_end_and_mixed(n_heads: int) -> None:
+def test_any_number_of_heads_is_concatenated_and_mixed(n_heads: int) -> None:
     """What a head delivers stands in its own four numbers, and the last steps name every head."""
     W_O = [[row + 10 * column for column in range(3)] for row in range(4 * n_heads)]
     head = WorkedExample().heads[0]
     worked = work(WorkedExample(heads=[head] * n_heads, W_O=W_O))
-    assert worked.concatenated == worked.heads[0].delivered * n_heads
+    assert worked.concatenated == worked.heads[0].z * n_heads
     sums = [sum(a * row[column] for a, row in zip(worked.concatenated, W_O, strict=True)) for column in range(3)]
     assert worked.mixed == pytest.approx(sums)
     *_, joined, plain, mixed = worked.steps
@@ -159,7 +159,7 @@ def test_every_step_ends_in_the_number_that_was_computed() -> None:
     for index, head in enumerate(worked.heads, start=1):
         query, scores, softened = worked.steps[3 * (index - 1) : 3 * index]
         weighed = worked.steps[6 + index - 1]
-        shown = {"query": query, "scores": scores, "weights": softened, "delivered": weighed}
+        shown = {"query": query, "scores": scores, "weights": softened, "z": weighed}
         for part, step in shown.items():
             found = getattr(head, part)
             numbers = list(found.values()) if isinstance(found, dict) else found
@@ -169,7 +169,7 @@ def test_every_step_ends_in_the_number_that_was_computed() -> None:
         assert "√4 = 2" in scores.says
 
 
-def test_a_row_through_nothing_is_written_as_zero() -> None:
+def test_an_empty_sum_is_written_as_zero() -> None:
     silent = WorkedExample().to_dict()["heads"]
     silent[0]["W_Q"] = [[0.0] * 4 for _ in range(8)]
     worked = work(WorkedExample.from_dict({"heads": silent}))
@@ -178,7 +178,7 @@ def test_a_row_through_nothing_is_written_as_zero() -> None:
 
 
 @given(st.lists(st.floats(-700, 700), min_size=1, max_size=6), st.floats(-2000, 2000))
-def test_softmax_shares_out_one_and_does_not_care_where_scores_begin(scores: list[float], shift: float) -> None:
+def test_softmax_sums_to_one_and_is_invariant_to_a_shift(scores: list[float], shift: float) -> None:
     shares = softmax({str(place): score for place, score in enumerate(scores)})
     moved = softmax({str(place): score + shift for place, score in enumerate(scores)})
     theirs = torch.tensor(scores, dtype=torch.float64).softmax(0)
@@ -187,7 +187,7 @@ def test_softmax_shares_out_one_and_does_not_care_where_scores_begin(scores: lis
 
 
 @pytest.mark.parametrize("half", [1, 2, 4])
-def test_the_mixing_matrix_gives_what_two_heads_say_together_and_then_where_they_differ(half: int) -> None:
+def test_the_mixing_matrix_gives_half_the_sum_and_half_the_difference(half: int) -> None:
     first, second = [float(n + 1) for n in range(half)], [10.0 * (n + 1) for n in range(half)]
     both = list(zip(first, second, strict=True))
     mixed = times([*first, *second], sum_and_difference(2 * half))
@@ -215,7 +215,7 @@ def test_two_good_heads_with_right_sums() -> None:
         (GOOD, [".62 .19"], "the sum has too; you gave 2"),
     ],
 )
-def test_a_wrong_answer_is_told_why(heads: list[str], sums: list[str], says: str) -> None:
+def test_a_wrong_answer_is_explained(heads: list[str], sums: list[str], says: str) -> None:
     checked = InventTwoHeads().check(heads, sums)
     assert not checked.right
     wrong = " ".join(remark.says for remark in checked.remarks if not remark.right)

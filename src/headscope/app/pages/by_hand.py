@@ -53,7 +53,7 @@ def _head(done: Worked, index: int, head: HeadWork) -> lab.HandHeadWork:
         scores=head.scores,
         weights=head.weights,
         products={word: [card[word] * number for number in row] for word, row in values.items()},
-        delivered=head.delivered,
+        delivered=head.z,
     )
 
 

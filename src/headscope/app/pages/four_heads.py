@@ -15,8 +15,8 @@ from headscope.app.model_registry import Shelf
 from headscope.app.pages import schema_lab as lab
 from headscope.app.wire import Arrays, numbers
 from headscope.lab.teach.by_hand import ROLES, HandSizes, by_hand
-from headscope.lab.teach.crafted_heads import Crafted, CraftSettings, craft, word_tokenizer
-from headscope.lab.teach.fit_heads import Snapshot
+from headscope.lab.teach.crafted_heads import Crafted, craft, word_tokenizer
+from headscope.lab.teach.fit_heads import CraftSettings, Snapshot
 from headscope.lab.teach.target_patterns import (
     SENTENCE,
     Target,
@@ -122,7 +122,7 @@ class Workbench:
 
 def _job(asked: lab.CraftRequest) -> tuple[list[str], list[Target], CraftSettings]:
     targets = [Target(each.name, each.asks, tuple(each.arrows), shares=tuple(each.shares)) for each in asked.targets]
-    settings = CraftSettings(d_head=asked.d_head, steps=asked.steps, seed=asked.seed, places=asked.places)
+    settings = CraftSettings(d_head=asked.d_head, steps=asked.steps, seed=asked.seed, positions=asked.places)
     return split_words(asked.sentence), targets, settings
 
 
@@ -136,23 +136,23 @@ def _target_card(target: Target) -> lab.TargetCard:
 
 def _done(crafted: Crafted) -> tuple[lab.CraftDone, Arrays]:
     """How close each head came, and every word's way through the layer."""
-    readings = [crafted.read(place) for place in range(len(crafted.words))]
+    traces = [crafted.trace(position) for position in range(len(crafted.words))]
     attention = crafted.model.attention()
     with torch.no_grad():
         values = attention.project(crafted.model.embed(crafted.ids))[2][0]
     arrays: Mapping[str, Tensor] = {
         "losses": crafted.losses,
         "values": values,
-        "delivered": torch.stack([reading.delivered for reading in readings]),
-        "parts": torch.stack([reading.parts for reading in readings]),
-        "output": torch.stack([reading.output for reading in readings]),
+        "delivered": torch.stack([trace.z for trace in traces]),
+        "parts": torch.stack([trace.parts for trace in traces]),
+        "output": torch.stack([trace.output for trace in traces]),
     }
     heads = [
         lab.HeadCard(
             name=head.name,
             asks=head.asks,
             hit=head.hit,
-            misses=[lab.RowCard(word=row.word, place=row.place, hit=row.hit, why=row.why) for row in head.misses],
+            misses=[lab.RowCard(word=row.word, place=row.position, hit=row.hit, why=row.why) for row in head.misses],
         )
         for head in crafted.heads
     ]

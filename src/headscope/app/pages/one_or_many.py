@@ -12,11 +12,11 @@ from headscope.app.pages.four_heads import Tell
 from headscope.errors import InputError
 from headscope.lab.teach.lookup_tasks import Arm, Budget, Task
 from headscope.lab.teach.one_or_many import (
-    CAUGHT_UP,
-    CUT,
-    CUT_WIDTH,
     KEYS,
+    PARTITION,
+    PARTITION_WIDTH,
     ROLES,
+    SOLVED,
     Outcome,
     arms,
     compare,
@@ -41,8 +41,8 @@ def results() -> lab.ResultsCard:
         chance=KEYS.chance,
         arms=[_card(outcome) for outcome in stored.arms],
         partition=[_card(outcome) for outcome in stored.partition],
-        partition_width=CUT_WIDTH,
-        partition_keys=CUT.n_keys,
+        partition_width=PARTITION_WIDTH,
+        partition_keys=PARTITION.n_keys,
         conclusions=conclusions(stored),
         on_partition=on_partition(stored),
         rows=_rows(KEYS),
@@ -68,12 +68,12 @@ def _plan(asked: lab.RunRequest) -> tuple[Task, Sequence[Arm]]:
         raise InputError(
             f"{unknown[0]} heads do not divide a width of {asked.d_model}; choose from {', '.join(map(str, counts))}"
         )
-    return CUT, [arm for arm in every if not asked.heads or arm.n_heads in asked.heads]
+    return PARTITION, [arm for arm in every if not asked.heads or arm.n_heads in asked.heads]
 
 
 def _card(outcome: Outcome) -> lab.OutcomeCard:
     told: dict[str, Any] = outcome.to_dict()
-    return lab.OutcomeCard(**told, caught_up=outcome.mean >= CAUGHT_UP)
+    return lab.OutcomeCard(**told, caught_up=outcome.mean >= SOLVED)
 
 
 def _rows(task: Task) -> list[lab.LookupRow]:

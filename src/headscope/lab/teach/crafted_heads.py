@@ -1,8 +1,8 @@
-"""Four heads at work: W_Q and W_K of each head are trained, while one watches, to look where a person pointed.
+"""Train the heads of one attention layer on one sentence, each towards a target pattern chosen by the user.
 
-One layer reads token + place embeddings of one sentence. Each head's pattern is pulled to its own target and to
-nothing else; beside it W_V, W_O and an unembedding learn to name what the heads found, so that a token can be
-followed from the weights through the concatenation to the output. The result is an ordinary model.
+The layer reads token + position embeddings. W_Q and W_K of each head are trained towards its own target; W_V, W_O and
+the unembedding learn to predict the attended words, so that a token can be followed from the attention weights through
+the concatenation to the output. The result is an ordinary model.
 """
 
 from __future__ import annotations
@@ -32,24 +32,22 @@ from headscope.lab.teach.fit_heads import (
 from headscope.lab.teach.target_patterns import SENTENCE, Target, default_targets, split_words
 from headscope.lab.teach.tiny_transformer import TinyTransformer
 
-__all__ = ["CraftSettings", "Crafted", "HeadFit", "Reading", "RowFit", "Snapshot", "craft", "word_tokenizer"]
-
 UNKNOWN = "<?>"
 
 
 @dataclass(frozen=True)
 class RowFit:
-    """One row that has something to find: how much of its target it covers, and, if little, why."""
+    """One row with a target: how much of it the pattern covers, and, if little, why."""
 
     word: str
-    place: int
+    position: int
     hit: float
     why: str = ""
 
 
 @dataclass(frozen=True)
 class HeadFit:
-    """How close one head came."""
+    """How much of its target one head covers, on average and row by row."""
 
     name: str
     asks: str
@@ -62,13 +60,13 @@ class HeadFit:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """One token followed through the layer: weights, each head's Σ p·v, the concatenation, its parts and their sum."""
+class TokenTrace:
+    """One token through the layer: attention weights, z, concatenated z, each head's contribution, and their sum."""
 
     word: str
-    place: int
+    position: int
     weights: Float[Tensor, "head key"]
-    delivered: Float[Tensor, "head d_head"]
+    z: Float[Tensor, "head d_head"]
     concatenated: Float[Tensor, " concatenated"]
     parts: Float[Tensor, "head d_model"]
     output: Float[Tensor, " d_model"]
@@ -76,7 +74,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Crafted:
-    """A sentence and the heads made for it. ``model`` and ``tokenizer`` open in the microscope like any other."""
+    """A sentence and the heads trained on it; ``model`` and ``tokenizer`` open in the microscope like any other."""
 
     words: list[str]
     targets: list[Target]
@@ -93,15 +91,15 @@ class Crafted:
         return word_ids(self.words)[None]
 
     @torch.no_grad()
-    def read(self, place: int) -> Reading:
-        """Follow the token at this place through the four heads."""
-        if not 0 <= place < len(self.words):
-            raise InputError(f"there is no word {place}; this sentence has words 0–{len(self.words) - 1}")
+    def trace(self, position: int) -> TokenTrace:
+        """Follow the token at this position through the heads."""
+        if not 0 <= position < len(self.words):
+            raise InputError(f"there is no word {position}; this sentence has words 0–{len(self.words) - 1}")
         attention, x = self.model.attention(), self.model.embed(self.ids)
-        weights = pattern(self.model, x)[:, place]
-        delivered = torch.einsum("hk,hkd->hd", weights, attention.project(x)[2][0])
-        parts = torch.einsum("hd,hdm->hm", delivered, attention.output_weight())
-        return Reading(self.words[place], place, weights, delivered, delivered.flatten(), parts, parts.sum(0))
+        weights = pattern(self.model, x)[:, position]
+        z = torch.einsum("hk,hkd->hd", weights, attention.project(x)[2][0])
+        parts = torch.einsum("hd,hdm->hm", z, attention.output_weight())
+        return TokenTrace(self.words[position], position, weights, z, z.flatten(), parts, parts.sum(0))
 
 
 def craft(
@@ -110,13 +108,13 @@ def craft(
     settings: CraftSettings | None = None,
     on_progress: Progress | None = None,
 ) -> Crafted:
-    """Fit one head to each target. ``on_progress`` is called with every snapshot as it is made."""
+    """Train one head towards each target. ``on_progress`` is called with every snapshot."""
     settings, words = settings or CraftSettings(), split_words(sentence)
     chosen = _default_for(words) if targets is None else list(targets)
     if not 1 <= len(chosen) <= 16:
-        raise InputError(f"{len(chosen)} targets: craft 1 to 16 heads, one target each")
+        raise InputError(f"{len(chosen)} targets: give 1 to 16, one per head")
     rows = [target.rows(words, causal=settings.causal) for target in chosen]
-    job = Job(words, torch.stack([matrix for matrix, _ in rows]), torch.stack([found for _, found in rows]))
+    job = Job(words, torch.stack([matrix for matrix, _ in rows]), torch.stack([has for _, has in rows]))
     fitted = fit(job, settings, on_progress)
     diagnosis = Diagnosis(job, settings)
     heads = [_head_fit(target, index, fitted, diagnosis) for index, target in enumerate(chosen)]
@@ -134,7 +132,7 @@ def craft(
 
 
 def word_tokenizer(words: Sequence[str]) -> Tokenizer:
-    """A tokenizer that knows the words of this sentence."""
+    """A tokenizer whose vocabulary is the words of this sentence."""
     vocabulary = {UNKNOWN: 0} | {word: number for number, word in enumerate(dict.fromkeys(words), start=1)}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
     marks = pre_tokenizers.Split(Regex(r"[^\w\s'’-]"), "isolated")
@@ -144,17 +142,18 @@ def word_tokenizer(words: Sequence[str]) -> Tokenizer:
 
 
 def _head_fit(target: Target, index: int, fitted: Fitted, diagnosis: Diagnosis) -> HeadFit:
-    finds, words = diagnosis.job.finds[index], diagnosis.job.words
+    has_target, words = diagnosis.job.has_target[index], diagnosis.job.words
     rows = []
-    for place in finds.nonzero()[:, 0].tolist():
-        hit = round(float(fitted.hits[index, place]), 4)
-        rows.append(RowFit(words[place], place, hit, "" if hit >= GOOD_ENOUGH else diagnosis.why(index, place)))
-    return HeadFit(target.name, target.asks, head_hit(fitted.hits[index], finds), rows)
+    for position in has_target.nonzero()[:, 0].tolist():
+        hit = round(float(fitted.hits[index, position]), 4)
+        why = "" if hit >= GOOD_ENOUGH else diagnosis.why(index, position)
+        rows.append(RowFit(words[position], position, hit, why))
+    return HeadFit(target.name, target.asks, head_hit(fitted.hits[index], has_target), rows)
 
 
 def _default_for(words: Sequence[str]) -> list[Target]:
     if list(words) != split_words(SENTENCE):
         raise InputError(
-            "this sentence needs its own targets, one a head; give arrows such as crossed > horse, was > it"
+            "this sentence has no default targets; give one per head, as arrows such as crossed > horse, was > it"
         )
     return default_targets()

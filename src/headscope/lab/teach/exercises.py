@@ -1,4 +1,4 @@
-"""Two exercises with the worked example: invent two heads for "it", and draw the fork from memory. Both are checked."""
+"""Check two exercises on the worked example: invent two heads for "it", and draw the flow through two heads."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from headscope.errors import InputError
 from headscope.lab.teach.worked_example import Number, Vector, number, vector, weigh
 
 ROUNDING = 0.005
-"""Half a hundredth: a learner may round to two digits."""
+"""Answers may be rounded to two digits."""
 
 
 @dataclass(frozen=True)
 class Remark:
-    """One thing that was looked at, whether it is right, and what to say about it."""
+    """One checked part of an answer: whether it is right, and an explanation."""
 
     about: str
     right: bool
@@ -26,7 +26,7 @@ class Remark:
 
 @dataclass(frozen=True)
 class Checked:
-    """An answer, checked: right when every remark is."""
+    """A checked answer: right when every remark is."""
 
     remarks: list[Remark]
 
@@ -37,7 +37,7 @@ class Checked:
 
 @dataclass(frozen=True)
 class InventTwoHeads:
-    """The horse crossed the road because it was tired: invent two heads for "it", and what each carries home."""
+    """Exercise: invent attention weights of two heads for "it", and compute z of each."""
 
     sentence: str = "The horse crossed the road because it was tired"
     reader: str = "it"
@@ -57,7 +57,7 @@ class InventTwoHeads:
     def check(
         self, heads: Sequence[str | Mapping[str, Number]], sums: Sequence[str | Sequence[Number]] = ()
     ) -> Checked:
-        """Rows sum to 1, the referent wins in one head and the attribute in the other, and any sums are right."""
+        """Check that rows sum to 1, that one head prefers the referent and one the attribute, and any given sums."""
         if len(heads) != 2:
             raise InputError(f"the exercise asks for two heads, got {len(heads)}; write each as {self.example!r}")
         cards = [self.parse(head) for head in heads]
@@ -68,7 +68,7 @@ class InventTwoHeads:
         return Checked(remarks)
 
     def parse(self, head: str | Mapping[str, Number]) -> dict[str, Number]:
-        """A scorecard from text or from a mapping; words left out get nothing."""
+        """Read attention weights from text or a mapping; missing words get 0."""
         given = dict(head) if isinstance(head, Mapping) else parse_scorecard(head, self.example)
         for word in given:
             if word not in self.values:
@@ -123,7 +123,7 @@ class InventTwoHeads:
 
 
 def parse_scorecard(text: str, example: str) -> dict[str, Number]:
-    """``horse .6, road .1`` as a mapping."""
+    """Parse ``horse .6, road .1`` as a mapping."""
     pairs = re.findall(r"([^\W\d_]+)\s*[:=]?\s*([-−+]?(?:\d+\.?\d*|\.\d+)%?)", text)
     rest = re.sub(r"([^\W\d_]+)\s*[:=]?\s*([-−+]?(?:\d+\.?\d*|\.\d+)%?)", "", text).strip(" ,;\n\t")
     if not pairs or rest:
@@ -131,15 +131,14 @@ def parse_scorecard(text: str, example: str) -> dict[str, Number]:
     words = [word.lower() for word, _ in pairs]
     twice = [word for word in words if words.count(word) > 1]
     if twice:
-        raise InputError(f"{twice[0]!r} stands more than once in {text!r}; give every word one share")
+        raise InputError(f"{twice[0]!r} occurs more than once in {text!r}; give every word one share")
     return {word: _number(share) for word, (_, share) in zip(words, pairs, strict=True)}
 
 
 def parse_numbers(text: str) -> Vector:
-    """``.62 .19 .085 .21`` or ``(0.62, 0.19, …)`` as numbers."""
-    pieces = [piece for piece in re.split(r"[\s,;()\[\]]+", text) if piece]
+    """Parse ``.62 .19 .085 .21`` or ``(0.62, 0.19, …)`` as numbers."""
     try:
-        return [_number(piece) for piece in pieces]
+        return [_number(item) for item in re.split(r"[\s,;()\[\]]+", text) if item]
     except ValueError:
         raise InputError(f"could not read {text!r} as numbers; write them like this: .62 .19 .085 .21") from None
 
@@ -160,33 +159,29 @@ ARROWS = (
 )
 FORK_EXAMPLE = "input > head 1, head 1 > concatenate"
 
-# What people draw instead, and why it is not so.
+# Common mistakes, and why they are wrong.
+_CHAIN = "Heads do not feed each other: both read the input, side by side. A chain would be two layers."
 _WRONG = {
-    (
-        "head 1",
-        "head 2",
-    ): "Heads do not feed each other: both read the input, side by side. A chain would be two layers.",
-    (
-        "head 2",
-        "head 1",
-    ): "Heads do not feed each other: both read the input, side by side. A chain would be two layers.",
-    ("head 1", "W_O"): "W_O is one matrix for all heads together: first lay their answers end to end.",
-    ("head 2", "W_O"): "W_O is one matrix for all heads together: first lay their answers end to end.",
-    ("head 1", "output"): "Nothing leaves the layer without W_O.",
-    ("head 2", "output"): "Nothing leaves the layer without W_O.",
+    ("head 1", "head 2"): _CHAIN,
+    ("head 2", "head 1"): _CHAIN,
     ("concatenate", "output"): "The answers lie end to end but are not mixed yet: W_O comes between.",
-    (
-        "input",
-        "concatenate",
-    ): "Only the heads' answers are concatenated. (The input meets the output later, in the residual sum.)",
+    ("input", "concatenate"): "Only the heads' answers are concatenated. (The input meets the output later, in the "
+    "residual sum.)",
     ("input", "W_O"): "W_O reads what the heads say, not the input itself.",
     ("input", "output"): "That is the residual connection: true of the block, but outside the attention layer.",
     ("W_O", "concatenate"): "The other way round: concatenate first, then mix.",
+} | {
+    (head, end): why
+    for head in ("head 1", "head 2")
+    for end, why in (
+        ("W_O", "W_O is one matrix for all heads together: first lay their answers end to end."),
+        ("output", "Nothing leaves the layer without W_O."),
+    )
 }
 
 
 def check_fork(arrows: str | Sequence[Sequence[str]]) -> Checked:
-    """Input to two heads to concatenation to W_O: every arrow that should be there, and no other."""
+    """Check a drawing of the flow: input → two heads → concatenate → W_O → output, and no other arrow."""
     drawn = _parse_arrows(arrows) if isinstance(arrows, str) else [_arrow(tuple(pair)) for pair in arrows]
     remarks = []
     for pair in dict.fromkeys(drawn):

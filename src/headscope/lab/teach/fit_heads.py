@@ -1,4 +1,4 @@
-"""Fitting heads to targets by gradient, and saying, where a row was missed, what it would have needed."""
+"""Fit attention heads to target patterns by gradient descent, and diagnose rows that miss their target."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from headscope.errors import InputError
 from headscope.lab.teach.tiny_transformer import Adam, TinyBlock, TinyConfig, TinyTransformer, one_thread
 
 GOOD_ENOUGH = 0.9
-"""A row counts as fitted when this much of its target is covered."""
+"""A row is fitted when this much of its target is covered."""
 
 MOST_STEPS = 5000
 
-FIRST_SIZE = 0.3
-"""W_Q and W_K start this much smaller than usual, so that every head starts by looking everywhere alike."""
+INITIAL_SCALE = 0.3
+"""Scale of the initial W_Q and W_K, so that every head starts with a nearly uniform pattern."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CraftSettings:
-    """How the heads are made. Without ``places`` a head sees only which word, not where."""
+    """Sizes and training of the heads. Without ``positions`` the position embeddings are zero."""
 
     d_model: int = 32
     d_head: int = 8
@@ -33,7 +33,7 @@ class CraftSettings:
     learning_rate: float = 0.005
     seed: int = 0
     causal: bool = True
-    places: bool = True
+    positions: bool = True
     snapshots: int = 16
 
     def __post_init__(self) -> None:
@@ -45,17 +45,17 @@ class CraftSettings:
         if self.snapshots < 2 or not 0 < self.learning_rate <= 1:
             raise InputError(
                 f"snapshots={self.snapshots}, learning_rate={self.learning_rate}: use at least 2 snapshots and a "
-                "rate in 0–1, as in 0.005"
+                "learning rate in 0–1, as in 0.005"
             )
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be fitted: words as ids, the wanted rows of each head, and which rows have something to find."""
+    """What to fit: the words, the wanted pattern of each head, and which of its rows have a target."""
 
     words: list[str]
     wanted: Float[Tensor, "head query key"]
-    finds: Bool[Tensor, "head query"]
+    has_target: Bool[Tensor, "head query"]
 
     @property
     def ids(self) -> Int[Tensor, "1 token"]:
@@ -64,7 +64,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The heads after some steps: loss and hit of each, and their patterns."""
+    """Loss, hit and pattern of each head after some steps."""
 
     step: int
     loss: list[float]
@@ -74,7 +74,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Fitted:
-    """A fitted model, how it came about, and how much of each wanted row it covers."""
+    """A fitted model, its training, and how much of each wanted row it covers."""
 
     model: TinyTransformer
     snapshots: list[Snapshot]
@@ -87,7 +87,7 @@ Progress = Callable[[Snapshot], None]
 
 @one_thread()
 def fit(job: Job, settings: CraftSettings, on_progress: Progress | None = None) -> Fitted:
-    """Train W_Q and W_K of every head towards its target; W_V, W_O and the unembedding to name what was found."""
+    """Train W_Q and W_K of each head towards its target; W_V, W_O and the unembedding to predict the attended words."""
     model = fresh_model(job, settings)
     attention, x, answers = model.attention(), model.embed(job.ids).detach(), _answers(job)
     adam = Adam([*attention.parameters(), *model.unembedding.parameters()], settings.learning_rate)
@@ -111,7 +111,7 @@ def fit(job: Job, settings: CraftSettings, on_progress: Progress | None = None) 
 
 
 def fresh_model(job: Job, settings: CraftSettings) -> TinyTransformer:
-    """One attention layer over this sentence, not yet trained. Equal seeds give equal weights."""
+    """Make an untrained attention layer for this sentence. Equal seeds give equal weights."""
     config = TinyConfig(
         vocabulary=len(set(job.words)) + 1,
         context=len(job.words),
@@ -124,15 +124,15 @@ def fresh_model(job: Job, settings: CraftSettings) -> TinyTransformer:
     model = TinyTransformer(config)
     model.initialise(settings.seed)
     with torch.no_grad():
-        model.attention().q_proj.weight.mul_(FIRST_SIZE)
-        model.attention().k_proj.weight.mul_(FIRST_SIZE)
-        if not settings.places:
-            model.places.weight.zero_()
+        model.attention().q_proj.weight.mul_(INITIAL_SCALE)
+        model.attention().k_proj.weight.mul_(INITIAL_SCALE)
+        if not settings.positions:
+            model.positions.weight.zero_()
     return model
 
 
 def pattern(model: TinyTransformer, x: Float[Tensor, "1 token d_model"]) -> Float[Tensor, "head token token"]:
-    """Every head's weights on one sentence."""
+    """The attention pattern of every head on one sentence."""
     block = model.blocks[0]
     assert isinstance(block, TinyBlock)
     return block.attention.patterns(x, mask=block.mask)[0]
@@ -141,46 +141,45 @@ def pattern(model: TinyTransformer, x: Float[Tensor, "1 token d_model"]) -> Floa
 def covered(
     weights: Float[Tensor, "head query key"], wanted: Float[Tensor, "head query key"]
 ) -> Float[Tensor, "head query"]:
-    """How much of each wanted row is there: Σ min(weight, wanted). For a single arrow, the weight on its end."""
+    """How much of each wanted row the weights cover: Σ min(weight, wanted)."""
     return torch.minimum(weights, wanted).sum(-1)
 
 
 def word_ids(words: Sequence[str]) -> Int[Tensor, " token"]:
-    """Equal words get equal ids, in the order in which they first appear; 0 is for words never seen."""
+    """Token ids by first appearance, from 1; equal words have equal ids, and 0 is the unknown word."""
     vocabulary = {word: number for number, word in enumerate(dict.fromkeys(words), start=1)}
     return torch.tensor([vocabulary[word] for word in words])
 
 
 def _answers(job: Job) -> Float[Tensor, "query vocabulary"]:
-    """What the output should name at each word: the words its heads were sent to find."""
-    speak = job.finds.float()[:, :, None]
-    silent = 1 - job.finds.any(0).float()
-    found = (job.wanted * speak).sum(0) + silent[:, None] * job.wanted[0]
+    """The wanted prediction at each word: the words that its heads attend to."""
+    without = 1 - job.has_target.any(0).float()
+    attended = (job.wanted * job.has_target.float()[:, :, None]).sum(0) + without[:, None] * job.wanted[0]
     vocabulary = F.one_hot(job.ids[0], len(set(job.words)) + 1).float()
-    named = found @ vocabulary
-    return named / named.sum(-1, keepdim=True)
+    answers = attended @ vocabulary
+    return answers / answers.sum(-1, keepdim=True)
 
 
 def _schedule(settings: CraftSettings) -> set[int]:
-    """When to take a snapshot: often at first, when much happens."""
+    """The steps at which a snapshot is taken: denser at first."""
     count = settings.snapshots
     return {round(settings.steps * (index / (count - 1)) ** 1.6) for index in range(count)}
 
 
 def _snapshot(step: int, loss: Tensor, weights: Tensor, job: Job) -> Snapshot:
     hits = covered(weights, job.wanted)
-    hit = [head_hit(hits[index], job.finds[index]) for index in range(len(hits))]
+    hit = [head_hit(hits[index], job.has_target[index]) for index in range(len(hits))]
     return Snapshot(step, [round(value, 4) for value in loss.tolist()], hit, weights)
 
 
-def head_hit(hits: Float[Tensor, " query"], finds: Bool[Tensor, " query"]) -> float:
-    """The mean over the rows that have something to find; over all rows where none has."""
-    return round(float(hits[finds].mean() if bool(finds.any()) else hits.mean()), 4)
+def head_hit(hits: Float[Tensor, " query"], has_target: Bool[Tensor, " query"]) -> float:
+    """Mean over the rows that have a target, or over all rows where none has."""
+    return round(float(hits[has_target].mean() if bool(has_target.any()) else hits.mean()), 4)
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Why a row was missed, found by trying: more steps, then a wider head."""
+    """Find why a row misses its target by fitting again: with more steps, then with a wider head."""
 
     job: Job
     settings: CraftSettings
@@ -197,12 +196,13 @@ class Diagnosis:
     def wider(self) -> Tensor:
         return fit(self.job, replace(self.settings, d_head=self.settings.d_model)).hits
 
-    def why(self, head: int, place: int) -> str:
-        alike = self._alike(head, place)
+    def why(self, head: int, position: int) -> str:
+        """Say why this row misses its target."""
+        alike = self._alike(head, position)
         if alike:
             return alike
         settings = self.settings
-        longer, wider = float(self.longer[head, place]), float(self.wider[head, place])
+        longer, wider = float(self.longer[head, position]), float(self.wider[head, position])
         if longer >= GOOD_ENOUGH:
             return f"{settings.steps} steps are too few: after {self.more} this row reaches {longer:.2f}."
         if wider >= GOOD_ENOUGH:
@@ -211,26 +211,26 @@ class Diagnosis:
                 "this row. One score is a product of so few numbers that the rows get in each other's way."
             )
         return (
-            f"{settings.d_model} numbers a word do not hold {len(self.job.words)} words apart well enough here: even "
-            f"a head of {settings.d_model} reaches only {wider:.2f}."
+            f"d_model={settings.d_model} is too small to tell {len(self.job.words)} words apart here: even a head of "
+            f"{settings.d_model} numbers reaches only {wider:.2f}."
         )
 
-    def _alike(self, head: int, place: int) -> str:
-        """Two words with equal embeddings cannot be told apart: not as keys, and not as queries."""
+    def _alike(self, head: int, position: int) -> str:
+        """Name words with equal embeddings, which cannot be told apart: as keys or as queries."""
         x = fresh_model(self.job, self.settings).embed(self.job.ids)[0].detach()
         same = (x[:, None] - x[None]).abs().amax(-1) < 1e-6
-        row, words = self.job.wanted[head, place], self.job.words
-        seen = place + 1 if self.settings.causal else len(words)
-        for key in range(seen):
+        row, words = self.job.wanted[head, position], self.job.words
+        n_keys = position + 1 if self.settings.causal else len(words)
+        for key in range(n_keys):
             for other in range(key):
                 if same[key, other] and abs(float(row[key] - row[other])) > 1 - GOOD_ENOUGH:
                     both = f"{words[key]!r} at {other} and at {key}"
-                    return f"{both} look alike without places: no head can choose between them."
+                    return f"{both} look alike without positions: no head can choose between them."
         for other in range(len(words)):
-            wishes = self.job.wanted[head, other]
-            if other != place and same[place, other] and float((row - wishes).abs().sum()) > 1 - GOOD_ENOUGH:
+            difference = float((row - self.job.wanted[head, other]).abs().sum())
+            if other != position and same[position, other] and difference > 1 - GOOD_ENOUGH:
                 return (
-                    f"{words[place]!r} at {place} and at {other} ask the same question without places, but should find "
-                    "different words."
+                    f"{words[position]!r} at {position} and at {other} have the same query without positions, but "
+                    "should attend to different words."
                 )
         return ""

@@ -1,7 +1,6 @@
-"""MHA to GQA to MQA: share a trained model's key and value heads by averaging them, and measure what that costs.
+"""Convert trained MHA to GQA or MQA by averaging KV heads within groups, and measure the loss.
 
-Averaging the KV heads of each group is the conversion of Ainslie et al. 2023; they then train a little further, so
-``share`` can be followed by any training one likes.
+This is the conversion of Ainslie et al. 2023, who then train a little further; ``share`` can be followed by training.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Model = TypeVar("Model", bound=nn.Module)
 
 @dataclass(frozen=True)
 class Grouped:
-    """One number of KV heads: the loss it leaves, and the bytes its cache takes for each token."""
+    """One number of KV heads, its loss, and the bytes of its cache per token."""
 
     n_kv_heads: int
     attention: str
@@ -69,7 +68,7 @@ def share(model: Model, n_kv_heads: int) -> Model:
     sharing = copy.deepcopy(model)
     found = [(name, module) for name, module in sharing.named_modules() if isinstance(module, MultiHeadAttention)]
     if not found:
-        raise ShapeError(f"{type(model).__name__} has no MultiHeadAttention to share the heads of")
+        raise ShapeError(f"{type(model).__name__} has no MultiHeadAttention whose heads could be shared")
     for name, module in found:
         parent, _, child = name.rpartition(".")
         setattr(sharing.get_submodule(parent), child, share_heads(module, n_kv_heads))
@@ -77,16 +76,16 @@ def share(model: Model, n_kv_heads: int) -> Model:
 
 
 def kv_bytes_per_token(model: nn.Module) -> int:
-    """What the KV cache of all layers takes for one token, two bytes a number."""
+    """Bytes of the KV cache of all layers per token, in half precision."""
     sites = [module for module in model.modules() if isinstance(module, MultiHeadAttention)]
     return sum(2 * 2 * site.n_kv_heads * site.d_head for site in sites)
 
 
 def by_groups(model: Model, loss: Callable[[Model], float]) -> list[Grouped]:
-    """The loss and the cache for each number of KV heads, from as many as there are down to one."""
+    """Loss and cache for each possible number of KV heads, from all down to one."""
     first = next((module for module in model.modules() if isinstance(module, MultiHeadAttention)), None)
     if first is None:
-        raise ShapeError(f"{type(model).__name__} has no MultiHeadAttention to share the heads of")
+        raise ShapeError(f"{type(model).__name__} has no MultiHeadAttention whose heads could be shared")
     counts = [count for count in range(first.n_kv_heads, 0, -1) if first.n_kv_heads % count == 0]
     return [_measured(share(model, count), count, first.n_heads, loss) for count in counts]
 

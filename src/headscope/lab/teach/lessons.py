@@ -1,7 +1,7 @@
-"""The lessons: plain text with a computed example, one thing to try, and questions that are marked.
+"""Load lessons from Markdown: text with a computed example, one thing to try, and questions with marked answers.
 
-A lesson is a Markdown file. Its Python block runs when it is read; ``{{name:.2f}}`` in the text is a name from that
-block, so no number in a lesson is typed by hand.
+The Python block of a lesson runs when it is loaded; ``{{name:.2f}}`` in the text is replaced by a variable of that
+block, so every number in a lesson is computed.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from headscope.errors import InputError
 
 FOLDER = Path(__file__).with_name("lessons")
 SECTIONS = ("Idea", "Computed", "Try it", "Questions")
-CODE = "<the code stood here>"
+CODE = "<code block>"
 
 
 @dataclass(frozen=True)
 class Option:
-    """One possible answer and what to say to who gives it."""
+    """One possible answer and the reply to it."""
 
     text: str
     right: bool
@@ -34,14 +34,14 @@ class Option:
 
 @dataclass(frozen=True)
 class Question:
-    """A question with options to choose from, or, where ``numeric``, one to be answered with a number."""
+    """A multiple-choice question, or, where ``numeric``, one answered with a number."""
 
     text: str
     options: list[Option]
     numeric: bool
 
     def mark(self, answer: str) -> Marked:
-        """Right or wrong, and why."""
+        """Mark an answer as right or wrong, with the reason."""
         return self._mark_number(answer) if self.numeric else self._mark_letter(answer)
 
     def _mark_letter(self, answer: str) -> Marked:
@@ -66,14 +66,14 @@ class Question:
         return Marked(False, f"It is {right.text}. {right.says}")
 
     def to_dict(self) -> dict[str, Any]:
-        """The question as it is put: without its answers."""
+        """The question without its answers."""
         shown = [] if self.numeric else [option.text for option in self.options]
         return {"text": self.text, "numeric": self.numeric, "options": shown}
 
 
 @dataclass(frozen=True)
 class Marked:
-    """What became of an answer."""
+    """A marked answer."""
 
     right: bool
     says: str
@@ -84,10 +84,7 @@ class Marked:
 
 @dataclass(frozen=True)
 class Lesson:
-    """A lesson, read: every number filled in, and what its code printed.
-
-    In the order in which it is told: the idea, the code, its output, what was computed, something to try, questions.
-    """
+    """A loaded lesson with computed numbers and the output of its code, in the order in which it is shown."""
 
     number: int
     name: str
@@ -111,7 +108,7 @@ class Lesson:
 
 
 def contents() -> list[tuple[int, str, str]]:
-    """Number, name and title of every lesson, in order; nothing is computed."""
+    """Number, name and title of every lesson, without running them."""
     listed = []
     for file in sorted(FOLDER.glob("*.md")):
         number, name = file.stem.split("-", 1)
@@ -120,7 +117,7 @@ def contents() -> list[tuple[int, str, str]]:
 
 
 def lesson(which: int | str) -> Lesson:
-    """The lesson of this number or name, computed."""
+    """Load and run the lesson of this number or name."""
     wanted = str(which).strip().lower()
     for number, name, _ in contents():
         if wanted in (str(number), name):
@@ -139,7 +136,7 @@ def _read(file: Path) -> Lesson:
     number, name = file.stem.split("-", 1)
     before, _, after = (part.strip() for part in parts["Computed"].partition(CODE))
     idea = f"{parts['Idea']}\n\n{before}".strip()
-    questions = [_question(piece) for piece in re.split(r"^### ", parts["Questions"], flags=re.M)[1:]]
+    questions = [_question(part) for part in re.split(r"^### ", parts["Questions"], flags=re.M)[1:]]
     return Lesson(int(number), name, title, idea, code, output, after, parts["Try it"], questions)
 
 
@@ -151,7 +148,7 @@ def _code(text: str, name: str) -> str:
 
 
 def _run(code: str, name: str) -> tuple[Mapping[str, Any], str]:
-    """Run a lesson's own code. Lessons ship with the package; no other text ever comes here."""
+    """Run a lesson's code. Lessons are part of the package; no other text is ever run."""
     printed = io.StringIO()
     names: dict[str, Any] = {"__name__": f"lesson {name}", "print": partial(print, file=printed)}
     with torch.random.fork_rng(devices=[]):
@@ -160,27 +157,27 @@ def _run(code: str, name: str) -> tuple[Mapping[str, Any], str]:
 
 
 def fill(text: str, names: Mapping[str, Any]) -> str:
-    """Put computed values in the place of ``{{name}}`` and ``{{name:format}}``."""
+    """Replace ``{{name}}`` and ``{{name:format}}`` by computed values."""
 
     def value(found: re.Match[str]) -> str:
         name, _, form = found[1].partition(":")
         if name not in names:
-            raise InputError(f"the text speaks of {name!r}, which its code does not compute")
+            raise InputError(f"the text uses {name!r}, which its code does not compute")
         return format(names[name], form)
 
     return re.sub(r"\{\{([^{}]+)\}\}", value, text)
 
 
 def _sections(text: str, name: str) -> tuple[str, dict[str, str]]:
-    pieces = re.split(r"^## (.+)$", text, flags=re.M)
-    found = {heading.strip(): body.strip() for heading, body in zip(pieces[1::2], pieces[2::2], strict=True)}
+    parts = re.split(r"^## (.+)$", text, flags=re.M)
+    found = {heading.strip(): body.strip() for heading, body in zip(parts[1::2], parts[2::2], strict=True)}
     if tuple(found) != SECTIONS:
         raise InputError(f"{name} has the sections {', '.join(found)}; a lesson has {', '.join(SECTIONS)}")
-    return pieces[0].strip().removeprefix("# "), found
+    return parts[0].strip().removeprefix("# "), found
 
 
 def _question(text: str) -> Question:
-    """``- [x] text`` is the right option, ``- [ ] text`` a wrong one; the indented line under it says why."""
+    """Parse a question: ``- [x]`` marks the right option, ``- [ ]`` a wrong one; the indented line is the reply."""
     heading, _, rest = text.partition("\n")
     found = re.findall(r"^- \[( |x|=)\] (.+?)\n((?:  .+\n?)+)", rest + "\n", flags=re.M)
     options = [Option(shown.strip(), mark != " ", " ".join(says.split())) for mark, shown, says in found]

@@ -1,8 +1,8 @@
-"""Tasks that ask for several things at once, and the small model that is trained on one of them.
+"""Lookup tasks that ask for several values at once, and the small model that is trained on them.
 
-*Keys*: a row holds tokens that are (key, value) pairs in random order; the last token names k of the keys, in order;
-the answer is their values, in that order. Which value answers which question is not written on the values.
-*Roles*: the same, but the k things wanted are always the same keys, so each value's own token says what it is for.
+*Keys*: a row holds (key, value) tokens in random order; the last token names k of the keys, in order; the answer is
+their values, in that order. A value's token does not tell which part of the answer it is.
+*Roles*: the same, but the k keys are always the same, so each value's token tells which part of the answer it is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headscope.lab.teach.tiny_transformer import TinyConfig, TinyTransformer
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """``lookups`` values to be found among ``n_keys`` tokens, each with one of ``n_values`` values."""
+    """Look up ``lookups`` values among ``n_keys`` tokens, each with one of ``n_values`` values."""
 
     name: str
     kind: Literal["keys", "roles"]
@@ -32,13 +32,13 @@ class Task:
     def __post_init__(self) -> None:
         if not 1 <= self.lookups <= self.n_keys or self.n_keys > 8 or self.n_values < 2:
             raise InputError(
-                f"lookups={self.lookups}, n_keys={self.n_keys}, n_values={self.n_values}: ask for 1 to n_keys things "
-                "among at most 8 keys, with at least 2 values"
+                f"lookups={self.lookups}, n_keys={self.n_keys}, n_values={self.n_values}: use 1 to n_keys lookups, at "
+                "most 8 keys and at least 2 values"
             )
 
     @property
     def questions(self) -> Int[Tensor, "question lookup"]:
-        """Every question there is: which keys it names, in order."""
+        """Every possible question: the keys it names, in order."""
         if self.kind == "roles":
             return torch.arange(self.lookups)[None]
         return torch.tensor(list(permutations(range(self.n_keys), self.lookups)))
@@ -58,7 +58,7 @@ class Task:
     def rows(
         self, count: int, generator: torch.Generator
     ) -> tuple[Int[Tensor, "row token"], Int[Tensor, "row lookup"]]:
-        """Random rows and their answers."""
+        """Draw random rows and their answers."""
         values = torch.randint(self.n_values, (count, self.n_keys), generator=generator)
         order = torch.rand(count, self.n_keys, generator=generator).argsort(dim=1)
         tokens = (torch.arange(self.n_keys) * self.n_values + values).gather(1, order)
@@ -70,7 +70,7 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
-    """One way to spend about the same number of parameters."""
+    """One arm of the comparison: sizes that give about the same number of parameters."""
 
     name: str
     n_heads: int
@@ -81,7 +81,7 @@ class Arm:
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """How one model is trained and judged."""
+    """How one model is trained and tested."""
 
     d_model: int = 32
     steps: int = 1200
@@ -90,8 +90,8 @@ class Budget:
     test_rows: int = 2048
 
 
-class Finder(nn.Module):
-    """A tiny transformer that answers every part of the question at the last place."""
+class LookupModel(nn.Module):
+    """A tiny transformer that answers every part of the question at the last position."""
 
     def __init__(self, task: Task, arm: Arm, budget: Budget, seed: int) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ class Finder(nn.Module):
 
 
 @torch.no_grad()
-def judge(model: Finder, task: Task, rows: int, seed: int = 1_000_003) -> Bool[Tensor, "row lookup"]:
-    """Which parts of the answers to fresh rows are right."""
+def evaluate(model: LookupModel, task: Task, rows: int, seed: int = 1_000_003) -> Bool[Tensor, "row lookup"]:
+    """Which parts of the answers to unseen rows are right."""
     ids, answers = task.rows(rows, torch.Generator().manual_seed(seed))
     return model(ids).argmax(-1) == answers  # type: ignore[no-any-return]

@@ -1,7 +1,7 @@
-"""One head or many: the same parameters spent in different ways, several seeds each, and what came out.
+"""Compare one head with many at equal parameters, over several seeds.
 
 Two experiments. *Arms*: k heads against one wide head, one head with more layers, and one head with a bigger FFN, on
-tasks that ask for k things at once. *Partition*: one width, cut into 1, 2, 4 … heads.
+tasks with k lookups. *Partition*: one width divided into 1, 2, 4 … heads.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from headscope.lab.teach.lookup_tasks import Arm, Budget, Task
 from headscope.lab.teach.stacked_seeds import train_all
 
 SCHEMA_VERSION = 1
-CAUGHT_UP = 0.95
-"""An arm has caught up when its mean accuracy is at least this."""
+SOLVED = 0.95
+"""A seed, or an arm on average, solves a task from this accuracy on."""
 
 KEYS = Task(name="two keys, two values", kind="keys")
 ROLES = Task(name="a subject and its modifier", kind="roles")
-CUT = Task(name="two keys of eight", kind="keys", n_keys=8)
-CUT_WIDTH = 16
-"""The partition is made in a narrower model with more keys, where heads of one number can run short."""
+PARTITION = Task(name="two keys of eight", kind="keys", n_keys=8)
+PARTITION_WIDTH = 16
+"""The partition has a narrower model and more keys, so that heads of d_head 1 can fail."""
 
 # Student's t, two-sided 95 %, by degrees of freedom.
 _T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
@@ -54,13 +54,13 @@ class Outcome:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Student's interval over the seeds, kept within 0 and 1; one seed says nothing about others."""
+        """Student's t interval over the seeds, clipped to 0–1; with one seed it is 0–1."""
         count = len(self.accuracies)
         if count < 2:
             return 0.0, 1.0
-        spread = math.sqrt(math.fsum((each - self.mean) ** 2 for each in self.accuracies) / (count - 1))
-        reach = _T95[min(count - 2, len(_T95) - 1)] * spread / math.sqrt(count)
-        return max(0.0, self.mean - reach), min(1.0, self.mean + reach)
+        std = math.sqrt(math.fsum((each - self.mean) ** 2 for each in self.accuracies) / (count - 1))
+        half = _T95[min(count - 2, len(_T95) - 1)] * std / math.sqrt(count)
+        return max(0.0, self.mean - half), min(1.0, self.mean + half)
 
     def to_dict(self) -> dict[str, Any]:
         low, high = self.interval
@@ -69,7 +69,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Results:
-    """Everything that was measured, and how."""
+    """All outcomes, and the budget they were trained with."""
 
     arms: list[Outcome]
     partition: list[Outcome]
@@ -108,7 +108,7 @@ class Results:
 
 
 def arms(lookups: int = 2, d_model: int = 32) -> list[Arm]:
-    """k heads, and three ways to give their parameters to one head."""
+    """k heads, and three models of one head with as many parameters."""
     d_head = d_model // lookups
     spare = 4 * d_model * d_model - 4 * d_model * d_head
     return [
@@ -119,49 +119,52 @@ def arms(lookups: int = 2, d_model: int = 32) -> list[Arm]:
     ]
 
 
-def partition_arms(d_model: int = CUT_WIDTH) -> list[Arm]:
-    """One width cut into 1, 2, 4 … heads."""
+def partition_arms(d_model: int = PARTITION_WIDTH) -> list[Arm]:
+    """One width divided into 1, 2, 4 … heads."""
     counts = [2**power for power in range(d_model.bit_length()) if 2**power <= d_model]
     return [Arm(name=f"{count} head{'s' * (count > 1)}", n_heads=count, d_head=d_model // count) for count in counts]
 
 
-Told = Callable[[Outcome], None]
+OutcomeCallback = Callable[[Outcome], None]
 
 
 def compare(
-    task: Task, ways: Sequence[Arm], seeds: int, budget: Budget | None = None, on_outcome: Told | None = None
+    task: Task,
+    chosen: Sequence[Arm],
+    seeds: int,
+    budget: Budget | None = None,
+    on_outcome: OutcomeCallback | None = None,
 ) -> list[Outcome]:
-    """Train every arm, its seeds as one batch. ``on_outcome`` is told of each arm as it is finished."""
-    return _compared([(task, arm, seeds, budget or Budget()) for arm in ways], on_outcome, 1)
+    """Train every arm, its seeds as one batch. ``on_outcome`` is called as each arm finishes."""
+    return _compared([(task, arm, seeds, budget or Budget()) for arm in chosen], on_outcome, 1)
 
 
 def one_or_many(
-    seeds: int = 5, budget: Budget | None = None, on_outcome: Told | None = None, workers: int = 1
+    seeds: int = 5, budget: Budget | None = None, on_outcome: OutcomeCallback | None = None, workers: int = 1
 ) -> Results:
-    """Both experiments, whole; ``workers`` processes share the arms, and their number changes no result."""
+    """Run both experiments; ``workers`` processes share the arms, and their number changes no result."""
     budget = budget or Budget()
-    ways = arms(KEYS.lookups, budget.d_model)
-    trials = [(task, arm, seeds, budget) for task in (KEYS, ROLES) for arm in ways]
-    outcomes = _compared(trials + _cuts(seeds, budget), on_outcome, workers)
+    trials = [(task, arm, seeds, budget) for task in (KEYS, ROLES) for arm in arms(KEYS.lookups, budget.d_model)]
+    outcomes = _compared(trials + _partition_trials(seeds, budget), on_outcome, workers)
     return Results(outcomes[: len(trials)], outcomes[len(trials) :], budget, seeds)
 
 
-def partition(seeds: int = 5, budget: Budget | None = None, on_outcome: Told | None = None) -> list[Outcome]:
-    """One width, cut in every way there is."""
-    return _compared(_cuts(seeds, budget or Budget()), on_outcome, 1)
+def partition(seeds: int = 5, budget: Budget | None = None, on_outcome: OutcomeCallback | None = None) -> list[Outcome]:
+    """Run the partition experiment."""
+    return _compared(_partition_trials(seeds, budget or Budget()), on_outcome, 1)
 
 
 Trial = tuple[Task, Arm, int, Budget]
 
 
-def _cuts(seeds: int, budget: Budget) -> list[Trial]:
-    return [(CUT, arm, seeds, replace(budget, d_model=CUT_WIDTH)) for arm in partition_arms()]
+def _partition_trials(seeds: int, budget: Budget) -> list[Trial]:
+    return [(PARTITION, arm, seeds, replace(budget, d_model=PARTITION_WIDTH)) for arm in partition_arms()]
 
 
-def _compared(trials: Sequence[Trial], on_outcome: Told | None, workers: int) -> list[Outcome]:
-    """Every trial's outcome, in order, and told in order."""
+def _compared(trials: Sequence[Trial], on_outcome: OutcomeCallback | None, workers: int) -> list[Outcome]:
+    """Run the trials; return and report their outcomes in order."""
     if workers < 1:
-        raise InputError(f"workers={workers}: at least one process is needed")
+        raise InputError(f"workers={workers}: give at least 1")
     outcomes: list[Outcome] = []
     with ExitStack() as stack:
         if workers == 1:
@@ -179,7 +182,7 @@ def _compared(trials: Sequence[Trial], on_outcome: Told | None, workers: int) ->
 def _outcome(trial: Trial) -> Outcome:
     task, arm, seeds, budget = trial
     if seeds < 1:
-        raise InputError(f"seeds={seeds}: at least one run is needed, and several to say how sure one is")
+        raise InputError(f"seeds={seeds}: give at least 1, and several for an interval")
     runs = train_all(task, arm, range(seeds), budget)
     return Outcome(
         task.name,
@@ -195,5 +198,5 @@ def _outcome(trial: Trial) -> Outcome:
 
 
 def stored_results() -> Results:
-    """What was measured for this release; ``bench/one_or_many.py`` writes it."""
+    """The results of this release, written by ``bench/one_or_many.py``."""
     return Results.from_dict(json.loads(Path(__file__).with_name("one_or_many.json").read_text(encoding="utf-8")))

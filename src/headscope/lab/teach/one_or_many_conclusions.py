@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headscope.lab.teach.one_or_many import CAUGHT_UP, CUT, CUT_WIDTH, KEYS, ROLES, Outcome, Results
+from headscope.lab.teach.one_or_many import KEYS, PARTITION, PARTITION_WIDTH, ROLES, SOLVED, Outcome, Results
 
 
 def conclusions(results: Results) -> list[str]:
@@ -21,7 +21,7 @@ def conclusions(results: Results) -> list[str]:
             "solve the task; in the rest they had not learned to when training ended."
         )
     for outcome, what in ((deep, "Depth can stand in for heads"), (ffn, "So can a bigger FFN")):
-        if outcome.mean >= CAUGHT_UP:
+        if outcome.mean >= SOLVED:
             lines.append(f"{what} here: {outcome.arm}, reaches {_percent(outcome)}. {_WHY[outcome.arm]}")
         else:
             lines.append(f"{_cap(outcome.arm)}, reaches {_percent(outcome)}: it did not catch up in this many steps.")
@@ -37,7 +37,7 @@ _WHY = {
 
 
 def _on_roles(roles: list[Outcome]) -> str:
-    if all(outcome.mean >= CAUGHT_UP for outcome in roles):
+    if all(outcome.mean >= SOLVED for outcome in roles):
         return (
             "Where each value's own token says what it is for, every arm solves the task, one wide head too: it "
             "averages two tokens that can be told apart again. Two things to find do not by themselves need two heads; "
@@ -56,7 +56,7 @@ def on_partition(results: Results) -> list[str]:
     narrow = f"{last.n_heads} heads of {last.d_head} number{'s' if last.d_head > 1 else ''} each"
     alike = len({outcome.n_parameters for outcome in results.partition}) == 1
     lines = [
-        f"The first task again, in a narrower model (width {CUT_WIDTH}) and among {CUT.n_keys} keys. "
+        f"The first task again, in a narrower model (width {PARTITION_WIDTH}) and among {PARTITION.n_keys} keys. "
         f"{'All have the same number of parameters. ' if alike else ''}Best are {counts} heads "
         f"(within 2 points of {_percent(best)}); one head reaches {_percent(results.partition[0])}."
     ]
@@ -70,7 +70,7 @@ def on_partition(results: Results) -> list[str]:
     if last.mean < best.mean - 0.02:
         lines.append(
             f"At {narrow} it is down to {_percent(last)}: more questions, but so few numbers each to tell "
-            f"{CUT.n_keys} keys apart with. Heads are a partition of the width, not an addition to it."
+            f"{PARTITION.n_keys} keys apart with. Heads are a partition of the width, not an addition to it."
         )
     else:
         lines.append(
@@ -87,7 +87,7 @@ def on_partition(results: Results) -> list[str]:
 
 def solved(outcome: Outcome) -> int:
     """Count the seeds whose accuracy reaches the threshold."""
-    return sum(each >= CAUGHT_UP for each in outcome.accuracies)
+    return sum(each >= SOLVED for each in outcome.accuracies)
 
 
 def _percent(outcome: Outcome) -> str:

@@ -1,4 +1,4 @@
-"""What a crafted head should look at: arrows between words, equal or with shares, or a whole painted pattern."""
+"""Target attention patterns for trained heads: arrows between words, with equal or given shares, or a whole pattern."""
 
 from __future__ import annotations
 
@@ -21,50 +21,50 @@ Arrow = tuple[int, int]
 
 @dataclass(frozen=True)
 class Target:
-    """One head's wish. ``arrows`` are (from, to) places; ``shares``, if given, says how much of its row each one gets.
+    """The pattern that one head should learn. ``arrows`` are (query, key) positions, each with its share of the row.
 
-    Without shares the arrows of a row share it equally. ``painted`` is a whole pattern instead: for each word its
-    shares over all words, or ``()`` for none. A row with nothing to find rests on the first word, as heads of real
-    models do.
+    Without ``shares`` the arrows of a row get equal parts. ``pattern`` gives the whole matrix instead: for each word
+    its shares over all words, or ``()`` for none. A row without a target attends to the first word, as an attention
+    sink does.
     """
 
     name: str
     asks: str = ""
     arrows: tuple[Arrow, ...] = ()
-    painted: tuple[tuple[int | float, ...], ...] | None = None
+    pattern: tuple[tuple[int | float, ...], ...] | None = None
     shares: tuple[int | float, ...] = ()
 
     def rows(self, words: Sequence[str], *, causal: bool) -> tuple[Float[Tensor, "query key"], Bool[Tensor, " query"]]:
-        """The wanted pattern, and which of its rows have something to find."""
-        if self.painted is not None:
-            matrix = self._from_painting(len(words))
+        """The wanted pattern, and which of its rows have a target."""
+        if self.pattern is not None:
+            matrix = self._from_pattern(len(words))
         else:
             matrix = self._from_shares(words) if self.shares else self._from_arrows(len(words))
-        if self.shares or self.painted is not None:
-            for place, row in enumerate(matrix):
-                _check_row(self.name, f"{words[place]!r} ({place})", row)
+        if self.shares or self.pattern is not None:
+            for position, row in enumerate(matrix):
+                _check_row(self.name, f"{words[position]!r} ({position})", row)
         ahead = matrix.triu(1).nonzero().tolist()
         if causal and ahead:
             start, end = ahead[0]
             raise InputError(
-                f"{self.name}: {words[start]!r} ({start}) cannot look ahead to {words[end]!r} ({end}); a causal head "
-                "sees only words before it: point it back, or craft with causal=False"
+                f"{self.name}: {words[start]!r} ({start}) cannot attend ahead to {words[end]!r} ({end}) in a causal "
+                "model: point the arrow back, or use causal=False"
             )
-        return _rest_on_the_first(matrix)
+        return _normalised(matrix)
 
     def _from_arrows(self, length: int) -> Tensor:
         matrix = torch.zeros(length, length)
         for start, end in self.arrows:
             if not (0 <= start < length and 0 <= end < length):
-                raise InputError(f"{self.name}: there is no arrow {start} → {end} among the words 0–{length - 1}")
+                raise InputError(f"{self.name}: the arrow {start} → {end} is outside the words 0–{length - 1}")
             matrix[start, end] = 1.0
         return matrix
 
     def _from_shares(self, words: Sequence[str]) -> Tensor:
         if len(self.shares) != len(self.arrows):
             raise InputError(
-                f"{self.name}: {len(self.arrows)} arrows and {len(self.shares)} shares; give one share an arrow, or "
-                "none for equal shares"
+                f"{self.name}: {len(self.arrows)} arrows and {len(self.shares)} shares; give one share per "
+                "arrow, or none for equal shares"
             )
         matrix = self._from_arrows(len(words))
         if int(matrix.sum()) != len(self.arrows):
@@ -77,11 +77,11 @@ class Target:
             matrix[start, end] = share
         return matrix
 
-    def _from_painting(self, length: int) -> Tensor:
-        assert self.painted is not None
-        rows = [row or (0,) * length for row in self.painted]
+    def _from_pattern(self, length: int) -> Tensor:
+        assert self.pattern is not None
+        rows = [row or (0,) * length for row in self.pattern]
         if len(rows) != length or any(len(row) != length for row in rows):
-            raise InputError(f"{self.name}: a painting of {length} words has {length} rows of {length} numbers")
+            raise InputError(f"{self.name}: the pattern of {length} words must have {length} rows of {length} numbers")
         return torch.tensor(rows, dtype=torch.float32)
 
 
@@ -92,60 +92,60 @@ def _check_row(name: str, word: str, row: Tensor) -> None:
             f"{name}: the row of {word} holds {row.tolist()}; shares are numbers from 0 to 1, as in 0 .5 .5 0"
         )
     if total > 0 and abs(total - 1) > 0.01:
-        way = "two full weights need two heads" if total > 1.01 else "paint more, or leave the whole row empty"
+        way = "two full weights need two heads" if total > 1.01 else "give more, or leave the whole row empty"
         raise InputError(
-            f"{name}: the row of {word} adds up to {total:g}; one softmax row shares out exactly 1, "
-            f"as in 0 .5 .5 0: {way}"
+            f"{name}: the row of {word} adds up to {total:g}; a softmax row sums to exactly 1, as in 0 .5 .5 0: {way}"
         )
 
 
-def _rest_on_the_first(matrix: Tensor) -> tuple[Tensor, Tensor]:
+def _normalised(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows that sum to 1, and which had a target; a row without one is put on the first word."""
     totals = matrix.sum(-1, keepdim=True)
-    wanted = totals[:, 0] > 0
+    has_target = totals[:, 0] > 0
     matrix = torch.where(totals > 0, matrix / totals.clamp(min=1e-9), torch.zeros_like(matrix))
-    matrix[~wanted, 0] = 1.0
-    return matrix, wanted
+    matrix[~has_target, 0] = 1.0
+    return matrix, has_target
 
 
 def split_words(sentence: str) -> list[str]:
-    """Words and punctuation, each a token."""
+    """Split into words and punctuation marks, one token each."""
     words = re.findall(r"[\w'’-]+|[^\w\s]", sentence)
     if len(words) < FEWEST_WORDS:
         found = "no word" if not words else f"one word, {words[0]!r}"
         raise InputError(f"the sentence has {found}; attention needs at least two, as in {SENTENCE!r}")
     if len(words) > MOST_WORDS:
         raise InputError(
-            f"the sentence has {len(words)} words; at most {MOST_WORDS} can be painted and fitted here. For longer "
-            "texts look at a trained model"
+            f"the sentence has {len(words)} words; at most {MOST_WORDS} can be fitted here. For longer texts use a "
+            "trained model"
         )
     return words
 
 
 def parse_arrows(text: str, words: Sequence[str]) -> tuple[Arrow, ...]:
-    """``crossed > horse, was > it`` as places; a word that stands twice is written with its place, ``the@4``."""
-    return tuple(_arrow(piece, piece, words) for piece in _pieces(text))
+    """Parse ``crossed > horse, was > it``; a word that occurs twice is written with its position, ``the@4``."""
+    return tuple(_arrow(item, item, words) for item in _items(text))
 
 
 def parse_shares(text: str, words: Sequence[str]) -> tuple[tuple[Arrow, ...], tuple[float, ...]]:
-    """``it > horse .7, it > road .3`` as arrows and the share of each; 70% is .7.
+    """Parse ``it > horse .7, it > road .3`` as arrows and the share of each; 70% is .7.
 
-    Arrows of a row without a number get equal parts of what the others leave.
+    Arrows of a row without a number get equal parts of the rest.
     """
-    said: dict[Arrow, float | None] = {}
-    for piece in _pieces(text):
-        numbered = re.fullmatch(r"(.*[^\s>→])\s+([0-9]*\.?[0-9]+)\s*(%?)", piece)
-        arrow = _arrow(numbered[1] if numbered else piece, piece, words)
-        if arrow in said:
-            raise InputError(f"{piece!r} is said twice; say each arrow once, with one share")
-        said[arrow] = float(numbered[2]) / (100 if numbered[3] else 1) if numbered else None
-    return tuple(said), tuple(_filled(said, arrow, words) for arrow in said)
+    given: dict[Arrow, float | None] = {}
+    for item in _items(text):
+        numbered = re.fullmatch(r"(.*[^\s>→])\s+([0-9]*\.?[0-9]+)\s*(%?)", item)
+        arrow = _arrow(numbered[1] if numbered else item, item, words)
+        if arrow in given:
+            raise InputError(f"{item!r} is given twice; give each arrow once, with one share")
+        given[arrow] = float(numbered[2]) / (100 if numbered[3] else 1) if numbered else None
+    return tuple(given), tuple(_filled(given, arrow, words) for arrow in given)
 
 
-def _filled(said: dict[Arrow, float | None], arrow: Arrow, words: Sequence[str]) -> float:
-    share = said[arrow]
+def _filled(given: dict[Arrow, float | None], arrow: Arrow, words: Sequence[str]) -> float:
+    share = given[arrow]
     if share is not None:
         return share
-    row = [each for (start, _), each in said.items() if start == arrow[0]]
+    row = [each for (start, _), each in given.items() if start == arrow[0]]
     taken = sum(each for each in row if each is not None)
     if taken >= 1:
         raise InputError(
@@ -155,38 +155,39 @@ def _filled(said: dict[Arrow, float | None], arrow: Arrow, words: Sequence[str])
     return (1 - taken) / row.count(None)
 
 
-def _pieces(text: str) -> list[str]:
-    return [piece for part in re.split(r"[,;\n]+", text) if (piece := part.strip())]
+def _items(text: str) -> list[str]:
+    return [item for part in re.split(r"[,;\n]+", text) if (item := part.strip())]
 
 
-def _arrow(piece: str, whole: str, words: Sequence[str]) -> Arrow:
-    ends = re.split(r"\s*(?:->|→|>)\s*", piece)
+def _arrow(text: str, whole: str, words: Sequence[str]) -> Arrow:
+    ends = re.split(r"\s*(?:->|→|>)\s*", text)
     if len(ends) != 2 or not all(ends):
         raise InputError(f"could not read {whole!r} as an arrow; write it like this: crossed > horse")
-    return _place(ends[0], words), _place(ends[1], words)
+    return _position(ends[0], words), _position(ends[1], words)
 
 
-def _place(word: str, words: Sequence[str]) -> int:
+def _position(word: str, words: Sequence[str]) -> int:
     name, at, number = word.rpartition("@")
     if at and number.isdecimal() and int(number) < len(words) and words[int(number)] == name:
         return int(number)
-    places = [place for place, each in enumerate(words) if each == word]
-    if len(places) == 1:
-        return places[0]
-    if not places:
+    positions = [position for position, each in enumerate(words) if each == word]
+    if len(positions) == 1:
+        return positions[0]
+    if not positions:
         raise InputError(f"there is no word {word!r} in this sentence: {' '.join(words)}")
     raise InputError(
-        f"{word!r} stands {len(places)} times; say which: {', '.join(f'{word}@{place}' for place in places)}"
+        f"{word!r} occurs {len(positions)} times; choose from {', '.join(f'{word}@{each}' for each in positions)}"
     )
 
 
 def previous_token(words: Sequence[str]) -> Target:
-    arrows = tuple((place, place - 1) for place in range(1, len(words)))
+    """Every word but the first attends to the one before it."""
+    arrows = tuple((position, position - 1) for position in range(1, len(words)))
     return Target("Previous token", "What came just before?", arrows)
 
 
 def default_targets() -> list[Target]:
-    """Four jobs for the default sentence."""
+    """The four targets of the default sentence."""
     words = split_words(SENTENCE)
     return [
         Target("Verb to subject", "Who did it?", parse_arrows("crossed > horse, was > it", words)),
@@ -199,14 +200,14 @@ def default_targets() -> list[Target]:
 _MODIFIERS = ("tired", "small", "old", "quiet", "hungry", "clever", "brown", "patient")
 _SUBJECTS = ("horse", "teacher", "cat", "sailor", "queen", "robot", "gardener", "child")
 _VERBS = ("crossed", "painted", "left", "followed", "found", "opened", "watched")
-_PLACES = ("narrow", "wet", "empty", "long", "strange", "bright")
+_OBJECT_MODIFIERS = ("narrow", "wet", "empty", "long", "strange", "bright")
 _OBJECTS = ("road", "door", "garden", "box", "river", "letter")
 _LINKS = ("because", "although", "when", "while")
 _ENDINGS = ("late", "cold", "happy", "afraid", "bored")
 
 
 def made_sentence(seed: int) -> tuple[str, list[Target]]:
-    """Another sentence and its four targets, from a small grammar; equal seeds give equal sentences."""
+    """Draw a sentence from a small grammar, with its four targets; equal seeds give equal sentences."""
     draw = random.Random(seed)
     articles = [draw.choice(("the", "a", "every")) for _ in range(2)]
     subject_modifiers = draw.sample(_MODIFIERS, draw.choice((1, 1, 2)))
@@ -215,7 +216,7 @@ def made_sentence(seed: int) -> tuple[str, list[Target]]:
     subject = len(words) - 1
     words += ["quickly"] * has_adverb + [draw.choice(_VERBS)]
     verb = len(words) - 1
-    words += [articles[1], draw.choice(_PLACES), draw.choice(_OBJECTS)]
+    words += [articles[1], draw.choice(_OBJECT_MODIFIERS), draw.choice(_OBJECTS)]
     thing = len(words) - 1
     words += [draw.choice(_LINKS), "it", "was", draw.choice(_ENDINGS)]
     pronoun = len(words) - 3

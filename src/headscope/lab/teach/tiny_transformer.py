@@ -1,7 +1,7 @@
-"""A transformer small enough to write by hand or to train while one waits. Models of the lab are made of it.
+"""A transformer small enough to write by hand or to train in seconds; the lab's models are built on it.
 
-Learned places, blocks of attention with or without norm and FFN, an unembedding. Nothing is tied, so that every
-matrix can be set or read on its own.
+Learned position embeddings, attention blocks with or without norm and FFN, an unembedding. Embeddings are not tied,
+so that every matrix can be set and read on its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headscope.errors import InputError, ShapeError
 
 @dataclass(frozen=True, kw_only=True)
 class TinyConfig:
-    """The sizes of a tiny transformer. ``d_ff=0`` leaves the FFN out; without ``residual`` only attention speaks."""
+    """The sizes of a tiny transformer: no FFN with ``d_ff=0``, no residual connection without ``residual``."""
 
     vocabulary: int
     context: int
@@ -44,7 +44,7 @@ class TinyConfig:
 
 
 class TinyBlock(nn.Module):
-    """Attention and, if wanted, an FFN; each adds to the residual stream."""
+    """Attention and an optional FFN; each adds to the residual stream."""
 
     def __init__(self, config: TinyConfig) -> None:
         super().__init__()
@@ -73,19 +73,21 @@ class TinyTransformer(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(config.vocabulary, config.d_model)
-        self.places = nn.Embedding(config.context, config.d_model)
+        self.positions = nn.Embedding(config.context, config.d_model)
         self.blocks = nn.ModuleList(TinyBlock(config) for _ in range(config.n_layers))
         self.norm = nn.RMSNorm(config.d_model) if config.norm else nn.Identity()
         self.unembedding = nn.Linear(config.d_model, config.vocabulary, bias=False)
 
     def embed(self, ids: Int[Tensor, "batch token"]) -> Float[Tensor, "batch token d_model"]:
-        """Which token, plus where it stands."""
+        """Token plus position embeddings."""
         length, vocabulary, context = ids.shape[1], self.config.vocabulary, self.config.context
         if length > context:
-            raise InputError(f"{length} tokens, but this model has places for {context}; widen its context")
+            raise InputError(f"{length} tokens, but the context of this model is {context}; use a larger context")
         if ids.numel() and not 0 <= int(ids.min()) <= int(ids.max()) < vocabulary:
-            raise InputError(f"token ids {int(ids.min())}…{int(ids.max())}: this model knows 0…{vocabulary - 1}")
-        return self.embedding(ids) + self.places.weight[:length]  # type: ignore[no-any-return]
+            raise InputError(
+                f"token ids {int(ids.min())}…{int(ids.max())}: the vocabulary of this model is 0…{vocabulary - 1}"
+            )
+        return self.embedding(ids) + self.positions.weight[:length]  # type: ignore[no-any-return]
 
     def forward(self, ids: Int[Tensor, "batch token"]) -> Float[Tensor, "batch token vocabulary"]:
         x = self.embed(ids)
@@ -104,12 +106,12 @@ class TinyTransformer(nn.Module):
 
     @torch.no_grad()
     def initialise(self, seed: int) -> None:
-        """Normal weights, scaled by what they read; biases zero. Equal seeds give equal weights."""
+        """Draw normal weights, scaled by their input width; set biases to zero. Equal seeds give equal weights."""
         generator = torch.Generator().manual_seed(seed)
         for name, weight in self.named_parameters():
             if weight.ndim < 2:
                 continue
-            std = 1.0 if name.startswith(("embedding", "places")) else weight.shape[1] ** -0.5
+            std = 1.0 if name.startswith(("embedding", "positions")) else weight.shape[1] ** -0.5
             weight.copy_(torch.randn(weight.shape, generator=generator) * std)
         for name, bias in self.named_parameters():
             if name.endswith("bias"):
@@ -117,7 +119,7 @@ class TinyTransformer(nn.Module):
 
 
 class Adam:
-    """Adam (Kingma & Ba 2015), written out: torch.optim loads a compiler on first use, longer than a fit takes."""
+    """Adam (Kingma & Ba 2015); torch.optim imports a compiler on first use, which takes longer than a fit."""
 
     def __init__(self, weights: Iterable[nn.Parameter], rate: float) -> None:
         self.weights, self.rate, self.steps = list(weights), rate, 0
@@ -126,19 +128,19 @@ class Adam:
 
     @torch.no_grad()
     def descend(self, loss: Float[Tensor, ""]) -> None:
-        """One step down this loss."""
-        slopes = torch.autograd.grad(loss, self.weights)
+        """Take one step on this loss."""
+        gradients = torch.autograd.grad(loss, self.weights)
         self.steps += 1
-        size, seen = self.rate / (1 - 0.9**self.steps), 1 - 0.999**self.steps
-        for weight, slope, mean, square in zip(self.weights, slopes, self.mean, self.square, strict=True):
-            mean.mul_(0.9).add_(slope, alpha=0.1)
-            square.mul_(0.999).addcmul_(slope, slope, value=0.001)
-            weight.addcdiv_(mean, (square / seen).sqrt().add_(1e-8), value=-size)
+        size, correction = self.rate / (1 - 0.9**self.steps), 1 - 0.999**self.steps
+        for weight, gradient, mean, square in zip(self.weights, gradients, self.mean, self.square, strict=True):
+            mean.mul_(0.9).add_(gradient, alpha=0.1)
+            square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
+            weight.addcdiv_(mean, (square / correction).sqrt().add_(1e-8), value=-size)
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Matrices this small lose far more to threads that wait for each other than they gain."""
+    """Run torch on one thread: matrices this small are slower on several."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,8 +1,8 @@
-"""The worked example: two heads read one word, and every number can be followed with a pencil.
+"""Two-head attention worked out in plain numbers, with every step written down as arithmetic.
 
-From the start: a token of eight numbers, two query matrices, scores, softmax. Then with given scorecards: what each
-head carries home, the two answers laid end to end, and W_O, first as the identity and then as a matrix that mixes.
-Plain Python numbers throughout, so that the arithmetic shown is the arithmetic done.
+First the query of one token, its scores and softmax, for each head. Then, with given attention weights: z of each
+head, their concatenation, and W_O, as the identity and as a matrix that mixes. Plain Python numbers throughout, so
+that the arithmetic shown is the arithmetic done.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def identity(size: int) -> Matrix:
 
 
 def sum_and_difference(size: int) -> Matrix:
-    """A W_O that mixes: first what the two heads say together, then where they differ."""
+    """A W_O whose first outputs are half the sum of two heads and whose last are half their difference."""
     half = size // 2
     top = [[0.5 if column % half == row else 0.0 for column in range(size)] for row in range(half)]
     low = [
@@ -59,7 +59,7 @@ def sum_and_difference(size: int) -> Matrix:
 
 @dataclass(frozen=True)
 class HandHead:
-    """One head of the example: what it asks, in words and in numbers, and its given scorecard."""
+    """One head: its question in words, W_Q and W_K, and given attention weights (``scorecard``)."""
 
     asks: str
     W_Q: Matrix
@@ -90,7 +90,7 @@ def _default_heads() -> list[HandHead]:
 
 @dataclass(frozen=True)
 class WorkedExample:
-    """Everything that can be edited. Words other than ``reader`` are what it may read."""
+    """Every editable number of the example; ``reader`` is the query token, the other words are keys."""
 
     sentence: str = SENTENCE
     reader: str = "it"
@@ -111,11 +111,11 @@ class WorkedExample:
 
     @classmethod
     def from_dict(cls, edited: Mapping[str, Any]) -> WorkedExample:
-        """The example with some of its parts replaced, as a page sends it."""
+        """Replace some parts of the default example."""
         known = {part.name for part in fields(cls)}
         unknown = sorted(set(edited) - known)
         if unknown:
-            raise InputError(f"the example has no part {unknown[0]!r}; it has {', '.join(sorted(known))}")
+            raise InputError(f"the example has no field {unknown[0]!r}; it has {', '.join(sorted(known))}")
         parts = dict(edited)
         if "heads" in parts:
             parts["heads"] = [head if isinstance(head, HandHead) else _head(head) for head in parts["heads"]]
@@ -124,7 +124,7 @@ class WorkedExample:
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the example: its name, a sentence, and the arithmetic line by line."""
+    """One step of the example: its title, an explanation, and the arithmetic line by line."""
 
     title: str
     says: str
@@ -133,13 +133,13 @@ class Step:
 
 @dataclass(frozen=True)
 class HeadWork:
-    """What one head did, from x and from its scorecard."""
+    """The numbers of one head: from x to weights, and z from the given scorecard."""
 
     query: Vector
     keys: dict[str, Vector]
     scores: dict[str, Number]
     weights: dict[str, Number]
-    delivered: Vector
+    z: Vector
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def work(example: WorkedExample | None = None) -> Worked:
     """Compute every number of the example, and write each step down as arithmetic."""
     example = example or WorkedExample()
     heads = [_head_work(example, head) for head in example.heads]
-    concatenated = [number for head in heads for number in head.delivered]
+    concatenated = [number for head in heads for number in head.z]
     plain = times(concatenated, identity(len(concatenated)))
     mixed = times(concatenated, example.W_O)
     steps: list[Step] = []
@@ -171,7 +171,7 @@ def work(example: WorkedExample | None = None) -> Worked:
 
 
 def times(row: Sequence[Number], matrix: Matrix) -> Vector:
-    """A row of numbers through a matrix: row · M."""
+    """A row vector times a matrix."""
     return [
         math.fsum(a * line[column] for a, line in zip(row, matrix, strict=True)) for column in range(len(matrix[0]))
     ]
@@ -185,13 +185,13 @@ def softmax(scores: Mapping[str, Number]) -> dict[str, Number]:
 
 
 def weigh(weights: Mapping[str, Number], values: Mapping[str, Vector]) -> Vector:
-    """Σ weight · value: what a head carries home."""
+    """z of a head: the sum of weight · value."""
     width = len(next(iter(values.values())))
     return [math.fsum(weights[word] * values[word][column] for word in values) for column in range(width)]
 
 
 def number(value: Number, digits: int = 3) -> str:
-    """A number as one writes it by hand: .62, −.5, 3, 0."""
+    """Format a number without trailing zeros: .62, −.5, 3, 0."""
     text = f"{abs(value):.{digits}f}"
     if "." in text:
         text = text.rstrip("0").rstrip(".").removeprefix("0") or "0"
@@ -211,7 +211,7 @@ def _head_work(example: WorkedExample, head: HandHead) -> HeadWork:
 
 
 def _products(left: Sequence[Number], right: Sequence[Number]) -> str:
-    """a·b + c·d …, leaving out what is multiplied by nothing."""
+    """Write a·b + c·d …, without products that are zero."""
     kept = [f"{number(a)}·{number(b)}" for a, b in zip(left, right, strict=True) if a and b]
     return " + ".join(kept) or "0"
 
@@ -251,7 +251,7 @@ def _start_steps(example: WorkedExample, index: int, head: HandHead, done: HeadW
 def _weigh_step(example: WorkedExample, index: int, head: HandHead, done: HeadWork) -> Step:
     card = [head.scorecard[word] for word in example.words]
     lines = []
-    for column, total in enumerate(done.delivered):
+    for column, total in enumerate(done.z):
         values = [example.values[word][column] for word in example.words]
         lines.append(f"o{index}[{column + 1}] = {_products(card, values)} = {number(total)}")
     says = ", ".join(f"{word} {number(head.scorecard[word])}" for word in example.words)
@@ -292,7 +292,7 @@ def _check(example: WorkedExample) -> None:
         raise InputError("the example needs at least one head and one word with a value, as in animal: .8 .1 0 .2")
     for word in (example.reader, *example.words):
         if word not in example.x:
-            raise InputError(f"there is no x for {word!r}; give it {len(FEATURES)} numbers")
+            raise InputError(f"x has no row for {word!r}; give it {len(FEATURES)} numbers")
     width = len(example.x[example.reader])
     d_value = len(next(iter(example.values.values())))
     for name, table, size in (("x", example.x, width), ("value", example.values, d_value)):
@@ -307,13 +307,13 @@ def _check(example: WorkedExample) -> None:
 
 
 def check_scorecard(name: str, card: Mapping[str, Number], words: Sequence[str]) -> None:
-    """A scorecard is a share for each word: none negative, together 1."""
+    """Refuse a scorecard that is not one share per word, none negative, with sum 1."""
     if set(card) != set(words):
-        raise InputError(f"the scorecard of {name} is about {', '.join(card)}; it must be about {', '.join(words)}")
+        raise InputError(f"the scorecard of {name} has the words {', '.join(card)}; it needs {', '.join(words)}")
     _check_numbers(f"the scorecard of {name}", list(card.values()), len(words))
     lowest = min(card, key=lambda word: card[word])
     if card[lowest] < 0:
-        raise InputError(f"{name} gives {lowest} {card[lowest]:g}; a share is never negative, the least is 0")
+        raise InputError(f"{name} gives {lowest} {card[lowest]:g}; shares must be at least 0")
     total = math.fsum(card.values())
     if abs(total - 1) > 0.005:
         raise InputError(
