@@ -12,7 +12,7 @@ import typer
 from headscope.cli.options import pieces_of, show_json
 
 if TYPE_CHECKING:
-    from headscope.heads.roles.published_claims import Held
+    from headscope.heads.roles.published_claims import ClaimCheck
     from headscope.heads.roles.report import Report
 
 Own = tuple[list[str], list[str], Path | None]
@@ -25,7 +25,7 @@ def examined(model: str | None, inputs: int, seed: int, roles: tuple[str, ...], 
     from headscope.heads.questions.label_rules import read_class
     from headscope.heads.roles.custom_roles import own_role
     from headscope.heads.roles.run import Options
-    from headscope.heads.roles.treebank import roles_for
+    from headscope.heads.roles.treebank import treebank_roles
     from headscope.scope import load
 
     classes, files, arcs = own
@@ -35,7 +35,7 @@ def examined(model: str | None, inputs: int, seed: int, roles: tuple[str, ...], 
     texts = pieces_of(files, 64, 300) if files else None
     with load(model) as scope:
         asked = [own_role(rule, texts) for rule in rules]
-        asked += [] if arcs is None else roles_for(scope.model, arcs)
+        asked += [] if arcs is None else treebank_roles(scope.model, arcs)
         chosen = roles or (() if asked else None)
         return scope.heads(Options(inputs=inputs, roles=chosen, own=tuple(asked), seed=seed))
 
@@ -55,7 +55,7 @@ def earlier(path: Path) -> Report:
         ) from problem
 
 
-def show_report(report: Report, claims: Sequence[Held] | None, as_json: bool) -> None:
+def show_report(report: Report, claims: Sequence[ClaimCheck] | None, as_json: bool) -> None:
     if as_json:
         show_json(report.to_dict() | {"papers": [asdict(claim) for claim in claims or []]})
         return
@@ -68,11 +68,11 @@ def show_report(report: Report, claims: Sequence[Held] | None, as_json: bool) ->
 
 def claims_alone(model: str | None, why: str, as_json: bool) -> None:
     """What papers say, with no weights to hold it against: of one model, or of all that are spoken of."""
-    from headscope.heads.roles.published_claims import claimed, claims_about, models_spoken_of
+    from headscope.heads.roles.published_claims import claims_about, models_with_claims, unchecked_claims
 
-    names = [model] if model else models_spoken_of()
+    names = [model] if model else models_with_claims()
     if as_json:
-        unseen = [claim for name in names for claim in claimed(name, why or "no weights were looked at")]
+        unseen = [claim for name in names for claim in unchecked_claims(name, why or "no weights were looked at")]
         show_json({"papers": [asdict(claim) for claim in unseen]})
         return
     for name in names:

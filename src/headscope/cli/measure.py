@@ -32,7 +32,7 @@ def heads(
     """
     from headscope.cli.heads import claims_alone, earlier, examined, show_report
     from headscope.errors import ModelError
-    from headscope.heads.roles.published_claims import claims_about, hold
+    from headscope.heads.roles.published_claims import check_claims, claims_about
 
     if report is not None:
         found = earlier(report)
@@ -47,7 +47,7 @@ def heads(
                 raise
             claims_alone(model, str(error), as_json)
             return
-    show_report(found, hold(found) if papers else None, as_json)
+    show_report(found, check_claims(found) if papers else None, as_json)
 
 
 @app.command()

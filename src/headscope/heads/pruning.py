@@ -19,13 +19,13 @@ import torch
 
 from headscope.errors import InputError, ModelError
 from headscope.heads.look.importance import importance, movement, text_loss
-from headscope.heads.roles.measures import predicts_next
+from headscope.heads.roles.measures import predicts_next_token
 from headscope.models.cost import Cost, cost
 from headscope.models.huggingface.model import HuggingFaceModel
 from headscope.models.protocol import OpenModel
 from headscope.models.pruning.folder import save
 from headscope.models.pruning.remove_heads import without
-from headscope.names import Head, Site
+from headscope.names import Head, HeadName, Site
 
 SCHEMA_VERSION = 1
 By = Literal["exact", "gradient"]
@@ -79,7 +79,7 @@ def prune(
     model: OpenModel,
     *,
     keep: float | None = None,
-    heads: Sequence[str | Head] | None = None,
+    heads: Sequence[HeadName] | None = None,
     texts: Sequence[Any] = (),
     even: bool = False,
     by: By = "exact",
@@ -101,7 +101,7 @@ def prune(
     lengths = [next(iter(model.prepare(text).inputs.values())).shape[1] for text in texts]
     length = max(lengths, default=1024)
     removed = [head for head in model.shape.heads() if head.site in kept and head.head not in kept[head.site]]
-    predicts = predicts_next(model)
+    predicts = predicts_next_token(model)
     return Pruned(
         model=smaller,
         removed=tuple(removed),
@@ -113,7 +113,7 @@ def prune(
     )
 
 
-def _without_named(model: OpenModel, heads: Sequence[str | Head]) -> dict[str, list[int]]:
+def _without_named(model: OpenModel, heads: Sequence[HeadName]) -> dict[str, list[int]]:
     if not heads:
         raise InputError("heads=[] removes nothing; name the heads to remove, as in heads=['3.5', '4.1']")
     gone = {model.shape.find(head) for head in heads}
@@ -149,7 +149,7 @@ def _chosen(model: OpenModel, keep: float, texts: Sequence[Any], even: bool, by:
 
 def _scores(model: OpenModel, texts: Sequence[Any], by: By) -> dict[Head, float]:
     """How much each head matters: how far predictions move without it, or the loss at first order."""
-    if not predicts_next(model):
+    if not predicts_next_token(model):
         return movement(model, texts)
     found = importance(model, texts, by)
     return {entry.head: abs(entry.loss.mean) if entry.kl is None else entry.kl.mean for entry in found}

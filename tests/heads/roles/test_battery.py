@@ -13,8 +13,8 @@ from tests.heads.dense import dense_scores
 from headscope.errors import InputError
 from headscope.heads.roles.battery import BATTERY, ROLES
 from headscope.heads.roles.report import Report
-from headscope.heads.roles.run import Options, heads
-from headscope.heads.roles.shuffled_weights import randomised
+from headscope.heads.roles.run import Options, run_battery
+from headscope.heads.roles.shuffled_weights import shuffled_weights
 from headscope.heads.roles.traits import MEANING
 from headscope.lab.teach.by_hand import by_hand
 from headscope.models.native import NativeModel
@@ -26,7 +26,7 @@ QUICK = Options(inputs=16, controls=0, ablate=0, roles=("previous token", "induc
 @pytest.mark.parametrize("make", [lambda: random_model(3), lambda: NativeModel(by_hand("induction"), None, "hand")])
 def test_previous_token_and_induction_agree_with_a_dense_computation(make: Callable[[], NativeModel]) -> None:
     model = make()
-    report = heads(model, QUICK)
+    report = run_battery(model, QUICK)
     for role, scores in dense_scores(model, QUICK.inputs).items():
         assert report.trial(role).scores == pytest.approx(scores, abs=1e-5)
 
@@ -34,7 +34,7 @@ def test_previous_token_and_induction_agree_with_a_dense_computation(make: Calla
 def test_a_report_is_equal_when_run_twice_and_survives_json() -> None:
     model = NativeModel(by_hand("induction"), None, "hand")
     options = Options(inputs=16, separators=(1, 2))
-    first, second = heads(model, options), heads(model, options)
+    first, second = run_battery(model, options), run_battery(model, options)
     assert first.to_dict() == second.to_dict()
     assert Report.from_dict(json.loads(json.dumps(first.to_dict()))) == first
     assert first.named == ["0.0", "1.0"]
@@ -48,18 +48,18 @@ def test_a_report_of_another_version_is_refused() -> None:
 
 
 def test_every_role_is_reported_and_what_was_not_tested_says_why(scope: Scope) -> None:
-    report = heads(scope.model, Options(inputs=16, controls=0, ablate=0))
+    report = run_battery(scope.model, Options(inputs=16, controls=0, ablate=0))
     assert [trial.role for trial in report.trials] == list(BATTERY)
     untested = {trial.role: trial.why_not for trial in report.trials if not trial.tested}
     assert "reads no text" in untested["coreference"]
-    assert "which tokens are separators has to be said" in untested["separators"]
+    assert "no tokenizer to find separators with" in untested["separators"]
     assert untested["alignment"] == "it has no cross attention"
     assert not report.findings
     assert report.n_without == report.n_heads
 
 
 def test_too_few_inputs_are_said_and_name_nothing() -> None:
-    report = heads(NativeModel(by_hand("itself"), None, "hand"), Options(inputs=8, controls=0, ablate=0))
+    report = run_battery(NativeModel(by_hand("itself"), None, "hand"), Options(inputs=8, controls=0, ablate=0))
     assert not report.findings
     why = report.trial("itself").why_not
     assert why.startswith("8 inputs cannot rule out chance among ")
@@ -68,14 +68,14 @@ def test_too_few_inputs_are_said_and_name_nothing() -> None:
 
 def test_every_head_has_traits_and_no_trait_is_a_role() -> None:
     model = random_model(1)
-    report = heads(model, QUICK)
+    report = run_battery(model, QUICK)
     assert list(report.traits) == [str(head) for head in model.shape.heads()]
     assert all(set(each) == set(MEANING) for each in report.traits.values())
     assert not set(MEANING) & set(BATTERY)
 
 
 def test_switching_the_induction_head_off_ruins_the_second_copy() -> None:
-    report = heads(NativeModel(by_hand("induction"), None, "hand"), Options(inputs=16, controls=0))
+    report = run_battery(NativeModel(by_hand("induction"), None, "hand"), Options(inputs=16, controls=0))
     found = {finding.role: finding for finding in report.of("1.0")}["induction"]
     assert found.ablated is not None
     assert found.ablated.low > 1.0
@@ -87,7 +87,7 @@ def test_switching_the_induction_head_off_ruins_the_second_copy() -> None:
 def test_the_circuit_by_hand_answers_and_its_movers_ablation_costs_the_answer() -> None:
     with torch.no_grad():
         model = opened(CONTROLS["giving"].make().eval())
-    report = heads(model, Options(inputs=16, controls=0, roles=("name mover",)))
+    report = run_battery(model, Options(inputs=16, controls=0, roles=("name mover",)))
     (mover,) = report.findings
     assert mover.ablated is not None
     assert mover.ablated.loss > 0.5 * mover.ablated.whole > 0
@@ -96,7 +96,7 @@ def test_the_circuit_by_hand_answers_and_its_movers_ablation_costs_the_answer() 
 def test_randomising_changes_every_matrix_and_leaves_every_bit_as_it_was() -> None:
     model = random_model(0)
     before = {name: weight.clone() for name, weight in model.model.named_parameters()}
-    with randomised(model, seed=0):
+    with shuffled_weights(model, seed=0):
         inside = dict(model.model.named_parameters())
         matrices = [name for name, weight in before.items() if weight.ndim == 2]
         assert all(not torch.equal(inside[name], before[name]) for name in matrices)
@@ -112,7 +112,7 @@ def test_a_finding_that_its_randomised_copy_makes_too_is_not_made() -> None:
         attention = model.attention(0)
         attention.q_proj.weight.fill_(0.0)
         attention.k_proj.weight.fill_(0.0)
-    report = heads(NativeModel(model, None, "flat"), Options(inputs=16))
+    report = run_battery(NativeModel(model, None, "flat"), Options(inputs=16))
     assert not report.findings
 
 
@@ -129,7 +129,7 @@ def test_the_table_is_complete() -> None:
     ("wrong", "message"),
     [
         ({"inputs": 2}, "inputs=2: a role is tested on 8 to 4096 inputs"),
-        ({"alpha": 0.0}, "alpha=0.0: the family-wise error is a chance between 0 and 1"),
+        ({"alpha": 0.0}, "alpha=0.0: the family-wise error rate is between 0 and 1"),
         ({"roles": ("poet",)}, "no role is called poet; there are previous token, next token"),
     ],
 )

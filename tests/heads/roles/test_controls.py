@@ -10,7 +10,7 @@ from tests.heads.controls import CONTROLS, SIZES, opened, random_model
 from headscope.heads.roles.battery import BATTERY, ROLES
 from headscope.heads.roles.probes.vocabulary import Vocabulary
 from headscope.heads.roles.report import Report
-from headscope.heads.roles.run import Options, heads
+from headscope.heads.roles.run import Options, run_battery
 from headscope.heads.roles.trials import make_probes, run_trials
 from headscope.lab.teach.by_hand import ROLES as BY_HAND
 from headscope.lab.teach.by_hand import by_hand
@@ -31,7 +31,7 @@ def roles_of(report: Report) -> dict[str, set[str]]:
 def test_a_model_of_tokens_written_for_a_role_earns_it_and_no_other(role: str) -> None:
     model = NativeModel(by_hand(role), None, role)
     plays = {"0.0": {"previous token"}, "1.0": {"induction", "copying"}} if role == "induction" else {"0.0": {role}}
-    assert roles_of(heads(model, Options(inputs=16, controls=0, ablate=0, separators=(1, 2)))) == plays
+    assert roles_of(run_battery(model, Options(inputs=16, controls=0, ablate=0, separators=(1, 2)))) == plays
 
 
 @pytest.mark.parametrize("name", CONTROLS)
@@ -39,13 +39,13 @@ def test_a_model_of_words_written_for_a_role_earns_it_and_no_other(name: str) ->
     control = CONTROLS[name]
     with torch.no_grad():
         model = opened(control.make().eval())
-    assert roles_of(heads(model, QUICK)) == control.plays
+    assert roles_of(run_battery(model, QUICK)) == control.plays
 
 
 @pytest.mark.parametrize(("shift", "role"), [(0, "alignment"), (1, "alignment ahead")])
 def test_a_cross_attention_head_that_finds_its_own_word_is_aligned(shift: int, role: str) -> None:
     model = open_model(translator(shift), name="translator")
-    report = heads(model, QUICK)
+    report = run_battery(model, QUICK)
     assert roles_of(report) == {"encoder.0.0": {"previous token"}, "decoder.0.cross.0": {role}}
     assert not report.trial("copying").tested
 

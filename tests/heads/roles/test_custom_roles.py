@@ -6,18 +6,16 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.heads.controls import SIZES, WORDS, next_token, opened
 
 from headscope.attention.questions import Question
 from headscope.errors import InputError
 from headscope.heads.questions.label_rules import LabelRule, token_class
-from headscope.heads.roles.custom_roles import _pairs, own_role
+from headscope.heads.roles.custom_roles import own_role
 from headscope.heads.roles.probes import grammar
 from headscope.heads.roles.probes.probe import Batch
 from headscope.heads.roles.probes.vocabulary import UntestableError, Vocabulary
-from headscope.heads.roles.run import Options, heads
+from headscope.heads.roles.run import Options, run_battery
 from headscope.lab.teach.by_hand import HandSizes, by_hand
 from headscope.models.native import NativeModel
 from headscope.models.protocol import Token
@@ -53,19 +51,19 @@ def test_only_rows_with_an_answer_behind_them_ask(words: Vocabulary) -> None:
     for batch in probe.batches:
         for item in range(len(batch)):
             text = read(batch, item)
-            wanted = batch.asks["same word"].wanted
+            wanted = batch.questions["same word"].wanted
             expected = {(row, place) for row in range(len(text)) for place in range(row) if text[place] == text[row]}
             behind = {(row, place) for row, place in pairs(wanted, item) if place < row}
             assert behind == expected
             assert {row for row, _ in pairs(wanted, item)} == {row for row, _ in expected}
             seen += 1
     assert seen == probe.n_inputs == 3, "a text in which nothing is said twice asks nothing"
-    assert probe.made == "3 texts in which the question has an answer"
+    assert probe.description == "3 texts in which the question has an answer"
 
 
 def test_rivals_are_the_same_labels_elsewhere_and_the_nearest_places(words: Vocabulary) -> None:
     for batch in own_role(SAME, TEXTS).probe.make(words, 4, 0).batches:
-        ask = batch.asks["same word"]
+        ask = batch.questions["same word"]
         assert set(ask.rivals) == {"the same labels, shuffled", "itself", "offset -1"}
         shuffled = ask.rivals["the same labels, shuffled"]
         assert torch.equal(shuffled.key.sort(1).values, ask.wanted.key.sort(1).values)
@@ -82,7 +80,7 @@ def test_a_model_that_reads_both_ways_may_look_ahead() -> None:
         for item in range(len(batch)):
             text = read(batch, item)
             again = {row for row, word in enumerate(text) if text.count(word) > 1}
-            assert {row for row, _ in pairs(batch.asks["same word"].wanted, item)} == again
+            assert {row for row, _ in pairs(batch.questions["same word"].wanted, item)} == again
 
 
 def test_without_texts_sentences_are_written_as_many_as_asked_and_by_the_seed(words: Vocabulary) -> None:
@@ -108,24 +106,6 @@ def test_a_role_says_what_is_enough_and_why() -> None:
         "same word", "same word", 0.25, "a quarter is a lot here",
     )  # fmt: skip
     assert role.probe.name == "own: same word"
-
-
-labels = st.lists(st.integers(-1, 3), min_size=1, max_size=7)
-
-
-@given(labels, st.randoms(), st.booleans(), st.booleans())
-def test_a_row_can_answer_where_it_sees_a_key_with_its_label(
-    query: list[int], dice: object, causal: bool, exclude: bool
-) -> None:
-    key = list(query)
-    dice.shuffle(key)  # type: ignore[attr-defined]
-    found = _pairs(torch.tensor([query]), torch.tensor([key]), causal, exclude)[0].nonzero().tolist()
-    assert found == [
-        [row, place]
-        for row, asked in enumerate(query)
-        for place, label in enumerate(key)
-        if label == asked and asked != -1 and (not causal or place <= row) and not (exclude and place == row)
-    ]
 
 
 def places(tokens: Sequence[Token]) -> list[int]:
@@ -166,8 +146,8 @@ def test_a_question_is_not_its_own_rival(head: str, rule: LabelRule, rivals: set
     model = opened(by_hand(head, SIZES))
     role = own_role(rule)
     for batch in role.probe.make(Vocabulary(model), 4, 0).batches:
-        assert set(batch.asks[rule.name].rivals) == {"the same labels, shuffled"} | rivals
-    report = heads(model, Options(roles=(), own=(role,), controls=0, ablate=0))
+        assert set(batch.questions[rule.name].rivals) == {"the same labels, shuffled"} | rivals
+    report = run_battery(model, Options(roles=(), own=(role,), controls=0, ablate=0))
     assert [finding.head for finding in report.findings] == (["0.0"] if named else [])
     assert report.trial(rule.name).tested
 
@@ -178,7 +158,7 @@ def test_a_question_is_the_same_however_its_labels_are_numbered(words: Vocabular
     odd = LabelRule("odd", lambda tokens: [p - 1 if p % 2 else -1 for p in places(tokens)], places)
     for rule, gone in ((far, True), (odd, False)):
         for batch in own_role(rule, TEXTS).probe.make(words, 4, 0).batches:
-            assert ("offset -1" not in batch.asks[rule.name].rivals) == gone
+            assert ("offset -1" not in batch.questions[rule.name].rivals) == gone
 
 
 def test_one_text_that_tells_the_question_apart_keeps_the_rival(words: Vocabulary) -> None:
@@ -191,7 +171,7 @@ def test_one_text_that_tells_the_question_apart_keeps_the_rival(words: Vocabular
     rule = LabelRule("one or two back", back, places)
     for texts, kept in ((TEXTS, True), ([text for text in TEXTS if "not" not in text], False)):
         for batch in own_role(rule, texts).probe.make(words, 4, 0).batches:
-            assert ("offset -1" in batch.asks[rule.name].rivals) == kept
+            assert ("offset -1" in batch.questions[rule.name].rivals) == kept
 
 
 def test_a_name_that_the_battery_has_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""What is measured of every head, against the same quantity computed pair by pair from dense patterns."""
+"""The measures of heads against the same quantities computed pair by pair from dense patterns."""
 
 from __future__ import annotations
 
@@ -10,23 +10,33 @@ from torch import Tensor
 
 from headscope.attention.questions import Question
 from headscope.heads.roles.measures import (
-    Wanted,
+    AttentionKind,
+    Measure,
+    Measurement,
     _strongest_word,
-    averaged,
-    collect,
+    ablated_task_scores,
+    attention_kind,
+    by_head,
     direct_sites,
-    grade,
-    join,
-    predicts_next,
-    task_without,
-    where,
-    why_no_logits,
+    mean_ablation,
+    predicts_next_token,
+    run_probe,
+    task_scores,
+    why_no_logit_attribution,
 )
-from headscope.heads.roles.probes.probe import Answer, Ask, Batch, Probe, Reading, WordArcs, towards
+from headscope.heads.roles.probes.probe import (
+    Batch,
+    LogitDifference,
+    OVRanking,
+    Probe,
+    ProbeQuestion,
+    WordArcs,
+    one_key_question,
+)
 from headscope.models.native import NativeModel
 from headscope.names import Head
 
-CAUSAL: frozenset[str] = frozenset({"causal"})
+CAUSAL: frozenset[AttentionKind] = frozenset({"causal"})
 LENGTH, INPUTS = 14, 5
 
 
@@ -40,22 +50,26 @@ def ids() -> Tensor:
     return torch.randint(2, 200, (INPUTS, LENGTH), generator=torch.Generator().manual_seed(3))
 
 
+def measure(model: NativeModel, probe: Probe, kind: Measure, of: str) -> Measurement:
+    return run_probe(model, probe, {(kind, of): CAUSAL}).measurement(kind, of)
+
+
 def every_head(model: NativeModel, by_site: dict[str, Tensor]) -> Tensor:
     """``[input, head]`` in the model's order."""
     return torch.cat([by_site[name] for name in model.shape.sites], dim=1).float()
 
 
-def test_attention_is_the_mean_mass_of_the_rows_that_ask(model: NativeModel, ids: Tensor) -> None:
+def test_attention_is_the_mean_mass_of_the_asked_rows(model: NativeModel, ids: Tensor) -> None:
     generator = torch.Generator().manual_seed(0)
     place = torch.arange(LENGTH)
     target = (torch.rand(INPUTS, LENGTH, generator=generator) * (place + 1)).long()
     asks = torch.rand(INPUTS, LENGTH, generator=generator) < 0.6
-    wanted = towards(target.where(asks, -1))
-    previous = towards((place - 1).expand_as(ids).where(asks, -1))
-    first = towards(torch.zeros_like(ids).where(asks, -1))
-    ask = Ask(wanted, {"previous": previous, "first": first})
-    probe = Probe((Batch(ids, asks={"it": ask}),), "by hand")
-    measured = collect(model, probe, Wanted(asks={"it": CAUSAL})).attention("it")  # type: ignore[dict-item]
+    wanted = one_key_question(target.where(asks, -1))
+    previous = one_key_question((place - 1).expand_as(ids).where(asks, -1))
+    first = one_key_question(torch.zeros_like(ids).where(asks, -1))
+    ask = ProbeQuestion(wanted, {"previous": previous, "first": first})
+    probe = Probe((Batch(ids, questions={"it": ask}),), "by hand")
+    measured = measure(model, probe, "attention", "it")
     dense = patterns(model, ids)
 
     def mean_at(keys: Tensor) -> Tensor:
@@ -78,29 +92,29 @@ def test_attention_is_the_mean_mass_of_the_rows_that_ask(model: NativeModel, ids
 
 
 def test_the_batches_of_a_probe_follow_one_another(model: NativeModel, ids: Tensor) -> None:
-    ask = Ask(towards(torch.zeros_like(ids)), {"itself": towards(torch.arange(LENGTH).expand_as(ids))})
-    whole = Batch(ids, asks={"first": ask})
+    ask = ProbeQuestion(
+        one_key_question(torch.zeros_like(ids)), {"itself": one_key_question(torch.arange(LENGTH).expand_as(ids))}
+    )
+    whole = Batch(ids, questions={"first": ask})
     parts = (whole.part(0, 2), whole.part(2, INPUTS))
-    wanted = Wanted(asks={"first": CAUSAL})  # type: ignore[dict-item]
-    one, two = (collect(model, Probe(each, ""), wanted).attention("first") for each in ((whole,), parts))
+    one, two = (measure(model, Probe(each, ""), "attention", "first") for each in ((whole,), parts))
     torch.testing.assert_close(one.scores, two.scores)
     torch.testing.assert_close(one.rivals, two.rivals)
 
 
-def test_a_reading_is_the_share_of_candidates_that_it_raises_less(model: NativeModel, ids: Tensor) -> None:
+def test_an_ov_rank_is_the_share_of_candidates_that_the_circuit_raises_less(model: NativeModel, ids: Tensor) -> None:
     places = torch.tensor([[2, 7], [0, 3], [5, 6], [1, 13], [8, 9]])
     candidates = torch.tensor([40, 3, 77, 120, 9, 31])
     right, wrong = candidates[torch.tensor([[0, 1], [2, 3], [4, 5], [0, 5], [1, 2]])], candidates[
         torch.tensor([[1, 2], [3, 4], [5, 0], [1, 0], [2, 3]])
     ]  # fmt: skip
-    reading = Reading(places, right, wrong, candidates)
-    found = collect(model, Probe((Batch(ids, readings={"r": reading}),), ""), Wanted(readings=frozenset({"r"})))
-    measured = found.reading("r")
+    ranking = OVRanking(places, right, wrong, candidates)
+    measured = measure(model, Probe((Batch(ids, ov_rankings={"r": ranking}),), ""), "reading", "r")
     values: dict[str, Tensor] = {}
 
     def see(site: str, call: object) -> Tensor:
         values[site] = call.v  # type: ignore[attr-defined]
-        return averaged(Head("none", 0))(site, call)  # type: ignore[arg-type]
+        return mean_ablation(Head("none", 0))(site, call)  # type: ignore[arg-type]
 
     with torch.no_grad():
         model.run({"input_ids": ids}, see)
@@ -117,11 +131,12 @@ def test_a_reading_is_the_share_of_candidates_that_it_raises_less(model: NativeM
             assert float(measured.scores[item, column]) == pytest.approx(share / 2, abs=1e-5)
 
 
-def test_shares_of_a_logit_difference_are_parts_along_it(model: NativeModel, ids: Tensor) -> None:
+def test_shares_of_a_logit_difference_are_direct_attributions(model: NativeModel, ids: Tensor) -> None:
     place = torch.tensor([13, 10, 5, 12, 9])
     right, wrong = torch.tensor([5, 6, 7, 8, 9]), torch.tensor([50, 60, 70, 80, 90])
-    answer = Answer(place, right, wrong, torch.tensor([[100, 101]] * INPUTS))
-    measured = collect(model, Probe((Batch(ids, answer=answer),), ""), Wanted(shares=True)).share(1)
+    answer = LogitDifference(place, right, wrong, torch.tensor([[100, 101]] * INPUTS))
+    probe = Probe((Batch(ids, logit_difference=answer),), "")
+    measured = measure(model, probe, "share", "+")
     with torch.no_grad():
         done = model.run({"input_ids": ids}, outputs=list(model.shape.sites), residual=True)
     rows = model.model.unembedding.weight.detach() * model.model.norm.weight.detach()  # type: ignore[union-attr, operator]
@@ -133,8 +148,7 @@ def test_shares_of_a_logit_difference_are_parts_along_it(model: NativeModel, ids
             parts.append(float(x @ model.output_weight(head.site).weight[head.head].detach() @ along))
         expected = torch.tensor(parts) / torch.tensor(parts).abs().sum()
         torch.testing.assert_close(measured.scores[item], expected, atol=1e-4, rtol=1e-3)
-    assert torch.equal(collect(model, Probe((Batch(ids, answer=answer),), ""), Wanted(shares=True)).share(-1).scores,
-                       -measured.scores)  # fmt: skip
+    assert torch.equal(measure(model, probe, "share", "-").scores, -measured.scores)
 
 
 def test_accuracy_counts_arcs_whose_word_gets_most(model: NativeModel, ids: Tensor) -> None:
@@ -144,7 +158,7 @@ def test_accuracy_counts_arcs_whose_word_gets_most(model: NativeModel, ids: Tens
     wanted, by_offset = torch.tensor([2, 1, 0, 3]), torch.tensor([1, 0, 0, 1])
     arcs = WordArcs(words, item, row, wanted, by_offset)
     probe = Probe((Batch(ids, arcs={"a": arcs}),), "")
-    measured = collect(model, probe, Wanted(arcs=frozenset({"a"}))).accuracy("a")
+    measured = measure(model, probe, "accuracy", "a")
     assert measured.scores.shape[0] == 3, "inputs without an arc are left out"
     dense = patterns(model, ids)
     for column, head in enumerate(model.shape.heads()):
@@ -170,27 +184,29 @@ def test_a_head_that_looks_at_no_other_word_finds_none() -> None:
     assert _strongest_word(weights, arcs).tolist() == [[0.0, 0.0, 1.0]]
 
 
-def test_grades_are_logit_differences_or_mean_log_probabilities(ids: Tensor) -> None:
+def test_task_scores_are_logit_differences_or_mean_log_probabilities(ids: Tensor) -> None:
     logits = torch.randn(INPUTS, LENGTH, 200, generator=torch.Generator().manual_seed(1))
     place = torch.tensor([3, 4, 5, 6, 7])
-    answer = Answer(place, torch.tensor([1, 2, 3, 4, 5]), torch.tensor([11, 12, 13, 14, 15]), torch.zeros(5, 2).long())
-    found = grade(Batch(ids, answer=answer), logits)
+    answer = LogitDifference(
+        place, torch.tensor([1, 2, 3, 4, 5]), torch.tensor([11, 12, 13, 14, 15]), torch.zeros(5, 2).long()
+    )
+    found = task_scores(Batch(ids, logit_difference=answer), logits)
     assert found is not None
     assert float(found[2]) == pytest.approx(float(logits[2, 5, 3] - logits[2, 5, 13]))
     graded = torch.zeros(INPUTS, LENGTH, dtype=torch.bool)
     graded[:, 4:7] = True
-    found = grade(Batch(ids, graded=graded), logits)
+    found = task_scores(Batch(ids, task_rows=graded), logits)
     assert found is not None
     expected = [float(logits[1, at].log_softmax(-1)[ids[1, at + 1]]) for at in (4, 5, 6)]
     assert float(found[1]) == pytest.approx(sum(expected) / 3, abs=1e-5)
-    assert grade(Batch(ids), logits) is None
+    assert task_scores(Batch(ids), logits) is None
 
 
-def test_a_head_that_says_its_mean_costs_what_replacing_it_by_hand_costs(model: NativeModel, ids: Tensor) -> None:
+def test_mean_ablation_costs_what_replacing_z_by_hand_costs(model: NativeModel, ids: Tensor) -> None:
     graded = torch.ones(INPUTS, LENGTH, dtype=torch.bool)
-    probe = Probe((Batch(ids, graded=graded),), "")
+    probe = Probe((Batch(ids, task_rows=graded),), "")
     head = model.shape.heads()[3]
-    without = task_without(model, probe, head)
+    without = ablated_task_scores(model, probe, head)
     attention = model.model.attention(0)  # type: ignore[operator]
     d_head = attention.d_head
 
@@ -204,25 +220,25 @@ def test_a_head_that_says_its_mean_costs_what_replacing_it_by_hand_costs(model: 
     with torch.no_grad():
         logits = model.model(ids)
     hook.remove()
-    expected = grade(probe.batches[0], logits)
+    expected = task_scores(probe.batches[0], logits)
     assert expected is not None
     torch.testing.assert_close(without, expected, atol=1e-4, rtol=1e-4)
 
 
-def test_heads_of_a_site_that_was_not_asked_are_nan(model: NativeModel) -> None:
-    found = join(model, {"1": torch.ones(3, 4)}, 3)
+def test_heads_of_a_site_that_was_not_measured_are_nan(model: NativeModel) -> None:
+    found = by_head(model, {"1": torch.ones(3, 4)}, 3)
     assert found[:, :4].isnan().all()
     assert (found[:, 4:] == 1).all()
 
 
-def test_a_question_that_does_not_fit_the_site_is_not_put(model: NativeModel, ids: Tensor) -> None:
-    ask = Ask(Question(torch.zeros(1, 3).long(), torch.zeros(1, 3).long()), {})
-    found = collect(model, Probe((Batch(ids, asks={"odd": ask}),), ""), Wanted(asks={"odd": CAUSAL}))  # type: ignore[dict-item]
+def test_a_question_that_does_not_fit_the_site_is_not_asked(model: NativeModel, ids: Tensor) -> None:
+    ask = ProbeQuestion(Question(torch.zeros(1, 3).long(), torch.zeros(1, 3).long()), {})
+    found = run_probe(model, Probe((Batch(ids, questions={"odd": ask}),), ""), {("attention", "odd"): CAUSAL})
     assert found.masses == {}
 
 
-def test_what_a_model_can_be_asked(model: NativeModel) -> None:
+def test_what_can_be_measured_on_a_causal_language_model(model: NativeModel) -> None:
     assert direct_sites(model) == ["0", "1"]
-    assert predicts_next(model)
-    assert why_no_logits(model) is None
-    assert {where(site) for site in model.shape.sites.values()} == {"causal"}
+    assert predicts_next_token(model)
+    assert why_no_logit_attribution(model) is None
+    assert {attention_kind(site) for site in model.shape.sites.values()} == {"causal"}

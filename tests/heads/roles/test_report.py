@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headscope.errors import InputError
-from headscope.heads.roles.report import Ablated, Finding, Piece, Report, Trial, p_value, rounded
+from headscope.heads.roles.report import AblationEffect, EvidenceScore, Finding, Report, Trial, p_value, rounded
 
 
-def piece(score: float) -> Piece:
-    return Piece("attention: x", score, score - 0.1, score + 0.1, 0.05, "offset -1", 0.4, 1e-6)
+def piece(score: float) -> EvidenceScore:
+    return EvidenceScore("attention: x", score, score - 0.1, score + 0.1, 0.05, "offset -1", 0.4, 1e-6)
 
 
 def finding(head: str, role: str, score: float = 0.8, strongest: bool = True) -> Finding:
@@ -79,7 +79,7 @@ def test_it_reads_as_a_page(report: Report) -> None:
 
 
 def test_it_comes_back_from_json_as_it_was(report: Report) -> None:
-    ablated = replace(report.findings[0], ablated=Ablated("the second copy", 0.9, 0.4, 0.3, 0.5))
+    ablated = replace(report.findings[0], ablated=AblationEffect("the second copy", 0.9, 0.4, 0.3, 0.5))
     whole = replace(report, findings=(ablated, *report.findings[1:]))
     told = json.loads(json.dumps(whole.to_dict()))
     assert Report.from_dict(told) == whole
@@ -118,7 +118,7 @@ def test_chances_are_kept_to_three_digits(p: float, kept: float) -> None:
 def test_a_report_that_is_not_whole_is_refused_in_words(torn: dict[str, object]) -> None:
     whole = {"schema_version": 1, "model": "m", "n_heads": 1, "findings": [], "trials": [], "traits": {}, "recipe": {}}
     assert Report.from_dict(whole).n_heads == 1
-    with pytest.raises(InputError, match=r"this report is not whole .*make it again"):
+    with pytest.raises(InputError, match=r"this report is incomplete .*make it again"):
         Report.from_dict(whole | torn)
-    with pytest.raises(InputError, match="this report is not whole"):
+    with pytest.raises(InputError, match="this report is incomplete"):
         Report.from_dict({"schema_version": 1})

@@ -9,12 +9,12 @@ import torch
 from tests.heads.controls import SIZES, opened
 from tests.heads.dense import dense_scores
 
-from headscope.heads.roles.measures import task_without
+from headscope.heads.roles.measures import ablated_task_scores
 from headscope.heads.roles.probes.probe import Batch, Probe
 from headscope.heads.roles.probes.token_probes import repeat
 from headscope.heads.roles.probes.vocabulary import Vocabulary
 from headscope.heads.roles.report import Report
-from headscope.heads.roles.run import Options, _rows, _some, heads
+from headscope.heads.roles.run import Options, _some_inputs, run_battery
 from headscope.heads.roles.significance import bootstrap, holm, signed_ranks
 from headscope.heads.roles.trials import make_probes, run_trials
 from headscope.lab.teach.by_hand import by_hand
@@ -33,7 +33,7 @@ def model() -> NativeModel:
 
 @pytest.fixture(scope="module")
 def report(model: NativeModel) -> Report:
-    return heads(model, OPTIONS)
+    return run_battery(model, OPTIONS)
 
 
 def test_both_heads_of_the_circuit_are_named_and_nobody_else(report: Report) -> None:
@@ -50,11 +50,11 @@ def test_a_trials_column_holds_every_heads_score_from_dense_patterns(model: Nati
             assert score == pytest.approx(expected[role][head], abs=2e-3)
 
 
-def test_a_finding_carries_its_interval_rival_and_chance(model: NativeModel, report: Report) -> None:
+def test_a_finding_has_its_interval_rival_and_p_value(model: NativeModel, report: Report) -> None:
     roles = OPTIONS.chosen()
     probes = make_probes(Vocabulary(model, OPTIONS.seed), roles, OPTIONS.inputs, OPTIONS.seed)
     trials = run_trials(model, roles, probes, OPTIONS.alpha)
-    measured = trials.tried["induction"].measured[0]
+    measured = trials.scores["induction"].measured[0]
     index = model.shape.heads().index(Head("1", 0))
     (finding,) = report.with_role("induction")
     piece = finding.evidence[0]
@@ -66,7 +66,7 @@ def test_a_finding_carries_its_interval_rival_and_chance(model: NativeModel, rep
     assert piece.rival_name == measured.rival_names[index]
     chance = signed_ranks(measured.scores - measured.rivals)[index]
     assert piece.p == pytest.approx(float(chance), rel=1e-2)
-    every = torch.cat([each.p[each.asked] for each in trials.tried.values()])
+    every = torch.cat([each.p[each.tested] for each in trials.scores.values()])
     assert finding.p <= float(holm(every).max())
     assert finding.p == pytest.approx(float(trials.corrected()["induction"][index]), rel=1e-2)
 
@@ -75,24 +75,23 @@ def test_an_ablation_is_what_the_task_loses_on_some_of_the_inputs(model: NativeM
     (finding,) = report.with_role("induction")
     assert finding.ablated is not None
     probe = repeat(Vocabulary(model, 3), 16, 3)
-    part = _some(probe, 8)
+    part = _some_inputs(probe, 8)
     with torch.no_grad():
-        without = task_without(model, part, Head("1", 0))
+        without = ablated_task_scores(model, part, Head("1", 0))
     assert finding.ablated.whole - finding.ablated.loss == pytest.approx(float(without.mean()), abs=1e-4)
     assert finding.ablated.loss > 1
     assert finding.ablated.low <= finding.ablated.loss <= finding.ablated.high
 
 
-def test_a_part_of_a_probe_knows_which_inputs_it_took() -> None:
+def test_some_inputs_are_the_first_of_every_batch() -> None:
     batches = tuple(
         Batch(torch.arange(10 * n, 10 * n + 5 * size).view(size, 5)) for n, size in ((1, 4), (9, 1), (20, 3))
     )
     probe = Probe(batches, "")
     for count in (1, 3, 6, 99):
-        part = _some(probe, count)
-        every = [ids for batch in probe.batches for ids in batch.ids.tolist()]
-        taken = [ids for batch in part.batches for ids in batch.ids.tolist()]
-        assert [every[row] for row in _rows(probe, part).tolist()] == taken
+        part = _some_inputs(probe, count)
+        for whole, some in zip(probe.batches, part.batches, strict=True):
+            assert torch.equal(some.ids, whole.ids[: len(some)])
         assert all(len(batch) >= 1 for batch in part.batches)
 
 
@@ -104,10 +103,10 @@ def test_a_trained_head_scores_above_its_randomised_copy(report: Report) -> None
 
 
 def test_without_controls_or_ablation_neither_is_reported(model: NativeModel) -> None:
-    found = heads(model, replace(OPTIONS, controls=0, ablate=0))
+    found = run_battery(model, replace(OPTIONS, controls=0, ablate=0))
     assert {trial.control for trial in found.trials} == {None}
     assert {finding.ablated for finding in found.findings} == {None}
-    few = heads(model, replace(OPTIONS, controls=0, most_ablated=0))
+    few = run_battery(model, replace(OPTIONS, controls=0, most_ablated=0))
     assert {finding.ablated for finding in few.findings} == {None}
 
 
@@ -127,11 +126,11 @@ def test_the_recipe_says_how_to_get_it_again(model: NativeModel, report: Report)
     assert recipe["family"] == 2 * model.shape.n_heads
     assert recipe["start_and_end"] == "as the model's tokenizer does it: before <s>, after nothing"
     assert recipe["versions"]["torch"].split("+")[0] == torch.__version__.split("+")[0]
-    assert heads(model, OPTIONS).to_dict() == report.to_dict()
+    assert run_battery(model, OPTIONS).to_dict() == report.to_dict()
 
 
 def test_a_stricter_alpha_names_no_more(model: NativeModel, report: Report) -> None:
-    strict = heads(model, replace(OPTIONS, alpha=1e-9, controls=0, ablate=0))
+    strict = run_battery(model, replace(OPTIONS, alpha=1e-9, controls=0, ablate=0))
     assert strict.findings == ()
     assert "cannot rule out chance among" in strict.trial("induction").why_not
     assert len(report.findings) == 2
@@ -140,9 +139,9 @@ def test_a_stricter_alpha_names_no_more(model: NativeModel, report: Report) -> N
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"inputs": 7}, "inputs=7: a role is tested on 8 to 4096 inputs a probe"),
+        ({"inputs": 7}, "inputs=7: a role is tested on 8 to 4096 inputs per probe"),
         ({"inputs": 4097}, "inputs=4097"),
-        ({"alpha": 0.0}, "alpha=0.0: the family-wise error is a chance between 0 and 1"),
+        ({"alpha": 0.0}, "alpha=0.0: the family-wise error rate is between 0 and 1"),
         ({"alpha": 1.0}, "alpha=1.0"),
         ({"roles": ("induction", "spelling")}, "no role is called spelling; there are"),
     ],

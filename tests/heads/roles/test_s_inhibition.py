@@ -7,11 +7,11 @@ import torch
 from tests.heads.controls import giving, opened
 
 from headscope.attention.observer import Call, plain
-from headscope.heads.roles.measures import averaged
+from headscope.heads.roles.measures import mean_ablation
 from headscope.heads.roles.probes.probe import Batch, Probe
 from headscope.heads.roles.probes.text_probes import indirect_objects
 from headscope.heads.roles.probes.vocabulary import Vocabulary
-from headscope.heads.roles.s_inhibition import inhibition
+from headscope.heads.roles.s_inhibition import inhibition_effects
 from headscope.models.native import NativeModel
 from headscope.names import Head
 
@@ -31,9 +31,9 @@ def probe(model: NativeModel) -> Probe:
 
 def preference(model: NativeModel, batch: Batch, without: Head | None) -> torch.Tensor:
     """From the mover's whole pattern: its weight on the receiver, less its weight on both mentions of the giver."""
-    ask = batch.asks["receiver"]
+    ask = batch.questions["receiver"]
     ends = (ask.wanted.query != -1).int().argmax(1)
-    edit = None if without is None else averaged(without, ends)
+    edit = None if without is None else mean_ablation(without, ends)
     rows: list[torch.Tensor] = []
 
     def see(site: str, call: Call) -> torch.Tensor:
@@ -54,8 +54,11 @@ def preference(model: NativeModel, batch: Batch, without: Head | None) -> torch.
 
 
 def test_an_effect_is_what_the_movers_attention_loses(model: NativeModel, probe: Probe) -> None:
-    measured = inhibition(model, probe, [MOVER], [INHIBITS])
-    for part, batches in ((measured.scores, probe.batches), (measured.rivals, [b.twin for b in probe.batches])):
+    measured = inhibition_effects(model, probe, [MOVER], [INHIBITS])
+    for part, batches in (
+        (measured.scores, probe.batches),
+        (measured.rivals, [b.counterfactual for b in probe.batches]),
+    ):
         expected = torch.cat(
             [preference(model, b, None) - preference(model, b, INHIBITS) for b in batches if b is not None]
         )
@@ -65,7 +68,7 @@ def test_an_effect_is_what_the_movers_attention_loses(model: NativeModel, probe:
 def test_without_the_head_that_inhibits_movers_turn_to_the_giver_always_only_where_one_is_named_twice(
     model: NativeModel, probe: Probe
 ) -> None:
-    measured = inhibition(model, probe, [MOVER], [INHIBITS])
+    measured = inhibition_effects(model, probe, [MOVER], [INHIBITS])
     assert float(measured.scores[:, 1].min()) > 0
     assert float(measured.scores[:, 1].mean()) > 0.2
     assert measured.rivals[:, 1].min() < 0 < measured.rivals[:, 1].max(), "in twins they turn either way"
@@ -73,15 +76,15 @@ def test_without_the_head_that_inhibits_movers_turn_to_the_giver_always_only_whe
 
 
 def test_only_candidates_are_tried_and_the_others_have_no_effect(model: NativeModel, probe: Probe) -> None:
-    nobody = inhibition(model, probe, [MOVER], [])
+    nobody = inhibition_effects(model, probe, [MOVER], [])
     assert not nobody.scores.any()
     assert nobody.scores.shape == (probe.n_inputs, 3)
-    one = inhibition(model, probe, [MOVER], [INHIBITS])
+    one = inhibition_effects(model, probe, [MOVER], [INHIBITS])
     assert not one.scores[:, [0, 2]].any()
 
 
 def test_several_movers_count_by_their_mean(model: NativeModel, probe: Probe) -> None:
     """A head below the candidate cannot be moved by it, so with it the mean halves."""
-    alone = inhibition(model, probe, [MOVER], [INHIBITS]).scores[:, 1]
-    both = inhibition(model, probe, [DUPLICATE, MOVER], [INHIBITS]).scores[:, 1]
+    alone = inhibition_effects(model, probe, [MOVER], [INHIBITS]).scores[:, 1]
+    both = inhibition_effects(model, probe, [DUPLICATE, MOVER], [INHIBITS]).scores[:, 1]
     torch.testing.assert_close(both, alone / 2, atol=1e-5, rtol=1e-4)

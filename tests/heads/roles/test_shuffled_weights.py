@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from headscope.heads.roles.shuffled_weights import randomised
+from headscope.heads.roles.shuffled_weights import shuffled_weights
 from headscope.models.protocol import OpenModel
 from headscope.scope import Scope
 
@@ -23,7 +23,7 @@ def same_bits(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 
 def test_inside_every_matrix_is_shuffled_and_nothing_else(scope: Scope) -> None:
     before = weights(scope.model)
-    with randomised(scope.model, 0):
+    with shuffled_weights(scope.model, 0):
         inside = weights(scope.model)
     matrices = {name for name, weight in before.items() if weight.ndim >= 2}
     assert matrices
@@ -38,7 +38,7 @@ def test_the_model_answers_otherwise_inside_and_as_before_outside(scope: Scope, 
     with torch.no_grad():
         inputs = scope.model.prepare(ids).inputs
         before = scope.model.run(inputs).logits
-        with randomised(scope.model, 0):
+        with shuffled_weights(scope.model, 0):
             inside = scope.model.run(inputs).logits
         after = scope.model.run(inputs).logits
     assert torch.equal(before, after)
@@ -48,7 +48,7 @@ def test_the_model_answers_otherwise_inside_and_as_before_outside(scope: Scope, 
 def test_equal_seeds_shuffle_alike_and_others_do_not(llama: Scope) -> None:
     found = []
     for seed in (0, 0, 1):
-        with randomised(llama.model, seed):
+        with shuffled_weights(llama.model, seed):
             found.append(weights(llama.model))
     assert same_bits(found[0], found[1])
     assert not same_bits(found[0], found[2])
@@ -56,7 +56,7 @@ def test_equal_seeds_shuffle_alike_and_others_do_not(llama: Scope) -> None:
 
 def test_an_error_inside_costs_no_weight(llama: Scope) -> None:
     before = weights(llama.model)
-    with pytest.raises(ZeroDivisionError), randomised(llama.model, 0):
+    with pytest.raises(ZeroDivisionError), shuffled_weights(llama.model, 0):
         _ = 1 / 0
     assert same_bits(weights(llama.model), before)
 
@@ -72,7 +72,7 @@ def test_a_ctrl_c_while_it_shuffles_costs_no_weight(llama: Scope, monkeypatch: p
         return shuffle(*given, **also)  # type: ignore[call-overload,no-any-return]
 
     monkeypatch.setattr(torch, "randperm", impatient)
-    with pytest.raises(KeyboardInterrupt), randomised(llama.model, 0):
+    with pytest.raises(KeyboardInterrupt), shuffled_weights(llama.model, 0):
         raise AssertionError("it was stopped before")
     assert same_bits(weights(llama.model), before)
 
@@ -81,7 +81,7 @@ def test_a_weight_that_two_modules_share_is_shuffled_once(llama: Scope) -> None:
     model: Any = llama.model.model
     model.lm_head.weight = model.model.embed_tokens.weight
     before = model.model.embed_tokens.weight.detach().clone()
-    with randomised(llama.model, 0):
+    with shuffled_weights(llama.model, 0):
         inside = model.lm_head.weight.detach().clone()
         assert torch.equal(inside, model.model.embed_tokens.weight)
     assert not torch.equal(inside, before)
@@ -91,6 +91,6 @@ def test_a_weight_that_two_modules_share_is_shuffled_once(llama: Scope) -> None:
 def test_half_precision_comes_back_bit_for_bit(llama: Scope) -> None:
     llama.model.model.to(torch.bfloat16)
     before = weights(llama.model)
-    with randomised(llama.model, 3):
+    with shuffled_weights(llama.model, 3):
         assert all(weight.dtype == torch.bfloat16 for weight in llama.model.model.parameters())
     assert same_bits(weights(llama.model), before)

@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 
-from headscope.heads.roles.significance import bootstrap, holm, passes, signed_ranks
+from headscope.heads.roles.significance import bootstrap, holm, passes_threshold, signed_ranks
 
 
 def by_enumeration(differences: list[float]) -> float:
@@ -60,4 +60,4 @@ def test_the_interval_holds_the_mean_and_narrows_with_inputs() -> None:
 
 def test_a_score_has_to_be_large_and_above_its_rival() -> None:
     scores, rivals = torch.tensor([[0.6, 0.6, 0.3]]), torch.tensor([[0.1, 0.55, 0.0]])
-    assert passes(scores, rivals, threshold=0.5, margin=0.1).tolist() == [True, False, False]
+    assert passes_threshold(scores, rivals, threshold=0.5, margin=0.1).tolist() == [True, False, False]

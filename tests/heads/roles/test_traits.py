@@ -13,8 +13,8 @@ from torch.testing import assert_close
 
 import headscope
 from headscope.attention.observer import Call, plain
-from headscope.heads.roles.probes.probe import Ask, Batch, Probe, one_row
-from headscope.heads.roles.s_inhibition import inhibition
+from headscope.heads.roles.probes.probe import Batch, Probe, ProbeQuestion, one_row_question
+from headscope.heads.roles.s_inhibition import inhibition_effects
 from headscope.heads.roles.traits import MEANING, NEAR, traits
 from headscope.names import Head
 from headscope.scope import Scope
@@ -93,16 +93,16 @@ def giving(ids: Tensor, twin: Batch | None = None) -> Batch:
     end = torch.full((len(ids),), ids.shape[1] - 1)
 
     def at(place: int) -> object:
-        return one_row(end, [[place]] * len(ids), ids.shape[1])
+        return one_row_question(end, [[place]] * len(ids), ids.shape[1])
 
-    ask = Ask(at(2), {"the giver": at(1), "the giver again": at(5)})  # type: ignore[arg-type, dict-item]
-    return Batch(ids, asks={"receiver": ask}, twin=twin)
+    ask = ProbeQuestion(at(2), {"the giver": at(1), "the giver again": at(5)})  # type: ignore[arg-type, dict-item]
+    return Batch(ids, questions={"receiver": ask}, counterfactual=twin)
 
 
 def test_inhibition_is_how_far_the_movers_turn_without_a_head(llama: Scope) -> None:
     ids, other = torch.randint(3, 80, (2, 3, 8)).unbind()
     movers, candidates = [Head("2", 4), Head("1", 5)], [Head("0", 1), Head("1", 3), Head("2", 0)]
-    measured = inhibition(llama.model, Probe((giving(ids, giving(other)),), ""), movers, candidates)
+    measured = inhibition_effects(llama.model, Probe((giving(ids, giving(other)),), ""), movers, candidates)
     assert set(measured.rival_names) == {"nobody named twice"}
     for index, head in enumerate(llama.shape.heads()):
         for found, texts in ((measured.scores, ids), (measured.rivals, other)):
@@ -116,7 +116,7 @@ def test_inhibition_is_how_far_the_movers_turn_without_a_head(llama: Scope) -> N
 def test_batches_are_joined_in_their_order(llama: Scope) -> None:
     ids = torch.randint(3, 80, (5, 8))
     parts = tuple(giving(part, giving(part)) for part in ids.split(1))
-    measured = inhibition(llama.model, Probe(parts, ""), [Head("2", 4)], [Head("0", 1)])
+    measured = inhibition_effects(llama.model, Probe(parts, ""), [Head("2", 4)], [Head("0", 1)])
     for item in range(5):
-        one = inhibition(llama.model, Probe((parts[item],), ""), [Head("2", 4)], [Head("0", 1)])
+        one = inhibition_effects(llama.model, Probe((parts[item],), ""), [Head("2", 4)], [Head("0", 1)])
         assert_close(measured.scores[item], one.scores[0])

@@ -11,8 +11,8 @@ from tests.heads.controls import noun_to_modifier, opened
 from headscope.errors import InputError
 from headscope.heads.roles.probes.grammar import WORDS, arcs
 from headscope.heads.roles.probes.vocabulary import UntestableError, Vocabulary
-from headscope.heads.roles.run import Options, heads
-from headscope.heads.roles.treebank import read_conllu, roles_for, syntax_roles
+from headscope.heads.roles.run import Options, run_battery
+from headscope.heads.roles.treebank import read_conllu, syntax_roles, treebank_roles
 
 COLUMNS = "{id}\t{form}\t_\t_\t_\t_\t{head}\t{relation}\t_\t{misc}"
 
@@ -54,7 +54,7 @@ def test_a_head_that_finds_its_modifier_earns_the_relation_and_beats_the_fixed_o
     assert "syntax: amod up" not in {role.name for role in own}  # the noun comes later: a causal model cannot see it
     with torch.no_grad():
         model = opened(noun_to_modifier().eval())
-    report = heads(model, Options(roles=(), own=own, controls=0, ablate=0))
+    report = run_battery(model, Options(roles=(), own=own, controls=0, ablate=0))
     assert [finding.role for finding in report.findings] == ["syntax: amod down"]
     (found,) = report.findings
     assert found.score == 1.0
@@ -81,7 +81,7 @@ def test_a_bad_treebank_is_said_with_its_line(tmp_path: Path, text: str, message
 
 
 def test_too_few_sentences_are_said(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no relation stands in 20 or more of these 3 sentences"):
+    with pytest.raises(InputError, match="no relation occurs in 20 or more of these 3 sentences"):
         syntax_roles(read_conllu(treebank(tmp_path / "a.conllu", 3)), causal=True)
 
 
@@ -125,7 +125,7 @@ def test_a_relation_counts_sentences_and_not_arcs(tmp_path: Path) -> None:
     path = tmp_path / "a.conllu"
     twice = conllu(("1", "old", 3, "amod"), ("2", "red", 3, "amod"), ("3", "house", 0, "root"))
     path.write_text(twice * 19)
-    with pytest.raises(InputError, match="no relation stands in 20 or more of these 19 sentences"):
+    with pytest.raises(InputError, match="no relation occurs in 20 or more of these 19 sentences"):
         syntax_roles(read_conllu(path), causal=True)
     path.write_text(twice * 20)
     assert [role.name for role in syntax_roles(read_conllu(path), causal=True)] == ["syntax: amod down"]
@@ -139,7 +139,7 @@ def test_the_baseline_is_the_offset_that_is_right_most_often(tmp_path: Path) -> 
     path.write_text(near * 12 + far * 8)
     with torch.no_grad():
         model = opened(noun_to_modifier().eval())
-    roles = roles_for(model, path)
+    roles = treebank_roles(model, path)
     probe = roles[0].probe.make(Vocabulary(model), 99, 0)
     assert {name: round(right, 3) for name, right in probe.baselines.items()} == {"amod down": 0.6, "det down": 0.6}
     arcs_of = [batch.arcs["amod down"] for batch in probe.batches]
@@ -154,11 +154,11 @@ def test_sentences_longer_than_the_context_are_left_out_and_none_that_fits_is_sa
     with torch.no_grad():
         model = opened(noun_to_modifier().eval())
     path.write_text(long * 20 + short * 3)
-    assert roles_for(model, path)[0].probe.make(Vocabulary(model), 99, 0).n_inputs == 3
+    assert treebank_roles(model, path)[0].probe.make(Vocabulary(model), 99, 0).n_inputs == 3
     path.write_text(long * 20)
     with pytest.raises(UntestableError, match="none of the 20 sentences fits into its context of 96 tokens"):
-        roles_for(model, path)[0].probe.make(Vocabulary(model), 99, 0)
-    report = heads(model, Options(roles=(), own=roles_for(model, path), controls=0, ablate=0))
+        treebank_roles(model, path)[0].probe.make(Vocabulary(model), 99, 0)
+    report = run_battery(model, Options(roles=(), own=treebank_roles(model, path), controls=0, ablate=0))
     assert "none of the 20 sentences fits" in report.trial("syntax: amod down").why_not
 
 

@@ -1,4 +1,4 @@
-"""Trials: the family, the correction and who is named, from numbers written down by hand."""
+"""Trials: the family of tests, its correction and the heads that earn a role, from numbers written by hand."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from hypothesis import strategies as st
 from tests.heads.controls import SIZES, opened
 
 from headscope.heads.roles.battery import BATTERY, CAUSAL, CROSS, Evidence, ProbeMaker, Role
-from headscope.heads.roles.measures import Collected, Measured
+from headscope.heads.roles.measures import Measurement, ProbeResults
 from headscope.heads.roles.probes.probe import Batch, Probe
 from headscope.heads.roles.probes.vocabulary import UntestableError, Vocabulary
 from headscope.heads.roles.significance import signed_ranks
 from headscope.heads.roles.trials import (
     MOST_MOVERS,
+    RoleScores,
     Trials,
-    Tried,
-    _leave_out_the_powerless,
-    _movers,
-    _try,
-    _wanted,
+    _drop_underpowered,
+    _name_movers,
+    _requested,
+    _score,
     make_probes,
     run_trials,
-    why_not,
+    why_untestable,
 )
 from headscope.lab.teach.by_hand import by_hand
 from headscope.names import Head
@@ -35,16 +35,16 @@ from headscope.scope import Scope
 INDUCTION = BATTERY["induction"]
 
 
-def tried(p: list[float], role: Role = INDUCTION, *, enough: list[bool] | None = None, asked: list[bool] | None = None,
-          score: list[float] | None = None, inputs: int = 32) -> Tried:  # fmt: skip
+def scored(p: list[float], role: Role = INDUCTION, *, above: list[bool] | None = None, tested: list[bool] | None = None,
+  score: list[float] | None = None, inputs: int = 32) -> RoleScores:  # fmt: skip
     scores = torch.tensor(score or [0.5] * len(p)).expand(inputs, -1)
-    measured = Measured(scores, torch.zeros_like(scores), ("x",) * len(p))
-    piece = torch.tensor(p, dtype=torch.float64)
-    yes = [True] * len(p)
-    return Tried(role, (measured,), (piece, piece / 2), torch.tensor(enough or yes), torch.tensor(asked or yes))
+    measured = Measurement(scores, torch.zeros_like(scores), ("x",) * len(p))
+    p_value = torch.tensor(p, dtype=torch.float64)
+    yes = torch.tensor(above or [True] * len(p)), torch.tensor(tested or [True] * len(p))
+    return RoleScores(role, (measured,), (p_value, p_value / 2), *yes)
 
 
-def trials(**each: Tried) -> Trials:
+def trials(**each: RoleScores) -> Trials:
     return Trials(dict(each), {}, {}, {})
 
 
@@ -63,7 +63,7 @@ chances = st.lists(st.floats(0, 1), min_size=3, max_size=3)
 
 @given(chances, chances, st.lists(st.booleans(), min_size=3, max_size=3))
 def test_holm_is_over_every_question_of_every_role(one: list[float], two: list[float], asked: list[bool]) -> None:
-    made = trials(a=tried(one, asked=asked), b=tried(two))
+    made = trials(a=scored(one, tested=asked), b=scored(two))
     put = [p for p, yes in zip(one, asked, strict=True) if yes] + two
     expected = holm_by_hand(put)
     found = made.corrected()
@@ -74,13 +74,13 @@ def test_holm_is_over_every_question_of_every_role(one: list[float], two: list[f
     assert found["b"].tolist() == pytest.approx(list(at))
 
 
-def test_the_weakest_piece_speaks() -> None:
-    assert tried([0.2, 0.01]).p.tolist() == [0.2, 0.01]
+def test_the_largest_p_value_counts() -> None:
+    assert scored([0.2, 0.01]).p.tolist() == [0.2, 0.01]
 
 
-def test_a_name_needs_all_three() -> None:
+def test_a_role_needs_a_threshold_a_test_and_a_small_p() -> None:
     p = [1e-6, 1e-6, 1e-6, 0.5]
-    made = trials(a=tried(p, enough=[True, False, True, True], asked=[True, True, False, True]))
+    made = trials(a=scored(p, above=[True, False, True, True], tested=[True, True, False, True]))
     assert made.named(0.01)["a"].tolist() == [True, False, False, False]
 
 
@@ -93,10 +93,10 @@ def test_nothing_tried_names_nothing() -> None:
 @pytest.mark.parametrize(("inputs", "stays"), [(9, True), (8, False)])
 def test_a_role_that_even_a_perfect_head_could_not_earn_was_not_tested(inputs: int, stays: bool) -> None:
     """Four heads at α = .01 need 2⁻ⁿ · 4 ≤ .01: nine inputs."""
-    made = trials(a=tried([0.5] * 4, inputs=inputs))
+    made = trials(a=scored([0.5] * 4, inputs=inputs))
     assert (float(signed_ranks(torch.ones(inputs, 1))) * 4 <= 0.01) == stays
-    _leave_out_the_powerless(made, 0.01)
-    assert ("a" in made.tried) == stays
+    _drop_underpowered(made, 0.01)
+    assert ("a" in made.scores) == stays
     if not stays:
         assert made.untested == {"a": "8 inputs cannot rule out chance among 4 questions; it takes at least 9"}
 
@@ -105,14 +105,14 @@ def test_at_most_four_movers_the_best_first() -> None:
     heads = [Head("0", index) for index in range(7)]
     score = [0.1, 0.9, 0.3, 0.8, 0.7, 0.6, 0.95]
     p = [1e-6, 1e-6, 0.9, 1e-6, 1e-6, 1e-6, 1e-6]
-    mover = tried(p, BATTERY["name mover"], score=score, enough=[True] * 6 + [False])
+    mover = scored(p, BATTERY["name mover"], score=score, above=[True] * 6 + [False])
     made = Trials({"name mover": mover}, {}, {}, {})
-    assert [head.head for head in _movers(made, heads, 0.01)] == [1, 3, 4, 5]
+    assert [head.head for head in _name_movers(made, heads, 0.01)] == [1, 3, 4, 5]
     assert MOST_MOVERS == 4
-    assert _movers(trials(), heads, 0.01) == []
+    assert _name_movers(trials(), heads, 0.01) == []
 
 
-def test_what_is_wanted_of_a_probe_is_what_its_roles_ask() -> None:
+def test_a_probe_is_measured_for_all_roles_that_use_it() -> None:
     maker = ProbeMaker("mine", lambda vocabulary, count, seed: Probe((), ""))
     role = Role("r", "", maker, (), CAUSAL, None)
 
@@ -125,12 +125,16 @@ def test_what_is_wanted_of_a_probe_is_what_its_roles_ask() -> None:
         replace(role, evidence=(asks("accuracy", "c"), asks("effect", "x"))),
         replace(role, evidence=(asks("attention", "elsewhere"),), probe=replace(maker, name="other")),
     ]
-    found = _wanted(roles, "mine")
-    assert found.asks == {"a": CAUSAL | CROSS}
-    assert (found.readings, found.arcs, found.shares) == (frozenset({"b"}), frozenset({"c"}), True)
+    assert _requested(roles, "mine") == {
+        ("attention", "a"): CAUSAL | CROSS,
+        ("reading", "b"): CAUSAL,
+        ("share", "+"): CROSS,
+        ("accuracy", "c"): CAUSAL,
+        ("effect", "x"): CAUSAL,
+    }
 
 
-def test_each_probe_is_made_once_and_a_reason_stands_where_it_cannot_be() -> None:
+def test_each_probe_is_made_once_or_gives_a_reason() -> None:
     calls: list[str] = []
 
     def make(name: str, fails: bool) -> ProbeMaker:
@@ -153,27 +157,27 @@ def test_each_probe_is_made_once_and_a_reason_stands_where_it_cannot_be() -> Non
     assert probes["good"].n_inputs == 3
     done = run_trials(model, [replace(bad, name="b"), replace(far, name="f")], probes, 0.01)
     assert done.untested == {"b": "there is no such word", "f": "it has no cross attention"}
-    assert done.tried == {}
+    assert done.scores == {}
 
 
-def test_why_a_role_cannot_be_put(llama: Scope) -> None:
-    assert why_not(llama.model, INDUCTION) is None
-    assert why_not(llama.model, replace(INDUCTION, sites=CROSS)) == "it has no cross attention"
+def test_why_a_role_cannot_be_tested(llama: Scope) -> None:
+    assert why_untestable(llama.model, INDUCTION) is None
+    assert why_untestable(llama.model, replace(INDUCTION, sites=CROSS)) == "it has no cross attention"
     both = replace(INDUCTION, sites=CROSS | frozenset({"bidirectional"}))
-    assert why_not(llama.model, both) == "it has no bidirectional or cross attention"
+    assert why_untestable(llama.model, both) == "it has no bidirectional or cross attention"
 
 
-def test_a_head_that_was_not_asked_somewhere_is_not_asked_at_all(llama: Scope) -> None:
+def test_a_head_without_a_score_on_some_input_is_not_tested(llama: Scope) -> None:
     """A missing number is no zero: the head is left out, and counts in no family."""
     role = replace(BATTERY["previous token"], name="mine")
     n_heads = llama.shape.n_heads
     made = run_trials(llama.model, [role], {role.probe.name: "not this time"}, 0.01)
     assert made.untested == {"mine": "not this time"}
-    collected = Collected(llama.shape.heads())
+    collected = ProbeResults()
     scores = torch.full((12, n_heads), 0.9)
     scores[3, 2] = float("nan")
     collected.masses["previous", ""] = [scores]
     collected.masses["previous", "another"] = [torch.zeros(12, n_heads)]
-    found = _try(llama.model, role, [collected.attention("previous")])
-    assert found.asked.tolist() == [index != 2 for index in range(n_heads)]
-    assert math.isclose(float(found.pieces[0][0]), 2.0**-12)
+    found = _score(llama.model, role, [collected.measurement("attention", "previous")])
+    assert found.tested.tolist() == [index != 2 for index in range(n_heads)]
+    assert math.isclose(float(found.p_values[0][0]), 2.0**-12)

@@ -17,7 +17,7 @@ from headscope.app.pages import schema
 from headscope.errors import InputError
 from headscope.files import write_atomic
 from headscope.heads.roles.battery import BATTERY
-from headscope.heads.roles.published_claims import Claim, Held, claims_about, hold
+from headscope.heads.roles.published_claims import Claim, ClaimCheck, check_claims, claims_about
 from headscope.heads.roles.report import Report, Trial
 from headscope.models.weight_hash import weight_hash
 from headscope.names import ModelShape
@@ -71,7 +71,8 @@ def model_title(scope: Scope) -> str:
 def featured_card(shape: ModelShape, report: Report | None) -> schema.Featured:
     """Papers' claims about a model of this name; each head beside its own score, once it has been tested."""
     known = {str(head) for head in shape.heads()}
-    held = {(found.claim.source, found.claim.role, found.head): found for found in (hold(report) if report else [])}
+    checks = check_claims(report) if report else []
+    held = {(check.claim.source, check.claim.role, check.head): check for check in checks}
     claims = [
         schema.PaperClaim(
             role=claim.role,
@@ -88,7 +89,7 @@ def featured_card(shape: ModelShape, report: Report | None) -> schema.Featured:
     return schema.Featured(claims=[claim for claim in claims if claim.heads])
 
 
-def _featured(claim: Claim, head: str, held: Held | None) -> schema.FeaturedHead:
+def _featured(claim: Claim, head: str, held: ClaimCheck | None) -> schema.FeaturedHead:
     return schema.FeaturedHead(
         head=head,
         published=(claim.scores or {}).get(head),

@@ -7,11 +7,11 @@ that the same head gives (its margin), and does so on so many inputs that chance
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from headscope.heads.roles.measures import Kind, Where
-from headscope.heads.roles.probes import text_probes, token_probes
+from headscope.heads.roles.measures import AttentionKind, Measure
+from headscope.heads.roles.probes import grammar, text_probes, token_probes
 from headscope.heads.roles.probes.probe import Probe
 from headscope.heads.roles.probes.vocabulary import Vocabulary
 
@@ -40,7 +40,7 @@ class ProbeMaker:
 class Evidence:
     """A measure that a head has to reach on the probe: its threshold, its margin above the rival, and why that much."""
 
-    kind: Kind
+    kind: Measure
     of: str
     threshold: float
     margin: float
@@ -55,7 +55,7 @@ class Role:
     sentence: str
     probe: ProbeMaker
     evidence: tuple[Evidence, ...]
-    sites: frozenset[Where]
+    sites: frozenset[AttentionKind]
     paper: Paper | None
 
 
@@ -67,10 +67,10 @@ ALIGNED = ProbeMaker("aligned", token_probes.aligned)
 GIVING = ProbeMaker("indirect objects", text_probes.indirect_objects)
 NEEDLE = ProbeMaker("needle", text_probes.needle)
 
-CAUSAL: frozenset[Where] = frozenset({"causal"})
-BOTH_WAYS: frozenset[Where] = frozenset({"bidirectional"})
+CAUSAL: frozenset[AttentionKind] = frozenset({"causal"})
+BOTH_WAYS: frozenset[AttentionKind] = frozenset({"bidirectional"})
 SELF = CAUSAL | BOTH_WAYS
-CROSS: frozenset[Where] = frozenset({"cross"})
+CROSS: frozenset[AttentionKind] = frozenset({"cross"})
 
 RAGANATO = Paper(
     "Raganato and Tiedemann", 2018, "An Analysis of Encoder Representations in Transformer-Based Machine Translation"
@@ -99,8 +99,9 @@ def _attention(of: str, threshold: float, reason: str, margin: float = 0.1) -> E
     return Evidence("attention", of, threshold, margin, reason)
 
 
-def _arcs(name: str, sentence: str, make: Callable[[Vocabulary, int, int], Probe], paper: Paper | None) -> Role:
-    return Role(name, sentence, ProbeMaker(name, make), (_attention("arc", 0.2, A_FIFTH),), SELF, paper)
+def _arcs(name: str, sentence: str, templates: Sequence[str], what: str, paper: Paper | None = CLARK) -> Role:
+    maker = ProbeMaker(name, text_probes.arc_probe(templates, what))
+    return Role(name, sentence, maker, (_attention("arc", 0.2, A_FIFTH),), SELF, paper)
 
 
 ROLES = (
@@ -169,10 +170,26 @@ ROLES = (
         ),
         CAUSAL, WU,
     ),
-    _arcs("coreference", "A pronoun looks at the person it stands for.", text_probes.coreference, CLARK),
-    _arcs("verb to subject", "A verb looks at its subject, past other nouns.", text_probes.verb_to_subject, CLARK),
-    _arcs("noun to modifier", "A noun looks at its own adjective.", text_probes.noun_to_modifier, CLARK),
-    _arcs("negation", "A negated word looks at its “not”.", text_probes.negation, None),
+    _arcs(
+        "coreference",
+        "A pronoun looks at the person it stands for.",
+        grammar.COREFERENCE, "two people of different gender and a pronoun",
+    ),
+    _arcs(
+        "verb to subject",
+        "A verb looks at its subject, past other nouns.",
+        grammar.VERB_TO_SUBJECT, "a verb, its subject, and another noun",
+    ),
+    _arcs(
+        "noun to modifier",
+        "A noun looks at its own adjective.",
+        grammar.NOUN_TO_MODIFIER, "a noun, its adjective, and another adjective",
+    ),
+    _arcs(
+        "negation",
+        "A negated word looks at its “not”.",
+        grammar.NEGATION, "a negated word, its “not”, and another adverb", None,
+    ),
     Role(
         "alignment",
         "Looks at the same word in the source.",

@@ -1,104 +1,84 @@
-"""A role of one's own: a question made of two labelling functions, tested like any other of the battery."""
+"""Test a question of your own as a role: two labelling functions, with rivals and a null like any other role."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from headscope.attention.questions import Question
 from headscope.heads.questions.label_rules import LabelRule
+from headscope.heads.questions.standard_questions import matching_keys
 from headscope.heads.roles.battery import MOST, SELF, Evidence, ProbeMaker, Role
-from headscope.heads.roles.measures import only_looks_back
+from headscope.heads.roles.measures import is_causal
 from headscope.heads.roles.probes.grammar import filler
-from headscope.heads.roles.probes.probe import Ask, Batch, Probe, offsets
-from headscope.heads.roles.probes.vocabulary import Spelled, UntestableError, Vocabulary
+from headscope.heads.roles.probes.probe import Batch, Probe, ProbeQuestion, offset_questions
+from headscope.heads.roles.probes.vocabulary import TokenizedText, UntestableError, Vocabulary
 
-NEAR = (0, 1)  # places back that stand as rivals: a head that always looks there answers many questions by chance
+NEAR = (0, 1)  # offsets that are rivals: a head that always attends there answers many questions by chance
 
 
 def own_role(rule: LabelRule, texts: Sequence[str] | None = None, threshold: float = 0.5, reason: str = MOST) -> Role:
-    """The rule as a role, on these texts (plain sentences of our grammar unless given); its null shuffles the keys."""
-    maker = ProbeMaker(
-        f"own: {rule.name}", lambda vocabulary, count, seed: _probe(vocabulary, rule, _given(texts, count, seed), seed)
-    )
+    """Make a role of a label rule, on these texts or on plain sentences of the grammar; its null shuffles the keys."""
+
+    def make(vocabulary: Vocabulary, count: int, seed: int) -> Probe:
+        sentences = [" ".join(filler(5, seed + 1000 * index)) for index in range(count)] if texts is None else texts
+        return _probe(vocabulary, rule, sentences, seed)
+
+    maker = ProbeMaker(f"own: {rule.name}", make)
     evidence = Evidence("attention", rule.name, threshold, 0.1, reason)
     return Role(rule.name, "Looks where your question's labels are equal.", maker, (evidence,), SELF, None)
 
 
-def _given(texts: Sequence[str] | None, count: int, seed: int) -> list[str]:
-    if texts is not None:
-        return list(texts)
-    return [" ".join(filler(5, seed + 1000 * index)) for index in range(count)]
-
-
 def _probe(vocabulary: Vocabulary, rule: LabelRule, texts: Sequence[str], seed: int) -> Probe:
-    vocabulary.need_text()
-    causal = only_looks_back(vocabulary.model)
-    groups: dict[int, list[Spelled]] = {}
-    for text in texts:
-        spelled = vocabulary.spell(text)
-        groups.setdefault(len(spelled.ids), []).append(spelled)
-    labelled = [_labelled(group, rule, causal) for group in groups.values()]
-    near = [offset for offset in NEAR if not all(_is_offset(each.pairs, offset) for each in labelled)]
+    vocabulary.require_text()
+    groups: dict[int, list[TokenizedText]] = {}
+    for text in map(vocabulary.tokenize, texts):
+        groups.setdefault(len(text.ids), []).append(text)
+    labelled = [_label(group, rule, is_causal(vocabulary.model)) for group in groups.values()]
+    near = [offset for offset in NEAR if not all(each.is_offset(offset) for each in labelled)]
     generator = torch.Generator().manual_seed(seed)
-    batches = [_batch(each, rule, near, generator) for each in labelled]
-    whole = tuple(batch for batch in batches if len(batch))
-    if not whole:
+    batches = tuple(batch for each in labelled if len(batch := _batch(each, rule.name, near, generator)))
+    if not batches:
         raise UntestableError(f"in none of the {len(texts)} texts does the question {rule.name!r} have an answer")
-    return Probe(whole, f"{sum(map(len, whole))} texts in which the question has an answer")
+    return Probe(batches, f"{sum(map(len, batches))} texts in which the question has an answer")
 
 
 @dataclass(frozen=True)
-class _Labelled:
-    """Texts of one length, their labels, and which keys each row finds by them."""
+class _LabelledTexts:
+    """Texts of one length, the question of their labels, and how many visible keys match each row."""
 
     ids: Int[Tensor, "text token"]
-    query: Int[Tensor, "text token"]
-    key: Int[Tensor, "text token"]
-    pairs: Bool[Tensor, "text token token"]
+    question: Question
+    matching: Int[Tensor, "text token"]
+
+    def is_offset(self, offset: int) -> bool:
+        """Whether the question asks every row for the key at this offset and for nothing else.
+
+        Then that offset is no rival. Where only some rows ask (the nouns, say), it is one.
+        """
+        n = self.ids.shape[1]
+        one_each = (torch.arange(n) >= offset).long().expand_as(self.matching)
+        at_offset = self.question.query[:, offset:] == self.question.key[:, : n - offset]
+        excluded = self.question.exclude_self and offset == 0
+        return not excluded and torch.equal(self.matching, one_each) and bool(at_offset.all())
 
 
-def _labelled(group: Sequence[Spelled], rule: LabelRule, causal: bool) -> _Labelled:
-    labels = [rule.labels(spelled.tokens) for spelled in group]
-    query, key = (torch.stack([pair[side] for pair in labels]) for side in (0, 1))
-    ids = torch.tensor([spelled.ids for spelled in group])
-    return _Labelled(ids, query, key, _pairs(query, key, causal, rule.exclude_self))
+def _label(texts: Sequence[TokenizedText], rule: LabelRule, causal: bool) -> _LabelledTexts:
+    query, key = map(torch.stack, zip(*(rule.labels(text.tokens) for text in texts), strict=True))
+    question = Question(query, key, rule.exclude_self)
+    return _LabelledTexts(torch.tensor([text.ids for text in texts]), question, matching_keys(question).visible(causal))
 
 
-def _batch(texts: _Labelled, rule: LabelRule, near: Sequence[int], generator: torch.Generator) -> Batch:
-    """The texts with an answer; only rows that see one ask."""
-    asking = texts.pairs.any(-1)
-    keep = asking.any(1)
-    query, key, asking = texts.query.where(asking, -1)[keep], texts.key[keep], asking[keep]
+def _batch(texts: _LabelledTexts, name: str, near: Sequence[int], generator: torch.Generator) -> Batch:
+    """The texts with an answer, asked at the rows that can see one; the rivals are shuffled keys and near offsets."""
+    question, asked = texts.question, texts.matching > 0
+    keep = asked.any(1)
+    query, key, asked = question.query.where(asked, -1)[keep], question.key[keep], asked[keep]
     order = torch.rand(query.shape, generator=generator).argsort(1)
-    rivals = {
-        "the same labels, shuffled": Question(query, key.gather(1, order), rule.exclude_self),
-        **offsets(asking, near),
-    }
-    return Batch(texts.ids[keep], asks={rule.name: Ask(Question(query, key, rule.exclude_self), rivals)})
-
-
-def _pairs(
-    query: Int[Tensor, "text token"], key: Int[Tensor, "text token"], causal: bool, exclude_self: bool
-) -> Bool[Tensor, "text token token"]:
-    """Where a row sees a key with its label."""
-    equal = (query[:, :, None] == key[:, None, :]) & (query != -1)[:, :, None]
-    if causal:
-        equal = equal.tril()
-    if exclude_self:
-        equal = equal & ~torch.eye(query.shape[1], dtype=torch.bool)
-    return equal
-
-
-def _is_offset(pairs: Bool[Tensor, "text token token"], offset: int) -> bool:
-    """Whether this is the question for one place, asked by every row that has it. A rival must not be the question.
-
-    Asked by some rows only (the nouns, say), that place stays a rival: a head that always looks there does not ask.
-    """
-    n = pairs.shape[1]
-    every = torch.ones(n, n, dtype=torch.bool)
-    return torch.equal(pairs, (every.tril(-offset) & every.triu(-offset)).expand_as(pairs))
+    shuffled = {"the same labels, shuffled": replace(question, query=query, key=key.gather(1, order))}
+    wanted = replace(question, query=query, key=key)
+    return Batch(texts.ids[keep], questions={name: ProbeQuestion(wanted, shuffled | offset_questions(asked, near))})

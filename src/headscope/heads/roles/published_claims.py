@@ -1,4 +1,4 @@
-"""What papers and their code say about named heads, to be held against a model's own weights.
+"""Published claims about the heads of known models, and how they compare with a report on a model's own weights.
 
 Only claims that were read in the source named with them. Heads are counted from 0. Published scores depend on their
 recipe (tokens, start token, whether position 0 is renormalised away), so sets and ranks are compared, not decimals.
@@ -17,7 +17,7 @@ Outcome = Literal["agrees", "differs", "not tested"]
 
 @dataclass(frozen=True)
 class Claim:
-    """A set of heads of one model, said to play a role. ``scores`` are the published ones, where there are any."""
+    """A set of heads of one model that a source gives a role; ``scores`` are the published ones, if there are any."""
 
     models: tuple[str, ...]
     role: str
@@ -33,8 +33,8 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Held:
-    """One head of a claim beside what these weights show: its score, and its rank among all heads on that role."""
+class ClaimCheck:
+    """One head of a claim compared with a report: the head's score, and its rank among all heads on that role."""
 
     claim: Claim
     head: str
@@ -118,38 +118,40 @@ CLAIMS: tuple[Claim, ...] = (
 
 
 def claims_about(model: str) -> list[Claim]:
-    """The claims that speak of a model of this name; its owner and letter case do not matter."""
+    """The claims about a model of this name; its owner and letter case do not matter."""
     name = model.rstrip("/").rpartition("/")[2].lower()
     return [claim for claim in CLAIMS if name in claim.models]
 
 
-def claimed(model: str, why: str) -> list[Held]:
-    """Every published head of a model whose weights nobody has looked at here, and why not."""
-    return [Held(claim, head, "not tested", None, None, why) for claim in claims_about(model) for head in claim.heads]
+def unchecked_claims(model: str, why: str) -> list[ClaimCheck]:
+    """Every published head of a model that was not tested, with the reason why not."""
+    return [
+        ClaimCheck(claim, head, "not tested", None, None, why) for claim in claims_about(model) for head in claim.heads
+    ]
 
 
-def models_spoken_of() -> list[str]:
-    """The models that claims are about, each by its first name."""
+def models_with_claims() -> list[str]:
+    """The models with published claims, each by its first name."""
     return list(dict.fromkeys(claim.models[0] for claim in CLAIMS))
 
 
-def hold(report: Report) -> list[Held]:
-    """Every published head of this model beside what the battery found."""
+def check_claims(report: Report) -> list[ClaimCheck]:
+    """Compare every published head of this model with the report."""
     trials = {trial.role: trial for trial in report.trials}
-    return [_held(claim, head, trials.get(claim.role)) for claim in claims_about(report.model) for head in claim.heads]
+    return [_check(claim, head, trials.get(claim.role)) for claim in claims_about(report.model) for head in claim.heads]
 
 
-def _held(claim: Claim, head: str, trial: Trial | None) -> Held:
+def _check(claim: Claim, head: str, trial: Trial | None) -> ClaimCheck:
     if trial is None:
-        return Held(claim, head, "not tested", None, None, claim.note or "the battery has no such role")
+        return ClaimCheck(claim, head, "not tested", None, None, claim.note or "the battery has no such role")
     if not trial.tested:
-        return Held(claim, head, "not tested", None, None, trial.why_not)
+        return ClaimCheck(claim, head, "not tested", None, None, trial.why_not)
     name = next((known for known in trial.scores if known == head or known.endswith(f".{head}")), None)
     score = None if name is None else trial.scores[name]
     if name is None or score is None:
-        return Held(claim, head, "not tested", None, None, f"this model has no head {head} of that kind")
+        return ClaimCheck(claim, head, "not tested", None, None, f"this model has no head {head} of that kind")
     rank = 1 + sum(other > score for other in trial.scores.values() if other is not None)
     if name in trial.named:
-        return Held(claim, head, "agrees", score, rank, "")
+        return ClaimCheck(claim, head, "agrees", score, rank, "")
     rival = trial.rivals.get(name) or 0.0
-    return Held(claim, head, "differs", score, rank, f"its strongest rival answer has {rival:.2f}")
+    return ClaimCheck(claim, head, "differs", score, rank, f"its strongest rival answer has {rival:.2f}")

@@ -1,4 +1,4 @@
-"""What the battery found: a plain value, equal when run twice, that can be written down and read back."""
+"""The battery's report: plain dataclasses, equal when run twice, written to and read from JSON."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True)
-class Piece:
-    """One piece of evidence for one head: its score, the rival that came closest, and the interval."""
+class EvidenceScore:
+    """One head's score on one measure of a role, with its interval, its strongest rival and its p-value."""
 
     measure: str
     score: float
@@ -27,10 +27,10 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Ablated:
-    """What the probe's own task loses when the head is switched off (its mean put in its place).
+class AblationEffect:
+    """What the probe's task loses when the head is mean-ablated.
 
-    ``whole`` is how well the model does with all its heads, more is better; ``loss`` is how much of it goes.
+    ``whole`` is the score with all heads, more is better; ``loss`` is how much of it is lost.
     """
 
     task: str
@@ -42,14 +42,14 @@ class Ablated:
 
 @dataclass(frozen=True)
 class Finding:
-    """A head that earned a role. ``p`` is corrected for every head and role that was tried."""
+    """A head that earned a role. ``p`` is corrected for every head and role that was tested."""
 
     head: str
     role: str
     strongest: bool
     p: float
-    evidence: tuple[Piece, ...]
-    ablated: Ablated | None
+    evidence: tuple[EvidenceScore, ...]
+    ablated: AblationEffect | None
 
     @property
     def score(self) -> float:
@@ -58,7 +58,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Trial:
-    """One role on this model: tested or not, on what, and every head's score (None: not asked)."""
+    """One role on this model: whether it was tested, on which probe, and every head's score (None: not tested)."""
 
     role: str
     tested: bool
@@ -80,7 +80,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Report:
-    """Every role's trial, every head's names and traits, and how it was all done."""
+    """Every role's trial, the heads that earned roles, every head's traits, and the recipe to get them again."""
 
     model: str
     n_heads: int
@@ -102,7 +102,7 @@ class Report:
 
     @property
     def n_resting(self) -> int:
-        """How many heads have no role but to rest on the first token."""
+        """How many heads have only the role of resting on the first token."""
         roles: dict[str, set[str]] = {}
         for finding in self.findings:
             roles.setdefault(finding.head, set()).add(finding.role)
@@ -140,32 +140,27 @@ class Report:
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Report:
-        """A report that ``to_dict`` wrote."""
+        """Read a report that ``to_dict`` wrote."""
         version = given.get("schema_version")
         if version != SCHEMA_VERSION:
             raise InputError(f"this report has schema_version {version!r}; this program reads {SCHEMA_VERSION}")
         try:
-            return cls._read(given)
+            findings = tuple(
+                Finding(
+                    **{
+                        **finding,
+                        "evidence": tuple(EvidenceScore(**score) for score in finding["evidence"]),
+                        "ablated": None if finding["ablated"] is None else AblationEffect(**finding["ablated"]),
+                    }
+                )
+                for finding in given["findings"]
+            )
+            trials = tuple(Trial(**{**trial, "named": tuple(trial["named"])}) for trial in given["trials"])
+            return cls(**{f.name: given[f.name] for f in fields(cls)} | {"findings": findings, "trials": trials})
         except (KeyError, TypeError) as error:
             raise InputError(
-                f"this report is not whole ({error!r}); make it again with headscope heads --json"
+                f"this report is incomplete ({error!r}); make it again with headscope heads --json"
             ) from error
-
-    @classmethod
-    def _read(cls, given: Mapping[str, Any]) -> Report:
-        findings = tuple(
-            Finding(
-                **{
-                    **finding,
-                    "evidence": tuple(Piece(**piece) for piece in finding["evidence"]),
-                    "ablated": None if finding["ablated"] is None else Ablated(**finding["ablated"]),
-                }
-            )
-            for finding in given["findings"]
-        )
-        trials = tuple(Trial(**{**trial, "named": tuple(trial["named"])}) for trial in given["trials"])
-        kept = {f.name: given[f.name] for f in fields(cls)}
-        return cls(**{**kept, "findings": findings, "trials": trials})
 
     def __str__(self) -> str:
         lines = [
@@ -175,18 +170,18 @@ class Report:
         for trial in self.trials:
             found = ", ".join(f"{f.head} {f.score:.2f}" for f in self.with_role(trial.role))
             offset = "".join(f" (best fixed offset {right:.2f})" for right in trial.baselines.values())
-            told = f"{found or 'no head'}{offset}" if trial.tested else f"not tested: {trial.why_not}"
-            lines.append(f"  {trial.role}: {told}")
+            outcome = f"{found or 'no head'}{offset}" if trial.tested else f"not tested: {trial.why_not}"
+            lines.append(f"  {trial.role}: {outcome}")
         return "\n".join(lines)
 
 
 def rounded(value: float, digits: int = 6) -> float:
-    """Six decimals are kept: beyond them, two runs on different threads may differ."""
+    """Round to six decimals: beyond them, runs with different numbers of threads may differ."""
     return 0.0 if math.isnan(value) else round(float(value), digits)
 
 
 def p_value(value: float) -> float:
-    """Three significant digits."""
+    """Round to three significant digits."""
     return float(f"{value:.3g}")
 
 

@@ -1,10 +1,11 @@
-"""heads(model): the whole battery on one model, from probes to a report that another person can get again."""
+"""Run the battery on a model: make probes, test every role on every head, and write a report with its recipe."""
 
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import torch
@@ -12,14 +13,14 @@ from torch import Tensor
 
 from headscope.errors import InputError
 from headscope.heads.roles.battery import BATTERY, Role
-from headscope.heads.roles.measures import task_without, why_no_logits
+from headscope.heads.roles.measures import ablated_task_scores, why_no_logit_attribution
 from headscope.heads.roles.probes.probe import Probe
 from headscope.heads.roles.probes.vocabulary import Vocabulary
-from headscope.heads.roles.report import Ablated, Finding, Piece, Report, Trial, p_value, rounded
-from headscope.heads.roles.shuffled_weights import randomised
+from headscope.heads.roles.report import AblationEffect, EvidenceScore, Finding, Report, Trial, p_value, rounded
+from headscope.heads.roles.shuffled_weights import shuffled_weights
 from headscope.heads.roles.significance import RESAMPLES, bootstrap
 from headscope.heads.roles.traits import traits
-from headscope.heads.roles.trials import Trials, Tried, make_probes, run_trials
+from headscope.heads.roles.trials import RoleScores, Trials, make_probes, run_trials
 from headscope.models.protocol import OpenModel
 from headscope.models.weight_hash import weight_hash
 from headscope.names import Head
@@ -27,7 +28,7 @@ from headscope.names import Head
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How the battery is run. All of it goes into the recipe."""
+    """Options of the battery; all of them go into the recipe."""
 
     inputs: int = 32
     seed: int = 0
@@ -37,15 +38,15 @@ class Options:
     controls: int = 1
     separators: tuple[int, ...] = ()
     ablate: int = 16
-    """On how many of a probe's inputs heads are switched off; 0 leaves that out."""
+    """On about how many of a probe's inputs heads are mean-ablated; 0 leaves ablation out."""
     most_ablated: int = 12
-    """How many heads of each role are switched off, the strongest first."""
+    """How many heads of each role are ablated, the strongest first."""
 
     def __post_init__(self) -> None:
         if not 8 <= self.inputs <= 4096:
-            raise InputError(f"inputs={self.inputs}: a role is tested on 8 to 4096 inputs a probe")
+            raise InputError(f"inputs={self.inputs}: a role is tested on 8 to 4096 inputs per probe")
         if not 0 < self.alpha < 1:
-            raise InputError(f"alpha={self.alpha}: the family-wise error is a chance between 0 and 1, such as .01")
+            raise InputError(f"alpha={self.alpha}: the family-wise error rate is between 0 and 1, such as .01")
         unknown = [name for name in self.roles or () if name not in BATTERY]
         if unknown:
             raise InputError(f"no role is called {', '.join(unknown)}; there are {', '.join(BATTERY)}")
@@ -59,23 +60,21 @@ class Options:
         return (*(BATTERY[name] for name in names), *self.own)
 
 
-def heads(model: OpenModel, options: Options | None = None) -> Report:
-    """Every role tried on every head, with nulls, intervals, effects of ablation, and the recipe."""
+def run_battery(model: OpenModel, options: Options | None = None) -> Report:
+    """Test every role on every head, with rivals, p-values, intervals and the effects of ablation."""
     options = options or Options()
     roles = options.chosen()
     vocabulary = Vocabulary(model, options.seed, options.separators)
     probes = make_probes(vocabulary, roles, options.inputs, options.seed)
     trials = run_trials(model, roles, probes, options.alpha)
-    named = trials.named(options.alpha)
     controls = _controls(model, roles, probes, options)
-    for name, tried in trials.tried.items():
-        named[name] = named[name] & (tried.score > controls[name].named)
-    findings = _findings(model, trials, named, options)
+    named = trials.named(options.alpha)
+    named = {name: heads & (trials.scores[name].score > controls[name].named) for name, heads in named.items()}
     return Report(
         model=model.shape.name,
         n_heads=model.shape.n_heads,
-        findings=findings,
-        trials=tuple(_trial(model, role, trials, named, controls) for role in roles),
+        findings=_findings(model, trials, named, options),
+        trials=tuple(_trial(model, role, trials, named.get(role.name), controls[role.name].best) for role in roles),
         traits=_traits(model, trials),
         recipe=_recipe(model, vocabulary, trials, options),
     )
@@ -83,7 +82,7 @@ def heads(model: OpenModel, options: Options | None = None) -> Report:
 
 @dataclass(frozen=True)
 class _Control:
-    """The randomised copies' best score for a role, and the best of a head that they would have named."""
+    """The best score of a role with shuffled weights, and the best of a head that would have earned it there."""
 
     best: float | None = None
     named: float = -1.0
@@ -94,55 +93,47 @@ def _controls(
 ) -> dict[str, _Control]:
     found = {role.name: _Control() for role in roles}
     for copy in range(options.controls):
-        with randomised(model, options.seed + copy):
+        with shuffled_weights(model, options.seed + copy):
             trials = run_trials(model, roles, probes, options.alpha)
         named = trials.named(options.alpha)
-        for name, tried in trials.tried.items():
-            before, score = found[name], tried.score.nan_to_num(-1.0)
-            best = float(score[tried.asked].max()) if bool(tried.asked.any()) else -1.0
-            mistaken = float(score[named[name]].max()) if bool(named[name].any()) else -1.0
-            best = best if before.best is None else max(best, before.best)
-            found[name] = _Control(best, max(mistaken, before.named))
+        for name, role in trials.scores.items():
+            before, scores = found[name], role.score.nan_to_num(-1.0)
+            best = max(-1.0 if before.best is None else before.best, *scores[role.tested].tolist(), -1.0)
+            found[name] = _Control(best, max(before.named, *scores[named[name]].tolist(), -1.0))
     return found
 
 
 def _findings(model: OpenModel, trials: Trials, named: Mapping[str, Tensor], options: Options) -> tuple[Finding, ...]:
-    every, corrected = model.shape.heads(), trials.corrected()
-    ablation = _Ablation(model, trials, options)
-    found: list[tuple[float, Finding]] = []
-    for name, tried in trials.tried.items():
-        pieces = _pieces(tried, options.seed)
-        for place, index in enumerate(_by_score(tried, named[name])):
-            evidence = tuple(piece[index] for piece in pieces)
-            p = p_value(float(corrected[name][index]))
-            ablated = ablation.of(every[index], tried.role.probe.name) if place < options.most_ablated else None
-            lead = evidence[0].score - evidence[0].rival
-            found.append((lead, Finding(str(every[index]), name, False, p, evidence, ablated)))
-    strongest: dict[str, tuple[float, str]] = {}
-    for lead, finding in found:
-        if lead > strongest.get(finding.head, (-1.0, ""))[0]:
-            strongest[finding.head] = (lead, finding.role)
-    order = {str(head): index for index, head in enumerate(every)}
-    marked = [replace(finding, strongest=strongest[finding.head][1] == finding.role) for _, finding in found]
-    return tuple(sorted(marked, key=lambda finding: order[finding.head]))
+    heads, corrected = model.shape.heads(), trials.corrected()
+    ablate = _ablation(model, trials, options)
+    found: list[tuple[int, float, Finding]] = []
+    for name, role in trials.scores.items():
+        measures = _evidence(role, options.seed)
+        earned: list[int] = named[name].nonzero().flatten().tolist()
+        for rank, index in enumerate(sorted(earned, key=lambda index: -float(role.score[index]))):
+            evidence = tuple(scores[index] for scores in measures)
+            ablated = ablate(heads[index], role.role.probe.name) if rank < options.most_ablated else None
+            finding = Finding(str(heads[index]), name, False, p_value(float(corrected[name][index])), evidence, ablated)
+            found.append((index, evidence[0].score - evidence[0].rival, finding))
+    strongest: dict[int, str] = {}
+    for index, _, finding in sorted(found, key=lambda each: -each[1]):
+        strongest.setdefault(index, finding.role)
+    ordered = sorted(found, key=lambda each: each[0])
+    return tuple(replace(each, strongest=strongest[index] == each.role) for index, _, each in ordered)
 
 
-def _by_score(tried: Tried, named: Tensor) -> list[int]:
-    """The named heads, highest score first."""
-    found: list[int] = named.nonzero().flatten().tolist()
-    return sorted(found, key=lambda index: -float(tried.score[index]))
-
-
-def _pieces(tried: Tried, seed: int) -> list[list[Piece]]:
-    """Every head's evidence, with intervals over inputs."""
+def _evidence(role: RoleScores, seed: int) -> list[list[EvidenceScore]]:
+    """Every head's score on each measure, with an interval over inputs."""
     found = []
-    for evidence, measured, p in zip(tried.role.evidence, tried.measured, tried.pieces, strict=True):
+    for evidence, measured, p_values in zip(role.role.evidence, role.measured, role.p_values, strict=True):
         scores, rivals = measured.scores.nan_to_num(0.0), measured.rivals.nan_to_num(0.0)
         low, high = bootstrap(scores, seed)
-        columns = zip(scores.double().mean(0), low, high, rivals.double().mean(0), measured.rival_names, p, strict=True)
+        columns = zip(
+            scores.double().mean(0), low, high, rivals.double().mean(0), measured.rival_names, p_values, strict=True
+        )
         found.append(
             [
-                Piece(
+                EvidenceScore(
                     measure=f"{evidence.kind}: {evidence.of}",
                     score=rounded(float(score)),
                     low=rounded(float(a)),
@@ -150,89 +141,64 @@ def _pieces(tried: Tried, seed: int) -> list[list[Piece]]:
                     rival=rounded(float(rival)),
                     rival_name=name,
                     threshold=evidence.threshold,
-                    p=p_value(float(chance)),
+                    p=p_value(float(p)),
                 )
-                for score, a, b, rival, name, chance in columns
+                for score, a, b, rival, name, p in columns
             ]
         )
     return found
 
 
-class _Ablation:
-    """Each head switched off once on each probe, whatever it was named for there."""
+def _ablation(model: OpenModel, trials: Trials, options: Options) -> Callable[[Head, str], AblationEffect | None]:
+    """A function that mean-ablates a head on some of a probe's inputs, each pair of head and probe once."""
+    able = bool(options.ablate) and why_no_logit_attribution(model) is None
 
-    def __init__(self, model: OpenModel, trials: Trials, options: Options) -> None:
-        self.model, self.trials, self.options = model, trials, options
-        self.able = bool(options.ablate) and why_no_logits(model) is None
-        self.done: dict[tuple[Head, str], Ablated | None] = {}
-        self.parts: dict[str, Probe] = {}
-
-    def of(self, head: Head, name: str) -> Ablated | None:
-        if (head, name) not in self.done:
-            self.done[head, name] = self._measure(head, name)
-        return self.done[head, name]
-
-    def _measure(self, head: Head, name: str) -> Ablated | None:
-        probe = self.trials.probes[name]
-        if not self.able or probe.task is None:
+    @cache
+    def ablate(head: Head, name: str) -> AblationEffect | None:
+        probe = trials.probes[name]
+        if not able or probe.task is None:
             return None
-        part = self.parts.setdefault(name, _some(probe, self.options.ablate))
-        whole = torch.cat(self.trials.collected[name].task)[_rows(probe, part)]
-        loss = (whole - task_without(self.model, part, head))[:, None]
-        low, high = bootstrap(loss, self.options.seed)
-        numbers = (float(whole.mean()), float(loss.mean()), float(low), float(high))
-        return Ablated(probe.task, *(rounded(number) for number in numbers))
+        part = _some_inputs(probe, options.ablate)
+        batches = zip(trials.results[name].task_scores, part.batches, strict=True)
+        whole = torch.cat([scores[: len(batch)] for scores, batch in batches])
+        loss = (whole - ablated_task_scores(model, part, head))[:, None]
+        low, high = bootstrap(loss, options.seed)
+        return AblationEffect(probe.task, *(rounded(float(x)) for x in (whole.mean(), loss.mean(), low, high)))
+
+    return ablate
 
 
-def _some(probe: Probe, count: int) -> Probe:
-    """A few inputs of every batch, about ``count`` in all."""
+def _some_inputs(probe: Probe, count: int) -> Probe:
+    """The first inputs of every batch, about ``count`` in all."""
     each = max(1, count // len(probe.batches))
     return replace(probe, batches=tuple(batch.part(0, each) for batch in probe.batches))
 
 
-def _rows(probe: Probe, part: Probe) -> Tensor:
-    rows, at = [], 0
-    for batch, some in zip(probe.batches, part.batches, strict=True):
-        rows.append(torch.arange(at, at + len(some)))
-        at += len(batch)
-    return torch.cat(rows)
-
-
-def _trial(
-    model: OpenModel, role: Role, trials: Trials, named: Mapping[str, Tensor], controls: Mapping[str, _Control]
-) -> Trial:
+def _trial(model: OpenModel, role: Role, trials: Trials, named: Tensor | None, control: float | None) -> Trial:
     about = (role.sentence, "" if role.paper is None else str(role.paper))
-    tried = trials.tried.get(role.name)
-    if tried is None:
+    tested = trials.scores.get(role.name)
+    if tested is None or named is None:
         why = trials.untested[role.name]
         return Trial(role.name, False, why, *about, "", 0, 0, 0, (), {}, {}, None, "", None, {})
-    probe, every = trials.probes[role.probe.name], [str(head) for head in model.shape.heads()]
-    score, rival = (getattr(tried.measured[0], side).double().mean(0) for side in ("scores", "rivals"))
+    probe, heads = trials.probes[role.probe.name], [str(head) for head in model.shape.heads()]
+    task = trials.results[role.probe.name].task_scores if probe.task else []
 
     def column(values: Tensor) -> dict[str, float | None]:
-        return {
-            head: rounded(value) if asked else None
-            for head, value, asked in zip(every, values.tolist(), tried.asked.tolist(), strict=True)
-        }
+        means = zip(heads, values.double().mean(0).tolist(), tested.tested.tolist(), strict=True)
+        return {head: rounded(mean) if measured else None for head, mean, measured in means}
 
-    best = controls[role.name].best
     return Trial(
-        role.name, True, "", *about, probe.made, probe.n_inputs, sum(batch.ids.numel() for batch in probe.batches),
-        int(tried.asked.sum()), tuple(every[i] for i in named[role.name].nonzero().flatten().tolist()),
-        column(score), column(rival), None if best is None else rounded(best), probe.task or "",
-        _task_score(trials, role),
+        role.name, True, "", *about, probe.description, probe.n_inputs, sum(b.ids.numel() for b in probe.batches),
+        int(tested.tested.sum()), tuple(heads[index] for index in named.nonzero().flatten().tolist()),
+        column(tested.measured[0].scores), column(tested.measured[0].rivals),
+        None if control is None else rounded(control), probe.task or "",
+        rounded(float(torch.cat(task).mean())) if task else None,
         {e.of: rounded(probe.baselines[e.of]) for e in role.evidence if e.of in probe.baselines},
     )  # fmt: skip
 
 
-def _task_score(trials: Trials, role: Role) -> float | None:
-    """How well the whole model does the probe's task, on average."""
-    graded = trials.collected[role.probe.name].task
-    return rounded(float(torch.cat(graded).mean())) if graded and trials.probes[role.probe.name].task else None
-
-
 def _traits(model: OpenModel, trials: Trials) -> dict[str, dict[str, float]]:
-    """On plain sentences where the model reads text, else on the first probe there is."""
+    """Traits on plain sentences where the model reads text, else on the first probe there is."""
     probe = trials.probes.get("text") or next(iter(trials.probes.values()), None)
     return {} if probe is None else traits(model, probe)
 
@@ -250,9 +216,9 @@ def _recipe(model: OpenModel, vocabulary: Vocabulary, trials: Trials, options: O
         "controls": options.controls,
         "ablation": (
             f"the head's mean over the batch in its place, on about {options.ablate} inputs, "
-            f"for at most {options.most_ablated} heads a role"
+            f"for at most {options.most_ablated} heads per role"
         ),
-        "start_and_end": vocabulary.rule,
+        "start_and_end": vocabulary.added_tokens,
         "separators": list(options.separators),
         "dtype": str(weight.dtype).removeprefix("torch."),
         "device": weight.device.type,

@@ -1,4 +1,4 @@
-"""S-inhibition, by what it does to others: without this head, do the name movers turn towards the wrong person?"""
+"""Measure S-inhibition: how far name movers turn to the wrong name when a head is mean-ablated."""
 
 from __future__ import annotations
 
@@ -10,56 +10,53 @@ from torch import Tensor
 
 from headscope.attention.engine import observe
 from headscope.attention.observer import Call, plain
-from headscope.heads.roles.measures import Measured, averaged
+from headscope.heads.roles.measures import Measurement, mean_ablation
 from headscope.heads.roles.probes.probe import Batch, Probe
 from headscope.models.protocol import OpenModel
 from headscope.names import Head
 
 
 @torch.no_grad()
-def inhibition(model: OpenModel, probe: Probe, movers: Sequence[Head], candidates: Sequence[Head]) -> Measured:
-    """How far the movers' attention moves from receiver to giver without each candidate, beside the same in twins.
+def inhibition_effects(
+    model: OpenModel, probe: Probe, movers: Sequence[Head], candidates: Sequence[Head]
+) -> Measurement:
+    """How far the movers' attention turns from receiver to giver without each candidate.
 
-    A twin is the same sentence with a third person acting: nobody is named twice, so there is nobody to inhibit.
+    The rival is the same in counterfactual sentences, where a third person acts: no name is repeated, so there is none
+    to inhibit.
     """
     heads = model.shape.heads()
-    scores, rivals = (torch.zeros(probe.n_inputs, len(heads)) for _ in range(2))
-    whole = [_preference(model, probe, movers, None, twin) for twin in (False, True)]
-    for head in candidates:
-        column = heads.index(head)
-        for into, before, twin in ((scores, whole[0], False), (rivals, whole[1], True)):
-            into[:, column] = before - _preference(model, probe, movers, head, twin)
-    return Measured(scores, rivals, ("nobody named twice",) * len(heads))
+
+    def effects(batches: Sequence[Batch]) -> Float[Tensor, "input head"]:
+        def preference(ablated: Head | None) -> Float[Tensor, " input"]:
+            return torch.cat([_preference(model, batch, movers, ablated) for batch in batches])
+
+        found, whole = torch.zeros(probe.n_inputs, len(heads)), preference(None)
+        for head in candidates:
+            found[:, heads.index(head)] = whole - preference(head)
+        return found
+
+    counterfactuals = [batch.counterfactual for batch in probe.batches if batch.counterfactual is not None]
+    return Measurement(effects(probe.batches), effects(counterfactuals), ("nobody named twice",) * len(heads))
 
 
 def _preference(
-    model: OpenModel, probe: Probe, movers: Sequence[Head], without: Head | None, twin: bool
+    model: OpenModel, batch: Batch, movers: Sequence[Head], ablated: Head | None
 ) -> Float[Tensor, " input"]:
-    """The movers' mean attention to the receiver minus both mentions of the giver, where the name is due."""
-    found = []
-    for whole in probe.batches:
-        batch = whole.twin if twin else whole
-        assert batch is not None
-        found.append(_in_batch(model, batch, movers, without))
-    return torch.cat(found)
+    """The movers' mean attention from the end to the receiver, minus that to both mentions of the giver."""
+    to = batch.questions["receiver"]
+    questions = {"receiver": to.wanted, "giver": to.rivals["the giver"], "again": to.rivals["the giver again"]}
+    end = (to.wanted.query != -1).int().argmax(1)
+    attend = (lambda _, call: plain(call)) if ablated is None else mean_ablation(ablated, end)
+    found: list[Tensor] = []
 
-
-def _in_batch(model: OpenModel, batch: Batch, movers: Sequence[Head], without: Head | None) -> Float[Tensor, " input"]:
-    ask = batch.asks["receiver"]
-    questions = {"receiver": ask.wanted, "giver": ask.rivals["the giver"], "again": ask.rivals["the giver again"]}
-    end = (ask.wanted.query != -1).int().argmax(1)
-    edit = None if without is None else averaged(without, end)
-    wanted: dict[str, list[int]] = {}
-    for mover in movers:
-        wanted.setdefault(mover.site, []).append(mover.head)
-    seen: list[Tensor] = []
-
-    def see(site: str, call: Call) -> Tensor:
-        if site in wanted:
+    def observer(site: str, call: Call) -> Tensor:
+        heads = [mover.head for mover in movers if mover.site == site]
+        if heads:
             mass = observe(call.q, call.k, call.v, scores=call.scores, questions=questions, statistics=frozenset()).mass
-            towards = mass["receiver"] - mass["giver"] - mass["again"]
-            seen.append(towards.sum(2)[:, wanted[site]].cpu())
-        return plain(call) if edit is None else edit(site, call)
+            preference = mass["receiver"] - mass["giver"] - mass["again"]
+            found.append(preference.sum(2)[:, heads].cpu())
+        return attend(site, call)
 
-    model.run(batch.inputs(model), see)
-    return torch.cat(seen, dim=1).float().mean(1)
+    model.run(batch.inputs(model), observer)
+    return torch.cat(found, dim=1).float().mean(1)

@@ -1,4 +1,4 @@
-"""A randomised model: the same weights, each matrix shuffled. Whatever it still seems to do, training did not teach."""
+"""Shuffle every weight matrix of a model for a while: the control for what training did not teach."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from headscope.models.protocol import OpenModel
 
 
 @contextmanager
-def randomised(model: OpenModel, seed: int) -> Iterator[None]:
-    """Inside the block every matrix of the model is shuffled; afterwards every bit is as it was.
+def shuffled_weights(model: OpenModel, seed: int) -> Iterator[None]:
+    """Shuffle the entries of every matrix inside the block and restore them bit by bit afterwards.
 
-    Norms and biases stay. The model is changed in place, so nobody else may use it meanwhile.
+    Norms and biases stay. The model is changed in place, so nothing else may use it meanwhile.
     """
     generator = torch.Generator().manual_seed(seed)
     kept = [(weight, weight.detach().cpu().clone()) for weight in model.model.parameters() if weight.ndim >= 2]

@@ -1,8 +1,8 @@
-"""When a score is evidence: a paired test over inputs, a correction for asking often, and an interval.
+"""Significance of head scores: Wilcoxon's signed ranks over inputs, and Holm's correction.
 
-Every head is scored on each input beside a rival answer on the same input. The test is Wilcoxon's signed ranks, one
-sided and exact, so that no normal curve is assumed where 32 inputs meet a family of thousands of questions. Ties and
-zeros are ranked against the head. Holm's correction keeps the chance of any false name in a whole model below α.
+Every head is scored on each input beside a rival on the same input. The test is one-sided and exact, so that no normal
+distribution is assumed where 32 inputs meet a family of thousands of tests. Ties and zeros are ranked against the head.
+Holm's correction keeps the chance of any false role in a whole model below α.
 """
 
 from __future__ import annotations
@@ -18,30 +18,23 @@ EXACT_UP_TO = 200
 
 
 def signed_ranks(differences: Float[Tensor, "input head"]) -> Float[Tensor, " head"]:
-    """For each head, the chance of differences at least this positive if their signs were a coin's."""
+    """Each head's p-value: the chance of a rank sum at least this large if every sign were equally likely."""
     n = len(differences)
     if n == 0:
         return torch.ones(differences.shape[1], dtype=torch.float64)
     values = differences.double()
     against = (values <= 0).double()
     # By size, and among equal sizes those against the head last, where ranks are highest.
-    order = values.abs().argsort(dim=0, stable=True)
-    sizes, flags = values.abs().gather(0, order), against.gather(0, order)
-    order = _ties_against(sizes, flags)
+    order = against.argsort(dim=0, stable=True)
+    order = order.gather(0, values.abs().gather(0, order).argsort(dim=0, stable=True))
     ranks = torch.arange(1, n + 1, dtype=torch.float64)[:, None]
-    total = (ranks * (1 - flags.gather(0, order))).sum(0)
+    total = (ranks * (1 - against.gather(0, order))).sum(0)
     return _tail(n)[total.long()] if n <= EXACT_UP_TO else _normal_tail(total, n)
-
-
-def _ties_against(sizes: Float[Tensor, "input head"], flags: Float[Tensor, "input head"]) -> Tensor:
-    """Sort again by flag within runs of equal size: a stable sort by (run, flag)."""
-    runs = torch.cat((torch.zeros_like(sizes[:1]), (sizes[1:] > sizes[:-1]).double().cumsum(0)))
-    return (2 * runs + flags).argsort(dim=0, stable=True)
 
 
 @cache
 def _tail(n: int) -> Tensor:
-    """P(sum of the positive ranks ≥ s) for every s, when each of 1…n is positive with chance one half."""
+    """P(sum of the positive ranks ≥ s) for every s, when each of 1…n is positive with probability one half."""
     chances = torch.zeros(n * (n + 1) // 2 + 1, dtype=torch.float64)
     chances[0] = 1.0
     for rank in range(1, n + 1):
@@ -58,14 +51,10 @@ def _normal_tail(total: Tensor, n: int) -> Tensor:
     return tail
 
 
-def holm(p: Float[Tensor, " test"], family: int | None = None) -> Float[Tensor, " test"]:
-    """Corrected p-values (Holm 1979): below α together, with chance at most α of a single false one.
-
-    ``family`` is how many tests were made in all, where some of them need no value here (they count as 1).
-    """
-    count = len(p) if family is None else family
+def holm(p: Float[Tensor, " test"]) -> Float[Tensor, " test"]:
+    """P-values corrected for all tests together (Holm 1979)."""
     order = p.argsort(stable=True)
-    factors = torch.arange(count, count - len(p), -1, dtype=p.dtype)
+    factors = torch.arange(len(p), 0, -1, dtype=p.dtype)
     stepped = (p[order] * factors).cummax(0).values.clamp(max=1.0) if len(p) else p
     corrected = torch.empty_like(p)
     corrected[order] = stepped
@@ -82,9 +71,9 @@ def bootstrap(values: Float[Tensor, "input head"], seed: int) -> tuple[Float[Ten
     return means.quantile(0.025, dim=0), means.quantile(0.975, dim=0)
 
 
-def passes(
+def passes_threshold(
     scores: Float[Tensor, "input head"], rivals: Float[Tensor, "input head"], threshold: float, margin: float
 ) -> Bool[Tensor, " head"]:
-    """Whether the mean score is large enough, and far enough above the mean rival."""
+    """Whether the mean score reaches its threshold, and exceeds the mean rival by the margin."""
     score, rival = scores.double().mean(0), rivals.double().mean(0)
     return (score >= threshold) & (score - rival >= margin)

@@ -1,4 +1,4 @@
-"""Traits: how a head attends, whatever it attends to. Every head has them, and none is named for them."""
+"""Measure the traits of every head: entropy, distance, strongest weight, locality. No role depends on them."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from torch import Tensor
 
 from headscope.attention.engine import observe
 from headscope.attention.observer import Call
-from headscope.heads.roles.measures import where
-from headscope.heads.roles.probes.probe import Probe, offsets
+from headscope.heads.roles.measures import attention_kind
+from headscope.heads.roles.probes.probe import Probe, offset_questions
 from headscope.heads.roles.report import rounded
 from headscope.models.protocol import OpenModel
 
 NEAR = 4
 
 MEANING = {
-    "entropy": "how widely it spreads, in nats: 0 is one token",
-    "distance": "how far back it looks on average, in tokens (below 0: ahead)",
-    "spread": "how much that varies within a row, in tokens",
-    "strongest": "the weight of its strongest key, on average",
-    "locality": f"the share that stays within {NEAR} tokens back, itself included",
+    "entropy": "mean entropy of its attention, in nats: 0 is all on one token",
+    "distance": "mean distance to the attended tokens, in tokens back (negative: ahead)",
+    "spread": "standard deviation of that distance within a row, in tokens",
+    "strongest": "mean weight of its strongest key",
+    "locality": f"share of attention on the token itself and the {NEAR} before it",
 }
 
 
 @torch.no_grad()
 def traits(model: OpenModel, probe: Probe) -> dict[str, dict[str, float]]:
-    """Means over every row of a probe, head by head; sites that the probe does not reach are left out."""
+    """Means over every row of a probe, per head; sites that the probe does not reach are left out."""
     sums: dict[str, dict[str, Tensor]] = {}
     rows: dict[str, int] = {}
 
-    def see(site: str, call: Call) -> Tensor:
+    def observer(site: str, call: Call) -> Tensor:
         known = model.shape.sites.get(site)
-        if known is None or where(known) is None:
+        if known is None or attention_kind(known) is None:
             return observe(call.q, call.k, call.v, scores=call.scores, statistics=frozenset()).output
         square = call.q.shape[2] == call.k.shape[2]
-        asking = torch.ones(call.q.shape[0], call.q.shape[2], dtype=torch.bool)
-        near = offsets(asking, range(NEAR + 1)) if square else {}
+        asked = torch.ones(call.q.shape[0], call.q.shape[2], dtype=torch.bool)
+        near = offset_questions(asked, range(NEAR + 1)) if square else {}
         seen = observe(call.q, call.k, call.v, scores=call.scores, questions=near)
         found = {
             "entropy": seen.entropy,
@@ -48,11 +48,11 @@ def traits(model: OpenModel, probe: Probe) -> dict[str, dict[str, float]]:
         totals = sums.setdefault(site, {})
         for name, values in found.items():
             totals[name] = totals.get(name, torch.zeros(values.shape[1])) + values.double().sum((0, 2)).cpu()
-        rows[site] = rows.get(site, 0) + asking.numel()
+        rows[site] = rows.get(site, 0) + asked.numel()
         return seen.output
 
     for batch in probe.batches:
-        model.run(batch.inputs(model), see)
+        model.run(batch.inputs(model), observer)
     return {
         str(head): {name: rounded(float(values[head.head]) / rows[site]) for name, values in sums[site].items()}
         for site, known in model.shape.sites.items()

@@ -1,4 +1,4 @@
-"""Syntax heads from a treebank of your own: CoNLL-U in, a role for every relation out (Clark et al.'s method).
+"""Test syntax heads on a treebank of your own: a role for every relation of a CoNLL-U file (Clark et al.'s method).
 
 A word's attention is its last token's, summed over the tokens of every other word; the head is right if the word
 with most is the one the treebank names. The baseline is the best fixed offset in words, chosen with hindsight.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 import torch
@@ -16,9 +17,9 @@ from torch import Tensor
 
 from headscope.errors import InputError
 from headscope.heads.roles.battery import CLARK, SELF, Evidence, ProbeMaker, Role
-from headscope.heads.roles.measures import only_looks_back
+from headscope.heads.roles.measures import is_causal
 from headscope.heads.roles.probes.probe import Batch, Probe, WordArcs
-from headscope.heads.roles.probes.vocabulary import Spelled, UntestableError, Vocabulary
+from headscope.heads.roles.probes.vocabulary import TokenizedText, UntestableError, Vocabulary
 from headscope.models.protocol import OpenModel
 
 LEAST = 20  # sentences with a relation: fewer cannot rule out chance for a whole model
@@ -27,7 +28,7 @@ TENTH = "a tenth above the best fixed offset, and right at least three times in 
 
 @dataclass(frozen=True)
 class Sentence:
-    """Words in order, where each stands in the text, its head (−1 for the root) and the relation to it."""
+    """A parsed sentence: per word its span of characters, its head (−1 for the root) and the relation to it."""
 
     text: str
     spans: tuple[tuple[int, int], ...]
@@ -36,72 +37,65 @@ class Sentence:
 
 
 def read_conllu(path: Path) -> list[Sentence]:
-    """Every sentence of a CoNLL-U file; what cannot be read is said with its line."""
+    """Read every sentence of a CoNLL-U file; errors name the line."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as problem:
         raise InputError(f"{path} cannot be read as CoNLL-U: {problem}") from problem
     found = [_sentence(path, block) for block in _blocks(lines)]
     if not found:
-        raise InputError(f"{path} has no sentence in it; CoNLL-U has a word a line, ten columns, tabs between them")
+        raise InputError(
+            f"{path} has no sentence in it; CoNLL-U has one word per line in ten columns with tabs between them"
+        )
     return found
 
 
 def syntax_roles(sentences: Sequence[Sentence], *, causal: bool) -> tuple[Role, ...]:
-    """A role for each relation and direction that is frequent enough. A causal model can only look back."""
+    """Make a role for each relation and direction in enough sentences; for causal models only arcs that look back."""
     maker = ProbeMaker("treebank", lambda vocabulary, count, seed: _probe(vocabulary, sentences))
     found = []
-    for name in sorted({_name(relation, up) for s in sentences for relation in s.relations for up in (True, False)}):
+    names = {f"{relation} {way}" for each in sentences for relation in each.relations for way in ("up", "down")}
+    for name in sorted(names):
         enough = sum(bool(_arcs_of(sentence, name, causal)) for sentence in sentences)
         if enough >= LEAST:
             evidence = Evidence("accuracy", name, 0.3, 0.1, TENTH)
-            found.append(Role(f"syntax: {name}", _told(name), maker, (evidence,), SELF, CLARK))
+            relation, _, direction = name.partition(" ")
+            query, target = ("dependent", "head") if direction == "up" else ("head", "dependent")
+            sentence = f"The {query} of “{relation}” looks at its {target}."
+            found.append(Role(f"syntax: {name}", sentence, maker, (evidence,), SELF, CLARK))
     if not found:
-        raise InputError(f"no relation stands in {LEAST} or more of these {len(sentences)} sentences; give more")
+        raise InputError(f"no relation occurs in {LEAST} or more of these {len(sentences)} sentences; give more")
     return tuple(found)
 
 
-def roles_for(model: OpenModel, path: Path) -> tuple[Role, ...]:
-    """The roles of a treebank for this model, whichever way it may look."""
-    return syntax_roles(read_conllu(path), causal=only_looks_back(model))
-
-
-def _told(name: str) -> str:
-    relation, _, direction = name.partition(" ")
-    asks, finds = ("dependent", "head") if direction == "up" else ("head", "dependent")
-    return f"The {asks} of “{relation}” looks at its {finds}."
-
-
-def _name(relation: str, up: bool) -> str:
-    return f"{relation} {'up' if up else 'down'}"
+def treebank_roles(model: OpenModel, path: Path) -> tuple[Role, ...]:
+    """Make the roles of a treebank file for this model."""
+    return syntax_roles(read_conllu(path), causal=is_causal(model))
 
 
 def _arcs_of(sentence: Sentence, name: str, causal: bool) -> list[tuple[int, int]]:
-    """(asking word, wanted word) of one relation and direction; in causal text only those that look back."""
+    """(query word, wanted word) of one relation and direction; for causal models only arcs that look back."""
     relation, _, direction = name.partition(" ")
-    found = []
-    for word, (head, own) in enumerate(zip(sentence.heads, sentence.relations, strict=True)):
-        if own == relation and head >= 0:
-            arc = (word, head) if direction == "up" else (head, word)
-            if arc[1] < arc[0] or not causal:
-                found.append(arc)
-    return found
+    words = enumerate(zip(sentence.heads, sentence.relations, strict=True))
+    arcs = [(word, head) for word, (head, own) in words if own == relation and head >= 0]
+    arcs = arcs if direction == "up" else [(head, word) for word, head in arcs]
+    return [(query, wanted) for query, wanted in arcs if wanted < query or not causal]
 
 
 def _probe(vocabulary: Vocabulary, sentences: Sequence[Sentence]) -> Probe:
-    vocabulary.need_text()
-    causal = only_looks_back(vocabulary.model)
+    vocabulary.require_text()
+    causal = is_causal(vocabulary.model)
     names = [role.evidence[0].of for role in syntax_roles(sentences, causal=causal)]
-    room = vocabulary.room - len(vocabulary.prefix) - len(vocabulary.suffix)
-    fitting = [sentence for sentence in sentences if len(vocabulary.model.token_ids(sentence.text)) <= room]
+    free = vocabulary.context - len(vocabulary.prefix) - len(vocabulary.suffix)
+    fitting = [sentence for sentence in sentences if len(vocabulary.model.token_ids(sentence.text)) <= free]
     if not fitting:
         raise UntestableError(
-            f"none of the {len(sentences)} sentences fits into its context of {vocabulary.room} tokens"
+            f"none of the {len(sentences)} sentences fits into its context of {vocabulary.context} tokens"
         )
-    groups: dict[int, list[tuple[Sentence, Spelled]]] = {}
+    groups: dict[int, list[tuple[Sentence, TokenizedText]]] = {}
     for sentence in fitting:
-        spelled = vocabulary.spell(sentence.text)
-        groups.setdefault(len(spelled.ids), []).append((sentence, spelled))
+        text = vocabulary.tokenize(sentence.text)
+        groups.setdefault(len(text.ids), []).append((sentence, text))
     every = {name: [arc for s in sentences for arc in _arcs_of(s, name, causal)] for name in names}
     best = {name: _best_offset(arcs) for name, arcs in every.items()}
     batches = tuple(_batch(group, best, causal) for group in groups.values())
@@ -109,41 +103,38 @@ def _probe(vocabulary: Vocabulary, sentences: Sequence[Sentence]) -> Probe:
     return Probe(batches, f"{len(sentences)} sentences of a treebank", baselines=right)
 
 
-def _best_offset(found: Sequence[tuple[int, int]]) -> int:
-    offsets = [wanted - asking for asking, wanted in found]
+def _best_offset(arcs: Sequence[tuple[int, int]]) -> int:
+    offsets = [wanted - query for query, wanted in arcs]
     return max(sorted(set(offsets)), key=offsets.count)
 
 
-def _batch(group: Sequence[tuple[Sentence, Spelled]], best: dict[str, int], causal: bool) -> Batch:
-    words = torch.stack([_words(sentence, spelled) for sentence, spelled in group])
+def _batch(group: Sequence[tuple[Sentence, TokenizedText]], best: dict[str, int], causal: bool) -> Batch:
+    words = torch.stack([_words(sentence, text) for sentence, text in group])
     arcs = {}
     for name, offset in best.items():
         rows = [
-            (index, spelled.at(sentence.spans[asking])[-1], wanted, int(wanted - asking == offset))
-            for index, (sentence, spelled) in enumerate(group)
-            for asking, wanted in _arcs_of(sentence, name, causal)
+            (index, text.positions(sentence.spans[query])[-1], wanted, int(wanted - query == offset))
+            for index, (sentence, text) in enumerate(group)
+            for query, wanted in _arcs_of(sentence, name, causal)
         ]
         table = torch.tensor(rows, dtype=torch.long).view(-1, 4)
         arcs[name] = WordArcs(words, *table.T)
-    return Batch(torch.tensor([spelled.ids for _, spelled in group]), arcs=arcs)
+    return Batch(torch.tensor([text.ids for _, text in group]), arcs=arcs)
 
 
-def _words(sentence: Sentence, spelled: Spelled) -> Int[Tensor, " token"]:
-    words = torch.full((len(spelled.ids),), -1)
+def _words(sentence: Sentence, text: TokenizedText) -> Int[Tensor, " token"]:
+    words = torch.full((len(text.ids),), -1)
     for number, span in enumerate(sentence.spans):
-        words[spelled.at(span)] = number
+        words[text.positions(span)] = number
     return words
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[list[tuple[int, str]]]:
-    block: list[tuple[int, str]] = []
-    for number, line in enumerate([*lines, ""], start=1):
-        if line.strip():
-            if not line.startswith("#"):
-                block.append((number, line))
-        elif block:
-            yield block
-            block = []
+    """The numbered lines of each sentence, without comments."""
+    for blank, block in groupby(enumerate(lines, start=1), key=lambda entry: not entry[1].strip()):
+        kept = [(number, line) for number, line in block if not line.startswith("#")]
+        if kept and not blank:
+            yield kept
 
 
 def _sentence(path: Path, block: Sequence[tuple[int, str]]) -> Sentence:
@@ -155,7 +146,7 @@ def _sentence(path: Path, block: Sequence[tuple[int, str]]) -> Sentence:
         if not columns[0].isdigit():
             continue  # a contraction (1-2) or an empty node (1.1): its words have lines of their own
         if not columns[6].isdigit():
-            raise InputError(f"{path}, line {number}: the head is {columns[6]!r}, which is not a number")
+            raise InputError(f"{path}, line {number}: the head is {columns[6]!r}; CoNLL-U has a word's number there")
         spans.append((len(text), len(text) + len(columns[1])))
         text += columns[1] + ("" if "SpaceAfter=No" in columns[9] else " ")
         heads.append(int(columns[6]) - 1)

@@ -8,6 +8,7 @@ import pytest
 from tests.heads.controls import SIZES, WORDS, opened
 
 from headscope.attention.questions import Question
+from headscope.heads.roles.battery import BATTERY
 from headscope.heads.roles.probes import text_probes
 from headscope.heads.roles.probes.grammar import (
     COREFERENCE,
@@ -19,7 +20,7 @@ from headscope.heads.roles.probes.grammar import (
     filler,
 )
 from headscope.heads.roles.probes.grammar import WORDS as CLASSES
-from headscope.heads.roles.probes.probe import Ask
+from headscope.heads.roles.probes.probe import ProbeQuestion
 from headscope.heads.roles.probes.vocabulary import UntestableError, Vocabulary
 from headscope.lab.teach.by_hand import HandSizes, by_hand
 from headscope.models.native import NativeModel
@@ -47,30 +48,32 @@ def place(question: Question, item: int) -> tuple[int, list[int]]:
 def test_the_receiver_is_the_person_named_once(words: Vocabulary) -> None:
     probe = text_probes.indirect_objects(words, 24, seed=0)
     for batch in probe.batches:
-        assert batch.answer is not None
+        assert batch.logit_difference is not None
         for item, ids in enumerate(batch.ids.tolist()):
-            end = int(batch.answer.place[item])
+            end = int(batch.logit_difference.position[item])
             text = [WORDS[token] for token in ids[: end + 1]]
             people = [word for word in text if word in text_probes.NAMES]
-            right, wrong = (WORDS[int(part[item])] for part in (batch.answer.right, batch.answer.wrong))
+            right, wrong = (
+                WORDS[int(part[item])] for part in (batch.logit_difference.right, batch.logit_difference.wrong)
+            )
             assert (people.count(right), people.count(wrong)) == (1, 2)
             assert text[-1] == "to"
-            assert not {WORDS[int(token)] for token in batch.answer.absent[item]} & set(people)
-            row, (found,) = place(batch.asks["receiver"].wanted, item)
+            assert not {WORDS[int(token)] for token in batch.logit_difference.absent[item]} & set(people)
+            row, (found,) = place(batch.questions["receiver"].wanted, item)
             assert (row, text[found]) == (end, right)
-            _, (first,) = place(batch.asks["receiver"].rivals["the giver"], item)
-            _, (again,) = place(batch.asks["receiver"].rivals["the giver again"], item)
+            _, (first,) = place(batch.questions["receiver"].rivals["the giver"], item)
+            _, (again,) = place(batch.questions["receiver"].rivals["the giver again"], item)
             assert first < again
             assert text[first] == text[again] == wrong
 
 
 def test_each_pair_of_people_stands_in_both_orders(words: Vocabulary) -> None:
     (batch,) = text_probes.indirect_objects(words, 24, seed=0).batches
-    assert batch.answer is not None
+    assert batch.logit_difference is not None
     order = []
     for item, ids in enumerate(batch.ids.tolist()):
-        _, (receiver,) = place(batch.asks["receiver"].wanted, item)
-        _, (giver,) = place(batch.asks["receiver"].rivals["the giver"], item)
+        _, (receiver,) = place(batch.questions["receiver"].wanted, item)
+        _, (giver,) = place(batch.questions["receiver"].rivals["the giver"], item)
         order.append(receiver < giver)
         assert len(ids) == batch.ids.shape[1]
     assert order[::2] == [not each for each in order[1::2]]
@@ -79,8 +82,8 @@ def test_each_pair_of_people_stands_in_both_orders(words: Vocabulary) -> None:
 
 def test_a_twin_is_the_same_sentence_with_a_third_person_acting(words: Vocabulary) -> None:
     (batch,) = text_probes.indirect_objects(words, 12, seed=3).batches
-    assert batch.twin is not None
-    for ids, twin in zip(batch.ids.tolist(), batch.twin.ids.tolist(), strict=True):
+    assert batch.counterfactual is not None
+    for ids, twin in zip(batch.ids.tolist(), batch.counterfactual.ids.tolist(), strict=True):
         (changed,) = [at for at, (one, other) in enumerate(zip(ids, twin, strict=True)) if one != other]
         people = [WORDS[token] for token in twin if WORDS[token] in text_probes.NAMES]
         assert WORDS[ids[changed]] in text_probes.NAMES
@@ -90,30 +93,32 @@ def test_a_twin_is_the_same_sentence_with_a_third_person_acting(words: Vocabular
 def test_a_needle_is_asked_for_at_the_end_and_stands_once(roomy: Vocabulary) -> None:
     probe = text_probes.needle(roomy, 12, seed=0)
     for batch in probe.batches:
-        assert batch.answer is not None
+        assert batch.logit_difference is not None
         for item, ids in enumerate(batch.ids.tolist()):
-            end = int(batch.answer.place[item])
-            assert end < text_probes.NEEDLE_ROOM
+            end = int(batch.logit_difference.position[item])
+            assert end < text_probes.NEEDLE_TOKENS
             text = " ".join(WORDS[token] for token in ids[1 : end + 1])
             asked = re.search(r"So we know that the (\w+) box holds the$", text)
             assert asked is not None
             facts = dict(re.findall(r"The (\w+) box holds the (\w+) \.", text))
-            right, wrong = (WORDS[int(part[item])] for part in (batch.answer.right, batch.answer.wrong))
+            right, wrong = (
+                WORDS[int(part[item])] for part in (batch.logit_difference.right, batch.logit_difference.wrong)
+            )
             assert facts[asked[1]] == right
             assert wrong in facts.values()
             assert wrong != right
-            _, keys = place(batch.asks["needle"].wanted, item)
+            _, keys = place(batch.questions["needle"].wanted, item)
             assert [WORDS[ids[key]] for key in keys] == [right]
             assert text.split().count(right) == 1
-            absent = {WORDS[int(token)] for token in batch.answer.absent[item]}
+            absent = {WORDS[int(token)] for token in batch.logit_difference.absent[item]}
             assert not absent & set(text.split())
 
 
 GRAMMARS = {
-    "coreference": (text_probes.coreference, COREFERENCE, {"he", "she"}),
-    "verb to subject": (text_probes.verb_to_subject, VERB_TO_SUBJECT, set(CLASSES["verb"])),
-    "noun to modifier": (text_probes.noun_to_modifier, NOUN_TO_MODIFIER, set(CLASSES["object"])),
-    "negation": (text_probes.negation, NEGATION, set(CLASSES["feeling"])),
+    "coreference": (BATTERY["coreference"].probe.make, COREFERENCE, {"he", "she"}),
+    "verb to subject": (BATTERY["verb to subject"].probe.make, VERB_TO_SUBJECT, set(CLASSES["verb"])),
+    "noun to modifier": (BATTERY["noun to modifier"].probe.make, NOUN_TO_MODIFIER, set(CLASSES["object"])),
+    "negation": (BATTERY["negation"].probe.make, NEGATION, set(CLASSES["feeling"])),
 }
 
 
@@ -124,7 +129,7 @@ def test_an_arc_leads_from_its_asking_word_to_the_wanted_one(words: Vocabulary, 
     sentences = arcs(templates, 16, 0)
     seen = 0
     for batch in probe.batches:
-        ask: Ask = batch.asks["arc"]
+        ask: ProbeQuestion = batch.questions["arc"]
         for item, ids in enumerate(batch.ids.tolist()):
             arc = sentences[seen]
             row, keys = place(ask.wanted, item)
@@ -180,7 +185,7 @@ def test_equal_seeds_write_equal_sentences() -> None:
 
 def test_a_model_that_knows_too_few_names_says_how_many() -> None:
     silent = Vocabulary(NativeModel(by_hand("induction", HandSizes(vocabulary=64, context=96)), None, "bare"))
-    for make in (text_probes.indirect_objects, text_probes.coreference, text_probes.needle):
+    for make in (text_probes.indirect_objects, BATTERY["coreference"].probe.make, text_probes.needle):
         with pytest.raises(UntestableError, match="it reads no text"):
             make(silent, 4, 0)
 

@@ -10,12 +10,12 @@ from tests.heads.controls import AT, SIZES, WORDS, opened
 from torch import Tensor
 
 from headscope.attention.questions import Question
-from headscope.heads.roles.probes.probe import Ask, Batch, Probe
+from headscope.heads.roles.probes.probe import Batch, Probe, ProbeQuestion
 from headscope.heads.roles.probes.token_probes import (
     LONGEST,
-    READ,
+    RANKED,
     SEQUENCES,
-    WARM,
+    WARM_UP,
     aligned,
     repeat,
     scattered,
@@ -47,7 +47,7 @@ def found(question: Question, item: int, row: int) -> list[int]:
     return [] if query < 0 else (keys == query).nonzero().flatten().tolist()
 
 
-def asking(ask: Ask, item: int) -> list[int]:
+def asking(ask: ProbeQuestion, item: int) -> list[int]:
     return (ask.wanted.query[item] != -1).nonzero().flatten().tolist()
 
 
@@ -80,7 +80,7 @@ def test_a_probe_has_as_many_inputs_as_were_asked_for(words: Vocabulary, count: 
 
 def test_induction_asks_for_what_followed_the_earlier_copy(words: Vocabulary) -> None:
     for batch, item, ids in rows(repeat(words, 8, seed=1)):
-        ask = batch.asks["induction"]
+        ask = batch.questions["induction"]
         for row in asking(ask, item):
             (target,) = found(ask.wanted, item, row)
             assert ids[target - 1] == ids[row]
@@ -96,10 +96,10 @@ def test_questions_by_place_ask_for_that_place_and_nothing_else(words: Vocabular
     wanted = {"previous": -1, "itself": 0, "next": 1}
     for batch, item, _ in rows(repeat(words, 8, seed=2)):
         for name, step in wanted.items():
-            ask = batch.asks[name]
+            ask = batch.questions[name]
             assert all(found(ask.wanted, item, row) == [row + step] for row in asking(ask, item))
-            assert min(asking(ask, item)) == 1 + WARM
-        first = batch.asks["first"]
+            assert min(asking(ask, item)) == 1 + WARM_UP
+        first = batch.questions["first"]
         assert all(found(first.wanted, item, row) == [0] for row in asking(first, item))
         assert all(found(first.rivals["second token"], item, row) == [1] for row in asking(first, item))
 
@@ -107,34 +107,34 @@ def test_questions_by_place_ask_for_that_place_and_nothing_else(words: Vocabular
 def test_no_rival_asks_for_what_the_question_wants(words: Vocabulary) -> None:
     for batch, item, _ in rows(repeat(words, 8, seed=3)):
         for name in ("previous", "itself", "next", "induction"):
-            ask = batch.asks[name]
+            ask = batch.questions[name]
             for row in asking(ask, item):
                 (target,) = found(ask.wanted, item, row)
                 clash = [rival for rival, one in ask.rivals.items() if found(one, item, row) == [target]]
                 assert clash in ([], ["another place"]), (name, clash)
 
 
-def test_readings_name_the_token_that_stands_there_and_another_one(words: Vocabulary) -> None:
+def test_ov_rankings_have_the_token_at_the_position_and_another_one(words: Vocabulary) -> None:
     for batch, item, ids in rows(repeat(words, 8, seed=5)):
-        reading = batch.readings["itself"]
-        places, right, wrong = (part[item].tolist() for part in (reading.places, reading.right, reading.wrong))
-        assert len(set(places)) == READ
+        ranking = batch.ov_rankings["itself"]
+        places, right, wrong = (part[item].tolist() for part in (ranking.positions, ranking.right, ranking.wrong))
+        assert len(set(places)) == RANKED
         assert [ids[place] for place in places] == right
         assert all(a != b for a, b in zip(right, wrong, strict=True))
-        assert set(right) | set(wrong) <= set(reading.candidates.tolist())
+        assert set(right) | set(wrong) <= set(ranking.candidates.tolist())
 
 
-def test_the_second_copy_is_graded_where_it_can_be_foreseen(words: Vocabulary) -> None:
+def test_the_task_is_the_second_copy_where_it_can_be_predicted(words: Vocabulary) -> None:
     for batch, item, ids in rows(repeat(words, 8, seed=6)):
-        assert batch.graded is not None
-        graded = batch.graded[item].nonzero().flatten().tolist()
+        assert batch.task_rows is not None
+        rows_of_task = batch.task_rows[item].nonzero().flatten().tolist()
         half = (len(ids) - 1) // 2
-        assert graded == list(range(1 + half, 2 * half))
+        assert rows_of_task == list(range(1 + half, 2 * half))
 
 
 def test_scattered_repeats_ask_for_the_same_token_earlier(words: Vocabulary) -> None:
     for batch, item, ids in rows(scattered(words, 6, seed=0)):
-        ask = batch.asks["duplicate"]
+        ask = batch.questions["duplicate"]
         assert len(asking(ask, item)) == LONGEST
         for row in asking(ask, item):
             (target,) = found(ask.wanted, item, row)
@@ -147,7 +147,7 @@ def test_scattered_repeats_ask_for_the_same_token_earlier(words: Vocabulary) -> 
 
 def test_scattered_repeats_have_every_distance(words: Vocabulary) -> None:
     (batch,) = scattered(words, 32, seed=0).batches
-    ask = batch.asks["duplicate"]
+    ask = batch.questions["duplicate"]
     distances = [row - found(ask.wanted, item, row)[0] for item in range(32) for row in asking(ask, item)]
     assert len(set(distances)) > 30
     assert max(distances.count(distance) for distance in set(distances)) / len(distances) < 0.1
@@ -155,7 +155,7 @@ def test_scattered_repeats_have_every_distance(words: Vocabulary) -> None:
 
 def test_separators_are_the_punctuation_and_never_the_first_token(words: Vocabulary) -> None:
     for batch, item, ids in rows(separated(words, 6, seed=0)):
-        ask = batch.asks["separators"]
+        ask = batch.questions["separators"]
         marks = [place for place, token in enumerate(ids) if WORDS[token] in {".", ","}]
         for row in asking(ask, item):
             assert found(ask.wanted, item, row) == marks
@@ -170,26 +170,26 @@ def test_separators_without_a_tokenizer_are_those_one_names(bare: Vocabulary) ->
     probe = separated(bare, 6, seed=0)
     assert probe.task is None
     for batch, item, ids in rows(probe):
-        ask = batch.asks["separators"]
+        ask = batch.questions["separators"]
         marks = [place for place, token in enumerate(ids) if token in (3, 5)]
         assert all(found(ask.wanted, item, row) == marks for row in asking(ask, item))
 
 
 def test_which_tokens_are_separators_has_to_be_said() -> None:
     silent = Vocabulary(NativeModel(by_hand("induction", HandSizes(vocabulary=64, context=96)), None, "bare"))
-    with pytest.raises(UntestableError, match=r"has to be said: separators=\(…\)"):
+    with pytest.raises(UntestableError, match=r"no tokenizer to find separators with; name them: separators=\(…\)"):
         separated(silent, 4, seed=0)
 
 
 def test_a_place_of_a_sequence_should_raise_the_next_member_not_the_last_one(words: Vocabulary) -> None:
     members = [[AT[word] for word in each] for each in SEQUENCES.values()]
     for batch, item, ids in rows(sequences(words, 24, seed=0)):
-        reading = batch.readings["successor"]
-        for place, right, wrong in zip(*(part[item].tolist() for part in (reading.places, reading.right, reading.wrong)), strict=True):  # fmt: skip  # noqa: E501
+        ranking = batch.ov_rankings["successor"]
+        for place, right, wrong in zip(*(part[item].tolist() for part in (ranking.positions, ranking.right, ranking.wrong)), strict=True):  # fmt: skip  # noqa: E501
             (home,) = [each for each in members if ids[place] in each]
             at = home.index(ids[place])
             assert (home[at + 1], home[at - 1]) == (right, wrong)
-            assert reading.candidates.tolist() == home
+            assert ranking.candidates.tolist() == home
 
 
 def test_sequences_need_a_text(bare: Vocabulary) -> None:
@@ -203,10 +203,10 @@ def test_alignment_asks_for_the_same_word_in_the_source(words: Vocabulary) -> No
     leads = set()
     for item, (ids, source) in enumerate(zip(batch.ids.tolist(), batch.source.tolist(), strict=True)):
         for row, token in enumerate(ids):
-            (place,) = found(batch.asks["same word"].wanted, item, row)
+            (place,) = found(batch.questions["same word"].wanted, item, row)
             assert source[place] == token
-            assert found(batch.asks["next word"].wanted, item, row) == [place + 1]
-            assert place not in found(batch.asks["same word"].rivals["another word"], item, row)
+            assert found(batch.questions["next word"].wanted, item, row) == [place + 1]
+            assert place not in found(batch.questions["same word"].rivals["another word"], item, row)
         leads.add(place - row)
     assert len(leads) == 9, "how far in differs from input to input"
 
@@ -219,7 +219,7 @@ def test_equal_seeds_make_equal_probes_and_others_do_not(words: Vocabulary, make
     assert not torch.equal(first, other)
 
 
-@pytest.mark.parametrize(("make", "least"), [(repeat, WARM + 6), (scattered, WARM)])
+@pytest.mark.parametrize(("make", "least"), [(repeat, WARM_UP + 6), (scattered, WARM_UP)])
 def test_a_context_too_short_is_said_with_its_length(make: object, least: int) -> None:
     assert callable(make)
     short = Vocabulary(NativeModel(by_hand("induction", HandSizes(vocabulary=64, context=12)), None, "short"))
@@ -235,17 +235,19 @@ def test_a_part_of_a_batch_asks_what_the_whole_asks_there(words: Vocabulary) -> 
     batch = repeat(words, 16, seed=0).batches[0]
     part = batch.part(1, 3)
     assert torch.equal(part.ids, batch.ids[1:3])
-    for name, ask in batch.asks.items():
+    for name, ask in batch.questions.items():
         for row in asking(ask, 2):
-            assert found(part.asks[name].wanted, 1, row) == found(ask.wanted, 2, row)
-        assert set(part.asks[name].rivals) == set(ask.rivals)
-    assert torch.equal(part.readings["itself"].places, batch.readings["itself"].places[1:3])
+            assert found(part.questions[name].wanted, 1, row) == found(ask.wanted, 2, row)
+        assert set(part.questions[name].rivals) == set(ask.rivals)
+    assert torch.equal(part.ov_rankings["itself"].positions, batch.ov_rankings["itself"].positions[1:3])
 
 
-def test_a_probe_cut_for_memory_keeps_every_input_in_order(words: Vocabulary, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_probe_split_for_memory_keeps_every_input_in_order(
+    words: Vocabulary, monkeypatch: pytest.MonkeyPatch
+) -> None:
     probe = repeat(words, 16, seed=0)
     monkeypatch.setattr("headscope.heads.roles.probes.probe.LARGEST_LOGITS", 3 * SIZES.vocabulary * 52)
-    small = probe.cut(words.model)
+    small = probe.fit_memory(words.model)
     assert max(batch.ids.numel() for batch in small.batches) <= 3 * 52
     assert len(small.batches) > len(probe.batches)
     assert small.n_inputs == probe.n_inputs
@@ -256,7 +258,7 @@ def test_a_probe_cut_for_memory_keeps_every_input_in_order(words: Vocabulary, mo
     assert every(small) == every(probe)
 
 
-def test_rows_of_an_ask_average_over_those_that_ask() -> None:
+def test_row_weights_average_over_the_asked_rows() -> None:
     query = torch.tensor([[-1, 2, 2, -1], [-1, -1, -1, -1]])
-    weights: Tensor = Ask(Question(query, torch.arange(4)), {}).rows(2)
+    weights: Tensor = ProbeQuestion(Question(query, torch.arange(4)), {}).row_weights(2)
     assert weights.tolist() == [[0.0, 0.5, 0.5, 0.0], [0.0, 0.0, 0.0, 0.0]]

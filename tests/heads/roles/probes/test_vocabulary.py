@@ -10,7 +10,7 @@ from tests.heads.controls import AT, SIZES, WORDS, opened
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from headscope.errors import InputError
-from headscope.heads.roles.probes.vocabulary import Spelled, UntestableError, Vocabulary
+from headscope.heads.roles.probes.vocabulary import TokenizedText, UntestableError, Vocabulary
 from headscope.lab.teach.by_hand import HandSizes, by_hand
 from headscope.models.native import NativeModel
 from headscope.models.protocol import Token
@@ -48,7 +48,7 @@ def test_what_a_tokenizer_puts_around_a_text(
 ) -> None:
     vocabulary = small(tokenizer_around(template))
     assert (vocabulary.prefix, vocabulary.suffix) == (prefix, suffix)
-    assert vocabulary.rule == f"as the model's tokenizer does it: {rule}"
+    assert vocabulary.added_tokens == f"as the model's tokenizer does it: {rule}"
     ids = torch.tensor([[9, 10], [11, 12]])
     assert vocabulary.wrap(ids).tolist() == [[*prefix, *row, *suffix] for row in ids.tolist()]
     assert not set(vocabulary.ordinary.tolist()) & {*prefix, *suffix}
@@ -75,12 +75,12 @@ def test_ordinary_tokens_are_words_in_order_and_none_is_special(words: Vocabular
 def test_without_a_tokenizer_every_token_but_the_separators_is_ordinary() -> None:
     bare = Vocabulary(small(None).model, separators=(3, 5))
     assert not bare.reads_text
-    assert (bare.prefix, bare.suffix, bare.single(["the"])) == ((), (), {})
-    assert bare.rule == "no tokenizer: nothing is put around the tokens"
+    assert (bare.prefix, bare.suffix, bare.single_tokens(["the"])) == ((), (), {})
+    assert bare.added_tokens == "no tokenizer: nothing is put around the tokens"
     assert set(bare.ordinary.tolist()) == set(range(64)) - {3, 5} - bare.model.end_tokens
     assert bare.is_separator(torch.tensor([[3, 4, 3, 5]])).tolist() == [[False, False, True, True]]
     with pytest.raises(InputError, match="no tokenizer"):
-        bare.spell("The horse.")
+        bare.tokenize("The horse.")
 
 
 def test_too_few_tokens_cannot_be_drawn_from() -> None:
@@ -88,26 +88,18 @@ def test_too_few_tokens_cannot_be_drawn_from() -> None:
         _ = Vocabulary(small(None, size=16).model, separators=(0, 1)).ordinary
 
 
-def test_the_pool_is_drawn_by_the_seed() -> None:
-    model = small(None).model
-    one, same, other = (Vocabulary(model, seed).pool.tolist() for seed in (0, 0, 1))
-    assert one == same
-    assert sorted(one) == sorted(other)
-    assert one != other
-
-
 def test_single_words_are_those_of_one_token(words: Vocabulary) -> None:
-    found = words.single(["horse", "two words", "not", "horse,"])
+    found = words.single_tokens(["horse", "two words", "not", "horse,"])
     assert found == {"horse": AT["horse"], "not": AT["not"]}
 
 
-def test_a_text_is_spelled_with_its_places(words: Vocabulary) -> None:
-    spelled = words.spell("the horse, not")
+def test_tokens_overlap_their_spans_of_characters(words: Vocabulary) -> None:
+    spelled = words.tokenize("the horse, not")
     assert [WORDS[token] for token in spelled.ids] == ["<s>", "the", "horse", ",", "not"]
-    assert spelled.at((4, 9)) == [2]
-    assert spelled.at((8, 11)) == [2, 3]
-    assert spelled.at((9, 10)) == [3]
-    assert spelled.at((3, 4)) == [], "the space between two words is of neither"
+    assert spelled.positions((4, 9)) == [2]
+    assert spelled.positions((8, 11)) == [2, 3]
+    assert spelled.positions((9, 10)) == [3]
+    assert spelled.positions((3, 4)) == [], "the space between two words is of neither"
 
 
 @given(
@@ -120,9 +112,9 @@ def test_a_span_is_at_the_tokens_that_share_a_character_with_it(
     places = [None if each is None else (each[0], each[0] + each[1]) for each in drawn]
     tokens = tuple(Token(0, "x", *(each or (None, None))) for each in places)
     shared = [index for index, each in enumerate(places) if each is not None and set(range(*each)) & set(range(*span))]
-    whole = [index for index in Spelled((0,) * len(tokens), tokens).at(span) if places[index][0] < places[index][1] and span[0] < span[1]]  # type: ignore[index]  # fmt: skip  # noqa: E501
+    whole = [index for index in TokenizedText((0,) * len(tokens), tokens).positions(span) if places[index][0] < places[index][1] and span[0] < span[1]]  # type: ignore[index]  # fmt: skip  # noqa: E501
     assert whole == shared
 
 
-def test_room_is_the_models_context(words: Vocabulary) -> None:
-    assert words.room == SIZES.context
+def test_the_context_is_the_models(words: Vocabulary) -> None:
+    assert words.context == SIZES.context

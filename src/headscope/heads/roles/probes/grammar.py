@@ -1,10 +1,10 @@
-"""A small grammar of English with known arcs: who looks for whom, and who stands by to be mistaken for it.
+"""A small grammar of English sentences with a known arc: a query word, its target and a distractor.
 
-Templates mark three words: ``<q…>`` asks, ``<t…>`` is what it should find, ``<d…>`` is a distractor of the same
-class. ``<t:person>`` draws a word of a class, ``<t=not>`` is that word, ``{person}`` draws one unmarked. Distances
-vary, so no fixed offset answers for a head, and the nearer of target and distractor is not always the target (but for
-adjectives: in English the nearest one is the noun's). A few words stand before each sentence, so that no word asked
-for is the first token, on which many heads rest.
+Templates mark three words: ``<q…>`` is the query, ``<t…>`` its target, ``<d…>`` a distractor of the target's class.
+``<t:person>`` draws a word of a class, ``<t=not>`` is that word, ``{person}`` draws one unmarked. Distances vary, so no
+fixed offset gives the answer, and the nearer of target and distractor is not always the target (but for adjectives: in
+English the nearest one is the noun's). A few words come before each sentence, so that no target is the first token, on
+which many heads rest.
 """
 
 from __future__ import annotations
@@ -15,21 +15,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
-def _words(text: str) -> tuple[str, ...]:
+def split_words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
 WORDS: dict[str, tuple[str, ...]] = {
-    "woman": _words("Mary Anne Jane Alice Emma Lucy Kate Rose Helen Clara Sarah Laura Julia Amy Emily Susan"),
-    "man": _words("John James George William Henry Charles Thomas Robert Peter Paul David Adam Simon Tom Frank"),
-    "person": _words("doctor teacher king farmer soldier captain lady sailor nurse lawyer writer servant boy girl"),
-    "verb": _words("slept laughed smiled danced cried sang ran waited prayed coughed worked waved"),
-    "adjective": _words("old red small black white great green young dark new heavy blue"),
-    "material": _words("iron stone paper silver gold glass"),
-    "place": _words("garden kitchen village school church town"),
-    "object": _words("table door box house book chair clock window lamp wall cup bell"),
-    "feeling": _words("tired happy angry afraid hungry glad sad ill rich poor sorry ready"),
-    "adverb": _words("very quite rather always often still"),
+    "woman": split_words("Mary Anne Jane Alice Emma Lucy Kate Rose Helen Clara Sarah Laura Julia Amy Emily Susan"),
+    "man": split_words("John James George William Henry Charles Thomas Robert Peter Paul David Adam Simon Tom Frank"),
+    "person": split_words(
+        "doctor teacher king farmer soldier captain lady sailor nurse lawyer writer servant boy girl"
+    ),
+    "verb": split_words("slept laughed smiled danced cried sang ran waited prayed coughed worked waved"),
+    "adjective": split_words("old red small black white great green young dark new heavy blue"),
+    "material": split_words("iron stone paper silver gold glass"),
+    "place": split_words("garden kitchen village school church town"),
+    "object": split_words("table door box house book chair clock window lamp wall cup bell"),
+    "feeling": split_words("tired happy angry afraid hungry glad sad ill rich poor sorry ready"),
+    "adverb": split_words("very quite rather always often still"),
 }
 
 COREFERENCE = (
@@ -84,13 +86,13 @@ class Arc:
 
 
 def arcs(templates: Sequence[str], count: int, seed: int) -> list[Arc]:
-    """``count`` sentences, the templates taken in turn; equal seeds give equal sentences."""
+    """Fill the templates in turn until there are ``count`` sentences; equal seeds give equal sentences."""
     draw = random.Random(seed)
     return [fill(templates[number % len(templates)], draw) for number in range(count)]
 
 
 def fill(template: str, draw: random.Random) -> Arc:
-    """One sentence of a template; words of one class never repeat in it."""
+    """Fill one template; words of one class never repeat in it."""
     classes = _choices(draw)
     taken: set[str] = set()
     text, spans, at = LEAD, {}, 0
@@ -107,7 +109,7 @@ def fill(template: str, draw: random.Random) -> Arc:
 
 
 def filler(count: int, seed: int) -> list[str]:
-    """Plain sentences about nobody in particular, to put between things that matter."""
+    """Plain sentences that no probe asks about."""
     return [arc.text.removeprefix(LEAD) for arc in arcs(VERB_TO_SUBJECT + NOUN_TO_MODIFIER, count, seed)]
 
 

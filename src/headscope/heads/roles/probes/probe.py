@@ -1,7 +1,7 @@
-"""Probes: inputs made so that one thing, and only it, tells a head that does it from one that does not.
+"""Probes: batches of inputs made so that one behaviour separates a head that has it from a head that does not.
 
-A probe is a list of batches of inputs of one length. Each batch carries label questions (an answer wanted, and rival
-answers that a head might be giving instead), tokens whose reading is judged, and the model's own task, if it has one.
+Each batch holds label questions (the answer wanted, and rivals that a head might be answering instead), tokens to be
+ranked under OV circuits, word arcs, and the logit difference or the rows on which the model itself is scored.
 """
 
 from __future__ import annotations
@@ -16,37 +16,37 @@ from torch import Tensor
 from headscope.attention.questions import Question
 from headscope.models.protocol import OpenModel
 
-LARGEST_LOGITS = 2**25  # numbers: a batch whose logits would be more is cut
+LARGEST_LOGITS = 2**25  # numbers: a batch with larger logits is split
 
 
 @dataclass(frozen=True)
-class Ask:
-    """A question, and what a head might be answering instead. A row whose query label is −1 does not ask."""
+class ProbeQuestion:
+    """A question, and rivals that a head might be answering instead. Rows with query label −1 are not asked."""
 
     wanted: Question
     rivals: Mapping[str, Question]
 
-    def rows(self, batch: int) -> Float[Tensor, "batch query"]:
-        """Weights that average over an input's asking rows."""
-        asks = (self.wanted.query != -1).expand(batch, -1).float()
-        return asks / asks.sum(1, keepdim=True).clamp(min=1)
+    def row_weights(self, batch: int) -> Float[Tensor, "batch query"]:
+        """Weights that average over the asked rows of each input."""
+        asked = (self.wanted.query != -1).expand(batch, -1).float()
+        return asked / asked.sum(1, keepdim=True).clamp(min=1)
 
 
 @dataclass(frozen=True)
-class Reading:
-    """Places of each input, the token each should raise, another one it should not, and all those to choose from."""
+class OVRanking:
+    """Positions of each input, the token that an OV circuit should raise there, a wrong one, and all candidates."""
 
-    places: Int[Tensor, "input place"]
-    right: Int[Tensor, "input place"]
-    wrong: Int[Tensor, "input place"]
+    positions: Int[Tensor, "input position"]
+    right: Int[Tensor, "input position"]
+    wrong: Int[Tensor, "input position"]
     candidates: Int[Tensor, " candidate"]
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What the model should say at a place and what it should not; ``absent``: two that the input does not speak of."""
+class LogitDifference:
+    """The right and the wrong next token at a position, and two tokens that are ``absent`` from the input."""
 
-    place: Int[Tensor, " input"]
+    position: Int[Tensor, " input"]
     right: Int[Tensor, " input"]
     wrong: Int[Tensor, " input"]
     absent: Int[Tensor, "input 2"]
@@ -54,8 +54,8 @@ class Answer:
 
 @dataclass(frozen=True)
 class WordArcs:
-    """Which word each token is of (−1: none); then, an arc each: input, asking row, wanted word, and whether the
-    best fixed offset would have found it."""
+    """Word number of each token (−1: none); then per arc: input, query row, wanted word, whether the best fixed offset
+    finds it."""
 
     words: Int[Tensor, "input token"]
     item: Int[Tensor, " arc"]
@@ -71,54 +71,56 @@ class WordArcs:
 
 @dataclass(frozen=True)
 class Batch:
-    """Inputs of one length. ``graded`` marks rows whose next token is the task; ``twin`` are matched inputs."""
+    """Inputs of one length. The next tokens of ``task_rows`` are the task; ``counterfactual`` are matched inputs."""
 
     ids: Int[Tensor, "input token"]
-    asks: Mapping[str, Ask] = field(default_factory=dict)
-    readings: Mapping[str, Reading] = field(default_factory=dict)
+    questions: Mapping[str, ProbeQuestion] = field(default_factory=dict)
+    ov_rankings: Mapping[str, OVRanking] = field(default_factory=dict)
     arcs: Mapping[str, WordArcs] = field(default_factory=dict)
-    answer: Answer | None = None
-    graded: Bool[Tensor, "input token"] | None = None
+    logit_difference: LogitDifference | None = None
+    task_rows: Bool[Tensor, "input token"] | None = None
     source: Int[Tensor, "input source"] | None = None
-    twin: Batch | None = None
+    counterfactual: Batch | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def inputs(self, model: OpenModel) -> dict[str, Tensor]:
-        """What the model is called with. One that reads and writes is given the text on both sides."""
+        """Keyword arguments of the model's forward pass; an encoder–decoder gets the ids on both sides by default."""
         if is_encoder_decoder(model):
             return {"input_ids": self.ids if self.source is None else self.source, "decoder_input_ids": self.ids}
         return {"input_ids": self.ids}
 
     def part(self, start: int, stop: int) -> Batch:
-        """Some of the inputs."""
-        keep = slice(start, stop)
+        """The inputs ``start:stop``."""
+        keep, target = slice(start, stop), self.logit_difference
         return replace(
             self,
             ids=self.ids[keep],
-            asks={
-                name: Ask(_cut(ask.wanted, keep), {rival: _cut(one, keep) for rival, one in ask.rivals.items()})
-                for name, ask in self.asks.items()
+            questions={
+                name: ProbeQuestion(_part(each.wanted, keep), {k: _part(v, keep) for k, v in each.rivals.items()})
+                for name, each in self.questions.items()
             },
-            readings={
-                name: Reading(read.places[keep], read.right[keep], read.wrong[keep], read.candidates)
-                for name, read in self.readings.items()
+            ov_rankings={
+                name: OVRanking(each.positions[keep], each.right[keep], each.wrong[keep], each.candidates)
+                for name, each in self.ov_rankings.items()
             },
             arcs={name: arcs.part(start, stop) for name, arcs in self.arcs.items()},
-            answer=None if self.answer is None else Answer(*(getattr(self.answer, f)[keep] for f in _ANSWER)),
-            graded=None if self.graded is None else self.graded[keep],
+            logit_difference=None
+            if target is None
+            else LogitDifference(*(each[keep] for each in vars(target).values())),
+            task_rows=None if self.task_rows is None else self.task_rows[keep],
             source=None if self.source is None else self.source[keep],
-            twin=None if self.twin is None else self.twin.part(start, stop),
+            counterfactual=None if self.counterfactual is None else self.counterfactual.part(start, stop),
         )
 
 
 @dataclass(frozen=True)
 class Probe:
-    """Batches, how they were made in a sentence, and what the task is, if there is one."""
+    """Batches, a sentence on how they were made, the task if there is one, and each arc's best fixed offset."""
 
     batches: tuple[Batch, ...]
-    made: str
+    description: str
     task: str | None = None
     baselines: Mapping[str, float] = field(default_factory=dict)
 
@@ -126,49 +128,47 @@ class Probe:
     def n_inputs(self) -> int:
         return sum(map(len, self.batches))
 
-    def cut(self, model: OpenModel) -> Probe:
-        """The same inputs in batches whose logits fit into memory."""
-        wide = model.shape.vocabulary or model.shape.d_model
-        parts: list[Batch] = []
-        for batch in self.batches:
-            size = max(1, LARGEST_LOGITS // (wide * batch.ids.shape[1]))
-            parts += [batch.part(start, start + size) for start in range(0, len(batch), size)]
+    def fit_memory(self, model: OpenModel) -> Probe:
+        """Split batches so that their logits fit into memory."""
+        width = model.shape.vocabulary or model.shape.d_model
+        sizes = [max(1, LARGEST_LOGITS // (width * batch.ids.shape[1])) for batch in self.batches]
+        parts = [
+            batch.part(start, start + size)
+            for batch, size in zip(self.batches, sizes, strict=True)
+            for start in range(0, len(batch), size)
+        ]
         return replace(self, batches=tuple(parts))
-
-
-_ANSWER = ("place", "right", "wrong", "absent")
 
 
 def is_encoder_decoder(model: OpenModel) -> bool:
     return any(site.kind == "cross" for site in model.shape.sites.values())
 
 
-def towards(targets: Int[Tensor, "input query"], n_key: int | None = None) -> Question:
-    """Each row names the one key it should find; −1 where it asks nothing."""
+def one_key_question(targets: Int[Tensor, "input query"], n_key: int | None = None) -> Question:
+    """Each row asks for the one key position in ``targets``; −1 asks for none."""
     return Question(targets, torch.arange(targets.shape[1] if n_key is None else n_key))
 
 
-def one_row(row: Int[Tensor, " input"], keys: Sequence[Sequence[int]], length: int) -> Question:
-    """One row of each input asks for a set of keys (or none, an empty list)."""
-    query = torch.full((len(row), length), -1)
+def one_row_question(row: Int[Tensor, " input"], keys: Sequence[Sequence[int]], length: int) -> Question:
+    """One row of each input asks for a set of key positions, which may be empty."""
+    query, key = torch.full((2, len(row), length), -1)
     query[torch.arange(len(row)), row] = 1
-    key = torch.full((len(row), length), -1)
-    for index, places in enumerate(keys):
-        key[index, list(map(int, places))] = 1
+    for index, positions in enumerate(keys):
+        key[index, list(map(int, positions))] = 1
     return Question(query, key)
 
 
-def offsets(asking: Bool[Tensor, "input query"], wanted: Sequence[int]) -> dict[str, Question]:
-    """Rivals by place alone: the key so many places before (or, below 0, after) the row."""
-    place = torch.arange(asking.shape[1])
+def offset_questions(asked: Bool[Tensor, "input query"], offsets: Sequence[int]) -> dict[str, Question]:
+    """Rivals by position alone: the key that many positions before the row, or after it for negative offsets."""
     rivals = {}
-    for offset in wanted:
-        target = place - offset
-        inside = asking & (target >= 0) & (target < asking.shape[1])
-        rivals[f"offset {-offset:+d}" if offset else "itself"] = towards(target.expand_as(asking).where(inside, -1))
+    for offset in offsets:
+        target = torch.arange(asked.shape[1]) - offset
+        inside = asked & (target >= 0) & (target < asked.shape[1])
+        name = f"offset {-offset:+d}" if offset else "itself"
+        rivals[name] = one_key_question(target.expand_as(asked).where(inside, -1))
     return rivals
 
 
-def _cut(question: Question, keep: slice) -> Question:
+def _part(question: Question, keep: slice) -> Question:
     query, key = (labels if len(labels) == 1 else labels[keep] for labels in (question.query, question.key))
     return Question(query, key, question.exclude_self)
