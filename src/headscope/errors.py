@@ -1,15 +1,15 @@
-"""What headscope says when it cannot do what was asked: what was wrong, the values, and the way out."""
+"""Errors that headscope raises on purpose. Messages say what is wrong, with the values, and what to do instead."""
 
 
 class HeadscopeError(Exception):
-    """Every error that headscope raises on purpose.
+    """Base class of all errors that headscope raises on purpose.
 
-    A note below the message, in a traceback and on the command line, says which page explains its kind. The pages come
-    with the package, so that they can be read without a network.
+    A note after the message, in tracebacks and on the command line, names the page that explains the error. The pages
+    are part of the package and can be read offline.
     """
 
-    def __init__(self, *told: object) -> None:
-        super().__init__(*told)
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
         self.add_note(f"more: headscope explain {type(self).__name__}")
 
 
@@ -18,11 +18,11 @@ class ShapeError(HeadscopeError):
 
 
 class MaskError(HeadscopeError):
-    """A mask that says nothing sensible about these queries and keys."""
+    """A mask that does not fit its queries and keys, or that is ambiguous."""
 
 
 class BackendError(HeadscopeError):
-    """A backend, asked for by name, that cannot answer this request."""
+    """A backend that does not exist, or that cannot run this request."""
 
 
 class ModelError(HeadscopeError):
@@ -38,4 +38,4 @@ class EditError(HeadscopeError):
 
 
 class InputError(HeadscopeError):
-    """Text, a file, or a setting from a person that cannot be used as it is."""
+    """A text, file or setting from the user that cannot be used."""

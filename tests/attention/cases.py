@@ -1,7 +1,7 @@
-"""One table of attention problems, and their true answers: every path through the package is held against it.
+"""One table of attention problems and their exact results, with which every implementation is compared.
 
 ``truth`` computes in float64 from the inputs as rounded to the dtype under test, by ``reference.py``, one head at a
-time. ``plain`` is what a person would write in PyTorch in that dtype: half precision may err twice as much, no more.
+time. ``plain`` is attention in plain PyTorch in that dtype: half precision may err at most twice as much.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Case:
         return QKV(draw(self.n_heads, self.n_query), draw(self.n_kv_heads, self.keys), draw(self.n_kv_heads, self.keys))
 
     def allowed(self) -> Tensor:
-        """Who may look where, for every batch item and head."""
+        """The mask of every batch item and head."""
         mask = self.scores.mask.bind(self.batch, self.n_heads, self.n_query, self.keys)
         grid = mask.dense(self.n_query, self.keys)
         return grid.expand(self.batch, self.n_heads, self.n_query, self.keys)
@@ -70,8 +70,8 @@ class Case:
 
 CAUSAL = Scores(mask=causal())
 FULL = Scores(mask=full())
-BLIND_ROW = torch.ones(97, 97, dtype=torch.bool).tril()
-BLIND_ROW[[0, 41]] = False
+MASKED_ROWS = torch.ones(97, 97, dtype=torch.bool).tril()
+MASKED_ROWS[[0, 41]] = False
 PER_HEAD = torch.rand(2, 4, 31, 57, generator=torch.Generator().manual_seed(1)) < 0.4
 PACKED = torch.tensor([0] * 40 + [1] * 1 + [2] * 56)
 COMPOSED = causal() & window(20) & padding([97, 50], side="left") & documents(PACKED)
@@ -106,7 +106,7 @@ MASK_CASES = (
     Case("padding-left", Scores(mask=causal() & padding([97, 40, 1], side="left")), batch=3, n_kv_heads=2),
     Case("padding-whole", Scores(mask=padding([97, 0])), batch=2),
     Case("documents", Scores(mask=causal() & documents(PACKED)), batch=2),
-    Case("blind-row", Scores(mask=dense(BLIND_ROW))),
+    Case("fully-masked-row", Scores(mask=dense(MASKED_ROWS))),
     Case("any-mask", Scores(mask=dense(PER_HEAD)), 31, n_key=57, batch=2),
     Case("everything-composed", Scores(mask=COMPOSED), batch=2),
 )
@@ -119,7 +119,7 @@ SCORE_CASES = (
     Case("relative", Scores(bias=Relative(TABLE, 128)), 97, batch=2),
     Case("dense-bias", Scores(mask=causal(), bias=torch.sin(torch.arange(97.0)[:, None] * torch.arange(97.0)))),
     Case("sinks", Scores(mask=causal(), sinks=SINKS), n_kv_heads=2),
-    Case("sinks-and-blind-row", Scores(mask=dense(BLIND_ROW), sinks=SINKS)),
+    Case("sinks-and-fully-masked-row", Scores(mask=dense(MASKED_ROWS), sinks=SINKS)),
     Case("all-of-it", Scores(mask=causal() & window(20), bias=Alibi(SLOPES), softcap=3.0, sinks=SINKS), batch=2),
 )
 
@@ -145,7 +145,7 @@ def one_head(case: Case, head: int, scores: Tensor, v: Tensor, allowed: Tensor) 
     """One head from its scores on, with its sink if it has one."""
     if case.scores.sinks is None:
         return reference.weigh(scores, v, allowed)
-    # A sink is a key that everybody may see and that carries nothing.
+    # A sink is a key that is never masked and whose value is zero.
     sink = case.scores.sinks[head].double().expand(len(scores), 1)
     seen = reference.weigh(
         torch.cat((scores, sink), 1),
@@ -156,13 +156,13 @@ def one_head(case: Case, head: int, scores: Tensor, v: Tensor, allowed: Tensor) 
 
 
 def logits(scores: Scores, item: int, head: int, q: Tensor, k: Tensor) -> Tensor:
-    """Scores of one head before the mask, written out cell by cell where a bias is asked for."""
+    """Scores of one head before the mask."""
     scale = q.shape[-1] ** -0.5 if scores.scale is None else scores.scale
     grid = (q @ k.T) * scale
     if scores.softcap is not None:
         grid = torch.tanh(grid / scores.softcap) * scores.softcap
-    place = torch.arange(len(q))[:, None] + len(k) - len(q)
-    ahead = torch.arange(len(k))[None, :] - place
+    position = torch.arange(len(q))[:, None] + len(k) - len(q)
+    ahead = torch.arange(len(k))[None, :] - position
     if isinstance(scores.bias, Alibi):
         grid = grid - float(scores.bias.slopes[head]) * ahead.abs()
     elif isinstance(scores.bias, Relative):

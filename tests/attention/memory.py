@@ -1,4 +1,4 @@
-"""How many bytes of tensors a piece of work holds at once, counted at every operation."""
+"""Count the bytes of tensors that are alive at once, at every operation."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _Counting(TorchDispatchMode):
 
 
 def peak_tensor_bytes(work: Callable[[], object]) -> int:
-    """The most bytes that tensors made by this work held at any moment."""
+    """The most bytes that tensors made by this work held at once."""
     with _Counting() as counting:
         kept = work()
     del kept

@@ -1,4 +1,4 @@
-"""``python -m headscope.attention``: what it shows is so, and a failed check fails the command."""
+"""``python -m headscope.attention``: its numbers are right, and a failed check fails the command."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_it_leaves_gradients_switched_on() -> None:
         (["--d-model", "8", "--heads", "4", "--kv-heads", "0"], "n_kv_heads=0"),
     ],
 )
-def test_sizes_that_no_module_has_are_said(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_impossible_sizes_are_refused(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert build.main(arguments) == 2
     shown = capsys.readouterr()
     assert said in shown.err
@@ -73,7 +73,7 @@ def test_the_smallest_module_is_shown_too(capsys: pytest.CaptureFixture[str]) ->
     assert "All checks pass." in capsys.readouterr().out
 
 
-def test_the_pattern_on_the_page_is_the_first_heads(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_printed_pattern_is_the_first_heads(capsys: pytest.CaptureFixture[str]) -> None:
     """Every printed number is the softmax of q · k, computed from the module's own matrices."""
     build.main(["--d-model", "12", "--heads", "3"])
     lines = capsys.readouterr().out.splitlines()
@@ -86,8 +86,8 @@ def test_the_pattern_on_the_page_is_the_first_heads(capsys: pytest.CaptureFixtur
     x = torch.randn(build.TEXTS, build.TOKENS, 12)[0]
     with torch.no_grad():
         q, k = (x @ linear.weight[:4].T for linear in (module.q_proj, module.k_proj))
-        hidden = torch.ones(build.TOKENS, build.TOKENS, dtype=torch.bool).triu(1)
-        expected = (q @ k.T / 2).masked_fill(hidden, float("-inf")).softmax(-1)
+        masked = torch.ones(build.TOKENS, build.TOKENS, dtype=torch.bool).triu(1)
+        expected = (q @ k.T / 2).masked_fill(masked, float("-inf")).softmax(-1)
     torch.testing.assert_close(torch.tensor(printed), expected, atol=0.0051, rtol=0)
 
 

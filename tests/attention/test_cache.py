@@ -1,4 +1,4 @@
-"""A cache changes the cost of a step, and nothing else."""
+"""Attention with a KV cache equals attention over the whole text."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_rewinding_tries_another_continuation() -> None:
     assert_close(again, module(torch.cat((x[:, :4], other), 1), mask=causal())[:, 4:])
 
 
-def test_the_model_moves_the_cursor_and_the_layers_do_not() -> None:
+def test_the_length_changes_in_advance_and_not_in_the_layers() -> None:
     module = MultiHeadAttention(16, 2)
     cache = KVCache(module, n_layers=2, capacity=4)
     module(torch.randn(1, 3, 16), mask=causal(), cache=cache[1])
@@ -62,7 +62,7 @@ def test_the_model_moves_the_cursor_and_the_layers_do_not() -> None:
     assert cache[1].length == 3
 
 
-def test_what_is_kept_carries_no_gradient() -> None:
+def test_cached_keys_and_values_have_no_gradient() -> None:
     module = MultiHeadAttention(16, 2)
     cache = KVCache(module, capacity=4)
     for _ in range(2):
@@ -133,7 +133,7 @@ def test_a_refused_step_leaves_the_cache_as_it_was() -> None:
     assert torch.equal(cache.keys, before)
 
 
-def test_a_cache_is_filled_to_the_last_place_and_rewinds_to_any() -> None:
+def test_a_cache_can_be_full_and_rewinds_to_any_length() -> None:
     cache = filled()
     MODULE(torch.randn(2, 2, 16), cache=cache[1])
     cache.advance(2)
@@ -142,7 +142,7 @@ def test_a_cache_is_filled_to_the_last_place_and_rewinds_to_any() -> None:
         assert cache.length == length
 
 
-def test_layers_write_beside_each_other_and_only_at_the_cursor() -> None:
+def test_layers_write_their_own_part_after_the_kept_tokens() -> None:
     cache = filled()
     k, v = torch.randn(2, 2, 1, 4), torch.randn(2, 2, 1, 4)
     keys, values = cache[1].extend(k, v)

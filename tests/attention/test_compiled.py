@@ -1,4 +1,4 @@
-"""torch.compile takes the module as one graph. In a process of its own: a compiler cannot trace the shape checks."""
+"""torch.compile makes one graph of the module. In a process of its own: the compiler cannot trace the shape checks."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ compiled = torch.compile(module, fullgraph=True, backend=BACKEND, dynamic=True)
 x, cache = torch.randn(1, 5, 16), KVCache(module, capacity=5)
 rows = []
 with torch.no_grad():
-    for place in range(5):
-        rows.append(compiled(x[:, place:place + 1], mask=causal(), cache=cache[0]))
+    for position in range(5):
+        rows.append(compiled(x[:, position:position + 1], mask=causal(), cache=cache[0]))
         cache.advance(1)
     assert_close(torch.cat(rows, 1), module(x, mask=causal()))
 print("equal")

@@ -1,4 +1,4 @@
-"""Masks, biases, softcap and sinks in any company: every path on a CPU gives what the definition gives."""
+"""Every combination of masks, biases, softcap and sinks equals the definition, on every CPU path."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from headscope.attention.backends import blockwise, sdpa
 from headscope.attention.engine import observe
 from headscope.attention.masks import Mask, causal, dense, full, padding, window
 from headscope.attention.scores import Alibi, Bias, Relative, Scores
-from tests.attention.asked import assert_statistics, questions
 from tests.attention.cases import SINKS, SLOPES, TABLE, Case, truth
+from tests.attention.expected import assert_statistics, questions
 
 backends = pytest.mark.parametrize("backend", ["blockwise", "dense"])
 
@@ -36,7 +36,7 @@ EDGES = (
     Case("bias-by-item", Scores(mask=causal(), bias=drawn(2, 1, 19, 19)), 19, batch=2, n_kv_heads=2),
     Case("bias-by-item-and-head", Scores(bias=drawn(2, 4, 7, 70)), 7, n_key=70, batch=2, n_kv_heads=2),
     Case("bias-before-a-cap-of-its-own", Scores(bias=4 * drawn(9, 9), softcap=0.5, sinks=SINKS), 9),
-    Case("bias-that-hides", Scores(bias=drawn(9, 9).masked_fill(drawn(9, 9) > 0, -1e4), sinks=SINKS), 9),
+    Case("bias-that-masks", Scores(bias=drawn(9, 9).masked_fill(drawn(9, 9) > 0, -1e4), sinks=SINKS), 9),
     Case("bias-of-minus-infinity", Scores(bias=torch.ones(9, 9).tril().log(), sinks=SINKS), 9),
     Case("bias-of-minus-infinity-alone", Scores(bias=torch.ones(9, 9).tril().log()), 9, n_kv_heads=2),
     Case("relative-after-a-cache", Scores(mask=causal(), bias=Relative(TABLE, 128)), 5, n_key=70),
@@ -51,7 +51,7 @@ every_edge = pytest.mark.parametrize("case", EDGES, ids=lambda case: case.name)
 
 @every_edge
 @pytest.mark.parametrize("rows", [512, 3])
-def test_unwatched_attention_equals_the_definition(case: Case, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unobserved_attention_equals_the_definition(case: Case, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sdpa.ROWS, "cpu", rows)
     z = sdpa.attention(*case.qkv(torch.float64), case.scores)
     assert_close(z, truth(case).output, atol=1e-12, rtol=1e-12)
@@ -69,7 +69,7 @@ def test_an_observation_equals_the_definition(case: Case, backend: str) -> None:
 
 @every_edge
 def test_one_row_and_one_key_head_at_a_time_give_the_same(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The smallest bands: some reach no key, and each head finds its own part of a mask or bias."""
+    """The smallest bands: in some all keys are masked, and each head needs its own part of a mask or bias."""
     monkeypatch.setitem(blockwise.BAND, "cpu", 1)
     asked = questions(case.batch, case.n_query, case.keys)
     seen = observe(*case.qkv(torch.float64), scores=case.scores, questions=asked, backend="blockwise")
@@ -78,15 +78,15 @@ def test_one_row_and_one_key_head_at_a_time_give_the_same(case: Case, monkeypatc
 
 
 @every_edge
-def test_gradients_are_finite_and_of_seen_keys_alone(case: Case) -> None:
-    """A key that nobody may look at has no say in the output, so nothing comes back to it."""
+def test_gradients_are_finite_and_zero_for_masked_keys(case: Case) -> None:
+    """A key that is masked for all queries does not change the output, so its gradient is zero."""
     q, k, v = (tensor.requires_grad_() for tensor in case.qkv(torch.float64))
     gradients = torch.autograd.grad(sdpa.attention(q, k, v, case.scores).square().sum(), (q, k, v))
     assert all(gradient.isfinite().all() for gradient in gradients)
     group = case.n_heads // case.n_kv_heads
-    unseen = ~case.allowed().any(2).unflatten(1, (-1, group)).any(2)
-    assert (gradients[1][unseen] == 0).all()
-    assert (gradients[2][unseen] == 0).all()
+    masked = ~case.allowed().any(2).unflatten(1, (-1, group)).any(2)
+    assert (gradients[1][masked] == 0).all()
+    assert (gradients[2][masked] == 0).all()
     assert (gradients[0][~case.allowed().any(-1)] == 0).all()
 
 
@@ -167,18 +167,18 @@ def test_values_may_be_wider_or_narrower_than_keys(backend: str) -> None:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64], ids=str)
 def test_the_output_has_the_inputs_precision_and_statistics_at_least_float32(dtype: torch.dtype, backend: str) -> None:
     x = drawn(1, 2, 5, 4).to(dtype)
-    place = torch.arange(5)
+    position = torch.arange(5)
     asked = questions(1, 5, 5)
     seen = observe(x, x, x, scores=Scores(mask=causal(), bias=drawn(5, 5)), questions=asked, backend=backend)
     wide = torch.float64 if dtype == torch.float64 else torch.float32
     assert seen.output.dtype == dtype
-    assert seen.strongest.key.dtype == place.dtype
+    assert seen.strongest.key.dtype == position.dtype
     for statistic in (seen.logsumexp, seen.entropy, *seen.distance, seen.strongest.weight, *seen.mass.values()):
         assert statistic.dtype == wide
 
 
-def test_a_band_of_rows_that_reaches_no_key_delivers_nothing_and_lets_gradients_pass() -> None:
-    """The first 600 of 1,100 queries stand before every key: a whole band of them sees none at all."""
+def test_a_block_of_fully_masked_rows_gives_zeros_and_finite_gradients() -> None:
+    """The first 600 of 1,100 queries are before every key: one whole block of rows is fully masked."""
     q, k, v = (drawn(1, 2, n, 4, seed=n).double().requires_grad_() for n in (1100, 500, 500))
     z = sdpa.attention(q, k, v, Scores(mask=causal()))
     assert (z[:, :, :600] == 0).all()

@@ -253,7 +253,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: MultiHeadAttention(16, 2)._check_input(X, X[:1]),
         "x has batch 2 and context has batch 1; give one context per item",
     ),
-    "context-rope": (lambda: MultiHeadAttention(16, 2, rope=Rope(8))(X, X), "RoPE needs query and key positions in one"),
+    "context-rope": (lambda: MultiHeadAttention(16, 2, rope=Rope(8))(X, X), "RoPE needs query and key positions in"),
     "context-cache": (
         lambda: MultiHeadAttention(16, 2)(
             X, X, cache=KVCache(MultiHeadAttention(16, 2), batch=2, capacity=9)[0]

@@ -1,4 +1,4 @@
-"""The definition itself, against arithmetic done by hand and plain Python loops."""
+"""The definition itself, compared with arithmetic by hand and plain Python loops."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from torch.testing import assert_close
 from headscope.attention import reference
 
 
-def open_to_all(n_query: int, n_key: int) -> torch.Tensor:
+def unmasked(n_query: int, n_key: int) -> torch.Tensor:
     return torch.ones(n_query, n_key, dtype=torch.bool)
 
 
 def test_one_row_by_hand() -> None:
-    """q·k is 0 and ln 3, so the shares are 1/4 and 3/4."""
+    """q·k is 0 and ln 3, so the weights are 1/4 and 3/4."""
     q = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
     k = torch.tensor([[0.0, 5.0], [math.log(3.0), 0.0]], dtype=torch.float64)
     v = torch.tensor([[4.0], [8.0]], dtype=torch.float64)
-    seen = reference.attend(q, k, v, open_to_all(1, 2), scale=1.0)
+    seen = reference.attend(q, k, v, unmasked(1, 2), scale=1.0)
     assert_close(seen.weights, torch.tensor([[0.25, 0.75]], dtype=torch.float64))
     assert_close(seen.z, torch.tensor([[7.0]], dtype=torch.float64))
 
@@ -41,8 +41,8 @@ def test_one_head_equals_loops_over_single_numbers() -> None:
         assert_close(seen.z[i].tolist(), z)
 
 
-def test_a_row_that_may_look_nowhere_gives_zeros() -> None:
-    allowed = open_to_all(3, 3)
+def test_a_fully_masked_row_gives_zeros() -> None:
+    allowed = unmasked(3, 3)
     allowed[1] = False
     q = torch.randn(3, 4, requires_grad=True)
     seen = reference.attend(q, torch.randn(3, 4), torch.randn(3, 4), allowed, scale=0.5)
@@ -62,14 +62,14 @@ def test_large_scores_do_not_overflow() -> None:
 def test_several_heads_add_up_through_their_own_rows_of_w_o() -> None:
     x = torch.randn(5, 8).double()
     heads = [reference.HeadWeights(*(torch.randn(8, 4).double() for _ in range(3))) for _ in range(2)]
-    W_O, allowed = torch.randn(8, 8).double(), open_to_all(5, 5).tril()
+    W_O, allowed = torch.randn(8, 8).double(), unmasked(5, 5).tril()
     together = reference.multi_head(x, x, heads, W_O, allowed)
     apart = sum(reference.one_head(x, x, head, allowed).z @ W_O[4 * i : 4 * i + 4] for i, head in enumerate(heads))
     assert_close(together, apart)
 
 
 def test_statistics_of_a_known_row() -> None:
-    """The query stands at key 3 and looks at keys 1 and 3 equally: distances 2 and 0."""
+    """The query at position 3 attends to keys 1 and 3 equally: distances 2 and 0."""
     seen = reference.row_statistics(torch.tensor([[0.0, 0.5, 0.0, 0.5]]))
     assert_close(seen.entropy, torch.tensor([math.log(2)]))
     assert_close(seen.distance_mean, torch.tensor([1.0]))
@@ -78,37 +78,37 @@ def test_statistics_of_a_known_row() -> None:
     assert seen.strongest_weight.tolist() == [0.5]
 
 
-def test_mass_is_what_lands_on_equal_labels() -> None:
+def test_mass_is_the_weight_on_equal_labels() -> None:
     weights = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.2, 0.3, 0.5]])
     label = torch.tensor([7, -1, 7])
     assert_close(reference.mass(weights, label, label), torch.tensor([1.0, 0.0, 0.7]))
     assert_close(reference.mass(weights, label, label, exclude_self=True), torch.tensor([0.0, 0.0, 0.2]))
 
 
-def test_a_row_that_may_look_nowhere_has_no_distance_and_no_entropy() -> None:
+def test_a_fully_masked_row_has_no_distance_and_no_entropy() -> None:
     seen = reference.row_statistics(torch.tensor([[0.0, 0.0], [0.0, 1.0]]))
     for name in ("entropy", "distance_mean", "distance_std", "strongest_weight"):
         assert getattr(seen, name)[0] == 0, name
     assert seen.strongest_weight[1] == 1
 
 
-def test_distance_is_over_what_lands_on_keys_when_a_sink_takes_the_rest() -> None:
-    """Half of the row goes to a sink: the other half is all that has a place."""
+def test_distance_leaves_out_the_weight_of_a_sink() -> None:
+    """Half of the row goes to a sink, which has no position: the other half is what counts."""
     whole = reference.row_statistics(torch.tensor([[0.5, 0.0, 0.25, 0.25]]))
     half = reference.row_statistics(torch.tensor([[0.25, 0.0, 0.125, 0.125]]))
     assert_close(half.distance_mean, whole.distance_mean)
-    assert_close(half.distance_std, whole.distance_spread)
+    assert_close(half.distance_std, whole.distance_std)
     assert_close(whole.distance_mean, torch.tensor([0.5 * 3 + 0.25 * 1]))
 
 
-def test_distances_count_from_the_querys_place_after_a_cache() -> None:
-    """Two queries at the end of five keys stand at keys 3 and 4."""
+def test_distances_count_from_the_querys_position_after_a_cache() -> None:
+    """Two queries after a cache of three are at positions 3 and 4."""
     weights = torch.zeros(2, 5)
     weights[0, 3], weights[1, 0] = 1.0, 1.0
     assert reference.row_statistics(weights).distance_mean.tolist() == [0.0, 4.0]
 
 
-def test_mass_leaves_the_querys_own_place_out_after_a_cache() -> None:
+def test_mass_leaves_the_querys_own_key_out_after_a_cache() -> None:
     weights, label = torch.tensor([[0.1, 0.2, 0.7]]), torch.tensor([4, 4, 4])
     assert_close(reference.mass(weights, label[:1], label), torch.tensor([1.0]))
     assert_close(reference.mass(weights, label[:1], label, exclude_self=True), torch.tensor([0.3]))

@@ -1,4 +1,4 @@
-"""RoPE, against complex multiplication, against what it promises, and against transformers' own frequencies."""
+"""RoPE equals complex multiplication and transformers' frequencies, and scores depend on distance alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pairs_of(x: Tensor, pairing: str) -> Tensor:
 
 
 @pairings
-def test_turning_is_multiplying_complex_numbers(pairing: str) -> None:
+def test_rotation_is_complex_multiplication(pairing: str) -> None:
     x = torch.randn(2, 3, 11, 16).double()
     rope = Rope(16, base=500.0, pairing=pairing)
     angle = torch.arange(5, 16).double()[:, None] * 500.0 ** (-torch.arange(0, 16, 2).double() / 16)
@@ -38,9 +38,9 @@ def test_turning_is_multiplying_complex_numbers(pairing: str) -> None:
 def test_scores_depend_on_distance_alone(pairing: str) -> None:
     rope, q, k = Rope(8, pairing=pairing), torch.randn(8).double(), torch.randn(8).double()
 
-    def score(query_place: int, key_place: int) -> Tensor:
-        places = torch.tensor([query_place, key_place])
-        turned = rope.turn(torch.stack((q, k))[None, None], rope.table(places, torch.float64))[0, 0]
+    def score(query_position: int, key_position: int) -> Tensor:
+        positions = torch.tensor([query_position, key_position])
+        turned = rope.turn(torch.stack((q, k))[None, None], rope.table(positions, torch.float64))[0, 0]
         return turned[0] @ turned[1]
 
     assert_close(score(9, 2), score(1009, 1002))
@@ -55,7 +55,7 @@ def test_entries_past_the_rotary_part_are_left_as_they_are() -> None:
 
 
 @pairings
-def test_one_entry_may_be_left_over(pairing: str) -> None:
+def test_the_head_may_have_one_more_entry_than_is_rotated(pairing: str) -> None:
     x = torch.randn(1, 2, 4, 7)
     rope = Rope(6, pairing=pairing)
     turned = rope.turn(x, rope.span(3, 7, like=x))
@@ -63,12 +63,12 @@ def test_one_entry_may_be_left_over(pairing: str) -> None:
     assert not torch.equal(turned[..., :6], x[..., :6])
 
 
-def test_a_place_a_million_tokens_on_has_its_own_angle() -> None:
+def test_positions_past_a_million_have_exact_angles() -> None:
     """In float32 a million times a small angle would already be a wrong one."""
-    place = 1_234_567
-    cos, sin = Rope(8).table(torch.tensor([place]), torch.float64)
+    position = 1_234_567
+    cos, sin = Rope(8).table(torch.tensor([position]), torch.float64)
     for pair in range(4):
-        angle = place * 10_000.0 ** (-pair / 4)
+        angle = position * 10_000.0 ** (-pair / 4)
         assert_close(cos[0, pair].item(), math.cos(angle), atol=1e-8, rtol=0)
         assert_close(sin[0, pair].item(), math.sin(angle), atol=1e-8, rtol=0)
 
@@ -109,7 +109,7 @@ def test_ntk_scaling_slows_the_slowest_pair_by_its_factor_and_the_fastest_not_at
     assert bool((scaled[1:] < plain[1:]).all())
 
 
-def test_a_single_pair_has_no_slower_one_to_stretch() -> None:
+def test_ntk_scaling_leaves_a_single_pair_as_it_is() -> None:
     assert Rope(2, scaling=NTK(8.0)).frequencies().tolist() == [1.0]
 
 
@@ -135,7 +135,7 @@ def test_llama3_scaling_equals_transformers() -> None:
     assert not torch.allclose(ours.frequencies(), Rope(128).frequencies())
 
 
-def test_a_span_is_cut_from_one_kept_table() -> None:
+def test_a_span_is_a_slice_of_one_cached_table() -> None:
     rope, x = Rope(8), torch.zeros(1)
     whole, part = rope.span(0, 4, like=x), rope.span(2, 4, like=x)
     assert part.cos.data_ptr() == whole.cos[2:].data_ptr()
@@ -157,7 +157,7 @@ def test_a_table_first_made_in_inference_mode_can_be_trained_with() -> None:
     assert_close(x.grad, 2 * x.detach())
 
 
-def test_what_cannot_be_turned_is_refused() -> None:
+def test_wrong_sizes_and_pairings_are_refused() -> None:
     with pytest.raises(ShapeError, match=re.escape("d_rotary=5 must be even and at least 2")):
         Rope(5)
     with pytest.raises(ShapeError, match=re.escape("d_rotary=0 must be even and at least 2")):

@@ -1,4 +1,4 @@
-"""What must hold of the fused backend on a real GPU. Plain functions, so that a bare machine can run them too."""
+"""Checks of the fused backend on a real GPU, as plain functions that run without pytest too."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from headscope.attention.module import MultiHeadAttention
 from headscope.attention.questions import Question
 from headscope.attention.rope import Rope
 from headscope.attention.scores import Scores
-from tests.attention.asked import assert_statistics, questions
 from tests.attention.cases import CASES, Case, assert_within_twice, plain, truth
+from tests.attention.expected import assert_statistics, questions
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 RUNS = torch.tensor([0] * 100 + [1] * 3 + [2] * 210)
@@ -40,7 +40,7 @@ ALL = tuple(
 
 @contextmanager
 def hopper_kernel(used: bool) -> Iterator[None]:
-    """Half precision takes the kernel for Hopper on such a GPU; without it, the one for every GPU."""
+    """Use the Hopper kernel for half precision, or the one for any GPU."""
     before, flash.GLUON = flash.GLUON, flash.GLUON if used else "none"
     try:
         yield
@@ -55,7 +55,7 @@ def check_case(case: Case, dtype: torch.dtype) -> None:
     q, k, v = case.qkv(dtype, "cuda")
     seen = observe(q, k, v, scores=case.scores, questions=few, backend="fused")
     exact = truth(case, dtype)
-    # float32 sums of exact products: what large scores lose is their own last digit
+    # float32 sums of exact products: large scores lose their own last digit
     large = max(1.0, (case.scores.scale or 0.0) * 20)
     atol = 2e-5 * large
     if dtype == torch.float32:
@@ -75,15 +75,15 @@ def check_case(case: Case, dtype: torch.dtype) -> None:
 
 
 def check_long(length: int = 20_000) -> None:
-    """A long text against blockwise in float32, tokens by Zipf's law."""
+    """A long text, tokens drawn by Zipf's law, compared with blockwise in float32."""
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(1, n, length, 128, generator=generator).cuda().bfloat16() for n in (4, 1, 1))
     tokens = torch.multinomial(1 / (torch.arange(5000.0) + 2.7), length, replacement=True, generator=generator)
-    place = torch.arange(length)
+    position = torch.arange(length)
     asked = {
-        "previous": Question(place - 1, place),
+        "previous": Question(position - 1, position),
         "duplicate": Question(tokens, tokens, exclude_self=True),
-        "even": Question(torch.zeros_like(place), place % 2),
+        "even": Question(torch.zeros_like(position), position % 2),
     }
     scores = Scores(mask=causal())
     seen = observe(q, k, v, scores=scores, questions=asked, backend="fused")
@@ -98,8 +98,8 @@ def check_long(length: int = 20_000) -> None:
         torch.testing.assert_close(seen.mass[name], exact.mass[name], atol=1e-5, rtol=1e-3)
 
 
-def check_far_spread() -> None:
-    """All attention on two neighbouring keys 130,000 places back: a spread of one half, not lost in 10¹⁰."""
+def check_far_distance() -> None:
+    """All attention on two neighbouring keys 130,000 positions back: the deviation is 0.5, not lost in 10¹⁰."""
     n_key = 131_072
     k = torch.zeros(1, 1, n_key, 64)
     k[..., 2, 0], k[..., 70:72, 0] = 2.0, 60.0
@@ -113,10 +113,10 @@ def check_far_spread() -> None:
 
 
 def check_repeats() -> None:
-    """The same bytes every time: nothing is summed in an order that chance decides."""
+    """The same bytes every time: no sum depends on the order in which threads run."""
     q = torch.randn(1, 4, 3000, 128, device="cuda", dtype=torch.bfloat16)
-    place = torch.arange(3000)
-    asked = {"same": Question(place % 71, place % 71)}
+    position = torch.arange(3000)
+    asked = {"same": Question(position % 71, position % 71)}
     looks = [observe(q, q, q, scores=Scores(mask=causal()), questions=asked, backend="fused") for _ in range(3)]
     for look in looks[1:]:
         assert torch.equal(look.output, looks[0].output)
@@ -130,8 +130,8 @@ def check_memory() -> None:
 
     def peak(length: int) -> int:
         q = torch.randn(1, 2, length, 64, device="cuda", dtype=torch.bfloat16)
-        place = torch.arange(length, device="cuda")
-        asked = {"previous": Question(place - 1, place), "same": Question(place % 997, place % 997)}
+        position = torch.arange(length, device="cuda")
+        asked = {"previous": Question(position - 1, position), "same": Question(position % 997, position % 997)}
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
@@ -145,6 +145,7 @@ def check_memory() -> None:
 
 
 def check_gradients() -> None:
+    """Output and gradients equal those of PyTorch's SDPA."""
     q, k, v = (torch.randn(1, n, 130, 64, device="cuda", requires_grad=True) for n in (4, 2, 2))
     seen = observe(q, k, v, scores=Scores(mask=causal()))
     assert seen.backend == "fused"
@@ -155,7 +156,7 @@ def check_gradients() -> None:
 
 
 def check_layouts() -> None:
-    """Tensors as a module makes them, [batch, position, head, d_head] in memory, and ones that no copy engine takes."""
+    """Tensors as a module makes them, [batch, position, head, d_head] in memory, and strides that TMA cannot copy."""
     scores = Scores(mask=causal())
     q, k, v = (torch.randn(2, 700, n, 128, device="cuda").bfloat16().transpose(1, 2) for n in (8, 2, 2))
     exact = observe(*(tensor.contiguous() for tensor in (q, k, v)), scores=scores, backend="fused")
@@ -168,7 +169,7 @@ def check_layouts() -> None:
 
 
 def check_unobserved_masks() -> None:
-    """Grouped heads behind a window: right, with gradients, and never the whole pattern in memory."""
+    """Grouped heads with a sliding window: exact, with gradients, and the whole pattern is never in memory."""
     scores = Scores(mask=causal() & window(300))
     for dtype, tolerance in ((torch.bfloat16, 2e-2), (torch.float32, 1e-4)):
         q, k, v = (torch.randn(1, n, 4096, 64, device="cuda", dtype=dtype, requires_grad=True) for n in (16, 4, 4))
@@ -185,7 +186,7 @@ def check_unobserved_masks() -> None:
 
 
 def check_compiled() -> None:
-    """torch.compile's own backend takes the module as one graph: the same outputs and gradients."""
+    """The module compiles to one graph, with the same outputs and gradients."""
     for mask in (None, causal(), causal() & window(40), causal() & padding([130, 70], "left")):
         module = MultiHeadAttention(256, 4, 2, rope=Rope(64)).cuda()
         compiled = torch.compile(module, fullgraph=True)
@@ -198,6 +199,6 @@ def check_compiled() -> None:
 
 
 OTHERS = (
-    check_long, check_far_spread, check_repeats, check_memory, check_gradients, check_layouts, check_unobserved_masks,
+    check_long, check_far_distance, check_repeats, check_memory, check_gradients, check_layouts, check_unobserved_masks,
     check_compiled,
 )  # fmt: skip

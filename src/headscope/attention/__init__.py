@@ -1,4 +1,4 @@
-"""The mechanism: attention itself, its masks and scores, and what can be seen inside it. Torch only."""
+"""Attention in plain PyTorch: the module, masks and scores, and ``observe`` for exact statistics of every head."""
 
 from headscope.attention.cache import KVCache
 from headscope.attention.engine import choose, observe, refusals

@@ -1,4 +1,4 @@
-"""``python -m headscope.attention``: multi-head attention built in front of you, from one head to many, and checked."""
+"""``python -m headscope.attention``: build multi-head attention step by step, print every shape, and check it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -21,10 +21,11 @@ from headscope.errors import ShapeError
 TEXTS, TOKENS = 2, 6
 TOLERANCE = 1e-5
 SHADES = " ░▒▓█"
+BOLD, DIM = 1, 2  # ANSI codes
 
 
 class Built(NamedTuple):
-    """A module and the small batch it is shown on."""
+    """A module and a small batch of inputs."""
 
     module: MultiHeadAttention
     x: Tensor
@@ -45,58 +46,52 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @torch.no_grad()
 def show(d_model: int, n_heads: int, n_kv_heads: int | None = None) -> int:
-    """Print the build and its checks; 0 if all of them pass."""
+    """Print the steps and the checks; return 0 if all checks pass."""
     torch.manual_seed(0)
     module = MultiHeadAttention(d_model, n_heads, n_kv_heads)
     built = Built(module, torch.randn(TEXTS, TOKENS, d_model))
-    print(_bold(f"Multi-head attention: {n_heads} heads of {module.d_head} in a model {d_model} wide"))
+    print(_style(f"Multi-head attention: {n_heads} heads of {module.d_head} in a model {d_model} wide", BOLD))
     _one_head(built)
     _many_heads(built)
-    print(_title("What it weighs"))
+    print(_title("Parameters"))
     print("\n".join("  " + line for line in str(module.parameter_table()).splitlines()))
     return _checks(built)
 
 
 def _one_head(built: Built) -> None:
-    """The first head, by the definition."""
+    """Print the first head, by the definition."""
     module, x = built
     d_head, weights = module.d_head, _weights(module)[0]
     head = reference.one_head(x[0], x[0], weights, _past(x))
-    print(_title("One head: a question that every token puts to the tokens before it"))
+    print(_title("One head: every token attends to itself and to the tokens before it"))
     _step("x", x, f"{TEXTS} texts of {TOKENS} tokens")
-    _step("W_Q, W_K, W_V", weights.W_Q, "what this head asks, what it looks at, what it carries")
-    _step("q, k, v", x @ weights.W_Q, "three readings of every token")
-    _step("scores", x @ weights.W_Q @ (x @ weights.W_K).mT, f"q · k / √{d_head}: every query meets every key")
-    _step("pattern", head.weights.expand(TEXTS, -1, -1), "softmax: each row shares out one whole")
-    _step("z", head.z.expand(TEXTS, -1, -1), "the values, weighed by the pattern")
+    _step("W_Q, W_K, W_V", weights.W_Q, "the query, key and value matrices of this head")
+    _step("q, k, v", x @ weights.W_Q, "a query, a key and a value for every token")
+    _step("scores", x @ weights.W_Q @ (x @ weights.W_K).mT, f"q · k / √{d_head} for every query and key")
+    _step("pattern", head.weights.expand(TEXTS, -1, -1), "softmax: each row sums to 1")
+    _step("z", head.z.expand(TEXTS, -1, -1), "the values, weighted by the pattern")
     print("\n  its pattern on the first text: query ↓ key →")
     for row in head.weights.tolist():
-        print("  " + " ".join(_shade(share) for share in row) + "   " + " ".join(f"{share:.2f}" for share in row))
+        print("  " + " ".join(_shade(weight) for weight in row) + "   " + " ".join(f"{weight:.2f}" for weight in row))
 
 
 def _many_heads(built: Built) -> None:
-    """The same for all heads in one go: split, attend, concatenate, mix."""
+    """Print all heads at once: split, attend, concatenate, and multiply by W_O."""
     module, x = built
     n_heads, d_head = module.n_heads, module.d_head
     q, k, _ = module.project(x)
-    z = _z_one_by_one(built)
+    heads = [[reference.one_head(text, text, head, _past(x)).z for head in _weights(module)] for text in x]
+    z = torch.stack([torch.stack(row) for row in heads])
     together = z.transpose(1, 2).flatten(2)
-    print(_title(f"{n_heads} heads: {n_heads} questions at once"))
+    print(_title(f"{n_heads} heads side by side"))
     _step("x · W_Q", module.q_proj(x), "one product makes the queries of all heads")
     _step("split: q", q, f"{n_heads * d_head} = {n_heads} heads × {d_head}")
     shared = "" if module.n_kv_heads == n_heads else f"each shared by {n_heads // module.n_kv_heads} heads"
     _step("split: k, v", k, shared or "keys and values in the same way")
-    _step("attend: z", z, "every head on its own, none sees another")
+    _step("attend: z", z, "every head on its own")
     _step("concatenate", together, f"{n_heads} × {d_head} side by side = {n_heads * d_head}")
-    _step("W_O", module.o_proj.weight.T, "mixes what the heads bring")
+    _step("W_O", module.o_proj.weight.T, "mixes the heads")
     _step("output", module.o_proj(together), "shape in = shape out")
-
-
-def _z_one_by_one(built: Built) -> Tensor:
-    """z of every text and head, one at a time."""
-    module, x = built
-    heads = [[reference.one_head(text, text, head, _past(x)).z for head in _weights(module)] for text in x]
-    return torch.stack([torch.stack(row) for row in heads])
 
 
 def _checks(built: Built) -> int:
@@ -106,12 +101,12 @@ def _checks(built: Built) -> int:
         fits = difference <= TOLERANCE
         passed = passed and fits
         print(f"  {'✓' if fits else '✗'} {claim:<76} {difference:.0e}")
-    print("\n" + _bold("All checks pass." if passed else "A check failed."))
+    print(_title("All checks pass." if passed else "A check failed."))
     return 0 if passed else 1
 
 
 def _differences(built: Built) -> Iterator[tuple[str, float]]:
-    """Each claim, and the largest difference between its two sides."""
+    """Yield each claim, and the largest difference between its two sides."""
     module, x = built
     W_O, mask = module.o_proj.weight.T, causal()
     output = module(x, mask=mask)
@@ -134,8 +129,7 @@ def _differences(built: Built) -> Iterator[tuple[str, float]]:
     yield "token by token with a cache = the whole text at once", _apart(_stepwise(built), output)
     if module.n_kv_heads == module.n_heads:
         theirs = module.to_torch()
-        hidden = torch.ones(TOKENS, TOKENS, dtype=torch.bool).triu(1)
-        expected = theirs(x, x, x, attn_mask=hidden, need_weights=False)[0]
+        expected = theirs(x, x, x, attn_mask=~_past(x), need_weights=False)[0]
         yield "torch.nn.MultiheadAttention with these weights gives the same", _apart(expected, output)
 
 
@@ -143,8 +137,8 @@ def _stepwise(built: Built) -> Tensor:
     module, x = built
     cache = KVCache(module, batch=TEXTS, capacity=TOKENS)
     rows = []
-    for place in range(TOKENS):
-        rows.append(module(x[:, place : place + 1], mask=causal(), cache=cache[0]))
+    for position in range(TOKENS):
+        rows.append(module(x[:, position : position + 1], mask=causal(), cache=cache[0]))
         cache.advance(1)
     return torch.cat(rows, dim=1)
 
@@ -166,26 +160,20 @@ def _apart(one: Tensor, other: Tensor) -> float:
 
 def _step(name: str, tensor: Tensor, why: str) -> None:
     shape = " × ".join(map(str, tensor.shape))
-    print(f"  {name:<16}{shape:<20}{_dim(why)}")
+    print(f"  {name:<16}{shape:<20}{_style(why, DIM)}")
 
 
-def _shade(share: float) -> str:
-    return SHADES[math.ceil(share * (len(SHADES) - 1) - 0.01)] * 2
+def _shade(weight: float) -> str:
+    return SHADES[math.ceil(weight * (len(SHADES) - 1) - 0.01)] * 2
 
 
 def _title(text: str) -> str:
-    return "\n" + _bold(text)
+    return "\n" + _style(text, BOLD)
 
 
-def _style(code: str) -> Callable[[str], str]:
-    def style(text: str) -> str:
-        plain = "NO_COLOR" in os.environ or not sys.stdout.isatty()
-        return text if plain else f"\x1b[{code}m{text}\x1b[0m"
-
-    return style
-
-
-_bold, _dim = _style("1"), _style("2")
+def _style(text: str, code: int) -> str:
+    plain = "NO_COLOR" in os.environ or not sys.stdout.isatty()
+    return text if plain else f"\x1b[{code}m{text}\x1b[0m"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Keys and values kept between steps, so that a new token costs one row and not the whole text again."""
+"""KV cache: keep keys and values between decoding steps, so that a new token costs one row of attention."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class KVCache:
-    """Room for ``capacity`` tokens in every layer. Layers write at the cursor; the model moves it, once a step.
+    """Keys and values of all layers, for up to ``capacity`` tokens. After each step the model calls ``advance``.
 
     >>> cache = KVCache(attention, n_layers=2, batch=1, capacity=512)  # doctest: +SKIP
     >>> for layer, block in enumerate(blocks): x = block(x, cache=cache[layer])  # doctest: +SKIP
@@ -38,17 +38,17 @@ class KVCache:
         return LayerCache(self, layer)
 
     def advance(self, n_tokens: int) -> None:
-        """Move the cursor past what the layers have just written."""
-        self._check_room(n_tokens)
+        """Keep the tokens that the layers have just written."""
+        self._check_capacity(n_tokens)
         self.length += n_tokens
 
     def rewind(self, length: int = 0) -> None:
-        """Forget everything after the first ``length`` tokens."""
+        """Drop everything after the first ``length`` tokens."""
         if not 0 <= length <= self.length:
             raise ShapeError(f"cannot rewind to {length}: the cache holds {self.length} tokens")
         self.length = length
 
-    def _check_room(self, n_tokens: int) -> None:
+    def _check_capacity(self, n_tokens: int) -> None:
         if self.length + n_tokens > self.capacity:
             raise ShapeError(
                 f"the cache is full: it holds {self.length} of {self.capacity} tokens and {n_tokens} more were given; "
@@ -57,7 +57,7 @@ class KVCache:
 
 
 class LayerCache:
-    """One layer's part of a cache."""
+    """The keys and values of one layer."""
 
     def __init__(self, cache: KVCache, layer: int) -> None:
         self.cache = cache
@@ -70,9 +70,9 @@ class LayerCache:
     def extend(
         self, k: Float[Tensor, "batch kv new d"], v: Float[Tensor, "batch kv new d"]
     ) -> tuple[Float[Tensor, "batch kv key d"], Float[Tensor, "batch kv key d"]]:
-        """Write the new keys and values at the cursor; give back all of them, old and new. They carry no gradient."""
+        """Write new keys and values after the kept ones, and return all of them, without gradient."""
         cache, new = self.cache, k.shape[2]
-        cache._check_room(new)
+        cache._check_capacity(new)
         if k.shape[:2] != cache.keys.shape[1:3] or k.shape[3] != cache.keys.shape[4]:
             raise ShapeError(
                 f"new keys of shape {tuple(k.shape)} do not fit a cache for batch {cache.keys.shape[1]}, "

@@ -1,9 +1,9 @@
-"""observe: attention, with exact statistics of every head and row, on the fastest backend that can answer."""
+"""Compute attention with exact statistics of every head and row, on the fastest backend that can."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import overload
 
 import torch
@@ -19,7 +19,7 @@ from headscope.errors import BackendError, ShapeError
 
 @dataclass(frozen=True)
 class Backend:
-    """A way to observe, and its own word on which requests it cannot take."""
+    """An implementation of ``observe``; ``refuse`` returns why it cannot run a request, or None."""
 
     name: str
     refuse: Callable[[Tensor, Tensor, Tensor, Scores], str | None]
@@ -62,10 +62,10 @@ def observe(
     reduce: Bool[Tensor, "batch query"] | None = None,
     backend: str | None = None,
 ) -> Observation | Totals:
-    """Attention over q, k, v under ``scores``, seen.
+    """Compute attention over q, k and v, with statistics of every head and row.
 
-    Every head and row answers the ``questions`` and the ``statistics``. ``reduce`` is a mask of query rows: with it
-    only sums over those rows come back. ``backend`` is a name from ``BACKENDS``, or the fastest that can do it.
+    ``questions`` ask for the attention mass on keys with matching labels. ``reduce`` is a mask of query rows: with it,
+    only sums over those rows are returned. ``backend`` is a name from ``BACKENDS``; by default the fastest that can.
     """
     _check(q, k, v)
     questions = questions or {}
@@ -76,29 +76,24 @@ def observe(
     with torch.no_grad():
         rows = chosen.observe(q, k, v, bound, questions, statistics)
     if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
-        rows = Rows(sdpa.attention(q, k, v, scores), *(getattr(rows, name) for name in _AFTER_OUTPUT))
-    seen = Observation(rows, chosen.name, q.detach(), k.detach(), bound)
-    return seen if reduce is None else seen.totals(reduce)
-
-
-_AFTER_OUTPUT = ("logsumexp", "entropy", "distance", "strongest", "mass")
+        rows = replace(rows, output=sdpa.attention(q, k, v, scores))
+    observation = Observation(rows, chosen.name, q.detach(), k.detach(), bound)
+    return observation if reduce is None else observation.totals(reduce)
 
 
 def choose(q: Tensor, k: Tensor, v: Tensor, scores: Scores, backend: str | None = None) -> Backend:
-    """The backend asked for, or the fastest that can take the request."""
+    """Return the backend of that name, or the fastest that can run the request; a BackendError says why one cannot."""
     if backend is not None and backend not in BACKENDS:
         raise BackendError(f"there is no backend {backend!r}; there are {', '.join(BACKENDS)}")
     reasons = refusals(q, k, v, scores)
-    able = [name for name, reason in reasons.items() if reason is None]
-    if backend is None:
-        return BACKENDS[able[0]]
-    if reasons[backend] is not None:
-        raise BackendError(f"{reasons[backend]}; try {able[0]!r}")
-    return BACKENDS[backend]
+    fastest = next(name for name, reason in reasons.items() if reason is None)
+    if backend is not None and reasons[backend] is not None:
+        raise BackendError(f"{reasons[backend]}; try {fastest!r}")
+    return BACKENDS[backend or fastest]
 
 
 def refusals(q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> dict[str, str | None]:
-    """Why each backend would refuse this request; None where it would not."""
+    """Return why each backend cannot run this request, or None where it can."""
     bound = scores.bind(q, k)
     return {name: backend.refuse(q, k, v, bound) for name, backend in BACKENDS.items()}
 

@@ -1,8 +1,8 @@
-"""Multi-head attention, the definition. Plain, slow, and meant to be read first.
+"""The definition of multi-head attention and of the statistics of a head: plain, slow, and meant to be read first.
 
-One head asks one question of every token: a query meets all keys, the scores become shares that add up to one, and
-the shares weigh the values. Several heads are several such questions asked side by side; their answers are laid end
-to end and mixed by one matrix, W_O. Nothing here is optimised, ever: every other file is tested against this one.
+One head scores every key against every query (q·k), turns each row of scores into weights that sum to one (softmax),
+and returns the sum of the values weighted by them, z. Several heads do so side by side; their z are concatenated and
+multiplied by one matrix, W_O. Nothing here is optimised: every other implementation is tested against this file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 
 
 class HeadWeights(NamedTuple):
-    """The three matrices of one head."""
+    """The query, key and value matrices of one head."""
 
     W_Q: Float[Tensor, "d_model d_head"]
     W_K: Float[Tensor, "d_context d_head"]
@@ -23,17 +23,17 @@ class HeadWeights(NamedTuple):
 
 
 class Attended(NamedTuple):
-    """What one head did: how it shared its attention out, and what it carried home."""
+    """One head's attention pattern, and its z: the values weighted by the pattern."""
 
     weights: Float[Tensor, "query key"]
     z: Float[Tensor, "query d_value"]
 
 
 def softmax(scores: Float[Tensor, "query key"]) -> Float[Tensor, "query key"]:
-    """Shares of each row. A row that may look nowhere shares nothing: all zeros."""
-    highest = scores.max(dim=-1, keepdim=True).values
-    powers = torch.exp(scores - highest.where(highest.isfinite(), torch.zeros_like(highest)))
-    total = powers.sum(dim=-1, keepdim=True)
+    """Softmax of each row; a fully masked row gives zeros."""
+    highest = scores.max(dim=-1, keepdim=True).values  # (query, 1)
+    powers = torch.exp(scores - highest.where(highest.isfinite(), torch.zeros_like(highest)))  # (query, key)
+    total = powers.sum(dim=-1, keepdim=True)  # (query, 1)
     return torch.where(total > 0, powers / total, torch.zeros_like(powers))
 
 
@@ -44,16 +44,17 @@ def attend(
     allowed: Bool[Tensor, "query key"],
     scale: float,
 ) -> Attended:
-    """One head, from its queries, keys and values: every query meets every key, then the shares weigh the values."""
-    return weigh((q @ k.T) * scale, v, allowed)
+    """One head, from its queries, keys and values."""
+    scores = (q @ k.T) * scale  # (query, d_head) x (d_head, key) -> (query, key)
+    return weigh(scores, v, allowed)
 
 
 def weigh(
     scores: Float[Tensor, "query key"], v: Float[Tensor, "key d_value"], allowed: Bool[Tensor, "query key"]
 ) -> Attended:
-    """Mask, softmax, weigh: what follows once every query has its score for every key."""
-    weights = softmax(scores.masked_fill(~allowed, float("-inf")))
-    return Attended(weights, weights @ v)
+    """Mask, softmax and weighted sum of the values: one head, from its scores."""
+    weights = softmax(scores.masked_fill(~allowed, float("-inf")))  # (query, key), each row sums to 1
+    return Attended(weights, weights @ v)  # (query, key) x (key, d_value) -> (query, d_value)
 
 
 def one_head(
@@ -62,8 +63,8 @@ def one_head(
     head: HeadWeights,
     allowed: Bool[Tensor, "query key"],
 ) -> Attended:
-    """One head, from the tokens: project, then attend. In self-attention the context is x itself."""
-    q, k, v = x @ head.W_Q, context @ head.W_K, context @ head.W_V
+    """One head, from the residual stream: project, then attend. In self-attention the context is x itself."""
+    q, k, v = x @ head.W_Q, context @ head.W_K, context @ head.W_V  # (query, d_head), (key, d_head), (key, d_value)
     return attend(q, k, v, allowed, scale=q.shape[-1] ** -0.5)
 
 
@@ -74,13 +75,13 @@ def multi_head(
     W_O: Float[Tensor, "concatenated d_model"],
     allowed: Bool[Tensor, "query key"],
 ) -> Float[Tensor, "query d_model"]:
-    """Several heads: a plain loop over single ones, their answers concatenated, and mixed by W_O."""
-    answers = [one_head(x, context, head, allowed).z for head in heads]
-    return torch.cat(answers, dim=-1) @ W_O
+    """Several heads: a loop over single ones, their z concatenated and multiplied by W_O."""
+    z = [one_head(x, context, head, allowed).z for head in heads]  # n_heads times (query, d_value)
+    return torch.cat(z, dim=-1) @ W_O  # (query, n_heads * d_value) x (n_heads * d_value, d_model) -> (query, d_model)
 
 
 class RowStatistics(NamedTuple):
-    """What is said of one head's row of weights; each is a weighted sum, or a maximum, over the keys."""
+    """Statistics of each row of one head's pattern: weighted sums and maxima over the keys."""
 
     entropy: Float[Tensor, " query"]
     distance_mean: Float[Tensor, " query"]
@@ -90,11 +91,11 @@ class RowStatistics(NamedTuple):
 
 
 def row_statistics(weights: Float[Tensor, "query key"]) -> RowStatistics:
-    """The statistics, straight from the pattern. Entropy in nats; distance counts keys back from the query's place."""
+    """Compute the statistics from the pattern. Entropy is in nats; distance is query position minus key position."""
     n_query, n_key = weights.shape
     logs = torch.where(weights > 0, weights.log(), torch.zeros_like(weights))
     distance = (torch.arange(n_query)[:, None] + n_key - n_query - torch.arange(n_key)).to(weights.dtype)
-    total = weights.sum(-1)
+    total = weights.sum(-1)  # below 1 where a learned sink takes the rest
     shares = torch.where(total[:, None] > 0, weights / total[:, None], torch.zeros_like(weights))
     mean = (shares * distance).sum(-1)
     std = (shares * (distance - mean[:, None]) ** 2).sum(-1).sqrt()
@@ -108,7 +109,7 @@ def mass(
     key_label: Int[Tensor, " key"],
     exclude_self: bool = False,
 ) -> Float[Tensor, " query"]:
-    """How much of each row lands where the labels are equal. Label −1 matches nothing."""
+    """Sum each row's weights over the keys whose label equals the query's. Label −1 matches nothing."""
     n_query, n_key = weights.shape
     equal = (query_label[:, None] == key_label[None, :]) & (query_label[:, None] != -1)
     if exclude_self:

@@ -1,4 +1,4 @@
-"""Rotary position embedding: q and k are turned by an angle that grows with position, so q·k depends on distance."""
+"""Rotary position embedding (RoPE): rotate q and k by angles that grow with position, so q·k depends on distance."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headscope.errors import ShapeError
 
 @dataclass(frozen=True)
 class Linear:
-    """Positions squeezed by a factor (Chen et al. 2023)."""
+    """Divide all frequencies by a factor: position interpolation (Chen et al. 2023)."""
 
     factor: float
 
@@ -26,7 +26,7 @@ class Linear:
 
 @dataclass(frozen=True)
 class NTK:
-    """A larger base, so that fast pairs keep their speed and slow ones are stretched."""
+    """Enlarge the base (NTK-aware scaling): high frequencies stay, low ones are divided by the factor."""
 
     factor: float
 
@@ -37,7 +37,7 @@ class NTK:
 
 @dataclass(frozen=True)
 class Llama3:
-    """Slow pairs divided by the factor, fast ones kept, a ramp between (Llama 3.1)."""
+    """Divide low frequencies by the factor, keep high ones, and interpolate between (Llama 3.1)."""
 
     factor: float = 8.0
     low: float = 1.0
@@ -54,7 +54,7 @@ Scaling = Linear | NTK | Llama3
 
 
 class Table(NamedTuple):
-    """The cosine and sine of every position's angle, one column a pair of numbers."""
+    """The cosine and sine of every position's angles, one column per rotated pair."""
 
     cos: Float[Tensor, "position pair"]
     sin: Float[Tensor, "position pair"]
@@ -62,7 +62,7 @@ class Table(NamedTuple):
 
 @dataclass(frozen=True)
 class Rope:
-    """``pairing="half"`` turns entry i with entry i + d/2 (Llama, GPT-NeoX); ``"interleaved"`` turns 2i with 2i + 1."""
+    """Rotary embedding. ``pairing="half"`` rotates entries i and i + d/2 (Llama), ``"interleaved"`` 2i and 2i + 1."""
 
     d_rotary: int
     base: float = 10_000.0
@@ -71,35 +71,35 @@ class Rope:
 
     def __post_init__(self) -> None:
         if self.d_rotary < 2 or self.d_rotary % 2:
-            raise ShapeError(f"RoPE turns pairs of numbers: d_rotary={self.d_rotary} must be even and at least 2")
+            raise ShapeError(f"RoPE rotates pairs of entries: d_rotary={self.d_rotary} must be even and at least 2")
         if self.pairing not in ("half", "interleaved"):
             raise ShapeError(f"pairing={self.pairing!r} is not known; use 'half' (Llama) or 'interleaved' (GPT-J)")
 
     def frequencies(self) -> Float[Tensor, " pair"]:
-        """How far each pair turns from one position to the next, in radians."""
+        """Return the angle between neighbouring positions for each pair, in radians."""
         plain = _plain_frequencies(self.d_rotary // 2, self.base)
         return plain if self.scaling is None else self.scaling.frequencies(plain, self.base)
 
     def table(self, positions: Int[Tensor, " position"], dtype: torch.dtype = torch.float32) -> Table:
-        """Cosines and sines for these positions, one column a pair."""
+        """Compute cosines and sines for these positions, one column per pair."""
         angles = positions[:, None].to(torch.float64) * self.frequencies().to(positions.device)
         return Table(angles.cos().to(dtype), angles.sin().to(dtype))
 
     def span(self, start: int, stop: int, like: Float[Tensor, "..."]) -> Table:
-        """The table of the positions ``start:stop``, on the device and in the dtype of ``like``."""
+        """Return the table of positions ``start:stop``, on the device and in the dtype of ``like``."""
         if torch.compiler.is_compiling():
             return self.table(torch.arange(start, stop, device=like.device), like.dtype)
-        cos, sin = _kept_table(self, 1 << max(stop - 1, 255).bit_length(), like.device, like.dtype)
+        cos, sin = _cached_table(self, 1 << max(stop - 1, 255).bit_length(), like.device, like.dtype)
         return Table(cos[start:stop], sin[start:stop])
 
     def turn(self, x: Float[Tensor, "batch head position d"], table: Table) -> Float[Tensor, "batch head position d"]:
-        """x with the first ``d_rotary`` entries of every head turned to their positions; the rest is left as it is."""
-        turned, rest = x[..., : self.d_rotary], x[..., self.d_rotary :]
+        """Rotate the first ``d_rotary`` entries of every head, and leave the rest as it is."""
+        rotated, rest = x[..., : self.d_rotary], x[..., self.d_rotary :]
         if self.pairing == "half":
-            first, second = turned.chunk(2, dim=-1)
+            first, second = rotated.chunk(2, dim=-1)
             out = torch.cat(_rotate(first, second, table), dim=-1)
         else:
-            out = torch.stack(_rotate(turned[..., 0::2], turned[..., 1::2], table), dim=-1).flatten(-2)
+            out = torch.stack(_rotate(rotated[..., 0::2], rotated[..., 1::2], table), dim=-1).flatten(-2)
         return torch.cat((out, rest), dim=-1) if rest.shape[-1] else out
 
 
@@ -112,7 +112,7 @@ def _plain_frequencies(pairs: int, base: float) -> Float[Tensor, " pair"]:
 
 
 @lru_cache(maxsize=16)
-def _kept_table(rope: Rope, length: int, device: torch.device, dtype: torch.dtype) -> Table:
-    """One table for all layers and calls. A tensor made in inference mode could not be trained with later."""
+def _cached_table(rope: Rope, length: int, device: torch.device, dtype: torch.dtype) -> Table:
+    """Cache one table for all layers and calls, outside of inference mode so that training can use it later."""
     with torch.inference_mode(False), torch.no_grad():
         return rope.table(torch.arange(length, device=device), dtype)

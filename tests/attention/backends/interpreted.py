@@ -1,6 +1,6 @@
 """The Triton kernels in Triton's interpreter, on the CPU: small cases against the definition.
 
-Collected by ``test_fused_interpreted.py`` in a process of its own, since Triton decides at its import who runs it.
+Collected by ``test_fused_interpreted.py`` in a process of its own, since Triton decides at import whether to interpret.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import torch
-from tests.attention.asked import assert_statistics, questions
 from tests.attention.cases import CASES, Case, assert_within_twice, plain, truth
+from tests.attention.expected import assert_statistics, questions
 from triton.runtime import interpreter
 
 from headscope.attention.backends.fused import host
@@ -55,7 +55,7 @@ def test_half_precision_errs_at_most_twice_as_much_as_plain_torch(dtype: torch.d
 
 
 @pytest.mark.parametrize("asked", [set(), {"entropy"}, {"distance"}, {"strongest"}], ids=str)
-def test_each_statistic_can_be_asked_alone(asked: set[Statistic]) -> None:
+def test_each_statistic_can_be_requested_alone(asked: set[Statistic]) -> None:
     whole = observe(*GROUPED.qkv(), scores=GROUPED.scores, backend="blockwise")
     seen = observe(*GROUPED.qkv(), scores=GROUPED.scores, statistics=asked, backend="fused")
     torch.testing.assert_close(seen.logsumexp, whole.logsumexp)
@@ -67,8 +67,8 @@ def test_each_statistic_can_be_asked_alone(asked: set[Statistic]) -> None:
         assert torch.equal(seen.strongest.key, whole.strongest.key)
 
 
-def test_the_spread_is_exact_far_away() -> None:
-    """All attention on two neighbouring keys 3,000 places back, met after a lesser maximum close to the start."""
+def test_the_distance_is_exact_far_away() -> None:
+    """All attention on two neighbouring keys 3,000 positions back, read after a smaller maximum close to the start."""
     n_key = 3000
     k = torch.zeros(1, 1, n_key, 16)
     k[..., 2, 0], k[..., 70:72, 0] = 20.0, 60.0
@@ -79,13 +79,13 @@ def test_the_spread_is_exact_far_away() -> None:
     torch.testing.assert_close(seen.distance.std[0, 0], torch.full((2,), 0.5), atol=1e-3, rtol=0)
 
 
-def test_tensors_in_another_order_are_read_where_they_lie() -> None:
+def test_transposed_tensors_are_read_without_a_copy() -> None:
     q, k, v = (tensor.transpose(1, 2).contiguous().transpose(1, 2) for tensor in GROUPED.qkv())
     seen = observe(q, k, v, scores=GROUPED.scores, backend="fused")
     torch.testing.assert_close(seen.output, truth(GROUPED, torch.float32).output.float(), atol=3e-6, rtol=1e-5)
 
 
-def test_many_labels_take_the_listed_path() -> None:
+def test_many_labels_take_the_groups_path() -> None:
     tokens = torch.arange(70) % 23
     asked = {"same": Question(tokens, tokens, exclude_self=True), "before": Question(tokens, tokens.roll(1))}
     exact = observe(*GROUPED.qkv(), scores=GROUPED.scores, questions=asked, backend="dense")
@@ -94,7 +94,7 @@ def test_many_labels_take_the_listed_path() -> None:
         torch.testing.assert_close(seen.mass[name], exact.mass[name], atol=3e-6, rtol=1e-5)
 
 
-def test_the_interpreter_takes_what_a_gpu_would() -> None:
-    assert {"blind-row", "any-mask", "alibi", "relative", "dense-bias", "sinks", "all-of-it"} <= REFUSED
+def test_the_interpreter_refuses_what_a_gpu_would() -> None:
+    assert {"fully-masked-row", "any-mask", "alibi", "relative", "dense-bias", "sinks", "all-of-it"} <= REFUSED
     q, k, v = GROUPED.qkv()
     assert refusals(q, k, v, GROUPED.scores)["fused"] is None

@@ -1,11 +1,11 @@
-"""Band by band equals the definition: every case, every statistic, every precision, and memory that grows with T."""
+"""The blockwise backend equals the definition in every case, statistic and precision, in memory linear in T."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from tests.attention.asked import assert_statistics, questions
 from tests.attention.cases import CASES, Case, assert_within_twice, plain, truth
+from tests.attention.expected import assert_statistics, questions
 from tests.attention.memory import peak_tensor_bytes
 from torch.testing import assert_close
 
@@ -54,8 +54,8 @@ def test_many_small_bands_equal_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert_statistics(seen, case, atol=3e-6, dtype=torch.float32)
 
 
-def test_the_spread_is_exact_far_away() -> None:
-    """All attention on two neighbouring keys 100,000 places back: a spread of one half, not lost in 10¹⁰."""
+def test_the_distance_is_exact_far_away() -> None:
+    """All attention on two neighbouring keys 100,000 positions back: the deviation is 0.5, not lost in 10¹⁰."""
     n_key = 100_000
     k = torch.zeros(1, 1, n_key, 2)
     k[..., 7:9, 0] = 40.0
@@ -69,8 +69,8 @@ def test_the_spread_is_exact_far_away() -> None:
 def test_memory_grows_with_the_length_not_its_square() -> None:
     def peak(length: int) -> int:
         q, k, v = (torch.randn(1, 2, length, 16) for _ in range(3))
-        place = torch.arange(length)
-        asked = {"previous": Question(place - 1, place), "tokens": Question(place % 997, place % 997)}
+        position = torch.arange(length)
+        asked = {"previous": Question(position - 1, position), "tokens": Question(position % 997, position % 997)}
         return peak_tensor_bytes(lambda: observe(q, k, v, scores=Scores(mask=causal()), questions=asked))
 
     short, long = peak(2048), peak(8192)

@@ -1,11 +1,11 @@
-"""The oracle equals the definition in float64: output, pattern and every statistic, on the whole table."""
+"""The dense backend equals the definition in float64: output, pattern and every statistic, in every case."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from tests.attention.asked import assert_statistics, questions
 from tests.attention.cases import CASES, Case, truth
+from tests.attention.expected import assert_statistics, questions
 from torch.testing import assert_close
 
 from headscope.attention.backends.dense import refuse
@@ -15,7 +15,7 @@ from headscope.errors import BackendError
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_oracle_equals_the_definition(case: Case) -> None:
+def test_the_dense_backend_equals_the_definition(case: Case) -> None:
     asked = questions(case.batch, case.n_query, case.keys)
     seen = observe(*case.qkv(torch.float64), scores=case.scores, questions=asked, backend="dense")
     exact = truth(case)
@@ -24,15 +24,15 @@ def test_the_oracle_equals_the_definition(case: Case) -> None:
     assert_statistics(seen, case, atol=1e-12)
 
 
-def test_it_refuses_a_pattern_it_cannot_hold() -> None:
+def test_a_pattern_that_is_too_large_is_refused() -> None:
     q = k = v = torch.zeros(1, 1, 1, 1).expand(1, 32, 8192, 1)
     with pytest.raises(BackendError, match=r"dense stores the pattern, 8\.6 GB here; try 'blockwise'"):
         observe(q, k, v, backend="dense")
 
 
 @pytest.mark.parametrize("shape", [(2, 16), (32, 1), (1, 32)], ids=str)
-def test_its_limit_counts_every_item_and_head(shape: tuple[int, int]) -> None:
-    """Two gigabytes are held, and not one row more."""
+def test_the_limit_counts_every_item_and_head(shape: tuple[int, int]) -> None:
+    """Two gigabytes are allowed, and not one row more."""
     fits = torch.zeros(1, 1, 1, 1).expand(*shape, 4096, 1)
     assert refuse(fits, fits, fits, Scores()) is None
     more = torch.zeros(1, 1, 1, 1).expand(*shape, 4097, 1)

@@ -1,4 +1,4 @@
-"""The fused backend without a GPU: its kernels in Triton's interpreter, and every reason it gives for a refusal."""
+"""The fused backend without a GPU: its kernels in Triton's interpreter, and every reason why it cannot run."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def test_intervals_are_the_mask(mask: Mask, n_query: int) -> None:
 def test_masks_with_gaps_are_refused() -> None:
     assert refuse_mask(causal()) is None
     assert refuse_mask(dense(torch.ones(2, 2, dtype=torch.bool))) == (
-        "fused needs one stretch of keys a row, and dense(<1×1×2×2>) may have gaps"
+        "fused needs one interval of keys per row, and dense(<1×1×2×2>) may have gaps"
     )
-    assert "come back after another" in str(refuse_mask(documents([[0, 1, 0]])))
+    assert "these ids are mixed" in str(refuse_mask(documents([[0, 1, 0]])))
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_masks_with_gaps_are_refused() -> None:
         ({"d_head": 300}, "fused takes d_head up to 256, got 300"),
         ({"d_value": 8}, "fused needs values as wide as keys, got 8 and 16"),
         ({"n_key": 0}, "fused needs at least one query and key, got 4 and 0"),
-        ({"scores": Scores(sinks=torch.zeros(2))}, "fused knows no learned sinks"),
-        ({"scores": Scores(bias=Alibi(torch.ones(2)))}, "fused adds no bias to the scores, got Alibi"),
+        ({"scores": Scores(sinks=torch.zeros(2))}, "fused has no learned sinks"),
+        ({"scores": Scores(bias=Alibi(torch.ones(2)))}, "fused has no bias, got Alibi"),
         ({"scores": Scores(scale=-1.0)}, "fused needs a scale above zero, got -1.0"),
     ],
 )

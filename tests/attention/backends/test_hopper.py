@@ -1,4 +1,4 @@
-"""Hopper's kernel without a Hopper: it compiles for one, spills no register, and says when it is not used."""
+"""The Hopper kernel, tested without a Hopper GPU: it compiles, spills no register, and says when it cannot run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from headscope.attention.backends.fused import flash
-from headscope.attention.backends.fused.host import Call
+from headscope.attention.backends.fused.host import KernelInputs
 from headscope.attention.masks import causal
 from headscope.attention.scores import Scores
 
@@ -43,28 +43,28 @@ def test_it_compiles_for_hopper_without_spilling() -> None:
     assert done.stdout.split() == ["True", "0", "True"], done.stderr[-3000:]
 
 
-def call(
+def inputs(
     dtype: torch.dtype = torch.bfloat16, d_head: int = 64, softcap: float | None = None, odd: bool = False
-) -> Call:
+) -> KernelInputs:
     q = torch.zeros(1, 2, 8, d_head + odd, dtype=dtype)[..., :d_head]
-    return Call.prepare(q, q, q, Scores(mask=causal(), softcap=softcap).bind(q, q))
+    return KernelInputs.prepare(q, q, q, Scores(mask=causal(), softcap=softcap).bind(q, q))
 
 
 @pytest.mark.parametrize(
-    ("asked", "reason"),
+    ("given", "reason"),
     [
-        (call(torch.float32), "it takes half precision and d_head up to 128"),
-        (call(d_head=256), "it takes half precision and d_head up to 128"),
-        (call(softcap=30.0), "it knows no softcap"),
-        (call(odd=1), "the copy engine steps in units of 16 bytes"),
-        (call(d_head=80), None),
-        (call(), None),
+        (inputs(torch.float32), "it takes half precision and d_head up to 128"),
+        (inputs(d_head=256), "it takes half precision and d_head up to 128"),
+        (inputs(softcap=30.0), "it has no softcap"),
+        (inputs(odd=1), "the tensor memory accelerator needs addresses and strides in units of 16 bytes"),
+        (inputs(d_head=80), None),
+        (inputs(), None),
     ],
 )
-def test_it_says_what_it_does_not_take(asked: Call, reason: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert flash.refuse_hopper(asked) == "it needs a GPU of compute capability 9"
+def test_it_says_why_it_cannot_run(given: KernelInputs, reason: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert flash.refuse_hopper(given) == "it needs a GPU of compute capability 9"
     monkeypatch.setattr(flash, "_is_hopper", lambda device: True)
     monkeypatch.setattr(flash, "_triton", lambda: flash.GLUON)
-    assert flash.refuse_hopper(asked) == reason
+    assert flash.refuse_hopper(given) == reason
     monkeypatch.setattr(flash, "_triton", lambda: "4.0")
-    assert flash.refuse_hopper(asked) == "it is tested with Triton 3.6 only"
+    assert flash.refuse_hopper(given) == "it is tested with Triton 3.6 only"

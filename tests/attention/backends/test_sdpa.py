@@ -1,4 +1,4 @@
-"""Attention with nobody watching equals the definition on every case, in every precision, and so do its gradients."""
+"""Unobserved attention and its gradients equal the definition on every case, in every precision."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def test_half_precision_errs_at_most_twice_as_much_as_plain_pytorch(case: Case, 
 
 
 @every_case
-def test_a_few_rows_at_a_time_equal_all_at_once(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_few_rows_at_a_time_give_the_same_as_all_at_once(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sdpa.ROWS, "cpu", 7)
     z = sdpa.attention(*case.qkv(torch.float64), case.scores)
     assert_close(z, truth(case).output, atol=1e-12, rtol=1e-12)
 
 
 @pytest.mark.parametrize("mask", [causal() & window(64), causal() & padding([3000], side="left")], ids=repr)
-def test_no_mask_is_ever_queries_by_keys(mask: Mask) -> None:
+def test_no_mask_is_stored_as_queries_by_keys(mask: Mask) -> None:
     def peak(length: int) -> int:
         q, k, v = (torch.randn(1, heads, length, 8) for heads in (2, 1, 1))
         return peak_tensor_bytes(lambda: sdpa.attention(q, k, v, Scores(mask=mask)))
@@ -85,27 +85,29 @@ def test_gradients_equal_those_of_the_reference(case: Case, dtype: torch.dtype) 
         assert_close(mine.double(), expected, atol=tolerance, rtol=tolerance)
 
 
-def test_written_out_scores_pass_gradcheck() -> None:
+def test_unfused_attention_passes_gradcheck() -> None:
     scores = Scores(mask=causal(), softcap=2.0, sinks=torch.tensor([0.5, -1.0]))
     q, k, v = (torch.randn(1, heads, 4, 3, dtype=torch.float64, requires_grad=True) for heads in (2, 1, 1))
     assert torch.autograd.gradcheck(lambda q, k, v: sdpa.attention(q, k, v, scores), (q, k, v))
 
 
 @half
-@pytest.mark.parametrize("name", ["padding-left", "padding-whole", "blind-row", "softcap", "sinks-and-blind-row"])
-def test_blind_rows_leave_half_precision_gradients_finite(name: str, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize(
+    "name", ["padding-left", "padding-whole", "fully-masked-row", "softcap", "sinks-and-fully-masked-row"]
+)
+def test_fully_masked_rows_leave_half_precision_gradients_finite(name: str, dtype: torch.dtype) -> None:
     case = next(case for case in CASES if case.name == name)
     tensors = [tensor.requires_grad_() for tensor in case.qkv(dtype)]
     z = sdpa.attention(*tensors, case.scores)
-    blind = ~case.allowed().any(-1)
-    assert (z[blind] == 0).all()
+    fully_masked = ~case.allowed().any(-1)
+    assert (z[fully_masked] == 0).all()
     for gradient in torch.autograd.grad(z.float().square().sum(), tensors):
         assert gradient.isfinite().all()
-    assert (torch.autograd.grad(sdpa.attention(*tensors, case.scores).sum(), tensors[0])[0][blind] == 0).all()
+    assert (torch.autograd.grad(sdpa.attention(*tensors, case.scores).sum(), tensors[0])[0][fully_masked] == 0).all()
 
 
-@pytest.mark.parametrize("scores", [Scores(), Scores(softcap=50.0)], ids=["fused", "written out"])
-def test_dropout_drops_its_share_and_keeps_the_mean(scores: Scores) -> None:
+@pytest.mark.parametrize("scores", [Scores(), Scores(softcap=50.0)], ids=["fused", "unfused"])
+def test_dropout_drops_that_share_of_weights_and_keeps_the_mean(scores: Scores) -> None:
     """With all scores equal and v all ones, z counts the weights that were kept."""
     q, k, v = torch.zeros(1, 2, 400, 8), torch.randn(1, 2, 500, 8), torch.ones(1, 2, 500, 8)
     assert_close(sdpa.attention(q, k, v, scores), torch.ones(1, 2, 400, 8))
@@ -116,7 +118,7 @@ def test_dropout_drops_its_share_and_keeps_the_mean(scores: Scores) -> None:
 
 
 def a_masked_problem(n_query: int, n_key: int, heads: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor]:
-    """All scores are equal and all values one: without dropout every row that sees a key delivers ones."""
+    """All scores are equal and all values one: without dropout, z is one in every row that is not fully masked."""
     q, k = torch.zeros(2, heads[0], n_query, 4).double(), torch.randn(2, heads[1], n_key, 4).double()
     return q, k, torch.ones_like(k)
 
@@ -138,21 +140,21 @@ DROPPING: dict[str, tuple[Scores, tuple[int, int], tuple[int, int]]] = {
 
 @pytest.mark.parametrize("name", DROPPING)
 @pytest.mark.parametrize("dropout", [0.1, 0.6])
-def test_every_way_to_attend_drops_its_share(name: str, dropout: float) -> None:
+def test_every_kind_of_scores_applies_dropout(name: str, dropout: float) -> None:
     """A row of n equal weights keeps about (1 − p)·n of them, each scaled by 1/(1 − p)."""
     scores, sizes, heads = DROPPING[name]
     q, k, v = a_masked_problem(*sizes, heads)
     assert_close(sdpa.attention(q, k, v, scores), torch.ones_like(q))
     z = sdpa.attention(q, k, v, scores, dropout)[..., 0]
-    n_seen = scores.mask.dense(*sizes).sum(-1).expand(z.shape)
+    n_visible = scores.mask.dense(*sizes).sum(-1).expand(z.shape)
     assert_close(z.mean().item(), 1.0, atol=0.05, rtol=0)
-    kept = z * n_seen * (1 - dropout)
+    kept = z * n_visible * (1 - dropout)
     assert_close(kept, kept.round(), atol=1e-3, rtol=0)
-    share = (kept.sum() / n_seen.sum()).item()
+    share = (kept.sum() / n_visible.sum()).item()
     assert_close(share, 1 - dropout, atol=0.03, rtol=0)
 
 
-def test_two_new_tokens_after_a_cache_do_not_see_each_others_future() -> None:
+def test_two_new_tokens_after_a_cache_are_causal_among_themselves() -> None:
     q, k, v = (torch.randn(1, 2, n, 4, dtype=torch.float64) for n in (2, 9, 9))
     z = sdpa.attention(q, k, v, Scores(mask=causal()))
     assert_close(z[:, :, :1], sdpa.attention(q[:, :, :1], k[:, :, :8], v[:, :, :8], Scores()))

@@ -1,4 +1,4 @@
-"""One call, any backend: they agree on anything random, gradients flow, and a refusal gives its reason."""
+"""All backends of observe agree on random problems, gradients flow, and a backend that cannot run says why."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Problem(NamedTuple):
 
 
 def draw_problem(sizes: tuple[int, ...], parts: set[str], flags: tuple[bool, ...], seed: int) -> Problem:
-    """Shapes, masks, scores and labels, none of them chosen by hand."""
+    """Random shapes, masks, scores and labels."""
     batch, n_kv_heads, group, n_query, extra, d_head, n_labels = sizes
     n_key, n_heads = n_query + extra, n_kv_heads * group
     generator = torch.Generator().manual_seed(seed)
@@ -70,13 +70,13 @@ def draw_problem(sizes: tuple[int, ...], parts: set[str], flags: tuple[bool, ...
     flags=st.tuples(*[st.booleans()] * 6),
     seed=st.integers(0, 2**31),
 )
-@example(  # keys that a sink outweighs by more than float32 can say
+@example(  # keys that a sink outweighs by more than float32 can represent
     sizes=(1, 2, 2, 48, 70, 1, 2),
     parts={"padding", "causal"},
     flags=(False, True, False, True, False, False),
     seed=19492,
 )
-def test_blockwise_equals_the_oracle_on_anything(
+def test_blockwise_equals_dense_on_random_problems(
     sizes: tuple[int, ...], parts: set[str], flags: tuple[bool, ...], seed: int
 ) -> None:
     q, k, v, scores, asked = draw_problem(sizes, parts, flags, seed)
@@ -108,7 +108,7 @@ def test_gradients_flow_through_the_output_alone(case: Case) -> None:
         assert tensor.grad.isfinite().all()
 
 
-def test_gradients_equal_those_of_the_written_out_attention() -> None:
+def test_gradients_equal_those_of_plain_pytorch() -> None:
     q, k, v = (torch.randn(1, 2, 7, 4, dtype=torch.float64, requires_grad=True) for _ in range(3))
     z = torch.softmax((q @ k.mT / 2).masked_fill(~torch.ones(7, 7).tril().bool(), float("-inf")), -1) @ v
     theirs = torch.autograd.grad(z.square().sum(), (q, k, v))
@@ -118,7 +118,7 @@ def test_gradients_equal_those_of_the_written_out_attention() -> None:
 
 @pytest.mark.parametrize("name", ["q", "k", "v"])
 @pytest.mark.parametrize("scores", [Scores(), Scores(mask=causal(), softcap=2.0, scale=0.3)], ids=["plain", "capped"])
-def test_one_tensor_that_learns_is_enough(name: str, scores: Scores) -> None:
+def test_gradients_flow_to_any_one_of_q_k_and_v(name: str, scores: Scores) -> None:
     tensors = {each: torch.randn(1, 2, 5, 4, dtype=torch.float64) for each in ("q", "k", "v")}
     tensors[name].requires_grad_()
     seen = observe(**tensors, scores=scores)
@@ -130,8 +130,8 @@ def test_one_tensor_that_learns_is_enough(name: str, scores: Scores) -> None:
     assert_close(ours, theirs)
 
 
-def test_an_observation_holds_no_graph_but_the_outputs() -> None:
-    """What is kept to draw rectangles later must not keep a whole model's activations alive."""
+def test_an_observation_keeps_no_graph_but_the_outputs() -> None:
+    """q and k, kept to recompute the pattern, must not keep a whole model's activations alive."""
     x = torch.randn(1, 1, 4, 4, requires_grad=True)
     seen = observe(x, x, x)
     assert seen.output.requires_grad
@@ -150,13 +150,13 @@ def test_a_row_mask_reduces_to_the_totals_of_its_rows() -> None:
     assert_close(totals.sums["mass.next"], seen.mass["next"].double().transpose(0, 1)[:, keep].sum(1))
 
 
-def test_nothing_is_kept_for_a_backward_pass_nobody_wants() -> None:
+def test_no_graph_is_kept_without_gradients() -> None:
     x = torch.randn(1, 1, 4, 4, requires_grad=True)
     with torch.no_grad():
         assert not observe(x, x, x).output.requires_grad
 
 
-def test_a_backend_asked_by_name_answers_or_gives_its_reason() -> None:
+def test_a_backend_given_by_name_runs_or_says_why_it_cannot() -> None:
     x = torch.randn(1, 1, 4, 4)
     assert observe(x, x, x, backend="dense").backend == "dense"
     assert observe(x, x, x).backend == "blockwise"
@@ -167,7 +167,7 @@ def test_a_backend_asked_by_name_answers_or_gives_its_reason() -> None:
     assert refusals(x, x, x, Scores()) == {"fused": "fused needs CUDA, got cpu", "blockwise": None, "dense": None}
 
 
-def test_tensors_that_do_not_fit_are_named() -> None:
+def test_tensors_that_do_not_fit_are_refused_with_their_shapes() -> None:
     x = torch.randn(2, 4, 5, 8)
     with pytest.raises(ShapeError, match=r"q \(2, 4, 5, 8\) and k \(2, 4, 5, 7\) differ in batch or d_head"):
         observe(x, x[..., :7], x)
@@ -189,7 +189,7 @@ def test_tensors_that_do_not_fit_are_named() -> None:
         observe(x, x, x[:, :, :3])
 
 
-def test_masks_that_do_not_fit_are_named() -> None:
+def test_masks_that_do_not_fit_are_refused_with_their_shapes() -> None:
     x = torch.randn(1, 1, 5, 8)
     with pytest.raises(MaskError, match=r"window\(-3\)"):
         window(-3)

@@ -1,4 +1,4 @@
-"""What masses owe to labels alone: shares of a whole, whatever the labels are called, and the same for shared keys."""
+"""How masses depend on labels: they add up to the whole, and do not depend on what the labels are called."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from headscope.attention.scores import Scores
 N_HEADS = 4
 
 
-class Asked(NamedTuple):
+class Problem(NamedTuple):
     """A problem without its questions, and one label for each key and each query of each item."""
 
     q: Tensor
@@ -38,12 +38,12 @@ class Asked(NamedTuple):
         return dict(self.see(questions, backend).mass)
 
     def whole(self) -> Tensor:
-        """What all labels together get of a row: 1, less what a sink takes, and 0 where one may not look."""
+        """The mass of all labels together: 1 minus the sink's weight, and 0 in fully masked rows."""
         return self.see({}, "dense").weights().sum(-1)
 
 
 class Drawn(NamedTuple):
-    """What hypothesis chooses. Tensors are made of it inside the test."""
+    """What hypothesis draws; the test makes tensors from it."""
 
     batch: int
     n_query: int
@@ -55,7 +55,7 @@ class Drawn(NamedTuple):
     sinks: bool
     seed: int
 
-    def posed(self) -> Asked:
+    def problem(self) -> Problem:
         generator = torch.Generator().manual_seed(self.seed)
         n_key, items = self.n_query + self.more_keys, 1 if self.one_label_vector_for_all else self.batch
         q, k, v = (
@@ -69,7 +69,7 @@ class Drawn(NamedTuple):
         query, key = (
             torch.randint(0, self.n_labels, (items, length), generator=generator) for length in (self.n_query, n_key)
         )
-        return Asked(q, k, v, scores, query, key)
+        return Problem(q, k, v, scores, query, key)
 
 
 problems = st.builds(
@@ -91,8 +91,8 @@ CLOSE = {"atol": 1e-11, "rtol": 1e-11}
 @backends
 @settings(max_examples=25)
 @given(drawn=problems)
-def test_a_mass_is_the_definitions(backend: str, drawn: Drawn) -> None:
-    problem = drawn.posed()
+def test_masses_equal_the_definition(backend: str, drawn: Drawn) -> None:
+    problem = drawn.problem()
     asked = {str(alone): Question(problem.query, problem.key, alone) for alone in (False, True)}
     seen = problem.see(asked, backend)
     weights = seen.weights()
@@ -108,7 +108,7 @@ def test_a_mass_is_the_definitions(backend: str, drawn: Drawn) -> None:
 @settings(max_examples=25)
 @given(drawn=problems)
 def test_the_masses_of_all_labels_add_up_to_the_whole(backend: str, drawn: Drawn) -> None:
-    problem = drawn.posed()
+    problem = drawn.problem()
     asked = {
         str(label): Question(torch.full_like(problem.query, label), problem.key)
         for label in problem.key.unique().tolist()
@@ -122,7 +122,7 @@ def test_the_masses_of_all_labels_add_up_to_the_whole(backend: str, drawn: Drawn
 @given(drawn=problems, seed=st.integers(0, 99), exclude_self=st.booleans())
 def test_what_labels_are_called_changes_nothing(backend: str, drawn: Drawn, seed: int, exclude_self: bool) -> None:
     """Any other names, in any other order, large ones and negative ones among them; only −1 has a meaning."""
-    problem = drawn.posed()
+    problem = drawn.problem()
     names = torch.randperm(97, generator=torch.Generator().manual_seed(seed)) * 10**6 - 4 * 10**7
     asked = {
         "before": Question(problem.query, problem.key, exclude_self),
@@ -137,7 +137,7 @@ def test_what_labels_are_called_changes_nothing(backend: str, drawn: Drawn, seed
 @given(drawn=problems, exclude_self=st.booleans())
 def test_the_mass_of_merged_labels_is_the_sum_of_theirs(backend: str, drawn: Drawn, exclude_self: bool) -> None:
     """Labels 2n and 2n + 1 become one: a query then gets its own label's mass and its neighbour's."""
-    problem = drawn.posed()
+    problem = drawn.problem()
     asked = {
         "own": Question(problem.query, problem.key, exclude_self),
         "neighbour's": Question(problem.query ^ 1, problem.key, exclude_self),
@@ -150,18 +150,18 @@ def test_the_mass_of_merged_labels_is_the_sum_of_theirs(backend: str, drawn: Dra
 @backends
 @settings(max_examples=20)
 @given(drawn=problems)
-def test_leaving_oneself_out_takes_away_ones_own_weight_alone(backend: str, drawn: Drawn) -> None:
-    problem = drawn.posed()
+def test_exclude_self_leaves_out_the_querys_own_key_alone(backend: str, drawn: Drawn) -> None:
+    problem = drawn.problem()
     offset = problem.k.shape[2] - problem.q.shape[2]
-    place = torch.arange(problem.q.shape[2]) + offset
+    position = torch.arange(problem.q.shape[2]) + offset
     asked = {
         "all": Question(problem.query, problem.key),
         "others": Question(problem.query, problem.key, exclude_self=True),
-        "itself": Question(place, torch.arange(problem.k.shape[2])),
-        "nobody": Question(place, torch.arange(problem.k.shape[2]), exclude_self=True),
+        "itself": Question(position, torch.arange(problem.k.shape[2])),
+        "nobody": Question(position, torch.arange(problem.k.shape[2]), exclude_self=True),
     }
     masses = problem.masses(asked, backend)
-    same = (problem.query == problem.key[:, place])[:, None]
+    same = (problem.query == problem.key[:, position])[:, None]
     assert_close(masses["all"] - masses["others"], masses["itself"] * same, **CLOSE)
     assert not masses["nobody"].any()
 
@@ -169,9 +169,9 @@ def test_leaving_oneself_out_takes_away_ones_own_weight_alone(backend: str, draw
 @backends
 @settings(max_examples=20)
 @given(drawn=problems, seed=st.integers(0, 99))
-def test_unlabelled_keys_count_for_nobody(backend: str, drawn: Drawn, seed: int) -> None:
-    """Taking the label off some keys takes their weight away, and gives it to no query, unlabelled ones least."""
-    problem = drawn.posed()
+def test_unlabelled_keys_count_for_no_query(backend: str, drawn: Drawn, seed: int) -> None:
+    """Keys without a label count for no query, not even for queries without a label."""
+    problem = drawn.problem()
     dropped = torch.rand(problem.key.shape, generator=torch.Generator().manual_seed(seed)) < 0.5
     asked = {
         "all": Question(problem.query, problem.key),
@@ -187,8 +187,8 @@ def test_unlabelled_keys_count_for_nobody(backend: str, drawn: Drawn, seed: int)
 @backends
 @settings(max_examples=20)
 @given(drawn=problems, seed=st.integers(0, 99))
-def test_keys_in_another_order_get_the_same_where_all_are_seen(backend: str, drawn: Drawn, seed: int) -> None:
-    problem = drawn.posed()
+def test_without_a_mask_the_order_of_keys_does_not_matter(backend: str, drawn: Drawn, seed: int) -> None:
+    problem = drawn.problem()
     order = torch.randperm(problem.k.shape[2], generator=torch.Generator().manual_seed(seed))
     asked = {"it": Question(problem.query, problem.key)}
     seen = problem._replace(scores=Scores(sinks=problem.scores.sinks))
@@ -203,8 +203,8 @@ def test_keys_in_another_order_get_the_same_where_all_are_seen(backend: str, dra
 @backends
 @settings(max_examples=20)
 @given(drawn=problems, exclude_self=st.booleans())
-def test_shared_keys_are_repeated_keys(backend: str, drawn: Drawn, exclude_self: bool) -> None:
-    problem = drawn.posed()
+def test_shared_kv_heads_equal_repeated_ones(backend: str, drawn: Drawn, exclude_self: bool) -> None:
+    problem = drawn.problem()
     group = N_HEADS // problem.k.shape[1]
     repeated = problem._replace(k=problem.k.repeat_interleave(group, 1), v=problem.v.repeat_interleave(group, 1))
     asked = {"it": Question(problem.query, problem.key, exclude_self)}

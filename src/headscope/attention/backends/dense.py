@@ -1,4 +1,4 @@
-"""The oracle backend: builds the whole pattern and reads every statistic off it, by definition. Any Scores."""
+"""The dense backend: build the whole pattern and compute every statistic from it, by definition, for any Scores."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from headscope.attention.observation import Distance, Rows, Statistic, Strongest
 from headscope.attention.questions import Question
 from headscope.attention.scores import Scores
 
-LARGEST = 2**31  # bytes of pattern: past this, ask a backend that does not store it
+LARGEST = 2**31  # bytes of the pattern
 
 
 def refuse(q: Tensor, k: Tensor, _v: Tensor, _scores: Scores) -> str | None:
-    """Why this backend will not take the request, or None."""
+    """Return why this backend cannot run the request, or None."""
     size = q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2] * 4
     if size > LARGEST:
         return f"dense stores the pattern, {size / 1e9:.1f} GB here"
@@ -31,7 +31,7 @@ def observe(
     questions: Mapping[str, Question],
     statistics: Set[Statistic],
 ) -> Rows:
-    """Every statistic, from the pattern itself. ``scores`` is bound."""
+    """Compute every statistic from the pattern itself. ``scores`` is bound."""
     batch, n_heads, n_query, _ = q.shape
     n_kv_heads, n_key = k.shape[1], k.shape[2]
     logsumexp, weights = _pattern(q, k, scores)
@@ -86,6 +86,6 @@ def _mass(weights: Tensor, question: Question) -> Tensor:
     query, key = question.query.to(weights.device)[:, :, None], question.key.to(weights.device)[:, None, :]
     equal = (query == key) & (query != -1)
     if question.exclude_self:
-        place = torch.arange(n_query, device=weights.device)[:, None] + n_key - n_query
-        equal = equal & (place != torch.arange(n_key, device=weights.device))
+        position = torch.arange(n_query, device=weights.device)[:, None] + n_key - n_query
+        equal = equal & (position != torch.arange(n_key, device=weights.device))
     return (weights * equal[:, None]).sum(-1)

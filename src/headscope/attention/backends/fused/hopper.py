@@ -1,8 +1,9 @@
-"""The flash pass for Hopper GPUs, in Gluon, where the program says itself what runs beside what.
+"""The flash-attention pass for Hopper GPUs, in Gluon, with explicit warp specialisation.
 
-One group of warps fetches tiles of keys and values, two others own 64 rows each. Neither waits for the other, so one's
-softmax and statistics hide behind the other's matrix products; and each asks for its next tile's dot products before it
-turns to the last one's. The arithmetic is that of ``kernels.attend``, which also says what the arguments mean.
+One group of warps copies tiles of keys and values to shared memory; two others compute 64 rows each. These two do not
+wait for each other, so that one's softmax and statistics overlap with the other's matrix products; and each starts the
+dot products of its next tile before the softmax of the last. The arithmetic and arguments are those of
+``kernels.attend``.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ ROWS = gl.constexpr(128)  # of a block: 64 for each of the two groups
 KEYS = gl.constexpr(128)  # of a tile
 STAGES = gl.constexpr(3)  # tiles in flight
 DOTS = gl.constexpr(gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 128, 16]))
-REGISTERS = 168  # a thread when the program starts; the two groups then take 240 and leave the fetching one 24
+REGISTERS = 168  # per thread at the start; later 240 in the two computing groups and 24 in the copying one
 
 
 def described(tensor: Tensor, rows: int, width: int) -> Any:
-    """How the copy engine finds a tile of a tensor ``[batch, head, position, d_head]``; it fills up with zeros."""
+    """Describe tiles of ``[batch, head, position, d_head]`` to the tensor memory accelerator, which pads with zeros."""
     layout = gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=4)
     return TensorDescriptor(tensor, list(tensor.shape), list(tensor.stride()), [1, 1, rows, width], layout)
 
 
 @gluon.jit
 def _fetch(K, V, ring, item, kv, begin, end):
-    """Keep both rings of tiles filled."""
+    """Copy tiles of keys and values to shared memory as buffers become free."""
     k_tiles, k_full, k_free, v_tiles, v_full, v_free = ring
     n = 0
     for first in range(begin, end, KEYS):
@@ -43,12 +44,12 @@ def _fetch(K, V, ring, item, kv, begin, end):
         mbarrier.wait(v_free.index(stage), turn)
         mbarrier.expect(v_full.index(stage), V.block_type.nbytes)
         tma.async_copy_global_to_shared(V, [item, kv, first, 0], v_full.index(stage), v_tiles.index(stage))
-        n += 1  # noqa: SIM113 - this is no Python loop
+        n += 1  # noqa: SIM113 - compiled, not a Python loop
 
 
 @gluon.jit
 def _ask(q, ring, n, more, DP: gl.constexpr):
-    """Begin the dot products of tile ``n``, if there are ``more``: what comes of stale keys is never read."""
+    """Start the dot products of tile ``n``. Without ``more`` tiles the keys are stale, and the result is not used."""
     mbarrier.wait(ring[1].index(n % STAGES), n // STAGES & 1, pred=more)
     keys = ring[0].index(n % STAGES).reshape([KEYS, DP]).permute((1, 0))
     return warpgroup_mma(q, keys, gl.zeros([64, KEYS], gl.float32, DOTS), use_acc=False, is_async=True)
@@ -56,7 +57,7 @@ def _ask(q, ring, n, more, DP: gl.constexpr):
 
 @gluon.jit
 def _moments(powers):
-    """Σ p, Σ p·x and Σ p·x² a row, x counted from the tile's middle: 8·far + near, far a constant of the code."""
+    """Compute Σ p, Σ p·x and Σ p·x² per row; x = 8·far + near is the offset from the tile's middle, far a constant."""
     eighths = gl.reshape(powers, [64, KEYS // 8, 8])
     whole: gl.constexpr = eighths.type.layout
     far = gl.arange(0, KEYS // 8, gl.SliceLayout(0, gl.SliceLayout(2, whole))) - (KEYS // 8 - 1) / 2
@@ -76,7 +77,7 @@ def _fold(
     state, dots, at, low, high, scale,
     MASKED: gl.constexpr, ENTROPY: gl.constexpr, DISTANCE: gl.constexpr, STRONGEST: gl.constexpr,
 ):  # fmt: skip
-    """Take the keys ``at : at + KEYS`` into the running sums."""
+    """Add the keys ``at : at + KEYS`` to the running sums."""
     highest, total, expected, origin, one, two = state
     if MASKED:
         columns = at + gl.arange(0, KEYS, gl.SliceLayout(0, DOTS))
@@ -111,7 +112,7 @@ def _tiles(
     acc, state, dots, n, q, ring, begin, end, last, low, high, scale, DP: gl.constexpr,
     MASKED: gl.constexpr, ENTROPY: gl.constexpr, DISTANCE: gl.constexpr, STRONGEST: gl.constexpr,
 ):  # fmt: skip
-    """Tiles from ``begin`` to ``end``. ``dots`` come as the first one's and leave as those of the tile behind."""
+    """Process the tiles from ``begin`` to ``end``. ``dots`` are the first tile's; those of the next are returned."""
     _, _, k_free, v_tiles, v_full, v_free = ring
     Z: gl.constexpr = acc.type.layout
     for at in range(begin, end, KEYS):
@@ -123,7 +124,7 @@ def _tiles(
         mbarrier.wait(v_full.index(stage), n // STAGES & 1)
         acc = warpgroup_mma(weights, v_tiles.index(stage).reshape([KEYS, DP]), acc, is_async=True)
         dots, acc = warpgroup_mma_wait(0, deps=[ahead, acc])
-        gl.thread_barrier()  # one thread speaks for all, so all must have come this far
+        gl.thread_barrier()  # one thread signals for all, so all must have arrived
         mbarrier.arrive(v_free.index(stage), count=1)
         mbarrier.arrive(k_free.index((n + 1) % STAGES), count=1, pred=more)
         n += 1
@@ -136,7 +137,7 @@ def _attend(
     PART: gl.constexpr, D: gl.constexpr, DP: gl.constexpr, HAS_LOW: gl.constexpr,
     ENTROPY: gl.constexpr, DISTANCE: gl.constexpr, STRONGEST: gl.constexpr,
 ):  # fmt: skip
-    """The 64 rows of one group, from their first tile to their last."""
+    """Attend for the 64 rows of one group of warps."""
     item, _, _, row, n_query, _, stride_mask = where
     begin, clear, clear_end, end = bounds
     lines: gl.constexpr = gl.SliceLayout(1, DOTS)
@@ -169,7 +170,7 @@ def _store(
     acc, state, outputs, where, strides, PART: gl.constexpr, D: gl.constexpr, DP: gl.constexpr,
     ENTROPY: gl.constexpr, DISTANCE: gl.constexpr, STRONGEST: gl.constexpr,
 ):  # fmt: skip
-    """Divide by the totals, and write."""
+    """Divide by the totals and write the results."""
     OUT, LSE, ENT, MEAN, SPREAD, WEIGHT, TILE = outputs
     item, head, n_heads, row, n_query, n_key, _ = where
     o_b, o_h, o_t = strides
@@ -213,7 +214,7 @@ def attend(
     GROUP: gl.constexpr, D: gl.constexpr, DP: gl.constexpr, HAS_LOW: gl.constexpr,
     ENTROPY: gl.constexpr, DISTANCE: gl.constexpr, STRONGEST: gl.constexpr,
 ):  # fmt: skip
-    """One block of rows of one head. Blocks that see most keys start first; heads that share keys run together."""
+    """Attend for a block of rows of one head. Blocks with most keys start first; heads that share keys run together."""
     n_blocks = gl.cdiv(n_query, ROWS)
     section, within = gl.program_id(0) // (n_blocks * GROUP), gl.program_id(0) % (n_blocks * GROUP)
     row = (n_blocks - 1 - within // GROUP) * ROWS

@@ -1,9 +1,9 @@
-"""The Triton kernels: one flash pass with statistics, single pairs, and sums or maxima over listed keys.
+"""The Triton kernels: the flash-attention pass with statistics, single weights, and sums or maxima over listed keys.
 
-Every mask arrives as one interval of keys a row, ``low[i] ≤ j < high[i]``, so only the tiles at its edges are masked.
-Scores are in base 2 and already less the running maximum when they meet exp2, so that entropy's sum needs one more
-multiply-add an element. Moments of the distance are taken about the middle of the tile that holds the row's maximum:
-an origin that heavy needs no second pass, and float32 stays accurate at any length.
+Every mask is one interval of keys per row, ``low[i] ≤ j < high[i]``, so only the tiles at its edges are masked.
+Scores are in base 2, and the running maximum is subtracted before exp2, so that the entropy needs only one more
+multiply-add per element. Moments of the distance are taken about the middle of the tile that holds the row's maximum:
+most of the weight is near it, so float32 is accurate at any length without a second pass.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-LOWEST = tl.constexpr(-1e30)  # where a running maximum starts: finite, or 0 · ∞ would give NaN
-HIDDEN = tl.constexpr(-1e38)  # a hidden score: below LOWEST, and finite too
+LOWEST = tl.constexpr(-1e30)  # the first running maximum: finite, because 0 · ∞ would be NaN
+HIDDEN = tl.constexpr(-1e38)  # a masked score: below LOWEST, and finite too
 
 
 @triton.jit
 def _base2(dots, scale, softcap, HAS_SOFTCAP: tl.constexpr):
-    """Scores in base 2 from dot products. ``scale`` holds log2(e), and 1/softcap where there is one."""
+    """Compute scores in base 2 from dot products. ``scale`` includes log2(e), and 1/softcap where there is one."""
     if HAS_SOFTCAP:
         return softcap * (1.0 - 2.0 / (tl.math.exp2(dots * scale) + 1.0))
     return dots * scale
@@ -29,7 +29,7 @@ def _tile(
     D: tl.constexpr, DP: tl.constexpr, BN: tl.constexpr, MASKED: tl.constexpr, HAS_SOFTCAP: tl.constexpr,
     ENTROPY: tl.constexpr, DISTANCE: tl.constexpr, STRONGEST: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Fold the keys ``first : first + BN`` into the running sums."""
+    """Add the keys ``first : first + BN`` to the running sums."""
     highest, total, expected, origin, one, two = state
     columns = first + tl.arange(0, BN)
     features = tl.arange(0, DP)
@@ -87,7 +87,7 @@ def attend(
     HAS_LOW: tl.constexpr, HAS_SOFTCAP: tl.constexpr, ENTROPY: tl.constexpr, DISTANCE: tl.constexpr,
     STRONGEST: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """One block of rows of one head. Blocks that see most keys start first; heads that share keys run together."""
+    """Attend for a block of rows of one head. Blocks with most keys start first; heads that share keys run together."""
     n_blocks = tl.cdiv(n_query, BM)
     section, within = tl.program_id(0) // (n_blocks * GROUP), tl.program_id(0) % (n_blocks * GROUP)
     block = n_blocks - 1 - within // GROUP
@@ -156,7 +156,7 @@ def single(
     GROUP: tl.constexpr, D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr, N: tl.constexpr,
     HAS_SOFTCAP: tl.constexpr,
 ):  # fmt: skip
-    """The weight at one key a row, for N questions: one dot product each."""
+    """Compute the weight at one key per row, for N questions: one dot product each."""
     item, head = (tl.program_id(1) // n_heads).to(tl.int64), (tl.program_id(1) % n_heads).to(tl.int64)
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     real, held = rows < n_query, tl.minimum(rows, n_query - 1)
@@ -185,7 +185,7 @@ def listed(
     GROUP: tl.constexpr, D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     HAS_SOFTCAP: tl.constexpr, EXCLUDE_SELF: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Rows in ``Q_ORDER``: the sum of their weights on ``START[n] : STOP[n]`` of the keys in ``K_ORDER``."""
+    """Sum each row's weights over the keys ``START[n] : STOP[n]`` of ``K_ORDER``; rows are in the order ``Q_ORDER``."""
     item, head = (tl.program_id(1) // n_heads).to(tl.int64), (tl.program_id(1) % n_heads).to(tl.int64)
     n = tl.program_id(0) * BM + tl.arange(0, BM)
     held = item * order_b + tl.minimum(n, n_query - 1)
@@ -218,7 +218,7 @@ def strongest(
     GROUP: tl.constexpr, D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     HAS_SOFTCAP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Rows in ``ORDER``, those with the same best tile together, find the best key in it. ``ORDER`` counts all rows."""
+    """Find the strongest key in each row's best tile. ``ORDER`` sorts the rows of all heads by that tile."""
     item, head = (tl.program_id(1) // n_heads).to(tl.int64), (tl.program_id(1) % n_heads).to(tl.int64)
     n = tl.program_id(0) * BM + tl.arange(0, BM)
     before = (item * n_heads + head) * n_query

@@ -1,4 +1,4 @@
-"""Questions that fit any problem, one or more for each path; and the true statistics of a case, by the definition."""
+"""Questions for any problem, one or more for each path, and the exact statistics of a case, by the definition."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ N_CLASSES = 3
 class Statistics(NamedTuple):
     entropy: Tensor
     distance: Tensor
-    spread: Tensor
+    std: Tensor
     strongest_weight: Tensor
     mass: dict[str, Tensor]
 
@@ -27,21 +27,21 @@ def questions(batch: int, n_query: int, n_key: int, n_tokens: int = 7) -> dict[s
     """Positions, tokens and classes. Tokens differ from item to item; classes partition the keys."""
     generator = torch.Generator().manual_seed(n_query * 1000 + n_key)
     offset = n_key - n_query
-    place, keys = torch.arange(n_query) + offset, torch.arange(n_key)
+    position, keys = torch.arange(n_query) + offset, torch.arange(n_key)
     tokens = torch.randint(0, n_tokens, (batch, n_key), generator=generator)
     before = torch.nn.functional.pad(tokens[:, :-1], (1, 0), value=-1)
-    asking = tokens[:, place] if offset >= 0 else torch.randint(0, n_tokens, (batch, n_query), generator=generator)
+    asking = tokens[:, position] if offset >= 0 else torch.randint(0, n_tokens, (batch, n_query), generator=generator)
     kinds = torch.randint(0, N_CLASSES, (n_key,), generator=generator)
     asked = {
-        "previous": Question(place - 1, keys),
-        "itself": Question(place, keys),
-        "first": Question(torch.zeros_like(place), keys),
+        "previous": Question(position - 1, keys),
+        "itself": Question(position, keys),
+        "first": Question(torch.zeros_like(position), keys),
         "duplicate": Question(asking, tokens, exclude_self=True),
         "induction": Question(asking, before, exclude_self=True),
-        "nothing": Question(torch.full_like(place, -1), keys),
-        "own kind": Question(kinds[place.clamp(min=0)], kinds, exclude_self=True),
+        "nothing": Question(torch.full_like(position, -1), keys),
+        "own kind": Question(kinds[position.clamp(min=0)], kinds, exclude_self=True),
     }
-    return asked | {f"kind {kind}": Question(torch.full_like(place, kind), kinds) for kind in range(N_CLASSES)}
+    return asked | {f"kind {kind}": Question(torch.full_like(position, kind), kinds) for kind in range(N_CLASSES)}
 
 
 def statistics(case: Case, dtype: torch.dtype = torch.float64) -> Statistics:
@@ -71,24 +71,24 @@ def _masses(weights: Tensor, question: Question, item: int) -> Tensor:
 def assert_statistics(seen: Observation, case: Case, atol: float, dtype: torch.dtype = torch.float64) -> None:
     """Every statistic of an observation within ``atol`` (distances: in units of the longest) of the definition."""
     true = statistics(case, dtype)
-    blind = ~case.allowed().any(-1)
+    fully_masked = ~case.allowed().any(-1)
     _close("entropy", seen.entropy, true.entropy, atol * 10)
     far = max(case.keys, case.n_query, 64)
     _close("distance", seen.distance.mean, true.distance, atol * far)
-    # A spread is a root: an error e in the square is one of √e where the spread itself is nil.
-    _close("variance", seen.distance.std.square(), true.spread.square(), atol * far**2)
+    # A standard deviation is a root: an error e in the variance is one of √e where it is near zero.
+    _close("variance", seen.distance.std.square(), true.std.square(), atol * far**2)
     _close("strongest weight", seen.strongest.weight, true.strongest_weight, atol)
     weights = truth(case, dtype).weights
     at_key = weights.gather(-1, seen.strongest.key.cpu().clamp(min=0)[..., None])[..., 0]
     _close("weight at the strongest key", at_key, true.strongest_weight, atol)
-    assert torch.equal(seen.strongest.key.cpu() == -1, blind)
-    assert seen.entropy.cpu()[blind].eq(0).all()
-    assert seen.output.cpu()[blind].eq(0).all()
+    assert torch.equal(seen.strongest.key.cpu() == -1, fully_masked)
+    assert seen.entropy.cpu()[fully_masked].eq(0).all()
+    assert seen.output.cpu()[fully_masked].eq(0).all()
     assert seen.mass.keys() == true.mass.keys()
     for name, mass in seen.mass.items():
         _close(f"mass of {name}", mass, true.mass[name], atol)
     kinds = sum(seen.mass[f"kind {kind}"] for kind in range(N_CLASSES)) + seen.sink
-    _close("masses of a partition", kinds, (~blind | (case.scores.sinks is not None)).double(), atol * 2)
+    _close("masses of a partition", kinds, (~fully_masked | (case.scores.sinks is not None)).double(), atol * 2)
 
 
 def _close(name: str, ours: Tensor, exact: Tensor, atol: float) -> None:
