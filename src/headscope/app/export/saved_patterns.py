@@ -55,6 +55,6 @@ def _runs(source: Source) -> Int32[np.ndarray, "query 2"] | None:
     scores, n_query, n_key = source.scores, source.q.shape[2], source.k.shape[2]
     if scores.bias is not None:
         return None
-    ask = (scores.mask.reach, scores.mask.clear)
-    reach, clear = ([side(row, row + 1, n_key - n_query, n_key) for row in range(n_query)] for side in ask)
-    return np.array(reach, dtype=np.int32) if reach == clear else None
+    bounds = (scores.mask.visible_to_any, scores.mask.visible_to_all)
+    any_row, all_rows = ([side(row, row + 1, n_key - n_query, n_key) for row in range(n_query)] for side in bounds)
+    return np.array(any_row, dtype=np.int32) if any_row == all_rows else None
