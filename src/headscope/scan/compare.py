@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import torch
 
 from headscope.errors import InputError
+from headscope.heads.bootstrap import percentile_interval
 from headscope.names import Head
 from headscope.scan.census import Census
 from headscope.scan.tally.reduction import TRAITS
@@ -80,7 +80,7 @@ def _changes(before: Census, after: Census, question: str) -> list[Change]:
         drawn.append(census.tally.replicate_means()[:, index])
     replicates = min(len(one) for one in drawn)
     moved = drawn[1][:replicates] - drawn[0][:replicates]
-    low, high = (torch.nanquantile(moved, edge, dim=0) for edge in (0.025, 0.975))
+    low, high = percentile_interval(moved)
     return [
         Change(head, question, *(float(part[column]) for part in (*means, low, high)))
         for column, head in enumerate(before.heads())

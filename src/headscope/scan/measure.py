@@ -16,13 +16,13 @@ from headscope.attention.engine import observe
 from headscope.attention.observation import Observation
 from headscope.attention.observer import Call, plain
 from headscope.attention.questions import Question
+from headscope.heads.bootstrap import hash64
 from headscope.heads.questions.label_rules import LabelRule
 from headscope.models.protocol import OpenModel
 from headscope.scan.corpus.document_split import Block, DocumentSplit
 from headscope.scan.corpus.packing import PackedRows, RowFormat
 from headscope.scan.labels import Labels, label_batch, null_name, question_names
 from headscope.scan.options import ScanOptions
-from headscope.scan.tally.poisson_bootstrap import hash64
 from headscope.scan.tally.reduction import TRAITS, SiteSums, SiteValues, reduce
 from headscope.scan.tally.tally import Layout, Tally
 

@@ -9,13 +9,14 @@ import torch
 from tests.heads.controls import SIZES, opened
 from tests.heads.dense import dense_scores
 
+from headscope.heads.bootstrap import bootstrap
 from headscope.heads.roles.measures import ablated_task_scores
 from headscope.heads.roles.probes.probe import Batch, Probe
 from headscope.heads.roles.probes.token_probes import repeat
 from headscope.heads.roles.probes.vocabulary import Vocabulary
 from headscope.heads.roles.report import Report
 from headscope.heads.roles.run import Options, _some_inputs, run_battery
-from headscope.heads.roles.significance import bootstrap, holm, signed_ranks
+from headscope.heads.roles.significance import holm, signed_ranks
 from headscope.heads.roles.trials import make_probes, run_trials
 from headscope.lab.teach.by_hand import by_hand
 from headscope.models.native import NativeModel

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from headscope.errors import InputError
+from headscope.heads.bootstrap import poisson_weights
 from headscope.scan.corpus.packing import PackedRows, Piece
 from headscope.scan.tally.examples import BEFORE, WINDOW
-from headscope.scan.tally.poisson_bootstrap import poisson_weights
 from headscope.scan.tally.reduction import TRAITS, SiteValues, distance_edges, entropy_edges, reduce
 from headscope.scan.tally.tally import Layout, Tally
 

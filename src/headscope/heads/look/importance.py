@@ -16,12 +16,11 @@ from torch import Tensor
 
 from headscope.attention.observer import Call, plain
 from headscope.errors import InputError
+from headscope.heads.bootstrap import bootstrap
 from headscope.heads.look.chunked_loss import chunked_loss
 from headscope.heads.look.layer_cache import LayerCache
 from headscope.models.protocol import OpenModel, Pass
 from headscope.names import Head
-
-RESAMPLES = 1000
 
 
 @dataclass(frozen=True)
@@ -179,8 +178,4 @@ class _Whole:
 
 def _effects(values: Float[Tensor, "text head"], seed: int) -> list[Effect]:
     """Mean over texts with a bootstrap interval, per head."""
-    generator = torch.Generator().manual_seed(seed)
-    draws = torch.randint(len(values), (RESAMPLES, len(values)), generator=generator)
-    means = values[draws].mean(1)
-    low, high = means.quantile(0.025, dim=0), means.quantile(0.975, dim=0)
-    return [Effect(float(m), float(a), float(b)) for m, a, b in zip(values.mean(0), low, high, strict=True)]
+    return [Effect(*map(float, each)) for each in zip(values.mean(0), *bootstrap(values, seed), strict=True)]

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from headscope.errors import InputError
+from headscope.heads.bootstrap import RESAMPLES, bootstrap
 from headscope.heads.roles.battery import BATTERY, Role
 from headscope.heads.roles.measures import ablated_task_scores, why_no_logit_attribution
 from headscope.heads.roles.probes.probe import Probe
 from headscope.heads.roles.probes.vocabulary import Vocabulary
 from headscope.heads.roles.report import AblationEffect, EvidenceScore, Finding, Report, Trial, p_value, rounded
 from headscope.heads.roles.shuffled_weights import shuffled_weights
-from headscope.heads.roles.significance import RESAMPLES, bootstrap
 from headscope.heads.roles.traits import traits
 from headscope.heads.roles.trials import RoleScores, Trials, make_probes, run_trials
 from headscope.models.protocol import OpenModel

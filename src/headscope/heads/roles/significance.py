@@ -13,7 +13,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-RESAMPLES = 1000
 EXACT_UP_TO = 200
 
 
@@ -59,16 +58,6 @@ def holm(p: Float[Tensor, " test"]) -> Float[Tensor, " test"]:
     corrected = torch.empty_like(p)
     corrected[order] = stepped
     return corrected
-
-
-def bootstrap(values: Float[Tensor, "input head"], seed: int) -> tuple[Float[Tensor, " head"], Float[Tensor, " head"]]:
-    """The 95 % interval of the mean over inputs, drawing inputs again with a seed."""
-    n = len(values)
-    generator = torch.Generator().manual_seed(seed)
-    draws = torch.randint(n, (RESAMPLES, n), generator=generator)
-    counts = torch.zeros(RESAMPLES, n, dtype=torch.float64).scatter_add_(1, draws, torch.ones_like(draws).double())
-    means = counts @ values.double() / n
-    return means.quantile(0.025, dim=0), means.quantile(0.975, dim=0)
 
 
 def passes_threshold(

@@ -18,10 +18,10 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from headscope.errors import InputError
+from headscope.heads.bootstrap import percentile_interval, poisson_weights
 from headscope.names import Head
 from headscope.scan.corpus.packing import PackedRows
 from headscope.scan.tally.examples import TopExamples, top_examples
-from headscope.scan.tally.poisson_bootstrap import poisson_weights
 from headscope.scan.tally.reduction import DISTANCE_BINS, ENTROPY_BINS, TRAITS, SiteSums
 
 SCHEMA_VERSION = 1
@@ -154,11 +154,9 @@ class Tally:
         """The mean in every bootstrap replicate; NaN where a replicate drew no counted query."""
         return self.drawn_sums / self._per_head(self.drawn_count)
 
-    def intervals(self, level: float = 0.95) -> tuple[Float[Tensor, "quantity head"], Float[Tensor, "quantity head"]]:
-        """The percentile bootstrap interval: the middle ``level`` of the replicates' means."""
-        drawn = self.replicate_means()
-        edge = (1 - level) / 2
-        return torch.nanquantile(drawn, edge, dim=0), torch.nanquantile(drawn, 1 - edge, dim=0)
+    def intervals(self) -> tuple[Float[Tensor, "quantity head"], Float[Tensor, "quantity head"]]:
+        """The percentile bootstrap interval: the middle 95 % of the replicates' means."""
+        return percentile_interval(self.replicate_means())
 
     def _per_head(self, by_site: Tensor) -> Tensor:
         """Repeat the last axis from one entry per site to one per head."""

@@ -1,4 +1,4 @@
-"""Bootstrap weights from hashes, compared with splitmix64 in Python integers and with Poisson(1)."""
+"""Bootstrap intervals; and weights from hashes, compared with splitmix64 in Python integers and with Poisson(1)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headscope.scan.tally.poisson_bootstrap import MAX_WEIGHT, hash64, poisson_weights
+from headscope.heads.bootstrap import MAX_WEIGHT, bootstrap, hash64, poisson_weights
 
 WORD = 2**64
 numbers = st.integers(0, WORD - 1)
@@ -102,3 +102,14 @@ def test_a_unit_s_weights_do_not_depend_on_other_units_or_order() -> None:
     assert torch.equal(poisson_weights([9], 3, seed=3), whole[:3, [1]])
     assert not torch.equal(poisson_weights([5, 9, 2], 8, seed=4), whole)
     assert poisson_weights([], 4, seed=0).shape == (4, 0)
+
+
+def test_the_interval_holds_the_mean_and_narrows_with_inputs() -> None:
+    few, many = (torch.randn(n, 1, generator=torch.Generator().manual_seed(0)) for n in (16, 1024))
+    widths = []
+    for values in (few, many):
+        low, high = bootstrap(values, seed=0)
+        assert low < values.double().mean() < high
+        widths.append(float(high - low))
+    assert widths[1] < widths[0] / 4
+    assert torch.equal(bootstrap(few, seed=1)[0], bootstrap(few, seed=1)[0])

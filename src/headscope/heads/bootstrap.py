@@ -1,4 +1,9 @@
-"""Draw Poisson bootstrap weights from hashes, so that they are the same on every machine and in every order."""
+"""Bootstrap intervals, resampled in two ways.
+
+``bootstrap`` draws as many inputs as there are, with replacement: all inputs of a report are there at once, and its
+sample size stays what it is. ``poisson_weights`` draws from hashes how often each document counts: a scan does not know
+how many documents will come, and its shards have to draw the same weights on every machine and in every order.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +16,25 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+RESAMPLES = 1000
+EDGE = (1 - 0.95) / 2
 MAX_WEIGHT = 16
 """Draws of Poisson(1) are at most this; a larger one has probability 10⁻¹⁵."""
 
 _THRESHOLDS = np.cumsum([math.exp(-1) / math.factorial(n) for n in range(MAX_WEIGHT)])
+
+
+def percentile_interval(replicates: Float[Tensor, "replicate *shape"]) -> tuple[Tensor, Tensor]:
+    """The middle 95 % of bootstrap replicates; those that are NaN (no unit drawn) are left out."""
+    return torch.nanquantile(replicates, EDGE, dim=0), torch.nanquantile(replicates, 1 - EDGE, dim=0)
+
+
+def bootstrap(values: Float[Tensor, "input head"], seed: int) -> tuple[Float[Tensor, " head"], Float[Tensor, " head"]]:
+    """The 95 % interval of the mean over inputs, from ``RESAMPLES`` draws of the inputs with replacement."""
+    n = len(values)
+    draws = torch.randint(n, (RESAMPLES, n), generator=torch.Generator().manual_seed(seed))
+    counts = torch.zeros(RESAMPLES, n, dtype=torch.float64).scatter_add_(1, draws, torch.ones_like(draws).double())
+    return percentile_interval(counts @ values.double() / n)
 
 
 def hash64(numbers: NDArray[np.uint64], *keys: int) -> NDArray[np.uint64]:
