@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
+from headscope.cli import app
 from headscope.errors import InputError
 from headscope.models.native import NativeModel
 from headscope.scan.census import Census
 from headscope.scan.compare import compare
 from headscope.scan.options import ScanOptions
 from headscope.scan.run import scan
+from headscope.scan.shards import ScanFolder
 from tests.scan.test_scan import patterns
 from tests.scan.tiny import Bytes, TinyModel, open_tiny, texts
 
 OPTIONS: dict[str, Any] = {"threads": 1, "replicates": 50}
+OLD = Path(__file__).parents[1] / "data" / "census-0.1.0"
 
 
 @pytest.fixture(scope="module")
@@ -158,3 +163,37 @@ def test_an_example_with_an_unknown_token_is_reported(folder: Path) -> None:
 
     with pytest.raises(InputError, match=r"an example holds token \d+, which this model does not have; a shard is"):
         Census(census.tally, census.recipe, none)
+
+
+def test_an_old_census_loads_with_the_numbers_it_was_written_with() -> None:
+    census = Census.load(OLD)
+    assert repr(census) == "Census(tiny: 4 heads, 5 questions, 479 tokens in 3 documents)"
+    stored = pq.read_table(OLD / "census.parquet")
+    made = census.to_arrow()
+    assert (made.schema.names, made.schema.metadata) == (stored.schema.names, stored.schema.metadata)
+    for row, written in zip(made.to_pylist(), stored.to_pylist(), strict=True):
+        for name, value in written.items():
+            same_sums = pytest.approx(value, rel=1e-12) if isinstance(value, float) else value
+            assert row[name] == same_sums, name
+    assert census.examples().equals(pq.read_table(OLD / "examples.parquet"))
+
+
+def test_the_command_compares_an_old_census_with_a_new_one(tmp_path: Path) -> None:
+    scan(open_tiny(seed=1), texts(3), out=tmp_path / "new", options=ScanOptions(context=32, replicates=3, threads=1))
+    printed = CliRunner().invoke(app, ["compare", str(OLD), str(tmp_path / "new"), "--json"])
+    assert printed.exit_code == 0, printed.output
+    old, new = Census.load(OLD), Census.load(tmp_path / "new")
+    changes = json.loads(printed.output)
+    assert len(changes) == len(old.rows) == len(new.rows)
+    for change in changes:
+        assert change["before"] == old.row(change["head"], change["question"]).mean
+        assert change["after"] == new.row(change["head"], change["question"]).mean
+
+
+def test_the_folder_of_an_old_census_counts_as_finished() -> None:
+    folder = ScanFolder(OLD)
+    assert folder.finished
+    recipe = folder.recipe()
+    assert recipe is not None
+    folder.start(recipe)
+    assert (recipe.threads, recipe.device[:3]) == (1, "cpu")

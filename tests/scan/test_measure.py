@@ -16,8 +16,7 @@ from headscope.scan.labels import question_names
 from headscope.scan.measure import Measurer, Plan, bootstrap_units, forward_parameters, model_inputs, threads
 from headscope.scan.options import ScanOptions
 from headscope.scan.tally.tally import Layout
-from tests.scan.test_families import family
-from tests.scan.tiny import Bytes, TinyModel, open_tiny, texts
+from tests.scan.tiny import Bytes, TinyModel, family, open_tiny, texts
 
 MODEL = open_tiny(context=48)
 

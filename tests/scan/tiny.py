@@ -94,3 +94,34 @@ def texts(count: int = 40, seed: int = 0) -> list[str]:
         return words[int(torch.randint(len(words), (1,), generator=chance))]
 
     return [" ".join(word() for _ in range(2 + int(torch.randint(60, (1,), generator=chance)))) for _ in range(count)]
+
+
+SIZES = {
+    "vocab_size": 300,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 32,
+}
+
+
+def family(name: str) -> Any:
+    """A small transformers model of a family, with sharp attention."""
+    import transformers as t
+
+    made = {
+        "gpt2": lambda: t.GPT2LMHeadModel(t.GPT2Config(vocab_size=300, n_embd=32, n_layer=2, n_head=4, n_positions=64)),
+        "llama": lambda: t.LlamaForCausalLM(t.LlamaConfig(**SIZES, num_key_value_heads=2, max_position_embeddings=64)),
+        "gemma2": lambda: t.Gemma2ForCausalLM(
+            t.Gemma2Config(**SIZES, num_key_value_heads=2, head_dim=8, sliding_window=6, max_position_embeddings=64)
+        ),
+        "roberta": lambda: t.RobertaForMaskedLM(t.RobertaConfig(**SIZES, max_position_embeddings=66)),
+        "t5": lambda: t.T5ForConditionalGeneration(
+            t.T5Config(vocab_size=300, d_model=32, d_kv=8, d_ff=32, num_layers=2, num_heads=4, decoder_start_token_id=0)
+        ),
+    }
+    torch.manual_seed(0)
+    model = made[name]().eval()
+    for weight in model.parameters():
+        weight.data.mul_(4.0 if weight.ndim > 1 else 1.0)
+    return model

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-import torch
+from tests.scan.tiny import Bytes, family, texts
 
 from headscope.models.huggingface.model import open_model
 from headscope.scan import run
@@ -13,37 +11,6 @@ from headscope.scan.census import Census
 from headscope.scan.corpus.packing import RowFormat
 from headscope.scan.corpus.packing_check import choose_row_format
 from headscope.scan.options import ScanOptions
-from tests.scan.tiny import Bytes, texts
-
-SIZES = {
-    "vocab_size": 300,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 32,
-}
-
-
-def family(name: str) -> Any:
-    import transformers as t
-
-    made = {
-        "gpt2": lambda: t.GPT2LMHeadModel(t.GPT2Config(vocab_size=300, n_embd=32, n_layer=2, n_head=4, n_positions=64)),
-        "llama": lambda: t.LlamaForCausalLM(t.LlamaConfig(**SIZES, num_key_value_heads=2, max_position_embeddings=64)),
-        "gemma2": lambda: t.Gemma2ForCausalLM(
-            t.Gemma2Config(**SIZES, num_key_value_heads=2, head_dim=8, sliding_window=6, max_position_embeddings=64)
-        ),
-        "roberta": lambda: t.RobertaForMaskedLM(t.RobertaConfig(**SIZES, max_position_embeddings=66)),
-        "t5": lambda: t.T5ForConditionalGeneration(
-            t.T5Config(vocab_size=300, d_model=32, d_kv=8, d_ff=32, num_layers=2, num_heads=4, decoder_start_token_id=0)
-        ),
-    }
-    torch.manual_seed(0)
-    model = made[name]().eval()
-    for weight in model.parameters():
-        weight.data.mul_(4.0 if weight.ndim > 1 else 1.0)
-    return model
-
 
 OPTIONS = ScanOptions(context=64, batch=4, shard_tokens=512, threads=1, replicates=5, examples=1)
 
