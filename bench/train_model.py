@@ -17,7 +17,7 @@ from pathlib import Path
 import name_stories
 import torch
 
-from headscope.lab.train.training import Material, Progress, Run, TextFile, TrainingOptions, prepare, train
+from headscope.lab.train.training import Progress, TextFile, TrainingData, TrainingOptions, TrainingRun, prepare, train
 
 N_DOCUMENTS = 20_000
 WEIGHTS = (0.70, 0.28, 0.02)
@@ -57,7 +57,7 @@ def texts(files: list[Path], out: Path) -> list[TextFile]:
     return [TextFile(path, weight) for path, weight in zip([*files, stories], WEIGHTS, strict=True)]
 
 
-def log_point(run: Run) -> None:
+def log_point(run: TrainingRun) -> None:
     """Print the losses and best scores of the film's newest point."""
     film = run.recorder.film
     point = film.points[-1]
@@ -68,7 +68,7 @@ def log_point(run: Run) -> None:
     )
 
 
-def trial(material: Material, out: Path, options: TrainingOptions, seconds: float) -> None:
+def trial(data: TrainingData, out: Path, options: TrainingOptions, seconds: float) -> None:
     """Train the first steps of several variants within a time limit."""
     variants = {
         "gqa4 seed0": options,
@@ -81,10 +81,10 @@ def trial(material: Material, out: Path, options: TrainingOptions, seconds: floa
         if time.monotonic() - START > seconds:
             break
         log("trial", name)
-        run = Run(material, out / name.replace(" ", "-"), replace(variant, decay=0.0, long_steps=0))
+        run = TrainingRun(data, out / name.replace(" ", "-"), replace(variant, decay=0.0, long_steps=0))
         seen = 0
 
-        def report(progress: Progress, run: Run = run) -> None:
+        def report(progress: Progress, run: TrainingRun = run) -> None:
             nonlocal seen
             if progress.step % 100 == 0:
                 log(f"step {progress.step} loss {progress.loss:.3f} {progress.tokens_per_second / 1e6:.2f} M tokens/s")
@@ -96,9 +96,9 @@ def trial(material: Material, out: Path, options: TrainingOptions, seconds: floa
         log_point(run)
 
 
-def speed(material: Material, out: Path, options: TrainingOptions) -> None:
+def speed(data: TrainingData, out: Path, options: TrainingOptions) -> None:
     """Time one step of both stages, and profile its kernels."""
-    run = Run(material, out / "speed", options)
+    run = TrainingRun(data, out / "speed", options)
     forward = torch.compile(run.model.loss, dynamic=False) if run.on_gpu else run.model.loss
     for stage, first in (("short", 0), ("long", options.steps)):
         run.step = first
@@ -123,7 +123,7 @@ def speed(material: Material, out: Path, options: TrainingOptions) -> None:
             print(profile.key_averages().table(sort_by="self_cuda_time_total", row_limit=16, max_name_column_width=70))
 
 
-def _synchronize(run: Run) -> None:
+def _synchronize(run: TrainingRun) -> None:
     if run.on_gpu:
         torch.cuda.synchronize()
 
@@ -140,11 +140,11 @@ def main() -> None:
     options = replace(EMBEDDED, tokenizer=given.tokenizer, **json.loads(given.options))
     files = texts(given.texts, given.out)
     if given.trial is not None:
-        material = prepare(files, options, given.out)
-        sizes = {stream.name: len(stream.tokens) for stream in material.streams}
-        log("prepared", sizes, "held out", len(material.unseen))
-        speed(material, given.out, options)
-        trial(material, given.out, options, given.trial)
+        data = prepare(files, options, given.out)
+        sizes = {stream.name: len(stream.tokens) for stream in data.streams}
+        log("prepared", sizes, "held out", len(data.held_out))
+        speed(data, given.out, options)
+        trial(data, given.out, options, given.trial)
         return
 
     def report(progress: Progress) -> None:

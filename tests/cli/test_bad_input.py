@@ -67,7 +67,7 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("learn --answer b", "InputError", "--answer b: name the lesson too, as in headscope learn 3 --answer b"),
     ("explain Nope", "InputError", "there is no error called 'Nope'; there are BackendError"),
     ("train -t missing.txt -o run", "InputError", "missing.txt cannot be read"),
-    ("train -t empty.txt -o run", "InputError", "empty.txt has no text in it"),
+    ("train -t empty.txt -o run", "InputError", "empty.txt has no text; give a file with text"),
     ("train -t bytes.txt -o run", "InputError", "bytes.txt is not UTF-8 text"),
     ("train -t plain.txt -o run --steps 0", "InputError", "steps=0 must be at least 1"),
     ("train -t plain.txt -o run --heads 3", "ShapeError", "d_model=128 does not divide into n_heads=3"),

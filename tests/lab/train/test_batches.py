@@ -1,4 +1,4 @@
-"""Training rows: a pure function of seed and step, with copies at distances that vary."""
+"""Training batches: a pure function of seed and step, with repeats at varying distances."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headscope.errors import InputError
-from headscope.lab.train.batches import FOLD, LONGEST, MOST_COPIES, SHORTEST, Rows, Stream
+from headscope.lab.train.batches import FOLD, LONGEST, MOST_COPIES, SHORTEST, BatchSampler, TokenStream
 
 COUNT = torch.arange(1, 901, dtype=torch.int32).repeat(20)
 
 
-def rows(repeats: float = 0.5, seed: int = 0) -> Rows:
-    return Rows([Stream("counting", COUNT, 1.0)], 1000, repeats=repeats, seed=seed)
+def rows(repeats: float = 0.5, seed: int = 0) -> BatchSampler:
+    return BatchSampler([TokenStream("counting", COUNT, 1.0)], 1000, repeats=repeats, seed=seed)
 
 
 def test_a_batch_depends_on_seed_and_step_alone() -> None:
@@ -59,18 +59,18 @@ def test_half_of_the_repeats_are_random_tokens() -> None:
 
 
 def test_texts_are_taken_by_weight() -> None:
-    streams = [Stream("low", torch.full((500,), 1), 3.0), Stream("high", torch.full((500,), 2), 1.0)]
-    batch = Rows(streams, 10, repeats=0.0, seed=0).batch(0, 2000, 8)
+    streams = [TokenStream("low", torch.full((500,), 1), 3.0), TokenStream("high", torch.full((500,), 2), 1.0)]
+    batch = BatchSampler(streams, 10, repeats=0.0, seed=0).batch(0, 2000, 8)
     assert (batch[:, 1] == 1).float().mean().item() == pytest.approx(0.75, abs=0.04)
 
 
 def test_no_text_is_refused() -> None:
     with pytest.raises(InputError, match="at least one text"):
-        Rows([], 10, repeats=0.1, seed=0)
+        BatchSampler([], 10, repeats=0.1, seed=0)
 
 
-class Marked(Rows):
-    """Rows whose text is one token, so that what was pasted can be seen."""
+class Marked(BatchSampler):
+    """A sampler whose text is one token, so that repeated segments are visible."""
 
     def windows(self, n_rows: int, width: int) -> torch.Tensor:
         return torch.arange(100, 100 + width).repeat(n_rows, 1)
@@ -78,8 +78,8 @@ class Marked(Rows):
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(40, 600), st.integers(0, 10_000))
-def test_a_stretch_is_pasted_whole_two_to_five_times_and_nothing_else_is_touched(width: int, seed: int) -> None:
-    made = Marked([Stream("t", torch.arange(9), 1.0)], 1000, repeats=1.0, seed=0)
+def test_a_segment_is_repeated_whole_two_to_five_times_and_nothing_else_changes(width: int, seed: int) -> None:
+    made = Marked([TokenStream("t", torch.arange(9), 1.0)], 1000, repeats=1.0, seed=0)
     made.generator.manual_seed(seed)
     before = torch.full((4, width), -1)
     after = made.with_repeats(before.clone())
@@ -96,7 +96,7 @@ def test_a_stretch_is_pasted_whole_two_to_five_times_and_nothing_else_is_touched
 
 
 def test_copies_and_their_lengths_take_every_value_that_fits() -> None:
-    made = Marked([Stream("t", torch.arange(9), 1.0)], 1000, repeats=1.0, seed=0)
+    made = Marked([TokenStream("t", torch.arange(9), 1.0)], 1000, repeats=1.0, seed=0)
     made.generator.manual_seed(0)
     lengths: dict[int, set[int]] = {}
     for row in made.with_repeats(torch.full((2000, 60), -1))[1::2].tolist():
@@ -105,14 +105,14 @@ def test_copies_and_their_lengths_take_every_value_that_fits() -> None:
     assert lengths == {copies: set(range(SHORTEST, 60 // copies + 1)) for copies in range(2, MOST_COPIES + 1)}
 
 
-def test_random_stretches_use_every_token_but_the_start() -> None:
-    made = Rows([Stream("t", torch.full((99,), 0), 1.0)], 5, repeats=1.0, seed=0)
+def test_random_segments_use_every_token_but_the_start() -> None:
+    made = BatchSampler([TokenStream("t", torch.full((99,), 0), 1.0)], 5, repeats=1.0, seed=0)
     pasted = made.with_repeats(torch.full((40, 64), -1))[::2]
     assert set(pasted.unique().tolist()) == {-1, 1, 2, 3, 4}
 
 
-def test_a_row_up_to_the_fold_is_one_piece_and_a_longer_one_repeats_in_each_piece() -> None:
-    made = Rows([Stream("t", torch.arange(1, 20_001), 1.0)], 30_000, repeats=1.0, seed=0)
+def test_a_row_longer_than_the_fold_has_repeats_in_each_part() -> None:
+    made = BatchSampler([TokenStream("t", torch.arange(1, 20_001), 1.0)], 30_000, repeats=1.0, seed=0)
     whole = made.batch(0, 80, FOLD)[::2, 1:]
     assert max(max(distances(row)) for row in whole) > FOLD // 2
     context = 3 * FOLD + 99
@@ -129,11 +129,9 @@ def _is_copies(tokens: list[int], size: int) -> bool:
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(20, 60), min_size=1, max_size=4), st.integers(0, 999))
-def test_a_window_never_crosses_from_one_text_into_the_next_and_reaches_every_place(
-    lengths: list[int], seed: int
-) -> None:
-    streams = [Stream(str(n), torch.arange(size) + 1000 * (n + 1), 1.0) for n, size in enumerate(lengths)]
-    batch = Rows(streams, 9999, repeats=0.0, seed=seed).batch(0, 1500, 18)[:, 1:]
+def test_a_window_stays_within_one_text_and_reaches_every_position(lengths: list[int], seed: int) -> None:
+    streams = [TokenStream(str(n), torch.arange(size) + 1000 * (n + 1), 1.0) for n, size in enumerate(lengths)]
+    batch = BatchSampler(streams, 9999, repeats=0.0, seed=seed).batch(0, 1500, 18)[:, 1:]
     assert ((batch[:, 1:] - batch[:, :-1]) == 1).all()
     for number, size in enumerate(lengths):
         mine = batch[batch[:, 0] // 1000 == number + 1]
@@ -143,7 +141,7 @@ def test_a_window_never_crosses_from_one_text_into_the_next_and_reaches_every_pl
 
 
 @pytest.mark.parametrize(("repeats", "n_rows", "changed"), [(0.0, 8, 0), (0.5, 8, 4), (1.0, 8, 8), (0.1, 4, 0)])
-def test_so_many_rows_of_a_batch_hold_repeats(repeats: float, n_rows: int, changed: int) -> None:
+def test_the_share_of_rows_with_repeats(repeats: float, n_rows: int, changed: int) -> None:
     batch = rows(repeats=repeats).batch(3, n_rows, 128)[:, 1:]
     plain = ((batch[:, 1:] - batch[:, :-1]).remainder(900) == 1).all(1)
     assert (~plain).tolist() == [True] * changed + [False] * (n_rows - changed)
@@ -152,4 +150,4 @@ def test_so_many_rows_of_a_batch_hold_repeats(repeats: float, n_rows: int, chang
 @pytest.mark.parametrize("weight", [0.0, -1.0])
 def test_a_text_without_weight_is_refused(weight: float) -> None:
     with pytest.raises(InputError, match="at least one text, each with a weight above 0"):
-        Rows([Stream("a", COUNT, 1.0), Stream("b", COUNT, weight)], 10, repeats=0.1, seed=0)
+        BatchSampler([TokenStream("a", COUNT, 1.0), TokenStream("b", COUNT, weight)], 10, repeats=0.1, seed=0)

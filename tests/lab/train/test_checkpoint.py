@@ -1,4 +1,4 @@
-"""A checkpoint holds everything: the step after it is the step that would have come."""
+"""A checkpoint holds everything needed to resume exactly."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def weights(model: nn.Module) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("stop", [0, 1, 4])
-def test_going_on_from_a_file_is_never_having_stopped(tmp_path: Path, stop: int) -> None:
+def test_resuming_from_a_file_equals_an_uninterrupted_run(tmp_path: Path, stop: int) -> None:
     straight, optimizer = a_model(0)
     for step in range(7):
         if step == stop:
@@ -55,20 +55,20 @@ def test_before_the_first_step_there_are_weights_and_no_moments() -> None:
     assert len(names) == 9
 
 
-def test_a_recipe_of_any_words_comes_back(tmp_path: Path) -> None:
+def test_a_recipe_round_trips(tmp_path: Path) -> None:
     recipe = {"text": "Grüße", "weights": {"a": 1.5, "b": 2}, "none": None, "list": [1, "x"]}
     write(tmp_path / "c", Checkpoint(3, recipe, {"x": torch.ones(2)}))
     assert read(tmp_path / "c").recipe == recipe
 
 
-def test_a_new_checkpoint_takes_the_place_of_the_old(tmp_path: Path) -> None:
+def test_a_new_checkpoint_replaces_the_old(tmp_path: Path) -> None:
     for step in (1, 2):
         write(tmp_path / "c.safetensors", Checkpoint(step, {}, {"x": torch.full((2,), float(step))}))
     assert read(tmp_path / "c.safetensors").tensors["x"].tolist() == [2.0, 2.0]
     assert [file.name for file in tmp_path.iterdir()] == ["c.safetensors"]
 
 
-def test_a_file_without_a_step_or_recipe_is_no_checkpoint(tmp_path: Path) -> None:
+def test_a_file_without_step_or_recipe_is_refused(tmp_path: Path) -> None:
     odd = ({}, {"step": "1"}, {"step": "x", "recipe": "{}"}, {"step": "1", "recipe": "{"})
     for number, about in enumerate(odd):
         save_file({"x": torch.ones(1)}, tmp_path / str(number), metadata=about or None)
@@ -78,7 +78,7 @@ def test_a_file_without_a_step_or_recipe_is_no_checkpoint(tmp_path: Path) -> Non
             read(tmp_path / str(number))
 
 
-def test_a_file_cut_short_is_no_checkpoint(tmp_path: Path) -> None:
+def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "c", Checkpoint(1, {}, {"x": torch.ones(100)}))
     whole = (tmp_path / "c").read_bytes()
     for size in (0, 7, 50, len(whole) - 1):

@@ -48,7 +48,7 @@ def test_transformers_tokenizer_begins_with_the_start_token(folder: Path) -> Non
     assert tokenizer.decode(ids[1:]) == "the cat sat, 1984 ünïcode\n"
 
 
-def test_a_folder_comes_back_as_the_model_it_was(folder: Path) -> None:
+def test_a_saved_folder_loads_as_the_same_model(folder: Path) -> None:
     again = load_folder(folder)
     assert again.config == SMALL
     for (name, ours), (_, theirs) in zip(loud().named_parameters(), again.named_parameters(), strict=True):
@@ -63,9 +63,9 @@ def test_names_convert_there_and_back() -> None:
 
 def test_a_model_that_is_not_plain_llama_is_refused() -> None:
     config = llama_config(SMALL, torch.float32)
-    with pytest.raises(ModelError, match="only a plain Llama with tied embeddings"):
+    with pytest.raises(ModelError, match="this config is not a Llama with tied embeddings"):
         gpt_config(config | {"tie_word_embeddings": False})
-    with pytest.raises(ModelError, match="6 heads of 16 are not the width of 48"):
+    with pytest.raises(ModelError, match="6 heads × 16 is not hidden_size=48"):
         gpt_config(config | {"head_dim": 16})
 
 
@@ -81,11 +81,11 @@ def test_generating_with_the_cache_is_generating_without_it() -> None:
 def test_equal_seeds_sample_equal_text() -> None:
     model, prompt = loud(), torch.tensor([0])
     assert list(model.generate(prompt, 8, seed=4)) == list(model.generate(prompt, 8, seed=4))
-    with pytest.raises(InputError, match="at least one token to begin with"):
+    with pytest.raises(InputError, match="the prompt is empty; give at least the start token"):
         list(model.generate(torch.zeros(0, dtype=torch.long), 1))
 
 
-def test_loss_is_the_surprise_at_each_next_token() -> None:
+def test_loss_is_the_cross_entropy_of_each_next_token() -> None:
     model, rows = loud(), torch.randint(0, 300, (2, 9))
     chances = torch.log_softmax(model(rows[:, :-1]), dim=-1)
     expected = -chances.gather(2, rows[:, 1:, None])[..., 0]
@@ -95,9 +95,9 @@ def test_loss_is_the_surprise_at_each_next_token() -> None:
 @pytest.mark.parametrize(
     ("sizes", "words"),
     [
-        ({"d_model": 4, "n_heads": 8}, "n_heads=8 do not fit d_model=4"),
+        ({"d_model": 4, "n_heads": 8}, "n_heads=8 with d_model=4: each head needs"),
         ({"d_model": 30, "n_heads": 4}, "d_model=30 does not divide into n_heads=4"),
-        ({"d_model": 12, "n_heads": 4}, "of an even width"),
+        ({"d_model": 12, "n_heads": 4}, "of an even d_head"),
         ({"n_layers": 0}, "n_layers=0"),
     ],
 )
@@ -106,12 +106,12 @@ def test_sizes_that_do_not_fit_are_refused(sizes: dict[str, int], words: str) ->
         GPTConfig(vocabulary=10, **sizes)
 
 
-def test_sizes_of_one_are_sizes() -> None:
+def test_sizes_of_one_are_allowed() -> None:
     least = GPTConfig(vocabulary=1, d_model=2, n_layers=1, n_heads=1, context=1)
     assert GPT(least)(torch.zeros(1, 3, dtype=torch.long)).shape == (1, 3, 1), "the mechanism knows no longest text"
 
 
-def test_what_is_not_said_is_plain_attention_and_an_mlp_of_three_times_the_width() -> None:
+def test_defaults_are_mha_and_an_mlp_of_three_times_the_width() -> None:
     config = GPTConfig(vocabulary=10, d_model=32, n_heads=4)
     assert (config.d_head, config.kv_heads, config.mlp_width) == (8, 4, 96)
     told = GPTConfig(vocabulary=10, d_model=32, n_heads=4, n_kv_heads=2, d_mlp=20)
@@ -119,7 +119,7 @@ def test_what_is_not_said_is_plain_attention_and_an_mlp_of_three_times_the_width
 
 
 @pytest.mark.parametrize("config", [SMALL, GPTConfig(vocabulary=90, d_model=16, n_heads=2, n_layers=3)])
-def test_parameters_are_what_the_sizes_say(config: GPTConfig) -> None:
+def test_the_number_of_parameters_follows_from_the_sizes(config: GPTConfig) -> None:
     """The embedding is counted once: it reads and it writes."""
     kv = config.kv_heads * config.d_head
     attention = 2 * config.d_model**2 + 2 * config.d_model * kv
@@ -127,7 +127,7 @@ def test_parameters_are_what_the_sizes_say(config: GPTConfig) -> None:
     assert GPT(config).n_parameters() == config.vocabulary * config.d_model + config.n_layers * block + config.d_model
 
 
-def test_a_fresh_model_is_quiet_and_what_writes_is_quieter_the_deeper_it_is() -> None:
+def test_initial_weights_are_small_and_residual_writers_smaller_with_depth() -> None:
     config = GPTConfig(vocabulary=500, d_model=64, n_layers=8, n_heads=4)
     for name, weight in GPT(config, seed=2).named_parameters():
         if weight.ndim < 2:
@@ -143,7 +143,7 @@ def test_equal_seeds_give_equal_models_and_others_do_not() -> None:
     assert not torch.equal(first["embedding.weight"], other["embedding.weight"])
 
 
-def test_a_token_sees_those_before_it_and_none_after() -> None:
+def test_attention_is_causal() -> None:
     model, rows = loud(), torch.randint(0, 300, (1, 12))
     changed = rows.clone()
     changed[0, 6] = (changed[0, 6] + 1) % 300
@@ -152,7 +152,7 @@ def test_a_token_sees_those_before_it_and_none_after() -> None:
     assert ((before[6:] - after[6:]).abs().amax(-1) > 1e-3).all()
 
 
-def test_tokens_are_drawn_by_their_chances_at_the_temperature() -> None:
+def test_tokens_are_sampled_by_their_probabilities_at_the_temperature() -> None:
     model, prompt = GPT(GPTConfig(vocabulary=5, d_model=8, n_layers=1, n_heads=1), seed=3).eval(), torch.tensor([0, 3])
     with torch.no_grad():
         model.embedding.weight.mul_(10)
@@ -164,7 +164,7 @@ def test_tokens_are_drawn_by_their_chances_at_the_temperature() -> None:
     assert float((shares - cold).abs().sum()) < 0.2
 
 
-def test_so_many_new_tokens_as_were_asked_for_and_not_one_is_made_before_it_is_wanted() -> None:
+def test_generation_is_lazy_and_ends_after_n_new_tokens() -> None:
     model, prompt = loud(), torch.tensor([0, 5])
     assert list(model.generate(prompt, 0)) == []
     assert len(list(model.generate(prompt, 7))) == 7

@@ -1,4 +1,4 @@
-"""A GPT as a folder: shards within their limit, an index that names each weight once, and a config that says it all."""
+"""Llama folders: shards within their limit, an index of all weights, and a complete config."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from headscope.errors import ModelError
 from headscope.lab.train import llama_folder as folders
 from headscope.lab.train.gpt import GPT, GPTConfig
-from headscope.lab.train.llama_folder import BEYOND, gpt_config, llama_config, load_folder, save_folder
+from headscope.lab.train.llama_folder import LONGER_CONTEXT, gpt_config, llama_config, load_folder, save_folder
 from headscope.lab.train.tokenizer import train_tokenizer
 
 SMALL = GPTConfig(vocabulary=300, d_model=16, n_layers=2, n_heads=4, n_kv_heads=2, d_mlp=24, context=32)
@@ -33,7 +33,7 @@ def test_shards_hold_every_weight_in_order_and_none_is_over_the_limit(sizes: lis
         assert sum(len(weights[name]) for name in shard) <= limit or len(shard) == 1
 
 
-def test_a_model_of_one_shards_size_is_one_file_and_a_larger_one_is_cut_about_in_half() -> None:
+def test_a_model_within_the_limit_is_one_shard_and_a_larger_one_about_two_halves() -> None:
     weights = {str(number): torch.zeros(10) for number in range(10)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(folders, "SHARD_BYTES", 400)
@@ -60,7 +60,7 @@ def test_the_index_names_the_file_of_every_weight(tmp_path: Path, monkeypatch: p
     assert not again.training
 
 
-def test_weights_are_halved_in_size_unless_told_and_come_back_rounded(tmp_path: Path) -> None:
+def test_weights_are_saved_in_bfloat16_by_default(tmp_path: Path) -> None:
     model = GPT(SMALL, seed=2)
     save_folder(model, TOKENIZER, tmp_path)
     assert json.loads((tmp_path / "config.json").read_text())["dtype"] == "bfloat16"
@@ -68,10 +68,10 @@ def test_weights_are_halved_in_size_unless_told_and_come_back_rounded(tmp_path: 
         assert torch.equal(one.bfloat16().float(), two)
 
 
-def test_a_config_says_every_size_and_reads_back() -> None:
+def test_a_config_round_trips() -> None:
     told = json.loads(json.dumps(llama_config(SMALL, torch.float16)))
     assert (told["num_attention_heads"], told["num_key_value_heads"], told["head_dim"]) == (4, 2, 4)
-    assert (told["trained_context"], told["max_position_embeddings"]) == (32, BEYOND * 32)
+    assert (told["trained_context"], told["max_position_embeddings"]) == (32, LONGER_CONTEXT * 32)
     assert gpt_config(told) == SMALL
 
 
@@ -80,7 +80,7 @@ def test_a_config_of_an_earlier_transformers_reads_too() -> None:
     rope = told.pop("rope_parameters")
     assert gpt_config(told | {"rope_theta": rope["rope_theta"]}) == SMALL
     del told["trained_context"]
-    assert gpt_config(told | {"rope_theta": 500.0}).context == BEYOND * 32
+    assert gpt_config(told | {"rope_theta": 500.0}).context == LONGER_CONTEXT * 32
     assert gpt_config(told | {"rope_theta": 500.0}).rope_base == 500.0
 
 
@@ -94,6 +94,8 @@ def test_a_config_of_an_earlier_transformers_reads_too() -> None:
         {"rope_parameters": {"rope_type": "llama3", "rope_theta": 10_000.0}},
     ],
 )
-def test_what_is_not_a_gpt_of_the_lab_is_refused(odd: dict[str, object]) -> None:
-    with pytest.raises(ModelError, match="only a plain Llama with tied embeddings, no biases and unscaled RoPE"):
+def test_a_model_that_the_gpt_cannot_represent_is_refused(odd: dict[str, object]) -> None:
+    with pytest.raises(
+        ModelError, match="this config is not a Llama with tied embeddings, no biases and unscaled RoPE"
+    ):
         gpt_config(llama_config(SMALL, torch.float32) | odd)

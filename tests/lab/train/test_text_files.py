@@ -1,4 +1,4 @@
-"""Text in, tokens out: documents read back, what is held out, pieces that join again, files that are broken."""
+"""Text files: documents, held-out splits, chunked tokenization, and broken files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 
 from headscope.errors import InputError
 from headscope.lab.train import text_files
-from headscope.lab.train.text_files import MANY, Document, encode, fingerprint, read_documents, split
+from headscope.lab.train.text_files import MANY_DOCUMENTS, Document, encode, read_documents, split, text_hash
 from headscope.lab.train.tokenizer import START_ID, train_tokenizer
 
 
@@ -26,14 +26,14 @@ def tokenizer() -> Tokenizer:
 
 
 @pytest.mark.parametrize(("suffix", "fold"), [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress)])
-def test_a_file_of_text_is_one_document_folded_or_not(tmp_path: Path, suffix: str, fold: object) -> None:
+def test_a_text_file_is_one_document_compressed_or_not(tmp_path: Path, suffix: str, fold: object) -> None:
     assert callable(fold)
     file = tmp_path / f"book.txt{suffix}"
     file.write_bytes(fold("Grüße,\n世界".encode()))
     assert read_documents(file) == [Document(file.name, "Grüße,\n世界")]
 
 
-def test_a_mark_of_byte_order_is_no_part_of_the_text(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_removed(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfhello")
     assert read_documents(tmp_path / "a.txt")[0].text == "hello"
 
@@ -54,26 +54,26 @@ CORRUPT[60:80] = b"\xff" * 20
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("a.jsonl", b'{"text": "fine"}\n{"text": 7}\n', "line 2: not a JSON object with a text in it"),
-        ("a.jsonl", b'{"text": null}\n', "line 1: not a JSON object with a text"),
-        ("a.jsonl", b'["text"]\n', "line 1: not a JSON object with a text"),
-        ("a.jsonl", rb'{"text": "\ud800"}', "line 1: not a JSON object with a text in it .*surrogates"),
-        ("a.jsonl", b"[" * 100_000, "line 1: not a JSON object with a text in it .*recursion"),
+        ("a.jsonl", b'{"text": "fine"}\n{"text": 7}\n', "line 2: not a JSON object with a .text."),
+        ("a.jsonl", b'{"text": null}\n', "line 1: not a JSON object with a .text."),
+        ("a.jsonl", b'["text"]\n', "line 1: not a JSON object with a .text."),
+        ("a.jsonl", rb'{"text": "\ud800"}', "line 1: not a JSON object with a .text. .*surrogates"),
+        ("a.jsonl", b"[" * 100_000, "line 1: not a JSON object with a .text. .*recursion"),
         ("a.txt.gz", bytes(CORRUPT), "cannot be read: "),
         ("a.txt.gz", gzip.compress(b"text" * 99, mtime=0)[:-9], "cannot be read: Compressed file ended"),
         ("a.txt.gz", b"not gzip", "cannot be read: Not a gzipped file"),
         ("a.txt.xz", lzma.compress(b"text" * 99)[:-9], "cannot be read: Compressed file ended"),
         ("a.txt.xz", b"not xz", "cannot be read: Input format not supported"),
-        ("a.txt", b" \n\t", "has no text in it; training needs something to read"),
+        ("a.txt", b" \n\t", "has no text; give a file with text"),
     ],
 )
-def test_a_broken_file_is_said_with_its_name(tmp_path: Path, name: str, data: bytes, message: str) -> None:
+def test_a_broken_file_is_refused_by_name(tmp_path: Path, name: str, data: bytes, message: str) -> None:
     (tmp_path / name).write_bytes(data)
     with pytest.raises(InputError, match=rf"{name}.* ?{message}"):
         read_documents(tmp_path / name)
 
 
-def test_a_file_that_is_not_there_and_a_folder_are_said(tmp_path: Path) -> None:
+def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.txt cannot be read: .*No such file"):
         read_documents(tmp_path / "none.txt")
     with pytest.raises(InputError, match="cannot be read"):
@@ -90,21 +90,21 @@ def test_marked_documents_are_held_out_and_only_those() -> None:
 
 
 def test_of_many_documents_the_last_is_held_out() -> None:
-    documents = named(MANY)
+    documents = named(MANY_DOCUMENTS)
     assert split(documents) == (documents[:-1], documents[-1:])
 
 
-@given(st.integers(1, MANY - 1), st.integers(1, 200))
-def test_of_few_the_end_of_the_last_is_and_no_letter_is_lost(count: int, length: int) -> None:
+@given(st.integers(1, MANY_DOCUMENTS - 1), st.integers(1, 200))
+def test_of_few_documents_the_end_of_the_last_is_held_out(count: int, length: int) -> None:
     documents = [*named(count - 1), Document("last", "".join(chr(97 + at % 26) for at in range(length)))]
-    seen, unseen = split(documents)
-    assert seen[:-1] == documents[:-1]
-    assert seen[-1].text + unseen[0].text == documents[-1].text
-    assert len(unseen[0].text) == length // 20
-    assert {seen[-1].title, unseen[0].title} == {"last"}
+    training, held_out = split(documents)
+    assert training[:-1] == documents[:-1]
+    assert training[-1].text + held_out[0].text == documents[-1].text
+    assert len(held_out[0].text) == length // 20
+    assert {training[-1].title, held_out[0].title} == {"last"}
 
 
-def test_every_document_begins_with_the_start_token_and_reads_back(tokenizer: Tokenizer) -> None:
+def test_every_document_begins_with_the_start_token_and_decodes(tokenizer: Tokenizer) -> None:
     documents = [Document("a", "the cat sat"), Document("b", "on 42 mäts\n"), Document("c", "it")]
     ids = encode(tokenizer, documents).tolist()
     found: list[list[int]] = []
@@ -128,10 +128,10 @@ def test_nothing_to_encode_is_no_token(tokenizer: Tokenizer) -> None:
 
 
 @given(st.text(alphabet="ab \n", max_size=80))
-def test_pieces_join_to_the_text_and_are_cut_at_line_ends_where_there_are_any(text: str) -> None:
+def test_chunks_join_to_the_text_and_end_at_line_ends_where_possible(text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_files, "PIECE", 9)
-        pieces = list(text_files._pieces(text))
+        patch.setattr(text_files, "CHUNK", 9)
+        pieces = list(text_files._chunks(text))
     assert "".join(pieces) == text
     assert all(1 <= len(piece) <= 9 for piece in pieces)
     for piece, after in itertools.pairwise(pieces):
@@ -141,15 +141,15 @@ def test_pieces_join_to_the_text_and_are_cut_at_line_ends_where_there_are_any(te
 def test_a_long_document_has_one_start_token(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     document = Document("long", "the cat sat\n" * 50)
     whole = encode(tokenizer, [document]).tolist()
-    monkeypatch.setattr(text_files, "PIECE", 40)
+    monkeypatch.setattr(text_files, "CHUNK", 40)
     cut = encode(tokenizer, [document]).tolist()
     assert cut.count(START_ID) == whole.count(START_ID) == 1
     assert tokenizer.decode(cut[1:]) == tokenizer.decode(whole[1:]) == document.text
 
 
-def test_a_fingerprint_is_of_the_texts_in_their_order() -> None:
+def test_the_hash_is_of_the_texts_in_their_order() -> None:
     one, two = Document("a", "one"), Document("b", "two")
-    assert fingerprint([one, two]) == hashlib.sha256(b"one\0two\0").hexdigest()
-    assert fingerprint([one, two]) != fingerprint([two, one])
-    assert fingerprint([Document("a", "onetwo")]) != fingerprint([one, two])
-    assert fingerprint([one]) == fingerprint([Document("another title", "one")])
+    assert text_hash([one, two]) == hashlib.sha256(b"one\0two\0").hexdigest()
+    assert text_hash([one, two]) != text_hash([two, one])
+    assert text_hash([Document("a", "onetwo")]) != text_hash([one, two])
+    assert text_hash([one]) == text_hash([Document("another title", "one")])

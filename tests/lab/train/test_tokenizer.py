@@ -1,4 +1,4 @@
-"""Any string is written and read back; digits are single, words keep their space, and token 0 begins a text."""
+"""The tokenizer round-trips any string; digits are single, words keep their space, and token 0 begins a text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pieces(text: str) -> list[str]:
 
 @settings(deadline=None)
 @given(st.text(max_size=40))
-def test_any_string_comes_back_from_its_tokens(text: str) -> None:
+def test_any_string_decodes_from_its_tokens(text: str) -> None:
     ids = MADE.encode(text).ids
     assert ids[0] == START_ID
     assert MADE.decode(ids[1:]) == text
@@ -56,25 +56,25 @@ def test_a_vocabulary_is_at_most_as_large_as_asked_and_at_least_the_bytes() -> N
         train_tokenizer(["ab"], SMALLEST_VOCABULARY - 1)
 
 
-def test_equal_texts_give_equal_tokens() -> None:
+def test_equal_texts_give_equal_tokenizers() -> None:
     assert train_tokenizer(TEXT, 320).to_str() == MADE.to_str()
 
 
-def test_a_tokenizer_comes_back_from_its_folder(tmp_path: Path) -> None:
+def test_a_saved_tokenizer_loads(tmp_path: Path) -> None:
     save_tokenizer(MADE, tmp_path, 64)
     assert load_tokenizer(tmp_path / "tokenizer.json").to_str() == MADE.to_str()
     config = json.loads((tmp_path / "tokenizer_config.json").read_text())
     assert (config["bos_token"], config["model_max_length"]) == (START, 64)
 
 
-def test_a_tokenizer_of_others_is_refused(tmp_path: Path) -> None:
+def test_a_tokenizer_without_our_start_token_is_refused(tmp_path: Path) -> None:
     Tokenizer(models.BPE(vocab={"a": 0, START: 1}, merges=[])).save(str(tmp_path / "other.json"))
     with pytest.raises(InputError, match=r"other\.json has no <\|start\|> as token 0; train one with train_tokenizer"):
         load_tokenizer(tmp_path / "other.json")
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{}", b"\xff\xfe", b"[1, 2"])
-def test_a_file_that_is_no_tokenizer_is_said_with_its_name(tmp_path: Path, content: bytes | None) -> None:
+def test_a_file_that_is_no_tokenizer_is_refused_by_name(tmp_path: Path, content: bytes | None) -> None:
     file = tmp_path / "tokenizer.json"
     if content is not None:
         file.write_bytes(content)

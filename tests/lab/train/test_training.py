@@ -1,4 +1,4 @@
-"""Training: it learns, resumes exactly, stops cleanly, and says what is wrong with its input."""
+"""Training: the loss falls, runs resume exactly and stop cleanly, and bad input is refused."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from typing import Any
 import pytest
 import torch
 
+from bench import name_stories
 from headscope.errors import InputError, ShapeError
-from headscope.lab import people
 from headscope.lab.train.checkpoint import Checkpoint, read, write
 from headscope.lab.train.text_files import TextFile, read_documents, split
 from headscope.lab.train.tokenizer import train_tokenizer
 from headscope.lab.train.training import (
-    LEAST_UNSEEN,
+    LEAST_HELD_OUT,
     Progress,
-    Run,
     Trained,
     TrainingOptions,
+    TrainingRun,
     prepare,
     recipe,
     train,
@@ -49,7 +49,7 @@ TINY = TrainingOptions(
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> TextFile:
     file = tmp_path_factory.mktemp("text") / "people.txt"
-    file.write_text("\n".join(people.documents(60)), encoding="utf-8")
+    file.write_text("\n".join(name_stories.documents(60)), encoding="utf-8")
     return TextFile(file)
 
 
@@ -111,7 +111,7 @@ def test_a_run_killed_after_a_checkpoint_goes_on_to_the_same_weights(
     assert all(torch.equal(weight, weights(whole)[name]) for name, weight in weights(resumed).items())
 
 
-def test_the_last_stage_reads_longer_rows(text: TextFile, tmp_path: Path) -> None:
+def test_the_last_stage_has_longer_rows(text: TextFile, tmp_path: Path) -> None:
     longer = replace(TINY, steps=2, long_steps=1, long_context=64)
     assert [longer.stage(step) for step in range(3)] == [(4, 32), (4, 32), (2, 64)]
     trained = train([text], tmp_path, longer)
@@ -119,7 +119,7 @@ def test_the_last_stage_reads_longer_rows(text: TextFile, tmp_path: Path) -> Non
     assert trained.film.series("tokens_seen")[-1] == 3 * 4 * 32
 
 
-def test_the_rate_rises_stays_and_falls_to_nothing() -> None:
+def test_the_learning_rate_rises_stays_and_falls_to_zero() -> None:
     options = replace(TINY, steps=100, warmup=10, decay=0.5, learning_rate=1.0)
     assert options.rate(0) == pytest.approx(0.1)
     assert options.rate(20) == options.rate(49) == 1.0
@@ -140,7 +140,7 @@ def test_the_rate_rises_stays_and_falls_to_nothing() -> None:
         ({"warmup": 4, "decay": 0.5, "steps": 60, "long_steps": 40, "long_context": 64}, 75, 0.5),
     ],
 )
-def test_the_rate_is_the_lower_of_the_way_up_and_the_way_down(changed: dict[str, Any], step: int, rate: float) -> None:
+def test_the_learning_rate_is_the_lower_of_warmup_and_decay(changed: dict[str, Any], step: int, rate: float) -> None:
     assert replace(TINY, **({"steps": 100, "learning_rate": 1.0} | changed)).rate(step) == pytest.approx(rate)
 
 
@@ -160,18 +160,18 @@ def test_tokens_are_counted_over_both_stages() -> None:
             read += rows * context
 
 
-def test_matrices_decay_and_gains_do_not(text: TextFile, tmp_path: Path) -> None:
-    run = Run(prepare([text], TINY, tmp_path), tmp_path, replace(TINY, weight_decay=0.25))
+def test_weight_decay_applies_to_matrices_only(text: TextFile, tmp_path: Path) -> None:
+    run = TrainingRun(prepare([text], TINY, tmp_path), tmp_path, replace(TINY, weight_decay=0.25))
     decays = {id(weight): group["weight_decay"] for group in run.optimizer.param_groups for weight in group["params"]}
     for name, weight in run.model.named_parameters():
         assert decays[id(weight)] == (0.0 if "norm" in name else 0.25), name
 
 
-def test_no_step_is_taken_along_a_slope_longer_than_one(text: TextFile, tmp_path: Path) -> None:
-    run, lengths = Run(prepare([text], TINY, tmp_path), tmp_path, TINY), []
+def test_gradients_are_clipped_at_norm_one(text: TextFile, tmp_path: Path) -> None:
+    run, lengths = TrainingRun(prepare([text], TINY, tmp_path), tmp_path, TINY), []
     with torch.no_grad():
         run.model.embedding.weight.mul_(30)
-    run.model.loss(run.rows.batch(0, 4, 32)).mean().backward()
+    run.model.loss(run.batches.batch(0, 4, 32)).mean().backward()
     own = [weight.grad for weight in run.model.parameters() if weight.grad is not None]
     assert float(torch.cat([slope.flatten() for slope in own]).norm()) > 2
     run.optimizer.zero_grad()
@@ -191,27 +191,29 @@ def test_no_step_is_taken_along_a_slope_longer_than_one(text: TextFile, tmp_path
 def test_where_there_is_no_gpu_a_run_goes_to_the_cpu_and_asking_for_one_is_refused(
     text: TextFile, tmp_path: Path
 ) -> None:
-    material = prepare([text], TINY, tmp_path)
-    assert Run(material, tmp_path, replace(TINY, device="auto")).device.type == "cpu"
+    data = prepare([text], TINY, tmp_path)
+    assert TrainingRun(data, tmp_path, replace(TINY, device="auto")).device.type == "cpu"
     for name in ("cuda", "abacus"):
         with pytest.raises(InputError, match=rf"(?s)there is no device '{name}' here \(.+\); use auto, or cpu"):
-            Run(material, tmp_path, replace(TINY, device=name))
+            TrainingRun(data, tmp_path, replace(TINY, device=name))
 
 
 def test_a_run_whose_two_checkpoints_do_not_fit_the_disk_is_refused_before_it_begins(
     text: TextFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Weights and two moments, four bytes each, the old file and the new one."""
-    material = prepare([text], TINY, tmp_path)
-    needed = 2 * 3 * 4 * Run(material, tmp_path, TINY).model.n_parameters()
+    data = prepare([text], TINY, tmp_path)
+    needed = 2 * 3 * 4 * TrainingRun(data, tmp_path, TINY).model.n_parameters()
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=needed - 1))
-    with pytest.raises(InputError, match=rf"free and this run's checkpoints need {needed / 1e6:.0f} MB; make room"):
-        Run(material, tmp_path, TINY)
+    with pytest.raises(
+        InputError, match=rf"free and this run's checkpoints need {needed / 1e6:.0f} MB; free some space"
+    ):
+        TrainingRun(data, tmp_path, TINY)
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=needed))
-    assert Run(material, tmp_path, TINY).step == 0
+    assert TrainingRun(data, tmp_path, TINY).step == 0
 
 
-def test_a_file_counts_by_its_size_unless_it_is_given_a_weight(text: TextFile, tmp_path: Path) -> None:
+def test_a_file_is_weighted_by_its_tokens_unless_given_a_weight(text: TextFile, tmp_path: Path) -> None:
     (tmp_path / "other.txt").write_text("a different little text. " * 200)
     other = tmp_path / "other.txt"
     by_size = prepare([text, TextFile(other)], TINY, tmp_path / "a")
@@ -223,7 +225,7 @@ def test_a_file_counts_by_its_size_unless_it_is_given_a_weight(text: TextFile, t
     assert recipe(TINY, told) != recipe(TINY, by_size), "another mixture is another run"
 
 
-def test_held_out_text_is_not_learned_from_and_is_what_the_film_reads(tmp_path: Path) -> None:
+def test_held_out_text_is_left_out_of_training_and_used_by_the_film(tmp_path: Path) -> None:
     """Every fourth document is marked; its word stands nowhere else."""
     lines = [
         {"text": f"{'held' if number % 4 == 0 else 'seen'} words and more words " * 8}
@@ -231,27 +233,27 @@ def test_held_out_text_is_not_learned_from_and_is_what_the_film_reads(tmp_path: 
         for number in range(24)
     ]
     (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    material = prepare([TextFile(tmp_path / "t.jsonl")], TINY, tmp_path / "run")
-    learned = material.tokenizer.decode(material.streams[0].tokens.tolist())
-    unseen = material.tokenizer.decode(material.unseen.tolist())
+    data = prepare([TextFile(tmp_path / "t.jsonl")], TINY, tmp_path / "run")
+    learned = data.tokenizer.decode(data.streams[0].tokens.tolist())
+    held_out = data.tokenizer.decode(data.held_out.tolist())
     assert "held" not in learned
-    assert "seen" not in unseen
-    run = Run(material, tmp_path / "run", TINY)
+    assert "seen" not in held_out
+    run = TrainingRun(data, tmp_path / "run", TINY)
     assert run.recorder.text is not None
     filmed = run.recorder.text
     assert (filmed[:, 0] == 0).all()
-    tokens = material.unseen.tolist()
+    tokens = data.held_out.tolist()
     windows = {tuple(tokens[at + 1 : at + filmed.shape[1]]) for at in range(len(tokens))}
     assert {tuple(row[1:]) for row in filmed.tolist()} <= windows
 
 
-def test_a_film_of_a_text_with_little_held_out_is_of_the_text_itself(tmp_path: Path) -> None:
+def test_with_little_held_out_text_the_film_uses_the_training_text(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text("one two three four five six seven " * 12)
-    material = prepare([TextFile(tmp_path / "t.txt")], TINY, tmp_path / "run")
-    assert len(material.unseen) < LEAST_UNSEEN
-    run = Run(material, tmp_path / "run", TINY)
+    data = prepare([TextFile(tmp_path / "t.txt")], TINY, tmp_path / "run")
+    assert len(data.held_out) < LEAST_HELD_OUT
+    run = TrainingRun(data, tmp_path / "run", TINY)
     assert run.recorder.text is not None
-    assert run.recorder.text.shape[1] == min(513, len(material.streams[0].tokens))
+    assert run.recorder.text.shape[1] == min(513, len(data.streams[0].tokens))
 
 
 def test_the_tokenizer_of_a_run_is_trained_once_and_another_is_used_where_one_is_named(
@@ -270,16 +272,16 @@ def test_the_tokenizer_of_a_run_is_trained_once_and_another_is_used_where_one_is
     assert kept.tokenizer.get_vocab_size() == 300, "a checkpoint's tokens stay what they were"
 
 
-def test_what_a_machine_decides_is_no_part_of_the_recipe(text: TextFile, tmp_path: Path) -> None:
-    material = prepare([text], TINY, tmp_path)
+def test_machine_settings_are_not_part_of_the_recipe(text: TextFile, tmp_path: Path) -> None:
+    data = prepare([text], TINY, tmp_path)
     same = replace(TINY, device="auto", checkpoint_seconds=5.0, film_points=9)
-    assert recipe(same, material) == recipe(TINY, material)
+    assert recipe(same, data) == recipe(TINY, data)
     for changed in ({"seed": 1}, {"steps": 31}, {"learning_rate": 1e-3}, {"repeats": 0.2}, {"rows": 5}):
-        assert recipe(replace(TINY, **changed), material) != recipe(TINY, material)
-    assert json.loads(json.dumps(recipe(TINY, material))) == recipe(TINY, material), "it is read back from a file"
+        assert recipe(replace(TINY, **changed), data) != recipe(TINY, data)
+    assert json.loads(json.dumps(recipe(TINY, data))) == recipe(TINY, data), "it is read back from a file"
 
 
-def test_progress_says_where_the_run_is_and_how_long_it_takes(whole: Trained, told: list[Progress]) -> None:
+def test_progress_reports_step_loss_and_speed(whole: Trained, told: list[Progress]) -> None:
     (only,) = told
     assert (only.step, only.total) == (20, 30)
     assert 0 < only.loss < 10
@@ -288,14 +290,14 @@ def test_progress_says_where_the_run_is_and_how_long_it_takes(whole: Trained, to
 
 
 @pytest.mark.parametrize("name", ["context", "rows", "steps", "film_points"])
-def test_a_size_of_nothing_is_refused(name: str) -> None:
+def test_a_size_of_zero_is_refused(name: str) -> None:
     with pytest.raises(InputError, match=f"{name}=0 must be at least 1"):
         replace(TINY, **{name: 0})
 
 
 @pytest.mark.parametrize(("name", "value"), [("repeats", -0.1), ("repeats", 1.1), ("decay", -0.5), ("decay", 1.5)])
 def test_shares_outside_zero_and_one_are_refused(name: str, value: float) -> None:
-    with pytest.raises(InputError, match=rf"{name}={value}.*are shares, between 0 and 1"):
+    with pytest.raises(InputError, match=rf"{name}={value}.*must be between 0 and 1"):
         replace(TINY, **{name: value})
     assert getattr(replace(TINY, **{name: float(value > 0.5)}), name) in (0.0, 1.0)
 
@@ -310,7 +312,7 @@ def test_a_checkpoint_of_another_run_is_refused_and_kept(text: TextFile, tmp_pat
 
 def test_an_empty_text_and_none_at_all_are_refused(tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text("\n \n")
-    with pytest.raises(InputError, match=r"empty\.txt has no text in it"):
+    with pytest.raises(InputError, match=r"empty\.txt has no text; give a file"):
         train([TextFile(tmp_path / "empty.txt")], tmp_path / "run", TINY)
     with pytest.raises(InputError, match="at least one text file"):
         train([], tmp_path / "run", TINY)
@@ -318,12 +320,12 @@ def test_an_empty_text_and_none_at_all_are_refused(tmp_path: Path) -> None:
 
 def test_a_text_shorter_than_the_context_is_refused(tmp_path: Path) -> None:
     (tmp_path / "short.txt").write_text("Too short to learn anything from.")
-    with pytest.raises(InputError, match=r"short\.txt has \d+ tokens to learn from, fewer than the context of 32"):
+    with pytest.raises(InputError, match=r"short\.txt has \d+ tokens for training, fewer than the context of 32"):
         train([TextFile(tmp_path / "short.txt")], tmp_path / "run", TINY)
 
 
 def test_more_heads_than_width_is_refused() -> None:
-    with pytest.raises(ShapeError, match="n_heads=64 do not fit d_model=32"):
+    with pytest.raises(ShapeError, match="n_heads=64 with d_model=32: each head needs"):
         replace(TINY, n_heads=64)
 
 
@@ -347,7 +349,7 @@ def test_a_write_that_fails_leaves_the_last_good_checkpoint(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_file_that_is_no_checkpoint_is_said_to_be_none(tmp_path: Path) -> None:
+def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     (tmp_path / "checkpoint.safetensors").write_bytes(b"junk")
     with pytest.raises(InputError, match="is not a checkpoint of a training run"):
         read(tmp_path / "checkpoint.safetensors")
@@ -356,14 +358,14 @@ def test_a_file_that_is_no_checkpoint_is_said_to_be_none(tmp_path: Path) -> None
 def test_json_lines_hold_out_what_they_mark(tmp_path: Path) -> None:
     lines = [{"title": "a", "text": "one"}, {"title": "b", "text": "two", "split": "valid"}]
     (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    seen, unseen = split(read_documents(tmp_path / "t.jsonl"))
-    assert [document.title for document in seen] == ["a"]
-    assert [document.title for document in unseen] == ["b"]
+    training, held_out = split(read_documents(tmp_path / "t.jsonl"))
+    assert [document.title for document in training] == ["a"]
+    assert [document.title for document in held_out] == ["b"]
 
 
-def test_bad_json_is_said_with_file_and_line(tmp_path: Path) -> None:
+def test_bad_json_is_refused_with_file_and_line(tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_text('{"text": "fine"}\n{"title": "no text"}\n')
-    with pytest.raises(InputError, match=r"t\.jsonl, line 2: not a JSON object with a text"):
+    with pytest.raises(InputError, match=r"t\.jsonl, line 2: not a JSON object with a .text."):
         read_documents(tmp_path / "t.jsonl")
     (tmp_path / "t.txt").write_bytes(b"abc\xff")
     with pytest.raises(InputError, match=r"t\.txt is not UTF-8 text: invalid start byte at byte 3"):

@@ -1,8 +1,7 @@
-"""Training rows: windows of text from random places, some of them with a stretch pasted in several times.
+"""Sample training batches: random windows of text, some with a segment repeated several times.
 
-A row is a pure function of (seed, step), so a run that was killed goes on as if nothing had happened. Pasted stretches
-are what induction heads are for. Their length, their places and the distances between them all vary: at a fixed
-distance the model would learn that distance instead.
+A batch is a pure function of (seed, step), so a resumed run sees the same batches. Repeated segments teach induction.
+Their lengths, positions and distances vary: at a fixed distance the model would learn that distance instead.
 """
 
 from __future__ import annotations
@@ -18,23 +17,23 @@ from headscope.errors import InputError
 
 SHORTEST, LONGEST = 8, 250
 MOST_COPIES = 5
-FOLD = 512  # wider rows are repeated in piece by piece, so that a long context sees repeats as often as a short one
+FOLD = 512  # longer rows are divided into parts of this width, so that repeats are as frequent as in short ones
 
 
 @dataclass(frozen=True)
-class Stream:
-    """The tokens of one text, end to end, and how often rows are taken from it."""
+class TokenStream:
+    """The concatenated tokens of one text file, and its sampling weight."""
 
     name: str
     tokens: Int[Tensor, " token"]
     weight: float
 
 
-class Rows:
-    """Batches of rows, each the start token and then text, made on the device that holds the streams."""
+class BatchSampler:
+    """Sample rows of a start token and text, on the device of the streams."""
 
     def __init__(
-        self, streams: Sequence[Stream], vocabulary: int, *, repeats: float, seed: int, start: int = 0
+        self, streams: Sequence[TokenStream], vocabulary: int, *, repeats: float, seed: int, start: int = 0
     ) -> None:
         if not streams or not all(stream.weight > 0 for stream in streams):
             raise InputError("training needs at least one text, each with a weight above 0")
@@ -47,30 +46,30 @@ class Rows:
         self.generator = torch.Generator(device=device)
 
     def batch(self, step: int, n_rows: int, context: int) -> Int[Tensor, "{n_rows} {context}+1"]:
-        """The rows of this step: ``context`` inputs and, shifted by one, their targets."""
+        """The batch of this step: ``context`` inputs and, shifted by one, their targets."""
         self.generator.manual_seed(self.seed * 1_000_003 + step)
         rows = self.windows(n_rows, context + 1)
         n_repeats = round(n_rows * self.repeats)
         if n_repeats:
-            pieces = max(1, context // FOLD)
-            inner = rows[:n_repeats, : context // pieces * pieces]
-            inner.copy_(self.with_repeats(inner.reshape(n_repeats * pieces, -1)).view_as(inner))
+            n_parts = max(1, context // FOLD)
+            inner = rows[:n_repeats, : context // n_parts * n_parts]
+            inner.copy_(self.with_repeats(inner.reshape(n_repeats * n_parts, -1)).view_as(inner))
         rows[:, 0] = self.start
         return rows
 
     def windows(self, n_rows: int, width: int) -> Int[Tensor, "row width"]:
-        """Stretches of text from random places; a text is chosen by its weight."""
+        """Random windows of text; a stream is chosen by its weight."""
         stream = torch.multinomial(self.weights, n_rows, replacement=True, generator=self.generator)
-        room = self.lengths[stream] - width
-        at = self.begins[stream] + (self._uniform(n_rows) * (room + 1)).long()
-        return self.tokens[at[:, None] + torch.arange(width, device=at.device)].long()
+        last = self.lengths[stream] - width
+        start = self.begins[stream] + (self._uniform(n_rows) * (last + 1)).long()
+        return self.tokens[start[:, None] + torch.arange(width, device=start.device)].long()
 
     def with_repeats(self, rows: Int[Tensor, "row width"]) -> Int[Tensor, "row width"]:
-        """The rows with one stretch pasted at 2 to 5 places; in every second row it is random tokens."""
+        """Repeat one segment 2 to 5 times in each row; in every second row it is random tokens."""
         n_rows, width = rows.shape
         noise = torch.randint(1, self.vocabulary, rows.shape, device=rows.device, generator=self.generator)
         is_noise = (torch.arange(n_rows, device=rows.device) % 2 == 0)[:, None]
-        stretch = torch.where(is_noise, noise, self.windows(n_rows, width))
+        segment = torch.where(is_noise, noise, self.windows(n_rows, width))
         copies = 2 + (self._uniform(n_rows) * (MOST_COPIES - 1)).long()
         longest = (width // copies).clamp(SHORTEST, LONGEST)
         length = (SHORTEST + self._uniform(n_rows) * (longest - SHORTEST + 1)).long()
@@ -81,9 +80,9 @@ class Rows:
         )
         column = torch.arange(width, device=rows.device)[None, :]
         for copy in range(MOST_COPIES):
-            place = (gaps[:, copy] * slack).long() + copy * length
-            inside = _inside(column, place, length) & (copies > copy)[:, None]
-            rows = torch.where(inside, stretch.gather(1, (column - place[:, None]).clamp(0, width - 1)), rows)
+            start = (gaps[:, copy] * slack).long() + copy * length
+            inside = _inside(column, start, length) & (copies > copy)[:, None]
+            rows = torch.where(inside, segment.gather(1, (column - start[:, None]).clamp(0, width - 1)), rows)
         return rows
 
     def _uniform(self, n: int) -> Tensor:
@@ -91,6 +90,6 @@ class Rows:
 
 
 def _inside(
-    column: Int[Tensor, "1 width"], place: Int[Tensor, " row"], length: Int[Tensor, " row"]
+    column: Int[Tensor, "1 width"], start: Int[Tensor, " row"], length: Int[Tensor, " row"]
 ) -> Bool[Tensor, "row width"]:
-    return (column >= place[:, None]) & (column < (place + length)[:, None])
+    return (column >= start[:, None]) & (column < (start + length)[:, None])

@@ -1,4 +1,4 @@
-"""The state of a training run in one safetensors file, replaced whole or not at all."""
+"""Save and load the state of a training run in one safetensors file, replaced atomically."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a run stood: the step, what run it was, and every tensor it needs to go on."""
+    """The state of a run: its step, its recipe, and all tensors needed to resume."""
 
     step: int
     recipe: dict[str, Any]
@@ -28,7 +28,7 @@ class Checkpoint:
 
 
 def capture(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The weights and the optimiser's moments, by the weights' names."""
+    """Collect weights and optimizer moments by weight name."""
     tensors = {}
     for name, weight in model.named_parameters():
         tensors[f"weight.{name}"] = weight.detach().cpu().contiguous()
@@ -40,7 +40,7 @@ def capture(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Ten
 
 @torch.no_grad()
 def restore(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Put everything back, so that the next step is the one that would have come."""
+    """Load weights and optimizer state, so that training continues exactly."""
     for name, weight in model.named_parameters():
         weight.copy_(checkpoint.tensors[f"weight.{name}"])
         if f"exp_avg.{name}" in checkpoint.tensors:
@@ -52,7 +52,7 @@ def restore(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Opt
 
 
 def write(file: Path, checkpoint: Checkpoint) -> None:
-    """In the place of the old one, which stays if the disk is full."""
+    """Replace the checkpoint; the old one stays if writing fails."""
     about = {"step": str(checkpoint.step), "recipe": json.dumps(checkpoint.recipe, sort_keys=True)}
     write_atomic(file, save(checkpoint.tensors, metadata=about))
 

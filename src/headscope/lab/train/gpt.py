@@ -1,4 +1,4 @@
-"""A small GPT on our own MultiHeadAttention: rotary positions, RMSNorm, a gated MLP, tied embeddings.
+"""A small GPT built on MultiHeadAttention: rotary positions, RMSNorm, a gated MLP, tied embeddings.
 
 It is the Llama architecture, so its weights convert to transformers' layout by renaming alone.
 """
@@ -22,7 +22,7 @@ from headscope.errors import InputError, ShapeError
 
 @dataclass(frozen=True, kw_only=True)
 class GPTConfig:
-    """The sizes of a GPT. ``context`` is the length it is trained for; the mechanism itself has no limit."""
+    """The sizes of a GPT. ``context`` is the length it is trained for; longer texts are allowed."""
 
     vocabulary: int
     d_model: int = 128
@@ -36,10 +36,12 @@ class GPTConfig:
 
     def __post_init__(self) -> None:
         if self.n_heads > self.d_model:
-            raise ShapeError(f"n_heads={self.n_heads} do not fit d_model={self.d_model}: each needs at least 2 numbers")
+            raise ShapeError(
+                f"n_heads={self.n_heads} with d_model={self.d_model}: each head needs at least 2 dimensions"
+            )
         if self.d_model % self.n_heads or self.d_head % 2:
             raise ShapeError(
-                f"d_model={self.d_model} does not divide into n_heads={self.n_heads} of an even width; RoPE turns pairs"
+                f"d_model={self.d_model} does not divide into n_heads={self.n_heads} of an even d_head, as RoPE needs"
             )
         if min(self.vocabulary, self.n_layers, self.context) < 1:
             raise ShapeError(f"sizes must be at least 1: {self}")
@@ -54,12 +56,12 @@ class GPTConfig:
 
     @property
     def mlp_width(self) -> int:
-        """Three times the width unless told: a gated MLP of 3 has as many weights as a plain one of 4.5."""
+        """d_mlp, by default 3 × d_model: as many weights as an ungated MLP of 4.5 × d_model."""
         return 3 * self.d_model if self.d_mlp is None else self.d_mlp
 
 
 class GatedMLP(nn.Module):
-    """SwiGLU: one projection decides how much of the other passes."""
+    """SwiGLU: SiLU of one projection gates the other."""
 
     def __init__(self, d_model: int, d_mlp: int) -> None:
         super().__init__()
@@ -72,7 +74,7 @@ class GatedMLP(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, then the MLP; each reads a normed copy of the residual stream and adds to it."""
+    """Pre-norm attention and MLP, each added to the residual stream."""
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()
@@ -102,14 +104,14 @@ class GPT(nn.Module):
 
     @torch.no_grad()
     def initialise(self, seed: int) -> None:
-        """Small normal weights; what writes into the residual stream starts smaller, the deeper the model."""
+        """Draw normal weights; those that write to the residual stream are scaled down with depth."""
         generator = torch.Generator().manual_seed(seed)
         for name, weight in self.named_parameters():
             if weight.ndim < 2:
                 weight.fill_(1.0)
                 continue
-            writes = name.endswith(("o_proj.weight", "down_proj.weight"))
-            std = 0.02 / (2 * self.config.n_layers) ** 0.5 if writes else 0.02
+            residual = name.endswith(("o_proj.weight", "down_proj.weight"))
+            std = 0.02 / (2 * self.config.n_layers) ** 0.5 if residual else 0.02
             weight.copy_(torch.randn(weight.shape, generator=generator) * std)
 
     def forward(
@@ -123,10 +125,10 @@ class GPT(nn.Module):
         return F.linear(self.norm(x), self.embedding.weight)
 
     def loss(self, rows: Int[Tensor, "batch tokens"]) -> Float[Tensor, "batch tokens-1"]:
-        """How surprised the model is by each token after the first, in nats."""
+        """Cross-entropy of each token after the first, in nats."""
         logits = self(rows[:, :-1])
-        surprise = F.cross_entropy(logits.flatten(0, 1).float(), rows[:, 1:].flatten(), reduction="none")
-        return surprise.view(rows.shape[0], -1)
+        losses = F.cross_entropy(logits.flatten(0, 1).float(), rows[:, 1:].flatten(), reduction="none")
+        return losses.view(rows.shape[0], -1)
 
     def n_parameters(self) -> int:
         return sum(weight.numel() for weight in self.parameters())
@@ -140,9 +142,9 @@ class GPT(nn.Module):
     def generate(
         self, prompt: Int[Tensor, " token"], n_new: int, *, temperature: float = 0.7, seed: int = 0
     ) -> Iterator[int]:
-        """New tokens, one at a time; ``temperature=0`` takes the likeliest."""
+        """Sample new tokens one at a time; ``temperature=0`` takes the most likely."""
         if not len(prompt):
-            raise InputError("generate needs at least one token to begin with; give it the start token")
+            raise InputError("the prompt is empty; give at least the start token")
         generator = torch.Generator(device=prompt.device).manual_seed(seed)
         cache = self.new_cache(1, len(prompt) + n_new)
         tokens = prompt[None]

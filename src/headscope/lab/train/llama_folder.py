@@ -1,4 +1,4 @@
-"""A GPT as a transformers folder: Llama's names, config.json, safetensors in shards, the tokenizer beside them."""
+"""Save a GPT as a Llama folder for transformers (config.json, safetensors shards, tokenizer), and load it."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ OURS_TO_LLAMA = (
     (".mlp_norm.", ".post_attention_layernorm."),
 )
 
-BEYOND = 4  # rotary positions go on past the trained context; so many times its length may be looked at
+LONGER_CONTEXT = 4  # rotary positions extend past the trained context: the folder allows this many times its length
 
 
 def to_llama(name: str) -> str:
-    """Our name of a weight in Llama's words."""
+    """Translate our name of a weight to Llama's."""
     for ours, llama in OURS_TO_LLAMA:
         name = name.replace(ours, llama)
     return name if name.startswith("model.") else f"model.{name}"
 
 
 def from_llama(name: str) -> str:
-    """Llama's name of a weight in ours."""
+    """Translate Llama's name of a weight to ours."""
     for ours, llama in OURS_TO_LLAMA:
         name = name.replace(llama, ours)
     return name.removeprefix("model.")
 
 
 def llama_config(config: GPTConfig, dtype: torch.dtype) -> dict[str, Any]:
-    """The config.json that makes transformers build the same model."""
+    """The config.json with which transformers builds the same model."""
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
@@ -56,7 +56,7 @@ def llama_config(config: GPTConfig, dtype: torch.dtype) -> dict[str, Any]:
         "num_key_value_heads": config.kv_heads,
         "head_dim": config.d_head,
         "hidden_act": "silu",
-        "max_position_embeddings": BEYOND * config.context,
+        "max_position_embeddings": LONGER_CONTEXT * config.context,
         "trained_context": config.context,
         "rms_norm_eps": config.norm_eps,
         "rope_parameters": {"rope_type": "default", "rope_theta": config.rope_base},
@@ -70,15 +70,17 @@ def llama_config(config: GPTConfig, dtype: torch.dtype) -> dict[str, Any]:
 
 
 def gpt_config(llama: dict[str, Any]) -> GPTConfig:
-    """The other way: our sizes from a config.json, if it describes a model that our GPT can be."""
+    """Read our sizes from a config.json; refuse a model that our GPT cannot represent."""
     plain = llama.get("tie_word_embeddings") and not llama.get("attention_bias") and not llama.get("mlp_bias")
     rope = llama.get("rope_parameters") or {"rope_theta": llama.get("rope_theta", 10_000.0)}
     if llama.get("model_type") != "llama" or not plain or rope.get("rope_type", "default") != "default":
-        raise ModelError("only a plain Llama with tied embeddings, no biases and unscaled RoPE is a GPT of the lab")
+        raise ModelError(
+            "this config is not a Llama with tied embeddings, no biases and unscaled RoPE, as the lab's GPT is"
+        )
     width, heads = llama["hidden_size"], llama["num_attention_heads"]
     d_head = llama.get("head_dim") or width // heads
     if d_head * heads != width:
-        raise ModelError(f"{heads} heads of {d_head} are not the width of {width}; the lab's GPT divides it evenly")
+        raise ModelError(f"{heads} heads × {d_head} is not hidden_size={width}, as the lab's GPT needs")
     return GPTConfig(
         vocabulary=llama["vocab_size"],
         d_model=llama["hidden_size"],
@@ -93,15 +95,15 @@ def gpt_config(llama: dict[str, Any]) -> GPTConfig:
 
 
 def save_folder(model: GPT, tokenizer: Tokenizer, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
-    """Everything ``AutoModelForCausalLM.from_pretrained(folder)`` needs, in the place of what an earlier step left.
+    """Write what ``AutoModelForCausalLM.from_pretrained(folder)`` needs, in place of an earlier save.
 
-    Files of weights are named by their content and the index comes last, so that it never speaks of two steps at once.
+    Weight files are named by their hash and the index is written last, so that it never mixes two saves.
     """
     folder.mkdir(parents=True, exist_ok=True)
     _write_json(folder / "config.json", llama_config(model.config, dtype))
     generation = {"bos_token_id": START_ID, "eos_token_id": START_ID, "do_sample": True, "temperature": 0.7}
     _write_json(folder / "generation_config.json", generation)
-    save_tokenizer(tokenizer, folder, BEYOND * model.config.context)
+    save_tokenizer(tokenizer, folder, LONGER_CONTEXT * model.config.context)
     weights = {to_llama(name): weight.detach().to("cpu", dtype) for name, weight in model.named_parameters()}
     shards = _shards(weights)
     index: dict[str, Any] = {"metadata": {"total_size": sum(map(_size, weights.values()))}, "weight_map": {}}
@@ -117,7 +119,7 @@ def save_folder(model: GPT, tokenizer: Tokenizer, folder: Path, dtype: torch.dty
 
 
 def load_folder(folder: Path) -> GPT:
-    """Our GPT, in float32, from such a folder."""
+    """Load a GPT in float32 from a Llama folder."""
     config = gpt_config(json.loads((folder / "config.json").read_text(encoding="utf-8")))
     index = json.loads((folder / "model.safetensors.index.json").read_text(encoding="utf-8"))
     weights: dict[str, Tensor] = {}
@@ -129,7 +131,7 @@ def load_folder(folder: Path) -> GPT:
 
 
 def _shards(weights: dict[str, Tensor]) -> list[list[str]]:
-    """Names in order, cut so that the shards are about equal and none is over the limit, unless one weight is."""
+    """Divide the names, in order, into shards of about equal size, within the limit unless one weight exceeds it."""
     total = sum(map(_size, weights.values()))
     target = total / -(-total // SHARD_BYTES)
     shards: list[list[str]] = [[]]

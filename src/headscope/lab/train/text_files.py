@@ -1,4 +1,4 @@
-"""Text files in, tokens out: .txt or .jsonl, plain, .gz or .xz; documents joined by the start token."""
+"""Read training text (.txt or .jsonl, plain, .gz or .xz), split off held-out documents, and tokenize."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from torch import Tensor
 from headscope.errors import InputError
 from headscope.lab.train.tokenizer import START_ID
 
-PIECE = 100_000
-MANY = 50
+CHUNK = 100_000
+MANY_DOCUMENTS = 50
 OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
 
 
 @dataclass(frozen=True)
 class TextFile:
-    """A file of text, and how often rows are taken from it (by its size unless told)."""
+    """A text file and its sampling weight, by default its number of tokens."""
 
     path: Path
     weight: float | None = None
@@ -37,7 +37,7 @@ class TextFile:
 
 @dataclass(frozen=True)
 class Document:
-    """One text. A line of JSON that says ``"split": "valid"`` is held out of training."""
+    """One text. A JSON line with ``"split": "valid"`` is held out of training."""
 
     title: str
     text: str
@@ -45,7 +45,7 @@ class Document:
 
 
 def read_documents(path: Path) -> list[Document]:
-    """Every document of a file that has any text in it."""
+    """Read every document of a file that is not blank."""
     try:
         with _open(path) as file:
             found = list(_json_lines(path, file)) if ".jsonl" in path.suffixes else [Document(path.name, file.read())]
@@ -55,7 +55,7 @@ def read_documents(path: Path) -> list[Document]:
         raise InputError(f"{path} is not UTF-8 text: {problem.reason} at byte {problem.start}") from problem
     documents = [document for document in found if document.text.strip()]
     if not documents:
-        raise InputError(f"{path} has no text in it; training needs something to read")
+        raise InputError(f"{path} has no text; give a file with text")
     return documents
 
 
@@ -76,23 +76,23 @@ def _json_lines(path: Path, file: Iterable[str]) -> Iterator[Document]:
             text.encode()  # half of a surrogate pair is a string, but no text
             yield Document(title, text, record.get("split") == "valid")
         except (ValueError, KeyError, AttributeError, RecursionError) as problem:
-            raise InputError(f"{path}, line {number}: not a JSON object with a text in it ({problem!r})") from problem
+            raise InputError(f'{path}, line {number}: not a JSON object with a "text" ({problem!r})') from problem
 
 
 def split(documents: Sequence[Document]) -> tuple[list[Document], list[Document]]:
-    """Documents to learn from, and those held out: the marked ones, else the last of many, else the end of the last."""
-    unseen = [document for document in documents if document.held_out]
-    if unseen:
-        return [document for document in documents if not document.held_out], unseen
-    if len(documents) >= MANY:
+    """Split into training and held-out documents: the marked ones, else the last of many, else the end of the last."""
+    held_out = [document for document in documents if document.held_out]
+    if held_out:
+        return [document for document in documents if not document.held_out], held_out
+    if len(documents) >= MANY_DOCUMENTS:
         return list(documents[:-1]), list(documents[-1:])
     last = documents[-1]
-    cut = len(last.text) - len(last.text) // 20
-    return [*documents[:-1], Document(last.title, last.text[:cut])], [Document(last.title, last.text[cut:])]
+    end = len(last.text) - len(last.text) // 20
+    return [*documents[:-1], Document(last.title, last.text[:end])], [Document(last.title, last.text[end:])]
 
 
 def encode(tokenizer: Tokenizer, documents: Iterable[Document]) -> Int[Tensor, " token"]:
-    """One long row of tokens, every document after a start token."""
+    """Tokenize and concatenate documents, each after a start token."""
     rows: list[np.ndarray[Any, Any]] = []
     batch: list[str] = []
     begins: list[bool] = []
@@ -106,8 +106,8 @@ def encode(tokenizer: Tokenizer, documents: Iterable[Document]) -> Int[Tensor, "
         begins.clear()
 
     for document in documents:
-        for number, piece in enumerate(_pieces(document.text)):
-            batch.append(piece)
+        for number, chunk in enumerate(_chunks(document.text)):
+            batch.append(chunk)
             begins.append(number == 0)
             if len(batch) >= 256:
                 flush()
@@ -115,19 +115,19 @@ def encode(tokenizer: Tokenizer, documents: Iterable[Document]) -> Int[Tensor, "
     return torch.from_numpy(np.concatenate(rows)) if rows else torch.zeros(0, dtype=torch.int32)
 
 
-def fingerprint(documents: Iterable[Document]) -> str:
-    """A hash of all the text, in order."""
+def text_hash(documents: Iterable[Document]) -> str:
+    """SHA-256 of all texts, in order."""
     digest = hashlib.sha256()
     for document in documents:
         digest.update(document.text.encode() + b"\0")
     return digest.hexdigest()
 
 
-def _pieces(text: str) -> Iterator[str]:
-    """A long text cut at line ends, so that several cores can work on it."""
+def _chunks(text: str) -> Iterator[str]:
+    """Divide a long text at line ends, so that it is tokenized on several cores."""
     start = 0
     while start < len(text):
-        stop = start + PIECE
+        stop = start + CHUNK
         if stop < len(text):
             newline = text.rfind("\n", start, stop)
             stop = newline if newline > start else stop

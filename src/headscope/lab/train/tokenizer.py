@@ -1,7 +1,7 @@
-"""Text to tokens: a byte-level BPE, trained on the text that the model will read.
+"""Train, save and load a byte-level BPE tokenizer.
 
-Any string can be written in it, because its first pieces are the 256 bytes. Digits stay single, so that numbers are
-spelled; words keep the space before them. Token 0 is the start of a text.
+It encodes any string, because the 256 bytes are tokens. Digits are single tokens; words include the space before
+them. Token 0 is the start of a text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WORDS = r"'(?:s|t|re|ve|m|ll|d)| ?\p{L}+| ?\p{N}| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
-    """A byte-level BPE of at most ``vocabulary`` tokens; equal texts give equal tokens."""
+    """Train a byte-level BPE of at most ``vocabulary`` tokens; equal texts give equal tokenizers."""
     if vocabulary < SMALLEST_VOCABULARY:
         raise InputError(
             f"{vocabulary=} is too small: the start token and the 256 bytes alone are {SMALLEST_VOCABULARY}"
@@ -49,7 +49,7 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
 
 
 def save_tokenizer(tokenizer: Tokenizer, folder: Path, context: int) -> None:
-    """Write what transformers' AutoTokenizer reads: tokenizer.json and tokenizer_config.json."""
+    """Write tokenizer.json and tokenizer_config.json, as transformers' AutoTokenizer reads them."""
     write_atomic(folder / "tokenizer.json", tokenizer.to_str(pretty=False).encode())
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -62,7 +62,7 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path, context: int) -> None:
 
 
 def load_tokenizer(file: Path) -> Tokenizer:
-    """A tokenizer.json of ours; another's has no start token and is refused."""
+    """Load a tokenizer.json of a training run; one without our start token is refused."""
     with parsing(str(file), "give a tokenizer.json that a training run wrote"):
         tokenizer = Tokenizer.from_file(str(file))
     if tokenizer.token_to_id(START) != START_ID:

@@ -1,9 +1,9 @@
-"""The training loop: text in; a model, its checkpoints and the film of its heads out.
+"""Train a small GPT on text files, with checkpoints and a film of its heads.
 
     train([TextFile(Path("book.txt"))], Path("runs/book"), TrainingOptions(d_model=128, n_heads=4))
 
-A run that was killed or stopped goes on from its last checkpoint when called again in the same way, and ends with the
-weights it would have had. On a GPU it computes in bfloat16 through torch.compile; on a CPU in float32.
+A run that was killed or stopped resumes from its last checkpoint when called again with the same arguments, and ends
+with the same weights. On a GPU it computes in bfloat16 through torch.compile; on a CPU in float32.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from headscope.errors import InputError
 from headscope.heads.film import Film, TrainingRecorder, film_steps
 from headscope.heads.roles.probes.repeat_probe import RepeatProbe
 from headscope.lab.train import checkpoint as checkpoints
-from headscope.lab.train.batches import Rows, Stream
+from headscope.lab.train.batches import BatchSampler, TokenStream
 from headscope.lab.train.gpt import GPT, GPTConfig
 from headscope.lab.train.llama_folder import save_folder
-from headscope.lab.train.text_files import Document, TextFile, encode, fingerprint, read_documents, split
+from headscope.lab.train.text_files import Document, TextFile, encode, read_documents, split, text_hash
 from headscope.lab.train.tokenizer import load_tokenizer, save_tokenizer, train_tokenizer
 
 SENTENCES = (
     "The horse crossed the road because it was tired, and the horse stopped.",
     "When Mary and John went to the shop, John gave a book to Mary.",
 )
-FILM_ROWS, FILM_WIDTH, LEAST_UNSEEN = 8, 513, 64
+FILM_ROWS, FILM_WIDTH, LEAST_HELD_OUT = 8, 513, 64
 FRAMES = (0.0, 0.015, 0.025, 0.03, 0.05, 0.15, 0.5, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingOptions:
-    """What to build and how to train it. ``long_steps`` more steps follow at ``long_context``, as many tokens each."""
+    """Model sizes and training settings; ``long_steps`` follow at ``long_context``, with as many tokens per step."""
 
     d_model: int = 128
     n_layers: int = 4
@@ -72,7 +72,7 @@ class TrainingOptions:
             if getattr(self, name) < 1:
                 raise InputError(f"{name}={getattr(self, name)} must be at least 1")
         if not 0 <= self.repeats <= 1 or not 0 <= self.decay <= 1:
-            raise InputError(f"repeats={self.repeats} and decay={self.decay} are shares, between 0 and 1")
+            raise InputError(f"repeats={self.repeats} and decay={self.decay} must be between 0 and 1")
         self.gpt(self.vocabulary)
 
     @property
@@ -91,26 +91,26 @@ class TrainingOptions:
         )
 
     def stage(self, step: int) -> tuple[int, int]:
-        """Rows and context of this step."""
+        """Number of rows and context of this step."""
         if step < self.steps or self.long_context is None:
             return self.rows, self.context
         return max(1, self.rows * self.context // self.long_context), self.long_context
 
     def tokens(self, step: int) -> int:
-        """How many tokens the model has read before this step."""
+        """Number of training tokens before this step."""
         early, late = min(step, self.steps), max(0, step - self.steps)
         rows, context = self.stage(self.steps)
         return early * self.rows * self.context + late * rows * context
 
     def rate(self, step: int) -> float:
-        """The learning rate: up, level, and in the last part of the run down to nothing."""
+        """The learning rate: linear warm-up, constant, then linear decay to zero."""
         up = (step + 1) / self.warmup if step < self.warmup else 1.0
         down = (self.total_steps - step) / max(1.0, self.decay * self.total_steps)
         return self.learning_rate * min(up, down, 1.0)
 
 
 class Progress(NamedTuple):
-    """What a progress bar shows."""
+    """Loss, speed and time left, for a progress bar."""
 
     step: int
     total: int
@@ -121,7 +121,7 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True)
 class Trained:
-    """A run's end: whether it got there, the model as a folder, and the film."""
+    """The result of a run: whether it finished, the model, its folder and the film."""
 
     finished: bool
     step: int
@@ -131,12 +131,12 @@ class Trained:
 
 
 @dataclass(frozen=True)
-class Material:
-    """The text as a run uses it: tokens to learn from, the first file's held-out tokens, and a hash of it all."""
+class TrainingData:
+    """The tokenized text: training streams, the first file's held-out tokens, and a hash of all text."""
 
     tokenizer: Tokenizer
-    streams: list[Stream]
-    unseen: Int[Tensor, " token"]
+    streams: list[TokenStream]
+    held_out: Int[Tensor, " token"]
     text_hash: str
 
 
@@ -146,52 +146,50 @@ Report = Callable[[Progress], None]
 def train(
     texts: Sequence[TextFile], out: Path, options: TrainingOptions | None = None, report: Report | None = None
 ) -> Trained:
-    """Train, or go on training, in the folder ``out``."""
+    """Train a model in the folder ``out``, or resume the run that is there."""
     options = options or TrainingOptions()
-    material = prepare(texts, options, out)
-    run = Run(material, out, options)
+    run = TrainingRun(prepare(texts, options, out), out, options)
     with _stop_on_ctrl_c() as stopped:
         run.loop(report or (lambda progress: None), stopped)
     return Trained(run.step == options.total_steps, run.step, run.model, run.folder, run.recorder.film)
 
 
-def prepare(texts: Sequence[TextFile], options: TrainingOptions, out: Path) -> Material:
-    """Read the texts, train or load the tokenizer, and turn everything into tokens."""
+def prepare(texts: Sequence[TextFile], options: TrainingOptions, out: Path) -> TrainingData:
+    """Read the texts, train or load the tokenizer, and tokenize."""
     if not texts:
         raise InputError("training needs at least one text file")
     read = [split(read_documents(text.path)) for text in texts]
     out.mkdir(parents=True, exist_ok=True)
-    tokenizer = _tokenizer([document for seen, _ in read for document in seen], options, out)
+    tokenizer = _tokenizer([document for training, _ in read for document in training], options, out)
     streams = []
-    for text, (seen, _) in zip(texts, read, strict=True):
-        tokens = encode(tokenizer, seen)
+    for text, (training, _) in zip(texts, read, strict=True):
+        tokens = encode(tokenizer, training)
         longest = max(options.context, options.long_context or 0)
         if len(tokens) < longest + 2:
             raise InputError(
-                f"{text.path} has {len(tokens)} tokens to learn from, fewer than the context of {longest}; "
+                f"{text.path} has {len(tokens)} tokens for training, fewer than the context of {longest}; "
                 "give more text, or a shorter context"
             )
-        streams.append(Stream(text.path.name, tokens, float(len(tokens)) if text.weight is None else text.weight))
-    first_unseen = read[0][1]
-    text_hash = fingerprint(document for seen, held in read for document in [*seen, *held])
-    return Material(tokenizer, streams, encode(tokenizer, first_unseen), text_hash)
+        streams.append(TokenStream(text.path.name, tokens, float(len(tokens)) if text.weight is None else text.weight))
+    digest = text_hash(document for training, held_out in read for document in [*training, *held_out])
+    return TrainingData(tokenizer, streams, encode(tokenizer, read[0][1]), digest)
 
 
-class Run:
-    """One training run: the model, its optimiser, its rows, its film, and where it stands."""
+class TrainingRun:
+    """One training run: the model, its optimizer, batches, film, and current step."""
 
-    def __init__(self, material: Material, out: Path, options: TrainingOptions) -> None:
+    def __init__(self, data: TrainingData, out: Path, options: TrainingOptions) -> None:
         out.mkdir(parents=True, exist_ok=True)
-        self.options, self.out, self.material = options, out, material
+        self.options, self.out, self.data = options, out, data
         self.device = _device(options.device)
         self.on_gpu = self.device.type == "cuda"
-        vocabulary = material.tokenizer.get_vocab_size()
+        vocabulary = data.tokenizer.get_vocab_size()
         self.model = GPT(options.gpt(vocabulary), seed=options.seed).to(self.device)
         self.optimizer = _optimizer(self.model, options, fused=self.on_gpu)
-        streams = [Stream(each.name, each.tokens.to(self.device), each.weight) for each in material.streams]
-        self.rows = Rows(streams, vocabulary, repeats=options.repeats, seed=options.seed)
+        streams = [TokenStream(each.name, each.tokens.to(self.device), each.weight) for each in data.streams]
+        self.batches = BatchSampler(streams, vocabulary, repeats=options.repeats, seed=options.seed)
         self.recorder = self._recorder(vocabulary)
-        self.recipe = recipe(options, material)
+        self.recipe = recipe(options, data)
         self.step = 0
         self.file, self.folder = out / "checkpoint.safetensors", out / "model"
         if self.file.exists():
@@ -200,12 +198,12 @@ class Run:
             self._check_space()
 
     def loop(self, report: Report, stopped: threading.Event) -> None:
-        """Steps until the end or until somebody says stop; the state is on the disk when this returns."""
+        """Train until the last step or until ``stopped`` is set, then save."""
         options = self.options
         points = set(film_steps(options.total_steps, options.film_points))
         frames = {round(share * options.total_steps) for share in FRAMES}
         forward = torch.compile(self.model.loss, dynamic=False) if self.on_gpu else self.model.loss
-        saved, clock = time.monotonic(), _Clock(options)
+        saved, speed = time.monotonic(), _Speed(options)
         loss = torch.full((), float("nan"))
         while True:
             if self.step in points:
@@ -216,28 +214,28 @@ class Run:
                 break
             loss = self._advance(forward)
             if self.step % 20 == 0:
-                report(clock.progress(self.step, float(loss)))
+                report(speed.progress(self.step, float(loss)))
             if time.monotonic() - saved > options.checkpoint_seconds:
                 self.save()
                 saved = time.monotonic()
         self.save()
 
     def save(self) -> None:
-        """The model as a folder, the film, then the checkpoint: the film may be ahead of it, never behind."""
-        save_folder(self.model, self.material.tokenizer, self.folder)
+        """Save the model's folder, the film, then the checkpoint, so that the film is never behind it."""
+        save_folder(self.model, self.data.tokenizer, self.folder)
         self.recorder.film.save(self.folder / "film.safetensors")
         tensors = checkpoints.capture(self.model, self.optimizer)
         checkpoints.write(self.file, checkpoints.Checkpoint(self.step, self.recipe, tensors))
 
     def _advance(self, forward: Callable[[Tensor], Tensor]) -> Float[Tensor, ""]:
-        """One step of AdamW."""
+        """Take one optimizer step."""
         n_rows, context = self.options.stage(self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = self.options.rate(self.step)
         self.model.train()
         precision = torch.autocast("cuda", torch.bfloat16) if self.on_gpu else nullcontext()
         with precision:
-            loss = forward(self.rows.batch(self.step, n_rows, context)).mean()
+            loss = forward(self.batches.batch(self.step, n_rows, context)).mean()
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
@@ -246,13 +244,14 @@ class Run:
         return loss.detach()
 
     def _recorder(self, vocabulary: int) -> TrainingRecorder:
-        unseen = self.material.unseen if len(self.material.unseen) >= LEAST_UNSEEN else self.material.streams[0].tokens
-        width = min(FILM_WIDTH, len(unseen))
-        begins = torch.linspace(0, len(unseen) - width, FILM_ROWS).long()
-        text = unseen[begins[:, None] + torch.arange(width)].long()
+        held_out = self.data.held_out
+        tokens = held_out if len(held_out) >= LEAST_HELD_OUT else self.data.streams[0].tokens
+        width = min(FILM_WIDTH, len(tokens))
+        begins = torch.linspace(0, len(tokens) - width, FILM_ROWS).long()
+        text = tokens[begins[:, None] + torch.arange(width)].long()
         text[:, 0] = 0
         probe = RepeatProbe(vocabulary=vocabulary, length=min(50, vocabulary // 4))
-        sentences = {text: self.material.tokenizer.encode(text).ids for text in SENTENCES}
+        sentences = {text: self.data.tokenizer.encode(text).ids for text in SENTENCES}
         return TrainingRecorder(self.model, text=text, probe=probe, sentences=sentences)
 
     def _resume(self) -> None:
@@ -262,7 +261,7 @@ class Run:
             if there != here:
                 raise InputError(
                     f"{self.file} is a checkpoint of another run: {name} is {there!r} there and {here!r} here; "
-                    "go on with the old settings, or choose another folder"
+                    "use the old settings, or choose another folder"
                 )
         checkpoints.restore(found, self.model, self.optimizer)
         self.step = found.step
@@ -277,20 +276,20 @@ class Run:
         if free < needed:
             raise InputError(
                 f"{self.out} has {free / 1e6:.0f} MB free and this run's checkpoints need {needed / 1e6:.0f} MB; "
-                "make room, or choose another folder"
+                "free some space, or choose another folder"
             )
 
 
-def recipe(options: TrainingOptions, material: Material) -> dict[str, Any]:
-    """What makes a run this run: two runs with equal recipes may share a checkpoint."""
+def recipe(options: TrainingOptions, data: TrainingData) -> dict[str, Any]:
+    """The settings and data that determine a run: a checkpoint is resumed only with an equal recipe."""
     elsewhere = {"device", "checkpoint_seconds", "tokenizer", "film_points"}
     chosen = {name: value for name, value in asdict(options).items() if name not in elsewhere}
-    weights = {stream.name: stream.weight for stream in material.streams}
-    return chosen | {"text": material.text_hash, "weights": weights}
+    weights = {stream.name: stream.weight for stream in data.streams}
+    return chosen | {"text": data.text_hash, "weights": weights}
 
 
-class _Clock:
-    """Tokens a second and time left, from the last few reports."""
+class _Speed:
+    """Tokens per second and time left, since the last report."""
 
     def __init__(self, options: TrainingOptions) -> None:
         self.options, self.last_step, self.last_time = options, 0, time.monotonic()
@@ -306,18 +305,18 @@ class _Clock:
 
 @contextmanager
 def _stop_on_ctrl_c() -> Iterator[threading.Event]:
-    """The first Ctrl-C asks the loop to end after its step; a second one is the usual interrupt."""
+    """Set an event at the first Ctrl-C, so that the loop ends after its step; a second one interrupts."""
     stopped = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stopped
         return
     before = signal.getsignal(signal.SIGINT)
 
-    def ask(number: int, frame: object) -> None:
+    def stop(number: int, frame: object) -> None:
         stopped.set()
         signal.signal(signal.SIGINT, before)
 
-    signal.signal(signal.SIGINT, ask)
+    signal.signal(signal.SIGINT, stop)
     try:
         yield stopped
     finally:
@@ -325,7 +324,7 @@ def _stop_on_ctrl_c() -> Iterator[threading.Event]:
 
 
 def _optimizer(model: GPT, options: TrainingOptions, *, fused: bool) -> torch.optim.AdamW:
-    """AdamW; matrices decay, gains do not."""
+    """AdamW with weight decay on matrices only."""
     matrices = [weight for weight in model.parameters() if weight.ndim >= 2]
     gains = [weight for weight in model.parameters() if weight.ndim < 2]
     groups = [{"params": matrices, "weight_decay": options.weight_decay}, {"params": gains, "weight_decay": 0.0}]
