@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from headscope.heads.roles.run import Options, run_battery
+from headscope.heads.roles.run import RoleOptions, run_battery
 from headscope.scope import load
 
 RESULTS = Path(__file__).parent / "results" / "heads"
@@ -29,12 +29,12 @@ def main() -> None:
     called = {"name": given.name} if given.name else {}
     with load(given.model, dtype=torch.float32, **called) as scope:
         began = time.process_time()
-        report = run_battery(scope.model, Options())
+        report = run_battery(scope.model, RoleOptions())
         took = time.process_time() - began
         print(report)
         print(f"{took:.1f} s of processor time")
         if given.twice:
-            assert run_battery(scope.model, Options()) == report, "the second run differs from the first"
+            assert run_battery(scope.model, RoleOptions()) == report, "the second run differs from the first"
             print("a second run gives the same report")
     target = RESULTS / f"{given.name or report.model}.json"
     target.parent.mkdir(parents=True, exist_ok=True)

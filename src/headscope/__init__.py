@@ -1,6 +1,6 @@
 """headscope: a microscope for attention heads.
 
-Importing this loads nothing heavy: each public name is fetched from its room on first use.
+Importing this loads nothing heavy: each public name is imported from its module on first use.
 """
 
 from __future__ import annotations
@@ -14,15 +14,23 @@ if TYPE_CHECKING:
     from headscope.attention.questions import Question
     from headscope.heads.film import TrainingRecorder
     from headscope.heads.look.edits import ablate, force, knock_out, patch, scale
+    from headscope.heads.look.sampling import Sampling
+    from headscope.heads.questions.label_rules import LabelRule, token_class
+    from headscope.heads.roles.run import RoleOptions
     from headscope.names import Head
+    from headscope.scan.options import ScanOptions
     from headscope.scope import load, open_look
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Head": "headscope.names",
+    "LabelRule": "headscope.heads.questions.label_rules",
     "MultiHeadAttention": "headscope.attention.module",
     "Question": "headscope.attention.questions",
+    "RoleOptions": "headscope.heads.roles.run",
+    "Sampling": "headscope.heads.look.sampling",
+    "ScanOptions": "headscope.scan.options",
     "TrainingRecorder": "headscope.heads.film",
     "ablate": "headscope.heads.look.edits",
     "force": "headscope.heads.look.edits",
@@ -31,12 +39,17 @@ _HOMES = {
     "open_look": "headscope.scope",
     "patch": "headscope.heads.look.edits",
     "scale": "headscope.heads.look.edits",
+    "token_class": "headscope.heads.questions.label_rules",
 }
 
 __all__ = [
     "Head",
+    "LabelRule",
     "MultiHeadAttention",
     "Question",
+    "RoleOptions",
+    "Sampling",
+    "ScanOptions",
     "TrainingRecorder",
     "__version__",
     "ablate",
@@ -46,6 +59,7 @@ __all__ = [
     "open_look",
     "patch",
     "scale",
+    "token_class",
 ]
 
 
@@ -59,19 +73,15 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module 'headscope' has no attribute {name!r}; it has {', '.join(sorted(_HOMES))}")
     if name == "load":
-        _let_looks_show_themselves()
+        _set_notebook_display()
     return getattr(import_module(home), name)
 
 
-def _let_looks_show_themselves() -> None:
-    """Give Look its display: the app, which heads may not import, and which is loaded when a look is first shown."""
+def _set_notebook_display() -> None:
+    """Let notebooks show looks through the app, which heads may not import; it is loaded when one is first shown."""
     from headscope.heads.look.look import Look
 
-    def display(look: Look) -> Any:
-        """What a notebook is told to show."""
-        return import_module("headscope.app.export.notebook").display(look)
-
-    Look.display = display
+    Look.display = lambda look: import_module("headscope.app.export.notebook").display(look)
 
 
 def __dir__() -> list[str]:

@@ -27,7 +27,7 @@ from headscope.names import Head, HeadName, ModelShape
 if TYPE_CHECKING:
     from headscope.heads.pruning import Pruned
     from headscope.heads.roles.report import Report
-    from headscope.heads.roles.run import Options
+    from headscope.heads.roles.run import RoleOptions
     from headscope.scan.census import Census
     from headscope.scan.options import ScanOptions
 
@@ -140,7 +140,7 @@ class Scope:
 
         return prune(self.model, keep=keep, heads=heads, texts=texts, even=even, by=by)
 
-    def heads(self, options: Options | None = None) -> Report:
+    def heads(self, options: RoleOptions | None = None) -> Report:
         """Test every head for every role: score, null, interval and paper, and how many heads have none."""
         from headscope.heads.roles.run import run_battery
 

@@ -24,7 +24,7 @@ def examined(model: str | None, inputs: int, seed: int, roles: tuple[str, ...], 
     from headscope.errors import InputError
     from headscope.heads.questions.label_rules import read_class
     from headscope.heads.roles.custom_roles import own_role
-    from headscope.heads.roles.run import Options
+    from headscope.heads.roles.run import RoleOptions
     from headscope.heads.roles.treebank import treebank_roles
     from headscope.scope import load
 
@@ -37,7 +37,7 @@ def examined(model: str | None, inputs: int, seed: int, roles: tuple[str, ...], 
         asked = [own_role(rule, texts) for rule in rules]
         asked += [] if arcs is None else treebank_roles(scope.model, arcs)
         chosen = roles or (() if asked else None)
-        return scope.heads(Options(inputs=inputs, roles=chosen, own=tuple(asked), seed=seed))
+        return scope.heads(RoleOptions(inputs=inputs, roles=chosen, own=tuple(asked), seed=seed))
 
 
 def earlier(path: Path) -> Report:

@@ -13,14 +13,14 @@ from tests.heads.dense import dense_scores
 from headscope.errors import InputError
 from headscope.heads.roles.battery import BATTERY, ROLES
 from headscope.heads.roles.report import Report
-from headscope.heads.roles.run import Options, run_battery
+from headscope.heads.roles.run import RoleOptions, run_battery
 from headscope.heads.roles.shuffled_weights import shuffled_weights
 from headscope.heads.roles.traits import MEANING
 from headscope.lab.teach.by_hand import by_hand
 from headscope.models.native import NativeModel
 from headscope.scope import Scope
 
-QUICK = Options(inputs=16, controls=0, ablate=0, roles=("previous token", "induction", "copying"))
+QUICK = RoleOptions(inputs=16, controls=0, ablate=0, roles=("previous token", "induction", "copying"))
 
 
 @pytest.mark.parametrize("make", [lambda: random_model(3), lambda: NativeModel(by_hand("induction"), None, "hand")])
@@ -33,7 +33,7 @@ def test_previous_token_and_induction_agree_with_a_dense_computation(make: Calla
 
 def test_a_report_is_equal_when_run_twice_and_survives_json() -> None:
     model = NativeModel(by_hand("induction"), None, "hand")
-    options = Options(inputs=16, separators=(1, 2))
+    options = RoleOptions(inputs=16, separators=(1, 2))
     first, second = run_battery(model, options), run_battery(model, options)
     assert first.to_dict() == second.to_dict()
     assert Report.from_dict(json.loads(json.dumps(first.to_dict()))) == first
@@ -48,7 +48,7 @@ def test_a_report_of_another_version_is_refused() -> None:
 
 
 def test_every_role_is_reported_and_what_was_not_tested_says_why(scope: Scope) -> None:
-    report = run_battery(scope.model, Options(inputs=16, controls=0, ablate=0))
+    report = run_battery(scope.model, RoleOptions(inputs=16, controls=0, ablate=0))
     assert [trial.role for trial in report.trials] == list(BATTERY)
     untested = {trial.role: trial.why_not for trial in report.trials if not trial.tested}
     assert "reads no text" in untested["coreference"]
@@ -59,7 +59,7 @@ def test_every_role_is_reported_and_what_was_not_tested_says_why(scope: Scope) -
 
 
 def test_too_few_inputs_are_said_and_name_nothing() -> None:
-    report = run_battery(NativeModel(by_hand("itself"), None, "hand"), Options(inputs=8, controls=0, ablate=0))
+    report = run_battery(NativeModel(by_hand("itself"), None, "hand"), RoleOptions(inputs=8, controls=0, ablate=0))
     assert not report.findings
     why = report.trial("itself").why_not
     assert why.startswith("8 inputs cannot rule out chance among ")
@@ -75,7 +75,7 @@ def test_every_head_has_traits_and_no_trait_is_a_role() -> None:
 
 
 def test_switching_the_induction_head_off_ruins_the_second_copy() -> None:
-    report = run_battery(NativeModel(by_hand("induction"), None, "hand"), Options(inputs=16, controls=0))
+    report = run_battery(NativeModel(by_hand("induction"), None, "hand"), RoleOptions(inputs=16, controls=0))
     found = {finding.role: finding for finding in report.of("1.0")}["induction"]
     assert found.ablated is not None
     assert found.ablated.low > 1.0
@@ -87,7 +87,7 @@ def test_switching_the_induction_head_off_ruins_the_second_copy() -> None:
 def test_the_circuit_by_hand_answers_and_its_movers_ablation_costs_the_answer() -> None:
     with torch.no_grad():
         model = opened(CONTROLS["giving"].make().eval())
-    report = run_battery(model, Options(inputs=16, controls=0, roles=("name mover",)))
+    report = run_battery(model, RoleOptions(inputs=16, controls=0, roles=("name mover",)))
     (mover,) = report.findings
     assert mover.ablated is not None
     assert mover.ablated.loss > 0.5 * mover.ablated.whole > 0
@@ -112,7 +112,7 @@ def test_a_finding_that_its_randomised_copy_makes_too_is_not_made() -> None:
         attention = model.attention(0)
         attention.q_proj.weight.fill_(0.0)
         attention.k_proj.weight.fill_(0.0)
-    report = run_battery(NativeModel(model, None, "flat"), Options(inputs=16))
+    report = run_battery(NativeModel(model, None, "flat"), RoleOptions(inputs=16))
     assert not report.findings
 
 
@@ -135,4 +135,4 @@ def test_the_table_is_complete() -> None:
 )
 def test_bad_options(wrong: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        Options(**wrong)  # type: ignore[arg-type]
+        RoleOptions(**wrong)  # type: ignore[arg-type]

@@ -10,14 +10,14 @@ from tests.heads.controls import CONTROLS, SIZES, opened, random_model
 from headscope.heads.roles.battery import BATTERY, ROLES
 from headscope.heads.roles.probes.vocabulary import Vocabulary
 from headscope.heads.roles.report import Report
-from headscope.heads.roles.run import Options, run_battery
+from headscope.heads.roles.run import RoleOptions, run_battery
 from headscope.heads.roles.trials import make_probes, run_trials
 from headscope.lab.teach.by_hand import ROLES as BY_HAND
 from headscope.lab.teach.by_hand import by_hand
 from headscope.models.huggingface.model import open_model
 from headscope.models.native import NativeModel
 
-QUICK = Options(controls=0, ablate=0)
+QUICK = RoleOptions(controls=0, ablate=0)
 
 
 def roles_of(report: Report) -> dict[str, set[str]]:
@@ -31,7 +31,7 @@ def roles_of(report: Report) -> dict[str, set[str]]:
 def test_a_model_of_tokens_written_for_a_role_earns_it_and_no_other(role: str) -> None:
     model = NativeModel(by_hand(role), None, role)
     plays = {"0.0": {"previous token"}, "1.0": {"induction", "copying"}} if role == "induction" else {"0.0": {role}}
-    assert roles_of(run_battery(model, Options(inputs=16, controls=0, ablate=0, separators=(1, 2)))) == plays
+    assert roles_of(run_battery(model, RoleOptions(inputs=16, controls=0, ablate=0, separators=(1, 2)))) == plays
 
 
 @pytest.mark.parametrize("name", CONTROLS)

@@ -15,7 +15,7 @@ from headscope.heads.roles.custom_roles import own_role
 from headscope.heads.roles.probes import grammar
 from headscope.heads.roles.probes.probe import Batch
 from headscope.heads.roles.probes.vocabulary import UntestableError, Vocabulary
-from headscope.heads.roles.run import Options, run_battery
+from headscope.heads.roles.run import RoleOptions, run_battery
 from headscope.lab.teach.by_hand import HandSizes, by_hand
 from headscope.models.native import NativeModel
 from headscope.models.protocol import Token
@@ -147,7 +147,7 @@ def test_a_question_is_not_its_own_rival(head: str, rule: LabelRule, rivals: set
     role = own_role(rule)
     for batch in role.probe.make(Vocabulary(model), 4, 0).batches:
         assert set(batch.questions[rule.name].rivals) == {"the same labels, shuffled"} | rivals
-    report = run_battery(model, Options(roles=(), own=(role,), controls=0, ablate=0))
+    report = run_battery(model, RoleOptions(roles=(), own=(role,), controls=0, ablate=0))
     assert [finding.head for finding in report.findings] == (["0.0"] if named else [])
     assert report.trial(rule.name).tested
 
@@ -176,9 +176,9 @@ def test_one_text_that_tells_the_question_apart_keeps_the_rival(words: Vocabular
 
 def test_a_name_that_the_battery_has_is_refused() -> None:
     with pytest.raises(InputError, match="a role called 'previous token' is there already; give yours another name"):
-        Options(own=(own_role(replace_name(BEFORE, "previous token")),))
+        RoleOptions(own=(own_role(replace_name(BEFORE, "previous token")),))
     with pytest.raises(InputError, match="a role called 'commas' is there already"):
-        Options(own=(own_role(token_class("commas", ",")), own_role(token_class("commas", ";"))))
+        RoleOptions(own=(own_role(token_class("commas", ",")), own_role(token_class("commas", ";"))))
 
 
 def replace_name(rule: LabelRule, name: str) -> LabelRule:

@@ -12,7 +12,7 @@ from headscope.heads.questions.label_rules import LabelRule, token_class
 from headscope.heads.roles.battery import BATTERY
 from headscope.heads.roles.custom_roles import own_role
 from headscope.heads.roles.published_claims import CLAIMS, check_claims, claims_about
-from headscope.heads.roles.run import Options, run_battery
+from headscope.heads.roles.run import RoleOptions, run_battery
 from headscope.lab.teach.by_hand import by_hand
 from headscope.models.native import NativeModel
 
@@ -35,7 +35,7 @@ def test_claims_name_a_source_and_real_heads() -> None:
 
 
 def test_a_claim_is_held_against_the_weights() -> None:
-    report = run_battery(NativeModel(by_hand("induction"), None, "gpt2"), Options(inputs=16, controls=0, ablate=0))
+    report = run_battery(NativeModel(by_hand("induction"), None, "gpt2"), RoleOptions(inputs=16, controls=0, ablate=0))
     scores = {"5.1": 0.9, "5.5": 0.1}
     trial = dataclasses.replace(report.trial("induction"), scores=scores, rivals={"5.5": 0.3}, named=("5.1",))
     others = tuple(each for each in report.trials if each.role != "induction")
@@ -80,7 +80,7 @@ def test_a_question_of_one_s_own_is_a_role_like_any_other(by: str) -> None:
              enumerate(["Mary", "John", "Anne", "Paul"] * 6)]  # fmt: skip
     with torch.no_grad():
         model = opened(negation().eval())
-    report = run_battery(model, Options(roles=(), own=(own_role(rule, texts),), controls=0, ablate=0))
+    report = run_battery(model, RoleOptions(roles=(), own=(own_role(rule, texts),), controls=0, ablate=0))
     assert [(finding.head, finding.role) for finding in report.findings] == [("0.0", "not")]
 
 
@@ -88,5 +88,5 @@ def test_a_question_without_an_answer_in_the_texts_says_so() -> None:
     with torch.no_grad():
         model = opened(negation().eval())
     role = own_role(token_class("digits", key=r"\d"), ["It was late."])
-    report = run_battery(model, Options(roles=(), own=(role,), controls=0, ablate=0))
+    report = run_battery(model, RoleOptions(roles=(), own=(role,), controls=0, ablate=0))
     assert "in none of the 1 texts does the question 'digits' have an answer" in report.trial("digits").why_not

@@ -15,7 +15,7 @@ from headscope.heads.roles.probes.probe import Batch, Probe
 from headscope.heads.roles.probes.token_probes import repeat
 from headscope.heads.roles.probes.vocabulary import Vocabulary
 from headscope.heads.roles.report import Report
-from headscope.heads.roles.run import Options, _some_inputs, run_battery
+from headscope.heads.roles.run import RoleOptions, _some_inputs, run_battery
 from headscope.heads.roles.significance import holm, signed_ranks
 from headscope.heads.roles.trials import make_probes, run_trials
 from headscope.lab.teach.by_hand import by_hand
@@ -24,7 +24,7 @@ from headscope.models.weight_hash import weight_hash
 from headscope.names import Head
 from headscope.scan.recipe import describe_model
 
-OPTIONS = Options(roles=("previous token", "induction", "alignment"), inputs=16, seed=3, ablate=8)
+OPTIONS = RoleOptions(roles=("previous token", "induction", "alignment"), inputs=16, seed=3, ablate=8)
 
 
 @pytest.fixture(scope="module")
@@ -151,4 +151,4 @@ def test_options_that_make_no_sense(wrong: dict[str, object], message: str) -> N
     from headscope.errors import InputError
 
     with pytest.raises(InputError, match=message):
-        Options(**wrong)  # type: ignore[arg-type]
+        RoleOptions(**wrong)  # type: ignore[arg-type]

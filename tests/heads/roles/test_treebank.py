@@ -11,7 +11,7 @@ from tests.heads.controls import noun_to_modifier, opened
 from headscope.errors import InputError
 from headscope.heads.roles.probes.grammar import WORDS, arcs
 from headscope.heads.roles.probes.vocabulary import UntestableError, Vocabulary
-from headscope.heads.roles.run import Options, run_battery
+from headscope.heads.roles.run import RoleOptions, run_battery
 from headscope.heads.roles.treebank import read_conllu, syntax_roles, treebank_roles
 
 COLUMNS = "{id}\t{form}\t_\t_\t_\t_\t{head}\t{relation}\t_\t{misc}"
@@ -54,7 +54,7 @@ def test_a_head_that_finds_its_modifier_earns_the_relation_and_beats_the_fixed_o
     assert "syntax: amod up" not in {role.name for role in own}  # the noun comes later: a causal model cannot see it
     with torch.no_grad():
         model = opened(noun_to_modifier().eval())
-    report = run_battery(model, Options(roles=(), own=own, controls=0, ablate=0))
+    report = run_battery(model, RoleOptions(roles=(), own=own, controls=0, ablate=0))
     assert [finding.role for finding in report.findings] == ["syntax: amod down"]
     (found,) = report.findings
     assert found.score == 1.0
@@ -158,7 +158,7 @@ def test_sentences_longer_than_the_context_are_left_out_and_none_that_fits_is_sa
     path.write_text(long * 20)
     with pytest.raises(UntestableError, match="none of the 20 sentences fits into its context of 96 tokens"):
         treebank_roles(model, path)[0].probe.make(Vocabulary(model), 99, 0)
-    report = run_battery(model, Options(roles=(), own=treebank_roles(model, path), controls=0, ablate=0))
+    report = run_battery(model, RoleOptions(roles=(), own=treebank_roles(model, path), controls=0, ablate=0))
     assert "none of the 20 sentences fits" in report.trial("syntax: amod down").why_not
 
 

@@ -27,7 +27,7 @@ from headscope.names import Head
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class RoleOptions:
     """Options of the battery; all of them go into the recipe."""
 
     inputs: int = 32
@@ -60,9 +60,9 @@ class Options:
         return (*(BATTERY[name] for name in names), *self.own)
 
 
-def run_battery(model: OpenModel, options: Options | None = None) -> Report:
+def run_battery(model: OpenModel, options: RoleOptions | None = None) -> Report:
     """Test every role on every head, with rivals, p-values, intervals and the effects of ablation."""
-    options = options or Options()
+    options = options or RoleOptions()
     roles = options.chosen()
     vocabulary = Vocabulary(model, options.seed, options.separators)
     probes = make_probes(vocabulary, roles, options.inputs, options.seed)
@@ -89,7 +89,7 @@ class _Control:
 
 
 def _controls(
-    model: OpenModel, roles: tuple[Role, ...], probes: dict[str, Probe | str], options: Options
+    model: OpenModel, roles: tuple[Role, ...], probes: dict[str, Probe | str], options: RoleOptions
 ) -> dict[str, _Control]:
     found = {role.name: _Control() for role in roles}
     for copy in range(options.controls):
@@ -103,7 +103,9 @@ def _controls(
     return found
 
 
-def _findings(model: OpenModel, trials: Trials, named: Mapping[str, Tensor], options: Options) -> tuple[Finding, ...]:
+def _findings(
+    model: OpenModel, trials: Trials, named: Mapping[str, Tensor], options: RoleOptions
+) -> tuple[Finding, ...]:
     heads, corrected = model.shape.heads(), trials.corrected()
     ablate = _ablation(model, trials, options)
     found: list[tuple[int, float, Finding]] = []
@@ -149,7 +151,7 @@ def _evidence(role: RoleScores, seed: int) -> list[list[EvidenceScore]]:
     return found
 
 
-def _ablation(model: OpenModel, trials: Trials, options: Options) -> Callable[[Head, str], AblationEffect | None]:
+def _ablation(model: OpenModel, trials: Trials, options: RoleOptions) -> Callable[[Head, str], AblationEffect | None]:
     """A function that mean-ablates a head on some of a probe's inputs, each pair of head and probe once."""
     able = bool(options.ablate) and why_no_logit_attribution(model) is None
 
@@ -203,7 +205,7 @@ def _traits(model: OpenModel, trials: Trials) -> dict[str, dict[str, float]]:
     return {} if probe is None else traits(model, probe)
 
 
-def _recipe(model: OpenModel, vocabulary: Vocabulary, trials: Trials, options: Options) -> dict[str, Any]:
+def _recipe(model: OpenModel, vocabulary: Vocabulary, trials: Trials, options: RoleOptions) -> dict[str, Any]:
     weight = next(model.model.parameters())
     return {
         "weights": weight_hash(model.model),
