@@ -216,7 +216,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "keys": (lambda: from_heads([one(), one()], n_kv_heads=1), "heads 0 and 1 share k_proj.weight, but theirs"),
     "values": (
         lambda: from_heads(two("v_proj.weight"), n_kv_heads=1),
-        "with n_kv_heads=1, heads 0 and 1 share v_proj.weight, but theirs differ; make them equal, or give a larger",
+        "with n_kv_heads=1, heads 0 and 1 share v_proj.weight, but theirs differ; make them equal",
     ),
     "key-bias": (
         lambda: from_heads(two("k_proj.bias", bias=True), n_kv_heads=1),

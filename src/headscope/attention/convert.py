@@ -159,8 +159,8 @@ def _single_head(module: mha.MultiHeadAttention, head: int) -> mha.MultiHeadAtte
 def _options(module: mha.MultiHeadAttention) -> dict[str, Any]:
     """The arguments that a module was built with, except for its heads and the bias of W_O."""
     same = ("d_model", "d_head", "rope", "dropout", "d_context")
-    biases = {"bias": module.q_proj.bias is not None, "qk_norm": module.q_norm is not None}
-    return {name: getattr(module, name) for name in same} | biases
+    optional = {"bias": module.q_proj.bias is not None, "qk_norm": module.q_norm is not None}
+    return {name: getattr(module, name) for name in same} | optional
 
 
 def _like(module: mha.MultiHeadAttention, **heads: Any) -> mha.MultiHeadAttention:
@@ -192,7 +192,7 @@ def _check_shared(heads: Sequence[mha.MultiHeadAttention], group: int) -> None:
             if shared and first != number and not torch.equal(parameter, heads[first].get_parameter(name)):
                 raise ShapeError(
                     f"from_heads: with n_kv_heads={len(heads) // group}, heads {first} and {number} share {name}, "
-                    "but theirs differ; make them equal, or give a larger n_kv_heads"
+                    "but theirs differ; make them equal"
                 )
 
 

@@ -22,7 +22,6 @@ Side = Literal["right", "left"]
 Bounds = tuple[int | float, int | float]
 Allowed = Bool[Tensor, "#batch #head query key"]
 
-
 ALL_KEYS = (float("-inf"), float("inf"))
 NO_KEYS = (0.0, 0.0)
 MAX_PRINTED = 48  # rows and columns of a printed mask
@@ -219,10 +218,8 @@ class Mask:
 
     def __str__(self) -> str:
         n_query, n_key, batch, heads = _printed_size(self)
-        bound, (height, width) = (
-            self.bind(batch, heads, n_query, n_key),
-            (min(n_query, MAX_PRINTED), min(n_key, MAX_PRINTED)),
-        )
+        height, width = min(n_query, MAX_PRINTED), min(n_key, MAX_PRINTED)
+        bound = self.bind(batch, heads, n_query, n_key)
         grid = bound.block(torch.arange(height), torch.arange(width), n_key - n_query)[0, 0]
         notes = [f"the first {height}×{width} of {n_query}×{n_key}"] if (height, width) != (n_query, n_key) else []
         notes += ["first batch item and head"] if (batch, heads) != (1, 1) else []

@@ -70,6 +70,7 @@ class Observation:
 
     @property
     def logsumexp(self) -> PerRow:
+        """The logarithm of the softmax denominator, a learned sink included."""
         return self.rows.logsumexp
 
     @property
@@ -79,10 +80,12 @@ class Observation:
 
     @property
     def distance(self) -> Distance:
+        """How far back each row attends, in tokens."""
         return _requested(self.rows.distance, "distance")
 
     @property
     def strongest(self) -> Strongest:
+        """The key with the largest weight in each row."""
         return _requested(self.rows.strongest, "strongest")
 
     @property

@@ -42,20 +42,20 @@ def observe(
     statistics: Set[Statistic],
 ) -> Rows:
     """Compute every statistic, one band of rows after the other. ``scores`` is bound."""
-    work = _Work.prepare(q, k, v, scores)
-    sums = _Sums.empty(work, questions, statistics)
+    inputs = _Inputs.prepare(q, k, v, scores)
+    sums = _Sums.empty(inputs, questions, statistics)
     plans = {name: plan(question, q.device) for name, question in questions.items()}
-    for band in work.bands():
-        mask = work.additive_mask(band)
+    for band in inputs.bands():
+        mask = inputs.additive_mask(band)
         for item in range(q.shape[0]):
-            found = matches(plans, band, item, work.q.dtype)
-            for kv in work.kv_heads(band):
+            found = matches(plans, band, item, inputs.q.dtype)
+            for kv in inputs.kv_heads(band):
                 block = _Block(item, kv, band)
-                powers = _observe_block(work, block, mask, sums)
+                powers = _observe_block(inputs, block, mask, sums)
                 for match in found:
                     for name, mass in match.masses(powers).items():
-                        sums.mass[name][work.at(block)] = mass
-    return _finish(work, sums, v.dtype)
+                        sums.mass[name][inputs.at(block)] = mass
+    return _finish(inputs, sums, v.dtype)
 
 
 class _Block(NamedTuple):
@@ -67,7 +67,7 @@ class _Block(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Work:
+class _Inputs:
     """The inputs in float32 or better, q scaled, keys padded to whole tiles, and buffers for one band."""
 
     q: Float[Tensor, "batch head query d_head"]
@@ -78,7 +78,7 @@ class _Work:
     buffers: tuple[Tensor, Tensor]
 
     @classmethod
-    def prepare(cls, q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> _Work:
+    def prepare(cls, q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> _Inputs:
         assert scores.scale is not None
         wide = torch.float64 if q.dtype == torch.float64 else torch.float32
         pad = -k.shape[2] % TILE
@@ -149,14 +149,14 @@ class _Sums:
     mass: dict[str, PerRow]
 
     @classmethod
-    def empty(cls, work: _Work, questions: Mapping[str, Question], statistics: Set[Statistic]) -> _Sums:
-        shape = work.q.shape[:3]
+    def empty(cls, inputs: _Inputs, questions: Mapping[str, Question], statistics: Set[Statistic]) -> _Sums:
+        shape = inputs.q.shape[:3]
 
-        def blank(dtype: torch.dtype = work.q.dtype) -> Tensor:
-            return torch.empty(shape, dtype=dtype, device=work.q.device)
+        def blank(dtype: torch.dtype = inputs.q.dtype) -> Tensor:
+            return torch.empty(shape, dtype=dtype, device=inputs.q.device)
 
         return cls(
-            output=torch.empty(*shape, work.v.shape[-1], dtype=work.q.dtype, device=work.q.device),
+            output=torch.empty(*shape, inputs.v.shape[-1], dtype=inputs.q.dtype, device=inputs.q.device),
             shift=blank(),
             total=blank(),
             expected=blank() if "entropy" in statistics else None,
@@ -166,20 +166,20 @@ class _Sums:
         )
 
 
-def _observe_block(work: _Work, block: _Block, mask: list[tuple[slice, Tensor]], sums: _Sums) -> Tensor:
+def _observe_block(inputs: _Inputs, block: _Block, mask: list[tuple[slice, Tensor]], sums: _Sums) -> Tensor:
     """Fill in one block of the sums; return its weights before division, ``[head, row, key]``, for the questions."""
-    scores, at, band = _scores(work, block, mask), work.at(block), block.band
+    scores, at, band = _scores(inputs, block, mask), inputs.at(block), block.band
     n_heads, n_rows, width = scores.shape
     tile_max = scores.view(n_heads, n_rows, -1, TILE).amax(-1)
     top = tile_max.amax(-1)
     shift = top.clamp(min=MASKED / 2)  # a fully masked row then has powers of zero, not of one
     sums.shift[at] = shift
     scores -= shift[..., None]
-    powers = torch.exp2(scores, out=work.buffers[1][: scores.numel()].view(scores.shape))
+    powers = torch.exp2(scores, out=inputs.buffers[1][: scores.numel()].view(scores.shape))
     tile_sum = powers.view((*tile_max.shape, TILE)).sum(-1)
     total = tile_sum.sum(-1)
     sums.total[at] = total
-    v = work.v[block.item, block.kv, band.low : band.high]
+    v = inputs.v[block.item, block.kv, band.low : band.high]
     sums.output[at] = torch.bmm(powers.view(len(v), -1, width), v).view(n_heads, n_rows, -1)
     if sums.strongest is not None:
         sums.strongest[at] = band.low + _strongest(scores, tile_max)
@@ -191,21 +191,21 @@ def _observe_block(work: _Work, block: _Block, mask: list[tuple[slice, Tensor]],
     return powers
 
 
-def _scores(work: _Work, block: _Block, mask: list[tuple[slice, Tensor]]) -> Float[Tensor, "head row key"]:
+def _scores(inputs: _Inputs, block: _Block, mask: list[tuple[slice, Tensor]]) -> Float[Tensor, "head row key"]:
     """Compute the scores of a block in base 2, with MASKED added where masked, in the first buffer."""
-    at, band = work.at(block), block.band
-    q, k = work.q[at], work.k[block.item, block.kv, band.low : band.high]
+    at, band = inputs.at(block), block.band
+    q, k = inputs.q[at], inputs.k[block.item, block.kv, band.low : band.high]
     n_heads, n_rows, d_head = q.shape
-    grouped = work.buffers[0][: n_heads * n_rows * k.shape[1]].view(len(k), -1, k.shape[1])
+    grouped = inputs.buffers[0][: n_heads * n_rows * k.shape[1]].view(len(k), -1, k.shape[1])
     torch.bmm(q.reshape(len(k), -1, d_head), k.mT, out=grouped)
     scores = grouped.view(n_heads, n_rows, -1)
-    if work.scores.softcap is not None:
-        scores.tanh_().mul_(work.scores.softcap * math.log2(math.e))
-    if work.scores.bias is not None:
-        assert not isinstance(work.scores.bias, Tensor)
+    if inputs.scores.softcap is not None:
+        scores.tanh_().mul_(inputs.scores.softcap * math.log2(math.e))
+    if inputs.scores.bias is not None:
+        assert not isinstance(inputs.scores.bias, Tensor)
         rows = torch.arange(band.start, band.stop, device=q.device)
-        columns = torch.arange(band.low, min(band.high, work.n_key), device=q.device)
-        bias = work.scores.bias.block(rows, columns, band.offset).to(q.dtype) * math.log2(math.e)
+        columns = torch.arange(band.low, min(band.high, inputs.n_key), device=q.device)
+        bias = inputs.scores.bias.block(rows, columns, band.offset).to(q.dtype) * math.log2(math.e)
         scores[..., : len(columns)] += _part(bias.clamp_(min=MASKED), at)  # −inf · 0 would be NaN
     for strip, values in mask:
         scores[..., strip] += _part(values, at)
@@ -246,9 +246,9 @@ def _distance(
     return mean, variance.clamp_(min=0.0).sqrt_()
 
 
-def _finish(work: _Work, sums: _Sums, output: torch.dtype) -> Rows:
+def _finish(inputs: _Inputs, sums: _Sums, output: torch.dtype) -> Rows:
     """Divide by the totals, a learned sink included, and convert to natural logarithms."""
-    outcome = _with_sink(work.scores, sums)
+    outcome = _with_sink(inputs.scores, sums)
     nonzero, on_keys = outcome.total > 0, sums.total > 0
     share = torch.where(nonzero, outcome.keys / outcome.total, 0.0)
     log_total = torch.where(nonzero, outcome.total, 1.0).log()
