@@ -192,7 +192,7 @@ def test_bad_input(llama: Scope, ids: list[int], tmp_path: Path) -> None:
         llama.prune(keep=1.0, texts=[ids])
     with pytest.raises(InputError, match=r"keep=0\.1 of 18 heads is 2, but each of the 3 sites keeps.* least 0\.167"):
         llama.prune(keep=0.1, texts=[ids])
-    with pytest.raises(InputError, match="keep= chooses heads by what they do on texts; give some"):
+    with pytest.raises(InputError, match="keep= chooses heads by their importance on texts; give some"):
         llama.prune(keep=0.5)
     with pytest.raises(InputError, match="either keep=, the share of heads to keep, or heads=, the heads to remove"):
         llama.prune(keep=0.5, heads=["0.1"], texts=[ids])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headscope.errors import InputError
 from headscope.heads.look.importance import importance
-from headscope.heads.pruning import _best_groups, _evenly, _least_first, _scores, _without_named
+from headscope.heads.pruning import _best_groups, _keep_evenly, _keep_unnamed, _remove_least_important, _scores
 from headscope.names import Head, Site
 from headscope.scope import Scope
 
@@ -32,7 +32,7 @@ scores = st.lists(st.integers(0, 9), min_size=1, max_size=12)
 def test_the_least_go_wherever_they_are_and_one_stays_at_every_site(numbers: list[int], count: int) -> None:
     model = sites((4, 4), (2, 1), (3, 3))
     scale = scored(model, numbers)
-    kept = _least_first(model, scale, min(count, 6))
+    kept = _remove_least_important(model, scale, min(count, 6))
     gone = [Head(name, at) for name, left in kept.items() for at in range(model[name].n_heads) if at not in left]
     assert len(gone) == min(count, 6)
     assert all(kept[name] for name in kept)
@@ -46,9 +46,9 @@ def test_the_least_go_wherever_they_are_and_one_stays_at_every_site(numbers: lis
 def test_a_site_that_loses_nothing_is_not_named() -> None:
     model = sites((3, 3), (2, 2))
     scale = {Head("0", 0): 5.0, Head("0", 1): 1.0, Head("0", 2): 6.0, Head("1", 0): 7.0, Head("1", 1): 8.0}
-    assert _least_first(model, scale, 1) == {"0": [0, 2]}
-    assert _least_first(model, scale, 2) == {"0": [2]}
-    assert _least_first(model, scale, 3) == {"0": [2], "1": [1]}
+    assert _remove_least_important(model, scale, 1) == {"0": [0, 2]}
+    assert _remove_least_important(model, scale, 2) == {"0": [2]}
+    assert _remove_least_important(model, scale, 3) == {"0": [2], "1": [1]}
 
 
 @settings(max_examples=50)
@@ -72,7 +72,7 @@ def test_the_best_heads_of_the_best_groups_are_the_best_choice_there_is(
 @given(scores, st.floats(0.05, 0.95))
 def test_even_choices_are_as_large_everywhere_and_as_near_as_can_be(numbers: list[int], keep: float) -> None:
     model = sites((6, 3), (6, 3))
-    kept = _evenly(model, scored(model, numbers), keep)
+    kept = _keep_evenly(model, scored(model, numbers), keep)
     assert list(kept) == ["0", "1"]
     shapes = {tuple(sorted([head // 2 for head in heads].count(kv) for kv in range(3))) for heads in kept.values()}
     assert len(shapes) == 1
@@ -84,17 +84,17 @@ def test_even_choices_are_as_large_everywhere_and_as_near_as_can_be(numbers: lis
 
 def test_even_pruning_needs_sites_alike_and_more_than_one_head() -> None:
     with pytest.raises(InputError, match="even=True needs sites of one size"):
-        _evenly(sites((4, 4), (2, 2)), {}, 0.5)
+        _keep_evenly(sites((4, 4), (2, 2)), {}, 0.5)
     with pytest.raises(InputError, match="even=True cannot shrink sites of 1 head; leave it out"):
-        _evenly(sites((1, 1)), {}, 0.5)
+        _keep_evenly(sites((1, 1)), {}, 0.5)
 
 
 def test_named_heads_go_once_each_and_one_stays(llama: Scope) -> None:
-    assert _without_named(llama.model, ["0.1", "0.1", Head("0", 5), "2.0"]) == {"0": [0, 2, 3, 4], "2": [1, 2, 3, 4, 5]}
+    assert _keep_unnamed(llama.model, ["0.1", "0.1", Head("0", 5), "2.0"]) == {"0": [0, 2, 3, 4], "2": [1, 2, 3, 4, 5]}
     with pytest.raises(InputError, match=r"site 1 would lose all of its heads \(6\).*leave one of 1\.0–1\.5 out"):
-        _without_named(llama.model, [f"1.{head}" for head in range(6)])
+        _keep_unnamed(llama.model, [f"1.{head}" for head in range(6)])
     with pytest.raises(InputError, match=r"heads=\[\] removes nothing"):
-        _without_named(llama.model, [])
+        _keep_unnamed(llama.model, [])
 
 
 def test_a_recipe_says_what_was_chosen_on_which_texts_and_with_what(llama: Scope, ids: list[int]) -> None:
@@ -126,7 +126,7 @@ def test_a_summary_counts_what_is_left(llama: Scope, ids: list[int]) -> None:
     assert share < 0
     assert f"({share:+.0%})" in next(line for line in said if "attention's parameters" in line)
     assert pruned.loss is not None
-    assert f"  loss {pruned.loss[0]:.3f} -> {pruned.loss[1]:.3f} nats a token" in said
+    assert f"  loss {pruned.loss[0]:.3f} -> {pruned.loss[1]:.3f} nats per token" in said
     assert said[-1] == "  removed 0.0, 0.1, 2.3"
 
 

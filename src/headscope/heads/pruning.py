@@ -1,7 +1,7 @@
-"""Heads taken out of the weights for good: which ones, what that does to the loss, and what it saves.
+"""Remove heads from a model's weights: choose them, and compare the loss and the cost before and after.
 
-Heads to go are named, or chosen by how little the predictions move without them, one at a time, on given texts. At
-least one head stays at every site: without any, a layer's attention is a constant, and is better removed whole.
+Heads are named, or chosen by how little the predictions move when each is ablated alone on given texts. At least one
+head stays at every site: without any, a layer's attention is a constant, and is better removed whole.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ By = Literal["exact", "gradient"]
 
 @dataclass(frozen=True)
 class Pruned:
-    """A smaller model, and what it cost. ``loss`` is in nats per token, before and after; None without texts."""
+    """A pruned model, and its cost before and after. ``loss`` is in nats per token; None without texts."""
 
     model: HuggingFaceModel
     removed: tuple[Head, ...]
@@ -41,13 +41,14 @@ class Pruned:
     after: Cost
     loss: tuple[float, float] | None
     plain: bool
-    """Whether the config alone describes it, so that transformers opens its folder with no help."""
+    """Whether the config alone describes it, so that transformers opens its folder without headscope."""
     recipe: Mapping[str, Any]
 
     def save(self, folder: str | Path) -> Path:
         """Write it to a new folder, which ``headscope.load`` opens."""
-        save(self.model, Path(folder).expanduser(), self.to_dict())
-        return Path(folder).expanduser()
+        path = Path(folder).expanduser()
+        save(self.model, path, self.to_dict())
+        return path
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -66,11 +67,11 @@ class Pruned:
             f"{self.recipe['model']}: {len(self.removed)} of {before.heads} heads removed, {after.heads} left",
             _change("parameters", before.parameters, after.parameters),
             _change("attention's parameters", before.attention_parameters, after.attention_parameters),
-            _change(f"attention's FLOPs a token at {before.length}", before.attention_flops, after.attention_flops),
-            _change("numbers in the KV cache a token", before.kv_numbers, after.kv_numbers),
+            _change(f"attention's FLOPs per token at {before.length}", before.attention_flops, after.attention_flops),
+            _change("numbers in the KV cache per token", before.kv_numbers, after.kv_numbers),
         ]
         if self.loss is not None:
-            lines.append(f"  loss {self.loss[0]:.3f} -> {self.loss[1]:.3f} nats a token")
+            lines.append(f"  loss {self.loss[0]:.3f} -> {self.loss[1]:.3f} nats per token")
         lines.append(f"  removed {', '.join(map(str, self.removed))}")
         return "\n".join(lines)
 
@@ -89,31 +90,30 @@ def prune(
         raise InputError("prune takes either keep=, the share of heads to keep, or heads=, the heads to remove")
     if not isinstance(model, HuggingFaceModel):
         raise ModelError(
-            f"{model.shape.name} is not a transformers model, and only those can be pruned; switch its heads off with "
+            f"{model.shape.name} is not a transformers model, and only those can be pruned; ablate its heads with "
             "ablate() instead"
         )
     texts = [texts] if isinstance(texts, str) else list(texts)
     if keep is not None:
-        kept = _chosen(model, keep, texts, even, by)
+        kept = _keep_share(model, keep, texts, even, by)
     else:
-        kept = _without_named(model, list(heads or ()))
+        kept = _keep_unnamed(model, list(heads or ()))
     smaller, plain = without(model, kept)
     lengths = [next(iter(model.prepare(text).inputs.values())).shape[1] for text in texts]
     length = max(lengths, default=1024)
     removed = [head for head in model.shape.heads() if head.site in kept and head.head not in kept[head.site]]
-    predicts = predicts_next_token(model)
     return Pruned(
         model=smaller,
         removed=tuple(removed),
         before=cost(model, length),
         after=cost(smaller, length),
-        loss=(text_loss(model, texts), text_loss(smaller, texts)) if texts and predicts else None,
+        loss=(text_loss(model, texts), text_loss(smaller, texts)) if texts and predicts_next_token(model) else None,
         plain=plain,
         recipe=_recipe(model, texts, {"keep": keep, "even": even, "by": by} if keep is not None else {}),
     )
 
 
-def _without_named(model: OpenModel, heads: Sequence[HeadName]) -> dict[str, list[int]]:
+def _keep_unnamed(model: OpenModel, heads: Sequence[HeadName]) -> dict[str, list[int]]:
     if not heads:
         raise InputError("heads=[] removes nothing; name the heads to remove, as in heads=['3.5', '4.1']")
     gone = {model.shape.find(head) for head in heads}
@@ -129,7 +129,7 @@ def _without_named(model: OpenModel, heads: Sequence[HeadName]) -> dict[str, lis
     return kept
 
 
-def _chosen(model: OpenModel, keep: float, texts: Sequence[Any], even: bool, by: By) -> dict[str, list[int]]:
+def _keep_share(model: OpenModel, keep: float, texts: Sequence[Any], even: bool, by: By) -> dict[str, list[int]]:
     sites, total = model.shape.sites, model.shape.n_heads
     if not 0 < keep <= 1:
         raise InputError(f"keep={keep}: give the share of heads to keep, above 0 and below 1, as in keep=0.7")
@@ -142,21 +142,23 @@ def _chosen(model: OpenModel, keep: float, texts: Sequence[Any], even: bool, by:
             f"least {math.ceil(1000 * len(sites) / total) / 1000:g}"
         )
     if not texts:
-        raise InputError("keep= chooses heads by what they do on texts; give some: prune(keep=0.7, texts=[…])")
+        raise InputError("keep= chooses heads by their importance on texts; give some: prune(keep=0.7, texts=[…])")
     scores = _scores(model, texts, by)
-    return _evenly(sites, scores, keep) if even else _least_first(sites, scores, total - count)
+    return _keep_evenly(sites, scores, keep) if even else _remove_least_important(sites, scores, total - count)
 
 
 def _scores(model: OpenModel, texts: Sequence[Any], by: By) -> dict[Head, float]:
-    """How much each head matters: how far predictions move without it, or the loss at first order."""
+    """Each head's importance: how far predictions move without it, or the change of the loss at first order."""
     if not predicts_next_token(model):
         return movement(model, texts)
     found = importance(model, texts, by)
     return {entry.head: abs(entry.loss.mean) if entry.kl is None else entry.kl.mean for entry in found}
 
 
-def _least_first(sites: Mapping[str, Site], scores: Mapping[Head, float], count: int) -> dict[str, list[int]]:
-    """Take out the heads that matter least, wherever they are, down to one a site."""
+def _remove_least_important(
+    sites: Mapping[str, Site], scores: Mapping[Head, float], count: int
+) -> dict[str, list[int]]:
+    """Remove the least important heads of the whole model, down to one per site."""
     left = {name: list(range(site.n_heads)) for name, site in sites.items()}
     for head in sorted(scores, key=lambda head: (scores[head], head)):
         if count and len(left[head.site]) > 1:
@@ -165,8 +167,8 @@ def _least_first(sites: Mapping[str, Site], scores: Mapping[Head, float], count:
     return {name: heads for name, heads in left.items() if len(heads) < sites[name].n_heads}
 
 
-def _evenly(sites: Mapping[str, Site], scores: Mapping[Head, float], keep: float) -> dict[str, list[int]]:
-    """As many heads from every site, and as many from every KV group that stays: what a config can say."""
+def _keep_evenly(sites: Mapping[str, Site], scores: Mapping[Head, float], keep: float) -> dict[str, list[int]]:
+    """Keep as many heads at every site, and as many in every KV group that stays, so that a config describes it."""
     shapes = Counter((site.n_heads, site.n_kv_heads) for site in sites.values())
     if len(shapes) > 1:
         raise InputError("even=True needs sites of one size; this model's differ in their numbers of heads")
@@ -182,12 +184,14 @@ def _evenly(sites: Mapping[str, Site], scores: Mapping[Head, float], keep: float
 
 def _best_groups(site: Site, scores: Mapping[Head, float], n_kv: int, group: int) -> list[int]:
     """The best ``group`` heads of the best ``n_kv`` KV groups."""
-    best: list[tuple[float, list[int]]] = []
-    for start in range(0, site.n_heads, site.group_size):
-        heads = sorted(range(start, start + site.group_size), key=lambda head: -scores[Head(site.name, head)])[:group]
-        best.append((sum(scores[Head(site.name, head)] for head in heads), heads))
-    best.sort(key=lambda entry: -entry[0])
-    return sorted(head for _, heads in best[:n_kv] for head in heads)
+
+    def score(head: int) -> float:
+        return scores[Head(site.name, head)]
+
+    starts = range(0, site.n_heads, site.group_size)
+    best = [sorted(range(start, start + site.group_size), key=score, reverse=True)[:group] for start in starts]
+    best.sort(key=lambda heads: -sum(map(score, heads)))
+    return sorted(head for heads in best[:n_kv] for head in heads)
 
 
 def _recipe(model: OpenModel, texts: Sequence[Any], choice: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from headscope.heads.questions.label_rules import (
     LARGEST_LABEL,
     Labeller,
     LabelRule,
-    Matching,
+    PatternLabeller,
     read_class,
     token_class,
 )
@@ -71,11 +71,11 @@ def test_labels_are_integers_one_a_token_and_not_below_minus_one() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (lambda tokens: [token.text for token in tokens], "are no integers .*; give 8 of them, one a token"),
-        (lambda tokens: None, "the query labels of the question 'mine' are no integers"),
-        (lambda tokens: [None] * len(tokens), "are no integers"),
-        (lambda tokens: [2**70] * len(tokens), "are no integers"),
-        (lambda tokens: [[1], [2, 3]], "are no integers"),
+        (lambda tokens: [token.text for token in tokens], "are not integers .*; give 8, one per token"),
+        (lambda tokens: None, "the query labels of the question 'mine' are not integers"),
+        (lambda tokens: [None] * len(tokens), "are not integers"),
+        (lambda tokens: [2**70] * len(tokens), "are not integers"),
+        (lambda tokens: [[1], [2, 3]], "are not integers"),
         (lambda tokens: [2**40] * len(tokens), "−1 for none, and below 1,099,511,627,776"),
         (lambda tokens: [True] * len(tokens), "torch.bool"),
     ],
@@ -108,8 +108,8 @@ def test_a_written_class_is_read_back_or_refused(written: str) -> None:
     rule = read_class(written)
     asks, arrow, wanted = rest.partition("=>")
     assert rule.name == name.strip()
-    assert isinstance(rule.query, Matching)
-    assert isinstance(rule.key, Matching)
+    assert isinstance(rule.query, PatternLabeller)
+    assert isinstance(rule.key, PatternLabeller)
     assert (rule.query.pattern, rule.key.pattern) == ((asks, wanted) if arrow else ("", rest))
     assert rule.exclude_self
 

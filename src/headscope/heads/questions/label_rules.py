@@ -1,4 +1,4 @@
-"""A question of one's own: two labelling functions of the tokens, or a class of tokens by regular expression."""
+"""Label rules: questions made of two labelling functions of the tokens, or of a regular expression."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class LabelRule:
     exclude_self: bool = False
 
     def labels(self, tokens: Sequence[Token]) -> tuple[Int[Tensor, " token"], Int[Tensor, " token"]]:
-        """Query labels and key labels of a text, checked."""
+        """Compute and check the query labels and key labels of a text."""
         return self._checked("query", tokens), self._checked("key", tokens)
 
     def identity(self) -> dict[str, Any]:
-        """What this rule is, for a recipe: a changed function is another rule."""
-        words = {"query": _words(self.query), "key": _words(self.key)}
-        return {"name": self.name, **words, "exclude_self": self.exclude_self}
+        """Describe the rule for a recipe, with a hash of its functions' source: a changed function is another rule."""
+        sides = {"query": _describe(self.query), "key": _describe(self.key)}
+        return {"name": self.name, **sides, "exclude_self": self.exclude_self}
 
     def _checked(self, side: str, tokens: Sequence[Token]) -> Int[Tensor, " token"]:
         given = getattr(self, side)(tokens)
@@ -52,13 +52,13 @@ class LabelRule:
             labels = torch.as_tensor(given if isinstance(given, Tensor) else list(given))
         except (TypeError, ValueError, RuntimeError) as error:
             raise InputError(
-                f"the {side} labels of the question {self.name!r} are no integers ({error}); give {len(tokens)} of "
-                "them, one a token"
+                f"the {side} labels of the question {self.name!r} are not integers ({error}); give {len(tokens)}, "
+                "one per token"
             ) from error
         if labels.is_floating_point() or labels.dtype == torch.bool or tuple(labels.shape) != (len(tokens),):
             raise InputError(
                 f"the {side} labels of the question {self.name!r} are {labels.dtype} of shape {tuple(labels.shape)}; "
-                f"this text needs {len(tokens)} integers, one a token"
+                f"this text needs {len(tokens)} integers, one per token"
             )
         if len(labels) and not -1 <= int(labels.min()) <= int(labels.max()) < LARGEST_LABEL:
             raise InputError(
@@ -69,8 +69,8 @@ class LabelRule:
 
 
 @dataclass(frozen=True)
-class Matching:
-    """The labeller of a class: 1 for tokens in which the pattern is found, −1 for the others."""
+class PatternLabeller:
+    """Label tokens by a regular expression: 1 where it is found, −1 elsewhere."""
 
     pattern: str
 
@@ -83,7 +83,7 @@ class Matching:
 
 
 def token_class(name: str, key: str, query: str = "") -> LabelRule:
-    """How much lands on tokens that match ``key``, asked by the tokens that match ``query`` (all, unless given)."""
+    """A rule for the attention from tokens that match ``query`` (all by default) to tokens that match ``key``."""
     for side, pattern in (("key", key), ("query", query)):
         try:
             re.compile(pattern)
@@ -91,11 +91,11 @@ def token_class(name: str, key: str, query: str = "") -> LabelRule:
             raise InputError(
                 f"the {side} pattern {pattern!r} of {name!r} is not a regular expression: {error}"
             ) from error
-    return LabelRule(name, Matching(query), Matching(key), exclude_self=True)
+    return LabelRule(name, PatternLabeller(query), PatternLabeller(key), exclude_self=True)
 
 
 def read_class(written: str) -> LabelRule:
-    """A class as a person types it: ``NAME=PATTERN``, or ``NAME=QUERY=>KEY`` for who asks and what is asked for.
+    """Parse a rule from the command line: ``NAME=PATTERN`` for keys, or ``NAME=QUERY=>KEY``.
 
     >>> read_class(r"digits=\\d").key.pattern
     '\\\\d'
@@ -107,9 +107,9 @@ def read_class(written: str) -> LabelRule:
     return token_class(name.strip(), key, query) if arrow else token_class(name.strip(), patterns)
 
 
-def _words(labeller: Labeller) -> str:
-    """A pattern, or a function's name and a hash of its source."""
-    if isinstance(labeller, Matching):
+def _describe(labeller: Labeller) -> str:
+    """The regular expression, or a function's name and a hash of its source."""
+    if isinstance(labeller, PatternLabeller):
         return f"matches {labeller.pattern!r}"
     name = getattr(labeller, "__qualname__", type(labeller).__qualname__)
     try:
