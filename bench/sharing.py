@@ -52,9 +52,6 @@ class Growth:
     moments: list[Moment]
     accuracy: float
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def similarity(patterns: Float[Tensor, "row head key"]) -> Float[Tensor, "head head"]:
     """Mean overlap of two heads' attention patterns: 1 when equal, 0 when disjoint."""
@@ -190,7 +187,7 @@ def measure() -> dict[str, object]:
     budget = Budget(steps=800)
     growths = []
     for start in STARTS:
-        growths.append(grow(start, budget=budget, every=100).to_dict())
+        growths.append(asdict(grow(start, budget=budget, every=100)))
         print(start, growths[-1]["accuracy"], flush=True)
     model = train(KEYS, Arm(name="8 heads", n_heads=8, d_head=4), 0, budget).model
     machine = {"python": platform.python_version(), "torch": torch.__version__, "machine": platform.machine()}
@@ -200,7 +197,7 @@ def measure() -> dict[str, object]:
         "budget": asdict(budget),
         "growths": growths,
         "redundancy": redundancy(model).to_dict(),
-        "groups": [row.to_dict() for row in by_groups(model, lambda each: _ablated(each, [], 1024).loss)],
+        "groups": [asdict(row) for row in by_groups(model, lambda each: _ablated(each, [], 1024).loss)],
     }
 
 

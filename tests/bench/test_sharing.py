@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import pairwise
 
 import pytest
@@ -44,7 +44,7 @@ def test_equal_heads_stay_equal_and_nudged_ones_diverge() -> None:
     assert nudged.moments[0].similarity > 0.99
     assert nudged.moments[-1].similarity < 0.8
     assert equal.moments[-1].loss < equal.moments[0].loss
-    assert json.loads(json.dumps(nudged.to_dict()))["start"] == "nudged"
+    assert json.loads(json.dumps(asdict(nudged)))["start"] == "nudged"
 
 
 def test_random_heads_start_apart() -> None:

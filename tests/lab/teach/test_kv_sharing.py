@@ -96,7 +96,7 @@ def test_every_count_from_mha_to_mqa() -> None:
     assert [row.kv_bytes_per_token for row in rows] == [2 * 2 * 32 * 2 // share for share in (1, 2, 4, 8)]
     assert rows[3].parameters < rows[0].parameters
     assert kv_bytes_per_token(model) == rows[0].kv_bytes_per_token
-    assert rows[0].to_dict()["attention"] == "MHA"
+    assert rows[0].attention == "MHA"
     assert share(model, 2).attention().n_kv_heads == 2
     assert model.attention().n_kv_heads == 8
 

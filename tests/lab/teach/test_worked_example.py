@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -69,7 +70,7 @@ def test_steps_are_arithmetic_that_can_be_checked() -> None:
 
 
 def test_every_field_can_be_edited_and_serialises_to_json() -> None:
-    edited = json.loads(json.dumps(WorkedExample().to_dict()))
+    edited = json.loads(json.dumps(asdict(WorkedExample())))
     edited["values"]["animal"] = [1, 0, 0, 0]
     edited["heads"][0]["scorecard"] = {"animal": 1, "road": 0, "because": 0, "was": 0, "tired": 0}
     worked = work(WorkedExample.from_dict(edited))
@@ -78,7 +79,7 @@ def test_every_field_can_be_edited_and_serialises_to_json() -> None:
 
 
 X, VALUES = WorkedExample().x, WorkedExample().values
-FIRST: dict[str, object] = WorkedExample().to_dict()["heads"][0]
+FIRST: dict[str, object] = asdict(WorkedExample())["heads"][0]
 
 
 @pytest.mark.parametrize(
@@ -117,14 +118,14 @@ def test_bad_edits_are_refused(edit: dict[str, object], message: str) -> None:
     ],
 )
 def test_a_scorecard_that_is_no_distribution(card: dict[str, float], message: str) -> None:
-    parts = WorkedExample().to_dict()
+    parts = asdict(WorkedExample())
     parts["heads"][0]["scorecard"] |= card
     with pytest.raises(InputError, match=message):
         WorkedExample.from_dict(parts)
 
 
 def test_a_scorecard_may_be_rounded_a_little_and_may_hold_zeros() -> None:
-    parts = WorkedExample().to_dict()
+    parts = asdict(WorkedExample())
     parts["heads"][0]["scorecard"] |= {"animal": 0.754, "road": 0}
     assert work(WorkedExample.from_dict(parts)).heads[0].z[0] == pytest.approx(0.754 * 0.8 + 0.055)
 
@@ -170,7 +171,7 @@ def test_every_step_ends_in_the_number_that_was_computed() -> None:
 
 
 def test_an_empty_sum_is_written_as_zero() -> None:
-    silent = WorkedExample().to_dict()["heads"]
+    silent = asdict(WorkedExample())["heads"]
     silent[0]["W_Q"] = [[0.0] * 4 for _ in range(8)]
     worked = work(WorkedExample.from_dict({"heads": silent}))
     assert worked.steps[0].lines == [f"q1[{place}] = 0 = 0" for place in (1, 2, 3, 4)]

@@ -96,12 +96,13 @@ class Card:
 
     def head_choices(self) -> list[dict[str, int]]:
         """The same width divided among other numbers of heads; the heads of MLA keep their size."""
-        model = self.model
-        width = model.n_heads * model.d_head
+        model, fixed, width = self.model, self.model.latent is not None, self.model.n_heads * self.model.d_head
         counts = [model.n_heads * 2**power // 4 for power in range(5)]
-        if model.latent is not None:
-            return [{"n_heads": count, "d_head": model.d_head} for count in counts if count]
-        return [{"n_heads": count, "d_head": width // count} for count in counts if count and width % count == 0]
+        return [
+            {"n_heads": count, "d_head": model.d_head if fixed else width // count}
+            for count in counts
+            if count and (fixed or width % count == 0)
+        ]
 
     def to_dict(self, length: int | None = None) -> dict[str, Any]:
         length = self.length if length is None else length

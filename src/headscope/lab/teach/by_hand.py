@@ -133,44 +133,36 @@ def _step_back(sizes: HandSizes) -> Tensor:
     return torch.eye(sizes.context)[wanted]
 
 
-def _constant(length: int) -> Tensor:
-    """One column of ones: the same for every input."""
-    return torch.ones(length, 1)
+def _one_layer(role: str, sizes: HandSizes, query: Tensor, key: Tensor) -> HandModel:
+    """One head with these W_Q and W_K that writes the attended token, shifted, into the answer."""
+    model = HandModel(role, sizes, 1)
+    model.write(0, query, key, read(sizes, sizes.token), write_token(sizes, sizes.answer, copy=False))
+    return model
 
 
 def previous_token(sizes: HandSizes) -> HandModel:
     """Every token reads the one before it."""
-    model = HandModel("previous token", sizes, 1)
     query, key = read(sizes, sizes.position, _step_back(sizes)), read(sizes, sizes.position)
-    model.write(0, query, key, read(sizes, sizes.token), write_token(sizes, sizes.answer, copy=False))
-    return model
+    return _one_layer("previous token", sizes, query, key)
 
 
 def itself(sizes: HandSizes) -> HandModel:
     """Every token reads itself."""
-    model = HandModel("itself", sizes, 1)
-    position = read(sizes, sizes.position)
-    model.write(0, position, position, read(sizes, sizes.token), write_token(sizes, sizes.answer, copy=False))
-    return model
+    return _one_layer("itself", sizes, read(sizes, sizes.position), read(sizes, sizes.position))
 
 
 def first_token(sizes: HandSizes) -> HandModel:
     """Every token reads the first one: what a sink does."""
-    model = HandModel("first token", sizes, 1)
-    query, key = read(sizes, sizes.position, _constant(sizes.context)), read(sizes, sizes.position)
-    model.write(0, query, key, read(sizes, sizes.token), write_token(sizes, sizes.answer, copy=False))
-    return model
+    query = read(sizes, sizes.position, torch.ones(sizes.context, 1))
+    return _one_layer("first token", sizes, query, read(sizes, sizes.position))
 
 
 def separators(sizes: HandSizes) -> HandModel:
     """Every token reads the separators before it."""
-    model = HandModel("separators", sizes, 1)
     is_separator = torch.zeros(sizes.vocabulary, 1)
     is_separator[list(sizes.separators)] = 1
-    query = read(sizes, sizes.position, _constant(sizes.context))
-    key = read(sizes, sizes.token, is_separator)
-    model.write(0, query, key, read(sizes, sizes.token), write_token(sizes, sizes.answer, copy=False))
-    return model
+    query = read(sizes, sizes.position, torch.ones(sizes.context, 1))
+    return _one_layer("separators", sizes, query, read(sizes, sizes.token, is_separator))
 
 
 def duplicate_token(sizes: HandSizes) -> HandModel:
@@ -178,10 +170,8 @@ def duplicate_token(sizes: HandSizes) -> HandModel:
 
     An equal token scores 1 and an equal position −2, so that a token prefers every other one to itself.
     """
-    model = HandModel("duplicate token", sizes, 1)
     token, position = read(sizes, sizes.token), read(sizes, sizes.position, at=sizes.vocabulary)
-    model.write(0, token - 2 * position, token + position, token, write_token(sizes, sizes.answer, copy=False))
-    return model
+    return _one_layer("duplicate token", sizes, token - 2 * position, token + position)
 
 
 def induction(sizes: HandSizes) -> HandModel:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import nn
@@ -28,9 +28,6 @@ class Grouped:
     loss: float
     kv_bytes_per_token: int
     parameters: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @torch.no_grad()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from headscope.errors import InputError
@@ -105,9 +105,6 @@ class WorkedExample:
     @property
     def words(self) -> list[str]:
         return list(self.values)
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
     @classmethod
     def from_dict(cls, edited: Mapping[str, Any]) -> WorkedExample:

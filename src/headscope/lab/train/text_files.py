@@ -22,7 +22,7 @@ from torch import Tensor
 from headscope.errors import InputError
 from headscope.lab.train.tokenizer import START_ID
 
-CHUNK = 100_000
+CHUNK, BATCH = 100_000, 256  # characters tokenized at once, and chunks per batch
 MANY_DOCUMENTS = 50
 OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
 
@@ -93,25 +93,13 @@ def split(documents: Sequence[Document]) -> tuple[list[Document], list[Document]
 
 def encode(tokenizer: Tokenizer, documents: Iterable[Document]) -> Int[Tensor, " token"]:
     """Tokenize and concatenate documents, each after a start token."""
+    chunks = [(number == 0, chunk) for each in documents for number, chunk in enumerate(_chunks(each.text))]
     rows: list[np.ndarray[Any, Any]] = []
-    batch: list[str] = []
-    begins: list[bool] = []
-
-    def flush() -> None:
-        for begin, encoding in zip(begins, tokenizer.encode_batch_fast(batch, add_special_tokens=False), strict=True):
-            if begin:
-                rows.append(np.array([START_ID], dtype=np.int32))
-            rows.append(np.asarray(encoding.ids, dtype=np.int32))
-        batch.clear()
-        begins.clear()
-
-    for document in documents:
-        for number, chunk in enumerate(_chunks(document.text)):
-            batch.append(chunk)
-            begins.append(number == 0)
-            if len(batch) >= 256:
-                flush()
-    flush()
+    for at in range(0, len(chunks), BATCH):
+        begins, texts = zip(*chunks[at : at + BATCH], strict=True)
+        encodings = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        for begin, encoding in zip(begins, encodings, strict=True):
+            rows.append(np.array([START_ID] * begin + encoding.ids, dtype=np.int32))
     return torch.from_numpy(np.concatenate(rows)) if rows else torch.zeros(0, dtype=torch.int32)
 
 
