@@ -82,14 +82,14 @@ def trial(data: TrainingData, out: Path, options: TrainingOptions, seconds: floa
             break
         log("trial", name)
         run = TrainingRun(data, out / name.replace(" ", "-"), replace(variant, decay=0.0, long_steps=0))
-        seen = 0
+        shown = 0
 
         def report(progress: Progress, run: TrainingRun = run) -> None:
-            nonlocal seen
+            nonlocal shown
             if progress.step % 100 == 0:
                 log(f"step {progress.step} loss {progress.loss:.3f} {progress.tokens_per_second / 1e6:.2f} M tokens/s")
-            if len(run.recorder.film.points) >= seen + 5:
-                seen = len(run.recorder.film.points)
+            if len(run.recorder.film.points) >= shown + 5:
+                shown = len(run.recorder.film.points)
                 log_point(run)
 
         run.loop(report, threading.Event())

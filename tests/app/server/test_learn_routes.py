@@ -64,13 +64,13 @@ def test_the_phase_change_comes_with_its_evidence():
 
 def test_a_film_in_which_nothing_is_learned_has_no_phase():
     film = Film.load(EMBEDDED / "film.safetensors")
-    film.cut(200)
+    film.truncate(200)
     assert film_card("short", film, EMBEDDED / "tokenizer.json")[0].phase is None
 
 
 def test_a_served_folder_with_a_film_is_shown_first(tmp_path: Path):
     film = Film.load(EMBEDDED / "film.safetensors")
-    film.cut(300)
+    film.truncate(300)
     film.save(tmp_path / "film.safetensors")
     films = Films([str(tmp_path), "gpt2"])
     assert films.names() == [tmp_path.name, "embedded"]

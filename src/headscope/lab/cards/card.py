@@ -234,35 +234,35 @@ def notes(card: Card) -> list[str]:
     """Explain what the numbers mean and what they do not."""
     model = card.model
     heads, layers, width = model.n_heads, model.attention_layers, model.n_heads * model.d_head
-    said = [
+    lines = [
         f"{heads} heads in each of {layers} layers: {heads} × {layers} = {card.heads_in_all:,} attention patterns for "
         "every text. A head is not a layer: the heads of one layer work side by side and none sees another's output.",
         f"Heads are not experts: all {heads} of a layer run on every token. W_O mixes their outputs; it does not "
         "choose.",
     ]
     if model.latent is None and width == model.d_model:
-        said.append(
+        lines.append(
             f"More heads would not be more width: {heads} × {model.d_head} = {width} is shared out, not added to."
         )
     if model.latent is None and width != model.d_model:
-        said.append(
+        lines.append(
             f"{heads} × {model.d_head} = {width:,} is not d_model = {model.d_model:,}: d_head is chosen freely, "
             f"and d_model / heads ({model.d_model / heads:g}) would be wrong."
         )
-    return said + _notes_on_the_cache(card) + _notes_on_the_rest(card)
+    return lines + _notes_on_the_cache(card) + _notes_on_the_rest(card)
 
 
 def _notes_on_the_cache(card: Card) -> list[str]:
-    model, said = card.model, []
+    model, lines = card.model, []
     if model.kind in ("GQA", "MQA"):
         group = model.n_heads // model.n_kv_heads
-        said.append(
+        lines.append(
             f"{group} query heads share each KV head: the cache is {group} times smaller than with a KV head for each, "
             f"but there are still {model.n_heads} different patterns per layer."
         )
     if model.latent is not None:
         kept, full = kept_per_token(model), kept_per_token(model, expanded=True)
-        said.append(
+        lines.append(
             f"The {model.n_kv_heads} KV heads in the config are not what is cached: MLA caches "
             f"{model.latent.kv_rank} + {model.latent.d_rope} = {kept} numbers per token and layer. Caching "
             f"every head's key and value instead would take {full:,}, {full / kept:.0f} times as many."
@@ -272,30 +272,30 @@ def _notes_on_the_cache(card: Card) -> list[str]:
         count = sum(window in widths for window in model.windows)
         shown = " or ".join(f"{width:,}" for width in widths)
         excess = card.kv_bytes(1) * card.length / max(1, card.kv_bytes(card.length))
-        said.append(
+        lines.append(
             f"{count} of {model.n_layers} layers look back at most {shown} tokens, so their cache stops growing "
             f"there; bytes per token × length would be {excess:.1f} times too much at {card.length:,} tokens."
         )
-    return said
+    return lines
 
 
 def _notes_on_the_rest(card: Card) -> list[str]:
-    model, said = card.model, []
+    model, lines = card.model, []
     if model.experts is not None:
-        said.append(
+        lines.append(
             f"{model.experts.count} experts belong to the FFN, {model.experts.used} of them per token. They "
             "have nothing to do with heads."
         )
     if model.attention_layers < model.n_layers:
-        said.append(
+        lines.append(
             f"{model.n_layers - model.attention_layers} layers have no heads at all and cache no keys or values."
         )
     if not model.decodes:
-        said.append("An encoder reads the whole text at once: it has no KV cache.")
+        lines.append("An encoder reads the whole text at once: it has no KV cache.")
     if card.parameters.unknown:
-        said.append(f"The config leaves out the sizes of: {', '.join(card.parameters.unknown)}.")
+        lines.append(f"The config leaves out the sizes of: {', '.join(card.parameters.unknown)}.")
     elif not model.known:
-        said.append(
+        lines.append(
             f"“{model.model_type}” is not a family known to headscope; it was counted as if built like a Llama."
         )
-    return said
+    return lines

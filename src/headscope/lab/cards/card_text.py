@@ -54,11 +54,11 @@ def render(card: Card, length: int | None = None) -> RenderableType:
         ),
     ):
         facts.add_row(Text(name, style="dim"), value)
-    said = [Text(f"– {note}") for note in notes(card)]
+    lines = [Text(f"– {note}") for note in notes(card)]
     source = Text(f"source: {card.source}", style="dim")
     parts = _shares("Where the parameters are", "parameters", card.parameters.parts, 1)
     work = _shares(f"Work for the next token after {length:,}", "FLOP", card.flops(length), 0)
-    return Group(Text(card.title, style="bold"), facts, parts, work, *said, source)
+    return Group(Text(card.title, style="bold"), facts, parts, work, *lines, source)
 
 
 def _shares(title: str, counted: str, counts: Mapping[str, int], digits: int) -> Table:

@@ -31,11 +31,11 @@ class Parameters:
 def count_parameters(model: Architecture) -> Parameters:
     """Count the parameters of every part."""
     layers, vocabulary, family = model.attention_layers, model.vocabulary or 0, model.family
-    places = model.context + family.positions if model.context and family.positions is not None else 0
+    n_positions = model.context + family.positions if model.context and family.positions is not None else 0
     output = 0 if model.tied else model.d_model
     parts = {
         "token embeddings": vocabulary * model.d_model,
-        "place embeddings": places * model.d_model,
+        "place embeddings": n_positions * model.d_model,
         **{part: count * layers for part, count in _attention(model).items()},
         **_ffn(model),
         "norms": _norms(model),

@@ -63,8 +63,8 @@ class InventTwoHeads:
         cards = [self.parse(head) for head in heads]
         remarks = [self._shares(index, card) for index, card in enumerate(cards, start=1)]
         remarks.append(self._winners(cards))
-        for index, (card, said) in enumerate(zip(cards, sums, strict=False), start=1):
-            remarks.append(self._sum(index, card, parse_numbers(said) if isinstance(said, str) else list(said)))
+        for index, (card, answer) in enumerate(zip(cards, sums, strict=False), start=1):
+            remarks.append(self._sum(index, card, parse_numbers(answer) if isinstance(answer, str) else list(answer)))
         return Checked(remarks)
 
     def parse(self, head: str | Mapping[str, Number]) -> dict[str, Number]:
@@ -106,19 +106,23 @@ class InventTwoHeads:
             f"({self.referent}), the other what is said of it ({self.attribute}).",
         )
 
-    def _sum(self, index: int, card: Mapping[str, Number], said: Sequence[Number]) -> Remark:
+    def _sum(self, index: int, card: Mapping[str, Number], answer: Sequence[Number]) -> Remark:
         truth, about = weigh(card, self.values), f"head {index}: sum"
-        if len(said) != len(truth):
-            return Remark(about, False, f"A value has {len(truth)} numbers, so the sum has too; you gave {len(said)}.")
-        wrong = [place for place, (a, b) in enumerate(zip(said, truth, strict=True)) if not abs(a - b) <= ROUNDING]
+        if len(answer) != len(truth):
+            return Remark(
+                about, False, f"A value has {len(truth)} numbers, so the sum has too; you gave {len(answer)}."
+            )
+        wrong = [column for column, (a, b) in enumerate(zip(answer, truth, strict=True)) if not abs(a - b) <= ROUNDING]
         if not wrong:
             return Remark(about, True, f"o{index} = {vector(truth)}.")
-        place = wrong[0]
+        column = wrong[0]
         terms = " + ".join(
-            f"{number(card[word])}·{number(row[place])}" for word, row in self.values.items() if card[word]
+            f"{number(card[word])}·{number(row[column])}" for word, row in self.values.items() if card[word]
         )
         return Remark(
-            about, False, f"Number {place + 1} is {terms or '0'} = {number(truth[place])}, not {number(said[place])}."
+            about,
+            False,
+            f"Number {column + 1} is {terms or '0'} = {number(truth[column])}, not {number(answer[column])}.",
         )
 
 
