@@ -12,11 +12,10 @@ import random
 import resource
 import signal
 import sys
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +34,7 @@ from headscope.lab.train.llama_folder import load_folder, save_folder
 from headscope.lab.train.tokenizer import load_tokenizer, train_tokenizer
 from headscope.scope import EMBEDDED, load
 from tests.heads.conftest import small_llama
+from tests.killing import kill_at_byte, kill_before_change, n_changes
 
 NOBODY = 65534  # a user who may write nowhere: to root every folder is open
 
@@ -43,7 +43,6 @@ class Writer(ABC):
     """Saves version 0 or 1, and says what is found there afterwards."""
 
     new_each_time = False
-    slow = False
 
     @abstractmethod
     def save(self, folder: Path, version: int, turn: int) -> None: ...
@@ -63,7 +62,7 @@ class Files(Writer):
 
 
 class Exports(Files):
-    name, slow = "look.html", True
+    name = "look.html"
 
     def __init__(self) -> None:
         scope = load()
@@ -78,7 +77,7 @@ class Films(Files):
 
     def __init__(self) -> None:
         self.films = [Film.load(EMBEDDED / self.name) for _ in range(2)]
-        self.films[1].cut(self.films[1].points[-2].step)
+        self.films[1].truncate(self.films[1].points[-2].step)
 
     def save(self, folder: Path, version: int, turn: int) -> None:
         self.films[version].save(folder / self.name)
@@ -152,64 +151,7 @@ class PrunedFolders(Writer):
 WRITERS = {kind.__name__: kind for kind in (Exports, Films, Checkpoints, Reports, Models, PrunedFolders)}
 
 
-def state(folder: Path) -> tuple[tuple[str, int, int], ...]:
-    """The names, sizes and times of everything below a folder, as they are at this moment."""
-    found = []
-    for file in sorted(folder.rglob("*")):
-        try:
-            stat = file.stat()
-        except FileNotFoundError:
-            continue
-        found.append((str(file), stat.st_size, stat.st_mtime_ns))
-    return tuple(found)
-
-
-@contextmanager
-def saving(writer: Writer, folder: Path) -> Iterator[tuple[int, int]]:
-    """A process that saves again and again: its number, and where it says so after each time."""
-    told, telling = os.pipe()
-    child = os.fork()
-    if child == 0:
-        for turn in range(1000):
-            writer.save(folder, turn % 2, turn)
-            os.write(telling, b".")
-        os._exit(0)
-    os.close(telling)
-    try:
-        yield child, told
-    finally:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        os.close(told)
-
-
-def until_it_changes(folder: Path) -> None:
-    before, deadline = state(folder), time.monotonic() + 20
-    while state(folder) == before and time.monotonic() < deadline:
-        pass
-
-
-def span(writer: Writer, folder: Path) -> float:
-    """Seconds from the first change of a file until a save is finished."""
-    with saving(writer, folder) as (_, told):
-        os.read(told, 1)
-        until_it_changes(folder)
-        began = time.monotonic()
-        os.read(told, 1)
-        return time.monotonic() - began
-
-
-def kill_while_saving(writer: Writer, folder: Path, after: float, saves: int) -> int:
-    """Let some saves be finished, then kill in the middle of one; how many were finished in all."""
-    with saving(writer, folder) as (child, told):
-        finished = sum(len(os.read(told, 1)) for _ in range(saves))
-        until_it_changes(folder)
-        time.sleep(after)
-        os.kill(child, signal.SIGKILL)
-        return finished + len(os.read(told, 1000))
-
-
-def trial(writer: Writer, folder: Path, rounds: int, chance: random.Random) -> dict[str, Any]:
+def trial(writer: Writer, folder: Path) -> dict[str, Any]:
     """What was wrong after kills, and how many of them left something unfinished."""
     whole = []
     for version in range(2):
@@ -218,27 +160,40 @@ def trial(writer: Writer, folder: Path, rounds: int, chance: random.Random) -> d
         whole += writer.found(folder / f"whole-{version}")
     assert len(whole) == 2
     assert whole[0] != whole[1]
-    (folder / "span").mkdir()
-    longest = span(writer, folder / "span")
     wrong: list[str] = []
     cut = 0
-    for number in range(1 if writer.slow else rounds):
-        here = folder / f"round-{number}"
+    for name, kill in kills(writer, folder).items():
+        here = folder / name
         here.mkdir()
-        finished = kill_while_saving(writer, here, chance.uniform(0.0, longest), chance.randint(1, 2))
+        writer.save(here, 0, 0)
+        if kill(here, lambda here=here: writer.save(here, 1, 1)) >= 0:
+            wrong.append(f"{name}: it was not killed")
         cut += bool(unfinished(here))
         try:
             there = writer.found(here)
-            expected = finished if writer.new_each_time else 1
-            if len(there) not in (expected, expected + writer.new_each_time):
-                wrong.append(f"{finished} were finished, {len(there)} are there")
-            wrong += [f"after {finished}, something that was never saved" for one in there if one not in whole]
+            if len(there) not in (1, 1 + writer.new_each_time):
+                wrong.append(f"{name}: {len(there)} are there")
+            wrong += [f"{name}: something that was never saved" for one in there if one not in whole]
             writer.save(here, 0, len(there))
         except Exception as error:  # a reader may stumble over half a file in any way
-            wrong.append(f"after {finished}: {type(error).__name__}: {str(error)[:200]}")
+            wrong.append(f"{name}: {type(error).__name__}: {str(error)[:200]}")
         if unfinished(here):
-            wrong.append("what was cut off still lies about after the next save")
+            wrong.append(f"{name}: what was cut off still lies about after the next save")
     return {"wrong": wrong, "cut": cut}
+
+
+MOST_KILLS = 6  # between the files of one save
+
+
+def kills(writer: Writer, folder: Path) -> dict[str, Callable[[Path, Callable[[], None]], int]]:
+    """Ways to kill a save: before some of its changes of files, the first and the last among them, and inside one."""
+    (folder / "count").mkdir()
+    writer.save(folder / "count", 0, 0)
+    last = n_changes(folder / "count", lambda: writer.save(folder / "count", 1, 1)) - 1
+    largest = max(file.stat().st_size for file in (folder / "whole-1").rglob("*") if file.is_file())
+    numbers = sorted({round(last * share / (MOST_KILLS - 1)) for share in range(MOST_KILLS)})
+    before = {f"before-{number}": partial(kill_before_change, number) for number in numbers}
+    return before | {"inside": lambda _, work: kill_at_byte(largest // 2, work)}
 
 
 def unfinished(folder: Path) -> list[Path]:
@@ -298,15 +253,15 @@ def smallest_room(folder: Path) -> int:
     return max(file.stat().st_size for file in folder.rglob("*") if file.is_file()) // 8
 
 
-def main(folder: Path, rounds: int, seed: int) -> None:
+def main(folder: Path, seed: int) -> None:
     torch.set_num_threads(1)
     chance, said = random.Random(seed), {}
     for name, kind in WRITERS.items():
         writer = kind()
-        said[name] = trial(writer, folder / name, rounds, chance)
+        said[name] = trial(writer, folder / name)
         said[name]["wrong"] += refusals(writer, folder / name, chance)
     sys.stdout.write(json.dumps(said) + "\n")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    main(Path(sys.argv[1]), int(sys.argv[2]))

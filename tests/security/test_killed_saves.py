@@ -13,8 +13,6 @@ import pytest
 
 pytestmark = pytest.mark.promise("Nothing finished is lost")
 
-ROUNDS = 4
-
 
 def test_what_was_saved_is_whole_after_a_kill_at_any_moment() -> None:
     """Exports, films, checkpoints, reports, trained models and pruned ones; scans are in tests/scan/test_resume.py."""
@@ -22,12 +20,11 @@ def test_what_was_saved_is_whole_after_a_kill_at_any_moment() -> None:
     with tempfile.TemporaryDirectory(prefix="headscope-killed-") as folder:
         Path(folder).chmod(0o755)
         done = subprocess.run(
-            [sys.executable, "-m", "tests.security.killed_saves", folder, str(ROUNDS), "0"],
-            cwd=root, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=300,
+            [sys.executable, "-m", "tests.security.killed_saves", folder, "0"],
+            cwd=root, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=600,
             check=False,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     said = json.loads(done.stdout)
     assert {name: found["wrong"] for name, found in said.items()} == {name: [] for name in said}
-    cut = sum(found["cut"] for found in said.values())
-    assert cut >= ROUNDS, f"only {cut} of {ROUNDS * len(said)} kills fell in the middle of a save"
+    assert all(found["cut"] for found in said.values()), f"kills that left something unfinished: {said}"
