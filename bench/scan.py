@@ -24,7 +24,7 @@ from typing import Any
 import measure
 import torch
 
-from headscope.models.huggingface.model import open_model
+from headscope.models.loading import open_model
 from headscope.models.protocol import OpenModel
 from headscope.scan.corpus.packing import PackedRows, pack
 from headscope.scan.corpus.packing_check import choose_row_format
@@ -107,7 +107,7 @@ class Case:
         self.plain_model, tokenizer = made
         self.model: OpenModel = open_model(_with_own_config(self.plain_model), tokenizer)
         row_format = choose_row_format(self.model, context)
-        stream = ((number, self.model.token_ids(text)) for number, text in enumerate(documents or texts()))
+        stream = ((number, self.model.processor.token_ids(text)) for number, text in enumerate(documents or texts()))
         self.rows: PackedRows = next(iter(pack(stream, row_format, rows)))
         options = ScanOptions(batch=self.batch)
         plan = Plan.make(self.model, options, row_format, torch.get_num_threads(), "document")

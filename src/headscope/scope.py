@@ -20,7 +20,7 @@ from headscope.heads.look.importance import Importance, importance
 from headscope.heads.look.look import Look
 from headscope.heads.look.padded_batch import NotOneBatchError, read_in_one_batch
 from headscope.heads.look.sampling import Cuts, Sampling, cuts, draw
-from headscope.models.decoding import Decoder, goes_on_from
+from headscope.models.decoding import Decoder, generation_inputs
 from headscope.models.protocol import OpenModel, Token
 from headscope.names import Head, HeadName, ModelShape
 
@@ -104,7 +104,7 @@ class Scope:
 
     def generate(self, text: Any, n_tokens: int = 40, sampling: Sampling | None = None) -> Generated:
         """Continue a text under the edits in force; greedy unless ``sampling`` says otherwise."""
-        inputs = goes_on_from(self.model, text, n_tokens)
+        inputs = generation_inputs(self.model, text, n_tokens)
         sampling = sampling or Sampling()
         decoder = Decoder(self.model, inputs, edited([edit.bound for edit in self._edits()]))
         generator = torch.Generator().manual_seed(sampling.seed)
@@ -116,7 +116,7 @@ class Scope:
                 break
             logits = decoder.feed(ids[-1])
         chosen = torch.tensor(ids)
-        return Generated(self.model.decode(chosen), self.model.tokens_of(chosen), tuple(steps))
+        return Generated(self.model.processor.decode(chosen), self.model.processor.tokens_of(chosen), tuple(steps))
 
     def importance(self, texts: Sequence[Any], how: Literal["exact", "gradient"] = "exact") -> list[Importance]:
         """How much ablating each head changes the loss on these texts: exactly, or at first order from gradients."""
@@ -224,7 +224,7 @@ def load(source: Any = None, tokenizer: Any = None, **options: Any) -> Scope:
     ``load()`` opens the embedded model; a string names a hub model, a folder or a GGUF file; a model object (with its
     tokenizer, if it reads text) is used as it is, and left as it was found when the scope closes.
     """
-    from headscope.models.huggingface.model import open_model
+    from headscope.models.loading import open_model
 
     source = EMBEDDED if source is None else source
     elsewhere = partial(open_model, source, tokenizer, **options) if isinstance(source, str | Path) else None

@@ -78,4 +78,4 @@ def test_a_model_is_told_with_its_shape_and_its_check(scope):
     told = json.loads(json.dumps(json_output.of_scope(scope)))
     assert (told["heads"], told["d_model"], told["context"]) == (12, 48, 1280)
     assert [(site["name"], site["n_heads"], site["n_kv_heads"]) for site in told["sites"]] == [("0", 6, 3), ("1", 6, 3)]
-    assert told["check"] == str(scope.model.report)
+    assert told["check"] == str(scope.model.self_check)

@@ -25,7 +25,7 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("ablate hello --head 3.5 --how median", "EditError", "how='median': heads are ablated by 'zero', 'mean' or"),
     ("generate ''", "InputError", "the text is empty"),
     ("generate hi -n 0", "InputError", "n_tokens=0: ask for at least one token"),
-    ("generate hi -n 99999", "InputError", "99999 more are beyond the 16384 that embedded can read"),
+    ("generate hi -n 99999", "InputError", "99999 more exceed the 16384 that embedded can read"),
     ("generate hi --top-p 2", "InputError", "top_p=2.0: give a share above 0 and at most 1"),
     ("generate hi --top-k 0", "InputError", "top_k=0 keeps no token; give at least 1"),
     ("generate hi --temperature -1", "InputError", "temperature=-1.0: give 0 (greedy) or more"),

@@ -1,4 +1,4 @@
-"""What is claimed of every family, tried on one tiny model: equal, splits, measures, and obeys."""
+"""Verify one model class: equal logits, head parts, statistics and ablation, on a tiny random model."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from headscope.attention.observer import Call, plain
 from headscope.errors import ModelError
 from headscope.models.huggingface.model import HuggingFaceModel
 from headscope.models.inputs.dummy_inputs import BATCH, probe_inputs
-from headscope.models.loading import open_source
-from headscope.models.selfcheck import difference, own_answer, same_dice
+from headscope.models.loading import open_model
+from headscope.models.selfcheck import fixed_seed, own_logits, relative_difference
 from tests.conformance.families import Job
 from tests.conformance.inputs import probe_for
 from tests.conformance.shrink import VOCABULARY, redraw, tiny_config
@@ -28,7 +28,7 @@ TOLERANCE = 1e-4
 
 @dataclass
 class Verdict:
-    """What came of one class. ``state``: verified, refused, wrong, or cannot be built."""
+    """The result for one class. ``state``: verified, refused, wrong, or cannot be built."""
 
     job: Job
     state: str
@@ -36,7 +36,7 @@ class Verdict:
     errors: dict[str, float] = field(default_factory=dict)
     sums: dict[str, int] = field(default_factory=dict)
     sites: int = 0
-    unseen: str = ""
+    not_observed: str = ""
     traits: list[str] = field(default_factory=list)
 
 
@@ -50,33 +50,33 @@ def build(job: Job) -> torch.nn.Module:
     return model
 
 
-def examine(job: Job) -> Verdict:
-    """Build it, open it, and hold every claim against it."""
+def verify(job: Job) -> Verdict:
+    """Build the model, open it, and verify every claim."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             model = build(job)
-        except Exception as error:  # anything may go wrong in a config shrunk by rule
-            return Verdict(job, "cannot be built", f"{type(error).__name__}: {_line(error)}")
+        except Exception as error:  # a config shrunk by rule can fail in any way
+            return Verdict(job, "cannot be built", f"{type(error).__name__}: {_first_line(error)}")
         try:
-            opened = open_source(model, probe=probe_for(model, job))
+            opened = open_model(model, probe=probe_for(model, job))
         except ModelError as error:
             state = "cannot be built" if "did not run on the inputs" in str(error) else "refused"
-            return Verdict(job, state, _line(error))
+            return Verdict(job, state, _first_line(error))
         except Exception as error:
-            return Verdict(job, "cannot be built", f"{type(error).__name__}: {_line(error)}")
+            return Verdict(job, "cannot be built", f"{type(error).__name__}: {_first_line(error)}")
         assert isinstance(opened, HuggingFaceModel)
         try:
-            return _hold(job, opened)
+            return _verified(job, opened)
         except Exception as error:
-            return Verdict(job, "wrong", f"{type(error).__name__}: {_line(error)}")
+            return Verdict(job, "wrong", f"{type(error).__name__}: {_first_line(error)}")
         finally:
             opened.close()
 
 
-def _hold(job: Job, opened: HuggingFaceModel) -> Verdict:
+def _verified(job: Job, opened: HuggingFaceModel) -> Verdict:
     verdict = Verdict(job, "verified", sites=len(opened.shape.sites))
-    verdict.unseen = "; ".join(note for note in opened.notes if "not seen" in note)
+    verdict.not_observed = "; ".join(note for note in opened.notes if "not observed" in note)
     plain_inputs = probe_for(opened.model, job, LENGTH, TARGET) or _same_kind(opened)
     cases = {"plain": plain_inputs}
     padded = left_padded(opened, plain_inputs)
@@ -116,21 +116,21 @@ def left_padded(opened: HuggingFaceModel, inputs: dict[str, Tensor]) -> dict[str
 
 
 def _equal(opened: HuggingFaceModel, inputs: dict[str, Tensor]) -> float:
-    """How far our answer is from the model's own, on real tokens."""
-    own = own_answer(opened.model, inputs, opened.quiet)
+    """How far our logits are from the model's own, on real tokens."""
+    own = own_logits(opened.model, inputs, opened.arguments)
     assert own is not None
-    with torch.no_grad(), same_dice():
+    with torch.no_grad(), fixed_seed():
         ours = opened.run(inputs).logits
     mask = inputs.get("attention_mask")
     if mask is not None and ours.shape[:2] == mask.shape:
         ours, own = ours[mask.bool()], own[mask.bool()]
-    return difference(ours, own)
+    return relative_difference(ours, own)
 
 
 def _parts(opened: HuggingFaceModel, inputs: dict[str, Tensor], verdict: Verdict) -> float:
-    """Σ over heads of x_h W_O[h] + b against what W_O gave, over all sites that can be split.
+    """Σ over heads of x_h W_O[h] + b against W_O's output, over all sites that can be split.
 
-    Where z is said to be W_O's very input, W_O's answer to a z that was kept is held against it too.
+    Where z itself is W_O's input, W_O applied to a kept z is compared with it too.
     """
     able = []
     for site in opened.shape.sites:
@@ -147,16 +147,16 @@ def _parts(opened: HuggingFaceModel, inputs: dict[str, Tensor], verdict: Verdict
         return kept[site]
 
     with torch.no_grad():
-        seen = opened.run(inputs, keep, outputs=able)
+        done = opened.run(inputs, keep, outputs=able)
     worst = 0.0
-    for site, out in seen.outputs.items():
+    for site, out in done.outputs.items():
         weight = opened.output_weight(site)
         total = torch.einsum("bqhd,hdm->bqm", out.x.double(), weight.weight.double())
         total = total if weight.bias is None else total + weight.bias.double()
-        worst = max(worst, difference(total, out.output.double()))
-        again = opened.written(site, kept[site])
+        worst = max(worst, relative_difference(total, out.output.double()))
+        again = opened.apply_output_weight(site, kept[site])
         if again is not None:
-            worst = max(worst, difference(again.x, out.x), difference(again.output, out.output))
+            worst = max(worst, relative_difference(again.x, out.x), relative_difference(again.output, out.output))
     return worst
 
 
@@ -164,31 +164,35 @@ def _statistics(opened: HuggingFaceModel, inputs: dict[str, Tensor]) -> float:
     """Streaming statistics against those read off the dense pattern, at every site."""
     worst = [0.0]
 
-    def see(site: str, call: Call) -> Tensor:
+    def compare(site: str, call: Call) -> Tensor:
         ways = ("blockwise", "dense")
-        seen, dense = (observe(call.q, call.k, call.v, scores=call.scores, backend=name) for name in ways)
-        pairs = [(seen.entropy, dense.entropy), (seen.logsumexp, dense.logsumexp), (seen.output, dense.output)]
-        pairs.append((seen.distance.mean, dense.distance.mean))
+        streamed, dense = (observe(call.q, call.k, call.v, scores=call.scores, backend=name) for name in ways)
+        pairs = [
+            (streamed.entropy, dense.entropy),
+            (streamed.logsumexp, dense.logsumexp),
+            (streamed.output, dense.output),
+        ]
+        pairs.append((streamed.distance.mean, dense.distance.mean))
         for one, other in pairs:
             one, other = one.nan_to_num(neginf=0.0), other.nan_to_num(neginf=0.0)
             worst[0] = max(worst[0], float((one - other).abs().max()) / (1 + float(other.abs().max())))
         return plain(call)
 
     with torch.no_grad():
-        opened.run(inputs, see)
+        opened.run(inputs, compare)
     return worst[0]
 
 
 def _ablated(opened: HuggingFaceModel, inputs: dict[str, Tensor]) -> float | None:
-    """A head silenced through the observer against its slice of W_O's input zeroed by hand, at one exact site."""
+    """A head ablated through the observer against its slice of W_O's input zeroed by hand, at one exact site."""
     exact = [site for site in opened.shape.sites if _kind(opened, site) == "exact" and "@" not in site]
     repeated = {site.partition("@")[0] for site in opened.shape.sites if "@" in site}
-    target = next((site for site in exact if site not in repeated and not opened.output_path_of(site).why), None)
+    target = next((site for site in exact if site not in repeated and not opened.output_path(site).why), None)
     if target is None:
         return None
     head, d_value = 1 % opened.shape.sites[target].n_heads, opened.shape.sites[target].d_value
 
-    def silence(site: str, call: Call) -> Tensor:
+    def ablate(site: str, call: Call) -> Tensor:
         z = plain(call)
         if site == target:
             z = z.clone()
@@ -201,15 +205,15 @@ def _ablated(opened: HuggingFaceModel, inputs: dict[str, Tensor]) -> float | Non
         return (x, *args[1:])
 
     with torch.no_grad():
-        with same_dice():
-            ours = opened.run(inputs, silence).logits
-        hook = opened.model.get_submodule(str(opened.output_path_of(target).matrix)).register_forward_pre_hook(by_hand)
+        with fixed_seed():
+            ours = opened.run(inputs, ablate).logits
+        hook = opened.model.get_submodule(str(opened.output_path(target).matrix)).register_forward_pre_hook(by_hand)
         try:
-            with same_dice():
+            with fixed_seed():
                 hand = opened.run(inputs).logits
         finally:
             hook.remove()
-    return difference(ours, hand)
+    return relative_difference(ours, hand)
 
 
 def _kind(opened: HuggingFaceModel, site: str) -> str:
@@ -219,5 +223,5 @@ def _kind(opened: HuggingFaceModel, site: str) -> str:
         return "none"
 
 
-def _line(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [""])[0][:200]

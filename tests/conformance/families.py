@@ -1,4 +1,4 @@
-"""Every model class in transformers' own tables, by what it reads, with the folder it lives in."""
+"""List every model class in transformers' auto tables, by task and directory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from transformers.models.auto import modeling_auto as tables
 
 @dataclass(frozen=True)
 class Job:
-    """One class to try: how it is listed, its family, and its name."""
+    """One class to verify: its category, its family, and its name."""
 
     category: str
     model_type: str
@@ -44,7 +44,7 @@ def jobs() -> list[Job]:
 
 
 def folder_of(job: Job) -> str:
-    """The directory of transformers/models that holds this class."""
+    """The directory of transformers/models that has this class."""
     kind = getattr(transformers, job.kind)
     parts = kind.__module__.split(".")
     return parts[2] if len(parts) > 2 else parts[-1]

@@ -1,4 +1,4 @@
-"""Inputs for families that read more than headscope guesses."""
+"""Probe inputs for families whose inputs headscope does not guess."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ BATCH = 2
 
 
 def probe_for(model: torch.nn.Module, job: Job, length: int = 12, target: int = 7) -> dict[str, Tensor] | None:
-    """Inputs by family; None where headscope's own guess does."""
-    dice = torch.Generator().manual_seed(0)
+    """Inputs by family; None where headscope guesses them."""
+    generator = torch.Generator().manual_seed(0)
     if job.kind in ("MusicgenForCausalLM", "MusicgenMelodyForCausalLM"):
-        return {"input_ids": torch.randint(3, 150, (4 * BATCH, length), generator=dice)}
+        return {"input_ids": torch.randint(3, 150, (4 * BATCH, length), generator=generator)}
     if job.model_type in ("siglip2", "siglip2_vision_model"):
         patches = {
-            "pixel_values": torch.randn(BATCH, 16, 192, generator=dice),
+            "pixel_values": torch.randn(BATCH, 16, 192, generator=generator),
             "pixel_attention_mask": torch.ones(BATCH, 16, dtype=torch.long),
             "spatial_shapes": torch.tensor([[4, 4]] * BATCH),
         }
@@ -28,5 +28,5 @@ def probe_for(model: torch.nn.Module, job: Job, length: int = 12, target: int = 
             else {"input_ids": tokens(model.config, length), **patches}
         )
     if job.model_type.startswith("granite_speech5"):
-        return {"input_features": torch.randn(BATCH, 96, 64, generator=dice)}
+        return {"input_features": torch.randn(BATCH, 96, 64, generator=generator)}
     return None

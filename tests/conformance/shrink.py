@@ -1,4 +1,4 @@
-"""Tiny configs of any family: sizes set by attribute name, every layer type of the default config kept."""
+"""Make a tiny config of any family: sizes set by attribute name, every layer type of the default kept."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def _like(value: Any, size: Any) -> Any:
 
 
 def _layers(default: Any) -> dict[str, Any]:
-    """As many layers as it takes to see every type, and the lists that name them cut to that length."""
+    """As many layers as it takes to have every type, and the lists that name them cut to that length."""
     names = [name for name in LAYER_LISTS if isinstance(vars(default).get(name), (list, tuple))]
     count = next(
         (
@@ -264,16 +264,16 @@ def _layers(default: Any) -> dict[str, Any]:
 
 @torch.no_grad()
 def redraw(model: torch.nn.Module, seed: int = 0) -> None:
-    """Weights large enough that attention matters: queries and keys that disagree, biases and sinks not zero."""
-    dice = torch.Generator().manual_seed(seed)
+    """Draw weights large enough that attention is far from uniform, and biases and sinks are not zero."""
+    generator = torch.Generator().manual_seed(seed)
     for name, weight in model.named_parameters():
         if not weight.is_floating_point() or "A_log" in name or "dt_" in name:
             continue
         if weight.ndim >= 2 and "norm" not in name:
             fan = weight.shape[-1] if weight.ndim == 2 else weight[0].numel() if weight.ndim != 3 else weight.shape[-1]
             scale = 1.0 if "embed" in name.lower() else 1.4 * fan**-0.5
-            weight.copy_(torch.randn(weight.shape, generator=dice) * scale)
+            weight.copy_(torch.randn(weight.shape, generator=generator) * scale)
         elif "bias" in name or "sink" in name:
-            weight.copy_(torch.randn(weight.shape, generator=dice) * 0.2)
+            weight.copy_(torch.randn(weight.shape, generator=generator) * 0.2)
         elif weight.ndim == 1 and bool(weight.any()):
-            weight.mul_(1 + 0.2 * torch.randn(weight.shape, generator=dice))
+            weight.mul_(1 + 0.2 * torch.randn(weight.shape, generator=generator))

@@ -1,4 +1,4 @@
-"""Families whose tiny config needs more than sizes by name."""
+"""Changes to tiny configs that sizes by name do not cover."""
 
 from __future__ import annotations
 

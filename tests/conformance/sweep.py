@@ -1,4 +1,4 @@
-"""The full sweep: ``python -m tests.conformance.sweep`` tries every class and writes docs/conformance.md."""
+"""Verify every class: ``python -m tests.conformance.sweep --write docs/conformance.md``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECONDS = 60
 
 
 def main() -> None:
-    """Try all classes, or those whose family or class name contains one of the words given."""
+    """Verify all classes, or those whose family or class is named."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("words", nargs="*")
     parser.add_argument("--workers", type=int, default=2)
@@ -68,7 +68,7 @@ def _quiet() -> None:
 
 
 def _one(job: Any) -> dict[str, Any]:
-    from tests.conformance.claims import Verdict, examine
+    from tests.conformance.claims import Verdict, verify
     from tests.conformance.families import folder_of
 
     def late(*_: object) -> None:
@@ -77,7 +77,7 @@ def _one(job: Any) -> dict[str, Any]:
     signal.signal(signal.SIGALRM, late)
     signal.alarm(SECONDS)
     try:
-        verdict = examine(job)
+        verdict = verify(job)
     except BaseException as error:  # one family must not end the sweep
         verdict = Verdict(job, "cannot be built", f"{type(error).__name__}: {error}")
     finally:

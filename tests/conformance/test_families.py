@@ -1,4 +1,4 @@
-"""A cross-section of families, each held against every claim. All of them: ``python -m tests.conformance.sweep``."""
+"""Every claim holds for a cross-section of model families. All of them: ``python -m tests.conformance.sweep``."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from torch import Tensor
 
 from headscope.attention.observer import Call, plain
 from headscope.models.inputs.dummy_inputs import probe_inputs
-from headscope.models.loading import open_source
-from headscope.models.selfcheck import difference, own_answer
-from tests.conformance.claims import build, examine
+from headscope.models.loading import open_model
+from headscope.models.selfcheck import own_logits, relative_difference
+from tests.conformance.claims import build, verify
 from tests.conformance.families import Job, jobs
 
-# One line a reason: what this family has that others do not.
+# What each family has that others do not.
 CROSS_SECTION = {
     "LlamaForCausalLM": "plain GQA",
     "GPT2LMHeadModel": "fused Conv1D",
@@ -28,15 +28,15 @@ CROSS_SECTION = {
     "MiMoV2FlashForCausalLM": "sinks on some layers, values of their own width",
     "GraniteForCausalLM": "logits divided",
     "CohereForCausalLM": "parallel layers, logits multiplied",
-    "PhiForCausalLM": "part of a head turned",
+    "PhiForCausalLM": "part of a head rotated",
     "DeepseekV3ForCausalLM": "a latent for keys and values",
-    "DeepseekV32ForCausalLM": "keys chosen by an indexer",
+    "DeepseekV32ForCausalLM": "keys selected by an indexer",
     "MixtralForCausalLM": "experts",
     "Qwen3NextForCausalLM": "gated heads, linear layers between",
     "JambaForCausalLM": "Mamba layers between",
     "BambaForCausalLM": "Mamba 2 layers between",
     "BitNetForCausalLM": "a norm over all heads before W_O",
-    "DiffLlamaForCausalLM": "two calls a layer",
+    "DiffLlamaForCausalLM": "two calls per layer",
     "DogeForCausalLM": "a mask of its own for each head",
     "StableLmForCausalLM": "position ids passed on",
     "BloomForCausalLM": "refused: its own attention",
@@ -59,9 +59,9 @@ CROSS_SECTION = {
     "SwinForImageClassification": "windows of patches, a bias for each head",
     "Dinov2ForImageClassification": "pictures",
     "CLIPModel": "two towers",
-    "SiglipModel": "a pooling head that is not seen",
+    "SiglipModel": "a pooling head that is not observed",
     "LlavaForConditionalGeneration": "the text side of a picture model",
-    "MiniMaxM3SparseForConditionalGeneration": "blocks of keys chosen by an indexer",
+    "MiniMaxM3SparseForConditionalGeneration": "blocks of keys selected by an indexer",
 }
 REFUSED = {"BloomForCausalLM", "FalconForCausalLM"}
 JOBS = {job.kind: job for job in jobs()}
@@ -75,20 +75,20 @@ def _one_thread() -> None:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", CROSS_SECTION)
 def test_family(kind: str) -> None:
-    verdict = examine(JOBS[kind])
+    verdict = verify(JOBS[kind])
     expected = "refused" if kind in REFUSED else "verified"
     assert (verdict.state, verdict.why if verdict.state != expected else "") == (expected, "")
     if kind in REFUSED:
-        assert "does not call the attention interface of transformers" in verdict.why
+        assert "does not call transformers' attention interface" in verdict.why
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_claims_can_fail() -> None:
-    """The same comparison notices a mask that is lost, and scores that are halved."""
+def test_wrong_attention_is_detected() -> None:
+    """The comparison detects a mask that is lost, and scores that are halved."""
     job: Job = JOBS["LlamaForCausalLM"]
-    opened = open_source(build(job))
+    opened = open_model(build(job))
     inputs = probe_inputs(opened.model, 40)[0]
-    own = own_answer(opened.model, inputs, {"use_cache": False})
+    own = own_logits(opened.model, inputs, {"use_cache": False})
     assert own is not None
 
     def unmasked(site: str, call: Call) -> Tensor:
@@ -105,5 +105,5 @@ def test_the_claims_can_fail() -> None:
 
     with torch.no_grad():
         for change in (unmasked, halved):
-            assert difference(opened.run(inputs, change).logits, own) > 1e-2
+            assert relative_difference(opened.run(inputs, change).logits, own) > 1e-2
     opened.close()

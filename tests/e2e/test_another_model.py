@@ -20,8 +20,8 @@ from tests.e2e.reading import at
 SAID = {
     "no-weights": "has a config.json but no safetensors weights; save it with save_pretrained",
     "pickled": "holds its weights as a pickle (pytorch_model.bin), which can run code when it is opened",
-    "openai-gpt": "does not call the attention interface of transformers, so its heads cannot be seen",
-    "silent": "fails its self-check and will not be shown: an edit moves the logits: silencing any one site changes",
+    "openai-gpt": "does not call transformers' attention interface, so its heads cannot be observed",
+    "silent": "fails its self-check and is not opened: an edit moves the logits: ablating any one site changes",
     "nowhere": "There is no folder",
 }
 

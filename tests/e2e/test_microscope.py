@@ -169,8 +169,8 @@ def test_a_shared_address_restores_the_view(open_page: Open):
 
 def test_a_text_of_4096_tokens_is_zoomed_until_a_weight_is_read(open_page: Open, scope: Scope, session: Session):
     """Deep zoom: from the whole text to single tokens, and the number there is the look's."""
-    ids = scope.model.token_ids(" ".join([TEXT, "."] * 300))
-    text = scope.model.decode(torch.tensor(ids[: 4096 if scope.shape.context != 1280 else 1280]))
+    ids = scope.model.processor.token_ids(" ".join([TEXT, "."] * 300))
+    text = scope.model.processor.decode(torch.tensor(ids[: 4096 if scope.shape.context != 1280 else 1280]))
     page = open_page(at(head="0.0"))
     page.get_by_label("Sentence").fill(text)
     page.get_by_label("Sentence").press("Enter")

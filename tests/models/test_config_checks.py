@@ -1,4 +1,4 @@
-"""A config is somebody else's word: what it may claim, and what is said about the rest."""
+"""A downloaded config is checked before anything is allocated."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from headscope.errors import ModelError
 from headscope.models.config_checks import (
     MOST_REPEATS,
     WIDEST,
-    bytes_of,
-    refuse_endless,
-    refuse_missing,
-    refuse_outsized,
+    refuse_huge_config,
+    refuse_missing_weights,
+    refuse_more_weights_than_bytes,
+    weight_bytes,
 )
 
 
-class Said:
-    """As much of a config as is asked: its words."""
+class Config:
+    """The part of a config that is checked."""
 
-    def __init__(self, **words: Any) -> None:
-        self.words = words
+    def __init__(self, **values: Any) -> None:
+        self.values = values
 
     def to_dict(self) -> dict[str, Any]:
-        return self.words
+        return self.values
 
 
 @pytest.mark.parametrize(
@@ -35,60 +35,60 @@ class Said:
     ["num_hidden_layers", "n_layer", "n_layers", "encoder_layers", "num_experts", "num_local_experts", "depth",
      "num_blocks", "num_decoder_layers"],
 )  # fmt: skip
-def test_no_model_has_that_many_layers_or_experts(name: str) -> None:
-    refuse_endless("it", Said(**{name: MOST_REPEATS}))
+def test_too_many_layers_or_experts_are_refused(name: str) -> None:
+    refuse_huge_config("it", Config(**{name: MOST_REPEATS}))
     with pytest.raises(ModelError, match=rf"it claims {name}=2,001; no model has that many, so its config is broken"):
-        refuse_endless("it", Said(**{name: MOST_REPEATS + 1}))
+        refuse_huge_config("it", Config(**{name: MOST_REPEATS + 1}))
 
 
 @pytest.mark.parametrize(
     "name", ["head_dim", "qk_rope_head_dim", "d_kv", "d_model", "n_embd", "hidden_size", "intermediate_size",
              "num_attention_heads", "n_head", "num_key_value_heads"],
 )  # fmt: skip
-def test_no_model_is_that_wide(name: str) -> None:
-    refuse_endless("it", Said(**{name: WIDEST}))
+def test_too_wide_layers_are_refused(name: str) -> None:
+    refuse_huge_config("it", Config(**{name: WIDEST}))
     with pytest.raises(ModelError, match=rf"it claims {name}=1,048,577"):
-        refuse_endless("it", Said(**{name: WIDEST + 1}))
+        refuse_huge_config("it", Config(**{name: WIDEST + 1}))
 
 
-def test_sub_configs_are_read_and_other_numbers_are_not_judged() -> None:
+def test_sub_configs_are_checked_and_other_numbers_are_not() -> None:
     with pytest.raises(ModelError, match="claims num_hidden_layers=1,000,000,000"):
-        refuse_endless("it", Said(text_config={"inner": {"num_hidden_layers": 10**9}}))
-    refuse_endless(
-        "it", Said(vocab_size=10**9, rope_theta=1e12, max_position_embeddings=10**8, name="depth", depth=None)
+        refuse_huge_config("it", Config(text_config={"inner": {"num_hidden_layers": 10**9}}))
+    refuse_huge_config(
+        "it", Config(vocab_size=10**9, rope_theta=1e12, max_position_embeddings=10**8, name="depth", depth=None)
     )
 
 
-def test_weights_that_are_claimed_must_fit_into_the_files() -> None:
+def test_the_weights_must_fit_into_the_files() -> None:
     config = transformers.LlamaConfig(**tiny.SIZES, num_key_value_heads=2)
     claimed = sum(weight.numel() for weight in tiny.llama().parameters())
-    refuse_outsized("it", transformers.LlamaForCausalLM, config, -(-claimed // 8))
+    refuse_more_weights_than_bytes("it", transformers.LlamaForCausalLM, config, -(-claimed // 8))
     with pytest.raises(
         ModelError, match=rf"it claims {claimed:,} weights, and its files have 100 bytes; fetch it again"
     ):
-        refuse_outsized("it", transformers.LlamaForCausalLM, config, 100)
+        refuse_more_weights_than_bytes("it", transformers.LlamaForCausalLM, config, 100)
 
 
-def test_a_config_that_cannot_be_built_is_left_to_whoever_opens_it() -> None:
+def test_a_config_that_cannot_be_built_is_left_to_loading() -> None:
     def broken(config: Any) -> Any:
         raise RuntimeError("not this way")
 
-    refuse_outsized("it", broken, None, 0)
+    refuse_more_weights_than_bytes("it", broken, None, 0)
 
 
-def test_bytes_are_those_of_the_weights_alone(tmp_path: Path) -> None:
+def test_only_weight_files_are_counted(tmp_path: Path) -> None:
     for name, size in (("a.safetensors", 5), ("b.safetensors", 7), ("config.json", 100), ("m.gguf", 11)):
         (tmp_path / name).write_bytes(b"x" * size)
-    assert bytes_of(tmp_path) == 12
-    assert bytes_of(tmp_path, "m.gguf") == 11
+    assert weight_bytes(tmp_path) == 12
+    assert weight_bytes(tmp_path, "m.gguf") == 11
 
 
 def test_missing_weights_are_counted_and_some_are_named() -> None:
-    refuse_missing("it", [])
-    refuse_missing("it", ["pooler.dense.weight", "embeddings.position_ids", "masked_spec_embed"])
+    refuse_missing_weights("it", [])
+    refuse_missing_weights("it", ["pooler.dense.weight", "embeddings.position_ids", "masked_spec_embed"])
     with pytest.raises(
         ModelError, match=r"it lacks 1 of its weights \(layers.0.weight\), which would be random numbers"
     ):
-        refuse_missing("it", ["layers.0.weight", "pooler.dense.bias"])
+        refuse_missing_weights("it", ["layers.0.weight", "pooler.dense.bias"])
     with pytest.raises(ModelError, match=r"lacks 4 of its weights \(a, b, c, …\)"):
-        refuse_missing("it", ["d", "b", "a", "c"])
+        refuse_missing_weights("it", ["d", "b", "a", "c"])

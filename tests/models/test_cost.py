@@ -1,4 +1,4 @@
-"""What attention costs, counted again from the shapes of the weights."""
+"""Parameters, FLOPs and KV cache, counted again from the shapes of the weights."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from tests.models import tiny
 
 from headscope.models.cost import cost
-from headscope.models.huggingface.model import open_model
+from headscope.models.loading import open_model
 
 
 @pytest.mark.parametrize("length", [1, 7, 1000])
@@ -27,7 +27,7 @@ def test_a_small_llama_by_hand(length: int) -> None:
     assert found.kv_numbers == layers * kv * 2 * d_head
 
 
-def test_biases_are_parameters_and_no_products() -> None:
+def test_biases_are_parameters_and_add_no_flops() -> None:
     opened = open_model(tiny.gpt2())
     found = cost(opened, 3)
     opened.close()
@@ -36,7 +36,7 @@ def test_biases_are_parameters_and_no_products() -> None:
     assert found.attention_flops == 2 * weights + 2 * 4 * 2 * 16 * 3
 
 
-def test_a_window_bounds_what_is_read() -> None:
+def test_a_window_bounds_the_flops() -> None:
     sizes = {**tiny.SIZES, "num_key_value_heads": 2, "sliding_window": 5, "head_dim": 8}
     opened = open_model(tiny.build("MistralConfig", "MistralForCausalLM", **sizes))
     short, long, longer = (cost(opened, length) for length in (4, 50, 5000))

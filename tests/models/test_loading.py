@@ -1,4 +1,4 @@
-"""From files to an opened model, and what is said when that cannot be."""
+"""Models are opened from files and objects, or refused with a reason."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from transformers import CLIPImageProcessorPil, CLIPProcessor
 from transformers.utils import logging
 
 from headscope.errors import InputError, ModelError
-from headscope.models.huggingface.model import open_model
-from headscope.models.inputs.media import Processors
-from headscope.models.loading import _model_class, _why_not, reader_for, without_bars
+from headscope.models.inputs.media import MediaProcessors
+from headscope.models.loading import _explain, _model_class, input_processor, no_progress_bar, open_model
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +74,7 @@ def test_incomplete_folders_are_named(tmp_path: Path, files: dict[str, str], mes
         open_model(tmp_path)
 
 
-def test_missing_files_and_wrong_things_are_named(tmp_path: Path) -> None:
+def test_missing_files_and_wrong_sources_are_named(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"there is no file .*nowhere.gguf"):
         open_model(tmp_path / "nowhere.gguf")
     for path in (tmp_path / "nowhere", str(tmp_path / "nowhere"), "./nowhere", "a/deep/nowhere"):
@@ -90,23 +89,21 @@ def test_missing_files_and_wrong_things_are_named(tmp_path: Path) -> None:
         open_model("x", colour="red")
 
 
-def test_a_name_that_is_nowhere_is_our_error() -> None:
+def test_an_unknown_hub_name_is_our_error() -> None:
     with pytest.raises(ModelError, match="no-such-family/no-such-model cannot be opened"):
         open_model("no-such-family/no-such-model", local_files_only=True)
 
 
-def test_a_family_without_the_interface_is_refused_and_left_alone() -> None:
+def test_a_family_without_the_interface_is_refused_and_not_changed() -> None:
     model = tiny.build("FalconConfig", "FalconForCausalLM", **tiny.SIZES)
     before = model.config._attn_implementation
-    with pytest.raises(
-        ModelError, match=r"falcon does not call the attention interface of transformers.*FalconAttention"
-    ):
+    with pytest.raises(ModelError, match=r"falcon does not call transformers' attention interface.*FalconAttention"):
         open_model(model)
     assert model.config._attn_implementation == before
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
 
 
-def test_a_stranger_is_refused() -> None:
+def test_a_module_without_attention_is_refused() -> None:
     with pytest.raises(ModelError, match="Linear is neither a transformers model nor built on headscope's"):
         open_model(torch.nn.Linear(2, 2))
 
@@ -135,7 +132,7 @@ def test_inputs_that_cannot_be_guessed_are_asked_for() -> None:
     opened.close()
 
 
-def test_out_of_memory_is_said_in_words() -> None:
+def test_out_of_memory_names_the_inputs() -> None:
     opened = open_model(tiny.llama())
 
     def explode(*_: Any, **__: Any) -> Any:
@@ -158,10 +155,10 @@ def test_out_of_memory_is_said_in_words() -> None:
         ("ViTConfig", "ViTModel", [], "ViTModel"),
     ],
 )
-def test_a_checkpoint_is_of_the_class_it_names_else_of_the_first_kind_its_family_has(
+def test_a_checkpoint_is_of_the_class_it_names_else_of_the_first_auto_class(
     config: str, model: str, stated: list[str] | None, expected: str
 ) -> None:
-    """Names are looked up, never built: one that is no model of transformers' counts for nothing."""
+    """A name that is not a model class of transformers is ignored."""
     made = getattr(transformers, config)(architectures=stated)
     kind = _model_class(made)
     mapped = kind if isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel) else None
@@ -172,18 +169,18 @@ def test_a_checkpoint_is_of_the_class_it_names_else_of_the_first_kind_its_family
 @pytest.mark.parametrize(
     ("longest", "expected"), [(None, 128), (64, 64), (10**30, 128)], ids=["not said", "said", "as good as not said"]
 )
-def test_a_text_is_as_long_as_both_the_config_and_the_tokenizer_allow(longest: int | None, expected: int) -> None:
+def test_the_context_is_what_both_the_config_and_the_tokenizer_allow(longest: int | None, expected: int) -> None:
     tokenizer = tiny.tokenizer()
     if longest is not None:
         tokenizer.model_max_length = longest
-    reader = reader_for(tiny.llama(), tokenizer)
+    reader = input_processor(tiny.llama(), tokenizer)
     assert (reader.context, reader.vocabulary, reader.start) == (expected, 97, None)
 
 
-def test_a_length_that_nobody_states_is_none() -> None:
-    """A tokenizer that says nothing says 10³⁰."""
+def test_a_context_that_is_not_stated_is_none() -> None:
+    """A tokenizer without a maximum has 10³⁰."""
     assert tiny.tokenizer().model_max_length > 10**9
-    assert reader_for(tiny.t5(), tiny.tokenizer()).context is None
+    assert input_processor(tiny.t5(), tiny.tokenizer()).context is None
 
 
 @pytest.mark.parametrize(
@@ -201,20 +198,20 @@ def test_a_decoder_begins_with_the_first_of_the_tokens_that_its_config_names(
     model = tiny.t5()
     for name, token in said.items():
         setattr(model.config, name, token)
-    assert reader_for(model, None).start == expected
+    assert input_processor(model, None).start == expected
 
 
-def test_a_processor_beside_a_tokenizer_adds_to_it_and_alone_brings_its_own() -> None:
+def test_a_processor_adds_to_a_tokenizer_or_has_its_own() -> None:
     whole = CLIPProcessor(CLIPImageProcessorPil(), tiny.tokenizer())
     mine = tiny.tokenizer()
-    beside, alone = reader_for(tiny.clip(), mine, whole), reader_for(tiny.clip(), None, whole)
+    beside, alone = input_processor(tiny.clip(), mine, whole), input_processor(tiny.clip(), None, whole)
     assert beside.tokenizer is mine
     assert alone.tokenizer is whole.tokenizer
-    assert beside.processors.image is alone.processors.image is whole.image_processor
+    assert beside.media.image is alone.media.image is whole.image_processor
 
 
 class Wrapped(torch.nn.Module):
-    """As adapters wrap a model that they change inside."""
+    """Wraps a model as adapters do."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()
@@ -224,7 +221,7 @@ class Wrapped(torch.nn.Module):
         return self.inner
 
 
-def test_a_wrapped_model_is_opened_as_what_it_wraps() -> None:
+def test_a_wrapped_model_is_unwrapped() -> None:
     model = tiny.llama()
     opened = open_model(Wrapped(model))
     assert opened.model is model
@@ -232,7 +229,7 @@ def test_a_wrapped_model_is_opened_as_what_it_wraps() -> None:
     opened.close()
 
 
-def test_a_person_may_name_it_and_choose_its_precision(folder: Path) -> None:
+def test_name_and_precision_may_be_chosen(folder: Path) -> None:
     opened = open_model(folder, name="mine", dtype=torch.bfloat16)
     assert opened.shape.name == "mine"
     assert {weight.dtype for weight in opened.model.parameters()} == {torch.bfloat16}
@@ -251,7 +248,7 @@ def copied(folder: Path, to: Path, **files: str) -> Path:
     return to
 
 
-def test_a_tokenizer_that_cannot_be_read_is_said_and_another_takes_its_place(folder: Path, tmp_path: Path) -> None:
+def test_a_broken_tokenizer_is_refused_and_may_be_replaced(folder: Path, tmp_path: Path) -> None:
     copy = copied(folder, tmp_path / "copy", tokenizer='{"model": {"type": "Nothing"}}')
     opened = open_model(copy)
     assert "its tokenizer.json could not be read, so it reads token ids and no text" in opened.notes
@@ -281,21 +278,21 @@ def test_a_config_whose_sizes_do_not_fit_its_weights_is_refused(folder: Path, tm
         (ValueError("one line\nand another"), "there cannot be opened: one line$"),
     ],
 )
-def test_why_files_do_not_open_is_one_sentence(error: Exception, says: str) -> None:
-    assert re.search(f"^there.*{says}" if not says.startswith("there") else says, _why_not("there", error))
+def test_load_errors_are_explained_in_one_sentence(error: Exception, says: str) -> None:
+    assert re.search(f"^there.*{says}" if not says.startswith("there") else says, _explain("there", error))
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["bars on", "bars off"])
-def test_progress_bars_are_as_they_were_even_after_a_failure(before: bool) -> None:
+def test_progress_bars_are_restored_after_a_failure(before: bool) -> None:
     shown = logging.is_progress_bar_enabled()
     (logging.enable_progress_bar if before else logging.disable_progress_bar)()
     try:
-        with without_bars(quiet=False):
+        with no_progress_bar(quiet=False):
             assert logging.is_progress_bar_enabled() == before
         seen = []
 
         def fail() -> None:
-            with without_bars(quiet=True):
+            with no_progress_bar(quiet=True):
                 seen.append(logging.is_progress_bar_enabled())
                 raise KeyError
 
@@ -310,7 +307,7 @@ def test_progress_bars_are_as_they_were_even_after_a_failure(before: bool) -> No
 def test_a_picture_models_folder_opens_without_a_tokenizer(tmp_path: Path) -> None:
     tiny.vit().save_pretrained(tmp_path / "vit")
     opened = open_model(tmp_path / "vit")
-    assert opened.reader.tokenizer is None
-    assert opened.reader.processors == Processors()
+    assert opened.processor.tokenizer is None
+    assert opened.processor.media == MediaProcessors()
     assert len(opened.prepare(torch.rand(3, 32, 32)).tokens) == 17
     opened.close()

@@ -1,4 +1,4 @@
-"""Models on our own attention, through the same door."""
+"""Models built on our own MultiHeadAttention."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headscope.attention.masks import causal
 from headscope.attention.module import MultiHeadAttention
 from headscope.attention.observer import Call, plain
 from headscope.errors import HeadNameError, ModelError
-from headscope.models.huggingface.model import open_model
+from headscope.models.loading import open_model
 
 
 class Small(nn.Module):
@@ -34,7 +34,7 @@ class Small(nn.Module):
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_everything_an_opened_model_offers(tied: bool) -> None:
+def test_all_of_the_open_model_interface(tied: bool) -> None:
     model = Small(tied=tied).train()
     opened = open_model(model, tiny.tokenizer(), name="small")
     assert list(opened.shape.sites) == ["0", "1"]
@@ -56,22 +56,22 @@ def test_everything_an_opened_model_offers(tied: bool) -> None:
     assert not model.layers[0].o_proj._forward_hooks
 
 
-def test_an_observer_sees_and_changes() -> None:
+def test_an_observer_may_change_z() -> None:
     opened = open_model(Small(tied=True))
 
-    def silence(site: str, call: Call) -> Tensor:
+    def ablate(site: str, call: Call) -> Tensor:
         return plain(call) * float(site != "0")
 
     ids = {"input_ids": torch.tensor([[3, 4, 5]])}
     with torch.no_grad():
-        assert not torch.allclose(opened.run(ids).logits, opened.run(ids, silence).logits)
-        with opened.observing(silence):
-            torch.testing.assert_close(opened.model(ids["input_ids"]), opened.run(ids, silence).logits)
+        assert not torch.allclose(opened.run(ids).logits, opened.run(ids, ablate).logits)
+        with opened.observing(ablate):
+            torch.testing.assert_close(opened.model(ids["input_ids"]), opened.run(ids, ablate).logits)
     with pytest.raises(HeadNameError, match="5: this model has the sites 0, 1"):
         opened.output_weight("5")
 
 
-def test_logits_are_needed() -> None:
+def test_the_model_must_return_logits() -> None:
     class Silent(nn.Module):
         def __init__(self) -> None:
             super().__init__()

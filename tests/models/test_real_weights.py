@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from headscope.attention.observer import Call, plain
-from headscope.models.huggingface.model import HuggingFaceModel, open_model
-from headscope.models.selfcheck import own_answer
+from headscope.models.huggingface.model import HuggingFaceModel
+from headscope.models.loading import open_model
+from headscope.models.selfcheck import own_logits
 
 SENTENCE = "The horse crossed the road because it was tired."
 
@@ -42,7 +43,7 @@ def test_smollm2_from_its_gguf(smollm2: HuggingFaceModel) -> None:
     assert "weights come from" in smollm2.notes[-1]
     prepared = smollm2.prepare(SENTENCE)
     assert prepared.tokens[1].text == " horse"
-    own = own_answer(smollm2.model, prepared.inputs, {"use_cache": False})
+    own = own_logits(smollm2.model, prepared.inputs, {"use_cache": False})
     with torch.no_grad():
         done = smollm2.run(prepared.inputs, outputs=["5"], residual=True)
         torch.testing.assert_close(done.logits, own, rtol=1e-4, atol=1e-3)

@@ -1,4 +1,4 @@
-"""The self-check refuses what it should, says what it refused, and its report can be read."""
+"""The self-check refuses models that it should, with the check that failed and its numbers."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from tests.models import tiny
 
 from headscope.errors import ModelError
 from headscope.models.huggingface import attention
-from headscope.models.huggingface.model import open_model
-from headscope.models.selfcheck import check, difference, same_dice
+from headscope.models.loading import open_model
+from headscope.models.selfcheck import fixed_seed, own_logits, relative_difference, run_self_check
 
 
-def test_the_report_says_what_was_checked() -> None:
+def test_it_lists_what_was_checked() -> None:
     opened = open_model(tiny.llama())
-    assert [line.what for line in opened.report.lines] == [
+    assert [check.what for check in opened.self_check.checks] == [
         "sites reached",
         "logits equal the model's own",
         "head parts + bias = attention output",
         "an edit moves the logits",
     ]
-    assert opened.report.passed
-    assert "ok    sites reached: 2 of 2" in str(opened.report)
+    assert opened.self_check.passed
+    assert "ok    sites reached: 2 of 2" in str(opened.self_check)
     opened.close()
 
 
-def test_a_model_that_acts_differently_under_our_name_is_refused() -> None:
-    """Several families look at the name of the implementation; this one doubles its queries for ours."""
+def test_a_model_that_computes_otherwise_with_our_attention_is_refused() -> None:
+    """Several families read the name of the implementation; this one doubles its queries for ours."""
     model = tiny.llama()
     before = model.config._attn_implementation
     for layer in model.model.layers:
@@ -41,13 +41,13 @@ def test_a_model_that_acts_differently_under_our_name_is_refused() -> None:
 
         linear.forward = doubled
     with pytest.raises(
-        ModelError, match="fails its self-check and will not be shown: logits equal the model's own: largest"
+        ModelError, match="fails its self-check and is not opened: logits equal the model's own: largest"
     ):
         open_model(model)
     assert model.config._attn_implementation == before
 
 
-def test_an_argument_that_could_change_the_numbers_is_refused_by_name() -> None:
+def test_an_unknown_argument_is_refused_by_name() -> None:
     q = torch.randn(1, 2, 3, 4)
     module = torch.nn.Module()
     with pytest.raises(
@@ -66,11 +66,11 @@ def test_blocks_need_their_width() -> None:
         attention.attention(torch.nn.Module(), q, q, q, None, block_indices=torch.zeros(1, 1, 3, 1, dtype=torch.long))
 
 
-def test_parts_that_are_not_seen_are_said() -> None:
+def test_notes_name_attention_that_is_not_observed() -> None:
     sizes = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 1, "intermediate_size": 48}
     model = tiny.build("SiglipVisionConfig", "SiglipVisionModel", **sizes, image_size=16, patch_size=8)
     opened = open_model(model)
-    assert any("not seen" in note and "head" in note for note in opened.notes)
+    assert any("not observed" in note and "head" in note for note in opened.notes)
     opened.close()
 
 
@@ -78,20 +78,21 @@ def test_a_second_scope_does_not_disturb_the_first() -> None:
     model = tiny.llama()
     first = open_model(model)
     second = open_model(model)
-    assert "logits equal" not in str(second.report)
+    assert "logits equal" not in str(second.self_check)
+    assert own_logits(model, first.probe, first.arguments) is None
     first.close()
     second.close()
 
 
-def test_parts_that_do_not_add_up_are_refused_whatever_is_wrong_with_them() -> None:
+def test_head_parts_that_do_not_add_up_or_are_nan_are_refused() -> None:
     opened = open_model(tiny.llama())
-    honest = opened.output_weight
+    original = opened.output_weight
     for factor in (1.01, float("nan")):
         opened.output_weight = lambda site, factor=factor: replace(  # type: ignore[method-assign]
-            honest(site), weight=honest(site).weight * (factor if site == "0" else 1.0)
+            original(site), weight=original(site).weight * (factor if site == "0" else 1.0)
         )
         with pytest.raises(ModelError, match=r"head parts \+ bias = attention output: largest difference .* at 0"):
-            check(opened, opened.probe, None)
+            run_self_check(opened, opened.probe, None)
     opened.close()
 
 
@@ -105,29 +106,29 @@ def test_parts_that_do_not_add_up_are_refused_whatever_is_wrong_with_them() -> N
     ],
 )
 def test_a_difference_is_relative_and_over_finite_numbers(ours: list[float], own: list[float], expected: float) -> None:
-    assert difference(torch.tensor(ours), torch.tensor(own)) == pytest.approx(expected)
+    assert relative_difference(torch.tensor(ours), torch.tensor(own)) == pytest.approx(expected)
 
 
-def test_numbers_that_are_none_differ_from_everything() -> None:
-    assert not difference(torch.tensor([float("nan"), 1.0]), torch.tensor([1.0, 1.0])) <= 1e9
+def test_nan_differs_from_everything() -> None:
+    assert not relative_difference(torch.tensor([float("nan"), 1.0]), torch.tensor([1.0, 1.0])) <= 1e9
 
 
-def test_the_dice_of_a_check_fall_the_same_and_disturb_nobody() -> None:
+def test_a_fixed_seed_repeats_and_restores_the_generator() -> None:
     torch.manual_seed(3)
     expected = torch.rand(2)
     torch.manual_seed(3)
-    with same_dice():
+    with fixed_seed():
         first = torch.rand(2)
-    with same_dice():
+    with fixed_seed():
         second = torch.rand(2)
     assert torch.equal(first, second)
     assert torch.equal(torch.rand(2), expected)
 
 
 def test_a_model_that_no_edit_moves_is_refused() -> None:
-    """What attention writes is multiplied by nothing: a picture of it would say nothing about the answer."""
+    """W_O is zero, so attention has no effect on the logits."""
     model = tiny.llama()
     for layer in model.model.layers:
         torch.nn.init.zeros_(layer.self_attn.o_proj.weight)
-    with pytest.raises(ModelError, match="an edit moves the logits: silencing any one site changes nothing"):
+    with pytest.raises(ModelError, match="an edit moves the logits: ablating any one site changes nothing"):
         open_model(model)

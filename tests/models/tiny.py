@@ -1,4 +1,4 @@
-"""Tiny random models and tokenizers, made once where a test only reads them."""
+"""Build tiny random models and tokenizers."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def t5(**more: Any) -> PreTrainedModel:
 
 
 def opt(**more: Any) -> PreTrainedModel:
-    """As its 350M is: a norm stands in the residual stream after every addition."""
+    """Like OPT-350M: a norm on the residual stream after every addition."""
     sizes = {**SIZES, "ffn_dim": 48, "max_position_embeddings": 64, "word_embed_proj_dim": 32}
     return build("OPTConfig", "OPTForCausalLM", **{**sizes, "do_layer_norm_before": False, **more})
 
@@ -80,7 +80,7 @@ def clip() -> PreTrainedModel:
 
 
 def whisper() -> PreTrainedModel:
-    """A second of sound in 50 places, and a text."""
+    """A second of sound in 50 positions, and a text."""
     return build(
         "WhisperConfig", "WhisperForConditionalGeneration", d_model=32, encoder_layers=2, decoder_layers=2,
         encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48, vocab_size=97,
@@ -106,6 +106,6 @@ def tokenizer() -> PreTrainedTokenizerFast:
         "tired",
         ".",
     ]
-    made = Tokenizer(models.WordLevel({word: place for place, word in enumerate(words)}, unk_token="[unknown]"))
+    made = Tokenizer(models.WordLevel({word: index for index, word in enumerate(words)}, unk_token="[unknown]"))
     made.pre_tokenizer = pre_tokenizers.Whitespace()
     return PreTrainedTokenizerFast(tokenizer_object=made, unk_token="[unknown]", eos_token="[end]", pad_token="[pad]")

@@ -120,7 +120,7 @@ def test_the_key_of_an_example_is_its_strongest_key(folder: Path) -> None:
     rows = Census.load(folder).examples().to_pylist()
     for row in rows[::5]:
         begins = row["position"] // 64 * 64  # a piece sees itself only
-        ids = model.token_ids(documents[row["document"]])[begins : begins + 64]
+        ids = model.processor.token_ids(documents[row["document"]])[begins : begins + 64]
         site, head = row["head"].split(".")
         weights = patterns(model, ids)[site][int(head), row["position"] - begins]
         assert float(weights[row["key"] - begins]) == pytest.approx(float(weights.max()), abs=1e-4)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from headscope.models.huggingface.model import open_model
+from headscope.models.loading import open_model
 from headscope.models.native import NativeModel
 from headscope.scan.corpus.packing import PackedRows, RowFormat, pack
 from headscope.scan.labels import question_names

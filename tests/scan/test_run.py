@@ -45,7 +45,7 @@ def test_the_recipe_holds_the_options() -> None:
 def test_the_result_counts_documents_pieces_and_tokens() -> None:
     model, documents = open_tiny(), texts(30)
     result = scan(model, documents, options=ScanOptions(**OPTIONS)).recipe.data["result"]
-    lengths = [len(model.token_ids(document)) for document in documents]
+    lengths = [len(model.processor.token_ids(document)) for document in documents]
     whole = [length for length in lengths if length >= 2]
     assert result["documents"] == len(documents)
     assert sum(whole) - 2 * len(whole) <= result["tokens"] <= sum(lengths), "a last piece of one token is left out"

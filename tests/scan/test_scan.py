@@ -60,7 +60,7 @@ def by_hand(
     """For every head and question: the masses of all queries that have an answer, document by document."""
     masses: dict[str, list[tuple[float, ...]]] = {}
     for document in documents:
-        whole = model.token_ids(document)
+        whole = model.processor.token_ids(document)
         for start in range(0, len(whole), document_tokens):
             ids = before + whole[start : start + document_tokens]
             if len(ids) - len(before) < 2:
@@ -105,7 +105,7 @@ def test_entropy_and_distance_equal_the_dense_ones() -> None:
     entropy: list[float] = []
     distance: list[float] = []
     for document in documents:
-        whole = model.token_ids(document)
+        whole = model.processor.token_ids(document)
         for start in range(0, len(whole), 40):
             ids = whole[start : start + 40]
             weights = patterns(model, ids)["1"][1] if len(ids) > 1 else torch.ones(1, 1)
@@ -123,7 +123,7 @@ def test_entropy_and_distance_equal_the_dense_ones() -> None:
 
 def test_the_null_is_the_mean_over_shuffles_of_the_visible_labels() -> None:
     model, text = open_tiny(), texts(1, seed=2)[0][:24]
-    ids = model.token_ids(text)
+    ids = model.processor.token_ids(text)
     census = scan(model, [text], options=ScanOptions(**OPTIONS))
     weights = patterns(model, ids)["0"][0]
     for question in ("previous", "first", "induction", "duplicate"):

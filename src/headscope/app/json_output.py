@@ -84,7 +84,7 @@ def of_scope(scope: Scope) -> dict[str, Any]:
         "heads": shape.n_heads,
         "sites": [asdict(site) for site in shape.sites.values()],
         "notes": list(scope.notes),
-        "check": str(scope.model.report),
+        "check": str(scope.model.self_check),
     }
 
 

@@ -123,7 +123,7 @@ def check(
         if as_json:
             show_json(json_output.of_scope(scope))
             return
-        typer.echo(str(scope.model.report))
+        typer.echo(str(scope.model.self_check))
         for note in scope.notes:
             typer.echo(f"note  {note}")
 

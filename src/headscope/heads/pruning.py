@@ -24,7 +24,7 @@ from headscope.models.cost import Cost, cost
 from headscope.models.huggingface.model import HuggingFaceModel
 from headscope.models.protocol import OpenModel
 from headscope.models.pruning.folder import save
-from headscope.models.pruning.remove_heads import without
+from headscope.models.pruning.remove_heads import remove_heads
 from headscope.names import Head, HeadName, Site
 
 SCHEMA_VERSION = 1
@@ -98,7 +98,7 @@ def prune(
         kept = _keep_share(model, keep, texts, even, by)
     else:
         kept = _keep_unnamed(model, list(heads or ()))
-    smaller, plain = without(model, kept)
+    smaller, plain = remove_heads(model, kept)
     lengths = [next(iter(model.prepare(text).inputs.values())).shape[1] for text in texts]
     length = max(lengths, default=1024)
     removed = [head for head in model.shape.heads() if head.site in kept and head.head not in kept[head.site]]

@@ -1,7 +1,8 @@
-"""What a model's attention costs as it stands: parameters, arithmetic for each token, and what is kept for it."""
+"""Count a model's parameters, FLOPs per token and KV cache, and how much of each is attention."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from torch import nn
@@ -14,7 +15,7 @@ from headscope.names import Site
 
 @dataclass(frozen=True)
 class Cost:
-    """Counted, not estimated. FLOPs are for one token that reads ``length`` tokens; a multiplication is two."""
+    """Counts of one model. FLOPs are of one token that attends to ``length`` tokens; a multiply-add is two."""
 
     heads: int
     kv_heads: int
@@ -23,12 +24,12 @@ class Cost:
     flops: int
     attention_flops: int
     kv_numbers: int
-    """Numbers that a cache keeps for each token."""
+    """Numbers in the KV cache per token."""
     length: int
 
 
 def cost(opened: HuggingFaceModel, length: int) -> Cost:
-    """Count a model. Where experts are chosen for each token, ``flops`` counts them all."""
+    """Count a model. In a mixture of experts, ``flops`` counts all experts."""
     sites = list(opened.shape.sites.values())
     attention = _attention_modules(opened)
     inside = {id(weight): weight.numel() for module in attention for weight in module.parameters()}
@@ -49,14 +50,11 @@ def cost(opened: HuggingFaceModel, length: int) -> Cost:
 
 
 def _attention_modules(opened: HuggingFaceModel) -> list[nn.Module]:
-    """Each site's module, and W_O where it stands outside of it."""
+    """The module of each site, and W_O where it is outside of it."""
     found = list(opened.site_modules().values())
     for site in opened.shape.sites:
-        try:
-            matrix = opened.output_path_of(site).matrix
-        except HeadscopeError:  # no single W_O: nothing stands outside
-            continue
-        found.append(opened.model.get_submodule(str(matrix)))
+        with suppress(HeadscopeError):  # a site without a single W_O
+            found.append(opened.output_matrix(site))
     return found
 
 
@@ -66,6 +64,6 @@ def _numbers(matrix: nn.Module) -> int:
 
 
 def _pair_flops(site: Site, length: int) -> int:
-    """Scores and weighing: a dot product and a weighted sum for each key that the last of ``length`` tokens reads."""
+    """FLOPs of the scores and the weighted sum, over the keys that the last of ``length`` tokens attends to."""
     keys = length if site.window is None else min(length, site.window)
     return 2 * site.n_heads * (site.d_head + site.d_value) * keys

@@ -1,4 +1,4 @@
-"""Token by token: a model fed with new tokens, its keys and values kept between steps where it can keep them."""
+"""Generate token by token, with a KV cache where the model has one."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from headscope.models.protocol import OpenModel, SiteObserver
 DECODER_INPUTS = "decoder_input_ids"
 
 
-def goes_on_from(model: OpenModel, text: Any, n_tokens: int) -> Mapping[str, Tensor]:
-    """The inputs of a text that this model can go on from, by so many tokens; an InputError otherwise."""
+def generation_inputs(model: OpenModel, text: Any, n_tokens: int) -> Mapping[str, Tensor]:
+    """The inputs to generate ``n_tokens`` from; refuses models that do not generate, and texts that are too long."""
     name, shape = model.shape.name, model.shape
     if n_tokens < 1:
         raise InputError(f"n_tokens={n_tokens}: ask for at least one token")
     if shape.vocabulary is None:
-        raise InputError(f"{name} predicts no tokens, so it cannot go on from a text")
+        raise InputError(f"{name} predicts no tokens, so it cannot generate")
     inputs = model.prepare(text).inputs
     causal = any(site.causal and site.kind != "cross" for site in shape.sites.values())
     if DECODER_INPUTS not in inputs and not causal:
         raise InputError(
-            f"{name} reads a text in both directions and says what stands at a place; it does not go on from a text: "
-            "scope.look(text).predictions(position) shows what it expects there"
+            f"{name} is bidirectional: it predicts the token at a position and does not generate; "
+            "scope.look(text).predictions(position) shows what it predicts there"
         )
     length = inputs[DECODER_INPUTS if DECODER_INPUTS in inputs else "input_ids"].shape[1]
     if shape.context is not None and length + n_tokens - 1 > shape.context:
         most = shape.context - length + 1
         raise InputError(
-            f"{length} tokens and {n_tokens} more are beyond the {shape.context} that {name} can read; ask for at most "
+            f"{length} tokens and {n_tokens} more exceed the {shape.context} that {name} can read; ask for at most "
             f"{most}, or shorten the text"
         )
     return inputs
 
 
 class Decoder:
-    """One generation. The cache belongs to it alone, so no two edits ever share one."""
+    """Generates one continuation. Its KV cache is its own, so no two edits share one."""
 
     def __init__(self, model: OpenModel, inputs: Mapping[str, Tensor], observer: SiteObserver) -> None:
         self.model, self.observer = model, observer
@@ -50,11 +50,11 @@ class Decoder:
         self._cache: object | None = None
 
     def first(self) -> Float[Tensor, " vocabulary"]:
-        """The logits after the prompt."""
+        """Logits after the prompt."""
         return self._step(self.inputs)
 
     def feed(self, token: int) -> Float[Tensor, " vocabulary"]:
-        """The logits after one more token."""
+        """Logits after one more token."""
         ids = self.inputs[self.name]
         new = torch.tensor([[token]], device=ids.device)
         self.inputs[self.name] = torch.cat((ids, new), dim=1)

@@ -1,4 +1,4 @@
-"""From a name, a folder, a file or an object to an opened model, or to a reason why not."""
+"""Open a model from a hub name, a folder, a GGUF file or a PyTorch module."""
 
 from __future__ import annotations
 
@@ -13,18 +13,23 @@ import torch
 from torch import Tensor, nn
 
 from headscope.errors import HeadscopeError, InputError, ModelError
-from headscope.models.config_checks import bytes_of, refuse_endless, refuse_missing, refuse_outsized
-from headscope.models.inputs.media import KEYS, Processors, taken_apart
-from headscope.models.inputs.tokens import Reader
+from headscope.models.config_checks import (
+    refuse_huge_config,
+    refuse_missing_weights,
+    refuse_more_weights_than_bytes,
+    weight_bytes,
+)
+from headscope.models.inputs.media import KEYS, MediaProcessors, split_processor
+from headscope.models.inputs.tokens import InputProcessor
 from headscope.models.protocol import OpenModel
 from headscope.models.pruning.pruned_modeling import pruned
-from headscope.models.structure.sites import input_table
+from headscope.models.structure.sites import input_embedding
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How to open a model. ``probe`` are inputs for the first pass of a model whose inputs headscope cannot guess;
-    ``processor`` makes tensors of pictures or sound."""
+    """How to open a model. ``probe`` are inputs for the first pass, where headscope cannot guess them; ``processor`` is
+    the model's processor of pictures or sound."""
 
     device: str | torch.device | None = None
     dtype: torch.dtype | None = None
@@ -37,31 +42,30 @@ class Options:
     name: str | None = None
 
 
-def open_source(source: Any, tokenizer: Any = None, **given: Any) -> OpenModel:
-    """See ``huggingface.open_model``."""
+def open_model(source: Any, tokenizer: Any = None, **given: Any) -> OpenModel:
+    """Open a hub name, a local folder, a GGUF file, or a model object. ``given``: see ``Options``."""
     known = {field.name for field in fields(Options)}
     unknown = sorted(set(given) - known)
     if unknown:
         raise InputError(f"load does not know the option {', '.join(unknown)}; it knows {', '.join(sorted(known))}")
     options = Options(**given)
     if isinstance(source, nn.Module):
-        return open_object(source, tokenizer, options)
+        return _from_module(source, tokenizer, options)
     if isinstance(source, str | Path) and str(source):
         return _from_files(source, tokenizer, options)
     what = "a model without a name" if source == "" else type(source).__name__
     raise InputError(f"cannot open {what}; give a hub name, a folder, a GGUF file, or a model object")
 
 
-def open_object(model: nn.Module, tokenizer: Any, options: Options) -> OpenModel:
-    """A model somebody already has."""
+def _from_module(model: nn.Module, tokenizer: Any, options: Options) -> OpenModel:
     from transformers import PreTrainedModel
 
     from headscope.models.huggingface.model import HuggingFaceModel
 
-    model = getattr(model, "_orig_mod", model)  # torch.compile wraps; a compiled graph cannot be watched
+    model = getattr(model, "_orig_mod", model)  # torch.compile wraps it; a compiled graph cannot be observed
     unwrap: Any = getattr(model, "get_base_model", None)
     if not isinstance(model, PreTrainedModel) and unwrap is not None:
-        model = unwrap()  # adapters wrap a model, and live in its layers
+        model = unwrap()  # adapters wrap a model, and are inside its layers
     if not isinstance(model, PreTrainedModel):
         from headscope.models.native import NativeModel
 
@@ -69,28 +73,28 @@ def open_object(model: nn.Module, tokenizer: Any, options: Options) -> OpenModel
     if any(weight.device.type == "meta" for weight in model.parameters()) and not getattr(model, "hf_device_map", None):
         raise ModelError(f"{type(model).__name__} has no weights (they are on the meta device); load them first")
     name = options.name or str(getattr(model.config, "_name_or_path", "")) or type(model).__name__
-    reader = reader_for(model, tokenizer, options.processor)
-    return HuggingFaceModel(model, reader, Path(name).name or name, options.probe)
+    processor = input_processor(model, tokenizer, options.processor)
+    return HuggingFaceModel(model, processor, Path(name).name or name, options.probe)
 
 
-def reader_for(model: nn.Module, tokenizer: Any, processor: Any = None) -> Reader:
-    """The tokenizer and the processor, with the limits that the model's config states."""
-    tokenizer, processors = taken_apart(tokenizer)
+def input_processor(model: nn.Module, tokenizer: Any, processor: Any = None) -> InputProcessor:
+    """The tokenizer and the media processors, with the limits in the model's config."""
+    tokenizer, media = split_processor(tokenizer)
     if processor is not None:
-        other, processors = taken_apart(processor)
+        other, media = split_processor(processor)
         tokenizer = other if tokenizer is None else tokenizer
     config: Any = model.config
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
-    table = input_table(model)
+    table = input_embedding(model)
     rows = table.weight.shape[0] if isinstance(table, nn.Embedding) else None
-    lengths = [getattr(text, key, None) for key in _LENGTHS]
-    lengths.append(getattr(tokenizer, "model_max_length", None))
+    lengths = [*(getattr(text, key, None) for key in _LENGTHS), getattr(tokenizer, "model_max_length", None)]
     stated = [length for length in lengths if isinstance(length, int) and 0 < length < 10**9]
-    start = getattr(config, "decoder_start_token_id", None) if getattr(config, "is_encoder_decoder", False) else None
-    if start is None and getattr(config, "is_encoder_decoder", False):
-        start = getattr(config, "bos_token_id", None) or getattr(config, "pad_token_id", None) or 0
-    limits = {"vocabulary": rows, "context": min(stated, default=None), "start": start}
-    return Reader(tokenizer, **limits, processors=processors)
+    start = None
+    if getattr(config, "is_encoder_decoder", False):
+        start = getattr(config, "decoder_start_token_id", None)
+        if start is None:
+            start = getattr(config, "bos_token_id", None) or getattr(config, "pad_token_id", None) or 0
+    return InputProcessor(tokenizer, vocabulary=rows, context=min(stated, default=None), start=start, media=media)
 
 
 _LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "max_target_positions")
@@ -108,7 +112,7 @@ def _from_files(source: str | Path, tokenizer: Any, options: Options) -> OpenMod
         _check_folder(path)
     elif path.exists():
         raise ModelError(f"{path} is neither a folder with config.json and safetensors nor a .gguf file")
-    elif isinstance(source, Path) or source.startswith(("/", ".", "~")) or source.count("/") > 1:  # no name on the hub
+    elif isinstance(source, Path) or source.startswith(("/", ".", "~")) or source.count("/") > 1:  # not a hub name
         raise ModelError(f"there is no folder {path}; give one that holds config.json and safetensors")
     shared: dict[str, Any] = {
         "local_files_only": options.local_files_only,
@@ -125,7 +129,7 @@ def _from_files(source: str | Path, tokenizer: Any, options: Options) -> OpenMod
         options = replace(options, processor=_load_processor(model, where, shared))
     name = path.stem if gguf else path.resolve().name if path.is_dir() else str(source)
     try:
-        opened = open_object(model, tokenizer, options if options.name else replace(options, name=name))
+        opened = _from_module(model, tokenizer, options if options.name else replace(options, name=name))
     except (RuntimeError, ArithmeticError, LookupError) as error:
         raise ModelError(f"{source} opens but does not run ({_first_line(error)}); its config is broken") from error
     if gguf:
@@ -136,7 +140,7 @@ def _from_files(source: str | Path, tokenizer: Any, options: Options) -> OpenMod
 
 
 def _check_folder(folder: Path) -> None:
-    """A folder that transformers can read without running anybody's code or unpickling anything."""
+    """Refuse a folder that transformers cannot load, or only by unpickling."""
     if not (folder / "config.json").is_file():
         inside = ", ".join(sorted(p.name for p in folder.iterdir())[:6]) or "nothing"
         raise ModelError(f"{folder} has no config.json (it holds {inside}); give a folder saved with save_pretrained")
@@ -144,47 +148,47 @@ def _check_folder(folder: Path) -> None:
         return
     pickles = sorted(p.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for p in folder.glob(pattern))
     if pickles:
-        raise ModelError(_pickle(str(folder), pickles[0]))
+        raise ModelError(_pickled(str(folder), pickles[0]))
     raise ModelError(f"{folder} has a config.json but no safetensors weights; save it with save_pretrained")
 
 
-def _pickle(where: str, file: str) -> str:
+def _pickled(where: str, file: str) -> str:
     return (
         f"{where} holds its weights as a pickle ({file}), which can run code when it is opened; headscope reads "
         "safetensors or GGUF only: open it once with transformers and save_pretrained() it as safetensors"
     )
 
 
-def _load_weights(where: str, said: str, options: Options, shared: dict[str, Any]) -> nn.Module:
+def _load_weights(where: str, source: str, options: Options, shared: dict[str, Any]) -> nn.Module:
     import transformers
 
     try:
         config = transformers.AutoConfig.from_pretrained(where, **shared)
-        refuse_endless(said, config)
+        refuse_huge_config(source, config)
         kind = _model_class(config)
         if getattr(config, "pruned_heads", None) is not None:
             kind = pruned(kind)
         if Path(where).is_dir():
-            refuse_outsized(said, kind, config, bytes_of(Path(where), shared.get("gguf_file")))
+            refuse_more_weights_than_bytes(source, kind, config, weight_bytes(Path(where), shared.get("gguf_file")))
         dtype = options.dtype or (torch.float32 if _device(options).type == "cpu" else "auto")
         if "gguf_file" not in shared:
             shared = {**shared, "use_safetensors": True}
         place = {"device_map": options.device_map} if options.device_map is not None else {}
-        with without_bars(Path(where).is_dir() and "gguf_file" not in shared):
-            model, told = kind.from_pretrained(where, dtype=dtype, output_loading_info=True, **shared, **place)
-        refuse_missing(said, told["missing_keys"])
+        with no_progress_bar(Path(where).is_dir() and "gguf_file" not in shared):
+            model, loaded = kind.from_pretrained(where, dtype=dtype, output_loading_info=True, **shared, **place)
+        refuse_missing_weights(source, loaded["missing_keys"])
     except HeadscopeError:
         raise
-    except Exception as error:  # a broken config or file fails wherever it is first used, with whatever comes of it
-        raise ModelError(_why_not(said, error)) from error
+    except Exception as error:  # a broken config or file can fail anywhere, with an error of any kind
+        raise ModelError(_explain(source, error)) from error
     if options.device_map is None:
         model.to(_device(options))
     return model.eval()  # type: ignore[no-any-return]
 
 
 @contextmanager
-def without_bars(quiet: bool) -> Iterator[None]:
-    """Weights that are already here load at once; a progress bar for them is noise. It is put back as it was."""
+def no_progress_bar(quiet: bool) -> Iterator[None]:
+    """Hide transformers' progress bar inside the block: local weights load at once."""
     from transformers.utils import logging
 
     quiet = quiet and logging.is_progress_bar_enabled()
@@ -204,7 +208,7 @@ def _device(options: Options) -> torch.device:
 
 
 def _model_class(config: Any) -> Any:
-    """The class a checkpoint names itself, else the first kind of head that its family has."""
+    """The class that the checkpoint names, else the first auto class that knows its family."""
     import transformers
 
     named = (getattr(config, "architectures", None) or [None])[0]
@@ -218,8 +222,8 @@ def _model_class(config: Any) -> Any:
     return transformers.AutoModel
 
 
-# How transformers says, in one place or another, that a folder has no tokenizer or processor.
-_NOT_THERE = (OSError, ValueError, ImportError, KeyError, TypeError, AttributeError)
+# What transformers raises where a folder has no tokenizer or processor.
+_MISSING = (OSError, ValueError, ImportError, KeyError, TypeError, AttributeError)
 
 
 def _load_tokenizer(where: str, shared: dict[str, Any]) -> Any:
@@ -227,14 +231,14 @@ def _load_tokenizer(where: str, shared: dict[str, Any]) -> Any:
 
     try:
         return transformers.AutoTokenizer.from_pretrained(where, **shared)
-    except _NOT_THERE:
-        return None  # a picture or sound model; text is refused in words when it is given
-    except Exception as error:  # what the tokenizers package raises at a broken file
+    except _MISSING:
+        return None  # a picture or sound model; text is refused when it is given
+    except Exception as error:  # what tokenizers raises at a broken file
         raise ModelError(f"the tokenizer in {where} is broken ({error}); fetch it again, or pass tokenizer=") from error
 
 
 def _load_processor(model: nn.Module, where: str, shared: dict[str, Any]) -> Any:
-    """What makes tensors of pictures or sound, where the model takes them and it was saved beside the weights."""
+    """The processor of pictures or sound that was saved beside the weights, where the model takes any."""
     import transformers
 
     takes = frozenset(inspect.signature(model.forward).parameters)
@@ -243,27 +247,26 @@ def _load_processor(model: nn.Module, where: str, shared: dict[str, Any]) -> Any
     for kind in ("AutoProcessor", "AutoImageProcessor", "AutoFeatureExtractor"):
         try:
             made = getattr(transformers, kind).from_pretrained(where, **shared)
-        except _NOT_THERE:
+        except _MISSING:
             continue
-        if taken_apart(made)[1] != Processors():
+        if split_processor(made)[1] != MediaProcessors():
             return made
-    return None  # pictures and sound are refused in words when they are given; tensors are read
+    return None  # pictures and sound are refused when they are given; tensors are read
 
 
-def _why_not(said: str, error: Exception) -> str:
-    words = str(error)
-    if "trust_remote_code" in words or "custom code" in words:
+def _explain(source: str, error: Exception) -> str:
+    message = str(error)
+    if "trust_remote_code" in message or "custom code" in message:
         return (
-            f"{said} asks to run Python code of its own; headscope does not unless you say so: read that code, and if "
-            "you trust it pass trust_remote_code=True"
+            f"{source} asks to run Python code of its own; headscope does not unless you say so: read that code, and "
+            "if you trust it pass trust_remote_code=True"
         )
-    if "safetensors" in words and ("does not appear to have" in words or "no file named" in words.lower()):
-        return _pickle(said, "no safetensors file was found")
-    if "gguf" in words.lower() and isinstance(error, ImportError):
-        return f"{said}: GGUF files need two more packages; pip install headscope[gguf]"
-    return f"{said} cannot be opened: {_first_line(error)}"
+    if "safetensors" in message and ("does not appear to have" in message or "no file named" in message.lower()):
+        return _pickled(source, "no safetensors file was found")
+    if "gguf" in message.lower() and isinstance(error, ImportError):
+        return f"{source}: GGUF files need two more packages; pip install headscope[gguf]"
+    return f"{source} cannot be opened: {_first_line(error)}"
 
 
 def _first_line(error: Exception) -> str:
-    words = str(error).strip()
-    return words.splitlines()[0] if words else type(error).__name__
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,28 +1,31 @@
-"""What every opened model offers, whichever seam leads into it. The rooms above know models only through this."""
+"""The interface of an opened model, and the values that go through it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from headscope.attention.observer import Call
 from headscope.names import ModelShape
 
+if TYPE_CHECKING:
+    from headscope.models.inputs.tokens import InputProcessor
+
 SiteObserver = Callable[[str, Call], Tensor]
-"""Given a site's name and its attention call, answers with z ``[batch, head, query, d_value]``."""
+"""Given a site's name and its attention call, returns z ``[batch, head, query, d_value]``."""
 
 HeadSum = Literal["exact", "head-local", "mixed"]
 
 
 @dataclass(frozen=True)
 class Token:
-    """One token of a text: its id, how it reads, and where it stands in the text (None for added ones)."""
+    """One token: its id, its text, and its character span in the input (None for added tokens)."""
 
     id: int
     text: str
@@ -32,19 +35,19 @@ class Token:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A text made ready for the model: the tensors it is called with, and the tokens they stand for."""
+    """The tensors that a model is called with, and the token at each position."""
 
     inputs: Mapping[str, Tensor]
     tokens: tuple[Token, ...]
     decoder_tokens: tuple[Token, ...] = ()
-    """Where a model reads one text and writes another: the tokens on the writing side."""
+    """The decoder's tokens, in an encoder-decoder."""
     stacks: Mapping[str, tuple[Token, ...]] = field(default_factory=dict)
-    """Places of stacks that read something beside the text, by the first word of their sites: a picture's patches."""
+    """Positions of stacks that read something beside the text (image patches), by the first word of their sites."""
 
 
 @dataclass(frozen=True)
 class OutputWeight:
-    """A site's W_O by head, its bias, and what kind of sum the head parts make.
+    """W_O of a site by head, its bias, and how the heads' parts add up.
 
     ``exact``: z itself is W_O's input. ``head-local``: a gate or norm acts on each head between z and W_O, so parts
     are taken at W_O's input. ``mixed``: something there mixes the heads; parts are not each head's own.
@@ -54,13 +57,13 @@ class OutputWeight:
     bias: Float[Tensor, " d_model"] | None
     kind: HeadSum
     why: str = ""
-    after: torch.nn.Module | None = None
-    """A norm between W_O's output and the residual stream (Gemma 2, OLMo 2): parts are before it."""
+    post_norm: torch.nn.Module | None = None
+    """A norm between W_O and the residual stream (Gemma 2, OLMo 2): head parts are before it."""
 
 
 @dataclass(frozen=True)
 class SiteOutput:
-    """What went into one site's W_O, by head, and what came out."""
+    """The input of one site's W_O, by head, and its output."""
 
     x: Float[Tensor, "batch query head d_value"]
     output: Float[Tensor, "batch query d_model"]
@@ -68,14 +71,9 @@ class SiteOutput:
     @classmethod
     @torch.no_grad()
     def of(cls, matrix: torch.nn.Module, z: Float[Tensor, "batch head query d_value"]) -> SiteOutput:
-        """z, side by side as W_O reads it, and what W_O answers."""
+        """Concatenate the heads of z and apply W_O."""
         x = z.transpose(1, 2)
         return cls(x, matrix(x.flatten(2)))
-
-
-def one_row(kept: Tensor, row: int | None) -> Tensor:
-    """One position of what a pass keeps, as a tensor of its own; all of it if none is named."""
-    return kept if row is None else kept[:, row : row + 1].clone()
 
 
 @dataclass(frozen=True)
@@ -86,12 +84,12 @@ class Unembedding:
     weight: Float[Tensor, "vocabulary d_model"]
     bias: Float[Tensor, " vocabulary"] | None
     note: str = ""
-    """In words: how the final norm, a scale or a cap on the logits is treated when a logit is split over heads."""
+    """How logit attribution treats the final norm, a scale or a cap on the logits."""
 
 
 @dataclass(frozen=True)
-class Pass:
-    """One forward pass: the logits (or, where a model has none, its last hidden states), and what was asked for."""
+class ForwardPass:
+    """One forward pass: its logits (or last hidden states, where a model has no logits), and what was recorded."""
 
     logits: Float[Tensor, "batch query vocabulary"]
     outputs: Mapping[str, SiteOutput]
@@ -101,29 +99,26 @@ class Pass:
 
 @runtime_checkable
 class OpenModel(Protocol):
-    """A model under the microscope."""
+    """A model whose attention calls can be observed and edited."""
 
     shape: ModelShape
     notes: Sequence[str]
-    """What a person should know: parts that are not seen, how weights were loaded, and so on."""
+    """Warnings for the user: parts that are not observed, how weights were loaded, and so on."""
 
-    report: Any
-    """The self-check; ``str()`` of it is the full text."""
+    self_check: Any
+    """The result of the self-check; ``str()`` of it is the full text."""
 
     end_tokens: frozenset[int]
-    """Tokens after which a text is over."""
+    """Tokens that end a text."""
+
+    processor: InputProcessor
+    """Tokenizes and decodes."""
 
     @property
     def model(self) -> torch.nn.Module: ...
 
     def prepare(self, text: Any) -> Prepared:
-        """Text, token ids, messages, an image or audio features, as tensors and tokens; an InputError otherwise."""
-        ...
-
-    def tokens_of(self, ids: Int[Tensor, " token"]) -> tuple[Token, ...]: ...
-    def decode(self, ids: Int[Tensor, " token"]) -> str: ...
-    def token_ids(self, text: str) -> list[int]:
-        """The ids of a piece of text, with no special tokens added."""
+        """Turn text, token ids, chat messages, an image or sound into tensors; refuse anything else."""
         ...
 
     def run(
@@ -134,24 +129,24 @@ class OpenModel(Protocol):
         outputs: Sequence[str] = (),
         residual: bool = False,
         row: int | None = None,
-    ) -> Pass:
-        """One forward pass with our attention under it. ``outputs`` names sites whose W_O is to be recorded.
+    ) -> ForwardPass:
+        """Run one forward pass, recording W_O at the sites in ``outputs`` and the final residual stream.
 
-        With ``row``, of outputs and residual only that position is kept.
+        With ``row``, only that position of outputs and residual is kept. Gradients flow where the caller lets them.
         """
         ...
 
     def observing(self, observer: SiteObserver) -> AbstractContextManager[None]:
-        """Let the observer see every site inside the block, for calls this class does not make itself (generate)."""
+        """Pass every attention call inside the block to the observer, for calls not made by ``run`` (generate)."""
         ...
 
     def output_weight(self, site: str) -> OutputWeight: ...
-    def written(self, site: str, z: Float[Tensor, "batch head query d_value"]) -> SiteOutput | None:
-        """What W_O makes of a z that was kept; None where it reads something else than z itself."""
+    def apply_output_weight(self, site: str, z: Float[Tensor, "batch head query d_value"]) -> SiteOutput | None:
+        """Apply W_O to z; None where W_O's input is not z itself."""
         ...
 
     def query_weight(self, site: str) -> Float[Tensor, "head d_model d_head"]:
-        """W_Q by head, before any rotation or norm; refused by name where it cannot be had."""
+        """W_Q by head, before any rotation or norm; refused by name where it cannot be found."""
         ...
 
     def key_weight(self, site: str) -> Float[Tensor, "kv d_model d_head"]: ...
@@ -159,14 +154,14 @@ class OpenModel(Protocol):
     def embedding(self) -> Float[Tensor, "vocabulary d_model"]: ...
     def unembedding(self) -> Unembedding: ...
 
-    def stream_scale(self, site: str) -> float:
-        """What a site writes is multiplied by this on its way to the final norm; refused where that is no factor."""
+    def residual_scale(self, site: str) -> float:
+        """The factor on a site's output on its way to the final norm; refused where it is not one factor."""
         ...
 
     def site_modules(self) -> Mapping[str, torch.nn.Module]:
-        """The attention module behind each site."""
+        """The attention module of each site."""
         ...
 
     def close(self) -> None:
-        """Leave the model as it was found."""
+        """Restore the model to the state it was opened in."""
         ...

@@ -83,7 +83,7 @@ def label_batch(rows: PackedRows, row_format: RowFormat, rules: Sequence[LabelRu
 def _piece_questions(ids: Int[Tensor, " token"], rules: Sequence[LabelRule], model: OpenModel) -> dict[str, Question]:
     questions = standard_questions(ids[None])
     if rules:
-        tokens = model.tokens_of(ids)
+        tokens = model.processor.tokens_of(ids)
         for rule in rules:
             questions[rule.name] = Question(*rule.labels(tokens), rule.exclude_self)
     return questions

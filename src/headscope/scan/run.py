@@ -76,7 +76,7 @@ def _scan_into(
         kept = packing.shards - len(folder.missing_shards(packing))
         raise KeyboardInterrupt(f"{kept} of {packing.shards} shards are kept in {folder.path}") from stopped
     result = {**asdict(packing), "interval_over": packing.unit, "notes": list(model.notes)}
-    census = Census(folder.merged_tally(packing), recipe.with_result(**result), model.tokens_of)
+    census = Census(folder.merged_tally(packing), recipe.with_result(**result), model.processor.tokens_of)
     for name, data in census.files().items():
         folder.write(folder.path / name, data)
     folder.remove_work()
@@ -128,7 +128,7 @@ def _tokenised(
 ) -> Iterator[tuple[int, list[int]]]:
     done = 0
     for passage in corpus:
-        ids = model.token_ids(passage.text)
+        ids = model.processor.token_ids(passage.text)
         done += len(ids)
         advance(len(ids))
         yield passage.document, ids

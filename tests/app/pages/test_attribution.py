@@ -63,7 +63,7 @@ def test_a_token_that_is_not_there_cannot_be_taken_away(session: Session):
 def test_what_is_typed_is_its_first_token(embedded: Scope, typed: str, reads: str, of: int, spaced: str | None):
     found = find_token(embedded.model, typed)
     assert (found.text, found.of, found.spaced and found.spaced.text) == (reads, of, spaced)
-    assert embedded.model.token_ids(typed)[0] == found.id
+    assert embedded.model.processor.token_ids(typed)[0] == found.id
 
 
 @pytest.mark.parametrize(

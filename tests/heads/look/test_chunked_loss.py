@@ -14,7 +14,7 @@ import headscope
 from headscope.errors import ModelError
 from headscope.heads.look import chunked_loss as module
 from headscope.heads.look.chunked_loss import KEEP, ChunkedLoss, chunked_loss
-from headscope.models.protocol import Pass, Unembedding
+from headscope.models.protocol import ForwardPass, Unembedding
 from headscope.scope import Scope
 
 ROWS, WIDTH, VOCABULARY = 7, 12, 53
@@ -55,9 +55,9 @@ def dense(made: Case) -> tuple[list[float], list[float]]:
     return losses, divergences
 
 
-def passed(states: Tensor) -> Pass:
+def passed(states: Tensor) -> ForwardPass:
     """A pass of which only the states are read."""
-    return Pass(torch.zeros(len(states), 1, VOCABULARY), {}, states)
+    return ForwardPass(torch.zeros(len(states), 1, VOCABULARY), {}, states)
 
 
 @pytest.mark.parametrize("piece", [1, 10, 53, 4096])
@@ -101,7 +101,7 @@ def test_an_unchanged_state_diverges_by_nothing() -> None:
     assert float(loss) == pytest.approx(float(own), abs=1e-5)
 
 
-def pass_of(scope: Scope, ids: list[int], residual: bool = True) -> tuple[Pass, Tensor]:
+def pass_of(scope: Scope, ids: list[int], residual: bool = True) -> tuple[ForwardPass, Tensor]:
     inputs = scope.model.prepare(ids).inputs
     with torch.no_grad():
         return scope.model.run(inputs, residual=residual), inputs["input_ids"]
@@ -156,7 +156,9 @@ def test_a_family_that_does_more_after_its_norm_is_found_out(
     """Its logits are not what the states give: an answer that would be a little wrong is not given."""
     whole, tokens = pass_of(llama, ids)
     assert KEEP == "logits_to_keep"
-    assert (chunked_loss(llama.model, Pass(whole.logits * factor, {}, whole.residual), tokens) is not None) == read
+    assert (
+        chunked_loss(llama.model, ForwardPass(whole.logits * factor, {}, whole.residual), tokens) is not None
+    ) == read
 
 
 def test_half_precision_is_allowed_its_own_error(llama: Scope, ids: list[int]) -> None:
@@ -164,4 +166,4 @@ def test_half_precision_is_allowed_its_own_error(llama: Scope, ids: list[int]) -
     whole, tokens = pass_of(llama, ids)
     assert whole.logits.dtype == torch.bfloat16
     assert chunked_loss(llama.model, whole, tokens) is not None
-    assert chunked_loss(llama.model, Pass(whole.logits * 1.2, {}, whole.residual), tokens) is None
+    assert chunked_loss(llama.model, ForwardPass(whole.logits * 1.2, {}, whole.residual), tokens) is None

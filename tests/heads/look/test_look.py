@@ -293,11 +293,11 @@ def test_of_a_picture_cut_into_windows_a_look_says_that_it_shows_the_first() -> 
         assert look.n_windows == {"0.0": 16, "0.1": 16, "1.0": 4, "1.1": 4}
         assert "of 4 sites only the first window is shown" in repr(look)
         assert {token.text for site in look.sites for token in look.query_tokens(site)} == {
-            f"piece 1 [{place}]" for place in range(16)
+            f"window 1 [{place}]" for place in range(16)
         }
-        note = next(note for note in scope.notes if "pieces" in note)
-        assert note.startswith("0.0, 0.1, 1.0, 1.1 cut what they are given into pieces (windows, tiles, frames)")
-        assert note in str(scope.model.report)
+        note = next(note for note in scope.notes if "windows" in note)
+        assert note.startswith("0.0, 0.1, 1.0, 1.1 split their input into windows (tiles, frames)")
+        assert note in str(scope.model.self_check)
         for site in look.sites:
             entropy = look.statistics(site).entropy
             assert entropy is not None

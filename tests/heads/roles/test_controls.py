@@ -14,7 +14,7 @@ from headscope.heads.roles.run import RoleOptions, run_battery
 from headscope.heads.roles.trials import make_probes, run_trials
 from headscope.lab.teach.by_hand import ROLES as BY_HAND
 from headscope.lab.teach.by_hand import by_hand
-from headscope.models.huggingface.model import open_model
+from headscope.models.loading import open_model
 from headscope.models.native import NativeModel
 
 QUICK = RoleOptions(controls=0, ablate=0)

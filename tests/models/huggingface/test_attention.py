@@ -1,4 +1,4 @@
-"""Our function under transformers' names: every argument that changes numbers, against the sum written out."""
+"""The attention function that transformers calls: every argument that changes its result, against plain formulas."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from headscope.models.huggingface.attention import (
     FLOAT_NAME,
     AttentionCall,
     attention,
-    exclusively,
-    holders,
     implementations,
     install,
+    install_count,
     register,
     tracer,
     uninstall,
+    using_implementation,
 )
 
 LOWEST = torch.finfo(torch.float64).min
 
 
 class Module(torch.nn.Module):
-    """What a family's attention module is to us: somebody with an identity, training or not."""
+    """Stands for a family's attention module: an identity, training or not."""
 
 
 @pytest.fixture
@@ -51,43 +51,43 @@ def written_out(q: Tensor, k: Tensor, v: Tensor, *, scale: float = 8**-0.5, add:
     return ((scores + add).softmax(-1) @ v.repeat_interleave(2, 1)).transpose(1, 2)
 
 
-def answered(qkv: tuple[Tensor, Tensor, Tensor], mask: Tensor | None = None, **named: Any) -> Tensor:
+def attended(qkv: tuple[Tensor, Tensor, Tensor], mask: Tensor | None = None, **named: Any) -> Tensor:
     z, weights = attention(Module().eval(), *qkv, mask, **named)
     assert weights is None
     return z
 
 
-def test_z_is_given_back_by_position(qkv: tuple[Tensor, Tensor, Tensor]) -> None:
-    z = answered(qkv)
+def test_z_is_returned_by_position(qkv: tuple[Tensor, Tensor, Tensor]) -> None:
+    z = attended(qkv)
     assert z.shape == (2, 5, 4, 6)
-    assert z.is_contiguous(), "families view it as one row a position"
+    assert z.is_contiguous(), "families view it as one row per position"
     assert_close(z, written_out(*qkv))
 
 
 def test_scaling_and_softcap(qkv: tuple[Tensor, Tensor, Tensor]) -> None:
-    assert_close(answered(qkv, scaling=0.7), written_out(*qkv, scale=0.7))
-    assert_close(answered(qkv, scaling=0.7, softcap=0.5), written_out(*qkv, scale=0.7, softcap=0.5))
-    assert_close(answered(qkv, scaling=torch.tensor(0.7).double()), written_out(*qkv, scale=0.7))
-    assert_close(answered(qkv, softcap=0.0), written_out(*qkv))  # a cap of 0 means none
+    assert_close(attended(qkv, scaling=0.7), written_out(*qkv, scale=0.7))
+    assert_close(attended(qkv, scaling=0.7, softcap=0.5), written_out(*qkv, scale=0.7, softcap=0.5))
+    assert_close(attended(qkv, scaling=torch.tensor(0.7).double()), written_out(*qkv, scale=0.7))
+    assert_close(attended(qkv, softcap=0.0), written_out(*qkv))  # a cap of 0 means none
 
 
-def test_a_float_mask_hides_and_adds(qkv: tuple[Tensor, Tensor, Tensor]) -> None:
+def test_a_float_mask_masks_and_adds(qkv: tuple[Tensor, Tensor, Tensor]) -> None:
     mask = torch.randn(2, 1, 5, 7, dtype=torch.float64)
     mask[:, :, :, 2] = LOWEST
-    assert_close(answered(qkv, mask), written_out(*qkv, add=mask))
+    assert_close(attended(qkv, mask), written_out(*qkv, add=mask))
 
 
-def test_a_boolean_mask_hides(qkv: tuple[Tensor, Tensor, Tensor]) -> None:
+def test_a_boolean_mask_masks(qkv: tuple[Tensor, Tensor, Tensor]) -> None:
     allowed = torch.rand(2, 1, 5, 7) < 0.6
     allowed[..., 0] = True
     add = torch.zeros(2, 1, 5, 7, dtype=torch.float64).masked_fill(~allowed, float("-inf"))
-    assert_close(answered(qkv, allowed), written_out(*qkv, add=add))
-    assert_close(answered(qkv, allowed.long()), written_out(*qkv, add=add))  # ones and zeros mean the same
+    assert_close(attended(qkv, allowed), written_out(*qkv, add=add))
+    assert_close(attended(qkv, allowed.long()), written_out(*qkv, add=add))  # ones and zeros mean the same
 
 
 def test_a_mask_longer_than_the_keys_is_cropped(qkv: tuple[Tensor, Tensor, Tensor]) -> None:
     mask = torch.randn(1, 1, 5, 9, dtype=torch.float64)
-    assert_close(answered(qkv, mask), written_out(*qkv, add=mask[..., :7]))
+    assert_close(attended(qkv, mask), written_out(*qkv, add=mask[..., :7]))
 
 
 @pytest.mark.parametrize("axes", [2, 3, 4])
@@ -96,14 +96,14 @@ def test_a_position_bias_is_added_beside_the_mask(qkv: tuple[Tensor, Tensor, Ten
     mask = torch.zeros(1, 1, 5, 7, dtype=torch.float64)
     mask[..., 4:] = LOWEST
     more = torch.randn(1, 1, 5, 7, dtype=torch.float64)
-    assert_close(answered(qkv, position_bias=bias), written_out(*qkv, add=bias))
-    assert_close(answered(qkv, mask + more, position_bias=bias), written_out(*qkv, add=bias + mask + more))
+    assert_close(attended(qkv, position_bias=bias), written_out(*qkv, add=bias))
+    assert_close(attended(qkv, mask + more, position_bias=bias), written_out(*qkv, add=bias + mask + more))
 
 
-def test_what_a_position_bias_hides_stays_hidden(qkv: tuple[Tensor, Tensor, Tensor]) -> None:
+def test_what_a_position_bias_masks_stays_masked(qkv: tuple[Tensor, Tensor, Tensor]) -> None:
     bias = torch.randn(1, 4, 5, 7, dtype=torch.float64)
     bias[:, :, :, :3] = LOWEST
-    assert_close(answered(qkv, position_bias=bias), written_out(*qkv, add=bias))
+    assert_close(attended(qkv, position_bias=bias), written_out(*qkv, add=bias))
 
 
 def test_a_sink_takes_its_share(qkv: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -112,14 +112,14 @@ def test_a_sink_takes_its_share(qkv: tuple[Tensor, Tensor, Tensor]) -> None:
     scores = q @ k.repeat_interleave(2, 1).mT / 8**0.5
     with_sink = torch.cat((scores, sinks.view(1, 4, 1, 1).expand(2, 4, 5, 1)), -1).softmax(-1)[..., :-1]
     expected = (with_sink @ v.repeat_interleave(2, 1)).transpose(1, 2)
-    assert_close(answered(qkv, s_aux=sinks), expected)
-    assert_close(answered(qkv, s_aux=sinks.view(1, 4, 1, 1)), expected)
+    assert_close(attended(qkv, s_aux=sinks), expected)
+    assert_close(attended(qkv, s_aux=sinks.view(1, 4, 1, 1)), expected)
 
 
-def test_chosen_keys_and_chosen_blocks_hide_the_others(qkv: tuple[Tensor, Tensor, Tensor]) -> None:
+def test_indexed_keys_and_blocks_mask_the_others(qkv: tuple[Tensor, Tensor, Tensor]) -> None:
     indices = torch.randint(0, 7, (2, 5, 3))
     hidden = torch.full((2, 1, 5, 7), float("-inf"), dtype=torch.float64).scatter(3, indices[:, None], 0.0)
-    assert_close(answered(qkv, indices=indices), written_out(*qkv, add=hidden))
+    assert_close(attended(qkv, indices=indices), written_out(*qkv, add=hidden))
     module = Module().eval()
     module.indexer = Module()
     module.indexer.block_size = 2  # type: ignore[assignment]
@@ -130,32 +130,32 @@ def test_chosen_keys_and_chosen_blocks_hide_the_others(qkv: tuple[Tensor, Tensor
     assert_close(z, written_out(*qkv, add=add))
 
 
-def test_dropout_is_for_training_alone(qkv: tuple[Tensor, Tensor, Tensor]) -> None:
-    told: list[float] = []
+def test_dropout_is_applied_in_training_alone(qkv: tuple[Tensor, Tensor, Tensor]) -> None:
+    given: list[float] = []
 
-    def see(call: Call) -> Tensor:
-        told.append(call.dropout)
+    def observe(call: Call) -> Tensor:
+        given.append(call.dropout)
         return plain(Call(call.site, call.q, call.k, call.v, call.scores))
 
-    with observing(see):
+    with observing(observe):
         for training in (True, False):
             attention(Module().train(training), *qkv, None, dropout=0.25)
         attention(Module().train(), *qkv, None, dropout=None)
-    assert told == [0.25, 0.0, 0.0]
+    assert given == [0.25, 0.0, 0.0]
 
 
-def test_whoever_traces_sees_the_call_and_may_answer(qkv: tuple[Tensor, Tensor, Tensor]) -> None:
-    arrived: list[AttentionCall] = []
+def test_a_tracer_is_given_the_call_and_returns_z(qkv: tuple[Tensor, Tensor, Tensor]) -> None:
+    traced: list[AttentionCall] = []
 
-    def trace(arrival: AttentionCall) -> Tensor:
-        arrived.append(arrival)
-        return arrival.z + 1
+    def trace(attention: AttentionCall) -> Tensor:
+        traced.append(attention)
+        return attention.z + 1
 
     token = tracer.set(trace)
-    z = answered(qkv, sliding_window=3)
+    z = attended(qkv, sliding_window=3)
     tracer.reset(token)
     assert_close(z, written_out(*qkv) + 1)
-    (one,) = arrived
+    (one,) = traced
     assert (one.sliding_window, one.call.q is qkv[0], tuple(one.z.shape)) == (3, True, (2, 5, 4, 6))
 
 
@@ -166,7 +166,7 @@ def test_registered_names_are_known_to_transformers() -> None:
         assert name in transformers.AttentionMaskInterface()
 
 
-def test_each_sub_model_gets_the_mask_it_reads_and_its_own_back() -> None:
+def test_each_sub_model_gets_the_mask_it_reads_and_its_own_implementation_back() -> None:
     model = tiny.t5()
     before = model.config._attn_implementation
     names = {name for _, name in implementations(model)}
@@ -176,29 +176,21 @@ def test_each_sub_model_gets_the_mask_it_reads_and_its_own_back() -> None:
     }
     install(model)
     install(model)
-    assert holders(model) == 2
+    assert install_count(model) == 2
     uninstall(model)
     assert model.config._attn_implementation in names
     uninstall(model)
     uninstall(model)
-    assert (model.config._attn_implementation, holders(model)) == (before, 0)
+    assert (model.config._attn_implementation, install_count(model)) == (before, 0)
 
 
-def test_only_a_single_holder_may_switch() -> None:
+def test_another_implementation_is_used_inside_the_block_alone() -> None:
     model = tiny.llama()
     install(model)
-    with exclusively(model) as switch:
-        assert switch is not None
-        switch("eager")
+    with using_implementation(model, "eager"):
         assert model.config._attn_implementation == "eager"
     assert model.config._attn_implementation == BOOL_NAME
-    with suppress(ZeroDivisionError), exclusively(model) as switch:
-        assert switch is not None
-        switch("sdpa")
+    with suppress(ZeroDivisionError), using_implementation(model, "sdpa"):
         raise ZeroDivisionError
     assert model.config._attn_implementation == BOOL_NAME
-    install(model)
-    with exclusively(model) as switch:
-        assert switch is None
-    uninstall(model)
     uninstall(model)

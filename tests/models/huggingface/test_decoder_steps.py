@@ -1,4 +1,4 @@
-"""Token by token: each step's logits are those of the whole text at once, with a cache, without, and under an edit."""
+"""Each decoding step has the logits of the whole text at once: with a KV cache, without, and under an edit."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from torch.testing import assert_close
 from headscope.attention.observer import Call, plain
 from headscope.errors import InputError
 from headscope.lab.teach.by_hand import HandSizes, by_hand
-from headscope.models.decoding import Decoder, goes_on_from
-from headscope.models.huggingface.model import open_model
+from headscope.models.decoding import Decoder, generation_inputs
+from headscope.models.loading import open_model
 from headscope.models.native import NativeModel
 
 PROMPT, NEW = [5, 6, 7, 8], [9, 3, 11]
 
 
-def seen(site: str, call: Call) -> Tensor:
+def unchanged(site: str, call: Call) -> Tensor:
     return plain(call)
 
 
 def louder(site: str, call: Call) -> Tensor:
-    """An edit that acts at every place alike, so that it may be put to one token at a time."""
+    """An edit that is the same at every position, so that it can be applied to one token at a time."""
     z = plain(call).clone()
     z[:, 1] *= 3.0
     return z
@@ -37,13 +37,13 @@ def whole(opened: Any, inputs: dict[str, Tensor], observer: Any) -> Tensor:
     return logits
 
 
-@pytest.mark.parametrize("observer", [seen, louder])
+@pytest.mark.parametrize("observer", [unchanged, louder])
 @pytest.mark.parametrize("build", [tiny.llama, tiny.gpt2, tiny.t5])
 @pytest.mark.parametrize("cached", [True, False])
 def test_a_step_is_the_last_row_of_the_whole_text(build: Any, observer: Any, cached: bool) -> None:
     opened = open_model(build())
     opened.model.config.use_cache = cached
-    inputs = dict(goes_on_from(opened, PROMPT, 5))
+    inputs = dict(generation_inputs(opened, PROMPT, 5))
     decoder = Decoder(opened, inputs, observer)
     assert decoder.keeps_cache == cached
     assert_close(decoder.first(), whole(opened, inputs, observer), atol=1e-5, rtol=1e-4)
@@ -54,23 +54,27 @@ def test_a_step_is_the_last_row_of_the_whole_text(build: Any, observer: Any, cac
     opened.close()
 
 
-def test_an_edit_is_at_work_in_every_step() -> None:
+def test_an_edit_is_applied_in_every_step() -> None:
     opened = open_model(tiny.llama())
-    plainly, loudly = (Decoder(opened, goes_on_from(opened, PROMPT, 5), each) for each in (seen, louder))
-    assert not torch.allclose(plainly.first(), loudly.first(), atol=1e-3)
-    assert not torch.allclose(plainly.feed(9), loudly.feed(9), atol=1e-3)
+    plain_steps, louder_steps = (
+        Decoder(opened, generation_inputs(opened, PROMPT, 5), each) for each in (unchanged, louder)
+    )
+    assert not torch.allclose(plain_steps.first(), louder_steps.first(), atol=1e-3)
+    assert not torch.allclose(plain_steps.feed(9), louder_steps.feed(9), atol=1e-3)
     opened.close()
 
 
 def test_two_generations_share_nothing() -> None:
-    """What one is fed, the other never sees; and the inputs it began with stay as they are."""
+    """Neither its tokens nor its cache; and the inputs stay as they were given."""
     opened = open_model(tiny.gpt2())
-    inputs = goes_on_from(opened, PROMPT, 5)
-    one, two = (Decoder(opened, inputs, seen) for _ in range(2))
+    inputs = generation_inputs(opened, PROMPT, 5)
+    one, two = (Decoder(opened, inputs, unchanged) for _ in range(2))
     one.first()
     two.first()
     one.feed(50)
-    assert_close(two.feed(9), whole(opened, {"input_ids": torch.tensor([[*PROMPT, 9]])}, seen), atol=1e-5, rtol=1e-4)
+    assert_close(
+        two.feed(9), whole(opened, {"input_ids": torch.tensor([[*PROMPT, 9]])}, unchanged), atol=1e-5, rtol=1e-4
+    )
     assert inputs["input_ids"].tolist() == [PROMPT]
     opened.close()
 
@@ -78,23 +82,23 @@ def test_two_generations_share_nothing() -> None:
 def test_a_mask_grows_with_the_text() -> None:
     opened = open_model(tiny.llama())
     mask = torch.tensor([[0, 1, 1, 1]])
-    decoder = Decoder(opened, {"input_ids": torch.tensor([PROMPT]), "attention_mask": mask}, seen)
+    decoder = Decoder(opened, {"input_ids": torch.tensor([PROMPT]), "attention_mask": mask}, unchanged)
     decoder.first()
     found = decoder.feed(9)
     assert decoder.inputs["attention_mask"].tolist() == [[0, 1, 1, 1, 1]]
     longer = {"input_ids": torch.tensor([[*PROMPT, 9]]), "attention_mask": torch.tensor([[0, 1, 1, 1, 1]])}
-    assert_close(found, whole(opened, longer, seen), atol=1e-5, rtol=1e-4)
-    unpadded = whole(opened, {"input_ids": torch.tensor([[*PROMPT, 9]])}, seen)
-    assert not torch.allclose(found, unpadded, atol=1e-3), "the padding is still hidden"
+    assert_close(found, whole(opened, longer, unchanged), atol=1e-5, rtol=1e-4)
+    unpadded = whole(opened, {"input_ids": torch.tensor([[*PROMPT, 9]])}, unchanged)
+    assert not torch.allclose(found, unpadded, atol=1e-3), "the padding is still masked"
     opened.close()
 
 
-def test_a_model_of_ours_goes_on_without_a_cache() -> None:
+def test_a_native_model_generates_without_a_cache() -> None:
     opened = NativeModel(by_hand("induction", HandSizes(vocabulary=32, context=24)), None, "ours")
-    decoder = Decoder(opened, goes_on_from(opened, PROMPT, 3), seen)
+    decoder = Decoder(opened, generation_inputs(opened, PROMPT, 3), unchanged)
     assert not decoder.keeps_cache
     decoder.first()
-    assert_close(decoder.feed(9), whole(opened, {"input_ids": torch.tensor([[*PROMPT, 9]])}, seen))
+    assert_close(decoder.feed(9), whole(opened, {"input_ids": torch.tensor([[*PROMPT, 9]])}, unchanged))
 
 
 @pytest.mark.parametrize(
@@ -102,19 +106,19 @@ def test_a_model_of_ours_goes_on_without_a_cache() -> None:
     [
         (0, "n_tokens=0: ask for at least one token"),
         (-3, "n_tokens=-3"),
-        (22, "4 tokens and 22 more are beyond the 24 that ours can read; ask for at most 21, or shorten the text"),
+        (22, "4 tokens and 22 more exceed the 24 that ours can read; ask for at most 21, or shorten the text"),
     ],
 )
-def test_how_far_is_held_to_the_context(tokens: int, message: str) -> None:
+def test_the_number_of_tokens_is_limited_by_the_context(tokens: int, message: str) -> None:
     opened = NativeModel(by_hand("induction", HandSizes(vocabulary=32, context=24)), None, "ours")
-    assert goes_on_from(opened, PROMPT, 21)["input_ids"].tolist() == [PROMPT]
+    assert generation_inputs(opened, PROMPT, 21)["input_ids"].tolist() == [PROMPT]
     with pytest.raises(InputError, match=message):
-        goes_on_from(opened, PROMPT, tokens)
+        generation_inputs(opened, PROMPT, tokens)
 
 
-def test_a_model_without_words_does_not_go_on() -> None:
+def test_a_model_without_logits_does_not_generate() -> None:
     sizes = {**tiny.SIZES, "num_key_value_heads": 2}
     opened = open_model(tiny.build("LlamaConfig", "LlamaModel", **sizes))
-    with pytest.raises(InputError, match="LlamaModel predicts no tokens, so it cannot go on from a text"):
-        goes_on_from(opened, PROMPT, 1)
+    with pytest.raises(InputError, match="LlamaModel predicts no tokens, so it cannot generate"):
+        generation_inputs(opened, PROMPT, 1)
     opened.close()

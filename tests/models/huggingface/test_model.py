@@ -1,4 +1,4 @@
-"""A transformers model, opened: its sites, its passes, and what is left behind."""
+"""An opened transformers model: its sites, its forward passes, and its state after closing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from headscope.attention import observe
 from headscope.attention.observer import Call, plain
 from headscope.errors import HeadNameError, InputError, ModelError
-from headscope.models.huggingface.model import HuggingFaceModel, open_model
+from headscope.models.huggingface.model import HuggingFaceModel
+from headscope.models.loading import open_model
 from headscope.names import Site
 
 IDS = torch.tensor([[5, 9, 33, 60, 12, 7, 41, 28]])
@@ -26,7 +27,7 @@ def llama() -> HuggingFaceModel:
     return open_model(tiny.llama())  # type: ignore[no-any-return]
 
 
-def test_sites_are_measured_from_a_pass() -> None:
+def test_sites_are_described_from_a_traced_pass() -> None:
     opened = open_model(
         tiny.build("MistralConfig", "MistralForCausalLM", **tiny.SIZES, num_key_value_heads=2, sliding_window=50)
     )
@@ -45,7 +46,7 @@ def test_cross_attention_is_named_by_its_layer() -> None:
     opened.close()
 
 
-def test_a_shared_layer_is_counted() -> None:
+def test_calls_of_a_shared_layer_are_sites_of_their_own() -> None:
     opened = open_model(tiny.build("AlbertConfig", "AlbertModel", **tiny.SIZES, embedding_size=32))
     assert list(opened.shape.sites) == ["0", "0@2"]
     done = opened.run({"input_ids": IDS}, outputs=["0", "0@2"])
@@ -73,44 +74,44 @@ def test_head_parts_and_bias_are_the_attention_output() -> None:
     with torch.no_grad():
         out = opened.run({"input_ids": IDS}, outputs=["1"]).outputs["1"]
     weight = opened.output_weight("1")
-    assert (weight.kind, weight.after) == ("exact", None)
+    assert (weight.kind, weight.post_norm) == ("exact", None)
     torch.testing.assert_close(torch.einsum("bqhd,hdm->bqm", out.x, weight.weight) + weight.bias, out.output)
     opened.close()
 
 
-def test_a_norm_after_w_o_is_found_and_said() -> None:
+def test_a_norm_after_w_o_is_found_and_noted() -> None:
     sizes = {**tiny.SIZES, "head_dim": 8, "num_key_value_heads": 2}
     model = tiny.build("Gemma2Config", "Gemma2ForCausalLM", **sizes)
     opened = open_model(model)
-    assert opened.output_weight("1").after is model.model.layers[1].post_attention_layernorm
-    assert any("a norm stands between W_O and the residual stream of 0, 1" in note for note in opened.notes)
+    assert opened.output_weight("1").post_norm is model.model.layers[1].post_attention_layernorm
+    assert any("a norm lies between W_O and the residual stream of 0, 1" in note for note in opened.notes)
     opened.close()
 
 
 def test_a_logit_is_the_norm_of_the_residual_through_w_u(llama: HuggingFaceModel) -> None:
     with torch.no_grad():
         done = llama.run({"input_ids": IDS}, residual=True)
-        ending = llama.unembedding()
-        assert ending.norm is not None
+        end = llama.unembedding()
+        assert end.norm is not None
         assert done.residual is not None
-        torch.testing.assert_close(ending.norm(done.residual) @ ending.weight.T, done.logits)
+        torch.testing.assert_close(end.norm(done.residual) @ end.weight.T, done.logits)
 
 
-def test_an_observer_sees_every_site_and_may_change_it(llama: HuggingFaceModel) -> None:
+def test_an_observer_is_given_every_site_and_may_change_z(llama: HuggingFaceModel) -> None:
     seen: list[str] = []
 
-    def silence(site: str, call: Call) -> Tensor:
+    def ablate(site: str, call: Call) -> Tensor:
         seen.append(site)
         return plain(call) * (0.0 if site == "0" else 1.0)
 
     with torch.no_grad():
-        before, after = llama.run({"input_ids": IDS}).logits, llama.run({"input_ids": IDS}, silence).logits
+        before, after = llama.run({"input_ids": IDS}).logits, llama.run({"input_ids": IDS}, ablate).logits
         assert seen == ["0", "1"]
         assert not torch.allclose(before, after)
         torch.testing.assert_close(llama.run({"input_ids": IDS}).logits, before, rtol=0, atol=0)
 
 
-def test_observing_reaches_generate_and_counts_each_step_anew() -> None:
+def test_observing_reaches_every_step_of_generate() -> None:
     opened = open_model(tiny.llama())
     seen: list[str] = []
 
@@ -146,7 +147,7 @@ def test_two_threads_do_not_see_each_other(llama: HuggingFaceModel) -> None:
     assert found == {0: {3}, 1: {4}}
 
 
-def test_an_exception_leaves_nothing_behind(llama: HuggingFaceModel) -> None:
+def test_an_exception_leaves_the_model_unchanged(llama: HuggingFaceModel) -> None:
     with torch.no_grad():
         before = llama.run({"input_ids": IDS}).logits
 
@@ -176,7 +177,7 @@ def test_closing_restores_the_model_exactly() -> None:
         assert module.training
 
 
-def test_two_scopes_may_hold_one_model() -> None:
+def test_two_scopes_may_open_one_model() -> None:
     model = tiny.llama()
     own = model.config._attn_implementation
     first, second = open_model(model), open_model(model)
@@ -190,7 +191,7 @@ def test_two_scopes_may_hold_one_model() -> None:
         first.run({"input_ids": IDS})
 
 
-def test_sub_models_get_back_what_each_had() -> None:
+def test_sub_models_get_their_own_implementations_back() -> None:
     sizes: dict[str, Any] = {
         "hidden_size": 32,
         "num_attention_heads": 4,
@@ -211,7 +212,7 @@ def test_sub_models_get_back_what_each_had() -> None:
 
 
 @pytest.mark.parametrize("in_place", [False, True])
-def test_a_compiled_model_is_seen_through_its_uncompiled_form(in_place: bool) -> None:
+def test_a_compiled_model_is_observed_in_its_uncompiled_form(in_place: bool) -> None:
     model = tiny.llama()
     given: Any = model
     if in_place:
@@ -254,42 +255,42 @@ def test_offloaded_layers_run_but_cannot_be_split() -> None:
     opened.close()
 
 
-def test_packed_weights_are_read_from_what_they_do() -> None:
-    """A quantised or adapted layer is a matrix of another class: its weight is what it answers to unit vectors."""
+def test_quantised_weights_are_measured() -> None:
+    """A quantised or adapted layer is a matrix of another class: its weight is its outputs for unit vectors."""
 
-    class Packed(torch.nn.Module):
+    class Quantised(torch.nn.Module):
         def __init__(self, linear: torch.nn.Linear) -> None:
             super().__init__()
             self.in_features, self.out_features = linear.in_features, linear.out_features
             self.scale = torch.nn.Parameter(linear.weight.abs().max() / 127, requires_grad=False)
-            self.register_buffer("packed", (linear.weight / self.scale).round().to(torch.int8))
+            self.register_buffer("stored", (linear.weight / self.scale).round().to(torch.int8))
 
         def forward(self, x: Tensor) -> Tensor:
-            return x @ (self.packed.to(x.dtype) * self.scale).T
+            return x @ (self.stored.to(x.dtype) * self.scale).T
 
     model = tiny.llama()
     attention = model.model.layers[0].self_attn
-    attention.o_proj = Packed(attention.o_proj)
+    attention.o_proj = Quantised(attention.o_proj)
     opened = open_model(model)
-    expected = (attention.o_proj.packed.float() * attention.o_proj.scale).T
+    expected = (attention.o_proj.stored.float() * attention.o_proj.scale).T
     torch.testing.assert_close(opened.output_weight("0").weight.reshape(32, 32), expected)
     opened.close()
 
 
-@pytest.mark.filterwarnings("ignore")  # torch announces the end of this way to quantise
-def test_rounded_activations_are_seen_and_not_split() -> None:
+@pytest.mark.filterwarnings("ignore")  # torch deprecates this way to quantise
+def test_quantised_activations_run_but_cannot_be_split() -> None:
     model = torch.ao.quantization.quantize_dynamic(tiny.llama(), {torch.nn.Linear}, dtype=torch.qint8)
     opened = open_model(model)
     with torch.no_grad():
         torch.testing.assert_close(opened.run({"input_ids": IDS}).logits, model(IDS).logits)
-    with pytest.raises(ModelError, match="0: its Linear rounds what it reads, so it is no matrix"):
+    with pytest.raises(ModelError, match="0: its Linear quantises its input, so it is not linear"):
         opened.output_weight("0")
     opened.close()
 
 
 def test_half_precision_passes_its_own_tolerance() -> None:
     opened = open_model(tiny.llama().bfloat16())
-    assert "torch.bfloat16" in str(opened.report)
+    assert "torch.bfloat16" in str(opened.self_check)
     opened.close()
 
 
@@ -312,14 +313,14 @@ def test_unknown_sites_are_refused_by_name(llama: HuggingFaceModel) -> None:
         llama.run({"input_ids": IDS}, outputs=["7"])
 
 
-def test_a_head_of_its_own_before_w_u_is_said() -> None:
+def test_layers_between_the_residual_stream_and_w_u_are_refused() -> None:
     opened = open_model(tiny.build("BertConfig", "BertForMaskedLM", **tiny.SIZES))
-    with pytest.raises(ModelError, match="layers of the head's own stand between"):
+    with pytest.raises(ModelError, match="other layers lie between"):
         opened.unembedding()
     opened.close()
 
 
-def test_pictures_are_read_as_tensors() -> None:
+def test_pictures_may_be_given_as_tensors() -> None:
     sizes = {key: value for key, value in tiny.SIZES.items() if "token" not in key and key != "vocab_size"}
     opened = open_model(tiny.build("ViTConfig", "ViTModel", **sizes, image_size=16, patch_size=8))
     prepared = opened.prepare(torch.randn(3, 16, 16))
@@ -331,7 +332,7 @@ def test_pictures_are_read_as_tensors() -> None:
 
 
 class _Largest(TorchDispatchMode):
-    """The most numbers any tensor made inside the block had."""
+    """The size of the largest tensor made inside the block, in numbers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -345,7 +346,7 @@ class _Largest(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("observed", [False, True])
-def test_long_texts_make_no_square_tensor(observed: bool) -> None:
+def test_long_texts_make_no_query_by_key_tensor(observed: bool) -> None:
     length = 4096
     opened = open_model(tiny.llama(num_hidden_layers=1, max_position_embeddings=length))
 

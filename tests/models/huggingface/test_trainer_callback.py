@@ -1,4 +1,4 @@
-"""transformers' own Trainer, really run, leaves a film."""
+"""A run of transformers' Trainer is recorded as a film."""
 
 from __future__ import annotations
 
@@ -48,22 +48,22 @@ def test_a_trainer_run_is_filmed_from_its_first_step_to_its_last(tmp_path: Path)
     assert model.config._attn_implementation == "sdpa"
 
 
-class Diary:
-    """A recorder that writes down what it is told."""
+class Log:
+    """A recorder that keeps its arguments."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[int, float, int, bool]] = []
+        self.calls: list[tuple[int, float, int, bool]] = []
 
     def record(self, step: int, *, loss: float = 0.0, tokens_seen: int = -1, force: bool = False) -> bool:
-        self.told.append((step, loss, tokens_seen, force))
+        self.calls.append((step, loss, tokens_seen, force))
         return force
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_recorder_is_told_every_step_its_tokens_and_the_loss_logged_before_it(tmp_path: Path) -> None:
-    """Only the first and the last are to be looked at by all means; between them the recorder decides."""
-    diary = Diary()
-    assert isinstance(diary, Recorder)
+def test_the_recorder_is_given_every_step_its_tokens_and_the_loss_logged_before_it(tmp_path: Path) -> None:
+    """Only the first and the last are forced; between them the recorder decides."""
+    log = Log()
+    assert isinstance(log, Recorder)
     rows = torch.randint(1, 60, (8, 12))
     trainer = transformers.Trainer(
         model=tiny.llama(),
@@ -72,12 +72,12 @@ def test_the_recorder_is_told_every_step_its_tokens_and_the_loss_logged_before_i
             use_cpu=True, disable_tqdm=True, logging_steps=2, include_num_input_tokens_seen=True,
         ),
         train_dataset=[{"input_ids": row, "labels": row} for row in rows],
-        callbacks=[FilmCallback(diary)],
+        callbacks=[FilmCallback(log)],
     )  # fmt: skip
     trainer.train()
     logged = {entry["step"]: entry["loss"] for entry in trainer.state.log_history if "loss" in entry}
     assert set(logged) == {2, 4}
-    steps, losses, tokens, forced = zip(*diary.told, strict=True)
+    steps, losses, tokens, forced = zip(*log.calls, strict=True)
     assert steps == (0, 1, 2, 3, 4, 4)
     assert forced == (True, False, False, False, False, True)
     assert tokens == (0, 24, 48, 72, 96, 96)

@@ -1,4 +1,4 @@
-"""Guessed inputs: ordinary tokens, all different, lengths that tell stacks apart, and shapes that each family reads."""
+"""Probe inputs: ordinary tokens, lengths that tell stacks apart, and shapes that each family reads."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from torch import Tensor
 from headscope.models.inputs.dummy_inputs import BATCH, TARGET_LENGTH, TEXT_LENGTH, device_of, probe_inputs, tokens
 
 
-def config(**said: Any) -> Any:
-    return SimpleNamespace(**said)
+def config(**values: Any) -> Any:
+    return SimpleNamespace(**values)
 
 
 @pytest.mark.parametrize("vocabulary", [30, 97, 4095, 4096, 50_000])
-def test_tokens_are_ordinary_and_differ(vocabulary: int) -> None:
+def test_tokens_are_not_special_and_differ(vocabulary: int) -> None:
     special = {"pad_token_id": 0, "bos_token_id": 8, "eos_token_id": [20, 21], "image_token_index": 7}
     found = tokens(config(vocab_size=vocabulary, **special), TEXT_LENGTH)
     assert found.shape == (BATCH, TEXT_LENGTH)
@@ -29,7 +29,7 @@ def test_tokens_are_ordinary_and_differ(vocabulary: int) -> None:
     assert found[0].tolist() != found[1].tolist()
 
 
-def test_the_text_part_of_a_config_is_asked_first() -> None:
+def test_the_text_config_comes_first() -> None:
     text = config(vocab_size=40, pad_token_id=7)
     both = config(vocab_size=9000, bos_token_id=20, get_text_config=lambda: text)
     found = set(tokens(both, 12).flatten().tolist())
@@ -37,7 +37,7 @@ def test_the_text_part_of_a_config_is_asked_first() -> None:
     assert not found & {7, 20}
 
 
-def test_a_config_that_says_nothing_still_gives_tokens() -> None:
+def test_an_empty_config_still_gives_tokens() -> None:
     assert int(tokens(config(), 5).max()) < 100
     assert int(tokens(config(vocab_size=0), 5).max()) < 100
 
@@ -54,13 +54,13 @@ def test_two_stacks_are_told_apart_by_their_lengths() -> None:
     assert TEXT_LENGTH != TARGET_LENGTH
 
 
-def test_cross_attention_in_a_decoder_is_given_something_to_read() -> None:
+def test_cross_attention_in_a_decoder_is_given_encoder_states() -> None:
     guess = probe_inputs(tiny.gpt2(add_cross_attention=True))[0]
     assert guess["encoder_hidden_states"].shape == (BATCH, TEXT_LENGTH + 4, 32)
     assert "encoder_hidden_states" not in probe_inputs(tiny.gpt2())[0]
 
 
-def test_numbers_come_in_the_models_precision_and_ids_stay_whole() -> None:
+def test_floats_have_the_models_precision_and_ids_stay_integers() -> None:
     guess = probe_inputs(tiny.gpt2(add_cross_attention=True).to(torch.bfloat16))[0]
     assert guess["encoder_hidden_states"].dtype == torch.bfloat16
     assert guess["input_ids"].dtype == torch.int64
@@ -72,11 +72,11 @@ def test_equal_models_are_given_equal_inputs() -> None:
 
 
 class Reads(torch.nn.Module):
-    """A model that is nothing but what it takes."""
+    """A model that is only its arguments."""
 
-    def __init__(self, said: Any, main: str = "input_ids") -> None:
+    def __init__(self, config: Any, main: str = "input_ids") -> None:
         super().__init__()
-        self.config, self.main_input_name = said, main
+        self.config, self.main_input_name = config, main
 
 
 class Pictures(Reads):
@@ -129,15 +129,15 @@ def names(model: Reads) -> list[list[str]]:
 
 def test_the_best_guess_comes_first() -> None:
     """A model whose main input is a picture is given that; one that mainly reads text, the text."""
-    said = config(vocab_size=50, image_size=8)
-    assert names(PicturesAndText(said)) == [["input_ids"], ["input_ids", "pixel_values"], ["pixel_values"]]
-    assert names(PicturesAndText(said, "pixel_values")) == [
+    both = config(vocab_size=50, image_size=8)
+    assert names(PicturesAndText(both)) == [["input_ids"], ["input_ids", "pixel_values"], ["pixel_values"]]
+    assert names(PicturesAndText(both, "pixel_values")) == [
         ["pixel_values"],
         ["input_ids", "pixel_values"],
         ["input_ids"],
     ]
-    written = config(vocab_size=50, is_encoder_decoder=True, num_mel_bins=8, max_source_positions=4)
-    assert names(Features(written, "input_features"))[0] == ["decoder_input_ids", "input_features"]
+    audio = config(vocab_size=50, is_encoder_decoder=True, num_mel_bins=8, max_source_positions=4)
+    assert names(Features(audio, "input_features"))[0] == ["decoder_input_ids", "input_features"]
 
 
 def test_inputs_go_where_the_first_weights_in_memory_are() -> None:
@@ -159,5 +159,5 @@ def test_real_families_run_on_the_first_guess(kind: str, model: str, sizes: dict
     small = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 16}
     made = getattr(transformers, model)(getattr(transformers, kind)(**(small if kind == "ViTConfig" else {}), **sizes))
     with torch.no_grad():
-        answer = made.eval()(**probe_inputs(made)[0])
-    assert torch.isfinite(answer.last_hidden_state).all()
+        output = made.eval()(**probe_inputs(made)[0])
+    assert torch.isfinite(output.last_hidden_state).all()

@@ -1,4 +1,4 @@
-"""Pictures and sound: through the model's own processor, with places that have names, or refused in words."""
+"""Pictures and sound go through the model's own processor, and their positions are labelled; others are refused."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from typer.testing import CliRunner
 import headscope
 from headscope.cli import app
 from headscope.errors import InputError
-from headscope.models.inputs.media import Picture, Sound, recognised
+from headscope.models.inputs.media import Picture, Sound, recognise
 
 RATE = 16000
 
 
 def picture(width: int = 50, height: int = 40) -> Image.Image:
-    dice = np.random.default_rng(0)
-    return Image.fromarray(dice.integers(0, 255, (height, width, 3), dtype=np.uint8))
+    generator = np.random.default_rng(0)
+    return Image.fromarray(generator.integers(0, 255, (height, width, 3), dtype=np.uint8))
 
 
 def hum(seconds: float = 1.0) -> npt.NDArray[np.float32]:
@@ -46,7 +46,7 @@ def of_size(edge: int) -> ViTImageProcessorPil:
     return ViTImageProcessorPil(size={"height": edge, "width": edge})
 
 
-def test_a_picture_is_seen_by_its_patches() -> None:
+def test_the_positions_of_a_picture_are_its_patches() -> None:
     with headscope.load(tiny.vit(), of_size(32)) as scope:
         look = scope.look(picture())
         assert [token.text for token in look.tokens[:3]] == ["CLS", "patch 0,0", "patch 0,1"]
@@ -58,7 +58,7 @@ def test_a_picture_is_seen_by_its_patches() -> None:
             look.predictions()
 
 
-def test_a_patch_is_where_its_name_says() -> None:
+def test_a_patch_is_at_its_row_and_column() -> None:
     """Painting one patch changes what the first layer reads there, and only there."""
     plain = Image.new("RGB", (32, 32), (120, 120, 120))
     painted = plain.copy()
@@ -69,7 +69,7 @@ def test_a_patch_is_where_its_name_says() -> None:
         assert [token.text for token, differs in zip(before.tokens, moved, strict=True) if differs] == ["patch 1,2"]
 
 
-def test_a_picture_is_what_its_processor_makes_of_it() -> None:
+def test_a_picture_goes_through_its_processor() -> None:
     processor = of_size(32)
     with headscope.load(tiny.vit(), processor=processor) as scope:
         tensors = processor(picture(), return_tensors="pt")["pixel_values"]
@@ -77,7 +77,7 @@ def test_a_picture_is_what_its_processor_makes_of_it() -> None:
         torch.testing.assert_close(scope.look(np.asarray(picture())).logits, scope.look(tensors).logits)
 
 
-def test_registers_have_names() -> None:
+def test_registers_are_labelled() -> None:
     model = tiny.build(
         "Dinov2WithRegistersConfig", "Dinov2WithRegistersModel", **{**tiny.NO_WORDS, "mlp_ratio": 2}, image_size=16,
         patch_size=8, num_register_tokens=2,
@@ -97,7 +97,7 @@ def clip_processor(tokenizer: PreTrainedTokenizerFast) -> CLIPProcessor:
     return CLIPProcessor(images, tokenizer)
 
 
-def test_two_towers_each_have_places_of_their_own(clip: Any) -> None:
+def test_two_towers_each_have_positions_of_their_own(clip: Any) -> None:
     with headscope.load(clip, clip_processor(tiny.tokenizer())) as scope:
         look = scope.look((picture(), "the horse crossed the road"))
         assert [token.text for token in look.query_tokens("text.0")][:2] == ["the", "horse"]
@@ -118,7 +118,7 @@ def test_clips_vision_tower_alone_reads_pictures() -> None:
             scope.look((picture(), "the horse"))
 
 
-def test_sound_is_seen_by_its_moments_and_what_is_written() -> None:
+def test_the_positions_of_a_sound_are_times_and_those_of_the_decoder_tokens() -> None:
     extractor = WhisperFeatureExtractor(feature_size=8, chunk_length=1, sampling_rate=RATE)
     with headscope.load(tiny.whisper(), tiny.tokenizer(), processor=extractor) as scope:
         look = scope.look((hum(), "the horse"))
@@ -130,12 +130,12 @@ def test_sound_is_seen_by_its_moments_and_what_is_written() -> None:
         assert len(look.predictions()) == 10
         assert look.contributions(1).sites["decoder.0.cross"].error < 1e-4
         assert len(scope.look(hum()).written) == 1
-        told = scope.look({"array": hum(), "sampling_rate": RATE})
-        torch.testing.assert_close(told.logits, scope.look(hum()).logits)
+        with_rate = scope.look({"array": hum(), "sampling_rate": RATE})
+        torch.testing.assert_close(with_rate.logits, scope.look(hum()).logits)
         assert len(scope.generate(hum(), 3).tokens) <= 3
 
 
-def test_features_are_read_as_they_are() -> None:
+def test_features_are_given_to_the_model_unchanged() -> None:
     features = torch.randn(8, 100, generator=torch.Generator().manual_seed(0))
     with headscope.load(tiny.whisper(), tiny.tokenizer()) as scope:
         look = scope.look(features)
@@ -146,7 +146,7 @@ def test_features_are_read_as_they_are() -> None:
             scope.look(features[:, :30])
 
 
-def test_a_wave_is_read_as_it_is() -> None:
+def test_a_wave_is_given_to_the_model_unchanged() -> None:
     model = tiny.build(
         "Wav2Vec2Config", "Wav2Vec2Model", **tiny.NO_WORDS, conv_dim=(8, 8), conv_stride=(20, 16), conv_kernel=(20, 16),
         num_feat_extract_layers=2, num_conv_pos_embeddings=4, num_conv_pos_embedding_groups=2,
@@ -176,11 +176,11 @@ def test_files_are_opened(tmp_path: Path) -> None:
     extractor = WhisperFeatureExtractor(feature_size=8, chunk_length=1, sampling_rate=RATE)
     with headscope.load(tiny.whisper(), processor=extractor) as scope:
         assert len(scope.look(tmp_path / "heard.wav").tokens) == 50
-        with pytest.raises(InputError, match="8000 samples a second and the model reads 16000; resample it"):
+        with pytest.raises(InputError, match="8000 samples per second and the model reads 16000; resample it"):
             scope.look({"array": hum(), "sampling_rate": 8000})
 
 
-def test_a_saved_folder_brings_its_processor(tmp_path: Path) -> None:
+def test_a_saved_folder_has_its_processor(tmp_path: Path) -> None:
     tiny.vit().save_pretrained(tmp_path)
     of_size(32).save_pretrained(tmp_path)
     with headscope.load(tmp_path) as scope:
@@ -209,7 +209,7 @@ def test_a_text_model_says_what_it_reads(given: Any, message: str) -> None:
         scope.look(given)
 
 
-def test_without_a_processor_the_way_out_is_said() -> None:
+def test_without_a_processor_the_error_says_what_to_pass() -> None:
     with headscope.load(tiny.vit()) as scope:
         with pytest.raises(InputError, match=r"no image processor was given.*pass processor="):
             scope.look(picture())
@@ -230,59 +230,59 @@ def stereo(file: Path, frames: int, width: int = 2) -> bytes:
 
 
 @pytest.mark.parametrize("cut", [0, 1, 2, 3, 4, 7, 30])
-def test_a_wav_that_was_cut_off_gives_the_frames_that_are_whole(tmp_path: Path, cut: int) -> None:
+def test_a_truncated_wav_gives_its_whole_frames(tmp_path: Path, cut: int) -> None:
     file = tmp_path / "a.wav"
     whole = stereo(file, 10)
     file.write_bytes(whole[: len(whole) - cut])
-    sound, words = recognised(file)
+    sound, text = recognise(file)
     assert isinstance(sound, Sound)
-    assert (sound.rate, words) == (8000, None)
+    assert (sound.rate, text) == (8000, None)
     assert sound.samples.tolist() == [32 * at / 32768 for at in range((40 - cut) // 4)]
 
 
-def test_a_file_that_holds_nothing_or_half_of_something_is_said(tmp_path: Path) -> None:
+def test_empty_and_truncated_files_are_refused(tmp_path: Path) -> None:
     silent = tmp_path / "silent.wav"
     stereo(silent, 0)
-    with pytest.raises(InputError, match=r"silent.wav holds no samples; there is nothing to hear"):
-        recognised(silent)
+    with pytest.raises(InputError, match=r"silent.wav holds no samples; give a longer recording"):
+        recognise(silent)
     deep = tmp_path / "deep.wav"
     stereo(deep, 0, width=3)
-    with pytest.raises(InputError, match=r"deep.wav has 24 bits a sample; .wav files of 16 bits are read"):
-        recognised(deep)
+    with pytest.raises(InputError, match=r"deep.wav has 24 bits per sample; give a .wav file with 16"):
+        recognise(deep)
     for name in ("half.png", "half.jpg"):
         file = tmp_path / name
         Image.fromarray(np.random.default_rng(0).integers(0, 255, (40, 40, 3), dtype=np.uint8)).save(file)
         file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
         with pytest.raises(InputError, match=f"{name} is a picture that cannot be read to its end: .*; fetch it again"):
-            recognised(file)
+            recognise(file)
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"array": ["loud"], "sampling_rate": 8000}, "a sound is one row of samples, and these are no numbers"),
+        ({"array": ["loud"], "sampling_rate": 8000}, "a sound is one row of samples, and these are not numbers"),
         ({"array": [[0.0], [1.0]], "sampling_rate": 8000}, r"this has the shape \(2, 1\); give one channel"),
-        ({"array": [0.5], "sampling_rate": None}, "sampling_rate=None: give the samples a second, as in 16000"),
-        ({"array": [0.5], "sampling_rate": 0}, "sampling_rate=0: give the samples a second"),
+        ({"array": [0.5], "sampling_rate": None}, "sampling_rate=None: give samples per second, as in 16000"),
+        ({"array": [0.5], "sampling_rate": 0}, "sampling_rate=0: give samples per second"),
         ({"array": [0.5], "sampling_rate": "8000"}, "sampling_rate='8000'"),
         ({"array": [0.5], "sampling_rate": float("nan")}, "sampling_rate=nan"),
     ],
 )
-def test_a_sound_that_cannot_be_one_is_said(given: Any, message: str) -> None:
+def test_sounds_that_are_not_samples_are_refused(given: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        recognised(given)
+        recognise(given)
 
 
-def test_what_is_recognised_and_what_is_left_to_others() -> None:
+def test_what_is_recognised_as_a_picture_or_sound() -> None:
     picture, samples = np.zeros((4, 4, 3), dtype=np.uint8), torch.zeros(7)
-    for given, kind, words in (
+    for given, kind, text in (
         (picture, Picture, None),
         (samples, Sound, None),
         ((picture, "what is this?"), Picture, "what is this?"),
         ({"array": np.ones(3), "sampling_rate": np.int64(8000)}, Sound, None),
     ):
-        medium, said = recognised(given)
+        medium, found = recognise(given)
         assert isinstance(medium, kind)
-        assert said == words
+        assert found == text
     for other in ("a text", ("one", "two"), [1, 2], torch.zeros(2, 3), torch.zeros(3).long(), {"input_ids": samples}):
-        assert recognised(other) == (None, None)
+        assert recognise(other) == (None, None)

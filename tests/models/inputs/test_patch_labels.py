@@ -1,4 +1,4 @@
-"""Names of patches and moments: where in a picture or a sound a place is, counted by hand."""
+"""Labels of image patches and audio frames, counted by hand."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import torch
 
-from headscope.models.inputs.media import FEATURES, PIXELS, WAVE, Processors
-from headscope.models.inputs.patch_labels import NOT_TEXT, numbers, places
+from headscope.models.inputs.media import FEATURES, PIXELS, WAVE, MediaProcessors
+from headscope.models.inputs.patch_labels import NOT_TEXT, numbered_labels, position_labels
 
 
-def named(config: Any, inputs: dict[str, torch.Tensor], count: int, sound: Any = None) -> list[str]:
-    found = places(config, inputs, count, Processors(sound=sound))
+def labels(config: Any, inputs: dict[str, torch.Tensor], count: int, sound: Any = None) -> list[str]:
+    found = position_labels(config, inputs, count, MediaProcessors(sound=sound))
     assert len(found) == count
     assert {token.id for token in found} == {NOT_TEXT}
     return [token.text for token in found]
@@ -26,27 +26,27 @@ def picture(height: int, width: int) -> dict[str, torch.Tensor]:
 def test_patches_are_counted_by_row_then_column() -> None:
     config = SimpleNamespace(patch_size=8)
     expected = ["patch 0,0", "patch 0,1", "patch 0,2", "patch 1,0", "patch 1,1", "patch 1,2"]
-    assert named(config, picture(16, 24), 6) == expected
-    assert named(config, picture(16, 24), 7) == ["CLS", *expected]
+    assert labels(config, picture(16, 24), 6) == expected
+    assert labels(config, picture(16, 24), 7) == ["CLS", *expected]
 
 
 def test_patches_need_not_be_square() -> None:
-    assert named(SimpleNamespace(patch_size=(8, 4)), picture(8, 8), 2) == ["patch 0,0", "patch 0,1"]
+    assert labels(SimpleNamespace(patch_size=(8, 4)), picture(8, 8), 2) == ["patch 0,0", "patch 0,1"]
 
 
-def test_registers_and_a_distillation_token_stand_before_them() -> None:
+def test_register_and_distillation_tokens_come_before_patches() -> None:
     config = SimpleNamespace(patch_size=8, num_register_tokens=2)
-    assert named(config, picture(8, 8), 4) == ["CLS", "register 0", "register 1", "patch 0,0"]
-    assert named(SimpleNamespace(patch_size=8, model_type="deit"), picture(8, 8), 3) == [
+    assert labels(config, picture(8, 8), 4) == ["CLS", "register 0", "register 1", "patch 0,0"]
+    assert labels(SimpleNamespace(patch_size=8, model_type="deit"), picture(8, 8), 3) == [
         "CLS",
         "distillation",
         "patch 0,0",
     ]
 
 
-def test_the_part_of_a_config_that_cuts_patches_is_asked() -> None:
+def test_the_patch_size_is_that_of_the_vision_config() -> None:
     config = SimpleNamespace(vision_config=SimpleNamespace(patch_size=4), patch_size=8)
-    assert named(config, picture(8, 4), 2) == ["patch 0,0", "patch 1,0"]
+    assert labels(config, picture(8, 4), 2) == ["patch 0,0", "patch 1,0"]
 
 
 @pytest.mark.parametrize(
@@ -60,26 +60,26 @@ def test_the_part_of_a_config_that_cuts_patches_is_asked() -> None:
         (SimpleNamespace(), {}, 2),
     ],
 )
-def test_what_is_not_known_is_numbered(config: Any, inputs: dict[str, torch.Tensor], count: int) -> None:
-    """No wrong name: a count that patches do not explain is not explained."""
-    assert named(config, inputs, count) == numbers(count) == [f"[{place}]" for place in range(count)]
+def test_unknown_positions_are_numbered(config: Any, inputs: dict[str, torch.Tensor], count: int) -> None:
+    """A count that patches do not explain gets no patch labels."""
+    assert labels(config, inputs, count) == numbered_labels(count) == [f"[{index}]" for index in range(count)]
 
 
-def test_moments_of_features_are_frames_times_the_hop() -> None:
+def test_times_of_features_are_frames_times_the_hop() -> None:
     extractor = SimpleNamespace(sampling_rate=16_000, hop_length=160, feature_size=80)
     inputs = {FEATURES: torch.zeros(1, 80, 100)}
-    assert named(SimpleNamespace(), inputs, 50, extractor)[:3] == ["0.00 s", "0.02 s", "0.04 s"]
-    assert named(SimpleNamespace(), {FEATURES: torch.zeros(1, 100, 80)}, 50, extractor)[-1] == "0.98 s"
+    assert labels(SimpleNamespace(), inputs, 50, extractor)[:3] == ["0.00 s", "0.02 s", "0.04 s"]
+    assert labels(SimpleNamespace(), {FEATURES: torch.zeros(1, 100, 80)}, 50, extractor)[-1] == "0.98 s"
 
 
-def test_moments_of_a_wave_are_samples_a_step() -> None:
+def test_times_of_a_wave_are_in_steps_of_the_models_ratio() -> None:
     extractor = SimpleNamespace(sampling_rate=16_000)
     config = SimpleNamespace(inputs_to_logits_ratio=320)
-    assert named(config, {WAVE: torch.zeros(1, 16_000)}, 49, extractor)[::24] == ["0.00 s", "0.48 s", "0.96 s"]
+    assert labels(config, {WAVE: torch.zeros(1, 16_000)}, 49, extractor)[::24] == ["0.00 s", "0.48 s", "0.96 s"]
 
 
-def test_moments_without_a_clock_are_frames() -> None:
+def test_without_a_sampling_rate_times_are_frames() -> None:
     extractor = SimpleNamespace(sampling_rate=16_000)
-    assert named(SimpleNamespace(), {WAVE: torch.zeros(1, 800)}, 2, extractor) == ["frame 0", "frame 1"]
-    assert named(SimpleNamespace(inputs_to_logits_ratio=320), {WAVE: torch.zeros(1, 800)}, 1) == ["frame 0"]
-    assert named(SimpleNamespace(), {FEATURES: torch.zeros(1, 80, 9)}, 1, extractor) == ["frame 0"]
+    assert labels(SimpleNamespace(), {WAVE: torch.zeros(1, 800)}, 2, extractor) == ["frame 0", "frame 1"]
+    assert labels(SimpleNamespace(inputs_to_logits_ratio=320), {WAVE: torch.zeros(1, 800)}, 1) == ["frame 0"]
+    assert labels(SimpleNamespace(), {FEATURES: torch.zeros(1, 80, 9)}, 1, extractor) == ["frame 0"]

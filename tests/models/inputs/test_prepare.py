@@ -1,4 +1,4 @@
-"""What a person gives a transformers model: tensors by name, features alone, or words about what it does not read."""
+"""Inputs of a transformers model: tensors by name, features alone, and refusals of what it does not read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import torch
 from tests.models import tiny
 
 from headscope.errors import InputError
-from headscope.models.huggingface.model import HuggingFaceModel, open_model
+from headscope.models.huggingface.model import HuggingFaceModel
+from headscope.models.loading import open_model
 
 IDS, LONG = torch.tensor([[4, 5, 6]]), torch.zeros(1, 200, dtype=torch.long)
 MELS, PIXELS = torch.randn(1, 8, 100), torch.rand(1, 3, 32, 32)
@@ -30,7 +31,7 @@ def opened() -> Iterator[dict[str, HuggingFaceModel]]:
         model.close()
 
 
-def words(tokens: tuple[Any, ...]) -> list[str]:
+def texts(tokens: tuple[Any, ...]) -> list[str]:
     return [token.text for token in tokens]
 
 
@@ -52,29 +53,29 @@ def words(tokens: tuple[Any, ...]) -> list[str]:
         ("vit", PIXELS[:, :, :30, :30], r"this model does not run on pixel_values \(1, 3, 30, 30\): "),
     ],
 )
-def test_what_a_model_cannot_be_given_is_said(
+def test_inputs_that_a_model_does_not_take_are_refused(
     opened: dict[str, HuggingFaceModel], model: str, given: Any, message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
         opened[model].prepare(given)
 
 
-def test_tensors_by_name_are_given_as_they_are(opened: dict[str, HuggingFaceModel]) -> None:
+def test_tensors_by_name_are_not_changed(opened: dict[str, HuggingFaceModel]) -> None:
     mask = torch.tensor([[0, 1, 1]])
     made = opened["llama"].prepare({"input_ids": IDS, "attention_mask": mask})
-    assert words(made.tokens) == ["the", "horse", "crossed"]
+    assert texts(made.tokens) == ["the", "horse", "crossed"]
     assert made.decoder_tokens == ()
     assert made.inputs["attention_mask"] is mask
 
 
-def test_both_texts_of_a_model_that_writes_have_their_tokens(opened: dict[str, HuggingFaceModel]) -> None:
+def test_both_texts_of_an_encoder_decoder_have_tokens(opened: dict[str, HuggingFaceModel]) -> None:
     made = opened["t5"].prepare({"input_ids": IDS, "decoder_input_ids": torch.tensor([[0, 7]])})
-    assert (words(made.tokens), words(made.decoder_tokens)) == (["the", "horse", "crossed"], ["[pad]", "road"])
+    assert (texts(made.tokens), texts(made.decoder_tokens)) == (["the", "horse", "crossed"], ["[pad]", "road"])
     assert made.stacks == {}
 
 
 @pytest.mark.parametrize(("model", "features"), [("whisper", MELS), ("vit", PIXELS)])
-def test_features_alone_go_in_under_the_models_own_name(
+def test_features_alone_are_the_models_main_input(
     opened: dict[str, HuggingFaceModel], model: str, features: torch.Tensor
 ) -> None:
     """With or without a batch of one."""
@@ -87,19 +88,19 @@ def test_features_alone_go_in_under_the_models_own_name(
 def test_a_decoder_beside_features_begins_with_its_start_token(opened: dict[str, HuggingFaceModel]) -> None:
     made = opened["whisper"].prepare(MELS)
     assert made.inputs["decoder_input_ids"].tolist() == [[1]]
-    assert words(made.decoder_tokens) == ["[1]"]
-    assert words(made.tokens) == [f"frame {place}" for place in range(50)]
+    assert texts(made.decoder_tokens) == ["[1]"]
+    assert texts(made.tokens) == [f"frame {index}" for index in range(50)]
 
 
-def test_places_beside_a_text_belong_to_their_own_stack() -> None:
+def test_positions_of_a_picture_beside_a_text_belong_to_their_own_stack() -> None:
     both = open_model(tiny.clip(), tiny.tokenizer())
     made = both.prepare({"input_ids": IDS, "pixel_values": PIXELS[:, :, :16, :16]})
-    assert words(made.tokens) == ["the", "horse", "crossed"]
-    assert {stack: words(names)[:2] for stack, names in made.stacks.items()} == {"vision": ["CLS", "patch 0,0"]}
+    assert texts(made.tokens) == ["the", "horse", "crossed"]
+    assert {stack: texts(names)[:2] for stack, names in made.stacks.items()} == {"vision": ["CLS", "patch 0,0"]}
     both.close()
 
 
-def test_counting_places_runs_the_model_and_leaves_nothing(opened: dict[str, HuggingFaceModel]) -> None:
+def test_counting_positions_leaves_no_hooks_behind(opened: dict[str, HuggingFaceModel]) -> None:
     before = [len(part._forward_hooks) for part in opened["vit"].model.modules()]
-    assert words(opened["vit"].prepare(PIXELS).tokens)[:2] == ["CLS", "patch 0,0"]
+    assert texts(opened["vit"].prepare(PIXELS).tokens)[:2] == ["CLS", "patch 0,0"]
     assert [len(part._forward_hooks) for part in opened["vit"].model.modules()] == before

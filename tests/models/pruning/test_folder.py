@@ -1,4 +1,4 @@
-"""A pruned model on the disk: everything that opens it again, said in its recipe, or nothing at all."""
+"""A pruned model is saved whole with a recipe that says how to open it, or not at all."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ import torch
 from tests.models import tiny
 
 from headscope.errors import InputError
-from headscope.models.huggingface.model import HuggingFaceModel, open_model
+from headscope.models.huggingface.model import HuggingFaceModel
+from headscope.models.loading import open_model
 from headscope.models.pruning.folder import LOADER, RECIPE, save
-from headscope.models.pruning.remove_heads import without
+from headscope.models.pruning.remove_heads import remove_heads
 
 IDS = torch.tensor([[5, 6, 7, 8, 9]])
 
 
-def cut(model: Any, kept: dict[str, list[int]], tokenizer: Any = None) -> HuggingFaceModel:
-    smaller, _ = without(open_model(model, tokenizer), kept)
+def pruned(model: Any, kept: dict[str, list[int]], tokenizer: Any = None) -> HuggingFaceModel:
+    smaller, _ = remove_heads(open_model(model, tokenizer), kept)
     return smaller
 
 
-def answer(opened: HuggingFaceModel) -> torch.Tensor:
+def logits(opened: HuggingFaceModel) -> torch.Tensor:
     with torch.no_grad():
         return opened.run({"input_ids": IDS}).logits
 
@@ -45,10 +46,10 @@ CASES = [
 
 
 @pytest.mark.parametrize(("build", "kept", "auto"), CASES)
-def test_a_layout_that_no_config_can_say_comes_with_its_loader(
+def test_a_layout_that_the_config_cannot_describe_comes_with_its_loader(
     build: Any, kept: Any, auto: str, tmp_path: Path
 ) -> None:
-    smaller = cut(build(), kept)
+    smaller = pruned(build(), kept)
     save(smaller, tmp_path / "new", {"removed": ["0.3"]})
     recipe = read(tmp_path / "new" / RECIPE)
     assert recipe["removed"] == ["0.3"]
@@ -64,30 +65,30 @@ def test_a_layout_that_no_config_can_say_comes_with_its_loader(
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Import | ast.ImportFrom)
     }
-    assert imported == {"__future__", "typing", "torch", "transformers"}, "it opens where headscope is not"
+    assert imported == {"__future__", "typing", "torch", "transformers"}, "it opens without headscope"
     opened = open_model(tmp_path / "new")
-    torch.testing.assert_close(answer(opened), answer(smaller))
+    torch.testing.assert_close(logits(opened), logits(smaller))
     assert [site.n_heads for site in opened.shape.sites.values()] == [3, 4]
 
 
-def test_heads_that_a_config_can_count_need_no_loader(tmp_path: Path) -> None:
-    smaller = cut(tiny.llama(num_key_value_heads=4), EVEN)
+def test_head_counts_that_the_config_can_describe_need_no_loader(tmp_path: Path) -> None:
+    smaller = pruned(tiny.llama(num_key_value_heads=4), EVEN)
     save(smaller, tmp_path / "new", {})
     assert read(tmp_path / "new" / RECIPE) == {
         "opens_with": "headscope.load(folder); transformers opens this folder as it is"
     }
     assert "auto_map" not in read(tmp_path / "new" / "config.json")
     assert not list((tmp_path / "new").glob("*.py"))
-    torch.testing.assert_close(answer(open_model(tmp_path / "new")), answer(smaller))
+    torch.testing.assert_close(logits(open_model(tmp_path / "new")), logits(smaller))
 
 
-def test_a_class_that_no_auto_class_makes_is_opened_from_the_loader_itself(tmp_path: Path) -> None:
-    """A classifier: none of the classes that a text is looked at with makes it of its config."""
-    smaller = cut(tiny.build("BertConfig", "BertForSequenceClassification", **tiny.SIZES), UNEVEN)
+def test_a_class_without_an_auto_class_is_opened_from_the_loader_itself(tmp_path: Path) -> None:
+    """A classifier: none of the auto classes we try builds it."""
+    smaller = pruned(tiny.build("BertConfig", "BertForSequenceClassification", **tiny.SIZES), UNEVEN)
     folder = tmp_path / "new"
     save(smaller, folder, {})
-    told = f"in plain transformers, {LOADER}.PrunedModel.from_pretrained(folder)"
-    assert read(folder / RECIPE)["opens_with"].endswith(told)
+    expected = f"in plain transformers, {LOADER}.PrunedModel.from_pretrained(folder)"
+    assert read(folder / RECIPE)["opens_with"].endswith(expected)
     assert "auto_map" not in read(folder / "config.json")
     spec = importlib.util.spec_from_file_location("tried_loader", folder / f"{LOADER}.py")
     assert spec is not None
@@ -96,26 +97,26 @@ def test_a_class_that_no_auto_class_makes_is_opened_from_the_loader_itself(tmp_p
     spec.loader.exec_module(loader)
     model = loader.PrunedModel.from_pretrained(folder).eval()
     with torch.no_grad():
-        torch.testing.assert_close(model(IDS).logits, answer(smaller)[:, 0])
+        torch.testing.assert_close(model(IDS).logits, logits(smaller)[:, 0])
 
 
-@pytest.mark.parametrize("tokenizer", [None, tiny.tokenizer()], ids=["ids only", "with words"])
-def test_the_tokenizer_goes_with_the_model_if_there_is_one(tokenizer: Any, tmp_path: Path) -> None:
-    save(cut(tiny.gpt2(), UNEVEN, tokenizer), tmp_path / "new", {})
+@pytest.mark.parametrize("tokenizer", [None, tiny.tokenizer()], ids=["ids only", "with text"])
+def test_the_tokenizer_is_saved_with_the_model(tokenizer: Any, tmp_path: Path) -> None:
+    save(pruned(tiny.gpt2(), UNEVEN, tokenizer), tmp_path / "new", {})
     assert (tmp_path / "new" / "tokenizer.json").exists() == (tokenizer is not None)
     if tokenizer is not None:
         opened = open_model(tmp_path / "new")
         assert [token.text for token in opened.prepare("the horse").tokens] == ["the", "horse"]
 
 
-def test_an_empty_folder_will_do_and_words_of_any_script_are_kept(tmp_path: Path) -> None:
+def test_an_empty_folder_is_accepted_and_the_recipe_is_utf_8(tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
-    save(cut(tiny.gpt2(), UNEVEN), tmp_path / "new", {"texts": "Das Pferd überquerte die Straße."})
+    save(pruned(tiny.gpt2(), UNEVEN), tmp_path / "new", {"texts": "Das Pferd überquerte die Straße."})
     assert "überquerte die Straße" in (tmp_path / "new" / RECIPE).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("there", ["a file", "a full folder"])
-def test_nothing_that_is_there_is_written_over(there: str, tmp_path: Path) -> None:
+def test_an_existing_file_or_folder_is_not_overwritten(there: str, tmp_path: Path) -> None:
     target = tmp_path / "new"
     if there == "a file":
         target.write_text("mine")
@@ -123,7 +124,7 @@ def test_nothing_that_is_there_is_written_over(there: str, tmp_path: Path) -> No
         target.mkdir()
         (target / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match=r"new is there already and not empty; give a new folder"):
-        save(cut(tiny.gpt2(), UNEVEN), target, {})
+        save(pruned(tiny.gpt2(), UNEVEN), target, {})
     kept = target if there == "a file" else target / "notes.txt"
     assert kept.read_text() == "mine"
     assert len(list(tmp_path.rglob("*"))) == (1 if there == "a file" else 2)

@@ -1,4 +1,4 @@
-"""Which KV heads stay when query heads go, in plain loops; and the matrices that hand a KV head on."""
+"""Which KV heads stay when query heads are removed, and the matrices that repeat KV heads."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from torch import nn
 from transformers.pytorch_utils import Conv1D
 
 from headscope.errors import ModelError
-from headscope.models.huggingface.model import open_model
+from headscope.models.loading import open_model
 from headscope.models.pruning.pruned_modeling import SCHEMA_VERSION, SharedHeads, pruned, shrink
-from headscope.models.pruning.remove_heads import cut_of, without
+from headscope.models.pruning.remove_heads import pruned_site, remove_heads
 from headscope.names import Site
 
 
@@ -27,42 +27,42 @@ def sites_and_heads(draw: st.DrawFn) -> tuple[Site, list[int]]:
 
 
 @given(sites_and_heads())
-def test_every_head_that_stays_still_reads_its_own_kv_head(drawn: tuple[Site, list[int]]) -> None:
+def test_every_head_that_stays_reads_its_own_kv_head(drawn: tuple[Site, list[int]]) -> None:
     site, heads = drawn
-    cut = cut_of(site, "layers.0", heads)
-    assert cut.heads == tuple(sorted(heads))
-    assert set(cut.kv) == {head // site.group_size for head in heads}
-    assert len(cut.heads) % len(cut.handed) == 0
-    group = len(cut.heads) // len(cut.handed)
-    for place, head in enumerate(cut.heads):
-        assert cut.kv[cut.handed[place // group]] == head // site.group_size
+    left = pruned_site(site, "layers.0", heads)
+    assert left.heads == tuple(sorted(heads))
+    assert set(left.kv) == {head // site.group_size for head in heads}
+    assert len(left.heads) % len(left.kv_order) == 0
+    group = len(left.heads) // len(left.kv_order)
+    for index, head in enumerate(left.heads):
+        assert left.kv[left.kv_order[index // group]] == head // site.group_size
 
 
 @given(sites_and_heads())
-def test_a_kv_head_is_handed_on_no_more_often_than_it_has_to_be(drawn: tuple[Site, list[int]]) -> None:
+def test_kv_heads_are_repeated_no_more_than_needed(drawn: tuple[Site, list[int]]) -> None:
     site, heads = drawn
-    cut = cut_of(site, "layers.0", heads)
-    counts = [sum(head // site.group_size == kv for head in heads) for kv in cut.kv]
+    left = pruned_site(site, "layers.0", heads)
+    counts = [sum(head // site.group_size == kv for head in heads) for kv in left.kv]
     even = all(a == b for a, b in pairwise(counts))
-    assert cut.shares_unevenly != even
+    assert left.repeats_kv != even
     sharing = [n for n in range(1, min(counts) + 1) if all(count % n == 0 for count in counts)]
-    assert len(cut.handed) == len(heads) // max(sharing)
+    assert len(left.kv_order) == len(heads) // max(sharing)
 
 
 def test_sizes_before_and_after() -> None:
-    cut = cut_of(Site("0", 8, 4, d_head=16, d_value=10), "layers.0", [0, 1, 6])
-    assert (cut.kv, cut.handed, cut.shares_unevenly) == ((0, 3), (0, 0, 1), True)
-    assert cut.sizes == {
-        "heads": (8, 3), "KV heads": (4, 3), "heads a KV head": (2, 1),
+    left = pruned_site(Site("0", 8, 4, d_head=16, d_value=10), "layers.0", [0, 1, 6])
+    assert (left.kv, left.kv_order, left.repeats_kv) == ((0, 3), (0, 0, 1), True)
+    assert left.sizes == {
+        "heads": (8, 3), "KV heads": (4, 3), "heads per KV head": (2, 1),
         "width of q": (128, 48), "width of k": (64, 48), "width of z": (80, 30),
     }  # fmt: skip
 
 
-def test_shared_heads_compute_once_and_hand_on_in_order() -> None:
+def test_shared_heads_are_computed_once_and_repeated_in_order() -> None:
     matrix = nn.Linear(5, 6)
     shared = SharedHeads(5, 6)
     shared.load_state_dict(matrix.state_dict())
-    shared.hand_on([1, 0, 1], d_head=3)
+    shared.heads, shared.d_head = [1, 0, 1], 3
     x = torch.randn(2, 4, 5)
     first, second = matrix(x)[..., :3], matrix(x)[..., 3:]
     assert torch.equal(shared(x), torch.cat((second, first, second), -1))
@@ -122,12 +122,12 @@ def test_a_shared_matrix_keeps_its_weights() -> None:
     ],
 )
 def test_a_layout_that_does_not_fit_is_refused(wrong: dict[str, object], message: str) -> None:
-    """A folder's config is somebody else's word: it may make matrices smaller, and nothing else."""
+    """A folder's config is not trusted: it may make matrices smaller, and nothing else."""
     with pytest.raises(ValueError, match=message):
         shrink(Small(), layout(**wrong))
 
 
-def test_a_pruned_class_is_its_family_and_needs_a_layout() -> None:
+def test_a_pruned_class_is_a_subclass_of_its_family_and_needs_a_layout() -> None:
     model = tiny.llama()
     kind = pruned(type(model))
     assert issubclass(kind, type(model))
@@ -137,22 +137,22 @@ def test_a_pruned_class_is_its_family_and_needs_a_layout() -> None:
 
 
 @pytest.mark.parametrize("kept", [{"0": [1]}, {"1": [0, 3]}, {"0": [0, 2, 3], "1": [1]}], ids=str)
-def test_a_pruned_model_is_the_ablated_one_by_its_own_code(kept: dict[str, list[int]]) -> None:
-    """z of the heads that went is zeroed with a hook on W_O, which knows nothing of our seam."""
+def test_a_pruned_model_has_the_logits_of_the_ablated_one(kept: dict[str, list[int]]) -> None:
+    """The removed heads are zeroed by a hook on W_O, without headscope."""
     model = tiny.llama()
     ids = torch.randint(3, 90, (2, 11))
     opened = open_model(model)
-    smaller, _ = without(opened, kept)
+    smaller, _ = remove_heads(opened, kept)
     opened.close()
     hooks = []
     for site, heads in kept.items():
         stays = torch.zeros(4, 8)
         stays[heads] = 1.0
 
-        def silence(module: nn.Module, args: tuple[torch.Tensor], stays: torch.Tensor = stays) -> tuple[torch.Tensor]:
+        def ablate(module: nn.Module, args: tuple[torch.Tensor], stays: torch.Tensor = stays) -> tuple[torch.Tensor]:
             return (args[0] * stays.flatten(),)
 
-        hooks.append(model.model.layers[int(site)].self_attn.o_proj.register_forward_pre_hook(silence))
+        hooks.append(model.model.layers[int(site)].self_attn.o_proj.register_forward_pre_hook(ablate))
     with torch.no_grad():
         wanted = model(input_ids=ids).logits
         torch.testing.assert_close(smaller.model(input_ids=ids).logits, wanted, atol=2e-5, rtol=1e-4)
@@ -170,7 +170,7 @@ def test_a_layer_that_runs_twice_cannot_be_pruned() -> None:
     opened = open_model(model)
     first, second = opened.shape.sites
     with pytest.raises(ModelError, match=f"{first} is the same module as {second}; shared layers cannot be pruned"):
-        without(opened, {first: [0]})
+        remove_heads(opened, {first: [0]})
     opened.close()
 
 
@@ -178,6 +178,6 @@ def test_a_layer_that_runs_twice_cannot_be_pruned() -> None:
 def test_keeping_every_head_changes_no_size(drawn: tuple[Site, list[int]]) -> None:
     site, _ = drawn
     assume(site.n_heads > 1)
-    cut = cut_of(site, "layers.0", range(site.n_heads))
-    assert all(before == after for before, after in cut.sizes.values())
-    assert not cut.shares_unevenly
+    left = pruned_site(site, "layers.0", range(site.n_heads))
+    assert all(before == after for before, after in left.sizes.values())
+    assert not left.repeats_kv

@@ -1,4 +1,4 @@
-"""W_Q, W_K and W_V found by following q, k and v back, against the weights they are."""
+"""W_Q, W_K and W_V are found by following q, k and v back, and equal the model's own weights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.models import tiny
 
 from headscope.attention.observer import Call, plain
 from headscope.errors import ModelError
-from headscope.models.huggingface.model import open_model
+from headscope.models.loading import open_model
 from headscope.models.structure import projections
 
 
@@ -31,8 +31,8 @@ def test_one_conv1d_for_all_three() -> None:
     model = tiny.gpt2()
     opened = open_model(model)
     whole = model.transformer.h[0].attn.c_attn.weight
-    for place, ask in enumerate((opened.query_weight, opened.key_weight, opened.value_weight)):
-        expected = whole[:, 32 * place : 32 * (place + 1)].view(32, 4, 8).transpose(0, 1)
+    for index, ask in enumerate((opened.query_weight, opened.key_weight, opened.value_weight)):
+        expected = whole[:, 32 * index : 32 * (index + 1)].view(32, 4, 8).transpose(0, 1)
         assert torch.equal(ask("0"), expected)
     opened.close()
 
@@ -41,8 +41,8 @@ def test_interleaved_by_head() -> None:
     model = tiny.build("GPTNeoXConfig", "GPTNeoXForCausalLM", **tiny.SIZES)
     opened = open_model(model)
     by_head = model.gpt_neox.layers[0].attention.query_key_value.weight.view(4, 3, 8, 32)
-    for place, ask in enumerate((opened.query_weight, opened.key_weight, opened.value_weight)):
-        assert torch.equal(ask("0"), by_head[:, place].transpose(1, 2))
+    for index, ask in enumerate((opened.query_weight, opened.key_weight, opened.value_weight)):
+        assert torch.equal(ask("0"), by_head[:, index].transpose(1, 2))
     opened.close()
 
 
@@ -69,17 +69,17 @@ def test_a_latent_is_refused_by_name() -> None:
     )
     opened = open_model(model)
     assert (opened.shape.sites["0"].d_head, opened.shape.sites["0"].d_value) == (12, 6)
-    with pytest.raises(ModelError, match="0: W_Q cannot be had: it is made in two stages"):
+    with pytest.raises(ModelError, match="0: W_Q cannot be found: two matrices compute it, through a latent"):
         opened.query_weight("0")
     opened.close()
 
 
 @pytest.mark.parametrize("build", [tiny.llama, tiny.gpt2, tiny.t5])
 def test_every_heads_rows_make_its_own_query_key_and_value(build: Any) -> None:
-    """What feeds a head is enough to make it, before any rotation: x · W + b at those outputs."""
+    """The rows found for a head compute it, before any rotation: x · W + b at those outputs."""
     opened = open_model(build())
     site = next(iter(opened.shape.sites))
-    fed = opened.feeding(site)
+    fed = opened.projection_rows(site)
     made: dict[str, torch.Tensor] = {}
     hooks = [
         opened.model.get_submodule(path).register_forward_hook(
@@ -112,6 +112,6 @@ def test_a_site_that_the_probe_does_not_reach_has_no_projection() -> None:
     model = tiny.llama()
     opened = open_model(model)
     with pytest.raises(ModelError, match=r"model.layers.1.mlp is not reached by the inputs this model was traced with"):
-        projections.weight(model, "model.layers.1.mlp", "q", lambda: opened.run(opened.probe), "1")
+        projections.projection_weight(model, "model.layers.1.mlp", "q", lambda: opened.run(opened.probe), "1")
     assert not model.model.layers[1].mlp.up_proj._forward_hooks
     opened.close()

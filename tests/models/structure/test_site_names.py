@@ -1,4 +1,4 @@
-"""Names of sites: from module paths as real families have them, and for any paths at all, one name each."""
+"""Names of sites from module paths: those of real families, and one name each for any paths."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_single_layer_is_still_numbered() -> None:
     assert named(["model.layers.0.self_attn"]) == ["0"]
 
 
-def test_a_module_without_any_number_is_called_by_its_last_word() -> None:
+def test_a_module_without_a_number_is_named_by_its_last_word() -> None:
     assert named(["pooler.attention"]) == ["attention"]
 
 
@@ -40,7 +40,7 @@ def test_an_encoder_and_a_decoder_with_cross_attention() -> None:
 
 def test_numbers_that_never_differ_are_left_out() -> None:
     """T5 keeps attention in ``layer.0`` of every block and cross-attention in ``layer.1``."""
-    paths = [f"decoder.block.{block}.layer.{place}.Attention" for block in range(2) for place in (0, 1)]
+    paths = [f"decoder.block.{block}.layer.{index}.Attention" for block in range(2) for index in (0, 1)]
     assert named(paths) == ["0.0", "0.1", "1.0", "1.1"]
     assert named(paths[::2]) == ["0", "1"]
 
@@ -50,7 +50,7 @@ def test_several_numbers_that_differ_are_all_kept() -> None:
     assert named(paths) == ["0.0", "0.1", "1.0", "1.1"]
 
 
-def test_a_number_inside_a_word_is_no_layer() -> None:
+def test_a_number_inside_a_word_is_not_a_layer() -> None:
     assert named(["block1.layers.3.attn", "block1.layers.4.attn"]) == ["3", "4"]
 
 
@@ -64,14 +64,14 @@ def test_a_word_after_the_layer_tells_two_modules_of_one_layer_apart() -> None:
     assert named(paths) == ["0.time_attn", "0.space_attn", "1.time_attn", "1.space_attn"]
 
 
-def test_where_words_fail_the_path_itself_is_the_name() -> None:
+def test_where_no_word_differs_the_path_itself_is_the_name() -> None:
     paths = ["a.0.x.0", "a.0.x.0.0"]
     names = named(paths)
     assert len(set(names)) == 2
     assert names[1] == "0.0" or names[1] in paths
 
 
-def test_a_word_that_tells_only_some_apart_is_not_given_to_the_others() -> None:
+def test_a_word_is_added_only_where_it_tells_sites_apart() -> None:
     assert named(["a.0.x", "a.0.y", "b.0.x"]) == ["a.0.x", "a.0.y", "b.0"]
 
 
@@ -89,7 +89,7 @@ def test_a_word_that_tells_only_some_apart_is_not_given_to_the_others() -> None:
         ("encoder", ("encoder",), "encoder"),
     ],
 )
-def test_a_stack_is_told_by_the_words_before_the_first_number(
+def test_a_stack_is_found_in_the_words_before_the_first_number(
     path: str, stacks: tuple[str, ...], expected: str
 ) -> None:
     assert stack_of(path, stacks) == expected
@@ -120,8 +120,8 @@ def test_any_paths_get_one_name_each_without_gaps(paths: list[str], stacks: list
 
 
 @given(st.lists(module_paths, min_size=1, max_size=6, unique=True), st.randoms())
-def test_names_do_not_depend_on_the_order_of_the_paths(paths: list[str], dice: object) -> None:
+def test_names_do_not_depend_on_the_order_of_the_paths(paths: list[str], random: object) -> None:
     kinds: dict[str, AttentionKind] = dict.fromkeys(paths, "self")
     mixed = list(paths)
-    dice.shuffle(mixed)  # type: ignore[attr-defined]
+    random.shuffle(mixed)  # type: ignore[attr-defined]
     assert name_sites(paths, kinds, ("encoder",)) == name_sites(mixed, kinds, ("encoder",))

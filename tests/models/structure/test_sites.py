@@ -1,4 +1,4 @@
-"""What one call says about its site, what a model's answer holds, and which words a model's names need."""
+"""Sites described from their calls, logits from any output, and the notes on a model."""
 
 from __future__ import annotations
 
@@ -15,8 +15,15 @@ from headscope.attention.masks import Mask, causal, dense, full, padding, window
 from headscope.attention.observer import Call
 from headscope.attention.scores import Scores
 from headscope.errors import ModelError
-from headscope.models.huggingface.model import open_model
-from headscope.models.structure.sites import input_table, logits_of, names_of, predicts_tokens, site_from_call, width_of
+from headscope.models.loading import open_model
+from headscope.models.structure.sites import (
+    input_embedding,
+    logits_of,
+    names_of,
+    predicts_tokens,
+    site_from_call,
+    width_of,
+)
 
 LOWER = torch.ones(6, 6, dtype=torch.bool).tril()
 
@@ -45,13 +52,13 @@ def test_sizes_are_read_off_the_tensors() -> None:
         (causal() & padding([3, 6]), True),
     ],
 )
-def test_causality_is_told_by_the_mask(mask: Mask, is_causal: bool) -> None:
+def test_causality_is_read_off_the_mask(mask: Mask, is_causal: bool) -> None:
     assert site_from_call("0", call(mask), None).causal == is_causal
 
 
 @given(n_query=st.integers(1, 6), n_key=st.integers(1, 9), ahead=st.integers(0, 3))
-def test_a_dense_mask_is_causal_when_no_query_sees_past_its_place(n_query: int, n_key: int, ahead: int) -> None:
-    """The last query stands at the last key."""
+def test_a_dense_mask_is_causal_when_no_query_sees_past_its_position(n_query: int, n_key: int, ahead: int) -> None:
+    """The last query is at the last key."""
     allowed = torch.zeros(n_query, n_key, dtype=torch.bool)
     for query in range(n_query):
         for key in range(n_key):
@@ -60,17 +67,17 @@ def test_a_dense_mask_is_causal_when_no_query_sees_past_its_place(n_query: int, 
         bool(allowed[query, key]) for query in range(n_query) for key in range(n_key) if key > query + n_key - n_query
     )
     found = site_from_call("0", call(dense(allowed), n_query, n_key), None)
-    assert found.causal == (n_query > 1 and not past), "one query alone sees its past whether or not it must"
+    assert found.causal == (n_query > 1 and not past), "one query alone does not show causality"
 
 
-def test_the_window_is_the_narrowest_that_is_said() -> None:
+def test_the_window_is_the_narrowest_one() -> None:
     assert site_from_call("0", call(causal() & window(4) & window(3)), 9).window == 3
     assert site_from_call("0", call(causal()), 9).window == 9
     assert site_from_call("0", call(full()), 9).window is None, "a family's default means nothing without causality"
     assert site_from_call("0", call(causal()), None).window is None
 
 
-def test_more_keys_than_queries_are_another_text_unless_causal() -> None:
+def test_more_keys_than_queries_are_cross_attention_unless_causal() -> None:
     assert site_from_call("0", call(full(), 3, 7), None).kind == "cross"
     assert site_from_call("0", call(causal(), 3, 7), None).kind == "self"
     assert site_from_call("0", call(full()), None).kind == "self"
@@ -85,7 +92,7 @@ def test_a_name_that_is_taken_becomes_the_path() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "expected"),
+    ("output", "expected"),
     [
         (CausalLMOutput(logits=torch.full((2, 3, 4), 1.0)), (2, 3, 4)),
         (BaseModelOutput(last_hidden_state=torch.ones(2, 3, 4)), (2, 3, 4)),
@@ -98,8 +105,8 @@ def test_a_name_that_is_taken_becomes_the_path() -> None:
         (torch.tensor(1.5), (1, 1, 1)),
     ],
 )
-def test_an_answer_has_three_axes_whatever_the_family_gives(answer: Any, expected: tuple[int, ...]) -> None:
-    found = logits_of(answer)
+def test_logits_have_three_axes_whatever_the_model_returns(output: Any, expected: tuple[int, ...]) -> None:
+    found = logits_of(output)
     assert tuple(found.shape) == expected
 
 
@@ -108,7 +115,7 @@ def test_logits_come_before_hidden_states() -> None:
     assert torch.equal(logits_of(both), both.logits)
 
 
-def test_pictures_keep_their_numbers_when_their_places_are_flattened() -> None:
+def test_rows_and_columns_of_an_output_map_are_flattened_in_order() -> None:
     maps = torch.arange(24.0).view(1, 3, 2, 4)
     found = logits_of(CausalLMOutput(logits=maps))
     for row in range(2):
@@ -116,19 +123,19 @@ def test_pictures_keep_their_numbers_when_their_places_are_flattened() -> None:
             assert torch.equal(found[0, 4 * row + column], maps[0, :, row, column])
 
 
-@pytest.mark.parametrize("answer", [{"ids": torch.ones(2, dtype=torch.long)}, "yes", None, ()])
-def test_an_answer_without_numbers_is_refused(answer: Any) -> None:
-    with pytest.raises(ModelError, match=f"the model answered with {type(answer).__name__}, which holds neither"):
-        logits_of(answer)
+@pytest.mark.parametrize("output", [{"ids": torch.ones(2, dtype=torch.long)}, "yes", None, ()])
+def test_an_output_without_numbers_is_refused(output: Any) -> None:
+    with pytest.raises(ModelError, match=f"the model returned {type(output).__name__}, which has neither"):
+        logits_of(output)
 
 
-def test_who_predicts_tokens() -> None:
+def test_which_outputs_predict_tokens() -> None:
     assert predicts_tokens(CausalLMOutput(logits=torch.ones(1, 2, 3)))
     assert not predicts_tokens(CausalLMOutput(logits=torch.ones(1, 2)))
     assert not predicts_tokens(BaseModelOutput(last_hidden_state=torch.ones(1, 2, 3)))
 
 
-def test_the_width_of_the_stream_comes_from_the_config_or_the_table() -> None:
+def test_d_model_comes_from_the_config_or_the_token_embedding() -> None:
     assert (width_of(tiny.llama()), width_of(tiny.gpt2()), width_of(tiny.t5())) == (32, 32, 32)
 
     class Bare(torch.nn.Module):
@@ -143,11 +150,13 @@ def test_the_width_of_the_stream_comes_from_the_config_or_the_table() -> None:
 
     assert width_of(Bare(torch.nn.Embedding(7, 24))) == 24
     assert width_of(Bare(None)) == 0
-    assert input_table(Bare(None)) is None
-    assert input_table(torch.nn.Linear(2, 2)) is None
+    assert input_embedding(Bare(None)) is None
+    assert input_embedding(torch.nn.Linear(2, 2)) is None
+    first = torch.nn.Embedding(5, 2)
+    assert input_embedding(torch.nn.Sequential(first, torch.nn.Embedding(7, 2))) is first
 
 
-def test_a_picture_and_its_text_have_stacks_of_their_own() -> None:
+def test_sites_of_the_vision_and_text_towers_are_named_after_them() -> None:
     sizes = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 1, "intermediate_size": 48}
     text = {**sizes, "vocab_size": 97, "projection_dim": 16, "max_position_embeddings": 16, "eos_token_id": 2}
     vision = {**sizes, "image_size": 16, "patch_size": 8, "projection_dim": 16}
@@ -158,7 +167,7 @@ def test_a_picture_and_its_text_have_stacks_of_their_own() -> None:
     opened.close()
 
 
-def test_parts_that_did_not_run_are_said_once() -> None:
+def test_an_encoder_decoder_is_described_without_notes() -> None:
     model = tiny.t5()
     opened = open_model(model)
     assert not [note for note in opened.notes if "not run" in note]

@@ -1,4 +1,4 @@
-"""The end of a model: logits are the residual stream through the norm and W_U, in families that end differently."""
+"""Logits are the residual stream through the final norm and W_U, in families that differ there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from headscope.errors import ModelError
-from headscope.models.huggingface.model import open_model
+from headscope.models.loading import open_model
 from headscope.models.structure.unembedding import _ratio
 
 IDS = torch.tensor([[5, 6, 7, 8, 9, 10, 11]])
@@ -53,23 +53,23 @@ def test_the_norm_and_w_u_give_the_models_own_logits(name: str) -> None:
     opened.close()
 
 
-def test_what_is_folded_in_is_said() -> None:
-    for name, said in (
+def test_notes_name_what_is_folded_into_w_u() -> None:
+    for name, note in (
         ("granite, divided", "the model multiplies its logits by 0.25, which is folded into W_U"),
         ("cohere, multiplied", "multiplies its logits by 0.25"),
         ("llama", "the final norm is held at this text's own statistics"),
     ):
         opened = open_model(build(name))
-        assert said in opened.unembedding().note
+        assert note in opened.unembedding().note
         opened.close()
 
 
-def test_a_cap_is_not_linear_and_is_said() -> None:
+def test_a_cap_on_the_logits_is_noted() -> None:
     more = {"final_logit_softcapping": 5.0, "head_dim": 8, "query_pre_attn_scalar": 8}
     model = tiny.build("Gemma2Config", "Gemma2ForCausalLM", **BASE, **more)
     opened = open_model(model)
     end = opened.unembedding()
-    assert "caps its logits after W_U; shares are of the logits before the cap" in end.note
+    assert "caps its logits after W_U; attribution is of the logits before the cap" in end.note
     with torch.no_grad():
         done = opened.run({"input_ids": IDS}, residual=True)
         assert end.norm is not None
@@ -85,9 +85,9 @@ def test_a_model_without_an_unembedding_is_refused_by_name() -> None:
     opened.close()
 
 
-def test_layers_of_the_heads_own_are_refused() -> None:
+def test_layers_between_the_residual_stream_and_w_u_are_refused() -> None:
     opened = open_model(tiny.build("BertConfig", "BertForMaskedLM", **tiny.SIZES))
-    with pytest.raises(ModelError, match="layers of the head's own stand between the residual stream and W_U"):
+    with pytest.raises(ModelError, match="other layers lie between the residual stream and W_U"):
         opened.unembedding()
     opened.close()
 

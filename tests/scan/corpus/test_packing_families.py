@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.scan.tiny import Bytes, family, texts
 
-from headscope.models.huggingface.model import open_model
+from headscope.models.loading import open_model
 from headscope.scan import run
 from headscope.scan.census import Census
 from headscope.scan.corpus.packing import RowFormat

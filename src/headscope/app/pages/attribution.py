@@ -59,7 +59,7 @@ def guess_toward(look: Look, place: int, token: int | None) -> schema.Guess:
     chosen = int(probabilities.argmax()) if token is None else token
     if not 0 <= chosen < len(probabilities):
         raise InputError(f"token {chosen} is not there: this model has tokens 0–{len(probabilities) - 1}")
-    text = look.model.tokens_of(torch.tensor([chosen]))[0].text
+    text = look.model.processor.tokens_of(torch.tensor([chosen]))[0].text
     return schema.Guess(text=text, id=chosen, probability=float(probabilities[chosen]))
 
 
@@ -81,10 +81,10 @@ def find_token(model: OpenModel, typed: str) -> schema.FoundToken:
 
 
 def _first(model: OpenModel, text: str) -> tuple[schema.NamedToken, int]:
-    ids = model.token_ids(text)
+    ids = model.processor.token_ids(text)
     if not ids:
         raise InputError(f"this model reads nothing in {text!r}; type a word or a sign")
-    token = model.tokens_of(torch.tensor(ids[:1]))[0]
+    token = model.processor.tokens_of(torch.tensor(ids[:1]))[0]
     return schema.NamedToken(id=token.id, text=token.text), len(ids)
 
 

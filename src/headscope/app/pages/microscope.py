@@ -236,7 +236,7 @@ class Session:
         if not text.strip():
             raise InputError("this text is empty; type a sentence")
         most = min(LONGEST, self.scope.shape.context or LONGEST)
-        ids = self.scope.model.token_ids(text) if len(text) > most // 2 else []
+        ids = self.scope.model.processor.token_ids(text) if len(text) > most // 2 else []
         source = text if len(ids) <= most else ids[:most]
         with threads(CORES) if len(ids) > LONG_TEXT else nullcontext():
             look = self.scope.look(source)

@@ -135,7 +135,7 @@ class ActivationCache:
         seen = self.sites.get(site)
         if seen is None or not seen.rows.output.numel():
             return None
-        return self.model.written(site, seen.rows.output[:, :, place : place + 1])
+        return self.model.apply_output_weight(site, seen.rows.output[:, :, place : place + 1])
 
     def _run(self, observer: SiteObserver) -> Float[Tensor, "batch query vocabulary"]:
         """Run a whole pass; keep its logits and, if it fits, the end of its residual stream."""

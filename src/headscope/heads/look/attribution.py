@@ -109,8 +109,8 @@ def split_logit(
     shares: dict[Head, float] = {}
     note = head_end.note
     for name, site in parts.sites.items():
-        after = model.output_weight(name).after
-        scale = model.stream_scale(name)
+        after = model.output_weight(name).post_norm
+        scale = model.residual_scale(name)
         reading = at_the_end if after is None else _read_through(after, site.output, at_the_end)
         reading = reading * scale
         shares |= {Head(name, index): value for index, value in enumerate((site.parts @ reading).tolist())}

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.errors import ModelError
-from headscope.models.protocol import OpenModel, Pass, Unembedding
+from headscope.models.protocol import ForwardPass, OpenModel, Unembedding
 
 CHUNK = 4096  # tokens of the vocabulary
 KEEP = "logits_to_keep"
@@ -36,7 +36,7 @@ class ChunkedLoss:
         self.offset = 0.0 if self.bias is None else shares @ self.bias.float()
         self.next = ids[0, 1:].to(logits.device)
 
-    def effects(self, done: Pass) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
+    def effects(self, done: ForwardPass) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
         """Loss and KL of the predictions of this pass."""
         states = done.residual
         assert states is not None
@@ -61,7 +61,7 @@ class ChunkedLoss:
         return largest + total.log()
 
 
-def chunked_loss(model: OpenModel, whole: Pass, ids: Tensor) -> ChunkedLoss | None:
+def chunked_loss(model: OpenModel, whole: ForwardPass, ids: Tensor) -> ChunkedLoss | None:
     """A chunked loss that agrees with the logits of this pass; None where a family does more after its final norm."""
     try:
         ending = model.unembedding()

@@ -19,7 +19,7 @@ from headscope.errors import InputError
 from headscope.heads.bootstrap import bootstrap
 from headscope.heads.look.chunked_loss import chunked_loss
 from headscope.heads.look.layer_cache import LayerCache
-from headscope.models.protocol import OpenModel, Pass
+from headscope.models.protocol import ForwardPass, OpenModel
 from headscope.names import Head
 
 
@@ -167,7 +167,7 @@ class _Whole:
         self.shares = logits.softmax(-1)
         self.expected = (self.shares * logits).sum(-1) - logits.logsumexp(-1)
 
-    def effects(self, done: Pass) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
+    def effects(self, done: ForwardPass) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
         """Loss and KL of the ablated predictions."""
         changed = done.logits.float()
         total = changed.logsumexp(-1)

@@ -24,7 +24,7 @@ from headscope.heads.look.sampling import Prediction, strongest_predictions
 from headscope.heads.look.table import head_table
 from headscope.heads.questions.label_rules import LabelRule
 from headscope.heads.questions.standard_questions import answerable, standard_questions
-from headscope.models.inputs.patch_labels import NOT_TEXT, numbers
+from headscope.models.inputs.patch_labels import NOT_TEXT, numbered_labels
 from headscope.models.protocol import OpenModel, Prepared, Token
 from headscope.models.structure.layer_parts import LayerParts, layer_parts
 from headscope.names import Head, HeadName, ModelShape, renamed
@@ -284,7 +284,7 @@ class Look:
         """The id of a token given as text (with its leading space, where it has one) or as an id."""
         if isinstance(token, int):
             return token
-        ids = self.model.token_ids(token)
+        ids = self.model.processor.token_ids(token)
         if len(ids) != 1:
             raise InputError(f"{token!r} is {len(ids)} tokens of this model, not one; give a single token or an id")
         return int(ids[0])
@@ -319,7 +319,7 @@ class Look:
             )
 
     def _numbered(self, site: str, axis: int) -> tuple[Token, ...]:
-        names = numbers(self._lengths(site)[axis], cut=site in self.n_windows)
+        names = numbered_labels(self._lengths(site)[axis], windowed=site in self.n_windows)
         return tuple(Token(NOT_TEXT, name) for name in names)
 
     def questions(self, site: str, call: Call) -> dict[str, Question]:

@@ -76,7 +76,7 @@ def strongest_predictions(model: OpenModel, logits: Float[Tensor, " vocabulary"]
     """The likeliest tokens, most likely first."""
     probabilities = logits.float().softmax(-1)
     top = probabilities.topk(min(count, len(probabilities)))
-    tokens = model.tokens_of(top.indices.cpu())
+    tokens = model.processor.tokens_of(top.indices.cpu())
     return [
         Prediction(token, float(p), float(logits[token.id]))
         for token, p in zip(tokens, top.values.tolist(), strict=True)

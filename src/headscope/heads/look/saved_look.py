@@ -36,7 +36,7 @@ _CLASSES = {
     for kind in (
         Token, Prepared, Site, ModelShape, SeenSite, Rows, Distance, Strongest, scores.Scores, scores.DenseBias,
         scores.Alibi, scores.Relative, masks.Mask, masks.Causal, masks.Window, masks.Padding, masks.Documents,
-        masks.Dense, sparse_masks.RealKeys, sparse_masks.ChosenKeys,
+        masks.Dense, sparse_masks.RealKeys, sparse_masks.IndexedKeys,
     )
 }  # fmt: skip
 
@@ -53,7 +53,7 @@ def save_look(look: Look, path: Path) -> None:
         "schema_version": SCHEMA_VERSION, "weights_sha256": weight_hash(look.model.model), "edits": look.key,
         "shape": look.shape, "prepared": look.prepared, "logits": look.logits, "sites": sites,
         "reached": look.cache.reached, "n_windows": look.cache.n_windows,
-        "vocabulary": tuple(look.model.tokens_of(likely)),
+        "vocabulary": tuple(look.model.processor.tokens_of(likely)),
     }  # fmt: skip
     tensors: dict[str, Tensor] = {}
     header = json.dumps(_encode(content, tensors), ensure_ascii=False)
@@ -92,18 +92,26 @@ class _Missing:
         return self()
 
 
-class _WithoutModel(OpenModel):
-    """Stands in for a model that is not there: knows its shape and the texts of its likeliest tokens."""
+class _KnownTokens(_Missing):
+    """Stands in for a tokenizer: knows the texts of the likeliest tokens."""
 
-    def __init__(self, shape: ModelShape, known: Mapping[int, Token], edits: str) -> None:
-        self.shape, self._known, self._missing = shape, known, _Missing(edits)
-        self.notes, self.report, self.end_tokens = (), None, frozenset()
+    def __init__(self, known: Mapping[int, Token], edits: str) -> None:
+        super().__init__(edits)
+        self._known = known
 
     def tokens_of(self, ids: Tensor) -> tuple[Token, ...]:
         return tuple(self._known.get(int(token), Token(int(token), f"[{int(token)}]")) for token in ids)
 
+
+class _WithoutModel(OpenModel):
+    """Stands in for a model that is not there: knows its shape and the texts of its likeliest tokens."""
+
+    def __init__(self, shape: ModelShape, known: Mapping[int, Token], edits: str) -> None:
+        self.shape, self.processor, self._missing = shape, cast(Any, _KnownTokens(known, edits)), _Missing(edits)
+        self.notes, self.self_check, self.end_tokens = (), None, frozenset()
+
     def __getattribute__(self, name: str) -> Any:
-        missing = name in vars(OpenModel) and not name.startswith("_") and name != "tokens_of"
+        missing = name in vars(OpenModel) and not name.startswith("_")
         return object.__getattribute__(self, "_missing" if missing else name)
 
 

@@ -30,7 +30,7 @@ from headscope.heads.roles.probes.probe import (
     is_encoder_decoder,
 )
 from headscope.heads.roles.probes.repeat_probe import token_losses
-from headscope.models.protocol import OpenModel, Pass, SiteObserver
+from headscope.models.protocol import ForwardPass, OpenModel, SiteObserver
 from headscope.names import Head, Site
 
 AttentionKind = Literal["causal", "bidirectional", "cross"]
@@ -277,7 +277,7 @@ def _rank(raised: Float[Tensor, "input position head candidate"], token: Tensor)
     return below.mean(1)
 
 
-def _logit_shares(model: OpenModel, target: LogitDifference, done: Pass, sign: int) -> tuple[PerInput, PerInput]:
+def _logit_shares(model: OpenModel, target: LogitDifference, done: ForwardPass, sign: int) -> tuple[PerInput, PerInput]:
     """Each head's part of (right − wrong) over the sum of all heads' absolute parts; and of two absent tokens."""
     residual = done.residual
     if residual is None:

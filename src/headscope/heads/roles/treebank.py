@@ -87,7 +87,7 @@ def _probe(vocabulary: Vocabulary, sentences: Sequence[Sentence]) -> Probe:
     causal = is_causal(vocabulary.model)
     names = [role.evidence[0].of for role in syntax_roles(sentences, causal=causal)]
     free = vocabulary.context - len(vocabulary.prefix) - len(vocabulary.suffix)
-    fitting = [sentence for sentence in sentences if len(vocabulary.model.token_ids(sentence.text)) <= free]
+    fitting = [sentence for sentence in sentences if len(vocabulary.model.processor.token_ids(sentence.text)) <= free]
     if not fitting:
         raise UntestableError(
             f"none of the {len(sentences)} sentences fits into its context of {vocabulary.context} tokens"

@@ -1,7 +1,8 @@
-"""Our attention function inside transformers: one function, two names, one for each kind of mask a sub-model reads.
+"""The attention function that headscope registers with transformers, and its installation in a model.
 
-The function hands every call to ``headscope.attention.observer.attend``. Registering is process-wide and harmless;
-a model uses it only between ``install`` and ``uninstall``, which count, so that two scopes may hold one model.
+It passes every call to ``headscope.attention.observer.attend``, and is registered under two names, one for each kind of
+mask that a sub-model reads. Registering is process-wide and changes nothing; a model uses the function only between
+``install`` and ``uninstall``, which count, so that two scopes may have one model open.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from headscope.attention.masks import Mask
 from headscope.attention.observer import Call, attend
 from headscope.attention.scores import Scores
 from headscope.errors import ModelError
-from headscope.models.huggingface.masks import bool_mask, float_mask, read_mask
-from headscope.models.huggingface.sparse_masks import ChosenKeys
+from headscope.models.huggingface.masks import bool_mask, float_mask, split_mask
+from headscope.models.huggingface.sparse_masks import IndexedKeys
 
 # Names must not contain "sdpa", "flash" or "/": transformers reads meaning into those.
 BOOL_NAME, FLOAT_NAME = "headscope", "headscope_float"
 OUR_NAMES = (BOOL_NAME, FLOAT_NAME)
 
-# Arguments that reach the function and do not change its numbers: they travel through, or the mask already holds them.
-HARMLESS = frozenset(
+# Arguments that reach the function and do not change its result: they are for others, or the mask already holds them.
+IGNORED_ARGUMENTS = frozenset(
     {
         "cache_position",
         "cu_seq_lens_k",
@@ -63,7 +64,7 @@ HARMLESS = frozenset(
 
 @dataclass(frozen=True)
 class AttentionCall:
-    """One call of the attention function as it came in, for whoever traces a model."""
+    """One call of the attention function and the z it computed, as passed to a tracer."""
 
     call: Call
     z: Tensor
@@ -81,7 +82,7 @@ def attention(
     attention_mask: Tensor | None,
     **named: Any,
 ) -> tuple[Tensor, None]:
-    """What transformers calls: q, k, v ``[batch, head, position, d]`` in, z ``[batch, position, head, d]`` out."""
+    """Attend, as transformers calls it: q, k, v ``[batch, head, position, d]``; z ``[batch, position, head, d]``."""
     scores = _scores(module, query, key, attention_mask, named)
     dropout = float(named.get("dropout") or 0.0) if module.training else 0.0
     call = Call(module, query, key, value, scores, dropout)
@@ -94,20 +95,19 @@ def attention(
 
 def _scores(module: torch.nn.Module, q: Tensor, k: Tensor, mask: Tensor | None, named: dict[str, Any]) -> Scores:
     n_heads, n_query, n_key = q.shape[1], q.shape[2], k.shape[2]
-    words, extra = read_mask(mask, n_query, n_key)
+    allowed, bias = split_mask(mask, n_query, n_key)
     named = dict(named)
-    words = words & _chosen(module, n_heads, named)
-    bias = named.pop("position_bias", None)
-    if bias is not None:
-        bias = bias[(None,) * (4 - bias.ndim)]
-        bias_words, bias = read_mask(bias.to(q.dtype), n_query, n_key)
-        words = words & bias_words
-    bias = extra if bias is None else bias if extra is None else bias + extra
+    allowed = allowed & _indexed_keys(module, n_heads, named)
+    position_bias = named.pop("position_bias", None)
+    if position_bias is not None:
+        also_allowed, extra = split_mask(position_bias.to(q.dtype), n_query, n_key)
+        allowed = allowed & also_allowed
+        bias = extra if bias is None else bias if extra is None else bias + extra
     scale, softcap, sinks = (named.pop(name, None) for name in ("scaling", "softcap", "s_aux"))
     _refuse_unknown(module, named)
     return Scores(
         scale=_number(scale),
-        mask=words,
+        mask=allowed,
         bias=bias,
         softcap=_number(softcap) or None,
         sinks=None if sinks is None else sinks.reshape(-1),
@@ -118,35 +118,35 @@ def _number(value: Any) -> float | None:
     return None if value is None else float(value)
 
 
-def _chosen(module: torch.nn.Module, n_heads: int, named: dict[str, Any]) -> Mask:
-    """Keys chosen by an indexer. Families fold them into the mask only for implementations named eager or sdpa."""
-    chosen, blocks = named.pop("indices", None), named.pop("block_indices", None)
-    parts: list[ChosenKeys] = []
-    if chosen is not None:
-        parts.append(ChosenKeys(chosen[:, None], n_heads))
+def _indexed_keys(module: torch.nn.Module, n_heads: int, named: dict[str, Any]) -> Mask:
+    """Keys selected by an indexer. Families put them into the mask only for implementations named eager or sdpa."""
+    indices, blocks = named.pop("indices", None), named.pop("block_indices", None)
+    parts: list[IndexedKeys] = []
+    if indices is not None:
+        parts.append(IndexedKeys(indices[:, None], n_heads))
     if blocks is not None:
         width = getattr(getattr(module, "indexer", None), "block_size", None)
         if width is None:
             raise ModelError(f"{type(module).__name__} passes block_indices, but its indexer has no block_size")
-        parts.append(ChosenKeys(blocks, n_heads, int(width)))
+        parts.append(IndexedKeys(blocks, n_heads, int(width)))
     return Mask(tuple(parts))
 
 
 def _refuse_unknown(module: torch.nn.Module, named: dict[str, Any]) -> None:
     for name, value in named.items():
-        if name not in HARMLESS and value is not None and value is not False:
+        if name not in IGNORED_ARGUMENTS and value is not None and value is not False:
             raise ModelError(
-                f"{type(module).__name__} passes {name}={_shortly(value)} to its attention, which headscope does not "
-                "know and will not drop in silence: it could change the numbers"
+                f"{type(module).__name__} passes {name}={_short(value)} to its attention, which headscope does not "
+                "know and does not ignore: it could change the result"
             )
 
 
-def _shortly(value: Any) -> str:
+def _short(value: Any) -> str:
     return f"<tensor {tuple(value.shape)}>" if isinstance(value, Tensor) else repr(value)[:60]
 
 
 def register() -> None:
-    """Make our names known to transformers."""
+    """Register our attention and mask functions with transformers."""
     from transformers import AttentionInterface, AttentionMaskInterface
 
     for name, mask in ((BOOL_NAME, bool_mask), (FLOAT_NAME, float_mask)):
@@ -158,7 +158,7 @@ def register() -> None:
 class _Installed:
     config: Any
     before: Any
-    holders: int
+    count: int = 0
 
 
 _lock = threading.Lock()
@@ -166,7 +166,7 @@ _installed: dict[int, _Installed] = {}
 
 
 def implementations(model: torch.nn.Module) -> list[tuple[Any, str]]:
-    """Every config of the model with the name of ours it should use; sub-models without the interface left alone."""
+    """Every config of the model, with which of our two names it should use; configs without the interface left out."""
     from transformers import PreTrainedModel
 
     parts = [part for part in model.modules() if isinstance(part, PreTrainedModel)]
@@ -192,55 +192,44 @@ def _sub_configs(config: Any) -> list[Any]:
 
 
 def install(model: torch.nn.Module) -> None:
-    """Let this model attend through us. Call ``uninstall`` as often as this."""
+    """Make this model call our attention function. Call ``uninstall`` as often as this."""
     register()
     with _lock:
         for config, name in implementations(model):
-            held = _installed.get(id(config))
-            if held is None:
-                _installed[id(config)] = _Installed(config, config._attn_implementation_internal, 1)
+            held = _installed.setdefault(id(config), _Installed(config, config._attn_implementation_internal))
+            if not held.count:
                 config._attn_implementation_internal = name
-            else:
-                held.holders += 1
+            held.count += 1
 
 
 def uninstall(model: torch.nn.Module) -> None:
-    """Give each sub-model back the implementation it had, once nobody else holds it."""
+    """Restore each sub-model's own implementation with the last scope that has it open."""
     with _lock:
         for config, _ in implementations(model):
             held = _installed.get(id(config))
             if held is None:
                 continue
-            held.holders -= 1
-            if held.holders == 0:
+            held.count -= 1
+            if held.count == 0:
                 config._attn_implementation_internal = held.before
                 del _installed[id(config)]
 
 
-def holders(model: torch.nn.Module) -> int:
-    """How many scopes hold this model, or share a config with one that does."""
+def install_count(model: torch.nn.Module) -> int:
+    """How many scopes have this model open, or one that shares a config with it."""
     with _lock:
-        counts = [_installed[id(config)].holders for config, _ in implementations(model) if id(config) in _installed]
+        counts = [_installed[id(config)].count for config, _ in implementations(model) if id(config) in _installed]
     return max(counts, default=0)
 
 
 @contextmanager
-def exclusively(model: torch.nn.Module) -> Iterator[Callable[[str], None] | None]:
-    """For the one holder of a model: a way to give it another implementation for a moment. None if others hold it."""
-    register()
-    mine = implementations(model)
-    if holders(model) > 1:
-        yield None
-        return
-
-    def switch(name: str) -> None:
-        for config, _ in mine:
-            config._attn_implementation_internal = name
-
-    with _lock:
-        before = [config._attn_implementation_internal for config, _ in mine]
+def using_implementation(model: torch.nn.Module, name: str) -> Iterator[None]:
+    """Switch the model to another attention implementation inside the block; only while no other scope has it open."""
+    before = [(config, config._attn_implementation_internal) for config, _ in implementations(model)]
     try:
-        yield switch
-    finally:
-        for (config, _), name in zip(mine, before, strict=True):
+        for config, _ in before:
             config._attn_implementation_internal = name
+        yield
+    finally:
+        for config, own in before:
+            config._attn_implementation_internal = own

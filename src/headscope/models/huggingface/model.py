@@ -1,124 +1,71 @@
-"""A transformers model under the microscope: the OpenModel of every family that calls the attention interface."""
+"""Open a transformers model of any family that calls the attention interface."""
 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headscope.attention.observer import Call, observing, plain
-from headscope.errors import HeadNameError, HeadscopeError, InputError, ModelError
+from headscope.attention.observer import Call
+from headscope.errors import HeadscopeError, InputError, ModelError
 from headscope.models.huggingface.attention import AttentionCall, install, uninstall
 from headscope.models.inputs import media, prepare
 from headscope.models.inputs.dummy_inputs import device_of, probe_inputs
-from headscope.models.inputs.tokens import Reader, Reading
-from headscope.models.protocol import OutputWeight, Pass, Prepared, SiteObserver, SiteOutput, Unembedding, one_row
-from headscope.models.selfcheck import Report, check, own_answer
-from headscope.models.structure import projections, sites
-from headscope.models.structure.output_weight import OutputPath, follow, rows_by_head, weight_by_head
-from headscope.models.structure.residual import Scales, found_scale, stream_scales
+from headscope.models.inputs.tokens import InputProcessor
+from headscope.models.protocol import OutputWeight, Prepared, SiteObserver, SiteOutput
+from headscope.models.recording import RecordedModel, Recording
+from headscope.models.selfcheck import own_logits, run_self_check
+from headscope.models.structure import sites
+from headscope.models.structure.output_weight import OutputPath, find_output_paths, rows_by_head, weight_by_head
+from headscope.models.structure.projections import Which, projection_rows, projection_weight
 from headscope.models.structure.trace import Trace, trace, tracing
-from headscope.models.structure.unembedding import Ending, find_ending, unembedding
+from headscope.models.structure.unembedding import find_unembedding
 from headscope.names import ModelShape
 
 
-def open_model(source: Any, tokenizer: Any = None, **options: Any) -> Any:
-    """A hub name, a local folder, a GGUF file, or a model object, as an OpenModel. See ``loading.Options``."""
-    from headscope.models.loading import open_source
-
-    return open_source(source, tokenizer, **options)
-
-
-@dataclass
-class _Run:
-    """What one pass is asked to keep, and what it has kept so far. Lives in the context of the thread that runs it."""
-
-    owner: int
-    wanted: frozenset[str] = frozenset()
-    keep_residual: bool = False
-    row: int | None = None
-    times: dict[int, int] = field(default_factory=dict)
-    arrived: list[tuple[str, Tensor]] = field(default_factory=list)
-    outputs: dict[str, SiteOutput] = field(default_factory=dict)
-    residual: Tensor | None = None
-    latest: str | None = None
-
-
-_run: ContextVar[_Run | None] = ContextVar("headscope_run", default=None)
-
-
-class HuggingFaceModel(Reading):
+class HuggingFaceModel(RecordedModel):
     """See ``OpenModel``. ``probe`` are inputs for the first, traced pass, where headscope cannot guess them."""
 
-    def __init__(self, model: nn.Module, reader: Reader, name: str, probe: Mapping[str, Tensor] | None = None) -> None:
-        self._model, self.reader = model, reader
-        self.notes: Sequence[str] = ()
-        self.end_tokens = _end_tokens(model, reader.tokenizer)
-        self.report: Report | None = None
+    def __init__(
+        self, model: nn.Module, processor: InputProcessor, name: str, probe: Mapping[str, Tensor] | None = None
+    ) -> None:
+        super().__init__(model, processor)
         self._paths = {id(module): path for path, module in model.named_modules()}
-        # model.compile() leaves compiled calls on the modules; they are set aside while the scope is open.
+        # model.compile() leaves compiled calls on the modules; they are set aside while the model is open.
         self._compiled = [(m, m._compiled_call_impl) for m in model.modules() if m._compiled_call_impl is not None]
-        self._training = [module for module in model.modules() if module.training]
-        self._hooks: list[Any] = []
         self.takes = frozenset(inspect.signature(model.forward).parameters)
-        self.quiet = {key: value for key, value in _QUIET.items() if key in self.takes}
+        self.arguments = {key: value for key, value in _ARGUMENTS.items() if key in self.takes}
+        self._names: dict[str, str] = {}  # of sites, by module path
+        self._site_paths: dict[str, str] = {}
+        self._output_paths: dict[str, OutputPath] = {}
         self._closed = False
-        self._scales: Scales | None = None
-        model.eval()
         for module, _ in self._compiled:
             module._compiled_call_impl = None
         install(model)
         try:
-            self._discover(name, probe_inputs(model) if probe is None else [probe])
+            self._find_structure(name, probe_inputs(model) if probe is None else [probe])
         except BaseException:
             self.close()
             raise
 
-    @property
-    def model(self) -> nn.Module:
-        return self._model
-
     def prepare(self, text: Any) -> Prepared:
         return prepare.prepare(self, text)
 
-    def run(
-        self,
-        inputs: Mapping[str, Tensor],
-        observer: SiteObserver | None = None,
-        *,
-        outputs: Sequence[str] = (),
-        residual: bool = False,
-        row: int | None = None,
-    ) -> Pass:
-        """One forward pass. Gradients flow where the caller lets them."""
-        for site in outputs:
-            self.output_path_of(site)
-        run = _Run(id(self), frozenset(outputs), residual, row)
-        with self._active(run, observer):
-            answer = self._call(inputs)
-        missing = [site for site in outputs if site not in run.outputs]
-        if missing:
-            raise ModelError(f"{', '.join(missing)}: not reached by these inputs, so its W_O was not seen at work")
-        return Pass(sites.logits_of(answer), run.outputs, run.residual)
-
-    @contextmanager
-    def observing(self, observer: SiteObserver) -> Iterator[None]:
-        with self._active(_Run(id(self)), observer):
-            yield
-
     def output_weight(self, site: str) -> OutputWeight:
-        return weight_by_head(self._model, self.output_path_of(site), self.shape.sites[site].n_heads, site)
+        return weight_by_head(self.model, self.output_path(site), self.shape.sites[site].n_heads, site)
 
-    def written(self, site: str, z: Float[Tensor, "batch head query d_value"]) -> SiteOutput | None:
-        how = self.output_path_of(site)
-        return SiteOutput.of(self._model.get_submodule(str(how.matrix)), z) if how.direct else None
+    def output_matrix(self, site: str) -> nn.Module:
+        return self.model.get_submodule(str(self.output_path(site).matrix))
+
+    def apply_output_weight(self, site: str, z: Float[Tensor, "batch head query d_value"]) -> SiteOutput | None:
+        return super().apply_output_weight(site, z) if self.output_path(site).direct else None
 
     def query_weight(self, site: str) -> Float[Tensor, "head d_model d_head"]:
         return self._projection(site, "q")
@@ -129,80 +76,96 @@ class HuggingFaceModel(Reading):
     def value_weight(self, site: str) -> Float[Tensor, "kv d_model d_value"]:
         return self._projection(site, "v")
 
-    def embedding(self) -> Float[Tensor, "vocabulary d_model"]:
-        weight = getattr(sites.input_table(self._model), "weight", None)
-        if not isinstance(weight, Tensor) or weight.ndim != 2:
-            raise ModelError(f"{self.shape.name} has no table of token embeddings")
-        return weight
-
-    def unembedding(self) -> Unembedding:
-        return unembedding(self._ending, self.shape.name)
-
-    def stream_scale(self, site: str) -> float:
-        if self._scales is None or site not in self._scales:
-            ways = {name: how.after or how.matrix for name, how in self._follows.items()}
-            writers = {name: self._model.get_submodule(path) for name, path in ways.items() if path is not None}
-            self._scales = stream_scales(
-                self._model, lambda x: self.run(x, residual=True).residual, writers, self.probe
-            )
-        return found_scale(self._scales, site)
-
     def site_modules(self) -> Mapping[str, nn.Module]:
-        return {name: self._model.get_submodule(path) for name, path in self._sites.items()}
+        return {name: self.model.get_submodule(path) for name, path in self._site_paths.items()}
+
+    def module_path(self, site: str) -> str:
+        """The path of a site's attention module in the model."""
+        self._check_site(site)
+        return self._site_paths[site]
+
+    def output_path(self, site: str) -> OutputPath:
+        """Where a site's z goes; refused with the reason where no single W_O takes it."""
+        self._check_site(site)
+        path = self._output_paths.get(site) or self._output_paths.get(site.partition("@")[0])
+        if path is None or path.matrix is None:
+            raise ModelError(
+                f"{site}: its heads cannot be split through W_O: {path.why if path else 'it was not traced'}"
+            )
+        return path
+
+    def projection_rows(self, site: str) -> dict[Which, tuple[str, list[Tensor]]]:
+        """Which matrices compute q, k and v, and which of their rows belong to each head."""
+        return projection_rows(self.model, self.module_path(site), lambda: self._call(self.probe), site)
+
+    def find_new_sites(self, inputs: Mapping[str, Tensor]) -> None:
+        """Trace again on inputs the model was not opened with: a picture may reach a vision tower."""
+        if set(inputs) <= self._traced_inputs:
+            return
+        moved = self._on_device(inputs)
+        with self.explained_errors(inputs):
+            traced = trace(self.model, moved, **self.arguments)
+        self._add_traced(moved, traced)
+        self._traced_inputs |= set(inputs)
+
+    @contextmanager
+    def explained_errors(self, inputs: Mapping[str, Tensor]) -> Iterator[None]:
+        """Name the inputs in any error that the model raises."""
+        try:
+            yield
+        except HeadscopeError:
+            raise
+        except Exception as error:
+            both = media.PIXELS in inputs and "input_ids" in self.takes and "input_ids" not in inputs
+            hint = "; it may need a text beside the picture: look((picture, text))" if both else ""
+            raise InputError(
+                f"this model does not run on {_shapes(inputs)}: {type(error).__name__}: {error}{hint}"
+            ) from error
 
     def close(self) -> None:
-        """Leave the model as it was found. Closing twice does nothing."""
+        """Restore the model to the state it was opened in. Closing twice does nothing."""
         if self._closed:
             return
         self._closed = True
-        for hook in self._hooks:
-            hook.remove()
-        uninstall(self._model)
-        for module in self._training:
-            module.training = True
+        super().close()
+        uninstall(self.model)
         for module, compiled in self._compiled:
             module._compiled_call_impl = compiled
 
-    def _discover(self, name: str, probes: Sequence[Mapping[str, Tensor]]) -> None:
-        """The traced pass: sites, their output weights, the ending; then the self-check."""
-        probe, seen = self._first_that_runs(name, probes)
-        self.probe = probe
-        self._kinds = {"input_ids", "attention_mask", *probe}
-        if not seen.visits:
-            raise ModelError(sites.not_reached(self._model, name, seen))
-        self._names: dict[str, str] = {}
-        self._sites: dict[str, str] = {}
-        self._follows: dict[str, OutputPath] = {}
-        trained = getattr(self._model.config, "trained_context", None)
-        vocabulary = self.reader.vocabulary if sites.predicts_tokens(seen.output) else None
-        width, context = sites.width_of(self._model), self.reader.context
-        self.shape = ModelShape(name, width, vocabulary, context, trained=trained)
-        self._ending: Ending = find_ending(self._model, seen, sites.logits_of(seen.output))
-        if self._ending.reader is not None:
-            self._hooks.append(self._ending.reader.register_forward_pre_hook(self._keep_residual))
-        self._hooks.append(self._model.register_forward_pre_hook(self._begin))
-        self._learn(probe, seen)
-        self.report = check(self, probe, own_answer(self._model, probe, self.quiet))
+    def _find_structure(self, name: str, probes: Sequence[Mapping[str, Tensor]]) -> None:
+        """Trace the model to find its sites, output weights and unembedding; then check itself."""
+        self.probe, traced = self._first_that_runs(name, probes)
+        self._traced_inputs = {"input_ids", "attention_mask", *self.probe}
+        if not traced.calls:
+            raise ModelError(sites.not_reached(self.model, name, traced))
+        trained = getattr(self.model.config, "trained_context", None)
+        vocabulary = self.processor.vocabulary if sites.predicts_tokens(traced.output) else None
+        self.shape = ModelShape(name, sites.width_of(self.model), vocabulary, self.processor.context, trained=trained)
+        self._set_unembedding(find_unembedding(self.model, traced, sites.logits_of(traced.output)))
+        self._hooks.append(self.model.register_forward_pre_hook(self._start_pass))
+        self._add_traced(self.probe, traced)
+        self.self_check = run_self_check(self, self.probe, own_logits(self.model, self.probe, self.arguments))
 
-    def _learn(self, inputs: Mapping[str, Tensor], seen: Trace) -> None:
-        """Sites that this pass reached and no earlier one did. Names given before stay."""
-        found = sites.describe(self._model, seen, inputs, self._names)
-        follows = zip(found.order, follow(self._model, seen, inputs, self.quiet), strict=True)
-        new = {site: how for site, how in follows if site not in self._follows}
-        for path in {how.matrix for how in new.values()} - {how.matrix for how in self._follows.values()} - {None}:
-            matrix = self._model.get_submodule(str(path))
-            self._hooks.append(matrix.register_forward_hook(self._keep_output(str(path))))
-        self._names, self._sites = {**found.names, **self._names}, {**found.paths, **self._sites}
-        self._follows.update(new)
+    def _add_traced(self, inputs: Mapping[str, Tensor], traced: Trace) -> None:
+        """Add the sites that this pass reached and no earlier one did. Names given before stay."""
+        found = sites.find_sites(self.model, traced, inputs, self._names)
+        outputs = zip(found.sites, find_output_paths(self.model, traced, inputs, self.arguments), strict=True)
+        new = {site: path for site, path in outputs if site not in self._output_paths}
+        known = {path.matrix for path in self._output_paths.values()}
+        for matrix in {path.matrix for path in new.values()} - known - {None}:
+            module = self.model.get_submodule(str(matrix))
+            self._hooks.append(module.register_forward_hook(self._record_output(str(matrix))))
+        self._names, self._site_paths = {**found.names, **self._names}, {**found.paths, **self._site_paths}
+        self._output_paths.update(new)
         self.shape = replace(self.shape, sites={**found.sites, **self.shape.sites})
-        self.notes = sites.notes_on(self._model, seen, inputs, self._follows, self._sites)
+        self.notes = sites.notes_on(self.model, traced, inputs, self._output_paths, self._site_paths)
 
     def _first_that_runs(self, name: str, probes: Sequence[Mapping[str, Tensor]]) -> tuple[Mapping[str, Tensor], Trace]:
-        """Guessed inputs may be wrong, and every family fails on wrong ones in its own way: the next guess is tried."""
+        """Trace the first inputs that the model accepts: families fail on wrong guesses with errors of any kind."""
         first: Exception | None = None
         for probe in probes:
             try:
-                return probe, trace(self._model, probe, **self.quiet)
+                return probe, trace(self.model, probe, **self.arguments)
             except HeadscopeError:
                 raise
             except Exception as error:
@@ -213,149 +176,79 @@ class HuggingFaceModel(Reading):
             "pass probe={…}, tensors by name that it does run on"
         ) from first
 
-    def _mine(self) -> _Run | None:
-        run = _run.get()
-        return run if run is not None and run.owner == id(self) else None
+    def _start_pass(self, module: nn.Module, args: Any) -> None:
+        recording = self._current()
+        if recording is not None:
+            recording.calls.clear()
 
-    def _begin(self, module: nn.Module, args: Any) -> None:
-        run = self._mine()
-        if run is not None:
-            run.times.clear()
-
-    def _keep_residual(self, module: nn.Module, args: Any) -> None:
-        run = self._mine()
-        if run is not None and run.keep_residual and args:
-            run.residual = one_row(args[0], run.row)
-
-    def _keep_output(self, path: str) -> Any:
-        def keep(module: nn.Module, args: Any, output: Any) -> None:
-            run = self._mine()
-            if run is None or not run.arrived:
+    def _record_output(self, matrix: str) -> Any:
+        def record(module: nn.Module, args: Any, output: Any) -> None:
+            recording = self._current()
+            if recording is None or not recording.waiting:
                 return
-            x = args[0]
-            here = [(site, z) for site, z in run.arrived if self._follows[site.partition("@")[0]].matrix == path]
+            x, paths = args[0], {site: self._output_paths[site.partition("@")[0]] for site, _ in recording.waiting}
+            here = [(site, z) for site, z in recording.waiting if paths[site].matrix == matrix]
             same = [(site, z) for site, z in here if z.data_ptr() == x.data_ptr() and z.numel() == x.numel()]
             for site, z in same or here:
-                how = self._follows[site.partition("@")[0]]
-                heads = z.shape[2]
-                rows = rows_by_head(x, z, how.layout)
-                split = rows.reshape(*rows.shape[:2], heads, -1)
-                made = rows_by_head(output, z, how.layout)
-                run.outputs[site] = SiteOutput(one_row(split, run.row), one_row(made, run.row))
-            run.arrived = [pair for pair in run.arrived if pair not in (same or here)]
+                rows, made = (rows_by_head(part, z, paths[site].layout) for part in (x, output))
+                recording.keep_output(site, rows, made, z.shape[2])
+            recording.waiting = [pair for pair in recording.waiting if pair not in (same or here)]
 
-        return keep
+        return record
 
     @contextmanager
-    def _active(self, run: _Run, observer: SiteObserver | None) -> Iterator[None]:
+    def _observed(self, recording: Recording, observer: SiteObserver | None) -> Iterator[None]:
         if self._closed:
             raise ModelError(f"{self.shape.name}: this scope is closed; load the model again")
 
-        def see(call: Call) -> Tensor:
-            name = self._site_of(run, call)
-            run.latest = name
-            return plain(call) if observer is None or name is None else observer(name, call)
+        def on_call(attention: AttentionCall) -> Tensor:
+            if recording.latest in recording.sites:
+                recording.waiting.append((str(recording.latest), attention.z))
+            return attention.z
 
-        def arrive(arrival: AttentionCall) -> Tensor:
-            if run.latest in run.wanted:
-                run.arrived.append((str(run.latest), arrival.z))
-            return arrival.z
+        with super()._observed(recording, observer), tracing(on_call if recording.sites else None):
+            yield
 
-        token = _run.set(run)
-        try:
-            with observing(see), tracing(arrive if run.wanted else None):
-                yield
-        finally:
-            _run.reset(token)
-
-    def _site_of(self, run: _Run, call: Call) -> str | None:
-        """The name of the site that calls, learning it if the traced pass never came by; None if it is not ours."""
+    def _site_of(self, recording: Recording, call: Call) -> str | None:
         path = self._paths.get(id(call.site))
         if path is None:
             return None
-        count = run.times[id(call.site)] = run.times.get(id(call.site), 0) + 1
-        base = self._names.get(path)
-        if base is None:
-            base = self._names[path] = sites.names_of(self._model, [path], {}, self._names)[path]
-        name = base if count == 1 else f"{base}@{count}"
-        if name not in self.shape.sites:
-            self._sites[name] = path
-            site = sites.site_from_call(name, call, None)
-            self.shape = replace(self.shape, sites={**self.shape.sites, name: site})
+        recording.calls[id(call.site)] += 1
+        if path not in self._names:
+            self._names.update(sites.names_of(self.model, [path], {}, self._names))
+        times = recording.calls[id(call.site)]
+        name = self._names[path] if times == 1 else f"{self._names[path]}@{times}"
+        self._site_paths.setdefault(name, path)
+        self._add_site(name, call)
         return name
 
+    def _writers(self) -> Mapping[str, nn.Module]:
+        writers = {site: path.post_norm or path.matrix for site, path in self._output_paths.items()}
+        return {site: self.model.get_submodule(path) for site, path in writers.items() if path is not None}
+
     def _call(self, inputs: Mapping[str, Tensor]) -> Any:
-        moved = self._moved(inputs)
+        moved = self._on_device(inputs)
         try:
-            return self._model(**moved, **{key: value for key, value in self.quiet.items() if key not in moved})
-        except torch.OutOfMemoryError as error:
-            raise InputError(_too_big(moved)) from error
+            return self.model(**{**self.arguments, **moved})
         except RuntimeError as error:
-            if "allocate memory" in str(error) or "not enough memory" in str(error):
-                raise InputError(_too_big(moved)) from error
+            if isinstance(error, torch.OutOfMemoryError) or re.search("allocate memory|not enough memory", str(error)):
+                device = next(iter(moved.values())).device
+                raise InputError(
+                    f"out of memory on {device} for {_shapes(moved)}; give a shorter text, dtype=torch.bfloat16, or "
+                    "another device"
+                ) from error
             raise
 
-    def _moved(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        device = device_of(self._model)
+    def _on_device(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        device = device_of(self.model)
         return {key: value.to(device) for key, value in inputs.items()}
 
-    def look_for_new_sites(self, inputs: Mapping[str, Tensor]) -> None:
-        """Inputs of a kind the model was not opened with may reach other parts of it: a picture, a vision tower."""
-        if set(inputs) <= self._kinds:
-            return
-        moved = self._moved(inputs)
-        with self.saying_what_does_not_run(inputs):
-            seen = trace(self._model, moved, **self.quiet)
-        self._learn(moved, seen)
-        self._kinds |= set(inputs)
-
-    @contextmanager
-    def saying_what_does_not_run(self, inputs: Mapping[str, Tensor]) -> Iterator[None]:
-        """Every family fails on inputs it cannot read in its own way; a person is told which inputs those were."""
-        try:
-            yield
-        except HeadscopeError:
-            raise
-        except Exception as error:
-            names = ", ".join(f"{key} {tuple(value.shape)}" for key, value in inputs.items())
-            both = media.PIXELS in inputs and "input_ids" in self.takes and "input_ids" not in inputs
-            hint = "; it may need a text beside the picture: look((picture, text))" if both else ""
-            raise InputError(f"this model does not run on {names}: {type(error).__name__}: {error}{hint}") from error
-
-    def path_of(self, site: str) -> str:
-        """Where the attention module of a site stands in the model."""
-        if site not in self.shape.sites:
-            raise HeadNameError(f"{site}: this model has the sites {', '.join(self.shape.sites)}")
-        return self._sites[site]
-
-    def feeding(self, site: str) -> dict[projections.Which, tuple[str, list[Tensor]]]:
-        """Which matrices make q, k and v, and which of their outputs belong to each head."""
-        return projections.feeding(self._model, self.path_of(site), lambda: self._call(self.probe), site)
-
-    def output_path_of(self, site: str) -> OutputPath:
-        self.path_of(site)
-        how = self._follows.get(site) or self._follows.get(site.partition("@")[0])
-        if how is None or how.matrix is None:
-            raise ModelError(
-                f"{site}: its heads cannot be split through W_O: {how.why if how else 'it was not traced'}"
-            )
-        return how
-
-    def _projection(self, site: str, which: projections.Which) -> Tensor:
-        return projections.weight(self._model, self.path_of(site), which, lambda: self._call(self.probe), site)
+    def _projection(self, site: str, which: Which) -> Tensor:
+        return projection_weight(self.model, self.module_path(site), which, lambda: self._call(self.probe), site)
 
 
-_QUIET: dict[str, Any] = {"use_cache": False, "return_dict": True}
+_ARGUMENTS: dict[str, Any] = {"use_cache": False, "return_dict": True}
 
 
-def _end_tokens(model: nn.Module, tokenizer: Any) -> frozenset[int]:
-    generation = getattr(model, "generation_config", None)
-    ends = [getattr(generation, "eos_token_id", None), getattr(tokenizer, "eos_token_id", None)]
-    single = [token for end in ends for token in (end if isinstance(end, list) else [end])]
-    return frozenset(token for token in single if token is not None)
-
-
-def _too_big(inputs: Mapping[str, Tensor]) -> str:
-    sizes = ", ".join(f"{key} {tuple(value.shape)}" for key, value in inputs.items())
-    device = next(iter(inputs.values())).device
-    return f"out of memory on {device} for {sizes}; give a shorter text, dtype=torch.bfloat16, or another device"
+def _shapes(inputs: Mapping[str, Tensor]) -> str:
+    return ", ".join(f"{key} {tuple(value.shape)}" for key, value in inputs.items())

@@ -1,4 +1,4 @@
-"""transformers' Trainer keeps a film of its heads: ``Trainer(…, callbacks=[FilmCallback(recorder)])``."""
+"""Record heads during training with transformers' Trainer: ``Trainer(…, callbacks=[FilmCallback(recorder)])``."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 @runtime_checkable
 class Recorder(Protocol):
-    """Whoever looks at the model when a step deserves it."""
+    """Records the model at the steps it chooses; see ``headscope.TrainingRecorder``."""
 
     def record(self, step: int, *, loss: float = ..., tokens_seen: int = ..., force: bool = ...) -> bool: ...
 
 
 class FilmCallback(TrainerCallback):
-    """Tells the recorder of every step; the recorder decides which of them to look at."""
+    """Calls the recorder after every step; the recorder decides which steps to record."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder

@@ -1,4 +1,4 @@
-"""Small inputs that make a model run once, whatever it reads: text, pictures, sound or series."""
+"""Make small inputs for a first forward pass of any model: text, pictures, sound or time series."""
 
 from __future__ import annotations
 
@@ -14,45 +14,46 @@ TEXT_LENGTH, TARGET_LENGTH, BATCH = 12, 7, 2
 def probe_inputs(
     model: torch.nn.Module, length: int = TEXT_LENGTH, target: int = TARGET_LENGTH
 ) -> list[dict[str, Tensor]]:
-    """Guesses at inputs for one short pass, best first. Encoder and decoder lengths differ, to tell them apart."""
+    """Candidate inputs for one short pass, best first. Encoder and decoder lengths differ, to tell them apart."""
     takes = set(inspect.signature(model.forward).parameters)
     config = getattr(model, "config", None)
     main = str(getattr(model, "main_input_name", "input_ids"))
-    around: dict[str, Tensor] = {}
-    two_sided = bool(getattr(config, "is_encoder_decoder", False))
-    if two_sided and "decoder_input_ids" in takes:
-        around["decoder_input_ids"] = tokens(config, target)
+    beside: dict[str, Tensor] = {}
+    encoder_decoder = bool(getattr(config, "is_encoder_decoder", False))
+    if encoder_decoder and "decoder_input_ids" in takes:
+        beside["decoder_input_ids"] = tokens(config, target)
     if getattr(config, "add_cross_attention", False) and "encoder_hidden_states" in takes:
-        around["encoder_hidden_states"] = torch.randn(BATCH, length + 4, _width(config), generator=_dice())
+        beside["encoder_hidden_states"] = torch.randn(BATCH, length + 4, _width(config), generator=_generator())
     text = {"input_ids": tokens(config, length)} if "input_ids" in takes else {}
     others = [{name: make(config)} for name, make in _MAKERS.items() if name in takes]
-    alone = [{**other, **around} for other in others]
-    guesses = [{**text, **around}] if text else []
-    if text and main != "input_ids" and two_sided:
+    alone = [{**other, **beside} for other in others]
+    guesses = [{**text, **beside}] if text else []
+    if text and main != "input_ids" and encoder_decoder:
         guesses = alone + guesses
     elif not text or main != "input_ids":
         guesses = alone + [{**text, **other} for other in others] + guesses
     else:
-        guesses += [{**text, **other, **around} for other in others] + alone
-    return [_placed(guess, model) for guess in guesses if guess]
-
-
-def _placed(inputs: dict[str, Tensor], model: torch.nn.Module) -> dict[str, Tensor]:
-    device, dtype = _place(model)
-    return {key: value.to(device, dtype if value.is_floating_point() else value.dtype) for key, value in inputs.items()}
+        guesses += [{**text, **other, **beside} for other in others] + alone
+    device = device_of(model)
+    dtype = next((weight.dtype for weight in model.parameters() if weight.is_floating_point()), torch.float32)
+    return [
+        {key: value.to(device, dtype if value.is_floating_point() else value.dtype) for key, value in guess.items()}
+        for guess in guesses
+        if guess
+    ]
 
 
 def tokens(config: Any, length: int) -> Tensor:
-    """Ordinary tokens, none of them special, different in every place."""
+    """Token ids without special tokens, different at every position."""
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     sizes = [getattr(part, "vocab_size", None) for part in (text, config)]
     vocabulary = next((size for size in sizes if isinstance(size, int) and size > 0), 100)
     special = _special_ids(config) | _special_ids(text)
     ordinary = [token for token in range(vocabulary) if token not in special] if vocabulary < 4096 else None
-    places = torch.arange(BATCH * length).view(BATCH, length)
+    positions = torch.arange(BATCH * length).view(BATCH, length)
     if ordinary:
-        return torch.tensor(ordinary)[(7 + 13 * places) % len(ordinary)]
-    return 1000 + (7 + 13 * places) % (vocabulary - 2000)
+        return torch.tensor(ordinary)[(7 + 13 * positions) % len(ordinary)]
+    return 1000 + (7 + 13 * positions) % (vocabulary - 2000)
 
 
 def _special_ids(config: Any) -> set[int]:
@@ -66,7 +67,7 @@ def _special_ids(config: Any) -> set[int]:
 
 
 def _part(config: Any, *names: str) -> Any:
-    """The sub-config that speaks about pictures or sound, or the config itself."""
+    """The sub-config for pictures or sound, or the config itself."""
     for name in names:
         inner = getattr(config, name, None)
         if inner is not None and not isinstance(inner, dict):
@@ -87,7 +88,7 @@ def _pixels(config: Any) -> Tensor:
     channels = _first(vision, "num_channels", "in_channels", "in_chans", otherwise=3)
     frames = getattr(vision, "num_frames", None)
     shape = (BATCH, channels, height, width) if frames is None else (BATCH, frames, channels, height, width)
-    return torch.randn(shape, generator=_dice())
+    return torch.randn(shape, generator=_generator())
 
 
 def _features(config: Any) -> Tensor:
@@ -97,39 +98,34 @@ def _features(config: Any) -> Tensor:
     )
     longest = getattr(audio, "max_source_positions", None)
     if hasattr(audio, "num_mel_bins") and getattr(config, "model_type", "") in ("whisper", "qwen2_audio", "voxtral"):
-        return torch.randn(BATCH, bins, 2 * (longest or 50), generator=_dice())
-    return torch.randn(BATCH, 96, bins, generator=_dice())
+        return torch.randn(BATCH, bins, 2 * (longest or 50), generator=_generator())
+    return torch.randn(BATCH, 96, bins, generator=_generator())
 
 
 def _wave(config: Any) -> Tensor:
     bins, longest = getattr(config, "num_mel_bins", None), getattr(config, "max_length", None)
     if bins and longest and hasattr(config, "frequency_stride"):
-        return torch.randn(BATCH, longest, bins, generator=_dice())
-    return torch.randn(BATCH, 8000, generator=_dice())
+        return torch.randn(BATCH, longest, bins, generator=_generator())
+    return torch.randn(BATCH, 8000, generator=_generator())
 
 
 def _width(config: Any) -> int:
     return int(_first(config, "cross_attention_hidden_size", "hidden_size", "d_model", "n_embd", otherwise=64))
 
 
-def _dice() -> torch.Generator:
+def _generator() -> torch.Generator:
     return torch.Generator().manual_seed(0)
 
 
-def _place(model: torch.nn.Module) -> tuple[torch.device, torch.dtype]:
-    floating = next((weight.dtype for weight in model.parameters() if weight.is_floating_point()), torch.float32)
-    return device_of(model), floating
-
-
 def device_of(model: torch.nn.Module) -> torch.device:
-    """Where inputs go: the device of the first weights that are in memory. Offloaded ones are on none."""
+    """The device for inputs: that of the first weights in memory (offloaded weights are on the meta device)."""
     devices = (weight.device for weight in model.parameters())
     return next((device for device in devices if device.type != "meta"), torch.device("cpu"))
 
 
 def _series(config: Any) -> Tensor:
     length = _first(config, "context_length", "prediction_length", otherwise=32)
-    return torch.randn(BATCH, length, _first(config, "num_input_channels", otherwise=1), generator=_dice())
+    return torch.randn(BATCH, length, _first(config, "num_input_channels", otherwise=1), generator=_generator())
 
 
 _MAKERS = {

@@ -1,4 +1,4 @@
-"""What a person gives, made ready for a model: text, token ids, messages, or tensors of features."""
+"""Turn text, token ids and chat messages into model inputs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from headscope.errors import InputError
-from headscope.models.inputs.media import Picture, Processors, Sound, tensors_of
+from headscope.models.inputs.media import MediaProcessors, Picture, Sound, media_tensors
 from headscope.models.protocol import Prepared, Token
 
 
-class Reader:
-    """A tokenizer, if there is one, and the limits of the model it feeds."""
+class InputProcessor:
+    """A tokenizer, if there is one, processors of images and sound, and the limits of the model they feed."""
 
     def __init__(
         self,
@@ -24,62 +24,66 @@ class Reader:
         vocabulary: int | None,
         context: int | None,
         start: int | None = None,
-        processors: Processors | None = None,
+        media: MediaProcessors | None = None,
     ) -> None:
         self.tokenizer, self.vocabulary, self.context = tokenizer, vocabulary, context
-        self.processors = processors or Processors()
+        self.media = media or MediaProcessors()
         self.start = start
-        """The token a decoder begins with, in models that read one text and write another."""
-        self._known: dict[int, str] = {}
+        """The first token of the decoder, in an encoder-decoder."""
+        self._texts: dict[int, str] = {}
 
     def prepare(self, given: Any) -> Prepared:
-        """Text, token ids, or messages."""
+        """Text, token ids, chat messages, or a pair (source, target)."""
         if isinstance(given, str):
-            return self._text(given)
+            return self._from_text(given)
         if isinstance(given, Tensor) and not given.is_floating_point():
-            return self._ids(_one_text(given))
+            return self._from_ids(_ids_of_one_text(given))
         if isinstance(given, Sequence) and given and all(isinstance(item, Mapping) for item in given):
-            return self._messages(given)
+            return self._from_messages(given)
         if isinstance(given, Sequence) and all(type(item) is not bool and isinstance(item, int) for item in given):
-            return self._ids(list(given))
+            return self._from_ids(list(given))
         if isinstance(given, tuple) and len(given) == 2 and all(isinstance(item, str) for item in given):
-            return self._pair(*given)
+            return self._from_pair(*given)
         raise InputError(
             f"cannot read {type(given).__name__}; give text, a list of token ids, messages as "
             "[{'role': …, 'content': …}], a pair (source, target), or tensors by name"
         )
 
-    def medium(self, medium: Picture | Sound, words: str | None, takes: frozenset[str], name: str) -> dict[str, Tensor]:
-        """A picture or a sound as tensors; its words stand beside it, or are what a decoder has written so far."""
-        made = tensors_of(medium, words, self.processors, takes, name)
+    def media_inputs(
+        self, medium: Picture | Sound, text: str | None, takes: frozenset[str], name: str
+    ) -> dict[str, Tensor]:
+        """A picture or sound as tensors; its text goes in beside it, or is what the decoder has written so far."""
+        inputs = media_tensors(medium, text, self.media, takes, name)
         if self.start is not None and "decoder_input_ids" in takes:
-            beside = words is None or "input_ids" in made
-            target = [] if beside else self._need("read text")(text_target=words)["input_ids"]
-            made["decoder_input_ids"] = torch.tensor([[self.start, *target]])
-        elif words is not None and "input_ids" not in made:
+            for_encoder = text is None or "input_ids" in inputs
+            target = [] if for_encoder else self._require_tokenizer("read text")(text_target=text)["input_ids"]
+            inputs["decoder_input_ids"] = torch.tensor([[self.start, *target]])
+        elif text is not None and "input_ids" not in inputs:
             raise InputError(f"{name} has no place for a text beside it; give the picture or sound alone")
-        return made
+        return inputs
 
     def tokens_of(self, ids: Int[Tensor, " token"]) -> tuple[Token, ...]:
-        return tuple(Token(int(token), self.reads(int(token))) for token in ids)
+        """The tokens with these ids, without character spans."""
+        return tuple(Token(int(token), self.text_of(int(token))) for token in ids)
 
     def decode(self, ids: Int[Tensor, " token"]) -> str:
+        """The text of these ids; the ids themselves without a tokenizer."""
         if self.tokenizer is None:
             return " ".join(str(int(token)) for token in ids)
         return str(self.tokenizer.decode(ids.tolist(), skip_special_tokens=False))
 
     def token_ids(self, text: str) -> list[int]:
-        """The ids of a piece of text, with no special tokens added."""
-        return list(self._need("read text")(text, add_special_tokens=False)["input_ids"])
+        """The ids of a text, with no special tokens added."""
+        return list(self._require_tokenizer("read text")(text, add_special_tokens=False)["input_ids"])
 
-    def reads(self, token: int) -> str:
-        """How one token reads, its leading space included."""
-        if token not in self._known:
-            self._known[token] = f"[{token}]" if self.tokenizer is None else self._as_text(token)
-        return self._known[token]
+    def text_of(self, token: int) -> str:
+        """The text of one token, its leading space included."""
+        if token not in self._texts:
+            self._texts[token] = f"[{token}]" if self.tokenizer is None else self._decode_one(token)
+        return self._texts[token]
 
     def check(self, ids: Sequence[int], what: str = "the text") -> None:
-        """Ids that the model can read, and not more than it can hold."""
+        """Refuse ids outside the vocabulary, and more of them than the context holds."""
         if not ids:
             raise InputError(f"{what} is empty; there is nothing to look at")
         if self.vocabulary is not None:
@@ -89,85 +93,67 @@ class Reader:
         if self.context is not None and len(ids) > self.context:
             raise InputError(f"{what} has {len(ids)} tokens, and this model reads at most {self.context}; shorten it")
 
-    def _text(self, text: str) -> Prepared:
+    def _from_text(self, text: str) -> Prepared:
         if not text.strip():
             raise InputError("the text is empty; there is nothing to look at")
-        return self._read_text(text, "the text")
+        return self._tokenize(text, "the text")
 
-    def _read_text(self, text: str, what: str, **how: bool) -> Prepared:
-        stray = next((place for place, letter in enumerate(text) if "\ud800" <= letter <= "\udfff"), None)
+    def _tokenize(self, text: str, what: str, **options: bool) -> Prepared:
+        stray = next((index for index, letter in enumerate(text) if "\ud800" <= letter <= "\udfff"), None)
         if stray is not None:
             raise InputError(f"{what} is not UTF-8: letter {stray} is {text[stray]!r}, a stray byte or half of a pair")
-        tokenizer = self._need("read text")
-        fast = bool(getattr(tokenizer, "is_fast", False))
-        read = tokenizer(text, return_offsets_mapping=True, **how) if fast else tokenizer(text, **how)
-        ids = list(read["input_ids"])
+        tokenizer = self._require_tokenizer("read text")
+        if getattr(tokenizer, "is_fast", False):
+            options["return_offsets_mapping"] = True
+        encoded = tokenizer(text, **options)
+        ids = list(encoded["input_ids"])
         self.check(ids, what)
-        places = read["offset_mapping"] if fast else [(0, 0)] * len(ids)
         tokens = tuple(
-            Token(token, self.reads(token), start if end > start else None, end if end > start else None)
-            for token, (start, end) in zip(ids, places, strict=True)
+            Token(token, self.text_of(token), start if end > start else None, end if end > start else None)
+            for token, (start, end) in zip(ids, encoded.get("offset_mapping", [(0, 0)] * len(ids)), strict=True)
         )
-        return self._with_target(Prepared({"input_ids": torch.tensor([ids])}, tokens), [])
+        return self._with_decoder(Prepared({"input_ids": torch.tensor([ids])}, tokens), [])
 
-    def _ids(self, ids: list[int]) -> Prepared:
+    def _from_ids(self, ids: list[int]) -> Prepared:
         self.check(ids, "the list of tokens")
-        made = Prepared({"input_ids": torch.tensor([ids])}, self.tokens_of(torch.tensor(ids)))
-        return self._with_target(made, [])
+        given = torch.tensor([ids])
+        return self._with_decoder(Prepared({"input_ids": given}, self.tokens_of(given[0])), [])
 
-    def _messages(self, messages: Sequence[Mapping[str, Any]]) -> Prepared:
-        tokenizer = self._need("read messages")
+    def _from_messages(self, messages: Sequence[Mapping[str, Any]]) -> Prepared:
+        tokenizer = self._require_tokenizer("read messages")
         if not getattr(tokenizer, "chat_template", None):
             raise InputError("this model's tokenizer has no chat template; give it text instead of messages")
         text = tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
-        return self._read_text(text, "the conversation", add_special_tokens=False)
+        return self._tokenize(text, "the conversation", add_special_tokens=False)
 
-    def _pair(self, source: str, target: str) -> Prepared:
+    def _from_pair(self, source: str, target: str) -> Prepared:
         if self.start is None:
-            raise InputError(
-                "a pair (source, target) is for models that read one text and write another; this one reads one"
-            )
-        made = self._text(source)
-        return self._with_target(made, list(self._need("read text")(text_target=target)["input_ids"]))
+            raise InputError("a pair (source, target) is for encoder-decoders; this model reads one text")
+        prepared = self._from_text(source)
+        return self._with_decoder(prepared, list(self._require_tokenizer("read text")(text_target=target)["input_ids"]))
 
-    def _with_target(self, made: Prepared, target: list[int]) -> Prepared:
+    def _with_decoder(self, prepared: Prepared, target: list[int]) -> Prepared:
         if self.start is None:
-            return made
+            return prepared
         ids = [self.start, *target]
         self.check(ids, "what was written so far")
-        inputs = dict(made.inputs) | {"decoder_input_ids": torch.tensor([ids])}
-        return Prepared(inputs, made.tokens, self.tokens_of(torch.tensor(ids)))
+        inputs = {**prepared.inputs, "decoder_input_ids": torch.tensor([ids])}
+        return Prepared(inputs, prepared.tokens, self.tokens_of(inputs["decoder_input_ids"][0]))
 
-    def _need(self, purpose: str) -> Any:
+    def _require_tokenizer(self, purpose: str) -> Any:
         if self.tokenizer is None:
             raise InputError(f"no tokenizer was given, so this model cannot {purpose}; pass tokenizer=, or give ids")
         return self.tokenizer
 
-    def _as_text(self, token: int) -> str:
+    def _decode_one(self, token: int) -> str:
         text = str(self.tokenizer.decode([token], clean_up_tokenization_spaces=False))
-        piece = self.tokenizer.convert_ids_to_tokens(token)
-        if isinstance(piece, str) and piece.startswith("▁") and not text.startswith(" "):
+        stored = self.tokenizer.convert_ids_to_tokens(token)
+        if isinstance(stored, str) and stored.startswith("▁") and not text.startswith(" "):
             return " " + text
-        return text if text or not isinstance(piece, str) else piece
+        return text if text or not isinstance(stored, str) else stored
 
 
-class Reading:
-    """The part of an opened model that its reader does, whichever seam leads into it."""
-
-    reader: Reader
-
-    def tokens_of(self, ids: Int[Tensor, " token"]) -> tuple[Token, ...]:
-        return self.reader.tokens_of(ids)
-
-    def decode(self, ids: Int[Tensor, " token"]) -> str:
-        return self.reader.decode(ids)
-
-    def token_ids(self, text: str) -> list[int]:
-        return self.reader.token_ids(text)
-
-
-def _one_text(ids: Shaped[Tensor, "..."]) -> list[int]:
-    """The ids of a tensor that holds those of one text."""
+def _ids_of_one_text(ids: Shaped[Tensor, "..."]) -> list[int]:
     if ids.dtype == torch.bool or ids.ndim not in (1, 2):
         raise InputError(
             f"cannot read a tensor of {ids.dtype} and shape {tuple(ids.shape)}; token ids are integers of shape "

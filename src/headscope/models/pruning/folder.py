@@ -1,4 +1,4 @@
-"""A pruned model as a folder: weights, tokenizer, a recipe, and a loader where the config cannot say what is left."""
+"""Save a pruned model as a folder: weights, tokenizer, recipe, and a loader where the config cannot describe it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from headscope.errors import InputError
 from headscope.files import atomic_folder
 from headscope.models.huggingface.model import HuggingFaceModel
-from headscope.models.loading import without_bars
+from headscope.models.loading import no_progress_bar
 from headscope.models.pruning import pruned_modeling
 
 LOADER = "pruned_heads"
@@ -19,27 +19,27 @@ _AUTO = ("AutoModelForCausalLM", "AutoModelForSeq2SeqLM", "AutoModelForMaskedLM"
 
 
 def save(opened: HuggingFaceModel, folder: Path, recipe: Mapping[str, Any]) -> None:
-    """Write everything. ``headscope.load(folder)`` opens it; so does transformers, as the recipe says."""
+    """Write the folder. ``headscope.load(folder)`` opens it; so does transformers, as the recipe says."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} is there already and not empty; give a new folder")
     model: Any = opened.model
-    with atomic_folder(folder) as aside, without_bars(True):
-        model.save_pretrained(aside)
-        if opened.reader.tokenizer is not None:
-            opened.reader.tokenizer.save_pretrained(aside)
+    with atomic_folder(folder) as unfinished, no_progress_bar(True):
+        model.save_pretrained(unfinished)
+        if opened.processor.tokenizer is not None:
+            opened.processor.tokenizer.save_pretrained(unfinished)
         how = "transformers opens this folder as it is"
         if getattr(model.config, "pruned_heads", None) is not None:
-            how = _write_loader(model, aside)
-        _write(aside / RECIPE, {**recipe, "opens_with": f"headscope.load(folder); {how}"})
+            how = _write_loader(model, unfinished)
+        _write(unfinished / RECIPE, {**recipe, "opens_with": f"headscope.load(folder); {how}"})
 
 
 def _write_loader(model: Any, folder: Path) -> str:
-    """The file that makes transformers' own class smaller, and its name in the config."""
+    """Write a copy of ``pruned_modeling``, and name it in the config for transformers' auto classes."""
     family = type(model).__name__
     source = Path(pruned_modeling.__file__).read_text(encoding="utf-8")
-    made = "# Written by headscope prune; its source is headscope/models/pruning/pruned_modeling.py.\n"
+    header = "# Written by headscope prune; its source is headscope/models/pruning/pruned_modeling.py.\n"
     ending = f"\n\nfrom transformers import {family}  # noqa: E402\n\nPrunedModel = pruned({family})\n"
-    (folder / f"{LOADER}.py").write_text(made + source + ending, encoding="utf-8")
+    (folder / f"{LOADER}.py").write_text(header + source + ending, encoding="utf-8")
     auto = _auto_class(model)
     if auto is None:
         return f"in plain transformers, {LOADER}.PrunedModel.from_pretrained(folder)"

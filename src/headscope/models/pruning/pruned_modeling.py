@@ -1,7 +1,7 @@
-"""A transformers model with fewer heads than its config can say: its matrices are made smaller before weights load.
+"""Build a transformers model with some heads removed: resize its matrices before the weights are loaded.
 
-``config.pruned_heads`` lists the sizes. A folder of pruned weights holds a copy of this file, so that transformers
-opens it without headscope too (``trust_remote_code=True``); it therefore needs nothing but torch.
+``config.pruned_heads`` lists the sizes. A folder of pruned weights has a copy of this file, so that transformers opens
+it without headscope too (``trust_remote_code=True``); it therefore imports nothing but torch.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ SCHEMA_VERSION = 1
 
 
 class SharedHeads(nn.Linear):
-    """Keys or values of which a head is read by several query heads: it is computed once and handed on ``copies``.
+    """Keys or values that repeat some of their heads: output head i is computed head ``heads[i]``.
 
-    Attention wants as many query heads for each KV head; where pruning left uneven groups, ``copies`` evens them out.
+    Attention needs equally many query heads per KV head; where pruning left uneven groups, repeating evens them out.
     """
 
-    def hand_on(self, heads: list[int], d_head: int) -> None:
-        self.heads, self.d_head = list(heads), d_head
+    heads: list[int]
+    d_head: int
 
     def forward(self, x: Tensor) -> Tensor:
         made = super().forward(x)
@@ -28,43 +28,43 @@ class SharedHeads(nn.Linear):
 
 
 def shrink(model: nn.Module, layout: Any) -> None:
-    """Give the matrices that lost heads their new sizes. The weights in them mean nothing until they are loaded."""
+    """Resize the matrices that lost heads. Their weights are undefined until they are loaded."""
     if layout.get("schema_version") != SCHEMA_VERSION:
         raise ValueError(f"pruned_heads has schema_version {layout.get('schema_version')}; expected {SCHEMA_VERSION}")
     for path, (n_in, n_out) in layout["matrices"].items():
         _resize(model.get_submodule(path), path, int(n_in), int(n_out))
-    for path, handed in layout["shared"].items():
-        _share(model.get_submodule(path), path, [int(head) for head in handed["heads"]], int(handed["d_head"]))
-    for path, numbers in layout["attributes"].items():
+    for path, shared in layout["shared"].items():
+        _share(model.get_submodule(path), path, [int(head) for head in shared["heads"]], int(shared["d_head"]))
+    for path, sizes in layout["attributes"].items():
         module = model.get_submodule(path)
-        for name, number in numbers.items():
-            if type(vars(module).get(name)) is not int or type(number) is not int or number < 1:
-                raise ValueError(f"pruned_heads sets {path}.{name} to {number!r}, which is not a size there")
-            setattr(module, name, number)
+        for name, size in sizes.items():
+            if type(vars(module).get(name)) is not int or type(size) is not int or size < 1:
+                raise ValueError(f"pruned_heads sets {path}.{name} to {size!r}, which is not a size there")
+            setattr(module, name, size)
 
 
 def pruned(kind: Any) -> Any:
-    """The class of such models: the family's own class, smaller."""
+    """A subclass of a model family's class whose models are pruned as their config says."""
 
-    def start(self: Any, config: Any, *rest: Any, **named: Any) -> None:
+    def initialise(self: Any, config: Any, *rest: Any, **named: Any) -> None:
         kind.__init__(self, config, *rest, **named)
         shrink(self, config.pruned_heads)
 
-    return type(kind.__name__, (kind,), {"__init__": start, "__module__": __name__})
+    return type(kind.__name__, (kind,), {"__init__": initialise, "__module__": __name__})
 
 
 def _resize(matrix: Any, path: str, n_in: int, n_out: int) -> None:
-    turned = type(matrix).__name__ == "Conv1D"  # GPT-2's matrix holds its weight the other way round
-    if not isinstance(matrix, nn.Linear) and not turned:
+    conv1d = type(matrix).__name__ == "Conv1D"  # of GPT-2, whose weight is transposed
+    if not isinstance(matrix, nn.Linear) and not conv1d:
         raise ValueError(f"pruned_heads names {path}, a {type(matrix).__name__}; only plain matrices lose heads")
     weight, bias = matrix.weight, matrix.bias
-    had_in, had_out = weight.shape if turned else weight.shape[::-1]
+    had_in, had_out = weight.shape if conv1d else weight.shape[::-1]
     if not (0 < n_in <= had_in and 0 < n_out <= had_out):
         raise ValueError(f"pruned_heads makes {path} {n_in} × {n_out}, but it is {had_in} × {had_out}")
-    matrix.weight = nn.Parameter(weight.new_empty((n_in, n_out) if turned else (n_out, n_in)))
+    matrix.weight = nn.Parameter(weight.new_empty((n_in, n_out) if conv1d else (n_out, n_in)))
     if bias is not None:
         matrix.bias = nn.Parameter(bias.new_empty(n_out))
-    names = ("nx", "nf") if turned else ("in_features", "out_features")
+    names = ("nx", "nf") if conv1d else ("in_features", "out_features")
     for name, size in zip(names, (n_in, n_out), strict=True):
         setattr(matrix, name, size)
 
@@ -76,4 +76,4 @@ def _share(matrix: Any, path: str, heads: list[int], d_head: int) -> None:
         raise ValueError(f"pruned_heads shares heads {heads} of {path}, which has {matrix.out_features // d_head}")
     shared: Any = matrix
     shared.__class__ = SharedHeads
-    shared.hand_on(heads, d_head)
+    shared.heads, shared.d_head = heads, d_head

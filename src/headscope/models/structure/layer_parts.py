@@ -1,4 +1,4 @@
-"""The residual stream around a site, and its layer's MLP output, found by comparing the layer's activations.
+"""Find the residual stream around a site, and its layer's MLP output, by comparing the layer's activations.
 
 One pass records every activation of the layer that is as wide as the stream. A writer is a module whose output, times
 some factor, is the difference of two recorded activations: the first writer from the attention on is the attention's,
@@ -7,7 +7,6 @@ the last is the MLP's. No module is found by its name, and what does not add up 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headscope.errors import ModelError
+from headscope.models.structure.trace import hooked
 
 SAMPLE = 8  # positions that are compared
 Stream = Float[Tensor, "query d_model"]
@@ -53,7 +53,7 @@ def layer_parts(model: nn.Module, path: str, run: Callable[[], Any]) -> LayerPar
         run()
     *inner, whole = recorded
     if whole.given is None or whole.made is None:
-        raise ModelError(f"{path}: its layer does not hand on a residual stream of one width")
+        raise ModelError(f"{path}: its layer has no residual stream of one width")
     modules = [each.module for each in inner]
     streams = [each for one in recorded for each in one[1:] if each is not None]
     later = inner[modules.index(attention) :]
@@ -74,25 +74,19 @@ def _layer_of(model: nn.Module, path: str) -> nn.Module:
     for count in range(1, len(names)):
         if isinstance(model.get_submodule(".".join(names[:count])), nn.ModuleList):
             return model.get_submodule(".".join(names[: count + 1]))
-    raise ModelError(f"{path} is not in a list of layers, so the residual stream around it cannot be told")
+    raise ModelError(f"{path} is not in a list of layers, so the residual stream around it cannot be found")
 
 
 @contextmanager
 def _recording(layer: nn.Module) -> Iterator[list[_Activation]]:
     recorded: list[_Activation] = []
-    thread = threading.get_ident()
 
     def keep(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        if threading.get_ident() == thread:
-            made = output if isinstance(output, tuple) else (output,)
-            recorded.append(_Activation(module, _first((*args, *kwargs.values())), _first(made)))
+        made = output if isinstance(output, tuple) else (output,)
+        recorded.append(_Activation(module, _first((*args, *kwargs.values())), _first(made)))
 
-    hooks = [module.register_forward_hook(keep, with_kwargs=True) for module in layer.modules()]
-    try:
+    with hooked(layer.modules(), after=keep):
         yield recorded
-    finally:
-        for hook in hooks:
-            hook.remove()
     width = None if not recorded or recorded[-1].given is None else recorded[-1].given.shape
     for index, each in enumerate(recorded):
         sized = [one if one is not None and one.shape == width else None for one in each[1:]]

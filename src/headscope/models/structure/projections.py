@@ -1,7 +1,7 @@
-"""W_Q, W_K and W_V by head, found by following q, k and v back to the matrix they came from.
+"""Find W_Q, W_K and W_V by head, by following q, k and v back to the matrix that computed them.
 
 Gradients of one head's query with respect to a matrix's output say which of its rows feed that head, so fused and
-interleaved projections need no table of layouts. Rows are given in the order in which the matrix holds them.
+interleaved projections need no table of layouts. Rows are in the order in which the matrix has them.
 """
 
 from __future__ import annotations
@@ -19,36 +19,37 @@ from headscope.models.structure.output_weight import weight_and_bias
 from headscope.models.structure.trace import hooked, is_matrix, tracing
 
 Which = Literal["q", "k", "v"]
-_WORDS: dict[Which, str] = {"q": "W_Q", "k": "W_K", "v": "W_V"}
+_NAMES: dict[Which, str] = {"q": "W_Q", "k": "W_K", "v": "W_V"}
 
 
-class _SeenError(Exception):
+class _ReachedError(Exception):
     """The site has been reached: the rest of the pass is not needed."""
 
 
-def weight(model: nn.Module, path: str, which: Which, run: Callable[[], Any], site: str) -> Tensor:
-    """``[head, d_in, d_head]`` of one site, or a refusal that says why it has none."""
-    matrix, rows = _feeding(model, path, which, _reach(model, path, run), site)
+def projection_weight(model: nn.Module, path: str, which: Which, run: Callable[[], Any], site: str) -> Tensor:
+    """W_Q, W_K or W_V ``[head, d_in, d_head]`` of one site; refused with a reason where there is none."""
+    matrix, rows = _projection(model, path, which, _run_to_site(model, path, run), site)
     whole, _ = weight_and_bias(matrix, site)
     return torch.stack([whole[:, row] for row in rows])
 
 
-def feeding(model: nn.Module, path: str, run: Callable[[], Any], site: str) -> dict[Which, tuple[str, list[Tensor]]]:
-    """For q, k and v of one site: the path of the matrix each comes from, and the outputs of it that feed each head."""
-    reached = _reach(model, path, run)
+def projection_rows(
+    model: nn.Module, path: str, run: Callable[[], Any], site: str
+) -> dict[Which, tuple[str, list[Tensor]]]:
+    """For q, k and v of one site: the path of the matrix that computes it, and the rows of it that feed each head."""
+    reached = _run_to_site(model, path, run)
     paths = {id(module): name for name, module in model.named_modules()}
-    found: dict[Which, tuple[str, list[Tensor]]] = {}
-    for which in _WORDS:
-        matrix, rows = _feeding(model, path, which, reached, site)
-        found[which] = paths[id(matrix)], rows
-    return found
+    found = {which: _projection(model, path, which, reached, site) for which in _NAMES}
+    return {which: (paths[id(matrix)], rows) for which, (matrix, rows) in found.items()}
 
 
 _Reached = tuple[Any, list[tuple[nn.Module, Tensor]]]
 
 
 @torch.enable_grad()
-def _feeding(model: nn.Module, path: str, which: Which, reached: _Reached, site: str) -> tuple[nn.Module, list[Tensor]]:
+def _projection(
+    model: nn.Module, path: str, which: Which, reached: _Reached, site: str
+) -> tuple[nn.Module, list[Tensor]]:
     call, outputs = reached
     states = {"q": call.q, "k": call.k, "v": call.v}[which]
     for matrix, made in reversed(outputs):
@@ -57,27 +58,27 @@ def _feeding(model: nn.Module, path: str, which: Which, reached: _Reached, site:
             continue
         if any(len(row) != states.shape[-1] for row in rows):
             raise ModelError(
-                f"{site}: {_WORDS[which]} cannot be had: a head takes {len(rows[0])} outputs of its projection for "
-                f"{states.shape[-1]} numbers, so more than a rotation or norm stands between them"
+                f"{site}: {_NAMES[which]} cannot be found: a head takes {len(rows[0])} outputs of its projection for "
+                f"{states.shape[-1]} numbers, so more than a rotation or norm lies between them"
             )
         if _is_second_stage(set(model.get_submodule(path).modules()), outputs, made):
-            raise ModelError(f"{site}: {_WORDS[which]} cannot be had: it is made in two stages, through a latent")
+            raise ModelError(f"{site}: {_NAMES[which]} cannot be found: two matrices compute it, through a latent")
         return matrix, rows
-    raise ModelError(f"{site}: {_WORDS[which]} cannot be had: no projection was seen on the way to it")
+    raise ModelError(f"{site}: {_NAMES[which]} cannot be found: no matrix computes it")
 
 
-def _reach(model: nn.Module, path: str, run: Callable[[], Any]) -> _Reached:
-    """The site's call with gradients back to the matrices that ran before it."""
+def _run_to_site(model: nn.Module, path: str, run: Callable[[], Any]) -> _Reached:
+    """The site's attention call, with gradients back to the outputs of the matrices before it."""
     wanted = model.get_submodule(path)
     outputs: list[tuple[nn.Module, Tensor]] = []
     reached: list[Any] = []
 
-    def arrive(arrival: AttentionCall) -> Tensor:
-        if arrival.call.site is wanted:
-            reached.append(arrival.call)
-            raise _SeenError
+    def on_call(attention: AttentionCall) -> Tensor:
+        if attention.call.site is wanted:
+            reached.append(attention.call)
+            raise _ReachedError
         outputs.clear()
-        return arrival.z.detach()
+        return attention.z.detach()
 
     def after(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
         if not isinstance(output, Tensor):
@@ -87,7 +88,7 @@ def _reach(model: nn.Module, path: str, run: Callable[[], Any]) -> _Reached:
         return leaf
 
     matrices = [part for part in model.modules() if is_matrix(part)]
-    with suppress(_SeenError), hooked(matrices, leave=after), tracing(arrive), torch.enable_grad():
+    with suppress(_ReachedError), hooked(matrices, after=after), tracing(on_call), torch.enable_grad():
         run()
     if not reached:
         raise ModelError(f"{path} is not reached by the inputs this model was traced with")
@@ -96,11 +97,12 @@ def _reach(model: nn.Module, path: str, run: Callable[[], Any]) -> _Reached:
 
 def _rows(states: Tensor, made: Tensor) -> list[Tensor] | None:
     """Which outputs of the matrix feed each head; None if it does not feed them at all."""
-    dice = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     rows = []
     for head in range(states.shape[1]):
-        pattern = torch.randn(states[:, head].shape, generator=dice).to(states)
-        (gradient,) = torch.autograd.grad((states[:, head] * pattern).sum(), made, retain_graph=True, allow_unused=True)
+        direction = torch.randn(states[:, head].shape, generator=generator).to(states)
+        score = (states[:, head] * direction).sum()
+        (gradient,) = torch.autograd.grad(score, made, retain_graph=True, allow_unused=True)
         if gradient is None or not gradient.any():
             return None
         rows.append(gradient.flatten(0, -2).abs().sum(0).nonzero()[:, 0])

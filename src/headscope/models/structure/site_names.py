@@ -1,4 +1,4 @@
-"""Names of sites in words: the path of a module, less everything that does not tell it from its neighbours."""
+"""Name sites by what tells their module paths apart: layer numbers, the stack, and `cross`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from headscope.names import AttentionKind
 
-# The first of these whose marks a path bears, before its first number, names the stack it belongs to.
+# A path belongs to the first of these stacks that has one of its words before the path's first number.
 _STACKS = {
     "vision": ("vision", "visual", "image", "vit", "video"),
     "audio": ("audio", "speech", "sound"),
@@ -20,8 +20,10 @@ _STACKS = {
 def name_sites(paths: Sequence[str], kinds: Mapping[str, AttentionKind], stacks: Sequence[str]) -> dict[str, str]:
     """A name for each path. ``stacks`` are the words that this model needs to tell its stacks apart."""
     varying = _varying_numbers(paths)
-    named = {path: _name(path, varying[_template(path)], stacks) for path in paths}
-    named = {path: _with_kind(path, named, kinds) for path in paths}
+    named = {
+        path: _name(path, varying[_template(path)], stacks) + (".cross" if kinds.get(path) == "cross" else "")
+        for path in paths
+    }
     sharing: dict[str, list[str]] = {}
     for path, name in named.items():
         sharing.setdefault(name, []).append(path)
@@ -38,19 +40,19 @@ def _numbers(path: str) -> list[str]:
 
 
 def _varying_numbers(paths: Sequence[str]) -> dict[str, list[int]]:
-    """For each kind of path, which of its numbers tell sites apart: the first always, others if they differ."""
+    """For each path template, which of its numbers tell sites apart: the first always, others if they differ."""
     groups: dict[str, list[list[str]]] = {}
     for path in paths:
         groups.setdefault(_template(path), []).append(_numbers(path))
     return {
-        template: [place for place in range(len(rows[0])) if place == 0 or len({row[place] for row in rows}) > 1]
+        template: [index for index in range(len(rows[0])) if index == 0 or len({row[index] for row in rows}) > 1]
         for template, rows in groups.items()
     }
 
 
-def _name(path: str, places: list[int], stacks: Sequence[str]) -> str:
+def _name(path: str, varying: list[int], stacks: Sequence[str]) -> str:
     numbers = _numbers(path)
-    layer = ".".join(numbers[place] for place in places) or path.split(".")[-1]
+    layer = ".".join(numbers[index] for index in varying) or path.split(".")[-1]
     stack = stack_of(path, stacks)
     return f"{stack}.{layer}" if stack else layer
 
@@ -61,18 +63,14 @@ def stack_of(path: str, stacks: Sequence[str]) -> str:
     return next((stack for stack in stacks if any(mark in words for mark in _STACKS[stack])), "")
 
 
-def _with_kind(path: str, named: Mapping[str, str], kinds: Mapping[str, AttentionKind]) -> str:
-    return f"{named[path]}.cross" if kinds.get(path) == "cross" else named[path]
-
-
 def _longer(path: str, name: str, sharing: list[str]) -> str:
-    """Where several sites would share a name, the first word that tells their paths apart stands before or after it."""
+    """Where several sites share a name, add the first word that tells their paths apart, before or after it."""
     if len(sharing) == 1:
         return name
     words = [other.split(".") for other in sharing]
     mine = path.split(".")
-    for place, word in enumerate(mine):
-        if len({other[place] if place < len(other) else "" for other in words}) > 1 and not word.isdigit():
-            before_layer = not any(earlier.isdigit() for earlier in mine[:place])
+    for index, word in enumerate(mine):
+        if len({other[index] if index < len(other) else "" for other in words}) > 1 and not word.isdigit():
+            before_layer = not any(earlier.isdigit() for earlier in mine[:index])
             return f"{word}.{name}" if before_layer else f"{name}.{word}"
     return path

@@ -43,7 +43,7 @@ def choose_row_format(model: OpenModel, context: int) -> RowFormat:
 def added_tokens(model: OpenModel) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The special tokens that the tokenizer adds before and after a text."""
     whole = [token.id for token in model.prepare(SAMPLES[0]).tokens]
-    bare = model.token_ids(SAMPLES[0])
+    bare = model.processor.token_ids(SAMPLES[0])
     for start in range(len(whole) - len(bare) + 1):
         if whole[start : start + len(bare)] == bare:
             return tuple(whole[:start]), tuple(whole[start + len(bare) :])
@@ -52,7 +52,9 @@ def added_tokens(model: OpenModel) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 def _keeps_logits(model: OpenModel, row_format: RowFormat) -> bool:
     """Whether the second of two texts in a row has the logits that it has alone."""
-    texts = [[*row_format.tokens_before, *model.token_ids(text), *row_format.tokens_after] for text in SAMPLES]
+    texts = [
+        [*row_format.tokens_before, *model.processor.token_ids(text), *row_format.tokens_after] for text in SAMPLES
+    ]
     one, two = (text[: row_format.context // 2] for text in texts)
     pieces = Piece(0, 0, len(one), 0, 0), Piece(0, len(one), len(one) + len(two), 1, 0)
     together = _logits(model, PackedRows(torch.tensor([one + two]), pieces), row_format.first_position)

@@ -157,7 +157,7 @@ def _haystack(
     length = len(vocabulary.tokenize(" ".join([*facts, question])).ids)
     kept: list[str] = []
     for sentence in plain:
-        length += len(vocabulary.model.token_ids(" " + sentence))
+        length += len(vocabulary.model.processor.token_ids(" " + sentence))
         if length > n_tokens:
             break
         kept.append(sentence)

@@ -218,7 +218,7 @@ def _elsewhere(marked: Tensor, generator: torch.Generator) -> Tensor:
 def _text(vocabulary: Vocabulary, count: int, seed: int) -> Int[Tensor, "input token"]:
     body = min(48, vocabulary.context) - len(vocabulary.prefix) - len(vocabulary.suffix)
     texts = [" ".join(filler(10, seed + 1000 * index)) for index in range(count)]
-    rows = [torch.tensor(vocabulary.model.token_ids(text)[:body]) for text in texts]
+    rows = [torch.tensor(vocabulary.model.processor.token_ids(text)[:body]) for text in texts]
     if min(map(len, rows)) < body:
         raise UntestableError(f"ten sentences are fewer than {body} of its tokens")
     return vocabulary.wrap(torch.stack(rows))

@@ -95,7 +95,7 @@ class Vocabulary:
         special = {*self.prefix, *self.suffix, *self.model.end_tokens, *self.given_separators}
         drawn = random.Random(self.seed).sample(range(size), min(size, SAMPLE))
         if self.reads_text:
-            read = self.model.tokens_of(torch.tensor(drawn))
+            read = self.model.processor.tokens_of(torch.tensor(drawn))
             drawn = [token.id for token in read if _WORD.match(token.text)] or drawn
         kept = sorted(token for token in drawn if token not in special)
         if len(kept) < 16:
@@ -117,21 +117,21 @@ class Vocabulary:
         """The words that are a single token after a space, with their ids."""
         if not self.reads_text:
             return {}
-        spelled = ((word, self.model.token_ids(" " + word)) for word in words)
+        spelled = ((word, self.model.processor.token_ids(" " + word)) for word in words)
         return {word: ids[0] for word, ids in spelled if len(ids) == 1}
 
     def is_separator(self, ids: Int[Tensor, "input token"]) -> Tensor:
         """Mark punctuation, line ends and what the tokenizer adds after a text; never the first token."""
         known = set(self.given_separators) | set(self.suffix)
         if self.reads_text:
-            read = self.model.tokens_of(torch.unique(ids))
+            read = self.model.processor.tokens_of(torch.unique(ids))
             known |= {token.id for token in read if _SEPARATOR.match(token.text)}
         found = torch.isin(ids, torch.tensor(sorted(known), dtype=torch.long))
         found[:, 0] = False
         return found
 
     def _names(self, ids: tuple[int, ...]) -> str:
-        return "".join(token.text for token in self.model.tokens_of(torch.tensor(ids))) if ids else "nothing"
+        return "".join(token.text for token in self.model.processor.tokens_of(torch.tensor(ids))) if ids else "nothing"
 
 
 def _leading_added(tokens: Iterable[Token]) -> tuple[int, ...]:

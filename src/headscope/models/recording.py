@@ -1,0 +1,186 @@
+"""Run forward passes, recording the input and output of W_O and the final residual stream."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from headscope.attention.observer import Call, observing, plain
+from headscope.errors import HeadNameError, ModelError
+from headscope.models.inputs.tokens import InputProcessor
+from headscope.models.protocol import ForwardPass, SiteObserver, SiteOutput, Unembedding
+from headscope.models.selfcheck import SelfCheck
+from headscope.models.structure.residual import Scales, residual_scales, scale_of
+from headscope.models.structure.sites import input_embedding, logits_of, site_from_call
+from headscope.models.structure.unembedding import UnembeddingPath
+from headscope.names import ModelShape
+
+
+@dataclass
+class Recording:
+    """What one forward pass is asked to keep, and what it has kept. Belongs to the thread that runs the pass."""
+
+    owner: int
+    sites: frozenset[str] = frozenset()
+    keep_residual: bool = False
+    row: int | None = None
+    outputs: dict[str, SiteOutput] = field(default_factory=dict)
+    residual: Tensor | None = None
+    calls: Counter[int] = field(default_factory=Counter)
+    """How many times each attention module has been called."""
+    latest: str | None = None
+    """The site that was called last."""
+    waiting: list[tuple[str, Tensor]] = field(default_factory=list)
+    """Sites, and their z, whose W_O has not been called yet."""
+
+    def keep_output(self, site: str, x: Tensor, output: Tensor, n_heads: int) -> None:
+        by_head = x.reshape(*x.shape[:-1], n_heads, -1)
+        self.outputs[site] = SiteOutput(self._row_of(by_head), self._row_of(output))
+
+    def keep_residual_stream(self, residual: Tensor) -> None:
+        if self.keep_residual:
+            self.residual = self._row_of(residual)
+
+    def _row_of(self, x: Tensor) -> Tensor:
+        return x if self.row is None else x[:, self.row : self.row + 1].clone()
+
+
+_recording: ContextVar[Recording | None] = ContextVar("headscope_recording", default=None)
+
+
+class RecordedModel(ABC):
+    """The part of ``OpenModel`` that does not depend on how a model calls attention."""
+
+    shape: ModelShape
+    probe: Mapping[str, Tensor]
+
+    def __init__(self, model: nn.Module, processor: InputProcessor) -> None:
+        self.model, self.processor = model, processor
+        self.notes: Sequence[str] = ()
+        self.self_check: SelfCheck | None = None
+        self.end_tokens = _end_tokens(model, processor.tokenizer)
+        self._training = [module for module in model.modules() if module.training]
+        self._hooks: list[Any] = []
+        self._scales: Scales = {}
+        model.eval()
+
+    def run(
+        self,
+        inputs: Mapping[str, Tensor],
+        observer: SiteObserver | None = None,
+        *,
+        outputs: Sequence[str] = (),
+        residual: bool = False,
+        row: int | None = None,
+    ) -> ForwardPass:
+        """See ``OpenModel.run``."""
+        for site in outputs:
+            self.output_matrix(site)
+        recording = Recording(id(self), frozenset(outputs), residual, row)
+        with self._observed(recording, observer):
+            output = self._call(inputs)
+        missing = [site for site in outputs if site not in recording.outputs]
+        if missing:
+            raise ModelError(f"{', '.join(missing)}: not reached by these inputs, so its W_O was not called")
+        return ForwardPass(logits_of(output), recording.outputs, recording.residual)
+
+    @contextmanager
+    def observing(self, observer: SiteObserver) -> Iterator[None]:
+        """See ``OpenModel.observing``."""
+        with self._observed(Recording(id(self)), observer):
+            yield
+
+    def apply_output_weight(self, site: str, z: Float[Tensor, "batch head query d_value"]) -> SiteOutput | None:
+        """See ``OpenModel.apply_output_weight``."""
+        return SiteOutput.of(self.output_matrix(site), z)
+
+    def embedding(self) -> Float[Tensor, "vocabulary d_model"]:
+        weight = getattr(input_embedding(self.model), "weight", None)
+        if not isinstance(weight, Tensor) or weight.ndim != 2:
+            raise ModelError(f"{self.shape.name} has no token embedding")
+        return weight
+
+    def unembedding(self) -> Unembedding:
+        return self._unembedding.weights(self.shape.name)
+
+    def residual_scale(self, site: str) -> float:
+        """See ``OpenModel.residual_scale``. All sites are measured at once."""
+        if site not in self._scales:
+            self._scales = residual_scales(
+                self.model, lambda inputs: self.run(inputs, residual=True).residual, self._writers(), self.probe
+            )
+        return scale_of(self._scales, site)
+
+    def close(self) -> None:
+        """Restore the model to the state it was opened in."""
+        for hook in self._hooks:
+            hook.remove()
+        for module in self._training:
+            module.training = True
+
+    @abstractmethod
+    def output_matrix(self, site: str) -> nn.Module:
+        """The module of W_O."""
+
+    @abstractmethod
+    def _call(self, inputs: Mapping[str, Tensor]) -> Any: ...
+
+    @abstractmethod
+    def _site_of(self, recording: Recording, call: Call) -> str | None:
+        """The name of the site that makes this call; None for a module of another model."""
+
+    @abstractmethod
+    def _writers(self) -> Mapping[str, nn.Module]:
+        """For each site, the module whose output is added to the residual stream."""
+
+    def _check_site(self, site: str) -> None:
+        if site not in self.shape.sites:
+            raise HeadNameError(f"{site}: this model has the sites {', '.join(self.shape.sites)}")
+
+    def _add_site(self, name: str, call: Call) -> None:
+        """Describe a site that no call reached before."""
+        if name not in self.shape.sites:
+            site = site_from_call(name, call, None)
+            self.shape = replace(self.shape, sites={**self.shape.sites, name: site})
+
+    def _set_unembedding(self, path: UnembeddingPath) -> None:
+        self._unembedding = path
+        if path.first is not None:
+            self._hooks.append(path.first.register_forward_pre_hook(self._record_residual))
+
+    def _record_residual(self, module: nn.Module, args: Any) -> None:
+        recording = self._current()
+        if recording is not None and args:
+            recording.keep_residual_stream(args[0])
+
+    def _current(self) -> Recording | None:
+        recording = _recording.get()
+        return recording if recording is not None and recording.owner == id(self) else None
+
+    @contextmanager
+    def _observed(self, recording: Recording, observer: SiteObserver | None) -> Iterator[None]:
+        def observe(call: Call) -> Tensor:
+            site = recording.latest = self._site_of(recording, call)
+            return plain(call) if observer is None or site is None else observer(site, call)
+
+        token = _recording.set(recording)
+        try:
+            with observing(observe):
+                yield
+        finally:
+            _recording.reset(token)
+
+
+def _end_tokens(model: nn.Module, tokenizer: Any) -> frozenset[int]:
+    generation = getattr(model, "generation_config", None)
+    ends = [getattr(generation, "eos_token_id", None), getattr(tokenizer, "eos_token_id", None)]
+    single = [token for end in ends for token in (end if isinstance(end, list) else [end])]
+    return frozenset(token for token in single if token is not None)
