@@ -1,4 +1,4 @@
-"""Small real models with random weights, opened through the same door as any other."""
+"""Small transformers models with random weights, opened as any other."""
 
 from __future__ import annotations
 

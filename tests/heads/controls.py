@@ -1,4 +1,4 @@
-"""Known positives: models written by hand, each with exactly one thing to find, and a tokenizer of whole words."""
+"""Positive controls: models with hand-written weights for one role each, and a tokenizer of whole words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The film: moments, saving, resuming, and that looking costs no more than its share."""
+"""The film: recorded steps, saving, resuming, and its share of the training time."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_model_that_was_training_still_is() -> None:
     assert made.model.training
 
 
-def test_looking_takes_no_more_than_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recording_takes_no_more_than_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a clock by which a step takes 1 second and a forward 1.5, two of which make a record."""
     now = 0.0
     monkeypatch.setattr(film.time, "perf_counter", lambda: now)
@@ -94,7 +94,7 @@ def test_a_film_of_another_schema_is_refused(tmp_path: Path) -> None:
         Film.load(tmp_path / "f.safetensors")
 
 
-def test_a_model_of_transformers_gives_the_film_of_our_own_with_the_same_weights() -> None:
+def test_a_transformers_model_gives_the_film_of_our_own_with_the_same_weights() -> None:
     transformers = pytest.importorskip("transformers")
     from headscope.lab.train.llama_folder import llama_config, to_llama
 
@@ -132,7 +132,7 @@ def test_early_and_late_losses_are_those_around_the_50th_and_500th_token(
     }
 
 
-def test_a_point_holds_what_the_model_does_at_that_moment() -> None:
+def test_a_point_has_the_losses_of_the_model_at_that_step() -> None:
     made = recorder()
     made.record(7, loss=2.5, tokens_seen=3_000_000_000, force=True)
     (point,) = made.film.points
@@ -187,7 +187,7 @@ def test_frames_are_every_heads_pattern_on_the_sentence() -> None:
     torch.testing.assert_close(frame[0].float(), patterns, atol=1e-3, rtol=0)
 
 
-def test_without_a_text_its_numbers_are_unknown_and_heads_are_seen_on_repeats() -> None:
+def test_without_a_text_its_losses_are_nan_and_heads_are_scored_on_repeats() -> None:
     model = GPT(GPTConfig(vocabulary=60, d_model=16, n_layers=2, n_heads=2))
     made = TrainingRecorder(model, probe=PROBE)
     made.record(0)
@@ -197,7 +197,7 @@ def test_without_a_text_its_numbers_are_unknown_and_heads_are_seen_on_repeats() 
     assert torch.equal(made.film.text[0], made.film.repeats[0])
 
 
-def test_steps_that_deserve_a_look_grow_by_an_eighth() -> None:
+def test_recorded_steps_grow_by_an_eighth() -> None:
     made = recorder(share=1e9)
     seen = [step for step in range(120) if made.record(step)]
     assert seen[:10] == list(range(10))
@@ -207,12 +207,12 @@ def test_steps_that_deserve_a_look_grow_by_an_eighth() -> None:
     assert made.record(seen[-1], force=True), "unless it must be"
 
 
-def test_a_recorder_that_may_take_no_time_looks_once() -> None:
+def test_a_recorder_that_may_take_no_time_records_once() -> None:
     made = recorder(share=0.0)
     assert [made.record(step) for step in (0, 5, 50)] == [True, False, False]
 
 
-def test_a_file_is_written_at_every_look(tmp_path: Path) -> None:
+def test_a_file_is_written_at_every_recording(tmp_path: Path) -> None:
     made = recorder(file=tmp_path / "film.safetensors")
     for step in (0, 5):
         made.record(step, force=True)
@@ -221,7 +221,7 @@ def test_a_file_is_written_at_every_look(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shown", [False, True])
-def test_a_film_of_nothing_yet_is_read_as_one(tmp_path: Path, shown: bool) -> None:
+def test_an_empty_film_is_read_back(tmp_path: Path, shown: bool) -> None:
     made = recorder()
     if shown:
         made.show(0)
@@ -232,7 +232,7 @@ def test_a_film_of_nothing_yet_is_read_as_one(tmp_path: Path, shown: bool) -> No
     assert len(read.patterns) == len(read.pattern_steps) == int(shown)
 
 
-def test_a_film_that_goes_on_after_a_cut_is_one_that_was_never_cut(tmp_path: Path) -> None:
+def test_a_film_resumed_after_truncation_equals_an_uninterrupted_one(tmp_path: Path) -> None:
     whole, resumed = recorder(), recorder()
     resumed.model.load_state_dict(whole.model.state_dict())
     resumed.text = whole.text
@@ -253,7 +253,7 @@ def test_a_film_that_goes_on_after_a_cut_is_one_that_was_never_cut(tmp_path: Pat
         torch.testing.assert_close(torch.stack(getattr(resumed.film, name)), torch.stack(getattr(whole.film, name)))
 
 
-def test_numbers_beyond_32_bits_and_numbers_that_are_none_come_back(tmp_path: Path) -> None:
+def test_numbers_beyond_32_bits_and_nan_are_read_back(tmp_path: Path) -> None:
     made = recorder()
     made.record(0, tokens_seen=2**40 + 1)
     made.film.save(tmp_path / "f.safetensors")
@@ -272,7 +272,7 @@ def test_numbers_beyond_32_bits_and_numbers_that_are_none_come_back(tmp_path: Pa
         ({"points.step": torch.zeros(3)}, {"film": '{"schema_version": 1, "heads": [], "sentences": [], "pattern_steps": []}'}),  # noqa: E501
     ],
 )  # fmt: skip
-def test_a_file_that_is_no_film_is_said_to_be_none(
+def test_a_file_that_is_no_film_is_refused(
     tmp_path: Path, arrays: dict[str, torch.Tensor], about: dict[str, str] | None
 ) -> None:
     save_file(arrays, tmp_path / "f.safetensors", metadata=about)
@@ -282,7 +282,7 @@ def test_a_file_that_is_no_film_is_said_to_be_none(
         Film.load(tmp_path / "f.safetensors")
 
 
-def test_a_compiled_model_is_watched_as_the_one_inside_it() -> None:
+def test_a_compiled_model_is_observed_uncompiled() -> None:
     made = recorder()
     compiled = torch.compile(made.model, backend="eager")
     other = TrainingRecorder(compiled, text=made.text, probe=PROBE)  # type: ignore[arg-type]
@@ -292,7 +292,7 @@ def test_a_compiled_model_is_watched_as_the_one_inside_it() -> None:
     assert torch.equal(other.film.repeats[0], made.film.repeats[0])
 
 
-def test_a_model_of_transformers_is_left_as_it_was_when_a_look_fails() -> None:
+def test_a_transformers_model_is_restored_when_recording_fails() -> None:
     transformers = pytest.importorskip("transformers")
     config = transformers.LlamaConfig(
         vocab_size=60, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2
@@ -306,6 +306,6 @@ def test_a_model_of_transformers_is_left_as_it_was_when_a_look_fails() -> None:
     assert model.training
 
 
-def test_a_model_that_does_not_say_how_many_tokens_it_knows_needs_a_probe() -> None:
+def test_a_model_without_a_vocabulary_size_needs_a_probe() -> None:
     with pytest.raises(InputError, match=r"config has no vocabulary size; give probe=RepeatProbe\(vocabulary=…\)"):
         TrainingRecorder(torch.nn.Linear(2, 2))

@@ -1,4 +1,4 @@
-"""Pruned models against ablated ones, on every layout; what is saved opens again, here and in plain transformers."""
+"""Pruned models compared with ablated ones; saved folders open again, here and in plain transformers."""
 
 from __future__ import annotations
 
@@ -100,14 +100,16 @@ def test_the_heads_that_matter_least_go_first(llama: Scope, ids: list[int]) -> N
     assert "9 of 18 heads removed, 9 left" in str(pruned)
 
 
-def test_even_pruning_is_what_a_config_can_say(llama: Scope, ids: list[int]) -> None:
+def test_even_pruning_is_described_by_the_config_alone(llama: Scope, ids: list[int]) -> None:
     pruned = llama.prune(keep=0.5, texts=[ids], even=True)
     assert pruned.plain
     assert {site.n_heads for site in pruned.model.shape.sites.values()} == {3}
     agrees(llama, pruned, ids)
 
 
-def test_even_pruning_that_a_config_cannot_say_is_laid_out(llama: Scope, ids: list[int], tmp_path: Path) -> None:
+def test_even_pruning_that_a_config_cannot_describe_is_saved_as_a_layout(
+    llama: Scope, ids: list[int], tmp_path: Path
+) -> None:
     """Llama's config wants a width that its heads divide; 48 is no multiple of 5."""
     pruned = llama.prune(heads=["0.0", "1.5", "2.3"])
     assert {site.n_heads for site in pruned.model.shape.sites.values()} == {5}
@@ -116,7 +118,7 @@ def test_even_pruning_that_a_config_cannot_say_is_laid_out(llama: Scope, ids: li
         torch.testing.assert_close(five.look(ids).logits, Scope(pruned.model).look(ids).logits)
 
 
-def test_an_encoder_is_ranked_by_how_far_its_answer_moves(ids: list[int]) -> None:
+def test_an_encoders_heads_are_ranked_by_how_far_its_output_moves(ids: list[int]) -> None:
     with headscope.load(bert()) as scope:
         pruned = scope.prune(keep=0.75, texts=[ids])
         assert pruned.loss is None

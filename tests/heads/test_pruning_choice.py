@@ -1,4 +1,4 @@
-"""Which heads go: chosen from scores alone, against every choice there is."""
+"""The heads that pruning chooses from scores, compared with every possible choice."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ scores = st.lists(st.integers(0, 9), min_size=1, max_size=12)
 
 
 @given(scores, st.integers(1, 7))
-def test_the_least_go_wherever_they_are_and_one_stays_at_every_site(numbers: list[int], count: int) -> None:
+def test_the_least_important_heads_go_and_one_stays_at_every_site(numbers: list[int], count: int) -> None:
     model = sites((4, 4), (2, 1), (3, 3))
     scale = scored(model, numbers)
     kept = _remove_least_important(model, scale, min(count, 6))

@@ -1,4 +1,4 @@
-"""A person's own questions: two labelling functions, or a pattern."""
+"""Label rules of functions and of regular expressions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_class_labels_the_tokens_that_match() -> None:
     assert query.tolist() == [1] * 8
 
 
-def test_a_class_can_say_who_asks() -> None:
+def test_a_class_can_have_a_query_pattern() -> None:
     query, key = read_class(r"years=^ (he|was)$=>\d").labels(TOKENS)
     assert query.tolist() == [-1, -1, -1, -1, 1, 1, -1, -1]
     assert key.tolist() == [-1, 1, 1, -1, -1, -1, 1, -1]
@@ -44,12 +44,12 @@ def test_a_class_can_say_who_asks() -> None:
         ("a=(=>b", "the query pattern '\\(' of 'a' is not"),
     ],
 )
-def test_a_class_that_cannot_be_read_is_said(written: str, said: str) -> None:
+def test_a_bad_regular_expression_is_refused(written: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
         read_class(written)
 
 
-def test_labels_are_integers_one_a_token_and_not_below_minus_one() -> None:
+def test_labels_are_integers_one_per_token_and_at_least_minus_one() -> None:
     def too_few(tokens: Sequence[Token]) -> list[int]:
         return [1, 2]
 
@@ -80,7 +80,7 @@ def test_labels_are_integers_one_a_token_and_not_below_minus_one() -> None:
         (lambda tokens: [True] * len(tokens), "torch.bool"),
     ],
 )
-def test_a_function_that_gives_something_else_is_our_error(wrong: Labeller, said: str) -> None:
+def test_a_function_without_integer_labels_is_refused(wrong: Labeller, said: str) -> None:
     with pytest.raises(InputError, match=said):
         LabelRule("mine", wrong, wrong).labels(TOKENS)
 
@@ -114,7 +114,7 @@ def test_a_written_class_is_read_back_or_refused(written: str) -> None:
     assert rule.exclude_self
 
 
-def test_a_rule_made_of_something_without_source_is_called_by_its_name() -> None:
+def test_a_rule_without_source_is_identified_by_its_name() -> None:
     class Numbers:
         def __call__(self, tokens: Sequence[Token]) -> list[int]:
             return list(range(len(tokens)))

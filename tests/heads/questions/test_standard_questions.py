@@ -33,7 +33,7 @@ def test_the_names_are_the_questions() -> None:
     assert tuple(standard_questions(TOKENS)) == STANDARD
 
 
-def test_previous_itself_and_first_are_places() -> None:
+def test_previous_itself_and_first_are_positions() -> None:
     assert wanted("previous") == [(1, 0), (2, 1), (3, 2), (4, 3)]
     assert wanted("itself") == [(i, i) for i in range(5)]
     assert wanted("first") == [(i, 0) for i in range(5)]
@@ -48,7 +48,7 @@ def test_a_token_that_follows_its_own_copy_is_not_its_own_induction_target() -> 
     assert wanted("induction", torch.tensor([[7, 7, 5]])) == []
 
 
-def test_padding_neither_asks_nor_answers() -> None:
+def test_padding_matches_nothing() -> None:
     real = torch.tensor([[False, True, True, True, True]])
     assert wanted("first", real=real) == [(i, 1) for i in range(1, 5)]
     assert wanted("duplicate", real=real) == [(4, 1)]

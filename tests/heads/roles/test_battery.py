@@ -1,4 +1,4 @@
-"""The table, the report, and numbers that agree with a computation done apart from it."""
+"""The battery's table and its reports, against a dense computation."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_report_of_another_version_is_refused() -> None:
         Report.from_dict({"schema_version": 99})
 
 
-def test_every_role_is_reported_and_what_was_not_tested_says_why(scope: Scope) -> None:
+def test_every_role_is_reported_and_untested_ones_have_a_reason(scope: Scope) -> None:
     report = run_battery(scope.model, RoleOptions(inputs=16, controls=0, ablate=0))
     assert [trial.role for trial in report.trials] == list(BATTERY)
     untested = {trial.role: trial.why_not for trial in report.trials if not trial.tested}
@@ -58,7 +58,7 @@ def test_every_role_is_reported_and_what_was_not_tested_says_why(scope: Scope) -
     assert report.n_without == report.n_heads
 
 
-def test_too_few_inputs_are_said_and_name_nothing() -> None:
+def test_too_few_inputs_leave_roles_untested() -> None:
     report = run_battery(NativeModel(by_hand("itself"), None, "hand"), RoleOptions(inputs=8, controls=0, ablate=0))
     assert not report.findings
     why = report.trial("itself").why_not
@@ -74,7 +74,7 @@ def test_every_head_has_traits_and_no_trait_is_a_role() -> None:
     assert not set(MEANING) & set(BATTERY)
 
 
-def test_switching_the_induction_head_off_ruins_the_second_copy() -> None:
+def test_ablating_the_induction_head_ruins_the_second_copy() -> None:
     report = run_battery(NativeModel(by_hand("induction"), None, "hand"), RoleOptions(inputs=16, controls=0))
     found = {finding.role: finding for finding in report.of("1.0")}["induction"]
     assert found.ablated is not None
@@ -84,7 +84,7 @@ def test_switching_the_induction_head_off_ruins_the_second_copy() -> None:
     assert found.evidence[0].low <= found.score <= found.evidence[0].high
 
 
-def test_the_circuit_by_hand_answers_and_its_movers_ablation_costs_the_answer() -> None:
+def test_ablating_the_name_mover_of_the_crafted_circuit_costs_the_answer() -> None:
     with torch.no_grad():
         model = opened(CONTROLS["giving"].make().eval())
     report = run_battery(model, RoleOptions(inputs=16, controls=0, roles=("name mover",)))
@@ -93,7 +93,7 @@ def test_the_circuit_by_hand_answers_and_its_movers_ablation_costs_the_answer() 
     assert mover.ablated.loss > 0.5 * mover.ablated.whole > 0
 
 
-def test_randomising_changes_every_matrix_and_leaves_every_bit_as_it_was() -> None:
+def test_shuffling_changes_every_matrix_and_restores_every_bit() -> None:
     model = random_model(0)
     before = {name: weight.clone() for name, weight in model.model.named_parameters()}
     with shuffled_weights(model, seed=0):
@@ -105,7 +105,7 @@ def test_randomising_changes_every_matrix_and_leaves_every_bit_as_it_was() -> No
     assert all(torch.equal(weight, before[name]) for name, weight in model.model.named_parameters())
 
 
-def test_a_finding_that_its_randomised_copy_makes_too_is_not_made() -> None:
+def test_a_role_that_the_shuffled_copy_earns_too_is_not_given() -> None:
     """Shuffling a matrix of equal entries changes nothing: this head rests on the first token whatever it learned."""
     model = by_hand("first token")
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Known positives and known negatives: each detector fires on the model written for it, and none on random weights."""
+"""Positive and negative controls: each role is earned by the model written for it, and none by random weights."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def translator(shift: int) -> transformers.PreTrainedModel:
     return model
 
 
-def test_random_weights_earn_no_name() -> None:
+def test_random_weights_earn_no_role() -> None:
     """A hundred models, redrawn and some of them sharp; the same probes for all, since their tokens are the same."""
     roles = [role for role in ROLES if role.probe.name != "needle"]
     probes = make_probes(Vocabulary(random_model(0)), roles, 16, 0)

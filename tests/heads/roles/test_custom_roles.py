@@ -1,4 +1,4 @@
-"""A question of one's own as a role: who asks, what is wanted, and which rivals stand beside it."""
+"""Custom roles: which rows are asked, for which keys, and beside which rivals."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def read(batch: Batch, item: int) -> list[str]:
 SAME = LabelRule("same word", lambda tokens: [token.id for token in tokens], lambda tokens: [token.id for token in tokens], True)  # fmt: skip  # noqa: E501
 
 
-def test_only_rows_with_an_answer_behind_them_ask(words: Vocabulary) -> None:
+def test_only_rows_with_an_earlier_match_are_asked(words: Vocabulary) -> None:
     probe = own_role(SAME, TEXTS).probe.make(words, 99, 0)
     seen = 0
     for batch in probe.batches:
@@ -61,7 +61,7 @@ def test_only_rows_with_an_answer_behind_them_ask(words: Vocabulary) -> None:
     assert probe.description == "3 texts in which the question has an answer"
 
 
-def test_rivals_are_the_same_labels_elsewhere_and_the_nearest_places(words: Vocabulary) -> None:
+def test_rivals_are_shuffled_labels_and_the_nearest_offsets(words: Vocabulary) -> None:
     for batch in own_role(SAME, TEXTS).probe.make(words, 4, 0).batches:
         ask = batch.questions["same word"]
         assert set(ask.rivals) == {"the same labels, shuffled", "itself", "offset -1"}
@@ -74,7 +74,7 @@ def test_rivals_are_the_same_labels_elsewhere_and_the_nearest_places(words: Voca
             assert pairs(ask.rivals["offset -1"], item) == {(row, row - 1) for row in rows}
 
 
-def test_a_model_that_reads_both_ways_may_look_ahead() -> None:
+def test_a_bidirectional_model_may_attend_to_later_keys() -> None:
     both = Vocabulary(opened(next_token()))
     for batch in own_role(SAME, TEXTS).probe.make(both, 4, 0).batches:
         for item in range(len(batch)):
@@ -83,7 +83,7 @@ def test_a_model_that_reads_both_ways_may_look_ahead() -> None:
             assert {row for row, _ in pairs(batch.questions["same word"].wanted, item)} == again
 
 
-def test_without_texts_sentences_are_written_as_many_as_asked_and_by_the_seed(words: Vocabulary) -> None:
+def test_without_texts_the_grammar_writes_sentences_by_the_seed(words: Vocabulary) -> None:
     rule = token_class("full stops", r"\.")
     one, same, other = (own_role(rule).probe.make(words, 6, seed) for seed in (0, 0, 5))
     assert one.n_inputs == 6
@@ -91,7 +91,7 @@ def test_without_texts_sentences_are_written_as_many_as_asked_and_by_the_seed(wo
     assert ids[0] == ids[1] != ids[2]
 
 
-def test_what_cannot_be_asked_is_said(words: Vocabulary) -> None:
+def test_a_question_that_cannot_be_asked_gives_the_reason(words: Vocabulary) -> None:
     with pytest.raises(UntestableError, match="in none of the 2 texts does the question 'digits' have an answer"):
         own_role(token_class("digits", r"\d"), TEXTS[:2]).probe.make(words, 4, 0)
     bare = Vocabulary(NativeModel(by_hand("induction", HandSizes(vocabulary=64, context=96)), None, "bare"))
@@ -99,7 +99,7 @@ def test_what_cannot_be_asked_is_said(words: Vocabulary) -> None:
         own_role(SAME, TEXTS).probe.make(bare, 4, 0)
 
 
-def test_a_role_says_what_is_enough_and_why() -> None:
+def test_a_role_has_a_threshold_and_a_reason() -> None:
     role = own_role(SAME, TEXTS, threshold=0.25, reason="a quarter is a lot here")
     (evidence,) = role.evidence
     assert (role.name, evidence.of, evidence.threshold, evidence.reason) == (
@@ -161,7 +161,7 @@ def test_a_question_is_the_same_however_its_labels_are_numbered(words: Vocabular
             assert ("offset -1" not in batch.questions[rule.name].rivals) == gone
 
 
-def test_one_text_that_tells_the_question_apart_keeps_the_rival(words: Vocabulary) -> None:
+def test_one_text_in_which_question_and_offset_differ_keeps_the_rival(words: Vocabulary) -> None:
     """In three of these texts the question is the token before; in the one with a "not", the one before that."""
 
     def back(tokens: Sequence[Token]) -> list[int]:

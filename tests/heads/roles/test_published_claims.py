@@ -1,4 +1,4 @@
-"""Published claims beside a report, and a role of one's own."""
+"""Published claims compared with a report, and custom questions as roles."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_claims_name_a_source_and_real_heads() -> None:
         assert claim.role in BATTERY or claim.role.startswith("syntax: ") or claim.note
 
 
-def test_a_claim_is_held_against_the_weights() -> None:
+def test_a_claim_is_compared_with_a_report() -> None:
     report = run_battery(NativeModel(by_hand("induction"), None, "gpt2"), RoleOptions(inputs=16, controls=0, ablate=0))
     scores = {"5.1": 0.9, "5.5": 0.1}
     trial = dataclasses.replace(report.trial("induction"), scores=scores, rivals={"5.5": 0.3}, named=("5.1",))

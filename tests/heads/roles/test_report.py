@@ -1,4 +1,4 @@
-"""What a report counts and says, from findings written down by hand."""
+"""Counts, text and JSON of a report, from findings written by hand."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def test_a_heads_roles_come_strongest_first_and_a_roles_heads_by_score(report: R
     assert [each.head for each in report.with_role("first token")] == ["2.0", "encoder.0.1", "2.3"]
 
 
-def test_a_trial_is_found_or_those_there_are_are_named(report: Report) -> None:
+def test_a_missing_trial_is_refused_with_the_roles_there_are(report: Report) -> None:
     assert report.trial("negation").role == "negation"
     with pytest.raises(InputError, match="no role 'spelling' in this report; there are induction, first token, neg"):
         report.trial("spelling")
 
 
-def test_it_reads_as_a_page(report: Report) -> None:
+def test_a_report_prints_one_line_per_role(report: Report) -> None:
     assert str(report).splitlines() == [
         "small: 4 of 24 heads have a role, 20 have none; 2 do nothing but rest on the first token",
         "  induction: 2.3 0.95, 10.1 0.70",
@@ -78,7 +78,7 @@ def test_it_reads_as_a_page(report: Report) -> None:
     ]
 
 
-def test_it_comes_back_from_json_as_it_was(report: Report) -> None:
+def test_a_report_is_equal_after_json(report: Report) -> None:
     ablated = replace(report.findings[0], ablated=AblationEffect("the second copy", 0.9, 0.4, 0.3, 0.5))
     whole = replace(report, findings=(ablated, *report.findings[1:]))
     told = json.loads(json.dumps(whole.to_dict()))
@@ -92,30 +92,30 @@ def test_it_comes_back_from_json_as_it_was(report: Report) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 2, None, "1"])
-def test_another_version_is_refused_by_its_number(report: Report, version: object) -> None:
+def test_another_schema_version_is_refused(report: Report, version: object) -> None:
     with pytest.raises(InputError, match=f"this report has schema_version {version!r}; this program reads 1"):
         Report.from_dict({**report.to_dict(), "schema_version": version})
 
 
-def test_a_model_without_heads_has_no_share() -> None:
+def test_a_model_without_heads_has_a_share_of_zero() -> None:
     empty = Report("empty", 0, (), (), {}, {})
     assert (empty.share_without, empty.named, empty.n_resting) == (0.0, [], 0)
 
 
 @given(st.floats(allow_nan=True, allow_infinity=False, width=32))
-def test_numbers_are_kept_to_six_decimals_and_none_is_no_number(value: float) -> None:
+def test_numbers_are_rounded_to_six_decimals_and_nan_to_zero(value: float) -> None:
     kept = rounded(value)
     assert kept == kept
     assert kept == 0.0 or abs(kept - value) <= 5.1e-7 * max(1.0, abs(value))
 
 
 @pytest.mark.parametrize(("p", "kept"), [(0.0123456, 0.0123), (1.0, 1.0), (0.0, 0.0), (1.23456e-12, 1.23e-12)])
-def test_chances_are_kept_to_three_digits(p: float, kept: float) -> None:
+def test_p_values_are_rounded_to_three_digits(p: float, kept: float) -> None:
     assert p_value(p) == kept
 
 
 @pytest.mark.parametrize("torn", [{"findings": None}, {"trials": [{}]}, {"findings": [{"head": "0.0"}]}])
-def test_a_report_that_is_not_whole_is_refused_in_words(torn: dict[str, object]) -> None:
+def test_an_incomplete_report_is_refused(torn: dict[str, object]) -> None:
     whole = {"schema_version": 1, "model": "m", "n_heads": 1, "findings": [], "trials": [], "traits": {}, "recipe": {}}
     assert Report.from_dict(whole).n_heads == 1
     with pytest.raises(InputError, match=r"this report is incomplete .*make it again"):

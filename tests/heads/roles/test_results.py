@@ -1,4 +1,4 @@
-"""The committed results: they can be read, and a dense computation of our own gives the same scores and heads."""
+"""The committed reports are read, and a dense computation gives the same scores and heads."""
 
 from __future__ import annotations
 

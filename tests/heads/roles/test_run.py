@@ -37,12 +37,12 @@ def report(model: NativeModel) -> Report:
     return run_battery(model, OPTIONS)
 
 
-def test_both_heads_of_the_circuit_are_named_and_nobody_else(report: Report) -> None:
+def test_both_heads_of_the_circuit_are_named_and_no_other(report: Report) -> None:
     assert {(each.head, each.role) for each in report.findings} == {("0.0", "previous token"), ("1.0", "induction")}
     assert all(each.strongest for each in report.findings)
 
 
-def test_a_trials_column_holds_every_heads_score_from_dense_patterns(model: NativeModel, report: Report) -> None:
+def test_a_trial_has_every_heads_score_from_dense_patterns(model: NativeModel, report: Report) -> None:
     expected = dense_scores(model, 16, seed=3)
     for role in ("previous token", "induction"):
         found = report.trial(role).scores
@@ -96,7 +96,7 @@ def test_some_inputs_are_the_first_of_every_batch() -> None:
         assert all(len(batch) >= 1 for batch in part.batches)
 
 
-def test_a_trained_head_scores_above_its_randomised_copy(report: Report) -> None:
+def test_a_trained_head_scores_above_its_shuffled_copy(report: Report) -> None:
     for role in ("previous token", "induction"):
         control = report.trial(role).control
         assert control is not None
@@ -111,7 +111,7 @@ def test_without_controls_or_ablation_neither_is_reported(model: NativeModel) ->
     assert {finding.ablated for finding in few.findings} == {None}
 
 
-def test_what_was_not_tested_says_why_and_holds_no_numbers(report: Report) -> None:
+def test_an_untested_role_has_a_reason_and_no_numbers(report: Report) -> None:
     trial = report.trial("alignment")
     assert (trial.tested, trial.why_not) == (False, "it has no cross attention")
     assert (trial.n_inputs, trial.n_heads, trial.scores, trial.control) == (0, 0, {}, None)
@@ -121,7 +121,7 @@ def test_a_report_and_a_census_of_one_model_carry_the_same_weight_hash(model: Na
     assert report.recipe["weights"] == describe_model(model)["weights_sha256"] == weight_hash(model.model)
 
 
-def test_the_recipe_says_how_to_get_it_again(model: NativeModel, report: Report) -> None:
+def test_the_recipe_reproduces_the_report(model: NativeModel, report: Report) -> None:
     recipe = report.recipe
     assert (recipe["inputs"], recipe["seed"], recipe["alpha"], recipe["controls"]) == (16, 3, 0.01, 1)
     assert recipe["family"] == 2 * model.shape.n_heads
@@ -130,7 +130,7 @@ def test_the_recipe_says_how_to_get_it_again(model: NativeModel, report: Report)
     assert run_battery(model, OPTIONS).to_dict() == report.to_dict()
 
 
-def test_a_stricter_alpha_names_no_more(model: NativeModel, report: Report) -> None:
+def test_a_stricter_alpha_names_no_head(model: NativeModel, report: Report) -> None:
     strict = run_battery(model, replace(OPTIONS, alpha=1e-9, controls=0, ablate=0))
     assert strict.findings == ()
     assert "cannot rule out chance among" in strict.trial("induction").why_not
@@ -147,7 +147,7 @@ def test_a_stricter_alpha_names_no_more(model: NativeModel, report: Report) -> N
         ({"roles": ("induction", "spelling")}, "no role is called spelling; there are"),
     ],
 )
-def test_options_that_make_no_sense(wrong: dict[str, object], message: str) -> None:
+def test_bad_options_are_refused_with_their_values(wrong: dict[str, object], message: str) -> None:
     from headscope.errors import InputError
 
     with pytest.raises(InputError, match=message):

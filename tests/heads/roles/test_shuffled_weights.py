@@ -1,4 +1,4 @@
-"""A randomised model has the same numbers in other places, and afterwards every bit is where it was."""
+"""Shuffled weights: the same numbers in another order, and restored bit by bit afterwards."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def same_bits(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     return all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_inside_every_matrix_is_shuffled_and_nothing_else(scope: Scope) -> None:
+def test_every_matrix_is_shuffled_and_nothing_else(scope: Scope) -> None:
     before = weights(scope.model)
     with shuffled_weights(scope.model, 0):
         inside = weights(scope.model)
@@ -34,7 +34,7 @@ def test_inside_every_matrix_is_shuffled_and_nothing_else(scope: Scope) -> None:
     assert same_bits(weights(scope.model), before)
 
 
-def test_the_model_answers_otherwise_inside_and_as_before_outside(scope: Scope, ids: list[int]) -> None:
+def test_the_logits_change_inside_and_are_as_before_outside(scope: Scope, ids: list[int]) -> None:
     with torch.no_grad():
         inputs = scope.model.prepare(ids).inputs
         before = scope.model.run(inputs).logits
@@ -54,14 +54,14 @@ def test_equal_seeds_shuffle_alike_and_others_do_not(llama: Scope) -> None:
     assert not same_bits(found[0], found[2])
 
 
-def test_an_error_inside_costs_no_weight(llama: Scope) -> None:
+def test_weights_are_restored_after_an_error(llama: Scope) -> None:
     before = weights(llama.model)
     with pytest.raises(ZeroDivisionError), shuffled_weights(llama.model, 0):
         _ = 1 / 0
     assert same_bits(weights(llama.model), before)
 
 
-def test_a_ctrl_c_while_it_shuffles_costs_no_weight(llama: Scope, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_are_restored_after_ctrl_c_while_shuffling(llama: Scope, monkeypatch: pytest.MonkeyPatch) -> None:
     before, shuffle, done = weights(llama.model), torch.randperm, 0
 
     def impatient(*given: int, **also: object) -> Tensor:

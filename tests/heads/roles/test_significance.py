@@ -1,4 +1,4 @@
-"""The statistics, against enumeration."""
+"""Signed ranks against enumeration of all signs, and Holm's correction against the textbook."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_signed_ranks_equal_the_enumeration() -> None:
     torch.testing.assert_close(signed_ranks(values), torch.tensor(expected, dtype=torch.float64))
 
 
-def test_all_inputs_in_favour_is_the_smallest_chance_there_is() -> None:
+def test_all_inputs_in_favour_give_the_smallest_p_value() -> None:
     assert float(signed_ranks(torch.rand(32, 1) + 0.1)) == pytest.approx(2.0**-32)
 
 
@@ -35,7 +35,7 @@ def test_ties_and_zeros_count_against_the_head() -> None:
     assert float(signed_ranks(tied)) == pytest.approx(by_enumeration([1.0, -1.3, 1.1, 1.2]))
 
 
-def test_many_inputs_use_the_normal_curve_close_to_the_exact_one() -> None:
+def test_many_inputs_use_the_normal_approximation() -> None:
     values = torch.randn(200, 20) + 0.1
     exact = signed_ranks(values)
     near = signed_ranks(torch.cat((values, values[:1] * 1e-9)))

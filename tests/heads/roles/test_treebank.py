@@ -1,4 +1,4 @@
-"""Arcs from a treebank: read, turned into roles, and found by a head written for one of them."""
+"""Treebanks: reading CoNLL-U, roles for its relations, and a head that earns one."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ def test_a_head_that_finds_its_modifier_earns_the_relation_and_beats_the_fixed_o
         ),
     ],
 )
-def test_a_bad_treebank_is_said_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+def test_a_bad_treebank_is_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "bad.conllu"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=message):
         read_conllu(path)
 
 
-def test_too_few_sentences_are_said(tmp_path: Path) -> None:
+def test_too_few_sentences_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no relation occurs in 20 or more of these 3 sentences"):
         syntax_roles(read_conllu(treebank(tmp_path / "a.conllu", 3)), causal=True)
 
@@ -102,7 +102,7 @@ def test_contractions_and_empty_nodes_are_not_words_and_subtypes_are_their_relat
     assert (second.text, second.heads) == ("Go", (-1,)), "a file may end without an empty line"
 
 
-def test_a_file_that_is_no_text_is_said(tmp_path: Path) -> None:
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.conllu").write_bytes(b"\xff\xfe\x00")
     for name in ("a.conllu", "none.conllu"):
         with pytest.raises(InputError, match=rf"{name} cannot be read as CoNLL-U: "):
@@ -110,7 +110,7 @@ def test_a_file_that_is_no_text_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("causal", [True, False])
-def test_a_causal_model_is_asked_only_for_what_stands_behind(tmp_path: Path, causal: bool) -> None:
+def test_a_causal_model_is_tested_only_on_arcs_that_look_back(tmp_path: Path, causal: bool) -> None:
     """Each noun stands after its adjective: the noun may look back at it, the adjective not ahead."""
     path = tmp_path / "a.conllu"
     path.write_text(conllu(("1", "old", 2, "amod"), ("2", "house", 0, "root")) * 20)
@@ -147,7 +147,7 @@ def test_the_baseline_is_the_offset_that_is_right_most_often(tmp_path: Path) -> 
     assert sum(len(each.item) for each in arcs_of) == 20
 
 
-def test_sentences_longer_than_the_context_are_left_out_and_none_that_fits_is_said(tmp_path: Path) -> None:
+def test_sentences_longer_than_the_context_are_left_out(tmp_path: Path) -> None:
     long = conllu(*((str(at), "old", at + 1, "amod") for at in range(1, 120)), ("120", "table", 0, "root"))
     short = conllu(("1", "old", 2, "amod"), ("2", "table", 0, "root"))
     path = tmp_path / "a.conllu"

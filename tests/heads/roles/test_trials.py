@@ -62,7 +62,7 @@ chances = st.lists(st.floats(0, 1), min_size=3, max_size=3)
 
 
 @given(chances, chances, st.lists(st.booleans(), min_size=3, max_size=3))
-def test_holm_is_over_every_question_of_every_role(one: list[float], two: list[float], asked: list[bool]) -> None:
+def test_holm_is_over_every_head_and_role(one: list[float], two: list[float], asked: list[bool]) -> None:
     made = trials(a=scored(one, tested=asked), b=scored(two))
     put = [p for p, yes in zip(one, asked, strict=True) if yes] + two
     expected = holm_by_hand(put)
@@ -84,7 +84,7 @@ def test_a_role_needs_a_threshold_a_test_and_a_small_p() -> None:
     assert made.named(0.01)["a"].tolist() == [True, False, False, False]
 
 
-def test_nothing_tried_names_nothing() -> None:
+def test_without_a_tested_role_no_head_is_named() -> None:
     assert trials().corrected() == {}
     assert trials().named(0.01) == {}
     assert trials().family == 0

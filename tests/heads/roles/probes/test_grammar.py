@@ -1,4 +1,4 @@
-"""The grammar: every sentence marks three words, and nothing but the right word answers for a head."""
+"""The grammar: every sentence marks a query, a target and a distractor, at varying distances."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_marks_are_whole_words_of_the_sentence_and_three_different_ones(name: st
 
 
 @pytest.mark.parametrize("name", GRAMMARS)
-def test_no_place_answers_for_the_word(name: str) -> None:
+def test_no_fixed_distance_finds_the_target(name: str) -> None:
     """The distance varies; and target and distractor are each the nearer one sometimes, but for adjectives."""
     found = arcs(GRAMMARS[name], 200, 0)
     nearer = sum(arc.target > arc.distractor for arc in found) / len(found)

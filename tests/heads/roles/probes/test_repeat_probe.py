@@ -48,7 +48,7 @@ def test_too_small_a_vocabulary_is_refused_with_the_numbers() -> None:
         RepeatProbe(vocabulary=40).tokens()
 
 
-def test_losses_tell_the_copies_apart() -> None:
+def test_losses_are_taken_of_each_copy() -> None:
     probe = RepeatProbe(vocabulary=60, length=20, rows=2)
     tokens = probe.tokens()
     knows_second_copy = torch.zeros(2, 41, 60)

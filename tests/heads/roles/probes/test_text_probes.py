@@ -1,4 +1,4 @@
-"""Probes made of English: read back as text, they ask what a person reading the sentence would expect."""
+"""Probes made of English: queries, targets, rivals and answers, read back as words."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_the_receiver_is_the_person_named_once(words: Vocabulary) -> None:
             assert text[first] == text[again] == wrong
 
 
-def test_each_pair_of_people_stands_in_both_orders(words: Vocabulary) -> None:
+def test_each_pair_of_names_comes_in_both_orders(words: Vocabulary) -> None:
     (batch,) = text_probes.indirect_objects(words, 24, seed=0).batches
     assert batch.logit_difference is not None
     order = []
@@ -80,7 +80,7 @@ def test_each_pair_of_people_stands_in_both_orders(words: Vocabulary) -> None:
     assert sum(order) == len(order) // 2
 
 
-def test_a_twin_is_the_same_sentence_with_a_third_person_acting(words: Vocabulary) -> None:
+def test_a_counterfactual_is_the_same_sentence_with_a_third_person_acting(words: Vocabulary) -> None:
     (batch,) = text_probes.indirect_objects(words, 12, seed=3).batches
     assert batch.counterfactual is not None
     for ids, twin in zip(batch.ids.tolist(), batch.counterfactual.ids.tolist(), strict=True):
@@ -90,7 +90,7 @@ def test_a_twin_is_the_same_sentence_with_a_third_person_acting(words: Vocabular
         assert len(set(people)) == 3
 
 
-def test_a_needle_is_asked_for_at_the_end_and_stands_once(roomy: Vocabulary) -> None:
+def test_a_needle_is_asked_for_at_the_end_and_occurs_once(roomy: Vocabulary) -> None:
     probe = text_probes.needle(roomy, 12, seed=0)
     for batch in probe.batches:
         assert batch.logit_difference is not None
@@ -123,7 +123,7 @@ GRAMMARS = {
 
 
 @pytest.mark.parametrize("name", GRAMMARS)
-def test_an_arc_leads_from_its_asking_word_to_the_wanted_one(words: Vocabulary, name: str) -> None:
+def test_an_arc_leads_from_its_query_word_to_its_target(words: Vocabulary, name: str) -> None:
     make, templates, askers = GRAMMARS[name]
     probe = make(words, 16, 0)
     sentences = arcs(templates, 16, 0)
@@ -143,7 +143,7 @@ def test_an_arc_leads_from_its_asking_word_to_the_wanted_one(words: Vocabulary, 
 
 
 @pytest.mark.parametrize("name", GRAMMARS)
-def test_no_fixed_offset_answers_for_a_head(words: Vocabulary, name: str) -> None:
+def test_no_fixed_offset_finds_more_than_half_of_the_targets(words: Vocabulary, name: str) -> None:
     make, _, _ = GRAMMARS[name]
     assert make(words, 48, 0).baselines["arc"] <= 0.5
 
@@ -183,14 +183,14 @@ def test_equal_seeds_write_equal_sentences() -> None:
     assert all(not text.startswith(LEAD) and text.endswith(".") for text in filler(20, 0))
 
 
-def test_a_model_that_knows_too_few_names_says_how_many() -> None:
+def test_a_model_without_text_cannot_be_given_text_probes() -> None:
     silent = Vocabulary(NativeModel(by_hand("induction", HandSizes(vocabulary=64, context=96)), None, "bare"))
     for make in (text_probes.indirect_objects, BATTERY["coreference"].probe.make, text_probes.needle):
         with pytest.raises(UntestableError, match="it reads no text"):
             make(silent, 4, 0)
 
 
-def test_a_needle_needs_room(words: Vocabulary) -> None:
+def test_a_needle_needs_a_long_context(words: Vocabulary) -> None:
     short = Vocabulary(opened(by_hand("induction", HandSizes(vocabulary=SIZES.vocabulary, context=80))))
     with pytest.raises(UntestableError, match=r"context of 80 tokens is too short for a needle in a long text \(90\)"):
         text_probes.needle(short, 4, 0)

@@ -1,4 +1,4 @@
-"""Probes made of tokens: every label is checked against what a person would say about the tokens themselves."""
+"""Probes made of tokens: every label against the tokens themselves."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_induction_asks_for_what_followed_the_earlier_copy(words: Vocabulary) ->
             assert abs(other - target) > 1
 
 
-def test_questions_by_place_ask_for_that_place_and_nothing_else(words: Vocabulary) -> None:
+def test_questions_by_position_ask_for_that_key_alone(words: Vocabulary) -> None:
     wanted = {"previous": -1, "itself": 0, "next": 1}
     for batch, item, _ in rows(repeat(words, 8, seed=2)):
         for name, step in wanted.items():
@@ -166,7 +166,7 @@ def test_separators_are_the_punctuation_and_never_the_first_token(words: Vocabul
             assert before == [mark - 1 for mark in marks if mark - 1 not in marks]
 
 
-def test_separators_without_a_tokenizer_are_those_one_names(bare: Vocabulary) -> None:
+def test_without_a_tokenizer_separators_are_those_given(bare: Vocabulary) -> None:
     probe = separated(bare, 6, seed=0)
     assert probe.task is None
     for batch, item, ids in rows(probe):
@@ -175,13 +175,13 @@ def test_separators_without_a_tokenizer_are_those_one_names(bare: Vocabulary) ->
         assert all(found(ask.wanted, item, row) == marks for row in asking(ask, item))
 
 
-def test_which_tokens_are_separators_has_to_be_said() -> None:
+def test_without_a_tokenizer_separators_have_to_be_given() -> None:
     silent = Vocabulary(NativeModel(by_hand("induction", HandSizes(vocabulary=64, context=96)), None, "bare"))
     with pytest.raises(UntestableError, match=r"no tokenizer to find separators with; name them: separators=\(…\)"):
         separated(silent, 4, seed=0)
 
 
-def test_a_place_of_a_sequence_should_raise_the_next_member_not_the_last_one(words: Vocabulary) -> None:
+def test_the_right_token_of_a_sequence_is_the_successor_and_the_wrong_one_the_predecessor(words: Vocabulary) -> None:
     members = [[AT[word] for word in each] for each in SEQUENCES.values()]
     for batch, item, ids in rows(sequences(words, 24, seed=0)):
         ranking = batch.ov_rankings["successor"]
@@ -220,7 +220,7 @@ def test_equal_seeds_make_equal_probes_and_others_do_not(words: Vocabulary, make
 
 
 @pytest.mark.parametrize(("make", "least"), [(repeat, WARM_UP + 6), (scattered, WARM_UP)])
-def test_a_context_too_short_is_said_with_its_length(make: object, least: int) -> None:
+def test_a_context_too_short_is_refused_with_its_length(make: object, least: int) -> None:
     assert callable(make)
     short = Vocabulary(NativeModel(by_hand("induction", HandSizes(vocabulary=64, context=12)), None, "short"))
     with pytest.raises(UntestableError, match=f"context of 12 tokens is too short for two copies of {least}"):

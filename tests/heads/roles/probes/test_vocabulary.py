@@ -1,4 +1,4 @@
-"""A model's tokens as probes see them: what stands around a text, what is a word, where a span of text is."""
+"""Vocabulary: added tokens, ordinary words, separators, and the positions of spans of text."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def tokenizer_around(template: str) -> Tokenizer:
         ("$A [c] [b]", (), (2, 1), "before nothing, after [c][b]"),
     ],
 )
-def test_what_a_tokenizer_puts_around_a_text(
+def test_added_tokens_are_found_and_put_around_ids(
     template: str, prefix: tuple[int, ...], suffix: tuple[int, ...], rule: str
 ) -> None:
     vocabulary = small(tokenizer_around(template))
@@ -54,7 +54,7 @@ def test_what_a_tokenizer_puts_around_a_text(
     assert not set(vocabulary.ordinary.tolist()) & {*prefix, *suffix}
 
 
-def test_what_stands_after_a_text_separates_and_the_first_token_never_does() -> None:
+def test_added_suffix_tokens_are_separators_and_the_first_token_never_is() -> None:
     vocabulary = small(tokenizer_around("[a] $A [c]"))
     ids = torch.tensor([[6, 4, 6, 7, 5, 2], [0, 4, 4, 6, 2, 5]])
     assert vocabulary.is_separator(ids).tolist() == [
@@ -106,7 +106,7 @@ def test_tokens_overlap_their_spans_of_characters(words: Vocabulary) -> None:
     st.lists(st.one_of(st.none(), st.tuples(st.integers(0, 20), st.integers(0, 6))), max_size=6),
     st.tuples(st.integers(0, 22), st.integers(0, 22)),
 )
-def test_a_span_is_at_the_tokens_that_share_a_character_with_it(
+def test_a_span_has_the_positions_of_the_tokens_that_overlap_it(
     drawn: list[tuple[int, int] | None], span: tuple[int, int]
 ) -> None:
     places = [None if each is None else (each[0], each[0] + each[1]) for each in drawn]
