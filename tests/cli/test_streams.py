@@ -63,7 +63,7 @@ def lines() -> dict[str, Line]:
     for kind in ("closed pipe", "full disk"):
         asked |= {f"{kind} {name}": Line(words, kind) for name, words in PRINTED.items()}
     asked["ascii"] = Line(PRINTED["print"], environment={"PYTHONIOENCODING": "ascii"})
-    asked |= {f"interrupted {name}": Line(words, interrupted=1.0) for name, words in LONG.items()}
+    asked |= {f"interrupted {name}": Line(words, interrupted=300) for name, words in LONG.items()}
     return asked
 
 
