@@ -24,7 +24,7 @@ def test_sizes_are_those_of_real_tallies_and_rows() -> None:
     assert f"| one tally | {tally / 1e6:.0f} MB |" in PAGE
     assert f"| packed rows of a billion tokens | {rows:.1f} GB |" in PAGE
     assert f"| shards of 2²³ tokens in a billion | {shards} |" in PAGE
-    assert f"| all tallies before they are joined | {tally * shards / 1e9:.1f} GB |" in PAGE
+    assert f"| all tallies before they are merged | {tally * shards / 1e9:.1f} GB |" in PAGE
 
 
 def test_hours_are_tokens_over_speed() -> None:

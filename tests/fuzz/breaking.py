@@ -1,4 +1,4 @@
-"""Ways to break a file: cut at every place its format gives a meaning to, claims that are not true, single bits."""
+"""Ways to damage a file: truncate it at every field of its format, write false sizes, flip single bits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def cut(data: bytes, places: list[int]) -> Broken:
 
 
 def flipped(data: bytes, count: int, end: int | None = None) -> Broken:
-    """One bit each, in the first ``end`` bytes, where a format keeps its promises."""
+    """Flip one bit each, in the first ``end`` bytes, where a format has its header."""
     chance = random.Random(len(data))
     for _ in range(count):
         place, bit = chance.randrange(min(end or len(data), len(data))), chance.randrange(8)
@@ -26,7 +26,7 @@ def flipped(data: bytes, count: int, end: int | None = None) -> Broken:
 
 
 def anything(data: bytes, flips: int = 20) -> Broken:
-    """What can be done to any file."""
+    """Damage of a file of any format."""
     size = len(data)
     yield "empty", b""
     yield "zeros", bytes(64)

@@ -1,7 +1,7 @@
-"""Opens broken files in a process of its own, since a crash would take the tests with it. One JSON line for each file.
+"""Open damaged files in a process of its own, since a crash would end the tests. Prints one JSON line per file.
 
-``python -m tests.fuzz.opening FOLDER [KIND …]``. Each kind is a fork, so that everything is imported once. After
-SECONDS of work on one file a fork is ended by its own timer.
+``python -m tests.fuzz.opening FOLDER [KIND …]``. Each kind is a fork, so that modules are imported once. A timer ends a
+fork after SECONDS of processor time on one file.
 """
 
 from __future__ import annotations
@@ -196,7 +196,9 @@ def break_all(kind: str, folder: Path) -> None:
     target = file if kind == "card" else whole
     if opener is not resume:
         opener(target)
-    kept = shutil.copytree(whole, folder / "kept") if opener is resume else None  # a resumed scan tidies up
+    kept = (
+        shutil.copytree(whole, folder / "kept") if opener is resume else None
+    )  # a resumed scan removes its work
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for name, broken in BREAKS[breaks](data):
         if kept is not None:

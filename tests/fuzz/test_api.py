@@ -1,8 +1,8 @@
-"""Thousands of requests made up from the OpenAPI schema: every answer is one that the schema knows, none a failure.
+"""Send thousands of requests generated from the OpenAPI schema: no answer is a server error.
 
-schemathesis makes the requests, half of them as the schema says and half against it. Each goes out as it was made, with
-most of its names replaced by ones that exist, and with all of them: a made-up name ends at the first table.
-HEADSCOPE_FUZZ_CALLS asks for more than 5,000, HEADSCOPE_FUZZ_SEED for others.
+schemathesis generates valid and invalid requests. Each is sent as generated, with most of its names replaced by
+existing ones, and with all of them replaced: an unknown name is refused early. HEADSCOPE_FUZZ_CALLS sets their number
+(5,000), HEADSCOPE_FUZZ_SEED draws others.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def client(scope: Scope, tmp_path: Path) -> Iterator[TestClient]:
 
 
 class Fuzz:
-    """One server, and what came of the requests so far."""
+    """One server, and the outcomes of the requests so far."""
 
     def __init__(self, client: TestClient, scope: Scope) -> None:
         self.client = client
@@ -94,14 +94,14 @@ class Fuzz:
         )  # fmt: skip
         @given(self.cases(operation))
         def ask(drawn: tuple[Any, Any]) -> None:
-            for share in KNOWN_SHARES if takes_something(operation) else (0.0,):
+            for share in KNOWN_SHARES if has_inputs(operation) else (0.0,):
                 self.send(name, *drawn, share)
 
         ask()
 
     def cases(self, operation: Any) -> st.SearchStrategy[Any]:
         modes = [operation.as_strategy(generation_mode=GenerationMode.POSITIVE)]
-        if takes_something(operation):
+        if has_inputs(operation):
             modes.append(operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
         return st.tuples(st.one_of(modes), st.randoms(use_true_random=False))
 
@@ -128,12 +128,12 @@ class Fuzz:
         return str(case.path).format_map({key: _address(value) for key, value in parts.items()})
 
 
-def takes_something(operation: Any) -> bool:
+def has_inputs(operation: Any) -> bool:
     return bool(operation.body or operation.query or operation.path_parameters)
 
 
 def _small(name: str) -> dict[str, int]:
-    """What keeps a training run short."""
+    """Parameters that keep a training run short."""
     last = name.rpartition("/")[2]
     return {field: sizes[last] for field, sizes in SMALL.items() if "/lab/" in name and last in sizes}
 
@@ -153,7 +153,7 @@ def _address(value: Any) -> str:
 def test_no_request_makes_the_server_fail(client: TestClient, scope: Scope) -> None:
     fuzz = Fuzz(client, scope)
     operations = fuzz.operations()
-    ordinary = [name for name, one in operations.items() if takes_something(one) and name not in SLOW]
+    ordinary = [name for name, one in operations.items() if has_inputs(one) and name not in SLOW]
     for name, operation in operations.items():
         fuzz.run(name, operation, SLOW.get(name, CALLS // len(ordinary) // len(KNOWN_SHARES) + 1))
     told = f"{fuzz.statuses}, answered {fuzz.answered}"

@@ -1,4 +1,4 @@
-"""Files that were cut short, altered or made up are refused in words: no crash, no hang, no memory only claimed."""
+"""Truncated, altered or made-up files are refused with an error: no crash, no hang, no memory for false sizes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from tests.fuzz.opening import KINDS
 
-pytestmark = pytest.mark.promise("Broken files are errors")
+pytestmark = pytest.mark.promise("Damaged files are errors")
 
 ROOT = Path(__file__).parents[2]
 LARGEST = 300_000  # KiB that opening broken files may take beyond opening the whole one
@@ -32,7 +32,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_broken_file_is_an_error_and_nothing_worse(told: list[dict[str, Any]], kind: str) -> None:
+def test_a_damaged_file_is_an_error_and_nothing_worse(told: list[dict[str, Any]], kind: str) -> None:
     mine = [line for line in told if line["kind"] == kind]
     last = [line for line in mine if "outcome" in line][-1]
     status = next(line["status"] for line in mine if "status" in line)
@@ -50,5 +50,5 @@ def test_a_broken_file_takes_no_memory_that_it_only_claims(told: list[dict[str, 
     assert next(line["grown"] for line in told if line["kind"] == kind and "grown" in line) < LARGEST
 
 
-def test_thousands_of_files_were_broken(told: list[dict[str, Any]]) -> None:
+def test_many_damaged_files_were_opened(told: list[dict[str, Any]]) -> None:
     assert sum(line.get("outcome") == "begun" for line in told) >= 1_500

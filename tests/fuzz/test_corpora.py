@@ -1,4 +1,4 @@
-"""Whatever bytes a corpus file holds, they are read or refused in words, and no character of a good text is lost."""
+"""Any bytes in a corpus file are read or refused with an error, and no character of a valid text is lost."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def test_any_bytes_are_read_or_refused(data: bytes, suffix: str, lines: bool, br
     assert all(problem.count("\n") == 0 and len(problem) > 10 for problem in problems)
 
 
-# no NUL, which means binary data, and none of the marks that a decoder or a line ending takes away
+# no NUL, which means binary data, no byte order mark, which a decoder removes, and no surrogates
 GOOD = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r\ufeff"), max_size=200)
 
 
 @given(GOOD, st.sampled_from([".txt", ".txt.gz"]))
 @settings(deadline=None)
-def test_no_character_of_a_good_text_is_lost(text: str, suffix: str) -> None:
+def test_no_character_of_a_valid_text_is_lost(text: str, suffix: str) -> None:
     data = text.encode() if suffix == ".txt" else gzip.compress(text.encode())
     texts, problems = read(data, suffix)
     assert problems == []
@@ -54,7 +54,7 @@ def test_no_character_of_a_good_text_is_lost(text: str, suffix: str) -> None:
 
 @given(st.lists(GOOD, max_size=6))
 @settings(deadline=None)
-def test_every_document_of_a_json_file_comes_back(documents: list[str]) -> None:
+def test_every_document_of_a_json_file_is_read(documents: list[str]) -> None:
     data = "".join(json.dumps({"text": text}) + "\n" for text in documents).encode()
     texts, problems = read(data, ".jsonl")
     assert (texts, problems) == ([text for text in documents if text.strip()], [])
@@ -73,7 +73,7 @@ KEYS = st.sampled_from(
 
 @given(st.dictionaries(KEYS, JSON, max_size=11))
 @settings(deadline=None, max_examples=300)
-def test_any_config_is_a_card_or_a_sentence(config: dict[str, object]) -> None:
+def test_any_config_gives_a_card_or_a_headscope_error(config: dict[str, object]) -> None:
     with suppress(HeadscopeError):  # any other error fails the test
         assert card(config).model.n_heads >= 1
 

@@ -1,4 +1,4 @@
-"""A question with any labels at all, the largest integers too, is answered as comparing every pair would."""
+"""Questions with any integer labels give the mass that comparing every query-key pair gives."""
 
 from __future__ import annotations
 

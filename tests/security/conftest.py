@@ -1,4 +1,4 @@
-"""A small model behind the real application, and a way to ask it that no browser or client library tidies up."""
+"""A small model behind the real application, and raw HTTP requests to it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def address(session: Session) -> Iterator[str]:
 
 
 def raw_get(address: str, path: str) -> tuple[int, bytes]:
-    """The path goes out byte for byte: nobody resolves its dots first."""
+    """Send the path byte for byte, without normalising its dots."""
     connection = http.client.HTTPConnection(address.removeprefix("http://").rstrip("/"), timeout=60)
     connection._validate_path = lambda _: None
     connection.request("GET", path)

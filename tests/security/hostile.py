@@ -1,4 +1,4 @@
-"""A model whose every token, and whose name, would run a script if any page took it for markup."""
+"""A model whose tokens and name contain script injections."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Run by test_killed_saves in a process of its own: everything the product saves, killed in the middle of saving.
+"""Kill processes while they save every kind of file. Run by test_killed_saves in a process of its own.
 
-Each writer saves two versions in turn in a fork of this process, which is killed with SIGKILL a random moment after
-its files begin to change. Then the one or the other version must stand there, whole. Prints one JSON line.
+Each writer saves one version, then another in a fork of this process that is killed at one of its file operations. Then
+one complete version must be there. Prints one JSON line.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from headscope.scope import EMBEDDED, load
 from tests.heads.conftest import small_llama
 from tests.killing import kill_at_byte, kill_before_change, n_changes
 
-NOBODY = 65534  # a user who may write nowhere: to root every folder is open
+NOBODY = 65534  # a user without write permission; root may write everywhere
 
 
 class Writer(ABC):
-    """Saves version 0 or 1, and says what is found there afterwards."""
+    """Saves version 0 or 1, and reads what is there afterwards."""
 
     new_each_time = False
 
@@ -49,7 +49,7 @@ class Writer(ABC):
 
     @abstractmethod
     def found(self, folder: Path) -> Sequence[Any]:
-        """What a reader gets, one entry for each thing that was saved."""
+        """The content that is there, one entry per saved file or folder."""
 
 
 class Files(Writer):
@@ -108,7 +108,7 @@ class Reports(Files):
 
 
 class Models(Writer):
-    """What training leaves at every checkpoint: several files of weights that have to be of one step."""
+    """A model folder of a training run, whose files must all be of one step."""
 
     def __init__(self) -> None:
         config = GPTConfig(vocabulary=300, d_model=128, n_layers=4, n_heads=4, context=32)
@@ -132,7 +132,7 @@ class Models(Writer):
 
 
 class PrunedFolders(Writer):
-    """A new folder each time. It is there whole, or not at all."""
+    """A new folder each time, which is there completely or not at all."""
 
     new_each_time = True
 
@@ -201,30 +201,30 @@ def unfinished(folder: Path) -> list[Path]:
 
 
 def refusals(writer: Writer, folder: Path, chance: random.Random) -> list[str]:
-    """What is wrong after saves on a disk that is full, and into a folder that may not be written."""
+    """The problems after saves on a full disk and into a read-only folder."""
     wrong: list[str] = []
     for hinder in (full, read_only):
         here = folder / hinder.__name__
         here.mkdir()
         writer.save(here, 0, 0)
         before = writer.found(here)
-        error = hindered(writer, here, hinder, chance.randint(0, smallest_room(here)))
+        error = hindered(writer, here, hinder, chance.randint(0, smallest_limit(here)))
         if not error.startswith("InputError: ") or "could not be written" not in error:
             wrong.append(f"{hinder.__name__}: {error}")
         if writer.found(here) != before or unfinished(here):
-            wrong.append(f"{hinder.__name__}: what was finished is not as it was")
+            wrong.append(f"{hinder.__name__}: the finished save has changed")
     return wrong
 
 
-def hindered(writer: Writer, folder: Path, hinder: Callable[[Path, int], None], room: int) -> str:
-    """The error of a save in a process that is held back."""
+def hindered(writer: Writer, folder: Path, hinder: Callable[[Path, int], None], limit: int) -> str:
+    """The error of a save in a process with a full disk or without write permission."""
     told, telling = os.pipe()
     child = os.fork()
     if child == 0:
-        hinder(folder, room)
+        hinder(folder, limit)
         try:
             writer.save(folder, 1, 1)
-            said = "nothing was wrong"
+            said = "no error"
         except Exception as error:
             said = f"{type(error).__name__}: {error}"
         os.write(telling, said.encode()[:4000])
@@ -235,21 +235,21 @@ def hindered(writer: Writer, folder: Path, hinder: Callable[[Path, int], None], 
         return stream.read().decode()
 
 
-def full(folder: Path, room: int) -> None:
-    """The kernel lets no file grow past this size, as a full disk would."""
+def full(folder: Path, limit: int) -> None:
+    """Limit the size of files, as a full disk would."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
 
-def read_only(folder: Path, room: int) -> None:
+def read_only(folder: Path, limit: int) -> None:
     for inner in (folder, *(inner for inner in folder.rglob("*") if inner.is_dir())):
         inner.chmod(0o555)
     if os.getuid() == 0:
         os.setuid(NOBODY)
 
 
-def smallest_room(folder: Path) -> int:
-    """Too small for either version."""
+def smallest_limit(folder: Path) -> int:
+    """A size too small for either version."""
     return max(file.stat().st_size for file in folder.rglob("*") if file.is_file()) // 8
 
 

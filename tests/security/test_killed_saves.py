@@ -1,4 +1,4 @@
-"""Whatever the product saves is whole after a kill, a full disk or a folder that may not be written."""
+"""Every kind of saved file is complete after a kill, a full disk or a read-only folder."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.promise("Nothing finished is lost")
+pytestmark = pytest.mark.promise("Atomic saves")
 
 
-def test_what_was_saved_is_whole_after_a_kill_at_any_moment() -> None:
+def test_saved_files_are_complete_after_a_kill_at_any_moment() -> None:
     """Exports, films, checkpoints, reports, trained models and pruned ones; scans are in tests/scan/test_resume.py."""
     root = Path(__file__).parents[2]
     with tempfile.TemporaryDirectory(prefix="headscope-killed-") as folder:

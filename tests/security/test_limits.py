@@ -1,4 +1,4 @@
-"""How much one client may ask."""
+"""Limits on request sizes, times and rates."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class Clock:
         return self.now
 
 
-def test_a_class_of_64_behind_one_address_opens_the_page_and_drags():
+def test_64_clients_behind_one_address_stay_below_the_rate_limit():
     clock = Clock()
     rates = Rates(clock)
     assert all(rates.allow("school") for _ in range(64 * 20)), "opening the page at once"
-    for _ in range(60 * 60):  # a minute at sixty pictures a second: 64 hands, ten requests a second each
+    for _ in range(60 * 60):  # one minute at 60 frames per second: 64 clients, ten requests per second each
         clock.now += 1 / 60
         assert all(rates.allow("school") for _ in range(64 * 10 // 60))
 
 
-def test_a_loop_is_stopped_alone_and_may_go_on_later():
+def test_a_client_in_a_loop_is_limited_alone_and_only_for_a_while():
     clock = Clock()
     rates = Rates(clock)
     allowed = sum(rates.allow("loop") for _ in range(5_000))
@@ -40,14 +40,14 @@ def test_a_loop_is_stopped_alone_and_may_go_on_later():
     assert sum(rates.allow("loop") for _ in range(5_000)) == PER_SECOND
 
 
-def test_many_addresses_do_not_fill_the_memory():
+def test_the_number_of_remembered_addresses_is_limited():
     rates = Rates(Clock())
     for number in range(3 * ADDRESSES):
         rates.allow(str(number))
     assert len(rates._left) == ADDRESSES
 
 
-def test_a_clock_that_stands_still_or_goes_back_never_gives_more():
+def test_a_clock_that_stops_or_goes_back_never_raises_the_limit():
     clock = Clock()
     rates = Rates(clock)
     while rates.allow("x"):
@@ -58,7 +58,7 @@ def test_a_clock_that_stands_still_or_goes_back_never_gives_more():
     assert rates.allow("x")
 
 
-def test_the_server_says_so(client, monkeypatch):
+def test_the_server_answers_429_above_the_rate_limit(client, monkeypatch):
     monkeypatch.setattr(limits, "AT_ONCE", 3.0)
     monkeypatch.setattr(limits, "PER_SECOND", 0.0)
     answers = [client.get("/icon.svg") for _ in range(5)]
@@ -66,7 +66,7 @@ def test_the_server_says_so(client, monkeypatch):
     assert answers[-1].json()["message"] == "too many requests at once from this address; wait a second"
 
 
-def test_a_body_that_says_it_is_large_is_refused_before_it_is_sent(address):
+def test_a_large_content_length_is_refused_before_the_body_is_sent(address):
     port = int(address.rstrip("/").rpartition(":")[2])
     with socket.create_connection((HOST, port), timeout=60) as line:
         head = f"POST /api/look HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\nContent-Length: {2**40}"
@@ -74,7 +74,7 @@ def test_a_body_that_says_it_is_large_is_refused_before_it_is_sent(address):
         assert line.recv(64).startswith(b"HTTP/1.1 413 ")
 
 
-def test_a_body_that_does_not_say_how_large_it_is_is_cut_off(address):
+def test_a_body_without_content_length_is_limited_too(address):
     def endless():
         for _ in range(LARGEST_BODY // 2**16 + 2):
             yield b" " * 2**16
@@ -84,7 +84,7 @@ def test_a_body_that_does_not_say_how_large_it_is_is_cut_off(address):
     assert "at most 8 MiB" in answer.json()["message"]
 
 
-def test_a_body_that_never_comes_is_not_waited_for(address, monkeypatch):
+def test_a_body_that_does_not_arrive_times_out(address, monkeypatch):
     monkeypatch.setattr(limits, "SLOWEST_BODY", 0.3)
     port = int(address.rstrip("/").rpartition(":")[2])
     with socket.create_connection((HOST, port), timeout=60) as line:
@@ -93,12 +93,12 @@ def test_a_body_that_never_comes_is_not_waited_for(address, monkeypatch):
         assert line.recv(64).startswith(b"HTTP/1.1 408 ")
 
 
-def test_the_longest_text_fits_however_it_is_written(client):
+def test_the_longest_text_fits_in_any_encoding(client):
     for text in ("a" * schema.MAX_CHARACTERS, "é" * (schema.MAX_CHARACTERS - 1)):
         assert client.post("/api/look", json={"text": text}).status_code in (200, 422)
 
 
-def test_what_is_nested_or_numbered_beyond_reason_is_a_sentence(client):
+def test_deeply_nested_or_huge_json_is_a_plain_error(client):
     for body in (
         b"[" * 2**20,
         b'{"text": ' * 2**16,

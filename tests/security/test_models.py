@@ -1,4 +1,4 @@
-"""Which models are opened, and what may run when they are."""
+"""Which models a server opens, and that no code of a model runs."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def open_client(session) -> Iterator[TestClient]:
         yield client
 
 
-@pytest.mark.promise("Only the models it was started with")
-def test_another_model_is_refused_by_name(client, folder):
+@pytest.mark.promise("No other models")
+def test_a_model_that_was_not_allowed_is_refused(client, folder):
     told = client.post("/api/models", json={"name": str(folder)})
     assert told.status_code == 422
     assert "may show LlamaForCausalLM and open no other" in told.json()["message"]
@@ -46,8 +46,8 @@ def test_another_model_is_refused_by_name(client, folder):
     assert client.get("/api/model", params={"model": str(folder)}).status_code == 422
 
 
-@pytest.mark.promise("Only the models it was started with")
-def test_a_server_that_allows_it_opens_a_folder(open_client, folder):
+@pytest.mark.promise("No other models")
+def test_with_allow_models_a_folder_is_opened(open_client, folder):
     assert open_client.post("/api/models", json={"name": str(folder)}).json() == {"name": "little"}
     told = open_client.get("/api/models").json()
     assert (told["names"], told["opens"]) == (["LlamaForCausalLM", "little"], True)
@@ -55,16 +55,16 @@ def test_a_server_that_allows_it_opens_a_folder(open_client, folder):
     assert open_client.post("/api/models", json={"name": "little"}).json() == {"name": "little"}
 
 
-@pytest.mark.promise("Only the models it was started with")
-def test_models_opened_from_the_page_do_not_pile_up(session, scope):
+@pytest.mark.promise("No other models")
+def test_the_number_of_models_opened_from_the_page_is_limited(session, scope):
     shelf = Shelf(session, opener=lambda name: headscope.load(small_model(1), word_tokenizer(), name=name))
     for number in range(KEPT_OPENED + 3):
         shelf.open(f"model {number}")
     assert shelf.names() == [scope.shape.name, "model 3", "model 4"]
 
 
-@pytest.mark.promise("Models without code")
-def test_a_pickle_that_would_run_code_is_not_even_read(tmp_path, open_client):
+@pytest.mark.promise("No code from models")
+def test_a_pickle_is_never_loaded(tmp_path, open_client):
     class Bomb:
         def __reduce__(self):
             return Path.write_text, (tmp_path / "ran", "ran")
@@ -77,8 +77,8 @@ def test_a_pickle_that_would_run_code_is_not_even_read(tmp_path, open_client):
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.promise("Models without code")
-def test_pickles_beside_safetensors_are_left_alone(folder, tmp_path):
+@pytest.mark.promise("No code from models")
+def test_pickles_beside_safetensors_are_ignored(folder, tmp_path):
     class Bomb:
         def __reduce__(self):
             return Path.write_text, (tmp_path / "ran", "ran")
@@ -90,7 +90,7 @@ def test_pickles_beside_safetensors_are_left_alone(folder, tmp_path):
 
 
 def with_code(folder: Path) -> Path:
-    """A model that brings code for its config, its weights and its tokenizer; the mark shows if any of it ran."""
+    """A model with code for its config, weights and tokenizer; the marker file shows whether any of it ran."""
     mark = folder / "ran"
     auto = {"AutoConfig": "snake.Config", "AutoModel": "snake.Model", "AutoModelForCausalLM": "snake.Model"}
     (folder / "config.json").write_text(json.dumps({"model_type": "snake", "auto_map": auto}))
@@ -101,8 +101,8 @@ def with_code(folder: Path) -> Path:
     return mark
 
 
-@pytest.mark.promise("Models without code")
-def test_a_model_s_own_code_is_not_run_by_anybody(tmp_path, open_client, monkeypatch):
+@pytest.mark.promise("No code from models")
+def test_a_model_s_code_is_not_run_by_python_server_or_command(tmp_path, open_client, monkeypatch):
     monkeypatch.setattr("builtins.input", lambda *_: "y")  # transformers asks at a terminal; we never let it
     mark = with_code(tmp_path)
     with pytest.raises(ModelError, match=r"asks to run Python code of its own.*pass trust_remote_code=True"):
@@ -114,8 +114,8 @@ def test_a_model_s_own_code_is_not_run_by_anybody(tmp_path, open_client, monkeyp
     assert not mark.exists()
 
 
-@pytest.mark.promise("Models without code")
-def test_a_tokenizer_s_own_code_is_not_run_when_the_weights_are_plain(folder, tmp_path):
+@pytest.mark.promise("No code from models")
+def test_a_tokenizer_s_code_is_not_run_when_the_weights_need_none(folder, tmp_path):
     small_model(1).save_pretrained(tmp_path)
     mark = tmp_path / "ran"
     tokenizer = {"tokenizer_class": "Snake", "auto_map": {"AutoTokenizer": ["snake.Slow", "snake.Fast"]}}
@@ -125,8 +125,8 @@ def test_a_tokenizer_s_own_code_is_not_run_when_the_weights_are_plain(folder, tm
     assert not mark.exists()
 
 
-@pytest.mark.promise("Models without code")
-def test_no_command_and_no_request_can_ask_for_it(client):
+@pytest.mark.promise("No code from models")
+def test_no_command_and_no_request_can_trust_remote_code(client):
     assert "trust" not in json.dumps(client.get("/openapi.json").json())
     for command in app.registered_commands:
         assert command.callback is not None

@@ -1,4 +1,4 @@
-"""No path from a client reaches the file system, and no path of this machine reaches a client."""
+"""No path traversal by clients, and no server paths in answers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from headscope.errors import ModelError
 from tests.security.conftest import raw_get
 
 DOTS = ["..", "%2e%2e", "%2E.", "..%2f", "..%5c", "%2e%2e%2f", "%252e%252e", "..\\", "....//", "%c0%ae%c0%ae", "..;"]
-OUTSIDE = ["etc/passwd", "widget.js", "session.py", "server/guard.py"]
+OUTSIDE = ["etc/passwd", "export/widget.js", "terminal.py", "server/guard.py"]
 
 
-@pytest.mark.promise("No path from a client")
-def test_nothing_outside_the_page_s_folder_is_served(address):
-    assert (STATIC.parent / "widget.js").exists()
+@pytest.mark.promise("No paths from clients")
+def test_no_file_outside_the_page_s_folder_is_served(address):
+    assert all((STATIC.parent / file).exists() for file in OUTSIDE[1:])
     for dots in DOTS:
         for depth in (1, 2, 9):
             for target in OUTSIDE:
@@ -33,13 +33,13 @@ def test_nothing_outside_the_page_s_folder_is_served(address):
                     assert b"root:" not in body, path
 
 
-@pytest.mark.promise("No path from a client")
+@pytest.mark.promise("No paths from clients")
 @pytest.mark.parametrize(
     "path",
     ["//etc/passwd", "/%00", "/assets/%00index.js", "/index.html%00.png", "/" + "a" * 5000, "/%ff%fe", "/.", "/assets",
      "/file:///etc/passwd", "/C:%5cWindows", "/%0d%0aSet-Cookie:a=b", "/con", "/*", "/~root"],
 )  # fmt: skip
-def test_strange_addresses_are_not_found(address, path):
+def test_malformed_addresses_are_not_found(address, path):
     status, body = raw_get(address, path)
     assert status in (400, 404, 307, 200)
     if status == 200:
@@ -47,8 +47,8 @@ def test_strange_addresses_are_not_found(address, path):
     assert b"Traceback" not in body
 
 
-@pytest.mark.promise("No path from a client")
-def test_a_link_out_of_the_folder_is_not_followed(session, tmp_path, monkeypatch):
+@pytest.mark.promise("No paths from clients")
+def test_a_symbolic_link_out_of_the_folder_is_not_followed(session, tmp_path, monkeypatch):
     (tmp_path / "page").mkdir()
     (tmp_path / "page/index.html").write_text("page")
     (tmp_path / "secret.txt").write_text("secret")
@@ -59,9 +59,9 @@ def test_a_link_out_of_the_folder_is_not_followed(session, tmp_path, monkeypatch
         assert client.get("/out.txt").status_code == 404
 
 
-@pytest.mark.promise("No path from a client")
+@pytest.mark.promise("No paths from clients")
 @pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/passwd", "~/.ssh", "..", "\x00", "a" * 500])
-def test_names_are_looked_up_in_tables_and_opened_nowhere(client, name, monkeypatch):
+def test_names_are_looked_up_in_tables_and_never_opened_as_files(client, name, monkeypatch):
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a file was opened")
 
@@ -79,7 +79,7 @@ def test_names_are_looked_up_in_tables_and_opened_nowhere(client, name, monkeypa
         assert client.get(f"/api/censuses/{name}").status_code in (404, 422)
 
 
-@pytest.mark.promise("Errors are a sentence")
+@pytest.mark.promise("No internals in error messages")
 @pytest.mark.parametrize(
     ("message", "told"),
     [
@@ -93,12 +93,12 @@ def test_names_are_looked_up_in_tables_and_opened_nowhere(client, name, monkeypa
         ("a name on https://example.org/models", "a name on https://example.org/models"),
     ],
 )
-def test_a_file_is_called_by_its_last_name(message, told):
+def test_paths_in_messages_are_shortened_to_the_file_name(message, told):
     assert without_paths(message) == told
 
 
-@pytest.mark.promise("Errors are a sentence")
-def test_an_error_that_names_a_folder_does_not_say_where_it_is(session, tmp_path):
+@pytest.mark.promise("No internals in error messages")
+def test_an_error_about_a_folder_does_not_reveal_its_path(session, tmp_path):
     def opener(name: str):
         raise ModelError(f"{tmp_path / 'inner' / name} has no config.json")
 
@@ -109,8 +109,8 @@ def test_an_error_that_names_a_folder_does_not_say_where_it_is(session, tmp_path
     assert str(tmp_path) not in told.text
 
 
-@pytest.mark.promise("Errors are a sentence")
-def test_what_is_unforeseen_is_one_sentence_for_everything(client, monkeypatch):
+@pytest.mark.promise("No internals in error messages")
+def test_an_unexpected_error_has_a_fixed_message(client, monkeypatch):
     def fail(*_: object) -> None:
         raise RuntimeError(f"secret in {tempfile.gettempdir()}/x: {Path(__file__)}")
 
@@ -123,12 +123,12 @@ def test_what_is_unforeseen_is_one_sentence_for_everything(client, monkeypatch):
     assert told.headers["content-security-policy"].startswith("default-src 'none'")
 
 
-@pytest.mark.promise("Errors are a sentence")
+@pytest.mark.promise("No internals in error messages")
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [("GET", "/nowhere", 404), ("PUT", "/api/look", 405), ("DELETE", "/", 405), ("GET", "/api/nothing", 404)],
 )
-def test_what_is_not_there_is_a_sentence_too(client, method, path, status):
+def test_unknown_routes_and_methods_have_a_plain_error(client, method, path, status):
     told = client.request(method, path)
     assert told.status_code == status
     assert set(told.json()) == {"kind", "message"}

@@ -1,4 +1,4 @@
-"""docs/security.md and these tests speak of the same promises."""
+"""Every promise of docs/security.md has a test, and every marked test a promise."""
 
 from __future__ import annotations
 

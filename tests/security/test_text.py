@@ -1,4 +1,4 @@
-"""Whatever a token, a text or a model's name contains is shown as letters: in the page, in files, in a terminal."""
+"""Tokens, texts and model names are shown as text in the page, in files and in a terminal, never as markup."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from headscope.scope import Scope
 from tests.e2e.conftest import ARGUMENTS, CHROMIUM, served
 from tests.security.hostile import NAME, TEXT, TOKENS, hostile_scope
 
-pytestmark = pytest.mark.promise("Text is text")
+pytestmark = pytest.mark.promise("No script or markup injection")
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def browser() -> Iterator[Browser]:
 
 
 class Elements(HTMLParser):
-    """Which elements a browser would make, and with which attributes."""
+    """The elements of an HTML text with the names of their attributes."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Elements(HTMLParser):
 
 
 def watch(page: Page) -> list[str]:
-    """Everything the browser complains about, and every request that leaves the file or the server."""
+    """A list that gets the errors and dialogs of a page."""
     said: list[str] = []
     page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: said.append(str(error)))
@@ -86,7 +86,7 @@ def test_the_page_shows_it_as_letters(hostile, browser):
 
 
 @pytest.mark.browser
-def test_an_exported_file_shows_it_as_letters_and_asks_for_nothing(hostile, browser, tmp_path):
+def test_an_exported_file_shows_injections_as_text_and_makes_no_request(hostile, browser, tmp_path):
     save_html(hostile.look(TEXT), tmp_path / "look.html")
     page = browser.new_page(viewport={"width": 1440, "height": 900})
     said, asked = watch(page), []
@@ -102,12 +102,12 @@ def test_an_exported_file_shows_it_as_letters_and_asks_for_nothing(hostile, brow
     page.close()
 
 
-def test_an_exported_file_has_the_same_elements_whatever_it_shows(hostile):
+def test_an_exported_file_has_the_same_elements_for_any_text(hostile):
     plain = Elements(exported_page(hostile.look("&lt;b&gt; " * 11))).seen
     assert Elements(exported_page(hostile.look(TEXT))).seen == plain
 
 
-def test_a_scan_s_report_has_the_same_elements_whatever_it_shows(hostile, tmp_path):
+def test_a_scan_s_page_has_only_its_own_elements_for_any_text(hostile, tmp_path):
     hostile.scan([TEXT] * 4, out=tmp_path / "scan", options=ScanOptions(context=32, progress=False))
     html = (tmp_path / "scan/report.html").read_text(encoding="utf-8")
     allowed = {"script", "style", "meta", "title", "html", "head", "body", "h1", "h2", "h3", "h4", "p", "ol", "li", "b",
@@ -117,18 +117,18 @@ def test_a_scan_s_report_has_the_same_elements_whatever_it_shows(hostile, tmp_pa
     assert {tag for tag, _ in seen} <= allowed
     assert not [names for _, names in seen if any(name.startswith("on") for name in names)]
     assert html.count("<script") == 1
-    assert "{{data}}" in html, "a token that looks like a placeholder of ours stays what it is"
+    assert "{{data}}" in html, "a token that looks like a placeholder of the template is not replaced"
 
 
-def test_a_terminal_is_not_steered(scope: Scope):
-    for steering in ("\x1b[2J\x1b]0;title\x07", "\x9b31m", "\x08\x7f", "\u202eevil\u2066"):
-        shown = terminal.printable(f"a{steering}b\n\tc")
+def test_control_characters_do_not_reach_a_terminal(scope: Scope):
+    for control in ("\x1b[2J\x1b]0;title\x07", "\x9b31m", "\x08\x7f", "\u202eevil\u2066"):
+        shown = terminal.printable(f"a{control}b\n\tc")
         assert shown.startswith("a")
         assert shown.endswith("b\n\tc")
         assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", shown)
 
 
-def test_what_a_token_steers_is_shown_in_the_summary(tmp_path: Path):
+def test_control_characters_in_tokens_are_shown_in_the_summary(tmp_path: Path):
     with headscope.load() as embedded:
         look = embedded.look("\x1b[31mred\x1b]0;owned\x07 [bold]x[/bold] $\\frac{ $")
         with (tmp_path / "out").open("w", encoding="utf-8") as file:
@@ -136,11 +136,11 @@ def test_what_a_token_steers_is_shown_in_the_summary(tmp_path: Path):
         shown = (tmp_path / "out").read_text(encoding="utf-8")
     assert "\x1b" not in shown
     assert "\x07" not in shown
-    assert "bold" in shown, "rich's own markup is letters too"
+    assert "bold" in shown, "rich markup is shown as text too"
 
 
 @pytest.mark.filterwarnings("ignore:Glyph")
-def test_a_picture_does_not_read_tokens_as_formulas(hostile, tmp_path):
+def test_a_picture_does_not_parse_tokens_as_formulas(hostile, tmp_path):
     with headscope.load() as embedded:
         png.save_png(embedded.look("$x$ $\\frac{$ $$ \\undefined"), "0.0", tmp_path / "a.png")
     png.save_png(hostile.look(TEXT), "0.0", tmp_path / "b.png")

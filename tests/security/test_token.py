@@ -1,4 +1,4 @@
-"""Beyond this machine every request carries the token: pages, scripts and pictures too."""
+"""A server for other machines answers only requests with its access token."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headscope.app.model_registry import Shelf
 from headscope.app.server import application, free_port
 from headscope.app.server.token import Token
 
-pytestmark = pytest.mark.promise("Others need the token")
+pytestmark = pytest.mark.promise("Access token for other machines")
 
 PATHS = ["/", "/index.html", "/icon.svg", "/assets/index.js", "/assets/index.css", "/api/model", "/openapi.json"]
 
@@ -35,7 +35,7 @@ def outside(session, token) -> Iterator[TestClient]:
 
 
 @pytest.mark.parametrize("path", [*PATHS, "/nowhere"])
-def test_without_it_nothing_is_answered(outside, path):
+def test_requests_without_the_token_are_refused(outside, path):
     for headers in ({}, {"authorization": "Bearer wrong"}, {"cookie": "headscope=wrong"}):
         answer = outside.get(path, headers=headers)
         assert answer.status_code == 401
@@ -44,14 +44,14 @@ def test_without_it_nothing_is_answered(outside, path):
 
 
 @pytest.mark.parametrize("given", ["", "x", "é", "\x7f"])
-def test_a_wrong_one_is_refused_wherever_it_stands(outside, token, given):
+def test_a_wrong_token_is_refused_as_parameter_and_as_cookie(outside, token, given):
     assert outside.get("/", params={"token": given}).status_code == 401
     assert outside.get("/", params={"token": token.secret[:-1]}).status_code == 401
     wrong = {"cookie": f"{token.cookie}={given}".encode("latin-1")}
     assert outside.get("/", headers=wrong).status_code == 401
 
 
-def test_the_first_visit_gives_a_cookie_and_takes_the_token_out_of_the_address(outside, token):
+def test_the_first_visit_sets_a_cookie_and_removes_the_token_from_the_address(outside, token):
     first = outside.get("/", params={"theme": "dark", "token": token.secret}, follow_redirects=False)
     assert (first.status_code, first.headers["location"]) == (303, "/?theme=dark")
     cookie = first.headers["set-cookie"]
@@ -63,7 +63,7 @@ def test_the_first_visit_gives_a_cookie_and_takes_the_token_out_of_the_address(o
     assert outside.post("/api/look", json={"text": "the lamp"}).status_code == 200
 
 
-def test_a_second_visit_with_it_takes_it_out_again(outside, token):
+def test_a_second_visit_with_the_token_removes_it_again(outside, token):
     for _ in range(2):
         found = outside.get("/", params={"token": token.secret}, follow_redirects=False)
         assert found.headers["location"] == "/"
@@ -76,23 +76,23 @@ def test_the_redirect_stays_on_this_server(session, token, path):
     assert re.match(r"/(?![/\\])", found.headers["location"])
 
 
-def test_a_program_sends_it_in_a_header(outside, token):
+def test_a_bearer_header_is_accepted(outside, token):
     assert outside.get("/api/model", headers={"authorization": f"Bearer {token.secret}"}).status_code == 200
 
 
-def test_a_page_elsewhere_is_refused_even_with_it(outside, token):
+def test_a_cross_origin_request_is_refused_even_with_the_token(outside, token):
     outside.get("/", params={"token": token.secret})
     posted = outside.post("/api/look", json={"text": "the"}, headers={"origin": "http://evil.example"})
     assert posted.status_code == 403
 
 
-def test_tokens_are_long_never_twice_the_same_and_not_shown(token):
+def test_tokens_are_long_unique_and_not_in_the_repr(token):
     assert len({Token().secret for _ in range(64)}) == 64
     assert len(token.secret) >= 32
     assert token.secret not in repr(token)
 
 
-def test_the_comparison_takes_the_same_time_wherever_they_differ(token, monkeypatch):
+def test_tokens_are_compared_in_constant_time(token, monkeypatch):
     compared: list[tuple[bytes, bytes]] = []
     real = secrets.compare_digest
     monkeypatch.setattr(secrets, "compare_digest", lambda a, b: compared.append((a, b)) or real(a, b))
@@ -100,11 +100,11 @@ def test_the_comparison_takes_the_same_time_wherever_they_differ(token, monkeypa
     assert compared == [(b"guess", token.secret.encode())]
 
 
-def test_two_servers_on_one_machine_do_not_take_each_other_s_cookie():
+def test_two_servers_on_one_machine_use_different_cookies():
     assert Token().cookie != Token().cookie
 
 
-def test_the_command_serves_others_with_the_token_it_prints(tmp_path: Path):
+def test_the_command_serves_other_machines_with_the_token_it_prints(tmp_path: Path):
     port = free_port()
     program_text = "from headscope.cli import main; main()"
     command = [sys.executable, "-c", program_text, "serve", "--host", "0.0.0.0", "--port", str(port), "--no-open"]

@@ -1,4 +1,4 @@
-"""What was finished stays, whatever happens to the disk or the clock. Kills are in test_killed_saves."""
+"""Saves on a full disk, without permission and with a jumping clock. Kills are in test_killed_saves."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from headscope.scope import EMBEDDED
 from tests.scan.test_resume import content
 from tests.scan.tiny import open_tiny, texts
 
-pytestmark = pytest.mark.promise("Nothing finished is lost")
+pytestmark = pytest.mark.promise("Atomic saves")
 
 OPTIONS = ScanOptions(context=64, batch=2, shard_tokens=128, threads=1, replicates=20)
 
 
 @contextmanager
-def room_for(n_bytes: int) -> Iterator[None]:
-    """No file may grow beyond this, as on a disk that is nearly full."""
+def disk_space(n_bytes: int) -> Iterator[None]:
+    """Limit the size of files, as on a disk that is nearly full."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, before[1]))
     try:
@@ -37,41 +37,44 @@ def room_for(n_bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_full_disk_leaves_the_last_export_as_it_was(scope, tmp_path):
+def test_a_full_disk_leaves_the_last_export_unchanged(scope, tmp_path):
     file = tmp_path / "look.html"
     save_html(scope.look("the old lamp"), file)
     before = file.read_bytes()
-    with room_for(10_000), pytest.raises(InputError, match=r"look.html could not be written: no space for [\d,]+ bytes"):
+    with (
+        disk_space(10_000),
+        pytest.raises(InputError, match=r"look.html could not be written: no space for [\d,]+ bytes"),
+    ):
         save_html(scope.look("the old lamp burned until morning"), file)
     assert file.read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["look.html"]
 
 
-def test_a_full_disk_leaves_the_last_film_as_it_was(tmp_path):
+def test_a_full_disk_leaves_the_last_film_unchanged(tmp_path):
     film, file = Film.load(EMBEDDED / "film.safetensors"), tmp_path / "film.safetensors"
     film.save(file)
     before = file.read_bytes()
-    with room_for(10_000), pytest.raises(InputError, match=r"film.safetensors could not be written: no space"):
+    with disk_space(10_000), pytest.raises(InputError, match=r"film.safetensors could not be written: no space"):
         film.save(file)
     assert file.read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["film.safetensors"]
 
 
-@pytest.mark.parametrize("room", [0, 300, 3_000, 12_000])
-def test_a_disk_that_fills_at_any_moment_costs_no_finished_shard(tmp_path, room):
+@pytest.mark.parametrize("space", [0, 300, 3_000, 12_000])
+def test_a_disk_that_fills_at_any_moment_costs_no_finished_shard(tmp_path, space):
     scan(open_tiny(), texts(12), out=tmp_path / "whole", options=OPTIONS)
-    with room_for(room), pytest.raises(InputError, match="no space for"):
+    with disk_space(space), pytest.raises(InputError, match="no space for"):
         scan(open_tiny(), texts(12), out=tmp_path / "out", options=OPTIONS)
     kept = {file: file.read_bytes() for file in (tmp_path / "out").glob("work/*.tally.safetensors")}
     assert not list((tmp_path / "out").rglob("*.part"))
-    with room_for(room), pytest.raises(InputError, match="no space for"):
+    with disk_space(space), pytest.raises(InputError, match="no space for"):
         scan(open_tiny(), texts(12), out=tmp_path / "out", options=OPTIONS)
     assert all(file.read_bytes() == data for file, data in kept.items())
     scan(open_tiny(), texts(12), out=tmp_path / "out", options=OPTIONS)
     assert content(tmp_path / "out") == content(tmp_path / "whole")
 
 
-def test_a_folder_that_may_not_be_written_is_named_before_anything_is_read(tmp_path):
+def test_a_folder_without_write_permission_is_reported_before_the_corpus_is_read(tmp_path):
     (tmp_path / "file").write_text("mine")
     for folder in (Path("/proc/headscope-scan"), tmp_path / "file" / "inner"):
         with pytest.raises(InputError, match=r"cannot be written \(.+\); choose another folder"):

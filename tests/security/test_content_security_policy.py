@@ -1,4 +1,4 @@
-"""The page and the program ask for nothing from elsewhere, and run nothing that is not their own."""
+"""The Content-Security-Policy, and no requests to other servers from the page or the program."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from headscope.app.server import STATIC
 from headscope.app.server.guard import HEADERS
 from tests.e2e.conftest import ARGUMENTS, CHROMIUM
 
-pytestmark = pytest.mark.promise("Nothing from elsewhere")
+pytestmark = pytest.mark.promise("No third-party content")
 
 
-def test_the_policy_allows_nothing_inline_and_nobody_else():
+def test_the_policy_allows_no_inline_code_and_no_other_server():
     policy = dict(part.split(" ", 1) for part in HEADERS["Content-Security-Policy"].split("; "))
     assert policy["default-src"] == "'none'"
     assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == policy["font-src"] == "'self'"
@@ -25,7 +25,7 @@ def test_the_policy_allows_nothing_inline_and_nobody_else():
 
 
 @pytest.mark.browser
-def test_a_browser_keeps_to_it_and_the_page_does_not_mind(address):
+def test_a_browser_enforces_the_policy_and_the_page_works_under_it(address):
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         page = browser.new_page()
