@@ -26,7 +26,9 @@ ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-backgroun
 REFUSED = ("status of 422", "status of 413")  # Chromium reports every refused request; the page says why in words
 HERE = Path(__file__).parent
 
-expect.set_options(timeout=15_000)
+PATIENCE = 120_000  # milliseconds: a wait ends as soon as what it waits for is there, and a busy machine is slow
+
+expect.set_options(timeout=PATIENCE)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -72,6 +74,22 @@ def served(
         thread.join()
 
 
+def until(page: Page, condition: Callable[[], object]) -> None:
+    """Wait for what the page's events bring about."""
+    for _ in range(PATIENCE // 20):
+        if condition():
+            return
+        page.wait_for_timeout(20)
+    raise AssertionError(f"not within {PATIENCE // 1000} seconds")
+
+
+def fits(page: Page, width: int) -> None:
+    """At this width the page comes to rest without a horizontal scroll bar."""
+    page.set_viewport_size({"width": width, "height": 900})
+    page.wait_for_timeout(150)  # what follows the new width begins; it ends when it ends
+    until(page, lambda: page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"))
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Closed after each file: while it is open, its event loop stands in the way of others in this process."""
@@ -85,6 +103,7 @@ def browser() -> Iterator[Browser]:
 def context(browser: Browser, address: str) -> Iterator[BrowserContext]:
     """A person at the page. Every request must stay on this machine, and the console must stay quiet."""
     opened = browser.new_context(viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
+    opened.set_default_timeout(PATIENCE)
     strays: list[str] = []
     opened.on(
         "request", lambda request: request.url.startswith((address, "data:", "blob:")) or strays.append(request.url)

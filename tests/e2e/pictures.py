@@ -78,7 +78,7 @@ def take(browser: Browser, address: str, shot: Shot, file: Path) -> None:
     page = browser.new_page(viewport={"width": shot.width, "height": height}, reduced_motion="reduce")
     page.goto(f"{address}?theme={shot.theme}{shot.fragment}")
     for place in shot.ready:
-        expect(page.locator(place)).to_be_visible(timeout=60_000)
+        expect(page.locator(place)).to_be_visible()
     taken = page.screenshot(full_page=shot.width == PHONE or shot.ready != MICROSCOPE)
     page.close()
     fewer = (

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Route, expect
 
 from headscope.app.pages.microscope import Session
 from headscope.scope import Scope
-from tests.e2e.conftest import served
+from tests.e2e.conftest import served, until
 from tests.e2e.reading import TEXT, Open, at, tokens
 
 PASTE = "(text) => { const box = document.querySelector('#sentence'); box.value = text.repeat(%d); %s }"
@@ -19,9 +19,7 @@ TYPED = "box.dispatchEvent(new Event('input', { bubbles: true }));"
 def test_ten_megabytes_are_refused_with_their_number_and_the_picture_stays(open_page: Open):
     page = open_page(at(head="0.0"))
     page.evaluate(PASTE % (10 * 2**20 // 8, TYPED), "old lamp")
-    expect(page.get_by_role("alert")).to_contain_text(
-        "A request holds at most 8 MiB; send a shorter text.", timeout=60_000
-    )
+    expect(page.get_by_role("alert")).to_contain_text("A request holds at most 8 MiB; send a shorter text.")
     expect(page.get_by_role("application", name="Pattern of head 0.0")).to_be_visible()
     page.get_by_label("Sentence").fill(TEXT)
     expect(page.get_by_role("alert")).to_have_count(0)
@@ -71,8 +69,7 @@ def test_whoever_moves_on_while_a_text_is_read_stays_there(open_page: Open):
 
     page.route("**/api/weights*", hold)
     page.get_by_label("Sentence").fill(f"{TEXT} stairs")
-    while not held:
-        page.wait_for_timeout(20)
+    until(page, lambda: held)
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("]")
     tokens(page).get_by_role("option").nth(4).click()

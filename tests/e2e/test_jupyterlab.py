@@ -17,13 +17,13 @@ from playwright.sync_api import Browser, expect
 
 from headscope.app.server import HOST, free_port
 from headscope.scope import Scope
+from tests.e2e.conftest import PATIENCE
 
 pytestmark = pytest.mark.skipif(find_spec("jupyterlab") is None, reason="no JupyterLab here: pip install jupyterlab")
 
 TEXT = "the old lamp on the landing burned until morning and the old lamp on the"
 CELL = f"import headscope\nheadscope.load().look({TEXT!r})"
 OPTIONS = ["--no-browser", "--allow-root", "--IdentityProvider.token=", "--LabApp.extension_manager=readonly"]
-PATIENCE = 120_000  # JupyterLab, then a kernel, then torch
 
 
 @pytest.fixture
@@ -62,13 +62,14 @@ def test_jupyterlab_shows_a_look_and_answers_a_click(browser: Browser, lab: str,
     if scope.shape.name != "embedded":
         pytest.skip("the embedded model has not been built")
     page = browser.new_page(viewport={"width": 1900, "height": 1100})
+    page.set_default_timeout(PATIENCE)
     page.goto(lab)
     # a cell that is run before its kernel is there is not run at all
-    expect(page.get_by_role("button", name="Python 3 (ipykernel) | Idle")).to_be_visible(timeout=PATIENCE)
-    page.locator(".jp-CodeCell .cm-content").first.click(timeout=PATIENCE)
+    expect(page.get_by_role("button", name="Python 3 (ipykernel) | Idle")).to_be_visible()
+    page.locator(".jp-CodeCell .cm-content").first.click()
     page.keyboard.press("Shift+Enter")
     frame = page.frame_locator("iframe[title^='headscope']")
-    expect(frame.get_by_role("application", name="Pattern of head")).to_be_visible(timeout=PATIENCE)
+    expect(frame.get_by_role("application", name="Pattern of head")).to_be_visible()
     look = scope.look(TEXT)
     words = frame.get_by_role("listbox", name="Tokens").get_by_role("option")
     expect(words).to_have_count(len(look.tokens))

@@ -16,6 +16,7 @@ from headscope.lab.teach.exercises import ARROWS
 from headscope.lab.teach.one_or_many import stored_results
 from headscope.lab.teach.target_patterns import SENTENCE, Target, default_targets
 from headscope.lab.teach.worked_example import WorkedExample, number, work
+from tests.e2e.conftest import fits
 
 AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
 READY = {
@@ -306,10 +307,7 @@ def test_every_picture_can_be_saved(show: Show, fragment: str, what: str, said: 
 def test_every_page_fits_every_width(show: Show, fragment: str):
     page = show(fragment)
     for width in (360, 1000, 2560):
-        page.set_viewport_size({"width": width, "height": 900})
-        page.wait_for_timeout(150)
-        over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        assert over <= 0, (fragment, width)
+        fits(page, width)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

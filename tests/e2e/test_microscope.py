@@ -174,7 +174,7 @@ def test_a_text_of_4096_tokens_is_zoomed_until_a_weight_is_read(open_page: Open,
     page = open_page(at(head="0.0"))
     page.get_by_label("Sentence").fill(text)
     page.get_by_label("Sentence").press("Enter")
-    page.wait_for_url(re.compile("look="), timeout=120_000)  # a long text travels by the name of its look
+    page.wait_for_url(re.compile("look="))  # a long text travels by the name of its look
     look = session._open(re.findall("look=([0-9a-f]+)", page.url)[0]).look
     length = len(look.tokens)
     assert length >= min(4000, (scope.shape.context or 0) - 80)
@@ -338,5 +338,5 @@ def test_heads_nobody_has_tested_are_tested_by_a_click(browser: Browser):
         page = browser.new_page()
         page.goto(f"{address}{at(head='0.0')}")
         page.get_by_role("button", name="Test this model’s heads").click()
-        expect(page.get_by_text(re.compile(r"of 12 heads have a name|heads have none"))).to_be_visible(timeout=60_000)
+        expect(page.get_by_text(re.compile(r"of 12 heads have a name|heads have none"))).to_be_visible()
         page.close()

@@ -20,7 +20,7 @@ from headscope.scan.census import Census
 from headscope.scan.compare import compare
 from headscope.scan.options import ScanOptions
 from headscope.scope import EMBEDDED, Scope
-from tests.e2e.conftest import served
+from tests.e2e.conftest import fits, served
 
 AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
 NOVEL = (
@@ -257,9 +257,7 @@ def test_without_a_census_the_page_says_how_to_make_one(session: Session, browse
 def test_pages_are_accessible_and_fit_every_width(show: Show, fragment: str):
     page = show(fragment, query="?theme=dark" if fragment in ("cards", "census") else "")
     for width in (360, 1440, 2560):
-        page.set_viewport_size({"width": width, "height": 900})
-        page.wait_for_timeout(150)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, (fragment, width)
+        fits(page, width)
     page.set_viewport_size({"width": 1440, "height": 900})
     if not AXE.exists():
         pytest.skip("axe-core is not installed: npm ci in web/")

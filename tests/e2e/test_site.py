@@ -22,9 +22,9 @@ def test_the_site_searches_from_the_disk_without_a_network(browser: Browser, tmp
     page.goto((tmp_path / "how-to" / "my-model.html").as_uri())
     found = page.locator(".md-search-result__meta")
     page.get_by_role("textbox", name="Search").click()
-    expect(found).to_contain_text("Type to start searching", timeout=30_000)
+    expect(found).to_contain_text("Type to start searching")
     page.keyboard.type("induction")
-    expect(found).to_contain_text("matching documents", timeout=30_000)
+    expect(found).to_contain_text("matching documents")
     page.locator(".md-search-result__link").first.click()
     expect(page.locator("h1")).to_be_visible()
     assert not strays
