@@ -81,7 +81,11 @@ def _set_notebook_display() -> None:
     """Let notebooks show looks through the app, which heads may not import; it is loaded when one is first shown."""
     from headscope.heads.look.look import Look
 
-    Look.display = lambda look: import_module("headscope.app.export.notebook").display(look)
+    def display(look: Look) -> Any:
+        """Return what a notebook shows for a look."""
+        return import_module("headscope.app.export.notebook").display(look)
+
+    Look.display = display
 
 
 def __dir__() -> list[str]:
