@@ -9,9 +9,7 @@ import typer
 
 from headscope import __version__
 
-from headscope.cli import measure, learn  # isort: skip - the order of the help
-
-from headscope.cli import look, prune
+from headscope.cli import look, measure, prune, learn  # isort: skip - the order of the help
 from headscope.cli.options import app
 
 __all__ = ["app", "learn", "look", "measure", "prune", "without_a_command"]
