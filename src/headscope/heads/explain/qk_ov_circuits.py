@@ -135,7 +135,7 @@ def _read_factors(model: OpenModel, site: Site, through: Through) -> tuple[Tenso
 def _unit(factors: tuple[Tensor, Tensor]) -> Float[Tensor, "head rank d_model"]:
     """Left times right, scaled to norm 1, in an orthonormal basis of left's columns, where norms are the same."""
     product: Tensor = torch.linalg.qr(factors[0]).R @ factors[1]
-    return product / product.flatten(1).norm(dim=1).clamp(min=1e-30)[:, None, None]
+    return torch.nn.functional.normalize(product.flatten(1)).view_as(product)
 
 
 def copying(model: OpenModel, head: HeadName) -> float:
