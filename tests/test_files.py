@@ -1,4 +1,4 @@
-"""A file is whole or not there, and an error says what is left. Kills are in tests/security/test_killed_saves.py."""
+"""Files and folders are written atomically. Kills are in tests/security/test_killed_saves.py."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
-def test_a_file_takes_the_place_of_the_last_one_and_of_what_a_kill_left(tmp_path: Path) -> None:
+def test_a_file_replaces_the_previous_one_and_what_a_kill_left(tmp_path: Path) -> None:
     (tmp_path / "a.html.part").write_bytes(b"half of an earlier")
     for data in (b"old", b"new and longer", b""):
         write_atomic(tmp_path / "a.html", data)
         assert content(tmp_path) == {"a.html": data}
 
 
-@pytest.mark.parametrize(("before", "left"), [(b"old", "the previous file is unchanged"), (None, "no file was left there")])
+@pytest.mark.parametrize(
+    ("before", "left"), [(b"old", "the previous file is unchanged"), (None, "no file was left there")]
+)
 @pytest.mark.parametrize(
     ("number", "why"),
     [
@@ -33,7 +35,7 @@ def test_a_file_takes_the_place_of_the_last_one_and_of_what_a_kill_left(tmp_path
         (errno.EIO, "Input/output error"),
     ],
 )
-def test_a_write_that_fails_says_why_and_what_is_left(
+def test_a_failed_write_reports_the_reason_and_what_is_there_now(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, why: str, before: bytes | None, left: str
 ) -> None:
     file = tmp_path / "c.bin"
@@ -54,7 +56,7 @@ def failing(error: BaseException):  # type: ignore[no-untyped-def]
     return fails
 
 
-def test_ctrl_c_while_writing_leaves_the_old_one_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_while_writing_leaves_the_previous_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_atomic(tmp_path / "a", b"old")
     monkeypatch.setattr(os, "fsync", failing(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
@@ -63,15 +65,15 @@ def test_ctrl_c_while_writing_leaves_the_old_one_alone(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("place", ["file/inner", "nowhere/inner"])
-def test_a_place_that_cannot_be_is_said(tmp_path: Path, place: str) -> None:
+def test_an_impossible_path_is_reported(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").write_bytes(b"mine")
     with pytest.raises(InputError, match=rf"{place} could not be written: (Not a directory|No such file)"):
         write_atomic(tmp_path / place, b"x")
     assert content(tmp_path) == {"file": b"mine"}
 
 
-def test_what_is_renamed_is_on_the_disk_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The order that outlives a power cut: the bytes, then the name, then the folder that holds the name."""
+def test_data_is_flushed_before_the_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order that is safe against power loss: flush the bytes, rename, flush the folder."""
     done: list[str] = []
     flush, replace = os.fsync, Path.replace
 
@@ -88,27 +90,27 @@ def test_what_is_renamed_is_on_the_disk_before(tmp_path: Path, monkeypatch: pyte
     write_atomic(tmp_path / "a", b"x")
     assert done == ["flush a.part", "rename a", f"flush {tmp_path.name}"]
     done.clear()
-    with atomic_folder(tmp_path / "b") as aside:
-        (aside / "inner").write_bytes(b"x")
-    assert done == ["flush inner", f"flush {aside.name}", "rename b", f"flush {tmp_path.name}"]
+    with atomic_folder(tmp_path / "b") as part:
+        (part / "inner").write_bytes(b"x")
+    assert done == ["flush inner", f"flush {part.name}", "rename b", f"flush {tmp_path.name}"]
 
 
-def test_a_folder_is_there_when_it_is_full_and_not_before(tmp_path: Path) -> None:
-    with atomic_folder(tmp_path / "deep/model") as aside:
-        (aside / "one").write_bytes(b"1")
+def test_a_folder_appears_when_it_is_complete(tmp_path: Path) -> None:
+    with atomic_folder(tmp_path / "deep/model") as part:
+        (part / "one").write_bytes(b"1")
         assert not (tmp_path / "deep/model").exists()
-        (aside / "two").write_bytes(b"2")
+        (part / "two").write_bytes(b"2")
     assert content(tmp_path) == {"deep/model/one": b"1", "deep/model/two": b"2"}
     assert [inner.name for inner in (tmp_path / "deep").iterdir()] == ["model"]
 
 
-def test_what_a_kill_left_of_a_folder_is_not_in_the_next_one(tmp_path: Path) -> None:
-    with atomic_folder(tmp_path / "model") as aside:
+def test_what_a_kill_left_of_a_folder_is_removed(tmp_path: Path) -> None:
+    with atomic_folder(tmp_path / "model") as part:
         pass
-    aside.mkdir()
-    (aside / "old").write_bytes(b"half")
+    part.mkdir()
+    (part / "old").write_bytes(b"half")
     with atomic_folder(tmp_path / "model") as again:
-        assert again == aside
+        assert again == part
         (again / "new").write_bytes(b"1")
     assert content(tmp_path) == {"model/new": b"1"}
 
@@ -120,10 +122,10 @@ def test_what_a_kill_left_of_a_folder_is_not_in_the_next_one(tmp_path: Path) -> 
         (RuntimeError("I/O error: File too large (os error 27)"), r"I/O error: File too large \(os error 27\)"),
     ],
 )
-def test_a_folder_that_cannot_be_filled_leaves_nothing(tmp_path: Path, error: Exception, said: str) -> None:
+def test_a_folder_that_cannot_be_written_leaves_no_files(tmp_path: Path, error: Exception, said: str) -> None:
     def fill() -> None:
-        with atomic_folder(tmp_path / "model") as aside:
-            (aside / "one").write_bytes(b"1")
+        with atomic_folder(tmp_path / "model") as part:
+            (part / "one").write_bytes(b"1")
             raise error
 
     with pytest.raises(InputError, match=rf"model could not be written: {said}; nothing was left there"):
@@ -131,24 +133,24 @@ def test_a_folder_that_cannot_be_filled_leaves_nothing(tmp_path: Path, error: Ex
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_error_that_is_not_the_disks_stays_what_it_is(tmp_path: Path) -> None:
+def test_other_errors_are_not_changed(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="a fault of ours"), atomic_folder(tmp_path / "model"):
         raise RuntimeError("a fault of ours")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_with_files_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model/thesis.txt").write_bytes(b"mine")
     with (
         pytest.raises(InputError, match="model could not be written: Directory not empty"),
-        atomic_folder(tmp_path / "model") as aside,
+        atomic_folder(tmp_path / "model") as part,
     ):
-        (aside / "one").write_bytes(b"1")
+        (part / "one").write_bytes(b"1")
     assert content(tmp_path) == {"model/thesis.txt": b"mine"}
 
 
-def test_the_folder_one_stands_in_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_current_folder_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match="is the current folder and would be replaced; give a new one"):
         atomic_folder(Path()).__enter__()

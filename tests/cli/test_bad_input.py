@@ -36,7 +36,7 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("heads --inputs 0", "InputError", "inputs=0: a role is tested on 8 to 4096 inputs a probe"),
     ("heads --role nosuch", "InputError", "no role is called nosuch; there are previous token"),
     ("scan -c missing.txt -o census", "InputError", "missing.txt: no such file, folder or pattern"),
-    ("scan -c empty.txt -o census", "InputError", "the corpus is empty: it holds no text of two tokens"),
+    ("scan -c empty.txt -o census", "InputError", "the corpus is empty: it has no text of two tokens"),
     ("scan -c empty -o census", "InputError", "the folder empty holds no files"),
     ("scan -c bytes.txt -o census", "InputError", "bytes.txt, line 1: byte 0xff is not UTF-8"),
     ("scan -c plain.txt -o plain.txt", "InputError", "plain.txt cannot be written (File exists)"),
