@@ -41,11 +41,11 @@ GOALS = {
 }  # fmt: skip
 SERVER = """
 import sys
-from headscope.app.server import Place, serve
+from headscope.app.server import ServeOptions, serve
 from headscope.app.pages.microscope import Session
-from headscope.app.model_registry import Shelf
+from headscope.app.model_registry import ModelRegistry
 from headscope.scope import load
-serve(Shelf(Session(load())), Place(port=int(sys.argv[1]), open_browser=False))
+serve(ModelRegistry(Session(load())), ServeOptions(port=int(sys.argv[1]), open_browser=False))
 """
 
 

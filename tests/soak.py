@@ -35,8 +35,7 @@ import torch
 
 import headscope
 from headscope.app.export.html import save_html
-from headscope.app.pages import schema
-from headscope.app.pages.microscope import KEPT_LOOKS, Session
+from headscope.app.pages.microscope import KEPT_LOOKS, LookRequest, Session
 from headscope.app.wire import unpack
 from headscope.errors import InputError
 from headscope.scan.options import ScanOptions
@@ -122,7 +121,7 @@ def fill(session: Session) -> None:
     """As many looks as a session keeps, long and short as they will come."""
     chance = random.Random(7)
     for number in range(KEPT_LOOKS):
-        session.look(schema.LookRequest(text=text(chance, number)))
+        session.look(LookRequest(text=text(chance, number)))
 
 
 def keep_doing(work: Callable[[], None], stop: threading.Event, record: Record) -> None:

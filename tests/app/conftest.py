@@ -13,7 +13,7 @@ import transformers
 from fastapi.testclient import TestClient
 
 import headscope
-from headscope.app.model_registry import Shelf
+from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.microscope import Session
 from headscope.app.server import HOST, application
 
@@ -74,5 +74,5 @@ def session(scope: headscope.scope.Scope) -> Session:
 
 @pytest.fixture
 def client(session: Session) -> Iterator[TestClient]:
-    with TestClient(application(Shelf(session)), base_url=f"http://{HOST}") as opened:
+    with TestClient(application(ModelRegistry(session)), base_url=f"http://{HOST}") as opened:
         yield opened

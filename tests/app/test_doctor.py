@@ -18,7 +18,7 @@ from headscope.cli import app
 ROOT = Path(__file__).parents[2]
 
 
-def _findings() -> dict[str, doctor.Finding]:
+def _findings() -> dict[str, doctor.Check]:
     return {finding.name: finding for finding in doctor.examine()}
 
 

@@ -20,7 +20,7 @@ def look(scope):
 
 
 def test_a_look_is_told_head_by_head(look, scope):
-    told = json.loads(json.dumps(json_output.of_look(look), allow_nan=False))
+    told = json.loads(json.dumps(json_output.look_json(look), allow_nan=False))
     assert (told["model"], len(told["tokens"])) == (scope.shape.name, 15)
     assert list(told["heads"]) == [str(head) for head in scope.shape.heads()]
     one = told["heads"]["1.4"]
@@ -32,11 +32,11 @@ def test_a_look_is_told_head_by_head(look, scope):
 
 
 def test_a_named_head_comes_with_its_pattern(look):
-    torch.testing.assert_close(torch.tensor(json_output.of_look(look, "0.3")["pattern"]), look.pattern("0.3"))
+    torch.testing.assert_close(torch.tensor(json_output.look_json(look, "0.3")["pattern"]), look.pattern("0.3"))
 
 
 def test_a_question_that_cannot_be_asked_is_left_out(scope):
-    told = json_output.of_look(scope.look("the old lamp"))
+    told = json_output.look_json(scope.look("the old lamp"))
     assert "induction" not in told["heads"]["0.0"]
     assert "previous" in told["heads"]["0.0"]
 
@@ -44,7 +44,7 @@ def test_a_question_that_cannot_be_asked_is_left_out(scope):
 def test_a_change_holds_what_was_likely_before_and_after(look, scope):
     with scope.edit(ablate("0.1", "1.2", how="zero")):
         without = scope.look(TEXT)
-    told = json_output.of_change(look, without, ["0.1", "1.2"])
+    told = json_output.ablation_json(look, without, ["0.1", "1.2"])
     was, now = (each.logits[-1].double().softmax(-1) for each in (look, without))
     assert told["kl_nats"] == pytest.approx(float((was * (was / now).log()).sum()), abs=1e-5)
     assert told["kl_nats"] > 0
@@ -57,25 +57,25 @@ def test_a_change_holds_what_was_likely_before_and_after(look, scope):
 
 
 def test_nothing_changed_is_a_distance_of_nothing(look):
-    assert json_output.of_change(look, look, [])["kl_nats"] == pytest.approx(0.0, abs=1e-7)
+    assert json_output.ablation_json(look, look, [])["kl_nats"] == pytest.approx(0.0, abs=1e-7)
 
 
 def test_what_was_written_comes_with_its_chances(scope):
     made = scope.generate("the old lamp", 4)
-    told = json_output.of_generated("the old lamp", made)
+    told = json_output.generated_json("the old lamp", made)
     assert [token["id"] for token in told["tokens"]] == [token.id for token in made.tokens]
     assert all(0 < token["probability"] <= 1 for token in told["tokens"])
     assert told["text"] == made.text
 
 
 def test_own_questions_stand_under_a_name_of_their_own():
-    assert json_output.of_answers({}) == {}
-    told = json_output.of_answers({"verbs": {Head("0", 1): 0.5}})
+    assert json_output.questions_json({}) == {}
+    told = json_output.questions_json({"verbs": {Head("0", 1): 0.5}})
     assert told == {"own_questions": {"verbs": {"0.1": 0.5}}}
 
 
 def test_a_model_is_told_with_its_shape_and_its_check(scope):
-    told = json.loads(json.dumps(json_output.of_scope(scope)))
+    told = json.loads(json.dumps(json_output.model_json(scope)))
     assert (told["heads"], told["d_model"], told["context"]) == (12, 48, 1280)
     assert [(site["name"], site["n_heads"], site["n_kv_heads"]) for site in told["sites"]] == [("0", 6, 3), ("1", 6, 3)]
     assert told["check"] == str(scope.model.self_check)

@@ -11,14 +11,14 @@ from rich.console import Console
 from headscope.app.colour import STOPS, weight_colour
 from headscope.app.terminal import (
     WIDEST,
-    change_table,
-    own_answer,
+    ablation_table,
     pattern,
     percent,
     printable,
+    question_row,
     share,
-    strongest_answers,
     summary,
+    top_heads,
     visible,
 )
 from headscope.errors import InputError
@@ -75,7 +75,7 @@ def test_no_sign_that_steers_a_terminal_is_left():
 
 
 def test_the_strongest_heads_of_a_question_are_ranked_over_all_layers(look):
-    found = strongest_answers(look, 5)
+    found = top_heads(look, 5)
     assert set(found) <= set(STANDARD)
     for name, ranked in found.items():
         values = [value for _, value in ranked]
@@ -89,7 +89,7 @@ def test_the_strongest_heads_of_a_question_are_ranked_over_all_layers(look):
 
 def test_a_question_that_a_text_cannot_answer_is_said_to_be_so(scope):
     told = printed(summary(scope.look("the old lamp")))
-    assert re.search(r"induction +nowhere to ask it in this text", told)
+    assert re.search(r"induction +no row of this text can answer it", told)
     assert not re.search(r"previous +nowhere", told)
 
 
@@ -106,9 +106,9 @@ def test_a_long_text_is_cut_and_says_by_how_much(scope):
 
 
 def test_an_own_question_without_an_answer_says_so():
-    assert own_answer("verbs", {}).plain == "verbs: nowhere to ask it in this text"
+    assert question_row("verbs", {}).plain == "verbs: no row of this text can answer it"
     found = {Head("0", 1): 0.25, Head("1", 0): 0.5, Head("1", 2): 0.125, Head("0", 0): 0.1}
-    assert own_answer("verbs", found).plain == "verbs: 1.0 .50   0.1 .25   1.2 .12"
+    assert question_row("verbs", found).plain == "verbs: 1.0 .50   0.1 .25   1.2 .12"
 
 
 def test_a_pattern_is_a_triangle_of_the_weights_in_their_colours(look):
@@ -136,7 +136,7 @@ def test_a_pattern_that_does_not_fit_says_what_does(scope):
 
 def test_a_change_is_a_line_a_token_and_its_distance():
     change = {"heads": ["5.1", "5.5"], "kl_nats": 0.1234, "next": [{"token": " road", "with": 0.5, "without": 0.05}]}
-    told = printed(change_table(change))
+    told = printed(ablation_table(change))
     assert "without 5.1, 5.5: KL 0.123 nats" in " ".join(told.split())
     assert re.search(r"road +50% +5\.0%", told)
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import headscope
-from headscope.app.json_output import of_change
+from headscope.app.json_output import ablation_json
 from headscope.cli import app
 from headscope.errors import HeadscopeError, InputError
 
@@ -34,7 +34,7 @@ def test_heads_say_what_they_say_in_the_texts(how: str, tmp_path: Path) -> None:
     with headscope.load() as scope:
         before = scope.look(TEXT)
         with scope.edit(headscope.ablate("5.6", "4.3", how=how, texts=[BOOK])):
-            expected = of_change(before, scope.look(TEXT), ["5.6", "4.3"])
+            expected = ablation_json(before, scope.look(TEXT), ["5.6", "4.3"])
     assert told["kl_nats"] == pytest.approx(expected["kl_nats"], rel=1e-4)
     assert told["kl_nats"] > 0
     assert told["heads"] == ["5.6", "4.3"]

@@ -86,4 +86,4 @@ def test_a_class_of_tokens_is_asked_in_one_look() -> None:
     found = as_json("look", text, "--class", "digits=[0-9]")["own_questions"]["digits"]
     assert len(found) == 64
     assert 0.2 < max(found.values()) <= 1
-    assert "commas: nowhere to ask it in this text" in run("look", "No marks here", "--class", "commas=,")
+    assert "commas: no row of this text can answer it" in run("look", "No marks here", "--class", "commas=,")

@@ -14,7 +14,7 @@ import uvicorn
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 import headscope
-from headscope.app.model_registry import Opener, Shelf
+from headscope.app.model_registry import ModelRegistry, Opener
 from headscope.app.pages.census import Censuses
 from headscope.app.pages.microscope import Session
 from headscope.app.server import HOST, application, free_port
@@ -61,7 +61,7 @@ def served(
 ) -> Iterator[str]:
     """The page's address, while its server runs in a thread."""
     port = free_port(port)
-    app = application(Shelf(*sessions, opener=opener), censuses=censuses)
+    app = application(ModelRegistry(*sessions, opener=opener), censuses=censuses)
     server = uvicorn.Server(uvicorn.Config(app, host=HOST, port=port, log_level="warning"))
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from schemathesis import GenerationMode, openapi
 from schemathesis.core import NOT_SET
 
-from headscope.app.model_registry import Shelf
+from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.census import Censuses
 from headscope.app.pages.microscope import Session
 from headscope.app.server import HOST, application
@@ -50,7 +50,7 @@ def client(scope: Scope, tmp_path: Path) -> Iterator[TestClient]:
     options = ScanOptions(context=32, replicates=4, examples=1, progress=False)
     for name in ("one", "two"):
         scope.scan([TEXT, TEXT], out=tmp_path / name, options=options)
-    made = application(Shelf(Session(scope)), censuses=Censuses([tmp_path / "one", tmp_path / "two"]))
+    made = application(ModelRegistry(Session(scope)), censuses=Censuses([tmp_path / "one", tmp_path / "two"]))
     with TestClient(made, base_url=f"http://{HOST}", raise_server_exceptions=False) as opened:
         yield opened
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from fastapi.testclient import TestClient
 
-from headscope.app.model_registry import Shelf
+from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.microscope import Session
 from headscope.app.server import HOST, application
 from tests.app.conftest import scope, session
@@ -19,7 +19,7 @@ __all__ = ["scope", "session"]
 
 @pytest.fixture
 def client(session: Session) -> Iterator[TestClient]:
-    made = application(Shelf(session))
+    made = application(ModelRegistry(session))
     with TestClient(made, base_url=f"http://{HOST}", raise_server_exceptions=False) as opened:
         yield opened
 

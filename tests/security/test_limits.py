@@ -1,4 +1,4 @@
-"""Limits on request sizes, times and rates."""
+"""Limits on request sizes, times and limiter."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import socket
 import httpx
 import pytest
 
-from headscope.app.pages import schema
+from headscope.app.pages.microscope import MAX_CHARACTERS
 from headscope.app.server import HOST, limits
-from headscope.app.server.limits import ADDRESSES, AT_ONCE, LARGEST_BODY, PER_SECOND, Rates
+from headscope.app.server.limits import ADDRESSES, AT_ONCE, MAX_BODY, PER_SECOND, RateLimiter
 
 pytestmark = pytest.mark.promise("Limits")
 
@@ -23,39 +23,39 @@ class Clock:
 
 def test_64_clients_behind_one_address_stay_below_the_rate_limit():
     clock = Clock()
-    rates = Rates(clock)
-    assert all(rates.allow("school") for _ in range(64 * 20)), "opening the page at once"
+    limiter = RateLimiter(clock)
+    assert all(limiter.allow("school") for _ in range(64 * 20)), "opening the page at once"
     for _ in range(60 * 60):  # one minute at 60 frames per second: 64 clients, ten requests per second each
         clock.now += 1 / 60
-        assert all(rates.allow("school") for _ in range(64 * 10 // 60))
+        assert all(limiter.allow("school") for _ in range(64 * 10 // 60))
 
 
 def test_a_client_in_a_loop_is_limited_alone_and_only_for_a_while():
     clock = Clock()
-    rates = Rates(clock)
-    allowed = sum(rates.allow("loop") for _ in range(5_000))
+    limiter = RateLimiter(clock)
+    allowed = sum(limiter.allow("loop") for _ in range(5_000))
     assert allowed == AT_ONCE
-    assert rates.allow("somebody else")
+    assert limiter.allow("somebody else")
     clock.now += 1
-    assert sum(rates.allow("loop") for _ in range(5_000)) == PER_SECOND
+    assert sum(limiter.allow("loop") for _ in range(5_000)) == PER_SECOND
 
 
 def test_the_number_of_remembered_addresses_is_limited():
-    rates = Rates(Clock())
+    limiter = RateLimiter(Clock())
     for number in range(3 * ADDRESSES):
-        rates.allow(str(number))
-    assert len(rates._left) == ADDRESSES
+        limiter.allow(str(number))
+    assert len(limiter._buckets) == ADDRESSES
 
 
 def test_a_clock_that_stops_or_goes_back_never_raises_the_limit():
     clock = Clock()
-    rates = Rates(clock)
-    while rates.allow("x"):
+    limiter = RateLimiter(clock)
+    while limiter.allow("x"):
         pass
     clock.now -= 100
-    assert not rates.allow("x")
+    assert not limiter.allow("x")
     clock.now += 1
-    assert rates.allow("x")
+    assert limiter.allow("x")
 
 
 def test_the_server_answers_429_above_the_rate_limit(client, monkeypatch):
@@ -76,7 +76,7 @@ def test_a_large_content_length_is_refused_before_the_body_is_sent(address):
 
 def test_a_body_without_content_length_is_limited_too(address):
     def endless():
-        for _ in range(LARGEST_BODY // 2**16 + 2):
+        for _ in range(MAX_BODY // 2**16 + 2):
             yield b" " * 2**16
 
     answer = httpx.post(f"{address}api/look", content=endless(), headers={"content-type": "application/json"})
@@ -85,7 +85,7 @@ def test_a_body_without_content_length_is_limited_too(address):
 
 
 def test_a_body_that_does_not_arrive_times_out(address, monkeypatch):
-    monkeypatch.setattr(limits, "SLOWEST_BODY", 0.3)
+    monkeypatch.setattr(limits, "BODY_TIMEOUT", 0.3)
     port = int(address.rstrip("/").rpartition(":")[2])
     with socket.create_connection((HOST, port), timeout=60) as line:
         head = f"POST /api/look HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\nContent-Length: 9"
@@ -94,7 +94,7 @@ def test_a_body_that_does_not_arrive_times_out(address, monkeypatch):
 
 
 def test_the_longest_text_fits_in_any_encoding(client):
-    for text in ("a" * schema.MAX_CHARACTERS, "é" * (schema.MAX_CHARACTERS - 1)):
+    for text in ("a" * MAX_CHARACTERS, "é" * (MAX_CHARACTERS - 1)):
         assert client.post("/api/look", json={"text": text}).status_code in (200, 422)
 
 

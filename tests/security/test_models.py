@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from typer.testing import CliRunner
 
 import headscope
-from headscope.app.model_registry import KEPT_OPENED, Shelf
+from headscope.app.model_registry import KEPT_OPENED, ModelRegistry
 from headscope.app.server import HOST, application
 from headscope.cli import app
 from headscope.errors import ModelError
@@ -31,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def open_client(session) -> Iterator[TestClient]:
-    with TestClient(application(Shelf(session, opener=headscope.load)), base_url=f"http://{HOST}") as client:
+    with TestClient(application(ModelRegistry(session, opener=headscope.load)), base_url=f"http://{HOST}") as client:
         yield client
 
 
@@ -57,10 +57,10 @@ def test_with_allow_models_a_folder_is_opened(open_client, folder):
 
 @pytest.mark.promise("No other models")
 def test_the_number_of_models_opened_from_the_page_is_limited(session, scope):
-    shelf = Shelf(session, opener=lambda name: headscope.load(small_model(1), word_tokenizer(), name=name))
+    registry = ModelRegistry(session, opener=lambda name: headscope.load(small_model(1), word_tokenizer(), name=name))
     for number in range(KEPT_OPENED + 3):
-        shelf.open(f"model {number}")
-    assert shelf.names() == [scope.shape.name, "model 3", "model 4"]
+        registry.open(f"model {number}")
+    assert registry.names() == [scope.shape.name, "model 3", "model 4"]
 
 
 @pytest.mark.promise("No code from models")

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from headscope.app.server import HOST, Place, free_port
+from headscope.app.server import HOST, ServeOptions, free_port
 from headscope.app.server.serve import announcement
 from headscope.app.server.token import Token
 from headscope.cli import app
@@ -19,7 +19,7 @@ LOOK = {"text": "the old lamp"}
 
 @pytest.mark.promise("Loopback only")
 def test_the_server_listens_on_this_machine_only(address):
-    assert Place().host == HOST == "127.0.0.1"
+    assert ServeOptions().host == HOST == "127.0.0.1"
     port = int(address.rstrip("/").rpartition(":")[2])
     for family, _, _, _, (other, *_) in socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM):
         if not other.startswith("127.") and family == socket.AF_INET:
@@ -61,7 +61,7 @@ def test_forwarded_headers_are_ignored(address):
 def test_a_post_with_another_origin_is_refused(client, origin):
     answer = client.post("/api/look", json=LOOK, headers={"origin": origin})
     assert answer.status_code == 403
-    assert "may not ask this server" in answer.json()["message"]
+    assert "may not send requests to this server" in answer.json()["message"]
 
 
 @pytest.mark.promise("No cross-origin requests")
@@ -111,16 +111,16 @@ def test_the_page_may_not_be_framed_or_embedded(client):
     ("host", "here"), [("127.0.0.1", True), ("localhost", True), ("::1", True), ("0.0.0.0", False), ("::", False)]
 )
 def test_a_host_that_other_machines_can_reach_prints_a_token(host, here):
-    place = Place(host=host)
-    assert place.is_here == here
+    options = ServeOptions(host=host)
+    assert options.local == here
     token = None if here else Token("s3cret")
-    said = announcement(place, 8765, token)
+    said = announcement(options, 8765, token)
     assert ("?token=s3cret " in said) == ("unencrypted" in said) == (not here)
 
 
 @pytest.mark.promise("Access token for other machines")
 def test_a_host_that_this_machine_does_not_have_is_reported():
-    with pytest.raises(InputError, match=r"--host no-such-host.invalid: this machine knows no such address"):
+    with pytest.raises(InputError, match=r"--host no-such-host.invalid: this machine has no such address"):
         free_port(host="no-such-host.invalid")
     with pytest.raises(InputError, match=r"192\.0\.2\.1, port any cannot be used"):
         free_port(host="192.0.2.1")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from headscope.app.model_registry import Shelf
+from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.microscope import Session
 from headscope.app.server import HOST, STATIC, application
 from headscope.app.server.errors import without_paths
@@ -54,7 +54,7 @@ def test_a_symbolic_link_out_of_the_folder_is_not_followed(session, tmp_path, mo
     (tmp_path / "secret.txt").write_text("secret")
     (tmp_path / "page/out.txt").symlink_to(tmp_path / "secret.txt")
     monkeypatch.setattr(sys.modules[application.__module__], "STATIC", tmp_path / "page")
-    with TestClient(application(Shelf(session)), base_url=f"http://{HOST}") as client:
+    with TestClient(application(ModelRegistry(session)), base_url=f"http://{HOST}") as client:
         assert client.get("/index.html").status_code == 200
         assert client.get("/out.txt").status_code == 404
 
@@ -102,7 +102,7 @@ def test_an_error_about_a_folder_does_not_reveal_its_path(session, tmp_path):
     def opener(name: str):
         raise ModelError(f"{tmp_path / 'inner' / name} has no config.json")
 
-    with TestClient(application(Shelf(session, opener=opener)), base_url=f"http://{HOST}") as client:
+    with TestClient(application(ModelRegistry(session, opener=opener)), base_url=f"http://{HOST}") as client:
         told = client.post("/api/models", json={"name": "gpt"})
     assert told.status_code == 422
     assert told.json() == {"kind": "ModelError", "message": "…/gpt has no config.json"}
@@ -117,7 +117,7 @@ def test_an_unexpected_error_has_a_fixed_message(client, monkeypatch):
     monkeypatch.setattr(Session, "look", fail)
     told = client.post("/api/look", json={"text": "the old lamp"})
     assert told.status_code == 500
-    assert told.json()["message"].startswith("something went wrong in the program")
+    assert told.json()["message"].startswith("the server failed on this request")
     for leak in ("secret", "Traceback", "RuntimeError", tempfile.gettempdir(), ".py", "line "):
         assert leak not in told.text
     assert told.headers["content-security-policy"].startswith("default-src 'none'")

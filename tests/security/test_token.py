@@ -14,7 +14,7 @@ import httpx
 import pytest
 from fastapi.testclient import TestClient
 
-from headscope.app.model_registry import Shelf
+from headscope.app.model_registry import ModelRegistry
 from headscope.app.server import application, free_port
 from headscope.app.server.token import Token
 
@@ -30,7 +30,7 @@ def token() -> Token:
 
 @pytest.fixture
 def outside(session, token) -> Iterator[TestClient]:
-    with TestClient(application(Shelf(session), token=token), base_url="http://lab.example:8765") as opened:
+    with TestClient(application(ModelRegistry(session), token=token), base_url="http://lab.example:8765") as opened:
         yield opened
 
 
@@ -71,7 +71,7 @@ def test_a_second_visit_with_the_token_removes_it_again(outside, token):
 
 @pytest.mark.parametrize("path", ["//evil.example/x", "/\\evil.example", "///evil.example"])
 def test_the_redirect_stays_on_this_server(session, token, path):
-    with TestClient(application(Shelf(session), token=token), base_url="http://lab.example") as outside:
+    with TestClient(application(ModelRegistry(session), token=token), base_url="http://lab.example") as outside:
         found = outside.get(f"http://lab.example{path}?token={token.secret}", follow_redirects=False)
     assert re.match(r"/(?![/\\])", found.headers["location"])
 

@@ -9,8 +9,11 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Card */
-        post: operations["card_api_card_post"];
+        /**
+         * Read Card
+         * @description The requested card, with other numbers of heads where the request has them.
+         */
+        post: operations["read_card_api_card_post"];
         delete?: never;
         options?: never;
         head?: never;
@@ -24,8 +27,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Cards */
-        get: operations["cards_api_cards_get"];
+        /**
+         * Card List
+         * @description Every built-in card.
+         */
+        get: operations["card_list_api_cards_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -41,8 +47,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lines */
-        get: operations["lines_api_censuses_get"];
+        /** Summaries */
+        get: operations["summaries_api_censuses_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -92,7 +98,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Head */
+        /**
+         * Head
+         * @description One head's best examples of a question, and the histograms of its rows.
+         */
         get: operations["head_api_censuses__number__head_get"];
         put?: never;
         post?: never;
@@ -109,8 +118,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Featured */
-        get: operations["featured_api_featured_get"];
+        /** Published Claims */
+        get: operations["published_claims_api_featured_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -143,8 +152,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Film Names */
-        get: operations["film_names_api_films_get"];
+        /** Film List */
+        get: operations["film_list_api_films_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -179,7 +188,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Arrows */
+        /**
+         * Arrows
+         * @description Written arrows as word positions.
+         */
         post: operations["arrows_api_lab_arrows_post"];
         delete?: never;
         options?: never;
@@ -194,8 +206,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** By Hand */
-        get: operations["by_hand_api_lab_by_hand_get"];
+        /**
+         * Hand Roles
+         * @description Every model by hand, with the first line of its docstring.
+         */
+        get: operations["hand_roles_api_lab_by_hand_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -247,7 +262,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Open Crafted */
+        /**
+         * Open Crafted
+         * @description Add these heads to the registry. Equal requests give equal heads, so a name always means the same model.
+         */
         post: operations["open_crafted_api_lab_craft_open_post"];
         delete?: never;
         options?: never;
@@ -265,8 +283,11 @@ export interface paths {
         /** Exercise */
         get: operations["exercise_api_lab_exercise_get"];
         put?: never;
-        /** Check Exercise */
-        post: operations["check_exercise_api_lab_exercise_post"];
+        /**
+         * Check Invented
+         * @description Check two invented heads; a sum left empty is not checked.
+         */
+        post: operations["check_invented_api_lab_exercise_post"];
         delete?: never;
         options?: never;
         head?: never;
@@ -282,8 +303,11 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Check Fork */
-        post: operations["check_fork_api_lab_fork_post"];
+        /**
+         * Check Drawn
+         * @description Check the drawn fork.
+         */
+        post: operations["check_drawn_api_lab_fork_post"];
         delete?: never;
         options?: never;
         head?: never;
@@ -297,8 +321,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** One Or Many */
-        get: operations["one_or_many_api_lab_one_or_many_get"];
+        /**
+         * Results
+         * @description The stored results.
+         */
+        get: operations["results_api_lab_one_or_many_get"];
         put?: never;
         /** Run */
         post: operations["run_api_lab_one_or_many_post"];
@@ -317,7 +344,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Sentence */
+        /**
+         * Sentence
+         * @description A sentence, its words and its targets; an unknown sentence gets the previous token as its target.
+         */
         post: operations["sentence_api_lab_sentence_post"];
         delete?: never;
         options?: never;
@@ -334,7 +364,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Worked */
+        /**
+         * Worked
+         * @description The example with the user's changes, computed.
+         */
         post: operations["worked_api_lab_worked_post"];
         delete?: never;
         options?: never;
@@ -349,8 +382,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lessons */
-        get: operations["lessons_api_lessons_get"];
+        /**
+         * Contents
+         * @description The table of contents; no lesson's code is run.
+         */
+        get: operations["contents_api_lessons_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -366,7 +402,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lesson */
+        /**
+         * Lesson
+         * @description A lesson with its numbers filled in and its code's output.
+         */
         get: operations["lesson_api_lessons__number__get"];
         put?: never;
         post?: never;
@@ -385,8 +424,11 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Answer */
-        post: operations["answer_api_lessons__number__answer_post"];
+        /**
+         * Mark
+         * @description Whether an answer is right, and why.
+         */
+        post: operations["mark_api_lessons__number__answer_post"];
         delete?: never;
         options?: never;
         head?: never;
@@ -419,8 +461,8 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Mix */
-        post: operations["mix_api_mix_post"];
+        /** Attribution */
+        post: operations["attribution_api_mix_post"];
         delete?: never;
         options?: never;
         head?: never;
@@ -434,8 +476,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Model Card */
-        get: operations["model_card_api_model_get"];
+        /** Model Info */
+        get: operations["model_info_api_model_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -553,6 +595,24 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         /**
+         * AblationEffect
+         * @description What the probe's task loses when the head is mean-ablated.
+         *
+         *     ``whole`` is the score with all heads, more is better; ``loss`` is how much of it is lost.
+         */
+        AblationEffect: {
+            /** High */
+            high: number;
+            /** Loss */
+            loss: number;
+            /** Low */
+            low: number;
+            /** Task */
+            task: string;
+            /** Whole */
+            whole: number;
+        };
+        /**
          * AnswerRequest
          * @description A letter, or a number for a numeric question.
          */
@@ -563,10 +623,20 @@ export interface components {
             question: number;
         };
         /**
-         * ArrowsCard
-         * @description The same as places, and a share for each.
+         * ArrowsRequest
+         * @description Arrows as the user writes them, with their shares if these are not equal: it > horse .8, it > road .2.
          */
-        ArrowsCard: {
+        ArrowsRequest: {
+            /** Sentence */
+            sentence: string;
+            /** Text */
+            text: string;
+        };
+        /**
+         * ArrowsResponse
+         * @description The arrows as word positions, and a share for each.
+         */
+        ArrowsResponse: {
             /** Arrows */
             arrows: [
                 number,
@@ -576,20 +646,84 @@ export interface components {
             shares: number[];
         };
         /**
-         * ArrowsRequest
-         * @description Arrows as a person writes them, with their shares if these are not equal: it > horse .8, it > road .2.
+         * AttributionRequest
+         * @description Logit attribution at one position, and the head outputs of one site there.
          */
-        ArrowsRequest: {
-            /** Sentence */
-            sentence: string;
-            /** Text */
-            text: string;
+        AttributionRequest: {
+            /** Look */
+            look: string;
+            /**
+             * Minus
+             * @description a token id; its logit is subtracted from the first one's
+             */
+            minus?: number | null;
+            /** Position */
+            position: number;
+            /** Site */
+            site: string;
+            /**
+             * Toward
+             * @description a token id; the likeliest next token unless given
+             */
+            toward?: number | null;
         };
         /**
-         * CardAnswer
+         * AttributionResponse
+         * @description One site at one position, head by head.
+         *
+         *     Arrays, float32: ``reads`` [head, key], the attention row; ``delivered`` [head, d_value], z; ``parts``
+         *     [head, d_model], each head's z through W_O; ``bias`` [d_model]; ``output`` [d_model], the site's output, so that
+         *     parts + bias = output; ``shares`` [head of the whole model], each head's share of the logit of ``toward``, less that
+         *     of ``minus``.
+         */
+        AttributionResponse: {
+            /**
+             * Kind
+             * @description what kind of sum the parts make
+             * @enum {string}
+             */
+            kind: "exact" | "head-local" | "mixed";
+            /** Look */
+            look: string;
+            minus: components["schemas"]["NextToken"] | null;
+            /**
+             * Note
+             * @description how the final norm was taken into account, or why it was not
+             * @default
+             */
+            note: string;
+            /** Position */
+            position: number;
+            /** Site */
+            site: string;
+            /** @description none where no logit can be split over the heads; the note says why */
+            toward: components["schemas"]["NextToken"] | null;
+        };
+        /** CardList */
+        CardList: {
+            /** Cards */
+            cards: components["schemas"]["CardSummary"][];
+        };
+        /**
+         * CardRequest
+         * @description One of a name, a config or sizes; then other numbers of heads or KV heads, to see what changes.
+         */
+        CardRequest: {
+            /** Config */
+            config?: string | null;
+            /** N Heads */
+            n_heads?: number | null;
+            /** N Kv Heads */
+            n_kv_heads?: number | null;
+            /** Name */
+            name?: string | null;
+            sizes?: components["schemas"]["Sizes"] | null;
+        };
+        /**
+         * CardResponse
          * @description A card, counted. ``lengths`` are the context lengths at which caches (fp16 bytes) and work (FLOP) are given.
          */
-        CardAnswer: {
+        CardResponse: {
             /** Active */
             active: number | null;
             /**
@@ -652,7 +786,7 @@ export interface components {
             /** Notes */
             notes: string[];
             /** Parts */
-            parts: components["schemas"]["Part"][];
+            parts: components["schemas"]["ParameterCount"][];
             published: components["schemas"]["HeadChoice"];
             /** Published Kv Heads */
             published_kv_heads: number;
@@ -662,14 +796,14 @@ export interface components {
             title: string;
             /**
              * Token Bytes
-             * @description of the cache, for one token, in fp16
+             * @description of the cache, per token, in fp16
              */
             token_bytes: number;
             /** Total */
             total: number | null;
             /**
              * Windows
-             * @description a layer each: how far it looks back; null for all, 0 for no heads
+             * @description per layer: how far it looks back; null for all, 0 for no heads
              */
             windows: (number | null)[];
             /** Work */
@@ -678,10 +812,10 @@ export interface components {
             }[];
         };
         /**
-         * CardLine
-         * @description A built-in card in a list. ``d_head`` is what a head delivers: MLA counts by its values.
+         * CardSummary
+         * @description A built-in card in the list. There ``d_head`` is the width of a head's values, which MLA counts by.
          */
-        CardLine: {
+        CardSummary: {
             /**
              * Attention
              * @enum {string}
@@ -704,62 +838,9 @@ export interface components {
             /** Total */
             total: number | null;
         };
-        /** CardLines */
-        CardLines: {
-            /** Cards */
-            cards: components["schemas"]["CardLine"][];
-        };
-        /**
-         * CardRequest
-         * @description One of a name, a config or sizes; then other heads or KV heads, if one wants to see what changes.
-         */
-        CardRequest: {
-            /** Config */
-            config?: string | null;
-            /** N Heads */
-            n_heads?: number | null;
-            /** N Kv Heads */
-            n_kv_heads?: number | null;
-            /** Name */
-            name?: string | null;
-            sizes?: components["schemas"]["Sizes"] | null;
-        };
-        /**
-         * CensusCard
-         * @description A whole census. Arrays [quantity, head], NaN where nothing could be asked: ``mean``, ``low``, ``high``,
-         *     ``null``, ``null_low``, ``null_high``, ``smallest``, ``largest``, ``count``.
-         */
-        CensusCard: {
-            /** Context */
-            context: number;
-            /** Corpus */
-            corpus: string;
-            /** Documents */
-            documents: number;
-            /** Interval Over */
-            interval_over: string;
-            /** Model */
-            model: string;
-            /** Notes */
-            notes: string[];
-            /** Number */
-            number: number;
-            /** Problems */
-            problems: string[];
-            /** Quantities */
-            quantities: components["schemas"]["Quantity"][];
-            /** Recipe */
-            recipe: string;
-            /** Sites */
-            sites: components["schemas"]["CensusSite"][];
-            /** Title */
-            title: string;
-            /** Tokens */
-            tokens: number;
-        };
         /**
          * CensusExample
-         * @description A window of text: ``tokens[at]`` asks; ``target`` is where it looks most, None where that is out of sight.
+         * @description A window of text: ``tokens[at]`` is the query; ``target`` its strongest key, None where that is outside.
          */
         CensusExample: {
             /** At */
@@ -789,13 +870,58 @@ export interface components {
             /** Question */
             question: string;
             /** Spreads */
-            spreads: components["schemas"]["Spread"][];
+            spreads: components["schemas"]["Histogram"][];
+        };
+        /** CensusList */
+        CensusList: {
+            /** Censuses */
+            censuses: components["schemas"]["CensusSummary"][];
         };
         /**
-         * CensusLine
-         * @description A census in the list; its number names it.
+         * CensusResponse
+         * @description A whole census. Arrays [quantity, head], NaN where no row could answer: ``mean``, ``low``, ``high``, ``null``,
+         *     ``null_low``, ``null_high``, ``smallest``, ``largest``, ``count``.
          */
-        CensusLine: {
+        CensusResponse: {
+            /** Context */
+            context: number;
+            /** Corpus */
+            corpus: string;
+            /** Documents */
+            documents: number;
+            /** Interval Over */
+            interval_over: string;
+            /** Model */
+            model: string;
+            /** Notes */
+            notes: string[];
+            /** Number */
+            number: number;
+            /** Problems */
+            problems: string[];
+            /** Quantities */
+            quantities: components["schemas"]["Quantity"][];
+            /** Recipe */
+            recipe: string;
+            /** Sites */
+            sites: components["schemas"]["CensusSite"][];
+            /** Title */
+            title: string;
+            /** Tokens */
+            tokens: number;
+        };
+        /** CensusSite */
+        CensusSite: {
+            /** N Heads */
+            n_heads: number;
+            /** Name */
+            name: string;
+        };
+        /**
+         * CensusSummary
+         * @description A census in the list.
+         */
+        CensusSummary: {
             /** Corpus */
             corpus: string;
             /** Documents */
@@ -811,35 +937,44 @@ export interface components {
             /** Tokens */
             tokens: number;
         };
-        /** CensusLines */
-        CensusLines: {
-            /** Censuses */
-            censuses: components["schemas"]["CensusLine"][];
-        };
-        /** CensusSite */
-        CensusSite: {
-            /** N Heads */
-            n_heads: number;
-            /** Name */
-            name: string;
-        };
         /**
-         * CheckedCard
-         * @description An answer, checked.
+         * CheckedAnswer
+         * @description Whether an answer is right, with a remark on each of its parts.
          */
-        CheckedCard: {
+        CheckedAnswer: {
             /** Remarks */
-            remarks: components["schemas"]["RemarkCard"][];
+            remarks: components["schemas"]["Remark"][];
             /** Right */
             right: boolean;
         };
         /**
-         * ComparisonCard
+         * ClaimedHead
+         * @description A head of a published claim, and its score on these weights.
+         */
+        ClaimedHead: {
+            /** Head */
+            head: string;
+            /**
+             * Outcome
+             * @enum {string}
+             */
+            outcome: "agrees" | "differs" | "not tested";
+            /** Published */
+            published: number | null;
+            /** Rank */
+            rank: number | null;
+            /** Score */
+            score: number | null;
+            /** Why */
+            why: string;
+        };
+        /**
+         * ComparisonResponse
          * @description Two censuses. Arrays [quantity, head]: ``before``, ``after``, and ``low``, ``high`` of the difference.
          */
-        ComparisonCard: {
-            after: components["schemas"]["CensusLine"];
-            before: components["schemas"]["CensusLine"];
+        ComparisonResponse: {
+            after: components["schemas"]["CensusSummary"];
+            before: components["schemas"]["CensusSummary"];
             /** Quantities */
             quantities: components["schemas"]["Quantity"][];
             /** Sites */
@@ -868,10 +1003,10 @@ export interface components {
         };
         /**
          * CraftDone
-         * @description The finished heads, and every word followed through them.
+         * @description The finished heads, and what they compute at every word.
          *
-         *     Arrays, float32: ``losses`` [step, head]; ``values`` [head, word, d_head]; ``delivered`` [word, head, d_head];
-         *     ``parts`` [word, head, d_model], each head's delivery through W_O; ``output`` [word, d_model], their sum.
+         *     Arrays, float32: ``losses`` [step, head]; ``values`` [head, word, d_head]; ``delivered`` [word, head, d_head], z;
+         *     ``parts`` [word, head, d_model], each head's z through W_O; ``output`` [word, d_model], their sum.
          */
         CraftDone: {
             /** D Head */
@@ -885,11 +1020,25 @@ export interface components {
              */
             event: "done";
             /** Heads */
-            heads: components["schemas"]["HeadCard"][];
+            heads: components["schemas"]["CraftedHead"][];
+        };
+        /**
+         * CraftedHead
+         * @description How much of its target one head covers, and the rows it missed.
+         */
+        CraftedHead: {
+            /** Asks */
+            asks: string;
+            /** Hit */
+            hit: number;
+            /** Misses */
+            misses: components["schemas"]["MissedRow"][];
+            /** Name */
+            name: string;
         };
         /**
          * CraftRequest
-         * @description Heads to be trained, one for each target.
+         * @description Heads to be trained, one per target.
          */
         CraftRequest: {
             /**
@@ -899,7 +1048,7 @@ export interface components {
             d_head: number;
             /**
              * Places
-             * @description whether a head sees where a word stands, not only which it is
+             * @description whether a head reads positions, not only words
              * @default true
              */
             places: boolean;
@@ -916,7 +1065,7 @@ export interface components {
              */
             steps: number;
             /** Targets */
-            targets: components["schemas"]["TargetCard"][];
+            targets: components["schemas"]["TargetPattern"][];
         };
         /**
          * CraftStep
@@ -937,8 +1086,24 @@ export interface components {
             step: number;
         };
         /**
+         * Crossing
+         * @description Where a series first passes the midpoint of its range: between which two points, in tokens seen.
+         */
+        Crossing: {
+            /** After */
+            after: number;
+            /** Before */
+            before: number;
+            /** End */
+            end: number;
+            /** Name */
+            name: string;
+            /** Start */
+            start: number;
+        };
+        /**
          * Edge
-         * @description One arrow of one head: a query that looks at a key.
+         * @description One arrow of one head: the attention of a query to a key.
          */
         Edge: {
             /** Head */
@@ -949,26 +1114,10 @@ export interface components {
             query: number;
         };
         /**
-         * Effect
-         * @description What the probe's task loses when the head is switched off.
+         * EvidenceScore
+         * @description One head's score on one measure of a role, with its interval, its strongest rival and its p-value.
          */
-        Effect: {
-            /** High */
-            high: number;
-            /** Loss */
-            loss: number;
-            /** Low */
-            low: number;
-            /** Task */
-            task: string;
-            /** Whole */
-            whole: number;
-        };
-        /**
-         * EvidencePiece
-         * @description One thing that was measured on a head: its score with an interval, and its own strongest other answer.
-         */
-        EvidencePiece: {
+        EvidenceScore: {
             /** High */
             high: number;
             /** Low */
@@ -987,199 +1136,10 @@ export interface components {
             threshold: number;
         };
         /**
-         * ExerciseCard
-         * @description The two exercises: invent two heads, and draw the fork from memory.
-         */
-        ExerciseCard: {
-            /** Boxes */
-            boxes: string[];
-            /** Reader */
-            reader: string;
-            /** Sentence */
-            sentence: string;
-            /** Values */
-            values: {
-                [key: string]: number[];
-            };
-        };
-        /**
-         * Featured
-         * @description Heads of this model that papers speak of.
-         */
-        Featured: {
-            /** Claims */
-            claims: components["schemas"]["PaperClaim"][];
-        };
-        /**
-         * FeaturedHead
-         * @description A head that a paper names, beside what these weights show.
-         */
-        FeaturedHead: {
-            /** Head */
-            head: string;
-            /**
-             * Outcome
-             * @enum {string}
-             */
-            outcome: "agrees" | "differs" | "not tested";
-            /** Published */
-            published: number | null;
-            /** Rank */
-            rank: number | null;
-            /** Score */
-            score: number | null;
-            /** Why */
-            why: string;
-        };
-        /**
-         * FilmCard
-         * @description A training run. Arrays: ``repeats``, ``text`` [point, head, question], ``entropy`` [point, head] and, for each
-         *     sentence, ``patterns0`` … [frame, head, query, key] as 65,535 times the weight.
-         */
-        FilmCard: {
-            /** Frames */
-            frames: number[];
-            /** Heads */
-            heads: string[];
-            /** Moments */
-            moments: components["schemas"]["FilmMoment"][];
-            /** Name */
-            name: string;
-            phase: components["schemas"]["FilmPhase"] | null;
-            /** Questions */
-            questions: components["schemas"]["QuestionCard"][];
-            /** Sentences */
-            sentences: components["schemas"]["FilmSentence"][];
-        };
-        /**
-         * FilmEvidence
-         * @description A number that moved: from where to where, and between which tokens it passed half of its way.
-         */
-        FilmEvidence: {
-            /** After */
-            after: number;
-            /** Before */
-            before: number;
-            /** End */
-            end: number;
-            /** Name */
-            name: string;
-            /** Start */
-            start: number;
-        };
-        /**
-         * FilmMoment
-         * @description One point of the film; losses are nats a token, None where nothing was measured.
-         */
-        FilmMoment: {
-            /** First Copy */
-            first_copy: number | null;
-            /** Loss */
-            loss: number | null;
-            /** Second Copy */
-            second_copy: number | null;
-            /** Step */
-            step: number;
-            /** Text Loss */
-            text_loss: number | null;
-            /** Tokens */
-            tokens: number;
-        };
-        /**
-         * FilmNames
-         * @description The films this page may show; it opens on the first.
-         */
-        FilmNames: {
-            /** Names */
-            names: string[];
-        };
-        /**
-         * FilmPhase
-         * @description The stretch in which induction appears: the last point before it stirs, the first at which it stands.
-         */
-        FilmPhase: {
-            /** After */
-            after: number;
-            /** Before */
-            before: number;
-            /** Evidence */
-            evidence: components["schemas"]["FilmEvidence"][];
-            /** Quiet */
-            quiet: number;
-            /** Risen */
-            risen: number;
-        };
-        /**
-         * FilmSentence
-         * @description A sentence whose patterns the film keeps.
-         */
-        FilmSentence: {
-            /** Text */
-            text: string;
-            /** Tokens */
-            tokens: string[];
-        };
-        /**
-         * Finding
-         * @description A head that earned a role.
-         */
-        Finding: {
-            ablated: components["schemas"]["Effect"] | null;
-            /** Evidence */
-            evidence: components["schemas"]["EvidencePiece"][];
-            /** Head */
-            head: string;
-            /** P */
-            p: number;
-            /** Role */
-            role: string;
-            /** Strongest */
-            strongest: boolean;
-        };
-        /**
-         * ForkRequest
-         * @description Arrows between boxes, by their names.
-         */
-        ForkRequest: {
-            /** Arrows */
-            arrows: [
-                string,
-                string
-            ][];
-        };
-        /**
-         * FoundToken
-         * @description The first of the tokens that were typed; ``spaced``: the one that stands for the same after a space.
-         */
-        FoundToken: {
-            /** Id */
-            id: number;
-            /**
-             * Of
-             * @description how many tokens were typed
-             */
-            of: number;
-            spaced: components["schemas"]["NamedToken"] | null;
-            /** Text */
-            text: string;
-        };
-        /**
-         * Guess
-         * @description A possible next token.
-         */
-        Guess: {
-            /** Id */
-            id: number;
-            /** Probability */
-            probability: number;
-            /** Text */
-            text: string;
-        };
-        /**
-         * HandHeadCard
+         * ExampleHead
          * @description One head of the worked example.
          */
-        HandHeadCard: {
+        ExampleHead: {
             /** Asks */
             asks: string;
             /** Scorecard */
@@ -1192,10 +1152,10 @@ export interface components {
             W_Q: number[][];
         };
         /**
-         * HandHeadWork
-         * @description What one head did. ``products`` are weight × value, a row a word: their columns add up to ``delivered``.
+         * ExampleHeadWork
+         * @description What one head computes. ``products`` are weight × value, one row per word: they sum to ``delivered``, its z.
          */
-        HandHeadWork: {
+        ExampleHeadWork: {
             /** Delivered */
             delivered: number[];
             /** Keys */
@@ -1218,8 +1178,124 @@ export interface components {
             };
         };
         /**
+         * ExerciseResponse
+         * @description The two exercises: invent two heads, and draw the fork from memory.
+         */
+        ExerciseResponse: {
+            /** Boxes */
+            boxes: string[];
+            /** Reader */
+            reader: string;
+            /** Sentence */
+            sentence: string;
+            /** Values */
+            values: {
+                [key: string]: number[];
+            };
+        };
+        /**
+         * FilmList
+         * @description The films of this page; it opens on the first.
+         */
+        FilmList: {
+            /** Names */
+            names: string[];
+        };
+        /**
+         * FilmMoment
+         * @description One point of the film; losses are nats per token, None where nothing was measured.
+         */
+        FilmMoment: {
+            /** First Copy */
+            first_copy: number | null;
+            /** Loss */
+            loss: number | null;
+            /** Second Copy */
+            second_copy: number | null;
+            /** Step */
+            step: number;
+            /** Text Loss */
+            text_loss: number | null;
+            /** Tokens */
+            tokens: number;
+        };
+        /**
+         * FilmPhase
+         * @description The phase change: the last point before induction rises and the first at which it has risen, with evidence.
+         */
+        FilmPhase: {
+            /** After */
+            after: number;
+            /** Before */
+            before: number;
+            /** Evidence */
+            evidence: components["schemas"]["Crossing"][];
+            /** Quiet */
+            quiet: number;
+            /** Risen */
+            risen: number;
+        };
+        /**
+         * FilmResponse
+         * @description A training run. Arrays: ``repeats``, ``text`` [point, head, question], ``entropy`` [point, head] and, for each
+         *     sentence, ``patterns0`` … [frame, head, query, key] as 65,535 times the weight.
+         */
+        FilmResponse: {
+            /** Frames */
+            frames: number[];
+            /** Heads */
+            heads: string[];
+            /** Moments */
+            moments: components["schemas"]["FilmMoment"][];
+            /** Name */
+            name: string;
+            phase: components["schemas"]["FilmPhase"] | null;
+            /** Questions */
+            questions: components["schemas"]["QuestionInfo"][];
+            /** Sentences */
+            sentences: components["schemas"]["FilmSentence"][];
+        };
+        /**
+         * FilmSentence
+         * @description A sentence whose patterns are in the film.
+         */
+        FilmSentence: {
+            /** Text */
+            text: string;
+            /** Tokens */
+            tokens: string[];
+        };
+        /**
+         * Finding
+         * @description A head that earned a role. ``p`` is corrected for every head and role that was tested.
+         */
+        Finding: {
+            ablated: components["schemas"]["AblationEffect"] | null;
+            /** Evidence */
+            evidence: components["schemas"]["EvidenceScore"][];
+            /** Head */
+            head: string;
+            /** P */
+            p: number;
+            /** Role */
+            role: string;
+            /** Strongest */
+            strongest: boolean;
+        };
+        /**
+         * ForkRequest
+         * @description Arrows between boxes, by their names.
+         */
+        ForkRequest: {
+            /** Arrows */
+            arrows: [
+                string,
+                string
+            ][];
+        };
+        /**
          * HandRequest
-         * @description One of them, to be put on the shelf.
+         * @description A model by hand to open in the microscope.
          */
         HandRequest: {
             /** Role */
@@ -1227,7 +1303,7 @@ export interface components {
         };
         /**
          * HandRole
-         * @description A model whose weights are written, not trained.
+         * @description A model whose weights are written by hand, not trained.
          */
         HandRole: {
             /** Layers */
@@ -1239,25 +1315,11 @@ export interface components {
         };
         /**
          * HandRoles
-         * @description All of them.
+         * @description All models by hand.
          */
         HandRoles: {
             /** Roles */
             roles: components["schemas"]["HandRole"][];
-        };
-        /**
-         * HeadCard
-         * @description How close one head came, and the rows it missed.
-         */
-        HeadCard: {
-            /** Asks */
-            asks: string;
-            /** Hit */
-            hit: number;
-            /** Misses */
-            misses: components["schemas"]["RowCard"][];
-            /** Name */
-            name: string;
         };
         /** HeadChoice */
         HeadChoice: {
@@ -1267,19 +1329,16 @@ export interface components {
             n_heads: number;
         };
         /**
-         * ImportanceCard
-         * @description First-order importance: how much the loss would rise, in nats a token, were the head switched off.
-         *
-         *     Arrays: ``importance`` float32 [head].
+         * Histogram
+         * @description Counts of a head's rows by their value, between edges.
          */
-        ImportanceCard: {
-            /** Look */
-            look: string;
-            /**
-             * Read
-             * @description the tokens it was measured on: the first of a long text
-             */
-            read: number;
+        Histogram: {
+            /** Counts */
+            counts: number[];
+            /** Edges */
+            edges: number[];
+            /** Name */
+            name: string;
         };
         /**
          * ImportanceRequest
@@ -1290,8 +1349,23 @@ export interface components {
             look: string;
         };
         /**
+         * ImportanceResponse
+         * @description First-order importance: how much the loss would rise, in nats per token, if the head were ablated.
+         *
+         *     Arrays: ``importance`` float32 [head].
+         */
+        ImportanceResponse: {
+            /** Look */
+            look: string;
+            /**
+             * Read
+             * @description the tokens it was measured on: the first of a long text
+             */
+            read: number;
+        };
+        /**
          * InventedRequest
-         * @description Two invented scorecards, and what each head carries home if the person worked it out.
+         * @description Two invented scorecards, and the output of each head if the user worked it out.
          */
         InventedRequest: {
             /** Heads */
@@ -1318,11 +1392,28 @@ export interface components {
             /** Total */
             total: number | null;
         };
+        /** LessonList */
+        LessonList: {
+            /** Lessons */
+            lessons: components["schemas"]["LessonSummary"][];
+        };
         /**
-         * LessonCard
-         * @description A lesson, computed. Texts are Markdown: paragraphs, lists, emphasis and code.
+         * LessonQuestion
+         * @description A question without its answer. A numeric one has no options.
          */
-        LessonCard: {
+        LessonQuestion: {
+            /** Numeric */
+            numeric: boolean;
+            /** Options */
+            options: string[];
+            /** Text */
+            text: string;
+        };
+        /**
+         * LessonResponse
+         * @description A lesson with its numbers and its code's output. Texts are Markdown: paragraphs, lists, emphasis and code.
+         */
+        LessonResponse: {
             /** Code */
             code: string;
             /** Computed */
@@ -1342,8 +1433,11 @@ export interface components {
             /** Try It */
             try_it: string;
         };
-        /** LessonLine */
-        LessonLine: {
+        /**
+         * LessonSummary
+         * @description A lesson in the table of contents, and how many questions it has.
+         */
+        LessonSummary: {
             /** Name */
             name: string;
             /** Number */
@@ -1353,35 +1447,28 @@ export interface components {
             /** Title */
             title: string;
         };
-        /** LessonLines */
-        LessonLines: {
-            /** Lessons */
-            lessons: components["schemas"]["LessonLine"][];
-        };
         /**
-         * LessonQuestion
-         * @description A question without its answer. One that is numeric has no options.
+         * LookRequest
+         * @description A text, or the name of a look whose text is still cached.
          */
-        LessonQuestion: {
-            /** Numeric */
-            numeric: boolean;
-            /** Options */
-            options: string[];
+        LookRequest: {
+            /** Look */
+            look?: string | null;
             /** Text */
-            text: string;
+            text?: string | null;
         };
         /**
-         * LookCard
+         * LookResponse
          * @description One text under the microscope.
          *
-         *     Arrays: ``answers`` float32 [question, head], the heads of all sites in order, NaN where the text gives no place to
-         *     ask; ``thumbnails`` uint8 [head, side, side], round(255·√weight), pooled by the maximum where the text is longer
+         *     Arrays: ``answers`` float32 [question, head], the heads of all sites in order, NaN where no row of the text can
+         *     answer; ``thumbnails`` uint8 [head, side, side], round(255·√weight), pooled by the maximum where the text is longer
          *     (a text past 1,024 tokens by a sample of its rows).
          */
-        LookCard: {
+        LookResponse: {
             /**
              * Asked
-             * @description for each question, at how many positions of this text it could be asked
+             * @description for each question, at how many positions of this text it can be asked
              */
             asked: number[];
             /**
@@ -1404,22 +1491,12 @@ export interface components {
             /** Text */
             text: string;
             /** Tokens */
-            tokens: components["schemas"]["TokenCard"][];
+            tokens: components["schemas"]["TokenInfo"][];
             /**
              * Written
-             * @description what a model that reads one text and writes another has written
+             * @description the decoder's tokens, for an encoder-decoder
              */
-            written: components["schemas"]["TokenCard"][];
-        };
-        /**
-         * LookRequest
-         * @description A text, or the name of a look whose text the program still keeps.
-         */
-        LookRequest: {
-            /** Look */
-            look?: string | null;
-            /** Text */
-            text?: string | null;
+            written: components["schemas"]["TokenInfo"][];
         };
         /**
          * LookupRow
@@ -1436,7 +1513,10 @@ export interface components {
                 number
             ][];
         };
-        /** Marked */
+        /**
+         * Marked
+         * @description A marked answer.
+         */
         Marked: {
             /** Right */
             right: boolean;
@@ -1444,63 +1524,24 @@ export interface components {
             says: string;
         };
         /**
-         * MixCard
-         * @description One site at one position, head by head.
-         *
-         *     Arrays, float32: ``reads`` [head, key]; ``delivered`` [head, d_value]; ``parts`` [head, d_model], each head's vector
-         *     through W_O; ``bias`` [d_model]; ``output`` [d_model], what the site hands on, so that parts + bias = output;
-         *     ``shares`` [head of the whole model], each head's share of the logit of ``toward``, less that of ``minus``.
+         * MissedRow
+         * @description A row that covers little of its target, and why.
          */
-        MixCard: {
-            /**
-             * Kind
-             * @description what kind of sum the parts make
-             * @enum {string}
-             */
-            kind: "exact" | "head-local" | "mixed";
-            /** Look */
-            look: string;
-            minus?: components["schemas"]["Guess"] | null;
-            /**
-             * Note
-             * @description how the final norm was taken into account, or why it was not
-             * @default
-             */
-            note: string;
-            /** Position */
-            position: number;
-            /** Site */
-            site: string;
-            /** @description none where no logit can be split over the heads; the note says why */
-            toward: components["schemas"]["Guess"] | null;
+        MissedRow: {
+            /** Hit */
+            hit: number;
+            /** Place */
+            place: number;
+            /** Why */
+            why: string;
+            /** Word */
+            word: string;
         };
         /**
-         * MixRequest
-         * @description What the heads of one site hand to one position, and toward which next token that pushes.
-         */
-        MixRequest: {
-            /** Look */
-            look: string;
-            /**
-             * Minus
-             * @description a token id; its logit is taken away from the first one's
-             */
-            minus?: number | null;
-            /** Position */
-            position: number;
-            /** Site */
-            site: string;
-            /**
-             * Toward
-             * @description a token id; the likeliest next token unless given
-             */
-            toward?: number | null;
-        };
-        /**
-         * ModelCard
+         * ModelInfo
          * @description The model under the microscope.
          */
-        ModelCard: {
+        ModelInfo: {
             /** Context */
             context: number | null;
             /** D Model */
@@ -1513,17 +1554,17 @@ export interface components {
              */
             notes: string[];
             /** Questions */
-            questions: components["schemas"]["QuestionCard"][];
+            questions: components["schemas"]["QuestionInfo"][];
             /**
              * Schema Version
              * @default 1
              */
             schema_version: number;
             /** Sites */
-            sites: components["schemas"]["SiteCard"][];
+            sites: components["schemas"]["SiteInfo"][];
             /**
              * Title
-             * @description what a person calls it
+             * @description its name in words
              */
             title: string;
             /** Trained */
@@ -1532,10 +1573,10 @@ export interface components {
             vocabulary: number | null;
         };
         /**
-         * Models
-         * @description The models this page may look through; it opens on the first. ``opens``: whether it may name others.
+         * ModelList
+         * @description The models of this page; it opens on the first. ``opens``: whether it may open others by name.
          */
-        Models: {
+        ModelList: {
             /** Names */
             names: string[];
             /**
@@ -1545,7 +1586,7 @@ export interface components {
             opens: boolean;
             /**
              * Titles
-             * @description what a person calls each of them
+             * @description each model's name in words
              */
             titles: string[];
         };
@@ -1560,36 +1601,48 @@ export interface components {
             text: string;
         };
         /**
-         * OpenedCard
-         * @description A model that was put on the shelf, and a text to look at with it.
+         * NextToken
+         * @description A possible next token.
          */
-        OpenedCard: {
+        NextToken: {
+            /** Id */
+            id: number;
+            /** Probability */
+            probability: number;
+            /** Text */
+            text: string;
+        };
+        /**
+         * OpenedModel
+         * @description A model that was added to the registry, and a text to look at with it.
+         */
+        OpenedModel: {
             /** Model */
             model: string;
             /** Text */
             text: string;
         };
         /**
-         * OpenedModel
-         * @description A model that was opened, by its name on this page.
+         * OpenModelRequest
+         * @description A model to open, by its name on the hub or its folder on the server's machine.
          */
-        OpenedModel: {
+        OpenModelRequest: {
             /** Name */
             name: string;
         };
         /**
-         * OpenRequest
-         * @description A model to open, by its name on the hub or its folder on the machine that serves the page.
+         * OpenModelResponse
+         * @description The name of an opened model on this page.
          */
-        OpenRequest: {
+        OpenModelResponse: {
             /** Name */
             name: string;
         };
         /**
-         * OutcomeCard
+         * OutcomeFrame
          * @description One way to spend the parameters: accuracy of each seed, their mean and its 95 % interval.
          */
-        OutcomeCard: {
+        OutcomeFrame: {
             /** Accuracies */
             accuracies: number[];
             /** Arm */
@@ -1629,7 +1682,7 @@ export interface components {
          */
         PaperClaim: {
             /** Heads */
-            heads: components["schemas"]["FeaturedHead"][];
+            heads: components["schemas"]["ClaimedHead"][];
             /** Note */
             note: string;
             /** Role */
@@ -1637,45 +1690,19 @@ export interface components {
             /** Source */
             source: string;
         };
-        /** Part */
-        Part: {
+        /**
+         * ParameterCount
+         * @description Parameters of one part of the model, over all layers.
+         */
+        ParameterCount: {
             /** Count */
             count: number;
             /** Name */
             name: string;
         };
         /**
-         * Prediction
-         * @description ``without``: the same tokens' probabilities under the edits; ``kl``: KL(as is ‖ edited) in nats.
-         */
-        Prediction: {
-            /**
-             * Cuts
-             * @default []
-             */
-            cuts: components["schemas"]["Edge"][];
-            /** Guesses */
-            guesses: components["schemas"]["Guess"][];
-            /**
-             * How
-             * @enum {string}
-             */
-            how: "zero" | "mean";
-            /** Kl */
-            kl: number | null;
-            /** Look */
-            look: string;
-            /** Off */
-            off: string[];
-            /** Position */
-            position: number;
-            sampled?: components["schemas"]["Sampled"] | null;
-            /** Without */
-            without: number[] | null;
-        };
-        /**
          * PredictRequest
-         * @description The next token as it is, and with some heads taken out or some arrows cut.
+         * @description The next token as it is, and with some heads ablated or some arrows knocked out.
          */
         PredictRequest: {
             /**
@@ -1706,8 +1733,40 @@ export interface components {
             sampling?: components["schemas"]["SamplingRequest"] | null;
         };
         /**
+         * PredictResponse
+         * @description ``without``: the same tokens' probabilities under the edits; ``kl``: KL(as is ‖ edited) in nats.
+         */
+        PredictResponse: {
+            /**
+             * Cuts
+             * @default []
+             */
+            cuts: components["schemas"]["Edge"][];
+            /**
+             * Guesses
+             * @default []
+             */
+            guesses: components["schemas"]["NextToken"][];
+            /**
+             * How
+             * @enum {string}
+             */
+            how: "zero" | "mean";
+            /** Kl */
+            kl: number | null;
+            /** Look */
+            look: string;
+            /** Off */
+            off: string[];
+            /** Position */
+            position: number;
+            sampled: components["schemas"]["Sampled"] | null;
+            /** Without */
+            without: number[] | null;
+        };
+        /**
          * Problem
-         * @description What went wrong, in one sentence for the person at the page.
+         * @description An error, as one sentence to show to the user.
          */
         Problem: {
             /** Kind */
@@ -1717,7 +1776,7 @@ export interface components {
         };
         /**
          * ProblemFrame
-         * @description Something went wrong after the answer had begun.
+         * @description An error after the first frame was sent.
          */
         ProblemFrame: {
             /**
@@ -1733,7 +1792,7 @@ export interface components {
         };
         /**
          * Progress
-         * @description How far the work is that this model is busy with; nothing when it rests.
+         * @description How far the model's current work is; empty when it is idle.
          */
         Progress: {
             /**
@@ -1751,6 +1810,14 @@ export interface components {
              * @default
              */
             what: string;
+        };
+        /**
+         * PublishedClaims
+         * @description Published claims about heads of this model.
+         */
+        PublishedClaims: {
+            /** Claims */
+            claims: components["schemas"]["PaperClaim"][];
         };
         /**
          * Quantity
@@ -1775,10 +1842,10 @@ export interface components {
             words: string;
         };
         /**
-         * QuestionCard
-         * @description Something every head is asked on a text: a question (a share of its attention) or a trait.
+         * QuestionInfo
+         * @description What every head is scored on: a question (a share of its attention) or a trait.
          */
-        QuestionCard: {
+        QuestionInfo: {
             /** Name */
             name: string;
             /** Sentence */
@@ -1792,10 +1859,10 @@ export interface components {
             unit: "share" | "nats" | "tokens";
         };
         /**
-         * RemarkCard
-         * @description One thing that was looked at, and what to say about it.
+         * Remark
+         * @description One checked part of an answer: whether it is right, and an explanation.
          */
-        RemarkCard: {
+        Remark: {
             /** About */
             about: string;
             /** Right */
@@ -1804,12 +1871,12 @@ export interface components {
             says: string;
         };
         /**
-         * ResultsCard
-         * @description What was measured for this release, and what follows from it.
+         * ResultsResponse
+         * @description The results stored with this release, and what follows from them.
          */
-        ResultsCard: {
+        ResultsResponse: {
             /** Arms */
-            arms: components["schemas"]["OutcomeCard"][];
+            arms: components["schemas"]["OutcomeFrame"][];
             /** Chance */
             chance: number;
             /** Conclusions */
@@ -1819,7 +1886,7 @@ export interface components {
             /** On Partition */
             on_partition: string[];
             /** Partition */
-            partition: components["schemas"]["OutcomeCard"][];
+            partition: components["schemas"]["OutcomeFrame"][];
             /** Partition Keys */
             partition_keys: number;
             /** Partition Width */
@@ -1840,7 +1907,7 @@ export interface components {
         };
         /**
          * Roles
-         * @description What the heads of the model are called, on what evidence; or that nobody has tested them yet.
+         * @description The roles that this model's heads passed the tests of, with the evidence; or that no test has run yet.
          */
         Roles: {
             /**
@@ -1882,7 +1949,7 @@ export interface components {
         };
         /**
          * RoleTrial
-         * @description One role on this model; ``scores`` and ``rivals`` have an entry for every head, in order.
+         * @description One role on this model; ``scores`` and ``rivals`` have an entry per head, in the model's order.
          */
         RoleTrial: {
             /**
@@ -1916,20 +1983,6 @@ export interface components {
             why_not: string;
         };
         /**
-         * RowCard
-         * @description One row that has something to find: how much of its target is covered and, if little, why.
-         */
-        RowCard: {
-            /** Hit */
-            hit: number;
-            /** Place */
-            place: number;
-            /** Why */
-            why: string;
-            /** Word */
-            word: string;
-        };
-        /**
          * RunBegun
          * @description Which arms will be trained, in order.
          */
@@ -1945,7 +1998,7 @@ export interface components {
         };
         /**
          * RunRequest
-         * @description A small version, run here: all arms on one task, or one width cut into heads.
+         * @description A small version to train: all arms on one task, or one width split into heads.
          */
         RunRequest: {
             /**
@@ -1986,8 +2039,8 @@ export interface components {
          * @description What temperature, top-k and top-p leave of the model's own distribution.
          *
          *     ``probabilities`` belong to the guesses; ``ladder`` holds the likeliest tokens' probabilities after the temperature,
-         *     best first; ``after_k`` and ``kept`` say how many tokens are left after each cut, ``mass`` how much of the tempered
-         *     probability they had.
+         *     best first; ``after_k`` and ``kept`` say how many tokens are left after top-k and after top-p, ``mass`` how much of
+         *     the probability after the temperature they had.
          */
         Sampled: {
             /** After K */
@@ -2003,7 +2056,7 @@ export interface components {
         };
         /**
          * SamplingRequest
-         * @description How a token would be drawn: temperature first, then the k likeliest, then the fewest that make up the share p.
+         * @description How a token would be sampled: temperature first, then top-k, then top-p.
          */
         SamplingRequest: {
             /**
@@ -2017,20 +2070,8 @@ export interface components {
             top_p?: number | null;
         };
         /**
-         * SentenceCard
-         * @description A sentence cut into words, and the targets that belong to it where it is one of ours.
-         */
-        SentenceCard: {
-            /** Sentence */
-            sentence: string;
-            /** Targets */
-            targets: components["schemas"]["TargetCard"][];
-            /** Words */
-            words: string[];
-        };
-        /**
          * SentenceRequest
-         * @description A person's own sentence; or, with a seed, one made by the small grammar; or neither, for the first sentence.
+         * @description A sentence; or, with a seed, one made by the small grammar; or neither, for the first sentence.
          */
         SentenceRequest: {
             /** Seed */
@@ -2039,11 +2080,26 @@ export interface components {
             sentence?: string | null;
         };
         /**
-         * SiteCard
-         * @description One attention module.
+         * SentenceResponse
+         * @description A sentence split into words, and its targets where it is one of the page's own.
          */
-        SiteCard: {
-            /** Causal */
+        SentenceResponse: {
+            /** Sentence */
+            sentence: string;
+            /** Targets */
+            targets: components["schemas"]["TargetPattern"][];
+            /** Words */
+            words: string[];
+        };
+        /**
+         * SiteInfo
+         * @description One attention module, and which of the model's token sequences its queries and keys come from.
+         */
+        SiteInfo: {
+            /**
+             * Causal
+             * @default true
+             */
             causal: boolean;
             /** D Head */
             d_head: number;
@@ -2051,12 +2107,12 @@ export interface components {
             d_value: number;
             /**
              * Keys
-             * @description the text that is looked at
              * @enum {string}
              */
             keys: "text" | "written";
             /**
              * Kind
+             * @default self
              * @enum {string}
              */
             kind: "self" | "cross" | "merged";
@@ -2068,7 +2124,6 @@ export interface components {
             name: string;
             /**
              * Queries
-             * @description the text that looks, at this site
              * @enum {string}
              */
             queries: "text" | "written";
@@ -2099,22 +2154,10 @@ export interface components {
             vocabulary?: number | null;
         };
         /**
-         * Spread
-         * @description How often a head's rows had which value: counts between edges.
+         * Step
+         * @description One step of the example: its title, an explanation, and the arithmetic line by line.
          */
-        Spread: {
-            /** Counts */
-            counts: number[];
-            /** Edges */
-            edges: number[];
-            /** Name */
-            name: string;
-        };
-        /**
-         * StepCard
-         * @description One step, written down as arithmetic.
-         */
-        StepCard: {
+        Step: {
             /** Lines */
             lines: string[];
             /** Says */
@@ -2123,12 +2166,12 @@ export interface components {
             title: string;
         };
         /**
-         * TargetCard
-         * @description What one head should look at: arrows (from, to) between places.
+         * TargetPattern
+         * @description What one head should attend to: arrows (query, key) between words.
          *
          *     Several arrows from one word share its row: equally, or as ``shares`` says, one for each arrow.
          */
-        TargetCard: {
+        TargetPattern: {
             /**
              * Arrows
              * @default []
@@ -2151,10 +2194,10 @@ export interface components {
             shares: number[];
         };
         /**
-         * TokenCard
-         * @description A token as the model reads it, and the characters of the text it came from (none for an added token).
+         * TokenInfo
+         * @description A token, and the characters of the text it came from (none for an added token).
          */
-        TokenCard: {
+        TokenInfo: {
             /** End */
             end: number | null;
             /** Id */
@@ -2166,45 +2209,27 @@ export interface components {
         };
         /**
          * TokenRequest
-         * @description A next token as a person types it.
+         * @description A next token as the user types it.
          */
         TokenRequest: {
             /** Text */
             text: string;
         };
         /**
-         * WeightsCard
-         * @description Arrays: ``weights`` float32 [row, column].
+         * TokenResponse
+         * @description The first token of the typed text; ``spaced``: the token of the same text after a space.
          */
-        WeightsCard: {
-            /** Aside */
-            aside: boolean;
-            /** Columns */
-            columns: [
-                number,
-                number
-            ];
-            /** Head */
-            head: string;
+        TokenResponse: {
+            /** Id */
+            id: number;
             /**
-             * How
-             * @enum {string}
+             * Of
+             * @description how many tokens were typed
              */
-            how: "max" | "mean";
-            /** Look */
-            look: string;
-            /**
-             * Measure
-             * @enum {string}
-             */
-            measure: "weight" | "row" | "value";
-            /** Pool */
-            pool: number;
-            /** Rows */
-            rows: [
-                number,
-                number
-            ];
+            of: number;
+            spaced: components["schemas"]["NamedToken"] | null;
+            /** Text */
+            text: string;
         };
         /**
          * WeightsRequest
@@ -2213,7 +2238,7 @@ export interface components {
         WeightsRequest: {
             /**
              * Aside
-             * @description leave the first key out when a row's largest weight is sought
+             * @description leave the first key out of the row's largest weight
              * @default false
              */
             aside: boolean;
@@ -2234,7 +2259,7 @@ export interface components {
             look: string;
             /**
              * Measure
-             * @description the weight; the weight as a part of its row's largest; or the weight times the length of the value vector it carries (before W_O)
+             * @description the weight; the weight over its row's largest; or the weight times the norm of the value vector it moves (before W_O)
              * @default weight
              * @enum {string}
              */
@@ -2251,16 +2276,78 @@ export interface components {
             ];
         };
         /**
-         * WorkedCard
+         * WeightsResponse
+         * @description The request with its spans clipped to the text. Arrays: ``weights`` float32 [row, column].
+         */
+        WeightsResponse: {
+            /**
+             * Aside
+             * @description leave the first key out of the row's largest weight
+             * @default false
+             */
+            aside: boolean;
+            /** Columns */
+            columns: [
+                number,
+                number
+            ];
+            /** Head */
+            head: string;
+            /**
+             * How
+             * @default max
+             * @enum {string}
+             */
+            how: "max" | "mean";
+            /** Look */
+            look: string;
+            /**
+             * Measure
+             * @description the weight; the weight over its row's largest; or the weight times the norm of the value vector it moves (before W_O)
+             * @default weight
+             * @enum {string}
+             */
+            measure: "weight" | "row" | "value";
+            /**
+             * Pool
+             * @default 1
+             */
+            pool: number;
+            /** Rows */
+            rows: [
+                number,
+                number
+            ];
+        };
+        /**
+         * WorkedRequest
+         * @description The parts of the worked example that the user changed.
+         */
+        WorkedRequest: {
+            /** Heads */
+            heads?: components["schemas"]["ExampleHead"][] | null;
+            /** Values */
+            values?: {
+                [key: string]: number[];
+            } | null;
+            /** W O */
+            W_O?: number[][] | null;
+            /** X */
+            x?: {
+                [key: string]: number[];
+            } | null;
+        };
+        /**
+         * WorkedResponse
          * @description The worked example, computed.
          */
-        WorkedCard: {
+        WorkedResponse: {
             /** Concatenated */
             concatenated: number[];
             /** Features */
             features: string[];
             /** Heads */
-            heads: components["schemas"]["HandHeadCard"][];
+            heads: components["schemas"]["ExampleHead"][];
             /** Mixed */
             mixed: number[];
             /** Reader */
@@ -2273,7 +2360,7 @@ export interface components {
             /** Sentence */
             sentence: string;
             /** Steps */
-            steps: components["schemas"]["StepCard"][];
+            steps: components["schemas"]["Step"][];
             /** Through Identity */
             through_identity: number[];
             /** Values */
@@ -2283,29 +2370,11 @@ export interface components {
             /** W O */
             W_O: number[][];
             /** Work */
-            work: components["schemas"]["HandHeadWork"][];
+            work: components["schemas"]["ExampleHeadWork"][];
             /** X */
             x: {
                 [key: string]: number[];
             };
-        };
-        /**
-         * WorkedRequest
-         * @description The parts of the worked example that a person changed.
-         */
-        WorkedRequest: {
-            /** Heads */
-            heads?: components["schemas"]["HandHeadCard"][] | null;
-            /** Values */
-            values?: {
-                [key: string]: number[];
-            } | null;
-            /** W O */
-            W_O?: number[][] | null;
-            /** X */
-            x?: {
-                [key: string]: number[];
-            } | null;
         };
     };
     responses: never;
@@ -2316,7 +2385,7 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
-    card_api_card_post: {
+    read_card_api_card_post: {
         parameters: {
             query?: never;
             header?: never;
@@ -2335,7 +2404,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["CardAnswer"];
+                    "application/json": components["schemas"]["CardResponse"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -2349,7 +2418,7 @@ export interface operations {
             };
         };
     };
-    cards_api_cards_get: {
+    card_list_api_cards_get: {
         parameters: {
             query?: never;
             header?: never;
@@ -2364,7 +2433,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["CardLines"];
+                    "application/json": components["schemas"]["CardList"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -2378,7 +2447,7 @@ export interface operations {
             };
         };
     };
-    lines_api_censuses_get: {
+    summaries_api_censuses_get: {
         parameters: {
             query?: never;
             header?: never;
@@ -2393,7 +2462,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["CensusLines"];
+                    "application/json": components["schemas"]["CensusList"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -2424,7 +2493,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/x-headscope": components["schemas"]["CensusCard"];
+                    "application/x-headscope": components["schemas"]["CensusResponse"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -2456,7 +2525,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/x-headscope": components["schemas"]["ComparisonCard"];
+                    "application/x-headscope": components["schemas"]["ComparisonResponse"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -2504,7 +2573,7 @@ export interface operations {
             };
         };
     };
-    featured_api_featured_get: {
+    published_claims_api_featured_get: {
         parameters: {
             query?: {
                 model?: string | null;
@@ -2521,7 +2590,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Featured"];
+                    "application/json": components["schemas"]["PublishedClaims"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -2552,7 +2621,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/x-headscope": components["schemas"]["FilmCard"];
+                    "application/x-headscope": components["schemas"]["FilmResponse"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -2566,7 +2635,7 @@ export interface operations {
             };
         };
     };
-    film_names_api_films_get: {
+    film_list_api_films_get: {
         parameters: {
             query?: never;
             header?: never;
@@ -2581,7 +2650,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["FilmNames"];
+                    "application/json": components["schemas"]["FilmList"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -2616,7 +2685,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/x-headscope": components["schemas"]["ImportanceCard"];
+                    "application/x-headscope": components["schemas"]["ImportanceResponse"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -2649,7 +2718,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ArrowsCard"];
+                    "application/json": components["schemas"]["ArrowsResponse"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -2663,7 +2732,7 @@ export interface operations {
             };
         };
     };
-    by_hand_api_lab_by_hand_get: {
+    hand_roles_api_lab_by_hand_get: {
         parameters: {
             query?: never;
             header?: never;
@@ -2711,7 +2780,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["OpenedCard"];
+                    "application/json": components["schemas"]["OpenedModel"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -2777,7 +2846,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["OpenedCard"];
+                    "application/json": components["schemas"]["OpenedModel"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -2806,7 +2875,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ExerciseCard"];
+                    "application/json": components["schemas"]["ExerciseResponse"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -2820,7 +2889,7 @@ export interface operations {
             };
         };
     };
-    check_exercise_api_lab_exercise_post: {
+    check_invented_api_lab_exercise_post: {
         parameters: {
             query?: never;
             header?: never;
@@ -2839,7 +2908,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["CheckedCard"];
+                    "application/json": components["schemas"]["CheckedAnswer"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -2853,7 +2922,7 @@ export interface operations {
             };
         };
     };
-    check_fork_api_lab_fork_post: {
+    check_drawn_api_lab_fork_post: {
         parameters: {
             query?: never;
             header?: never;
@@ -2872,7 +2941,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["CheckedCard"];
+                    "application/json": components["schemas"]["CheckedAnswer"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -2886,7 +2955,7 @@ export interface operations {
             };
         };
     };
-    one_or_many_api_lab_one_or_many_get: {
+    results_api_lab_one_or_many_get: {
         parameters: {
             query?: never;
             header?: never;
@@ -2901,7 +2970,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ResultsCard"];
+                    "application/json": components["schemas"]["ResultsResponse"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -2934,7 +3003,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/x-headscope": string | components["schemas"]["ProblemFrame"] | components["schemas"]["RunBegun"] | components["schemas"]["OutcomeCard"];
+                    "application/x-headscope": string | components["schemas"]["ProblemFrame"] | components["schemas"]["RunBegun"] | components["schemas"]["OutcomeFrame"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -2967,7 +3036,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["SentenceCard"];
+                    "application/json": components["schemas"]["SentenceResponse"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -3000,7 +3069,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["WorkedCard"];
+                    "application/json": components["schemas"]["WorkedResponse"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -3014,7 +3083,7 @@ export interface operations {
             };
         };
     };
-    lessons_api_lessons_get: {
+    contents_api_lessons_get: {
         parameters: {
             query?: never;
             header?: never;
@@ -3029,7 +3098,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["LessonLines"];
+                    "application/json": components["schemas"]["LessonList"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -3060,7 +3129,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["LessonCard"];
+                    "application/json": components["schemas"]["LessonResponse"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -3074,7 +3143,7 @@ export interface operations {
             };
         };
     };
-    answer_api_lessons__number__answer_post: {
+    mark_api_lessons__number__answer_post: {
         parameters: {
             query?: never;
             header?: never;
@@ -3130,7 +3199,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/x-headscope": components["schemas"]["LookCard"];
+                    "application/x-headscope": components["schemas"]["LookResponse"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -3144,7 +3213,7 @@ export interface operations {
             };
         };
     };
-    mix_api_mix_post: {
+    attribution_api_mix_post: {
         parameters: {
             query?: {
                 model?: string | null;
@@ -3155,7 +3224,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["MixRequest"];
+                "application/json": components["schemas"]["AttributionRequest"];
             };
         };
         responses: {
@@ -3165,7 +3234,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/x-headscope": components["schemas"]["MixCard"];
+                    "application/x-headscope": components["schemas"]["AttributionResponse"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -3179,7 +3248,7 @@ export interface operations {
             };
         };
     };
-    model_card_api_model_get: {
+    model_info_api_model_get: {
         parameters: {
             query?: {
                 model?: string | null;
@@ -3196,7 +3265,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ModelCard"];
+                    "application/json": components["schemas"]["ModelInfo"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -3225,7 +3294,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Models"];
+                    "application/json": components["schemas"]["ModelList"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -3248,7 +3317,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["OpenRequest"];
+                "application/json": components["schemas"]["OpenModelRequest"];
             };
         };
         responses: {
@@ -3258,7 +3327,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["OpenedModel"];
+                    "application/json": components["schemas"]["OpenModelResponse"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -3293,7 +3362,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Prediction"];
+                    "application/json": components["schemas"]["PredictResponse"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -3421,7 +3490,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["FoundToken"];
+                    "application/json": components["schemas"]["TokenResponse"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -3456,7 +3525,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/x-headscope": components["schemas"]["WeightsCard"];
+                    "application/x-headscope": components["schemas"]["WeightsResponse"];
                 };
             };
             /** @description Unprocessable Entity */

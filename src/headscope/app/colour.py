@@ -1,4 +1,4 @@
-"""The colours of attention weights: nine stops, entered by the root of the weight, blended linearly."""
+"""The colour scale of attention weights: nine stops over the square root of the weight, interpolated linearly."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ STOPS = ("F5F2EB", "DED6BA", "BFBBA6", "9DA09C", "7B8693", "5D6C86", "415378", "
 
 
 def weight_colour(weight: float) -> tuple[int, int, int]:
-    """Red, green and blue of a weight between 0 and 1, on paper."""
+    """Red, green and blue of a weight between 0 and 1, on a light background."""
     place = max(0.0, min(1.0, weight)) ** 0.5 * (len(STOPS) - 1)
     below = min(int(place), len(STOPS) - 2)
     part = place - below

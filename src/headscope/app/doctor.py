@@ -1,12 +1,11 @@
-"""What works here: versions, devices, backends and extras, each with the reason where it does not."""
+"""Check the installation: versions, devices, backends and extras, each with the reason where it does not work."""
 
 from __future__ import annotations
 
 import platform
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import metadata, util
 from pathlib import Path
-from typing import Any
 
 EXTRAS = {
     "notebook": ("anywidget", "the microscope inside a notebook"),
@@ -18,49 +17,45 @@ EXTRAS = {
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One line of the examination."""
+class Check:
+    """The result of one check."""
 
     name: str
     works: bool
     detail: str
 
 
-def examine() -> list[Finding]:
-    """Everything a person or a bug report would ask about."""
+def examine() -> list[Check]:
+    """Run every check."""
     return [_python(), *_packages(), *_devices(), _triton(), *_backends(), _embedded(), _page(), *_extras()]
 
 
-def to_json(findings: list[Finding]) -> list[dict[str, Any]]:
-    return [asdict(finding) for finding in findings]
+def _python() -> Check:
+    return Check("python", True, f"{platform.python_version()} on {platform.system()} {platform.machine()}")
 
 
-def _python() -> Finding:
-    return Finding("python", True, f"{platform.python_version()} on {platform.system()} {platform.machine()}")
-
-
-def _packages() -> list[Finding]:
+def _packages() -> list[Check]:
     names = ("headscope", "torch", "transformers", "safetensors", "pyarrow", "fastapi", "uvicorn", "typer")
-    return [Finding(name, True, metadata.version(name)) for name in names]
+    return [Check(name, True, metadata.version(name)) for name in names]
 
 
-def _devices() -> list[Finding]:
+def _devices() -> list[Check]:
     import torch
 
     if not torch.cuda.is_available():
-        return [Finding("cuda", False, "no CUDA device: everything runs on the CPU")]
+        return [Check("cuda", False, "no CUDA device: everything runs on the CPU")]
     names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-    return [Finding("cuda", True, ", ".join(names))]
+    return [Check("cuda", True, ", ".join(names))]
 
 
-def _triton() -> Finding:
-    """What the fused backend is written in; PyTorch brings it where it can run."""
+def _triton() -> Check:
+    """The language of the fused backend; PyTorch installs it where it can run."""
     if util.find_spec("triton") is None:
-        return Finding("triton", False, "not installed: the fused backend cannot run, blockwise answers in its place")
-    return Finding("triton", True, metadata.version("triton"))
+        return Check("triton", False, "not installed: the fused backend cannot run, blockwise is used instead")
+    return Check("triton", True, metadata.version("triton"))
 
 
-def _backends() -> list[Finding]:
+def _backends() -> list[Check]:
     import torch
 
     from headscope.attention.engine import refusals
@@ -69,29 +64,29 @@ def _backends() -> list[Finding]:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     q = torch.zeros(1, 1, 2, 64, device=device, dtype=torch.float16 if device == "cuda" else torch.float32)
     return [
-        Finding(f"backend {name}", reason is None, reason or f"works on {device}")
+        Check(f"backend {name}", reason is None, reason or f"works on {device}")
         for name, reason in refusals(q, q, q, Scores()).items()
     ]
 
 
-def _embedded() -> Finding:
+def _embedded() -> Check:
     from headscope.scope import EMBEDDED
 
     here = (EMBEDDED / "config.json").is_file()
     detail = "opens with no download" if here else "missing from this copy; reinstall headscope"
-    return Finding("embedded model", here, detail)
+    return Check("embedded model", here, detail)
 
 
-def _page() -> Finding:
+def _page() -> Check:
     here = (Path(__file__).parent / "static" / "index.html").is_file()
     detail = "built; opens with `headscope`" if here else "not built in this copy; run `make web`, which needs Node 20"
-    return Finding("page", here, detail)
+    return Check("page", here, detail)
 
 
-def _extras() -> list[Finding]:
+def _extras() -> list[Check]:
     found = []
     for extra, (package, use) in EXTRAS.items():
         here = util.find_spec(package) is not None
         detail = f"{package} {metadata.version(package)}: {use}" if here else f"{use}: pip install 'headscope[{extra}]'"
-        found.append(Finding(f"extra {extra}", here, detail))
+        found.append(Check(f"extra {extra}", here, detail))
     return found

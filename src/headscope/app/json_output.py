@@ -1,4 +1,4 @@
-"""Looks, changes and models as plain data, for ``--json`` and for whoever reads it."""
+"""Looks, ablations, models and censuses as plain data for ``--json``."""
 
 from __future__ import annotations
 
@@ -8,24 +8,26 @@ from typing import Any
 
 import torch.nn.functional as F
 
-from headscope.app.terminal import strongest_answers
+from headscope.app.terminal import top_heads
 from headscope.heads.look.look import Look
-from headscope.heads.look.sampling import Prediction
 from headscope.names import Head
 from headscope.scan.census import Census
 from headscope.scope import Generated, Scope
 
 
-def of_look(look: Look, head: str | None = None) -> dict[str, Any]:
-    """Tokens, predictions, and every head's mean answer to every question; one head's pattern if it is named."""
+def look_json(look: Look, head: str | None = None) -> dict[str, Any]:
+    """Tokens, predictions, and every head's mean score on every question; one head's pattern if it is named."""
     report: dict[str, Any] = {
         "model": look.shape.name,
         "tokens": [token.text for token in look.tokens],
         "heads": {str(entry): {} for entry in look.shape.heads() if entry.site in look.sites},
     }
     if look.shape.vocabulary is not None:
-        report["predictions"] = [_prediction(p) for p in look.predictions()]
-    for question, ranked in strongest_answers(look, look.shape.n_heads).items():
+        report["predictions"] = [
+            {"token": each.token.text, "id": each.token.id, "probability": each.probability}
+            for each in look.predictions()
+        ]
+    for question, ranked in top_heads(look, look.shape.n_heads).items():
         for entry, value in ranked:
             report["heads"][str(entry)][question] = value
     for site in look.sites:
@@ -40,15 +42,15 @@ def of_look(look: Look, head: str | None = None) -> dict[str, Any]:
     return report
 
 
-def of_answers(answers: Mapping[str, Mapping[Head, float]]) -> dict[str, Any]:
-    """What every head answers to questions of one's own, where there are any."""
+def questions_json(answers: Mapping[str, Mapping[Head, float]]) -> dict[str, Any]:
+    """Every head's score on the user's own questions, where there are any."""
     if not answers:
         return {}
     return {"own_questions": {name: {str(head): mass for head, mass in m.items()} for name, m in answers.items()}}
 
 
-def of_change(before: Look, after: Look, heads: Sequence[str]) -> dict[str, Any]:
-    """The next token with and without some heads, and how far the whole distribution moved."""
+def ablation_json(before: Look, after: Look, heads: Sequence[str]) -> dict[str, Any]:
+    """The next token with and without some heads, and the KL divergence of the whole distribution."""
     was, now = before.logits[-1].float().log_softmax(-1), after.logits[-1].float().log_softmax(-1)
     likely = {p.token.id: p for p in [*before.predictions(count=6), *after.predictions(count=3)]}
     return {
@@ -62,7 +64,7 @@ def of_change(before: Look, after: Look, heads: Sequence[str]) -> dict[str, Any]
     }
 
 
-def of_generated(prompt: str, made: Generated) -> dict[str, Any]:
+def generated_json(prompt: str, made: Generated) -> dict[str, Any]:
     return {
         "prompt": prompt,
         "text": made.text,
@@ -73,7 +75,7 @@ def of_generated(prompt: str, made: Generated) -> dict[str, Any]:
     }
 
 
-def of_scope(scope: Scope) -> dict[str, Any]:
+def model_json(scope: Scope) -> dict[str, Any]:
     """A model's shape, notes and self-check."""
     shape = scope.shape
     return {
@@ -88,10 +90,6 @@ def of_scope(scope: Scope) -> dict[str, Any]:
     }
 
 
-def _prediction(prediction: Prediction) -> dict[str, Any]:
-    return {"token": prediction.token.text, "id": prediction.token.id, "probability": prediction.probability}
-
-
-def of_census(census: Census) -> dict[str, Any]:
+def census_json(census: Census) -> dict[str, Any]:
     """A census's rows and recipe."""
     return {"recipe": census.recipe.data, "rows": census.to_arrow().to_pylist()}

@@ -1,8 +1,8 @@
-"""What a terminal shows: a head's pattern in cells of colour, predictions, and tables. Everything is rich's."""
+"""Render looks, patterns, tables, lessons and progress for the terminal, with rich."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,6 @@ from headscope.heads.questions.standard_questions import STANDARD
 from headscope.names import Head
 
 if TYPE_CHECKING:
-    from headscope.heads.look.importance import Importance
     from headscope.heads.look.look import Look
     from headscope.lab.teach.lessons import Lesson
     from headscope.lab.train.training import Progress
@@ -27,11 +26,11 @@ WIDEST = 48  # tokens a terminal can show side by side
 
 
 def summary(look: Look) -> RenderableType:
-    """A text at a glance: its tokens, what comes next, and the most pointed heads for each standard question."""
+    """A look in short: its tokens, the next tokens, and the top heads of each standard question."""
     parts: list[RenderableType] = [Text(repr(look), style="bold"), token_row(look)]
     if look.shape.vocabulary is not None:
         parts.append(prediction_row(look))
-    parts.append(answers_table(look))
+    parts.append(scores_table(look))
     return Group(*parts)
 
 
@@ -53,19 +52,19 @@ def prediction_row(look: Look) -> Text:
     return row
 
 
-def answers_table(look: Look, count: int = 3) -> Table:
-    """For each standard question, the heads whose attention answers it most, with their mean mass."""
+def scores_table(look: Look, count: int = 3) -> Table:
+    """The heads with the highest mean mass on each standard question."""
     table = Table("question", "heads with most of their attention there (mean over this text)", box=None)
-    found = strongest_answers(look, count)
+    found = top_heads(look, count)
     for name, ranked in found.items():
         table.add_row(name, "   ".join(f"{head} {share(value)}" for head, value in ranked))
     for name in [name for name in STANDARD if name not in found]:
-        table.add_row(name, "nowhere to ask it in this text")
+        table.add_row(name, "no row of this text can answer it")
     return table
 
 
-def strongest_answers(look: Look, count: int) -> dict[str, list[tuple[Head, float]]]:
-    """The heads with the highest mean mass on each question, over the rows that could answer it."""
+def top_heads(look: Look, count: int) -> dict[str, list[tuple[Head, float]]]:
+    """The heads with the highest mean mass on each question, over the rows that can answer it."""
     found: dict[str, list[tuple[Head, float]]] = {}
     for site in look.sites:
         for name, values in look.mean_answers(site).items():
@@ -73,15 +72,15 @@ def strongest_answers(look: Look, count: int) -> dict[str, list[tuple[Head, floa
     return {name: sorted(entries, key=lambda entry: -entry[1])[:count] for name, entries in found.items()}
 
 
-def own_answer(name: str, masses: Mapping[Head, float], count: int = 3) -> Text:
-    """The heads that answer most to a question of one's own."""
+def question_row(name: str, masses: Mapping[Head, float], count: int = 3) -> Text:
+    """The heads with the highest mean mass on the user's own question."""
     ranked = sorted(masses.items(), key=lambda entry: -entry[1])[:count]
-    told = "   ".join(f"{head} {share(mass)}" for head, mass in ranked)
-    return Text(f"{name}: {told or 'nowhere to ask it in this text'}")
+    listed = "   ".join(f"{head} {share(mass)}" for head, mass in ranked)
+    return Text(f"{name}: {listed or 'no row of this text can answer it'}")
 
 
 def pattern(look: Look, head: str) -> RenderableType:
-    """One head as a triangle (or square) of coloured cells, a row a token, darker for more weight."""
+    """One head's pattern as coloured cells, one row per token, darker for more weight."""
     weights = look.pattern(head)
     n_query, n_key = weights.shape
     if n_query > WIDEST or n_key > WIDEST:
@@ -103,16 +102,7 @@ def pattern(look: Look, head: str) -> RenderableType:
     return Group(*lines)
 
 
-def importance_table(entries: Sequence[Importance], count: int = 12) -> Table:
-    table = Table("head", "loss without it", "95 %", "KL", box=None)
-    for entry in entries[:count]:
-        interval = f"[{entry.loss.low:+.4f}, {entry.loss.high:+.4f}]"
-        kl = "" if entry.kl is None else f"{entry.kl.mean:.4f}"
-        table.add_row(str(entry.head), f"{entry.loss.mean:+.4f}", interval, kl)
-    return table
-
-
-def change_table(change: Mapping[str, Any]) -> Table:
+def ablation_table(change: Mapping[str, Any]) -> Table:
     """The next token with and without some heads."""
     title = f"without {', '.join(change['heads'])}: KL {change['kl_nats']:.3f} nats"
     table = Table("next token", "as is", "without", box=None, title=title, title_justify="left")
@@ -132,7 +122,7 @@ def comparison_table(comparison: Comparison, count: int) -> Table:
 
 
 def lesson_page(lesson: Lesson) -> RenderableType:
-    """A lesson as it reads in a terminal."""
+    """A lesson: idea, code, output, result, something to try, questions."""
     asked = []
     for number, question in enumerate(lesson.questions, start=1):
         options = [] if question.numeric else [f"   {chr(96 + i)}) {o.text}" for i, o in enumerate(question.options, 1)]
@@ -148,7 +138,7 @@ def lesson_page(lesson: Lesson) -> RenderableType:
 
 @contextmanager
 def training_bar(total: int) -> Iterator[Callable[[Progress], None]]:
-    """A progress bar with loss, tokens a second and time left."""
+    """A progress bar with loss, tokens per second and time left."""
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
@@ -163,12 +153,12 @@ def training_bar(total: int) -> Iterator[Callable[[Progress], None]]:
 
 
 def visible(text: str) -> str:
-    """A token as one can see it: no line breaks, no leading space."""
+    """A token without leading space or line breaks, whitespace shown as a sign."""
     return printable(text.strip().replace("\n", "⏎")) or {"\n": "⏎", "\t": "⇥"}.get(text[:1], "␣")
 
 
 def printable(text: str) -> str:
-    """The text with the signs that would steer a terminal, or turn its lines around, made visible."""
+    """The text with terminal control and bidirectional characters replaced by visible ones."""
     return "".join(_PICTURES.get(letter, letter) for letter in text)
 
 

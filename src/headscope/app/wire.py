@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic_core import to_jsonable_python
 from torch import Tensor
 
 from headscope.errors import InputError
@@ -52,12 +53,12 @@ class Container:
 
 
 def numbers(values: Tensor) -> NDArray[np.float32]:
-    """A tensor, wherever it lies, as it travels."""
+    """A tensor on any device as a float32 array."""
     return values.detach().float().cpu().numpy()
 
 
-def pack(values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """One container holding these values (anything JSON can say) and arrays."""
+def pack(values: Any, arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """One container with these values (a response, or anything JSON can express) and arrays."""
     entries, chunks, offset = [], [], 0
     for name, array in arrays.items():
         if array.dtype.name not in DTYPES:
@@ -66,9 +67,8 @@ def pack(values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes
         entries.append({"name": name, "dtype": array.dtype.name, "shape": list(array.shape), "offset": offset})
         chunks.append(raw + bytes(-len(raw) % ALIGNMENT))
         offset += len(chunks[-1])
-    header = json.dumps(
-        {"values": dict(values), "arrays": entries}, ensure_ascii=False, allow_nan=False, separators=(",", ":")
-    ).encode()
+    content = {"values": to_jsonable_python(values), "arrays": entries}
+    header = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     header += b" " * (-(len(MAGIC) + 4 + len(header)) % ALIGNMENT)
     return b"".join([MAGIC, struct.pack("<I", len(header)), header, *chunks])
 

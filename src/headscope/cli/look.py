@@ -26,18 +26,18 @@ def serve(
     census: Annotated[list[Path] | None, typer.Option(help="The folder of a scan to show; several to compare.")] = None,
 ) -> None:
     """Open the microscope in the browser."""
-    from headscope.app.model_registry import Shelf
+    from headscope.app.model_registry import ModelRegistry
     from headscope.app.pages.census import Censuses
     from headscope.app.pages.film import Films
     from headscope.app.pages.microscope import Session
-    from headscope.app.server import Place
+    from headscope.app.server import ServeOptions
     from headscope.app.server import serve as serve_page
     from headscope.scope import load
 
     censuses = Censuses(census or ())
     opened = [Session(load(None if name == "embedded" else name)) for name in models or ["embedded"]]
-    shelf = Shelf(*opened, opener=load if allow_models else None)
-    serve_page(shelf, Place(host=host, port=port, open_browser=not no_open), censuses, Films(models or ()))
+    registry = ModelRegistry(*opened, opener=load if allow_models else None)
+    serve_page(registry, ServeOptions(host=host, port=port, open_browser=not no_open), censuses, Films(models or ()))
 
 
 @app.command()
@@ -84,11 +84,11 @@ def look(
             png_export.save_png(seen, head, png)
         answers = {rule.name: seen.ask(rule) for rule in rules}
         if as_json:
-            show_json(json_output.of_look(seen, head) | json_output.of_answers(answers))
+            show_json(json_output.look_json(seen, head) | json_output.questions_json(answers))
             return
         show(terminal.summary(seen) if head is None else terminal.pattern(seen, head))
         for name, masses in answers.items():
-            show(terminal.own_answer(name, masses))
+            show(terminal.question_row(name, masses))
         for saved in filter(None, (png, html)):
             typer.echo(f"saved {saved}")
 
@@ -125,11 +125,11 @@ def ablate(
         before = scope.look(text)
         with scope.edit(change):
             after = scope.look(text)
-        found = json_output.of_change(before, after, head)
+        found = json_output.ablation_json(before, after, head)
     if as_json:
         show_json(found)
     else:
-        show(terminal.change_table(found))
+        show(terminal.ablation_table(found))
 
 
 @app.command()
@@ -158,6 +158,6 @@ def generate(
         cuts = Sampling(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
         made = scope.generate(text, tokens, cuts)
     if as_json:
-        show_json(json_output.of_generated(text, made))
+        show_json(json_output.generated_json(text, made))
     else:
         typer.echo(printable(text + made.text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -66,7 +67,7 @@ def scan(
 
     Example: headscope scan --corpus books/*.txt --out census --class "digits=[0-9]+"
     """
-    from headscope.app.json_output import of_census
+    from headscope.app.json_output import census_json
     from headscope.heads.questions.label_rules import read_class
     from headscope.scan.options import ScanOptions
     from headscope.scope import load
@@ -80,7 +81,7 @@ def scan(
             typer.echo(f"stopped: {stopped}; the same command goes on from there", err=True)
             raise typer.Exit(INTERRUPTED) from stopped
     if as_json:
-        show_json(of_census(census))
+        show_json(census_json(census))
     else:
         show(census)
         typer.echo(f"{out}/report.html shows it; census.parquet has a row for each head and question")
@@ -121,7 +122,7 @@ def check(
 
     with load(model) as scope:
         if as_json:
-            show_json(json_output.of_scope(scope))
+            show_json(json_output.model_json(scope))
             return
         typer.echo(str(scope.model.self_check))
         for note in scope.notes:
@@ -131,11 +132,11 @@ def check(
 @app.command()
 def doctor(as_json: AsJson = False) -> None:
     """What is installed, which backends work here, and why others do not."""
-    from headscope.app.doctor import examine, to_json
+    from headscope.app.doctor import examine
 
-    findings = examine()
+    checks = examine()
     if as_json:
-        show_json(to_json(findings))
+        show_json([asdict(check) for check in checks])
         return
-    for finding in findings:
-        typer.echo(f"{'ok ' if finding.works else 'no '} {finding.name:<18} {finding.detail}")
+    for check in checks:
+        typer.echo(f"{'ok ' if check.works else 'no '} {check.name:<18} {check.detail}")

@@ -72,7 +72,7 @@ def test_a_typed_token_is_found_and_its_logit_split(widget, look):
 @pytest.mark.parametrize(
     ("message", "kind", "said"),
     [
-        ({"ask": "eval"}, "InputError", "the page asked for 'eval'; a notebook answers model, roles"),
+        ({"ask": "eval"}, "InputError", "unknown request 'eval'; a notebook handles model, roles"),
         ({"ask": "look", "body": {"look": "gone"}}, "ForgottenLookError", "the text of look 'gone' is no longer kept"),
         ({"ask": "mix", "body": {"look": "x", "site": "0", "position": -1}}, "InputError", "position: Input should be"),
     ],

@@ -8,9 +8,8 @@ import tokenizers
 import transformers
 
 import headscope
-from headscope.app.pages import schema
-from headscope.app.pages.attribution import find_token
-from headscope.app.pages.microscope import Session
+from headscope.app.pages.attribution import AttributionRequest, AttributionResponse, find_token
+from headscope.app.pages.microscope import LookRequest, Session
 from headscope.errors import InputError
 from headscope.scope import Scope
 
@@ -23,9 +22,9 @@ def embedded():
         yield opened
 
 
-def asked(session: Session, **fields: int) -> tuple[schema.MixCard, np.ndarray]:
-    card, _ = session.look(schema.LookRequest(text=TEXT))
-    mix, arrays = session.mix(schema.MixRequest(look=card.look, site="1", position=5, **fields))
+def asked(session: Session, **fields: int) -> tuple[AttributionResponse, np.ndarray]:
+    card, _ = session.look(LookRequest(text=TEXT))
+    mix, arrays = session.attribution(AttributionRequest(look=card.look, site="1", position=5, **fields))
     return mix, arrays["shares"]
 
 
@@ -44,7 +43,7 @@ def test_a_token_less_itself_leaves_nothing_to_share(session: Session):
 
 
 def test_a_token_that_is_not_there_cannot_be_taken_away(session: Session):
-    with pytest.raises(InputError, match="token 99 is not there: this model has tokens 0–18"):
+    with pytest.raises(InputError, match="token 99 is not in the vocabulary: this model has tokens 0–18"):
         asked(session, minus=99)
 
 
@@ -70,8 +69,8 @@ def test_what_is_typed_is_its_first_token(embedded: Scope, typed: str, reads: st
     ("typed", "said"),
     [
         ("", "no token was typed; type a word, with a space before it where the text has one"),
-        ("zebra", r"this model has no token for 'zebra': it reads it as \[UNK\], as anything unknown"),
-        ("   ", "this model reads nothing in '   '; type a word or a sign"),
+        ("zebra", r"this model has no token for 'zebra': it reads \[UNK\], its unknown token"),
+        ("   ", "'   ' has no tokens for this model; type a word or a sign"),
     ],
 )
 def test_what_is_no_token_is_refused_in_a_sentence(scope: Scope, typed: str, said: str):

@@ -7,8 +7,7 @@ import json
 import pytest
 
 from headscope.app.pages import lessons as lessons_page
-from headscope.app.pages.cards import LONGEST, MOST_CHOICES, SHORTEST, card_lines, read_card
-from headscope.app.pages.schema_reading import AnswerRequest, CardRequest, Sizes
+from headscope.app.pages.cards import LONGEST, MOST_CHOICES, SHORTEST, CardRequest, Sizes, card_list, read_card
 from headscope.errors import InputError
 from headscope.lab.cards.card import built_in
 from headscope.lab.teach import lessons
@@ -33,7 +32,7 @@ def test_every_card_s_parts_are_its_parameters(name):
     assert len(told.cache) == len(told.work) == len(told.lengths)
     assert told.token_bytes == own.kv_bytes(1)
     assert all(small <= large for small, large in zip(told.cache, told.cache[1:], strict=False))
-    line = next(line for line in card_lines().cards if line.name == name)
+    line = next(line for line in card_list().cards if line.name == name)
     assert (line.total, line.n_heads, line.n_kv_heads) == (told.total, told.n_heads, told.n_kv_heads)
 
 
@@ -110,22 +109,22 @@ def test_a_config_may_begin_with_white_space():
 
 def test_the_contents_compute_nothing_and_count_the_questions(monkeypatch):
     monkeypatch.setattr(lessons, "lesson", lambda _: pytest.fail("computed"))
-    listed = lessons_page.lesson_lines().lessons
+    listed = lessons_page.contents().lessons
     assert [line.number for line in listed] == list(range(1, len(listed) + 1))
     assert all(line.questions >= 1 for line in listed)
 
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_lesson_is_what_the_lab_computed_question_by_question(number):
-    card, own = lessons_page.lesson_card(number), lessons.lesson(number)
+    card, own = lessons_page.lesson(number), lessons.lesson(number)
     assert (card.title, card.output, card.computed) == (own.title, own.output, own.computed)
-    listed = lessons_page.lesson_lines().lessons[number - 1]
+    listed = lessons_page.contents().lessons[number - 1]
     assert len(card.questions) == len(own.questions) == listed.questions
 
 
 @pytest.mark.parametrize("number", [0, -1, 99])
 def test_there_is_no_such_lesson(number):
     with pytest.raises(InputError, match=f"there is no lesson {number}"):
-        lessons_page.lesson_card(number)
+        lessons_page.lesson(number)
     with pytest.raises(InputError, match=f"there is no lesson {number}"):
-        lessons_page.mark(number, AnswerRequest(question=1, answer="1"))
+        lessons_page.mark(number, lessons_page.AnswerRequest(question=1, answer="1"))

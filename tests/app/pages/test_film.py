@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from headscope.app.pages.film import FILE, FULL, Films, film_card
+from headscope.app.pages.film import FILE, FULL, Films, read_film
 from headscope.errors import InputError
 from headscope.heads.film import Film, FilmPoint
 from headscope.heads.questions.standard_questions import STANDARD
@@ -43,7 +43,7 @@ def film(induction: list[float], previous: list[float] | None = None) -> Film:
 
 
 def test_every_number_of_every_moment_is_told():
-    card, arrays = film_card("run", film([0.0, 0.3, 0.9]), Path("nowhere"))
+    card, arrays = read_film("run", film([0.0, 0.3, 0.9]), Path("nowhere"))
     assert (card.name, card.heads, card.frames) == ("run", list(HEADS), [0, 2])
     assert [(moment.step, moment.tokens) for moment in card.moments] == [(0, 0), (1, 100), (2, 200)]
     assert [moment.loss for moment in card.moments] == pytest.approx([5.0, 4.9, 4.8])
@@ -54,7 +54,7 @@ def test_every_number_of_every_moment_is_told():
 
 
 def test_weights_travel_in_sixteen_bits_and_come_back_as_they_were():
-    _, arrays = film_card("run", film([0.0, 0.9]), Path("nowhere"))
+    _, arrays = read_film("run", film([0.0, 0.9]), Path("nowhere"))
     patterns = arrays["patterns0"]
     assert (patterns.dtype, patterns.shape) == (np.uint16, (2, 3, 2, 2))
     assert patterns.max() == FULL == np.iinfo(np.uint16).max
@@ -65,7 +65,7 @@ def test_weights_travel_in_sixteen_bits_and_come_back_as_they_were():
 def test_a_loss_that_was_not_measured_is_none_and_not_a_number(broken):
     made = film([0.0, 0.9])
     made.points[0] = replace(made.points[0], loss=broken, second_copy=broken)
-    card = film_card("run", made, Path("nowhere"))[0]
+    card = read_film("run", made, Path("nowhere"))[0]
     first, second = card.moments
     assert card.phase is None
     assert (first.loss, first.second_copy) == (None, None)
@@ -73,7 +73,7 @@ def test_a_loss_that_was_not_measured_is_none_and_not_a_number(broken):
 
 
 def test_the_phase_lies_between_quiet_and_risen():
-    phase = film_card("run", film([0.0, 0.05, 0.4, 0.8, 0.9]), Path("nowhere"))[0].phase
+    phase = read_film("run", film([0.0, 0.05, 0.4, 0.8, 0.9]), Path("nowhere"))[0].phase
     assert phase is not None
     assert (phase.before, phase.after, phase.quiet, phase.risen) == (1, 3, ABSENT, FORMED)
     assert len(phase.evidence) == 3
@@ -82,11 +82,11 @@ def test_the_phase_lies_between_quiet_and_risen():
 
 @pytest.mark.parametrize("induction", [[0.0, 0.0, 0.05], [0.0, 0.2, 0.5]])
 def test_a_run_in_which_induction_never_stands_has_no_phase(induction):
-    assert film_card("run", film(induction), Path("nowhere"))[0].phase is None
+    assert read_film("run", film(induction), Path("nowhere"))[0].phase is None
 
 
 def test_without_a_tokenizer_beside_it_a_sentence_is_numbers():
-    sentence = film_card("run", film([0.0, 0.9]), Path("nowhere"))[0].sentences[0]
+    sentence = read_film("run", film([0.0, 0.9]), Path("nowhere"))[0].sentences[0]
     assert (sentence.text, sentence.tokens) == ("a b", ["1", "2"])
 
 
@@ -95,7 +95,7 @@ def test_a_run_s_film_bears_the_run_s_name(tmp_path):
         (tmp_path / folder).mkdir(parents=True)
         film([0.0, 0.9]).save(tmp_path / folder / FILE)
     films = Films([str(tmp_path / "night/model"), str(tmp_path / "day"), str(tmp_path), "gpt2"])
-    assert films.names() == ["night", "day", "embedded"]
+    assert films.film_list().names == ["night", "day", "embedded"]
     assert films.film()[0].name == "night"
     assert films.film("day")[0].name == "day"
     assert films.film("embedded")[0].name == "embedded"

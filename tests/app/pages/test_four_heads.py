@@ -1,14 +1,23 @@
-"""The desk at which models are made: what is told while they are, what is kept, and what a name means."""
+"""Models made on the lab's pages: what is streamed while they train, what is cached, and what a name means."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from headscope.app.model_registry import Shelf
+from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages import four_heads, one_or_many
-from headscope.app.pages import schema_lab as lab
-from headscope.app.pages.four_heads import HAND_TEXT, HAND_TEXTS, HAND_WORDS, Workbench
+from headscope.app.pages.by_hand import HAND_TEXT, HAND_TEXTS, HAND_WORDS, HandRequest, hand_roles, open_by_hand
+from headscope.app.pages.four_heads import (
+    CraftBegun,
+    CraftDone,
+    CraftRequest,
+    CraftStep,
+    HeadTrainer,
+    SentenceRequest,
+    TargetPattern,
+)
+from headscope.app.pages.one_or_many import RunRequest
 from headscope.errors import InputError
 from headscope.lab.teach.by_hand import ROLES
 from headscope.lab.teach.lookup_tasks import Budget
@@ -17,24 +26,24 @@ from headscope.lab.teach.target_patterns import SENTENCE
 
 
 @pytest.fixture
-def bench() -> Workbench:
-    return Workbench(Shelf())
+def trainer() -> HeadTrainer:
+    return HeadTrainer(ModelRegistry())
 
 
-def wish(**how) -> lab.CraftRequest:
-    targets = [lab.TargetCard(name="Back", arrows=[(1, 0), (2, 1)]), lab.TargetCard(name="First", arrows=[(2, 0)])]
-    return lab.CraftRequest(**{"sentence": "a red dog", "targets": targets, "steps": 5, **how})
+def wish(**how) -> CraftRequest:
+    targets = [TargetPattern(name="Back", arrows=[(1, 0), (2, 1)]), TargetPattern(name="First", arrows=[(2, 0)])]
+    return CraftRequest(**{"sentence": "a red dog", "targets": targets, "steps": 5, **how})
 
 
-def told(bench: Workbench, asked: lab.CraftRequest) -> list[tuple[object, dict[str, np.ndarray]]]:
+def told(trainer: HeadTrainer, asked: CraftRequest) -> list[tuple[object, dict[str, np.ndarray]]]:
     frames: list[tuple[object, dict[str, np.ndarray]]] = []
-    bench.craft(asked, lambda card, arrays: frames.append((card, arrays)))
+    trainer.craft(asked, lambda card, arrays: frames.append((card, arrays)))
     return frames
 
 
-def test_a_training_is_begun_followed_and_done(bench):
-    begun, *steps, done = told(bench, wish())
-    assert [type(card) for card, _ in (begun, steps[0], done)] == [lab.CraftBegun, lab.CraftStep, lab.CraftDone]
+def test_a_training_is_begun_followed_and_done(trainer):
+    begun, *steps, done = told(trainer, wish())
+    assert [type(card) for card, _ in (begun, steps[0], done)] == [CraftBegun, CraftStep, CraftDone]
     assert begun[1]["wanted"].shape == (2, 3, 3)
     assert begun[1]["finds"].tolist() == [[0, 1, 1], [0, 0, 1]]
     assert [card.step for card, _ in steps] == sorted(card.step for card, _ in steps)
@@ -44,81 +53,81 @@ def test_a_training_is_begun_followed_and_done(bench):
     assert done[1]["losses"].shape == (6, 2), "before the first step and after each"
 
 
-def test_heads_that_were_trained_before_everybody_s_eyes_are_not_trained_again(bench, monkeypatch):
-    told(bench, wish())
+def test_heads_that_were_trained_before_everybody_s_eyes_are_not_trained_again(trainer, monkeypatch):
+    told(trainer, wish())
     monkeypatch.setattr(four_heads, "craft", lambda *_: pytest.fail("trained again"))
-    opened = bench.open_crafted(wish())
-    assert bench.shelf.session(opened.model).scope.shape.n_heads == 2
+    opened = trainer.open_crafted(wish())
+    assert trainer.registry.session(opened.model).scope.shape.n_heads == 2
 
 
 @pytest.mark.parametrize("sentence", ["a dog", "a red dog", "one red dog saw the old cat on a mat"])
-def test_heads_of_a_sentence_of_any_length_open_in_the_microscope(bench, sentence):
-    asked = wish(sentence=sentence, targets=[lab.TargetCard(name="Back", arrows=[(1, 0)])])
-    opened = bench.open_crafted(asked)
+def test_heads_of_a_sentence_of_any_length_open_in_the_microscope(trainer, sentence):
+    asked = wish(sentence=sentence, targets=[TargetPattern(name="Back", arrows=[(1, 0)])])
+    opened = trainer.open_crafted(asked)
     assert opened.text == sentence
-    look = bench.shelf.session(opened.model).scope.look(opened.text)
+    look = trainer.registry.session(opened.model).scope.look(opened.text)
     assert look.pattern("0.0").shape == (len(sentence.split()), len(sentence.split()))
 
 
 @pytest.mark.parametrize(
     "other", [{"seed": 1}, {"steps": 6}, {"d_head": 4}, {"places": False}, {"sentence": "a red cat"}]
 )
-def test_another_wish_is_another_model_and_the_same_wish_the_same(bench, other):
-    first, again, second = (bench.open_crafted(wish(**how)).model for how in ({}, {}, other))
+def test_another_wish_is_another_model_and_the_same_wish_the_same(trainer, other):
+    first, again, second = (trainer.open_crafted(wish(**how)).model for how in ({}, {}, other))
     assert first == again != second
 
 
-def test_a_model_keeps_its_place_when_it_is_opened_again(bench):
-    opened = bench.open_crafted(wish())
-    session = bench.shelf.session(opened.model)
-    bench.open_crafted(wish())
-    assert bench.shelf.session(opened.model) is session, "and the looks that were taken of it stay"
+def test_a_model_keeps_its_place_when_it_is_opened_again(trainer):
+    opened = trainer.open_crafted(wish())
+    session = trainer.registry.session(opened.model)
+    trainer.open_crafted(wish())
+    assert trainer.registry.session(opened.model) is session, "and the looks that were taken of it stay"
 
 
-def test_only_so_many_trainings_are_remembered(bench, monkeypatch):
-    monkeypatch.setattr(four_heads, "KEPT_CRAFTED", 2)
+def test_only_so_many_trainings_are_remembered(trainer):
+    trainer._crafted.size = 2
     for seed in range(4):
-        told(bench, wish(seed=seed))
-    assert len(bench._crafted) == 2
-    assert four_heads._key(wish(seed=3)) in bench._crafted
+        told(trainer, wish(seed=seed))
+    assert len(trainer._crafted) == 2
+    assert four_heads._key(wish(seed=3)) in trainer._crafted
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_every_text_of_a_model_by_hand_is_in_words_it_knows(bench, role):
-    opened = bench.open_by_hand(lab.HandRequest(role=role))
+def test_every_text_of_a_model_by_hand_is_in_words_it_knows(trainer, role):
+    opened = open_by_hand(trainer.registry, HandRequest(role=role))
     assert set(opened.text.split()) <= set(HAND_WORDS)
     assert opened.text == HAND_TEXTS.get(role, HAND_TEXT)
-    look = bench.shelf.session(opened.model).scope.look(opened.text)
+    look = trainer.registry.session(opened.model).scope.look(opened.text)
     assert [token.text.strip() for token in look.tokens] == opened.text.split()
 
 
-def test_the_models_by_hand_say_what_they_do(bench):
-    roles = bench.hand_roles().roles
+def test_the_models_by_hand_say_what_they_do(trainer):
+    roles = hand_roles().roles
     assert [card.role for card in roles] == list(ROLES)
     assert all(card.says.endswith(".") for card in roles)
     assert {card.role: card.layers for card in roles}["induction"] == 2
     for card in roles:
-        opened = bench.open_by_hand(lab.HandRequest(role=card.role))
-        assert len(bench.shelf.session(opened.model).scope.shape.sites) == card.layers
+        opened = open_by_hand(trainer.registry, HandRequest(role=card.role))
+        assert len(trainer.registry.session(opened.model).scope.shape.sites) == card.layers
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_a_made_sentence_comes_with_targets_in_its_own_words(bench, seed):
-    card = bench.sentence(lab.SentenceRequest(seed=seed))
-    again = bench.sentence(lab.SentenceRequest(seed=seed))
+def test_a_made_sentence_comes_with_targets_in_its_own_words(trainer, seed):
+    card = four_heads.sentence(SentenceRequest(seed=seed))
+    again = four_heads.sentence(SentenceRequest(seed=seed))
     assert card == again
     assert all(0 <= key <= query < len(card.words) for target in card.targets for query, key in target.arrows)
     assert len(card.targets) > 1
 
 
-def test_the_first_sentence_typed_again_gets_its_targets_back(bench):
-    typed = bench.sentence(lab.SentenceRequest(sentence=SENTENCE))
-    assert typed.targets == bench.sentence(lab.SentenceRequest()).targets
+def test_the_first_sentence_typed_again_gets_its_targets_back(trainer):
+    typed = four_heads.sentence(SentenceRequest(sentence=SENTENCE))
+    assert typed.targets == four_heads.sentence(SentenceRequest()).targets
 
 
 def test_the_arms_that_are_run_are_those_that_were_asked_for():
     frames: list[object] = []
-    asked = lab.RunRequest(experiment="partition", d_model=8, heads=[2], seeds=2, steps=20)
+    asked = RunRequest(experiment="partition", d_model=8, heads=[2], seeds=2, steps=20)
     one_or_many.run(asked, lambda card, _: frames.append(card))
     begun, outcome = frames
     assert begun.arms == ["2 heads"]
@@ -127,13 +136,13 @@ def test_the_arms_that_are_run_are_those_that_were_asked_for():
 
 
 def test_without_a_choice_every_cut_of_the_width_is_run():
-    _, ways = one_or_many._plan(lab.RunRequest(experiment="partition", d_model=8))
+    _, ways = one_or_many._plan(RunRequest(experiment="partition", d_model=8))
     assert [way.n_heads for way in ways] == [arm.n_heads for arm in partition_arms(8)] == [1, 2, 4, 8]
 
 
 @pytest.mark.parametrize("task", [0, 1])
 def test_the_arms_of_a_task_spend_the_same(task):
-    chosen, ways = one_or_many._plan(lab.RunRequest(experiment="arms", task=task))
+    chosen, ways = one_or_many._plan(RunRequest(experiment="arms", task=task))
     assert chosen is one_or_many.TASKS[task]
     assert ways[0].n_heads == chosen.lookups
     assert ways[1].d_head == Budget().d_model
@@ -141,7 +150,7 @@ def test_the_arms_of_a_task_spend_the_same(task):
 
 def test_heads_that_do_not_divide_are_named_with_those_that_do():
     with pytest.raises(InputError, match="3 heads do not divide a width of 8; choose from 1, 2, 4, 8"):
-        one_or_many._plan(lab.RunRequest(experiment="partition", d_model=8, heads=[5, 3, 2]))
+        one_or_many._plan(RunRequest(experiment="partition", d_model=8, heads=[5, 3, 2]))
 
 
 def test_the_results_that_are_shown_are_the_committed_ones():

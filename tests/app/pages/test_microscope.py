@@ -8,10 +8,18 @@ import torch
 
 from headscope import ablate, knock_out
 from headscope.app.pages import microscope as session_module
-from headscope.app.pages import schema
+from headscope.app.pages.attribution import AttributionRequest
 from headscope.app.pages.head_scores import QUESTIONS
-from headscope.app.pages.microscope import KEPT_LOOKS, ForgottenLookError, Session, _weight
-from headscope.app.pages.tiles import THUMBNAIL_SIDE
+from headscope.app.pages.microscope import (
+    KEPT_LOOKS,
+    ForgottenLookError,
+    ImportanceRequest,
+    LookRequest,
+    Session,
+    _nbytes,
+)
+from headscope.app.pages.predictions import Edge, PredictRequest, SamplingRequest
+from headscope.app.pages.tiles import THUMBNAIL_SIDE, WeightsRequest
 from headscope.errors import HeadNameError, InputError
 
 TEXT = "the old lamp on the landing burned until morning and the old lamp on the"
@@ -19,7 +27,7 @@ LONG = " ".join(["the old lamp on landing burned until morning ."] * 20)
 
 
 def open_look(session: Session, text: str = TEXT):
-    return session.look(schema.LookRequest(text=text))
+    return session.look(LookRequest(text=text))
 
 
 def test_the_card_describes_the_model(session):
@@ -66,18 +74,16 @@ def test_thumbnails_of_a_longer_text_are_small_and_keep_the_strongest(session, s
 def test_weights_are_those_of_the_look_exact_and_pooled(session, scope):
     card, _ = open_look(session, LONG)
     pattern = scope.look(LONG).pattern("1.2")
-    _, exact = session.weights(schema.WeightsRequest(look=card.look, head="1.2", rows=(3, 9), columns=(0, 7)))
+    _, exact = session.weights(WeightsRequest(look=card.look, head="1.2", rows=(3, 9), columns=(0, 7)))
     np.testing.assert_allclose(exact["weights"], pattern[3:9, 0:7], atol=1e-6)
-    _, pooled = session.weights(
-        schema.WeightsRequest(look=card.look, head="1.2", rows=(0, 160), columns=(0, 160), pool=8)
-    )
+    _, pooled = session.weights(WeightsRequest(look=card.look, head="1.2", rows=(0, 160), columns=(0, 160), pool=8))
     expected = pattern[:160, :160].reshape(20, 8, 20, 8).amax((1, 3))
     np.testing.assert_allclose(pooled["weights"], expected, atol=1e-6)
 
 
 def test_the_mix_adds_up_and_its_shares_are_the_looks(session, scope):
     card, _ = open_look(session)
-    mix, arrays = session.mix(schema.MixRequest(look=card.look, site="1", position=5))
+    mix, arrays = session.attribution(AttributionRequest(look=card.look, site="1", position=5))
     np.testing.assert_allclose(arrays["parts"].sum(0) + arrays["bias"], arrays["output"], atol=1e-5)
     look = scope.look(TEXT)
     guess = look.predictions(5, 1)[0]
@@ -91,7 +97,7 @@ def test_the_mix_adds_up_and_its_shares_are_the_looks(session, scope):
 @pytest.mark.parametrize("how", ["zero", "mean"])
 def test_predictions_without_heads_are_those_inside_an_edit(session, scope, how):
     card, _ = open_look(session)
-    told = session.predict(schema.PredictRequest(look=card.look, position=9, off=["0.1", "1.5"], how=how, count=4))
+    told = session.predict(PredictRequest(look=card.look, position=9, off=["0.1", "1.5"], how=how, count=4))
     before = scope.look(TEXT).logits[9].double().softmax(-1)
     with scope.edit(ablate("0.1", "1.5", how=how)):
         after = scope.look(TEXT).logits[9].double().softmax(-1)
@@ -104,8 +110,8 @@ def test_predictions_without_heads_are_those_inside_an_edit(session, scope, how)
 
 def test_an_arrow_cut_changes_the_prediction_as_the_edit_says(session, scope):
     card, _ = open_look(session)
-    edges = [schema.Edge(head="0.1", query=9, key=2), schema.Edge(head="1.3", query=9, key=9)]
-    told = session.predict(schema.PredictRequest(look=card.look, position=9, cuts=edges))
+    edges = [Edge(head="0.1", query=9, key=2), Edge(head="1.3", query=9, key=9)]
+    told = session.predict(PredictRequest(look=card.look, position=9, cuts=edges))
     before = scope.look(TEXT).logits[9].double().softmax(-1)
     with scope.edit(knock_out("0.1", 9, 2), knock_out("1.3", 9, 9)):
         after = scope.look(TEXT).logits[9].double().softmax(-1)
@@ -116,8 +122,8 @@ def test_an_arrow_cut_changes_the_prediction_as_the_edit_says(session, scope):
 
 def test_temperature_top_k_and_top_p_are_cuts_on_the_distribution(session, scope):
     card, _ = open_look(session)
-    asked = schema.SamplingRequest(temperature=0.5, top_k=5, top_p=0.6)
-    told = session.predict(schema.PredictRequest(look=card.look, position=9, sampling=asked)).sampled
+    asked = SamplingRequest(temperature=0.5, top_k=5, top_p=0.6)
+    told = session.predict(PredictRequest(look=card.look, position=9, sampling=asked)).sampled
     tempered = (scope.look(TEXT).logits[9].double() / 0.5).softmax(-1).sort(descending=True).values
     five = tempered[:5] / tempered[:5].sum()
     kept = 1 + int((five.cumsum(0) < 0.6).sum())
@@ -135,7 +141,7 @@ def test_a_pattern_through_its_measures(session, scope):
 
     def seen(**how):
         asked = {"look": card.look, "head": "1.2", "rows": (0, 160), "columns": (0, 160), **how}
-        return session.weights(schema.WeightsRequest(**asked))[1]["weights"]
+        return session.weights(WeightsRequest(**asked))[1]["weights"]
 
     by_row = pattern / pattern.amax(1, keepdim=True)
     np.testing.assert_allclose(seen(measure="row"), by_row[:160, :160], atol=1e-5)
@@ -148,16 +154,16 @@ def test_a_pattern_through_its_measures(session, scope):
 
 def test_importance_is_the_scopes_first_order_one(session, scope):
     card, _ = open_look(session)
-    told, arrays = session.importance(schema.ImportanceRequest(look=card.look))
+    told, arrays = session.importance(ImportanceRequest(look=card.look))
     expected = {found.head: found.loss.mean for found in scope.importance([TEXT], how="gradient")}
     np.testing.assert_allclose(arrays["importance"], [expected[head] for head in scope.shape.heads()], atol=1e-6)
     assert told.read == 15
 
 
 def test_importance_of_a_long_text_is_measured_on_its_beginning(session, monkeypatch):
-    monkeypatch.setattr(session_module, "WEIGHED", 20)
+    monkeypatch.setattr(session_module, "MEASURED", 20)
     card, _ = open_look(session, LONG)
-    told, _ = session.importance(schema.ImportanceRequest(look=card.look))
+    told, _ = session.importance(ImportanceRequest(look=card.look))
     assert told.read == 20
 
 
@@ -167,7 +173,7 @@ def test_papers_speak_only_of_models_they_name(session):
 
 def test_without_edits_there_is_nothing_to_compare(session):
     card, _ = open_look(session)
-    told = session.predict(schema.PredictRequest(look=card.look, position=2))
+    told = session.predict(PredictRequest(look=card.look, position=2))
     assert (told.without, told.kl, len(told.guesses)) == (None, None, 6)
 
 
@@ -175,12 +181,12 @@ def test_a_look_can_be_asked_for_by_its_name_while_its_text_is_kept(session):
     card, _ = open_look(session)
     for words in range(1, KEPT_LOOKS + 2):
         open_look(session, "lamp " * words)
-    again, _ = session.look(schema.LookRequest(look=card.look))
+    again, _ = session.look(LookRequest(look=card.look))
     assert again.text == TEXT
 
 
 def test_kept_looks_stay_within_their_budget_and_the_latest_always_stays(session, monkeypatch):
-    monkeypatch.setattr(session_module, "KEPT_BYTES", 3 * _weight(session.scope.look(TEXT)))
+    monkeypatch.setattr(session_module, "KEPT_BYTES", 3 * _nbytes(session.scope.look(TEXT)))
     names = [open_look(session, f"{TEXT} lamp{' lamp' * more}")[0].look for more in range(5)]
     assert list(session._looks) == names[-2:]
     monkeypatch.setattr(session_module, "KEPT_BYTES", 1)
@@ -199,8 +205,8 @@ def test_a_long_text_is_read_with_every_core_and_a_short_one_with_what_there_is(
     before, seen = torch.get_num_threads(), []
     hook = session.scope.model.model.register_forward_pre_hook(lambda *_: seen.append(torch.get_num_threads()))
     try:
-        session.look(schema.LookRequest(text="the old lamp"))
-        session.look(schema.LookRequest(text="the old lamp " * 120))
+        session.look(LookRequest(text="the old lamp"))
+        session.look(LookRequest(text="the old lamp " * 120))
     finally:
         hook.remove()
     assert seen == [before, 3]
@@ -210,15 +216,15 @@ def test_a_long_text_is_read_with_every_core_and_a_short_one_with_what_there_is(
 def test_what_cannot_be_answered_is_said(session):
     card, _ = open_look(session)
     with pytest.raises(ForgottenLookError, match="the text of look 'gone' is no longer kept"):
-        session.look(schema.LookRequest(look="gone"))
+        session.look(LookRequest(look="gone"))
     with pytest.raises(InputError, match="this text is empty"):
         open_look(session, "   ")
     with pytest.raises(HeadNameError, match=r"7\.0: this model has layers 0–1"):
-        session.predict(schema.PredictRequest(look=card.look, position=2, off=["7.0"]))
-    edge = schema.Edge(head="0.0", query=90, key=2)
+        session.predict(PredictRequest(look=card.look, position=2, off=["7.0"]))
+    edge = Edge(head="0.0", query=90, key=2)
     with pytest.raises(InputError, match=r"the arrow of 0\.0 from token 90 to token 2 is not in this text"):
-        session.predict(schema.PredictRequest(look=card.look, position=2, cuts=[edge]))
+        session.predict(PredictRequest(look=card.look, position=2, cuts=[edge]))
     with pytest.raises(InputError, match="positions 90 to 99: this text has 15 tokens"):
-        session.weights(schema.WeightsRequest(look=card.look, head="0.0", rows=(90, 99), columns=(0, 1)))
-    with pytest.raises(InputError, match="token 99 is not there: this model has tokens 0–18"):
-        session.mix(schema.MixRequest(look=card.look, site="0", position=2, toward=99))
+        session.weights(WeightsRequest(look=card.look, head="0.0", rows=(90, 99), columns=(0, 1)))
+    with pytest.raises(InputError, match="token 99 is not in the vocabulary: this model has tokens 0–18"):
+        session.attribution(AttributionRequest(look=card.look, site="0", position=2, toward=99))

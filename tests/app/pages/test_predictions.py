@@ -8,8 +8,19 @@ import pytest
 import torch
 
 from headscope import ablate
-from headscope.app.pages import schema
-from headscope.app.pages.predictions import LADDER, changed, edits_of, guesses, logits_under, sampled
+from headscope.app.pages.predictions import (
+    LADDER,
+    Edge,
+    NextToken,
+    PredictRequest,
+    PredictResponse,
+    SamplingRequest,
+    changed,
+    edits_of,
+    guesses,
+    logits_under,
+    sampled,
+)
 from headscope.errors import HeadNameError, InputError
 
 TEXT = "the old lamp on the landing burned until morning and the old lamp on the"
@@ -20,13 +31,13 @@ def look(scope):
     return scope.look(TEXT)
 
 
-def wish(**how) -> schema.PredictRequest:
-    return schema.PredictRequest(**{"look": "x", "position": 3, **how})
+def wish(**how) -> PredictRequest:
+    return PredictRequest(**{"look": "x", "position": 3, **how})
 
 
-def card(shown: list[schema.Guess]) -> schema.Prediction:
+def card(shown: list[NextToken]) -> PredictResponse:
     empty = {"off": [], "cuts": [], "how": "mean", "without": None, "kl": None}
-    return schema.Prediction(look="x", position=3, guesses=shown, **empty)
+    return PredictResponse(look="x", position=3, guesses=shown, **empty)
 
 
 def test_a_head_switched_off_twice_is_switched_off_once(look):
@@ -35,7 +46,7 @@ def test_a_head_switched_off_twice_is_switched_off_once(look):
 
 
 def test_heads_and_arrows_are_separate_edits_in_order(look):
-    edges = [schema.Edge(head="1.3", query=5, key=2), schema.Edge(head="0.0", query=1, key=0)]
+    edges = [Edge(head="1.3", query=5, key=2), Edge(head="0.0", query=1, key=0)]
     made = edits_of(wish(off=["0.1", "1.2"], how="zero", cuts=[*edges, edges[0]]), look)
     assert len(made) == 3
     assert made[0].key() == ablate("0.1", "1.2", how="zero").key()
@@ -48,17 +59,20 @@ def test_no_wish_is_no_edit(look):
 @pytest.mark.parametrize(
     ("edge", "said"),
     [
-        ({"query": 15, "key": 0}, r"from token 15 to token 0 is not in this text: it has 15 tokens that look and 15"),
+        (
+            {"query": 15, "key": 0},
+            r"from token 15 to token 0 is not in this text: it has 15 query tokens and 15 key",
+        ),
         ({"query": 0, "key": 15}, r"from token 0 to token 15 is not in this text"),
     ],
 )
 def test_an_arrow_beyond_the_text_is_refused_with_its_length(look, edge, said):
     with pytest.raises(InputError, match=said):
-        edits_of(wish(cuts=[schema.Edge(head="0.0", **edge)]), look)
-    assert edits_of(wish(cuts=[schema.Edge(head="0.0", query=14, key=14)]), look)
+        edits_of(wish(cuts=[Edge(head="0.0", **edge)]), look)
+    assert edits_of(wish(cuts=[Edge(head="0.0", query=14, key=14)]), look)
 
 
-@pytest.mark.parametrize("how", [{"off": ["9.0"]}, {"cuts": [schema.Edge(head="0.9", query=1, key=0)]}])
+@pytest.mark.parametrize("how", [{"off": ["9.0"]}, {"cuts": [Edge(head="0.9", query=1, key=0)]}])
 def test_a_head_that_is_not_there_is_not_edited(look, how):
     with pytest.raises(HeadNameError):
         edits_of(wish(**how), look)
@@ -92,7 +106,7 @@ def test_the_divergence_of_nothing_changed_is_nothing(look):
 
 def test_the_divergence_counts_what_the_change_took_away():
     before, after = torch.tensor([0.5, 0.25, 0.25]).log(), torch.tensor([0.25, 0.5, 0.25]).log()
-    shown = [schema.Guess(text="a", id=0, probability=0.5), schema.Guess(text="c", id=2, probability=0.25)]
+    shown = [NextToken(text="a", id=0, probability=0.5), NextToken(text="c", id=2, probability=0.25)]
     told = changed(card(shown), before, after)
     assert told.kl == pytest.approx(0.5 * math.log(2) + 0.25 * math.log(0.5))
     assert told.without == pytest.approx([0.25, 0.25])
@@ -119,8 +133,8 @@ def test_a_token_that_cannot_come_does_not_make_the_divergence_nan():
 )
 def test_cuts_say_how_many_are_left_and_how_much_they_hold(rules, after_k, kept, mass):
     logits = torch.tensor([0.5, 0.25, 0.15, 0.1]).log()
-    shown = [schema.Guess(text=str(i), id=i, probability=0.1) for i in (0, 3)]
-    told = sampled(logits, schema.SamplingRequest(**{"temperature": 1.0, "top_k": None, "top_p": None, **rules}), shown)
+    shown = [NextToken(text=str(i), id=i, probability=0.1) for i in (0, 3)]
+    told = sampled(logits, SamplingRequest(**{"temperature": 1.0, "top_k": None, "top_p": None, **rules}), shown)
     assert (told.after_k, told.kept) == (after_k, kept)
     assert told.mass == pytest.approx(mass)
     assert told.ladder == pytest.approx([0.5, 0.25, 0.15, 0.1])
@@ -130,12 +144,12 @@ def test_cuts_say_how_many_are_left_and_how_much_they_hold(rules, after_k, kept,
 
 def test_a_hot_draw_is_flat_and_a_cold_one_certain():
     logits = torch.tensor([2.0, 1.0, 0.0])
-    hot, cold = (sampled(logits, schema.SamplingRequest(temperature=t, top_k=None, top_p=None), []) for t in (5.0, 0.1))
+    hot, cold = (sampled(logits, SamplingRequest(temperature=t, top_k=None, top_p=None), []) for t in (5.0, 0.1))
     assert hot.ladder[0] - hot.ladder[2] < 0.2
     assert cold.ladder[0] > 0.999
 
 
 def test_the_ladder_is_as_long_as_it_is_drawn():
-    told = sampled(torch.zeros(500), schema.SamplingRequest(temperature=1.0, top_k=None, top_p=None), [])
+    told = sampled(torch.zeros(500), SamplingRequest(temperature=1.0, top_k=None, top_p=None), [])
     assert len(told.ladder) == LADDER
     assert told.ladder[0] == pytest.approx(1 / 500)

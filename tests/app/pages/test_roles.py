@@ -13,7 +13,7 @@ from tests.e2e.conftest import served
 
 import headscope
 from headscope.app.pages.microscope import Session
-from headscope.app.pages.roles import SHIPPED, roles_card, ship, shipped
+from headscope.app.pages.roles import SHIPPED, roles_of, ship, shipped
 from headscope.errors import InputError
 from headscope.heads.roles.report import Report
 from headscope.models.weight_hash import weight_hash
@@ -64,7 +64,7 @@ def test_the_embedded_model_ships_its_report(embedded, report):
 
 
 def test_a_finding_keeps_its_null_interval_and_effect(embedded, report):
-    told = roles_card(report, [str(head) for head in embedded.shape.heads()])
+    told = roles_of(report, [str(head) for head in embedded.shape.heads()])
     for card, finding in zip(told.findings, report.findings, strict=True):
         assert (card.head, card.role) == (finding.head, finding.role)
         assert [(piece.score, piece.rival, piece.low, piece.high) for piece in card.evidence] == [

@@ -7,8 +7,8 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from headscope.app.pages import schema, tiles
-from headscope.app.pages.tiles import KEPT_LARGE, LARGEST_ANSWER, THUMBNAIL_SIDE, Views, span
+from headscope.app.pages import tiles
+from headscope.app.pages.tiles import KEPT_LARGE, LARGEST_TILE, THUMBNAIL_SIDE, PatternTiles, WeightsRequest, span
 from headscope.errors import HeadNameError, InputError
 
 LONG = " ".join(["the old lamp on landing burned until morning ."] * 20)
@@ -22,11 +22,11 @@ def look(scope):
 
 @pytest.fixture
 def seen(look):
-    return Views(look)
+    return PatternTiles(look)
 
 
-def asked(**how) -> schema.WeightsRequest:
-    return schema.WeightsRequest(**{"look": "x", "head": "1.2", "rows": (0, LENGTH), "columns": (0, LENGTH), **how})
+def asked(**how) -> WeightsRequest:
+    return WeightsRequest(**{"look": "x", "head": "1.2", "rows": (0, LENGTH), "columns": (0, LENGTH), **how})
 
 
 def by_hand(pattern: torch.Tensor, pool: int, how: str) -> torch.Tensor:
@@ -45,7 +45,7 @@ def by_hand(pattern: torch.Tensor, pool: int, how: str) -> torch.Tensor:
      ((5, 9), (1, 2), 64)],
 )  # fmt: skip
 def test_a_pooled_rectangle_is_the_pattern_pooled_by_hand(seen, look, rows, columns, pool, how):
-    card, found = seen.rectangle(asked(rows=rows, columns=columns, pool=pool, how=how))
+    card, found = seen.tile(asked(rows=rows, columns=columns, pool=pool, how=how))
     part = look.pattern("1.2")[slice(*rows), slice(*columns)]
     torch.testing.assert_close(found, by_hand(part, pool, how), atol=1e-6, rtol=1e-5)
     assert (card.rows, card.columns, card.pool, card.how) == (rows, columns, pool, how)
@@ -53,7 +53,7 @@ def test_a_pooled_rectangle_is_the_pattern_pooled_by_hand(seen, look, rows, colu
 
 @pytest.mark.parametrize("pool", [1, 6])
 def test_a_rectangle_is_cut_down_to_the_text(seen, look, pool):
-    card, found = seen.rectangle(asked(rows=(170, 512), columns=(90, 10_000), pool=pool))
+    card, found = seen.tile(asked(rows=(170, 512), columns=(90, 10_000), pool=pool))
     assert (card.rows, card.columns) == ((170, 180), (90, 180))
     assert found.shape == (-(-10 // pool), -(-90 // pool))
     assert float(found.max()) == pytest.approx(float(look.pattern("1.2")[170:, 90:].max()), abs=1e-6)
@@ -71,44 +71,44 @@ def test_positions_that_hold_nothing_are_said(wanted):
 
 
 def test_an_answer_that_is_too_large_says_how_large_and_what_helps(seen, monkeypatch):
-    monkeypatch.setattr(tiles, "LARGEST_ANSWER", 180 * 180 - 1)
+    monkeypatch.setattr(tiles, "LARGEST_TILE", 180 * 180 - 1)
     with pytest.raises(InputError, match=r"180×180 weights are more than one answer holds \(32399\); raise pool=1"):
-        seen.rectangle(asked())
-    assert seen.rectangle(asked(pool=2))[1].shape == (90, 90)
-    monkeypatch.setattr(tiles, "LARGEST_ANSWER", 180 * 180)
-    assert seen.rectangle(asked())[1].shape == (180, 180)
+        seen.tile(asked())
+    assert seen.tile(asked(pool=2))[1].shape == (90, 90)
+    monkeypatch.setattr(tiles, "LARGEST_TILE", 180 * 180)
+    assert seen.tile(asked())[1].shape == (180, 180)
 
 
 def test_the_longest_text_fits_into_one_answer_at_the_pool_the_page_asks_for():
-    assert LARGEST_ANSWER >= (16_384 // 32) ** 2
-    assert LARGEST_ANSWER >= 2_048**2
+    assert LARGEST_TILE >= (16_384 // 32) ** 2
+    assert LARGEST_TILE >= 2_048**2
 
 
 def test_small_rectangles_are_computed_each_time_and_large_ones_kept(seen, monkeypatch):
     monkeypatch.setattr(tiles, "QUICK", 180 * 180)
-    first, again = (seen.rectangle(asked(pool=4))[1] for _ in range(2))
+    first, again = (seen.tile(asked(pool=4))[1] for _ in range(2))
     assert first is not again
     monkeypatch.setattr(tiles, "QUICK", 180 * 180 - 1)
-    first, again = (seen.rectangle(asked(pool=4))[1] for _ in range(2))
+    first, again = (seen.tile(asked(pool=4))[1] for _ in range(2))
     assert first is again
-    assert seen.rectangle(asked(pool=4, how="mean"))[1] is not first
-    assert seen.rectangle(asked(pool=4, head="1.3"))[1] is not first
-    assert seen.rectangle(asked(pool=4, rows=(0, 179)))[1] is not first, "small enough again"
+    assert seen.tile(asked(pool=4, how="mean"))[1] is not first
+    assert seen.tile(asked(pool=4, head="1.3"))[1] is not first
+    assert seen.tile(asked(pool=4, rows=(0, 179)))[1] is not first, "small enough again"
 
 
 def test_of_large_rectangles_the_one_unused_for_longest_is_dropped(seen, monkeypatch):
     monkeypatch.setattr(tiles, "QUICK", 1)
     heads = [f"{site}.{head}" for site in (0, 1) for head in range(6)]
     wishes = [asked(head=head, pool=90, how=how) for how in ("max", "mean") for head in heads][: KEPT_LARGE + 1]
-    kept = [seen.rectangle(wish)[1] for wish in wishes[:KEPT_LARGE]]
-    assert seen.rectangle(wishes[0])[1] is kept[0]
-    seen.rectangle(wishes[KEPT_LARGE])
-    assert seen.rectangle(wishes[0])[1] is kept[0]
-    assert seen.rectangle(wishes[1])[1] is not kept[1]
+    kept = [seen.tile(wish)[1] for wish in wishes[:KEPT_LARGE]]
+    assert seen.tile(wishes[0])[1] is kept[0]
+    seen.tile(wishes[KEPT_LARGE])
+    assert seen.tile(wishes[0])[1] is kept[0]
+    assert seen.tile(wishes[1])[1] is not kept[1]
 
 
 def test_a_row_without_anything_beside_the_first_token_is_zero_and_not_nan(seen, look):
-    _, found = seen.rectangle(asked(measure="row", aside=True, rows=(0, 3)))
+    _, found = seen.tile(asked(measure="row", aside=True, rows=(0, 3)))
     assert torch.isfinite(found).all()
     assert not found[0].any()
     pattern = look.pattern("1.2")
@@ -117,7 +117,7 @@ def test_a_row_without_anything_beside_the_first_token_is_zero_and_not_nan(seen,
 
 
 def test_the_largest_weight_of_a_row_counts_the_first_token_unless_it_is_set_aside(seen, look):
-    whole, aside = (seen.rectangle(asked(measure="row", aside=aside))[1] for aside in (False, True))
+    whole, aside = (seen.tile(asked(measure="row", aside=aside))[1] for aside in (False, True))
     torch.testing.assert_close(whole.amax(1), torch.ones(LENGTH), atol=1e-5, rtol=0)
     torch.testing.assert_close(aside[1:, 1:].amax(1), torch.ones(LENGTH - 1), atol=1e-5, rtol=0)
     pattern = look.pattern("1.2")
@@ -127,8 +127,8 @@ def test_the_largest_weight_of_a_row_counts_the_first_token_unless_it_is_set_asi
 
 
 def test_values_of_a_group_are_shared_by_its_heads(seen, look):
-    _, one = seen.rectangle(asked(head="1.2", measure="value"))
-    _, two = seen.rectangle(asked(head="1.3", measure="value"))
+    _, one = seen.tile(asked(head="1.2", measure="value"))
+    _, two = seen.tile(asked(head="1.3", measure="value"))
     norms = look.value_norms("1.2")
     torch.testing.assert_close(norms, look.value_norms("1.3"))
     torch.testing.assert_close(one, look.pattern("1.2") * norms, atol=1e-6, rtol=1e-5)
@@ -155,7 +155,7 @@ def test_thumbnails_of_a_long_text_see_every_so_many_rows_first_and_last_too(see
 
 @pytest.mark.parametrize("words", [1, 2, 31, 32, 33])
 def test_a_short_text_has_thumbnails_as_small_as_itself(scope, words):
-    few = Views(scope.look("lamp " * words))
+    few = PatternTiles(scope.look("lamp " * words))
     found = few.thumbnails(scope.shape.sites["0"])
     assert found.shape == (6, min(words, THUMBNAIL_SIDE), min(words, THUMBNAIL_SIDE))
     assert found[:, 0, 0].min() == 255, "the first token looks at nothing but itself"
@@ -163,7 +163,7 @@ def test_a_short_text_has_thumbnails_as_small_as_itself(scope, words):
 
 def test_a_head_that_is_not_there_is_named(seen):
     with pytest.raises(HeadNameError, match=r"1\.9: "):
-        seen.rectangle(asked(head="1.9"))
+        seen.tile(asked(head="1.9"))
 
 
 @pytest.mark.parametrize("how", [{"pool": 0}, {"rows": (-1, 4)}, {"how": "median"}, {"measure": "magic"}])

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from tests.scan.tiny import open_tiny, texts
 from typer.testing import CliRunner
 
-from headscope.app.model_registry import Shelf
+from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.census import Censuses
 from headscope.app.server import application
 from headscope.app.wire import unpack
@@ -37,12 +37,12 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def client(folders: list[Path]) -> Iterator[TestClient]:
-    with TestClient(application(Shelf(), censuses=Censuses(folders)), base_url="http://127.0.0.1") as opened:
+    with TestClient(application(ModelRegistry(), censuses=Censuses(folders)), base_url="http://127.0.0.1") as opened:
         yield opened
 
 
 def test_a_page_without_a_census_has_none():
-    with TestClient(application(Shelf()), base_url="http://127.0.0.1") as bare:
+    with TestClient(application(ModelRegistry()), base_url="http://127.0.0.1") as bare:
         assert bare.get("/api/censuses").json() == {"censuses": []}
         assert (
             "there is no census 1 on this page; it was started with 0" in bare.get("/api/censuses/1").json()["message"]

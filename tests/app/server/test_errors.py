@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from headscope import errors
-from headscope.app.server.errors import problem, say_problems
+from headscope.app.server.errors import add_error_handlers, problem_response
 
 
 class Asked(BaseModel):
@@ -22,7 +22,7 @@ class Asked(BaseModel):
 @pytest.fixture(scope="module")
 def client():
     app = FastAPI()
-    say_problems(app)
+    add_error_handlers(app)
 
     @app.post("/raise/{kind}")
     def fail(kind: str) -> None:
@@ -91,6 +91,6 @@ def test_a_refusal_keeps_its_headers_and_loses_its_path(client):
 
 @pytest.mark.parametrize("text", ["\ud800", "lamp \udfff lamp", "שלום 🐎", "\x00", '"</script>'])
 def test_whatever_a_sentence_quotes_it_can_be_sent(text):
-    told = json.loads(problem("InputError", f"there is no {text}", 422).body)
+    told = json.loads(problem_response("InputError", f"there is no {text}", 422).body)
     assert told["message"].startswith("there is no ")
     told["message"].encode("utf-8")

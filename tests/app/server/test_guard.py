@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headscope.app.server import limits
-from headscope.app.server.guard import HEADERS, SORRY, Guard, is_loopback
-from headscope.app.server.limits import LARGEST_BODY, whole_body
+from headscope.app.server.guard import HEADERS, INTERNAL_ERROR, Guard, is_loopback
+from headscope.app.server.limits import MAX_BODY, whole_body
 
 OWN = [(b"host", b"127.0.0.1:8765")]
 JSON = [*OWN, (b"content-type", b"application/json")]
@@ -87,7 +87,7 @@ def test_a_failure_before_the_answer_is_a_sentence_and_still_reaches_the_log():
     with pytest.raises(ZeroDivisionError):
         asyncio.run(Guard(fails)(scope(), receive, send))  # type: ignore[arg-type]
     assert status(sent) == 500
-    assert json.loads(sent[1]["body"]) == {"kind": "Refused", "message": SORRY}
+    assert json.loads(sent[1]["body"]) == {"kind": "Refused", "message": INTERNAL_ERROR}
 
 
 def test_a_failure_in_the_middle_of_an_answer_does_not_begin_a_second_one():
@@ -120,9 +120,9 @@ def test_a_failure_in_the_middle_of_an_answer_does_not_begin_a_second_one():
         ("POST", [*OWN, (b"content-type", b"application/json-seq")], 415),
         ("PUT", [*OWN, (b"content-type", b"text/plain")], 415),
         ("HEAD", [*OWN, (b"content-type", b"text/plain")], 200),
-        ("POST", [*JSON, (b"content-length", str(LARGEST_BODY).encode())], 200),
-        ("POST", [*JSON, (b"content-length", str(LARGEST_BODY + 1).encode())], 413),
-        ("GET", [*OWN, (b"content-length", str(LARGEST_BODY + 1).encode())], 413),
+        ("POST", [*JSON, (b"content-length", str(MAX_BODY).encode())], 200),
+        ("POST", [*JSON, (b"content-length", str(MAX_BODY + 1).encode())], 413),
+        ("GET", [*OWN, (b"content-length", str(MAX_BODY + 1).encode())], 413),
         ("POST", [*JSON, (b"content-length", b"-5")], 200),
         ("POST", [*JSON, (b"origin", b"http://127.0.0.1:8765")], 200),
         ("POST", [*JSON, (b"origin", b"http://127.0.0.1")], 403),
@@ -157,7 +157,7 @@ def test_a_body_in_pieces_arrives_whole_and_once():
 
 
 def test_a_body_that_grows_beyond_the_limit_is_cut_off_while_it_comes(monkeypatch):
-    monkeypatch.setattr(limits, "LARGEST_BODY", 10)
+    monkeypatch.setattr(limits, "MAX_BODY", 10)
     taken: list[int] = []
 
     def endless() -> Any:
@@ -172,7 +172,7 @@ def test_a_body_that_grows_beyond_the_limit_is_cut_off_while_it_comes(monkeypatc
     async def receive() -> dict[str, Any]:
         return dict(next(coming))
 
-    with pytest.raises(limits.TooLargeError):
+    with pytest.raises(limits.BodyTooLargeError):
         asyncio.run(whole_body(scope("POST", JSON), receive))  # type: ignore[arg-type]
     assert len(taken) == 3
 

@@ -8,7 +8,7 @@ import struct
 import numpy as np
 import pytest
 
-from headscope.app.pages import schema_lab
+from headscope.app.pages.one_or_many import ResultsResponse
 from headscope.app.wire import Container, unpack
 from headscope.lab.teach.crafted_heads import craft
 from headscope.lab.teach.one_or_many import stored_results
@@ -202,7 +202,7 @@ def test_a_role_nobody_wrote_is_refused(client):
 
 
 def test_the_committed_results_are_told_with_their_conclusions(client):
-    card = schema_lab.ResultsCard.model_validate(client.get("/api/lab/one-or-many").json())
+    card = ResultsResponse.model_validate(client.get("/api/lab/one-or-many").json())
     stored = stored_results()
     assert [outcome.mean for outcome in card.arms] == [round(outcome.mean, 4) for outcome in stored.arms]
     assert card.conclusions == conclusions(stored)

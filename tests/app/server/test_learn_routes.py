@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from headscope.app.pages.film import FULL, Films, film_card
+from headscope.app.pages.film import FULL, Films, read_film
 from headscope.app.wire import unpack
 from headscope.errors import InputError
 from headscope.heads.film import Film
@@ -65,7 +65,7 @@ def test_the_phase_change_comes_with_its_evidence():
 def test_a_film_in_which_nothing_is_learned_has_no_phase():
     film = Film.load(EMBEDDED / "film.safetensors")
     film.truncate(200)
-    assert film_card("short", film, EMBEDDED / "tokenizer.json")[0].phase is None
+    assert read_film("short", film, EMBEDDED / "tokenizer.json")[0].phase is None
 
 
 def test_a_served_folder_with_a_film_is_shown_first(tmp_path: Path):
@@ -73,7 +73,7 @@ def test_a_served_folder_with_a_film_is_shown_first(tmp_path: Path):
     film.truncate(300)
     film.save(tmp_path / "film.safetensors")
     films = Films([str(tmp_path), "gpt2"])
-    assert films.names() == [tmp_path.name, "embedded"]
+    assert films.film_list().names == [tmp_path.name, "embedded"]
     card, arrays = films.film()
     assert card.moments[-1].step <= 300
     assert card.sentences[0].tokens[0] == str(film.sentences[0]["tokens"][0])
@@ -85,11 +85,11 @@ def test_a_served_folder_with_a_film_is_shown_first(tmp_path: Path):
 def test_a_film_without_patterns_is_still_a_film(client: TestClient):
     film = Film.load(EMBEDDED / "film.safetensors")
     film.patterns, film.pattern_steps = [], []
-    card, arrays = film_card("bare", film, Path("nowhere"))
+    card, arrays = read_film("bare", film, Path("nowhere"))
     assert (card.sentences, card.frames) == ([], [])
     assert sorted(arrays) == ["entropy", "repeats", "text"]
     with pytest.raises(InputError, match="has no moments yet"):
-        film_card("empty", Film(), Path("nowhere"))
+        read_film("empty", Film(), Path("nowhere"))
 
 
 def test_every_built_in_card_is_listed_and_can_be_read(client: TestClient):

@@ -16,7 +16,7 @@ import pytest
 from tests.e2e.conftest import served
 
 from headscope.app.pages.microscope import Session
-from headscope.app.server import HOST, Place, free_port
+from headscope.app.server import HOST, ServeOptions, free_port
 from headscope.app.server.serve import address, announcement
 from headscope.app.server.token import Token
 from headscope.app.wire import unpack
@@ -26,10 +26,10 @@ TEXT = "the old lamp on the landing burned until morning"
 SERVER = """
 import gc, importlib, sys
 import headscope
-from headscope.app.server import Place
+from headscope.app.server import ServeOptions
 serve = importlib.import_module('headscope.app.server.serve')
 from headscope.app.pages.microscope import Session
-from headscope.app.model_registry import Shelf
+from headscope.app.model_registry import ModelRegistry
 from tests.app.conftest import small_model, word_tokenizer
 free = gc.get_freeze_count()
 asked = serve.uvicorn.run
@@ -37,7 +37,7 @@ def run(app, **how):
     print(free, gc.get_freeze_count() > 100_000, flush=True)
     asked(app, **how)
 serve.uvicorn.run = run
-serve.serve(Shelf(Session(headscope.load(small_model(1), word_tokenizer()))), Place(port=int(sys.argv[1]), open_browser=False))
+serve.serve(ModelRegistry(Session(headscope.load(small_model(1), word_tokenizer()))), ServeOptions(port=int(sys.argv[1]), open_browser=False))
 print("stopped", flush=True)
 """  # noqa: E501
 
@@ -58,19 +58,19 @@ def test_an_address_can_be_opened_as_it_is_written(host, port, token, told):
 
 
 def test_what_only_this_machine_reaches_is_announced_in_one_line():
-    said = announcement(Place(), 8765, None)
+    said = announcement(ServeOptions(), 8765, None)
     assert said == "The microscope is at http://127.0.0.1:8765/ (Ctrl+C stops it).\n"
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_every_address_of_this_machine_is_announced_by_a_name_that_others_can_type(host):
-    said = announcement(Place(host=host), 8765, Token("s3"))
+    said = announcement(ServeOptions(host=host), 8765, Token("s3"))
     assert f"http://{socket.gethostname()}:8765/?token=s3 " in said
     assert host not in said.splitlines()[0].replace(socket.gethostname(), "")
 
 
 def test_a_chosen_address_is_announced_as_it_was_chosen():
-    assert "http://192.168.0.7:8765/?token=s3 " in announcement(Place(host="192.168.0.7"), 8765, Token("s3"))
+    assert "http://192.168.0.7:8765/?token=s3 " in announcement(ServeOptions(host="192.168.0.7"), 8765, Token("s3"))
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_chosen_address_is_announced_as_it_was_chosen():
     [("localhost", True), ("127.0.0.9", True), ("::1", True), ("192.168.0.7", False), ("lab.example", False)],
 )
 def test_who_needs_no_token(host, here):
-    assert Place(host=host).is_here is here
+    assert ServeOptions(host=host).local is here
 
 
 def test_free_ports_are_free():

@@ -13,7 +13,7 @@ import pytest
 from tests.app.conftest import held
 from tests.e2e.conftest import served
 
-from headscope.app.pages import schema
+from headscope.app.pages.microscope import LookRequest, LookResponse
 from headscope.app.server import HOST, STATIC, free_port, openapi
 from headscope.app.wire import unpack
 from headscope.errors import InputError
@@ -26,9 +26,9 @@ def test_a_text_comes_back_as_a_container(client, session):
     answer = client.post("/api/look", json={"text": TEXT})
     assert answer.headers["content-type"] == "application/x-headscope"
     found = unpack(answer.content)
-    card = schema.LookCard.model_validate(found.values)
+    card = LookResponse.model_validate(found.values)
     assert [token.text.strip() for token in card.tokens] == TEXT.split()
-    _, arrays = session.look(schema.LookRequest(text=TEXT))
+    _, arrays = session.look(LookRequest(text=TEXT))
     np.testing.assert_array_equal(found.arrays["answers"], arrays["answers"])
 
 

@@ -16,17 +16,17 @@ import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
 
-from headscope.app.pages.schema_lab import RunBegun
+from headscope.app.pages.one_or_many import RunBegun
 from headscope.app.server import HOST, free_port
-from headscope.app.server.errors import say_problems
-from headscope.app.server.streaming import LeftError, stream
+from headscope.app.server.errors import add_error_handlers
+from headscope.app.server.streaming import DisconnectedError, stream
 from headscope.app.wire import unpack
 from headscope.errors import InputError
 
 
 def app_for(work) -> FastAPI:
     app, lock = FastAPI(), asyncio.Lock()
-    say_problems(app)
+    add_error_handlers(app)
 
     @app.get("/work")
     async def told(request: Request) -> Any:
@@ -97,7 +97,7 @@ def test_work_stops_when_the_person_leaves():
             while True:
                 begin(tell)
                 time.sleep(0.01)
-        except LeftError:
+        except DisconnectedError:
             stopped.set()
             raise
 

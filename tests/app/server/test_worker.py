@@ -15,11 +15,10 @@ from fastapi import Request
 from tests.app.conftest import held
 from tests.e2e.conftest import served
 
-from headscope.app.model_registry import Shelf
-from headscope.app.pages import schema
-from headscope.app.pages.microscope import Session
-from headscope.app.server import worker
-from headscope.app.server.worker import GONE, ContainerResponse, Desks
+from headscope.app.model_registry import ModelRegistry
+from headscope.app.pages.microscope import ImportanceResponse, LookRequest, Session
+from headscope.app.server import worker as worker_module
+from headscope.app.server.worker import DISCONNECTED, ContainerResponse, Worker
 from headscope.app.wire import unpack
 from headscope.errors import InputError
 
@@ -38,7 +37,7 @@ def visitor(stays: bool = True) -> Request:
 
 
 def test_the_model_is_asked_one_thing_at_a_time(session):
-    desks, busy, seen = Desks(Shelf(session)), threading.Lock(), []
+    worker, busy, seen = Worker(ModelRegistry(session)), threading.Lock(), []
 
     def work(_: Session) -> int:
         assert busy.acquire(blocking=False), "two at once"
@@ -48,55 +47,59 @@ def test_the_model_is_asked_one_thing_at_a_time(session):
         return len(seen)
 
     async def everybody() -> list[object]:
-        return await asyncio.gather(*(desks.answer(visitor(), None, work) for _ in range(8)))
+        return await asyncio.gather(*(worker.run(visitor(), None, work) for _ in range(8)))
 
     assert asyncio.run(everybody()) == list(range(1, 9)), "and in the order in which they came"
     assert threading.get_ident() not in seen, "not on the event loop"
 
 
 def test_two_models_do_not_wait_for_each_other(scope):
-    sessions = {"one": Session(scope), "two": Session(scope)}
-    shelf, meet = Shelf(), threading.Barrier(2, timeout=60)
-    shelf.sessions = lambda: sessions  # type: ignore[method-assign]
-    desks = Desks(shelf)
+    registry, meet = ModelRegistry(), threading.Barrier(2, timeout=60)
+    for name in ("one", "two"):
+        registry.add(name, scope)
+    worker = Worker(registry)
 
     async def both() -> list[object]:
-        return await asyncio.gather(*(desks.answer(visitor(), name, lambda _: meet.wait()) for name in sessions))
+        return await asyncio.gather(*(worker.run(visitor(), name, lambda _: meet.wait()) for name in registry.names()))
 
     assert sorted(asyncio.run(both())) == [0, 1]  # type: ignore[type-var]
 
 
 def test_a_small_model_gets_one_thread_and_a_large_one_all(session, monkeypatch):
-    monkeypatch.setattr(worker, "CORES", 3)
-    desks, before = Desks(Shelf(session)), torch.get_num_threads()
+    monkeypatch.setattr(worker_module, "CORES", 3)
+    worker, before = Worker(ModelRegistry(session)), torch.get_num_threads()
 
     def given() -> object:
-        return asyncio.run(desks.answer(visitor(), None, lambda _: torch.get_num_threads()))
+        return asyncio.run(worker.run(visitor(), None, lambda _: torch.get_num_threads()))
 
     assert session.parameters == session.scope.model.model.num_parameters()
-    monkeypatch.setattr(worker, "LARGE_MODEL", session.parameters)
+    monkeypatch.setattr(worker_module, "LARGE_MODEL", session.parameters)
     assert given() == 1
-    monkeypatch.setattr(worker, "LARGE_MODEL", session.parameters - 1)
+    monkeypatch.setattr(worker_module, "LARGE_MODEL", session.parameters - 1)
     assert given() == 3
     assert torch.get_num_threads() == before
 
 
 def test_nothing_is_computed_for_a_person_who_has_left(session):
     done: list[Session] = []
-    answer = asyncio.run(Desks(Shelf(session)).answer(visitor(stays=False), None, done.append))
-    assert answer.status_code == GONE  # type: ignore[union-attr]
+    answer = asyncio.run(Worker(ModelRegistry(session)).run(visitor(stays=False), None, done.append))
+    assert answer.status_code == DISCONNECTED  # type: ignore[union-attr]
     assert done == []
 
 
 def test_a_person_who_left_gets_no_container_either(session):
-    answer = asyncio.run(Desks(Shelf(session)).packed(visitor(stays=False), None, lambda _: pytest.fail("asked")))
-    assert (answer.status_code, answer.body) == (GONE, b"")
+    answer = asyncio.run(
+        Worker(ModelRegistry(session)).run_packed(visitor(stays=False), None, lambda _: pytest.fail("asked"))
+    )
+    assert (answer.status_code, answer.body) == (DISCONNECTED, b"")
     assert not isinstance(answer, ContainerResponse)
 
 
 def test_an_answer_with_arrays_travels_as_a_container(session):
-    card, array = schema.ImportanceCard(look="x", read=3), np.arange(4, dtype=np.float32)
-    answer = asyncio.run(Desks(Shelf(session)).packed(visitor(), None, lambda _: (card, {"importance": array})))
+    card, array = ImportanceResponse(look="x", read=3), np.arange(4, dtype=np.float32)
+    answer = asyncio.run(
+        Worker(ModelRegistry(session)).run_packed(visitor(), None, lambda _: (card, {"importance": array}))
+    )
     assert answer.media_type == "application/x-headscope"
     found = unpack(bytes(answer.body))
     assert found.values == {"look": "x", "read": 3}
@@ -104,15 +107,15 @@ def test_an_answer_with_arrays_travels_as_a_container(session):
 
 
 def test_an_error_lets_the_next_one_in(session):
-    desks = Desks(Shelf(session))
+    worker = Worker(ModelRegistry(session))
 
     def fails(_: Session) -> None:
         raise InputError("no candle")
 
     async def one_after_the_other() -> object:
         with pytest.raises(InputError, match="no candle"):
-            await desks.answer(visitor(), None, fails)
-        return await desks.answer(visitor(), None, lambda _: "lit")
+            await worker.run(visitor(), None, fails)
+        return await worker.run(visitor(), None, lambda _: "lit")
 
     assert asyncio.run(one_after_the_other()) == "lit"
 
@@ -127,26 +130,26 @@ def test_an_error_lets_the_next_one_in(session):
     ids=["python", "cuda", "cpu"],
 )
 def test_where_memory_runs_out_what_was_kept_is_let_go_and_a_sentence_said(session, error):
-    session.look(schema.LookRequest(text=TEXT))
+    session.look(LookRequest(text=TEXT))
     assert session._looks
 
     def fills(_: Session) -> None:
         raise error
 
     with pytest.raises(InputError, match="there is not enough memory for this; try a shorter text, or a smaller model"):
-        asyncio.run(Desks(Shelf(session)).answer(visitor(), None, fills))
+        asyncio.run(Worker(ModelRegistry(session)).run(visitor(), None, fills))
     assert not session._looks
 
 
 @pytest.mark.parametrize("error", [RuntimeError("mat1 and mat2 shapes cannot be multiplied"), ZeroDivisionError("x")])
 def test_another_failure_is_not_taken_for_a_full_memory(session, error):
-    session.look(schema.LookRequest(text=TEXT))
+    session.look(LookRequest(text=TEXT))
 
     def fails(_: Session) -> None:
         raise error
 
     with pytest.raises(type(error)) as caught:
-        asyncio.run(Desks(Shelf(session)).answer(visitor(), None, fails))
+        asyncio.run(Worker(ModelRegistry(session)).run(visitor(), None, fails))
     assert caught.value is error
     assert session._looks, "and nothing is thrown away for it"
 

@@ -6,7 +6,7 @@ import { addressOf, fieldsAt } from "../address-fields";
 import { withWeight, normalised } from "./scorecard";
 
 type Schemas = components["schemas"];
-export type Worked = Required<Schemas["WorkedCard"]>;
+export type Worked = Required<Schemas["WorkedResponse"]>;
 export type Parts = Pick<Worked, "x" | "heads" | "values" | "W_O">;
 
 const PARTS = ["x", "heads", "values", "W_O"] as const;

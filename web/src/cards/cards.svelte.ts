@@ -6,8 +6,8 @@ import { addressOf, fieldsAt, whole } from "../address-fields";
 import { nearestLength } from "./units";
 
 type Schemas = components["schemas"];
-export type CardLine = Schemas["CardLine"];
-export type CardAnswer = Schemas["CardAnswer"];
+export type CardLine = Schemas["CardSummary"];
+export type CardAnswer = Schemas["CardResponse"];
 export type Sizes = Partial<
   Record<"d_model" | "n_heads" | "n_kv_heads" | "d_head" | "n_layers" | "d_ff" | "vocabulary", number>
 >;
@@ -37,7 +37,7 @@ export class CardReader extends PageState {
   async load(): Promise<void> {
     this.restore(location.hash);
     await this.guarded(async () => {
-      this.lines = (await askJson<Schemas["CardLines"]>("cards")).cards;
+      this.lines = (await askJson<Schemas["CardList"]>("cards")).cards;
     });
     await this.read();
   }

@@ -8,16 +8,16 @@ import type { Numbers, Table } from "../wire";
 import { headNames } from "./ranking";
 
 type Schemas = components["schemas"];
-export type CensusCard = Schemas["CensusCard"];
+export type CensusCard = Schemas["CensusResponse"];
 export type CensusHead = Schemas["CensusHead"];
-export type CensusLine = Schemas["CensusLine"];
+export type CensusLine = Schemas["CensusSummary"];
 export type Quantity = Schemas["Quantity"];
 export type Part = "mean" | "low" | "high" | "null" | "null_low" | "null_high" | "smallest" | "largest" | "count";
 
 export class CensusReader extends PageState {
   lines = $state.raw<CensusLine[] | null>(null);
   card = $state.raw<CensusCard | null>(null);
-  against = $state.raw<Schemas["ComparisonCard"] | null>(null);
+  against = $state.raw<Schemas["ComparisonResponse"] | null>(null);
   detail = $state.raw<CensusHead | null>(null);
   number = $state(1);
   other = $state(0); // the census it is compared with; 0 for none
@@ -38,7 +38,7 @@ export class CensusReader extends PageState {
   async load(): Promise<void> {
     this.restore(location.hash);
     await this.guarded(async () => {
-      this.lines = (await askJson<Schemas["CensusLines"]>("censuses")).censuses;
+      this.lines = (await askJson<Schemas["CensusList"]>("censuses")).censuses;
     });
     if (this.lines?.length) await this.open(this.number, this.other);
   }
@@ -54,7 +54,7 @@ export class CensusReader extends PageState {
       this.arrays = told.arrays;
       this.changes = both?.arrays ?? {};
       this.card = told.values as CensusCard;
-      this.against = (both?.values as Schemas["ComparisonCard"]) ?? null;
+      this.against = (both?.values as Schemas["ComparisonResponse"]) ?? null;
       this.number = number;
       this.other = other;
       this.selectKnown();

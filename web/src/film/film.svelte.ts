@@ -6,7 +6,7 @@ import { addressOf, fieldsAt, whole } from "../address-fields";
 import type { Table } from "../wire";
 import { frameAt, axisPosition } from "./timeline";
 
-export type FilmCard = components["schemas"]["FilmCard"];
+export type FilmCard = components["schemas"]["FilmResponse"];
 export type Ground = "repeats" | "text";
 export const PAIR = "pair";
 const NAMED = 0.5;

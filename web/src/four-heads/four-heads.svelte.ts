@@ -71,7 +71,7 @@ export class HeadTrainer extends PageState {
 
   async start(address: string): Promise<void> {
     await this.guarded(async () => {
-      const first = await askJson<Schemas["SentenceCard"]>("lab/sentence", {});
+      const first = await askJson<Schemas["SentenceResponse"]>("lab/sentence", {});
       this.first = first.sentence;
       this.firstTargets = JSON.stringify(padToFour(first.targets as Target[]));
       this.use(first);
@@ -128,7 +128,7 @@ export class HeadTrainer extends PageState {
   async setArrows(head: number, text: string): Promise<boolean> {
     const before = this.targets;
     const done = await this.guarded(async () => {
-      const told = await askJson<Schemas["ArrowsCard"]>("lab/arrows", { sentence: this.sentence, text });
+      const told = await askJson<Schemas["ArrowsResponse"]>("lab/arrows", { sentence: this.sentence, text });
       this.change(head, writtenTarget(before[head], told.arrows as Arrow[], told.shares));
     });
     if (done) await this.train();
@@ -201,18 +201,18 @@ export class HeadTrainer extends PageState {
     await this.guarded(async () => {
       // the first head that has a target for this word
       const head = this.targets.findIndex((target) => target.arrows.some(([from]) => from === this.word));
-      const opened = await askJson<Schemas["OpenedCard"]>("lab/craft/open", this.asked());
+      const opened = await askJson<Schemas["OpenedModel"]>("lab/craft/open", this.asked());
       address = addressOf("microscope", { ...opened, head: `0.${Math.max(0, head)}`, token: this.word });
     });
     return address;
   }
 
   private async fetchSentence(asked: Schemas["SentenceRequest"], before: string[] | null): Promise<void> {
-    const card = await askJson<Schemas["SentenceCard"]>("lab/sentence", asked);
+    const card = await askJson<Schemas["SentenceResponse"]>("lab/sentence", asked);
     this.use(card, before?.length ? moveTargets(this.targets, before, card.words) : null);
   }
 
-  private use(card: Schemas["SentenceCard"], targets: Target[] | null = null): void {
+  private use(card: Schemas["SentenceResponse"], targets: Target[] | null = null): void {
     [this.sentence, this.words] = [card.sentence, card.words];
     this.targets = targets ?? padToFour(card.targets as Target[]);
     const favourite = card.words.indexOf(FAVOURITE);

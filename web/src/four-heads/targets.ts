@@ -4,7 +4,7 @@ import { cellsOf, targetOf, type Cell } from "./target-weights";
 
 export type Arrow = [number, number]; // from, to
 /** `shares`: one for each arrow, or none where the arrows of every row share it equally. */
-export type Target = Required<components["schemas"]["TargetCard"]> & { arrows: Arrow[] };
+export type Target = Required<components["schemas"]["TargetPattern"]> & { arrows: Arrow[] };
 
 export interface State {
   sentence: string | null; // null: the first sentence and its own targets

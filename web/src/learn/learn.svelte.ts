@@ -6,8 +6,8 @@ import { messageOf } from "../source/source";
 import { addressOf, fieldsAt, whole } from "../address-fields";
 
 type Schemas = components["schemas"];
-export type LessonLine = Schemas["LessonLine"];
-export type Lesson = Schemas["LessonCard"];
+export type LessonLine = Schemas["LessonSummary"];
+export type Lesson = Schemas["LessonResponse"];
 export type Marked = Schemas["Marked"] & { answer: string };
 
 const KEY = "headscope.lessons";
@@ -37,7 +37,7 @@ export class Learner extends PageState {
   async load(): Promise<void> {
     this.restore(location.hash);
     const listed = await this.guarded(async () => {
-      this.lines = (await askJson<Schemas["LessonLines"]>("lessons")).lessons;
+      this.lines = (await askJson<Schemas["LessonList"]>("lessons")).lessons;
     });
     if (listed) await this.open(this.number);
   }

@@ -7,8 +7,8 @@ import { askJson } from "../source/server";
 import { addressOf, fieldsAt, whole } from "../address-fields";
 
 type Schemas = components["schemas"];
-export type Outcome = Required<Schemas["OutcomeCard"]>;
-export type Results = Required<Schemas["ResultsCard"]>;
+export type Outcome = Required<Schemas["OutcomeFrame"]>;
+export type Results = Required<Schemas["ResultsResponse"]>;
 type Told = Required<Schemas["RunBegun"]> | Outcome;
 
 export const WIDTHS = [8, 16, 32] as const;

@@ -1,7 +1,7 @@
-"""One look as a single .html file: the same page, its numbers inside, no server and no network.
+"""Export one look as a single .html file: the page with its data inside, without server or network.
 
-The file holds one container (wire.py) whose arrays are containers themselves, each under the name of the request that
-it answers. What needs the model, such as another text or a head switched off, is disabled there, and the page says so.
+The file holds one container (wire.py) whose arrays are containers themselves, each named after the request that it is
+the response to. What needs the model, such as another text or an ablation, is disabled there, and the page says so.
 """
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ import base64
 import hashlib
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from headscope.app.export import saved_patterns
-from headscope.app.pages import schema
-from headscope.app.pages.microscope import Session
+from headscope.app.pages.attribution import AttributionRequest
+from headscope.app.pages.microscope import LookRequest, Session
+from headscope.app.pages.predictions import PredictRequest
+from headscope.app.pages.schema import SCHEMA_VERSION
+from headscope.app.pages.tiles import WeightsRequest
 from headscope.app.wire import Arrays, pack
 from headscope.errors import InputError
 from headscope.files import write_atomic
@@ -23,41 +27,41 @@ from headscope.heads.look.look import Look
 from headscope.scope import Scope
 
 STATIC = Path(__file__).parents[1] / "static"
-LARGEST = 48 * 2**20  # bytes of numbers; a browser opens that, a mail does not carry more
+LARGEST = 48 * 2**20  # bytes of arrays: what a browser opens and a mail server accepts
 DATA_ID = "headscope-data"
 
 
 def save_html(look: Look, path: Path | str) -> None:
-    """Write the microscope with this look in it."""
+    """Write the microscope with this look as one file."""
     write_atomic(Path(path), page(look).encode())
 
 
 def page(look: Look) -> str:
-    """The whole file: page, styles, typeface, program and numbers."""
+    """The whole file: page, styles, font, script and data."""
     data = base64.b64encode(bundle(look)).decode("ascii")
     return assemble(f'<script type="text/plain" id="{DATA_ID}">{data}</script>')
 
 
-def assemble(told: str) -> str:
-    """The built page as one text that needs no other file; ``told`` is the element that says what it shows."""
+def assemble(data: str) -> str:
+    """The built page as one document that needs no other file; ``data`` is the element with what it shows."""
     html = (STATIC / "index.html").read_text(encoding="utf-8")
     html = re.sub(r'\s*<link rel="icon"[^>]*>', "", html)
     html = re.sub(r'<link rel="stylesheet"[^>]*href="\./([^"]+)">', lambda found: _style(found[1]), html)
     script = re.search(r'\s*<script type="module"[^>]*src="\./([^"]+)"></script>', html)
     if script is None:
         raise InputError("the built page names no script; run `make web`")
-    program = (STATIC / script[1]).read_text(encoding="utf-8").replace("</script", "<\\/script")
-    body = f'{told}\n<script type="module">{program}</script>'
+    code = (STATIC / script[1]).read_text(encoding="utf-8").replace("</script", "<\\/script")
+    body = f'{data}\n<script type="module">{code}</script>'
     html = html.replace(script[0], "").replace("</body>", f"{body}\n</body>")
-    return html.replace("<title>", f"{_policy(html, program)}\n    <title>", 1)
+    return html.replace("<title>", f"{_policy(html, code)}\n    <title>", 1)
 
 
-def _policy(html: str, program: str) -> str:
-    """What a browser lets this file do: run its one script, use its one stylesheet, and ask for nothing."""
+def _policy(html: str, code: str) -> str:
+    """A content security policy that allows the one script and the one stylesheet, and no requests."""
     style = re.search(r"<style>(.*?)</style>", html, re.DOTALL)
     allowed = (
         "default-src 'none'",
-        f"script-src {_digest(program)}",
+        f"script-src {_digest(code)}",
         f"style-src {_digest(style[1] if style else '')}",
         "font-src data:",
         "img-src data: blob:",
@@ -72,47 +76,40 @@ def _digest(text: str) -> str:
 
 
 def bundle(look: Look) -> bytes:
-    """Every answer the page may need about this look, in one container."""
-    made = {site: saved_patterns.parts(look, site) for site in look.sites}
-    size = sum(part.nbytes if part else saved_patterns.weights_size(look, site) for site, part in made.items())
+    """Every response the page may need about this look, in one container."""
+    recomputed = {site: saved_patterns.parts(look, site) for site in look.sites}
+    size = sum(part.nbytes if part else saved_patterns.weights_size(look, site) for site, part in recomputed.items())
     if size > LARGEST:
         raise InputError(
             f"{len(look.tokens)} tokens × {look.shape.n_heads} heads are {size / 2**20:.0f} MiB of numbers, more than "
             f"one file should hold ({LARGEST // 2**20} MiB); export a shorter text"
         )
     session = Session(Scope(look.model))
-    name = session.adopt(look)
-    answers: Arrays = {"look": _packed(*session.look(schema.LookRequest(look=name)))}
-    for site, part in made.items():
+    name, last = session.adopt(look), len(look.written) - 1
+    responses: dict[str, tuple[Any, Arrays]] = {"look": session.look(LookRequest(look=name))}
+    for site, part in recomputed.items():
         if part:
-            answers[f"parts {site}"] = np.frombuffer(pack(part.values, part.arrays), dtype=np.uint8)
+            responses[f"parts {site}"] = part.values, part.arrays
             continue
         for head in look.shape.sites[site].heads():
-            whole = schema.WeightsRequest(look=name, head=str(head), rows=(0, 2**31), columns=(0, 2**31))
-            answers[f"weights {head}"] = _packed(*session.weights(whole))
-    last = len(look.written) - 1
+            whole = WeightsRequest(look=name, head=str(head), rows=(0, 2**31), columns=(0, 2**31))
+            responses[f"weights {head}"] = session.weights(whole)
     for site in look.sites:
         if look.query_tokens(site) == look.written:
-            answers[f"mix {site} {last}"] = _packed(
-                *session.mix(schema.MixRequest(look=name, site=site, position=last))
-            )
-    predictions = [session.predict(schema.PredictRequest(look=name, position=at)) for at in range(last + 1)]
+            asked = AttributionRequest(look=name, site=site, position=last)
+            responses[f"mix {site} {last}"] = session.attribution(asked)
     values = {
-        "schema_version": schema.SCHEMA_VERSION,
-        "model": session.model().model_dump(mode="json"),
-        "roles": session.roles().model_dump(mode="json"),
-        "featured": session.featured().model_dump(mode="json"),
-        "predictions": [told.model_dump(mode="json") for told in predictions],
+        "schema_version": SCHEMA_VERSION,
+        "model": session.model(),
+        "roles": session.roles(),
+        "featured": session.featured(),
+        "predictions": [session.predict(PredictRequest(look=name, position=at)) for at in range(last + 1)],
     }
-    return pack(values, answers)
-
-
-def _packed(card: schema.Strict, arrays: Arrays) -> np.ndarray:
-    return np.frombuffer(pack(card.model_dump(mode="json"), arrays), dtype=np.uint8)
+    return pack(values, {key: np.frombuffer(pack(*each), dtype=np.uint8) for key, each in responses.items()})
 
 
 def _style(name: str) -> str:
-    """The stylesheet with its typeface inside."""
+    """The stylesheet with its font inside."""
     folder = (STATIC / name).parent
 
     def inline(found: re.Match[str]) -> str:

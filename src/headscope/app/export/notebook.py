@@ -1,4 +1,4 @@
-"""How a look shows itself: the microscope in a notebook, its plain words anywhere else."""
+"""Show a look as the microscope in a notebook, and as plain text anywhere else."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headscope.heads.look.look import Look
 
 
 def display(look: Look) -> Any:
-    """What IPython is told to show; None leaves it to the look's own words."""
+    """The MIME bundle for IPython; None outside a notebook, where it shows the look's repr."""
     if not _in_notebook():
         return None
     if find_spec("anywidget") is None:

@@ -19,7 +19,7 @@ MOST_CELLS = 512
 
 
 def save_png(look: Look, head: str, path: Path | str) -> None:
-    """One head's heat map with its tokens; past 512 tokens a pooled picture without names."""
+    """Save one head's pattern as a heat map; past 512 tokens pooled and without token labels."""
     try:
         from matplotlib.colors import LinearSegmentedColormap, PowerNorm
         from matplotlib.figure import Figure
@@ -33,8 +33,8 @@ def save_png(look: Look, head: str, path: Path | str) -> None:
     ramp = LinearSegmentedColormap.from_list("weights", [f"#{stop}" for stop in STOPS])
     image = axes.imshow(weights.numpy(), cmap=ramp, norm=PowerNorm(0.5, 0.0, 1.0), interpolation="nearest")
     axes.set_title(f"head {head}", loc="left", fontweight="bold")
-    axes.set_xlabel("key: looked at")
-    axes.set_ylabel("query: looks")
+    axes.set_xlabel("key")
+    axes.set_ylabel("query")
     if length <= MOST_LABELS:
         names = [visible(token.text) for token in look.tokens]
         if weights.shape[1] == length:

@@ -1,8 +1,8 @@
-"""A site's patterns for a saved page: the weights themselves, or what a browser makes them from, whichever is smaller.
+"""A site's patterns for an exported page: the weights, or q, k and logsumexp to recompute them, whichever is smaller.
 
-A weight is exp(s_ij − lse_i), so q, k and one number a row stand for all weights of a head, in space that grows with
-the text and not with its square. The browser can do that where scores are a scale, a cap and a run of keys a row;
-where a bias or a mask with holes is in the way, the weights travel.
+A weight is exp(s_ij − lse_i), so q, k and one number per row stand for all weights of a head, in space that grows with
+the text and not with its square. The browser can recompute them where scores have a scale, a softcap and one run of
+keys per row; where there is a bias or a mask with holes, the weights are stored.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FLOAT = 4  # bytes of a weight in the file
 
 @dataclass(frozen=True)
 class Parts:
-    """All that p_ij = exp(cap(scale·q_i·k_j) − lse_i) needs, for the run of keys that each row sees."""
+    """What p_ij = exp(cap(scale·q_i·k_j) − lse_i) is computed from, for the run of keys visible to each row."""
 
     values: Mapping[str, float | None]
     arrays: Arrays
@@ -39,7 +39,7 @@ def weights_size(look: Look, site: str) -> int:
 
 
 def parts(look: Look, site: str) -> Parts | None:
-    """What a site's patterns are made from; None where the weights are smaller, or cannot be made so."""
+    """What a site's patterns can be recomputed from; None where the weights are smaller, or cannot be recomputed."""
     source = look.site_source(site)
     runs = _runs(source)
     if runs is None:
@@ -51,10 +51,10 @@ def parts(look: Look, site: str) -> Parts | None:
 
 
 def _runs(source: Source) -> Int32[np.ndarray, "query 2"] | None:
-    """For each row the first key it sees and the first after it that it does not; None if there are holes between."""
+    """Each row's first visible key and the first hidden one after it; None if a mask has holes between."""
     scores, n_query, n_key = source.scores, source.q.shape[2], source.k.shape[2]
     if scores.bias is not None:
         return None
     bounds = (scores.mask.visible_to_any, scores.mask.visible_to_all)
-    any_row, all_rows = ([side(row, row + 1, n_key - n_query, n_key) for row in range(n_query)] for side in bounds)
-    return np.array(any_row, dtype=np.int32) if any_row == all_rows else None
+    some, every = ([keys(row, row + 1, n_key - n_query, n_key) for row in range(n_query)] for keys in bounds)
+    return np.array(some, dtype=np.int32) if some == every else None

@@ -1,8 +1,8 @@
-"""The microscope in a notebook: the same page in a frame, its questions answered by the kernel.
+"""The microscope as a notebook widget: the page in a frame, its requests handled by the kernel.
 
-The page asks through its `Source` interface; widget.js carries each question to this widget as a message with an id,
-and the answer back: a container as a buffer, anything else as JSON. The page itself travels the same way, so that a
-saved notebook holds neither the program nor the numbers.
+widget.js sends each request of the page's `Source` interface to this widget as a message with an id, and the response
+back: a container as a buffer, anything else as JSON. The page itself is sent the same way, so that a saved notebook
+holds neither its code nor its data.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ from typing import Any
 
 import anywidget
 from pydantic import BaseModel, ValidationError
+from pydantic_core import to_jsonable_python
 
 from headscope.app.export.html import assemble
-from headscope.app.pages import schema
-from headscope.app.pages.microscope import Session
+from headscope.app.pages.attribution import AttributionRequest, TokenRequest
+from headscope.app.pages.microscope import ImportanceRequest, LookRequest, Session
+from headscope.app.pages.predictions import PredictRequest
+from headscope.app.pages.tiles import WeightsRequest
 from headscope.app.wire import pack
 from headscope.errors import HeadscopeError, InputError
 from headscope.heads.look.look import Look
@@ -25,14 +28,14 @@ from headscope.scope import Scope
 LOOK_ID = "headscope-look"
 
 REQUESTS: dict[str, tuple[type[BaseModel], Callable[[Session, Any], Any]]] = {
-    "look": (schema.LookRequest, Session.look),
-    "weights": (schema.WeightsRequest, Session.weights),
-    "mix": (schema.MixRequest, Session.mix),
-    "token": (schema.TokenRequest, Session.token),
-    "predict": (schema.PredictRequest, Session.predict),
-    "importance": (schema.ImportanceRequest, Session.importance),
+    "look": (LookRequest, Session.look),
+    "weights": (WeightsRequest, Session.weights),
+    "mix": (AttributionRequest, Session.attribution),
+    "token": (TokenRequest, Session.token),
+    "predict": (PredictRequest, Session.predict),
+    "importance": (ImportanceRequest, Session.importance),
 }
-PLAIN: dict[str, Callable[[Session], BaseModel]] = {
+PLAIN: dict[str, Callable[[Session], Any]] = {
     "model": Session.model,
     "roles": Session.roles,
     "featured": Session.featured,
@@ -41,7 +44,7 @@ PLAIN: dict[str, Callable[[Session], BaseModel]] = {
 
 
 class Microscope(anywidget.AnyWidget):
-    """One look, shown in a notebook, with its model at hand for other texts."""
+    """One look in a notebook, with its model for other texts."""
 
     _esm = Path(__file__).parent / "widget.js"
 
@@ -49,37 +52,34 @@ class Microscope(anywidget.AnyWidget):
         super().__init__()
         self.session = Session(Scope(look.model))
         self.name = self.session.adopt(look)
-        self.on_msg(self._hear)
+        self.on_msg(self._receive)
 
     def page(self) -> str:
-        """The whole page, told which look to open."""
+        """The whole page, with the name of the look to open."""
         return assemble(f'<script type="text/plain" id="{LOOK_ID}">{self.name}</script>')
 
-    def _hear(self, _: Any, message: dict[str, Any], buffers: list[Any]) -> None:
+    def _receive(self, _: Any, message: dict[str, Any], buffers: list[Any]) -> None:
         number = message.get("id")
         try:
-            told = self._answer(str(message.get("ask")), message.get("body"))
+            response = self._respond(str(message.get("ask")), message.get("body"))
         except HeadscopeError as error:
             self.send({"id": number, "problem": {"kind": type(error).__name__, "message": str(error)}})
             return
-        if isinstance(told, bytes):
-            self.send({"id": number}, buffers=[told])
+        if isinstance(response, bytes):
+            self.send({"id": number}, buffers=[response])
         else:
-            self.send({"id": number, "value": told})
+            self.send({"id": number, "value": to_jsonable_python(response)})
 
-    def _answer(self, ask: str, body: Any) -> Any:
+    def _respond(self, ask: str, body: Any) -> Any:
         if ask == "page":
             return self.page()
         if ask in PLAIN:
-            return PLAIN[ask](self.session).model_dump(mode="json")
+            return PLAIN[ask](self.session)
         if ask not in REQUESTS:
-            raise InputError(f"the page asked for {ask!r}; a notebook answers {', '.join([*PLAIN, *REQUESTS])}")
-        request, answer = REQUESTS[ask]
-        told = answer(self.session, _read(request, body))
-        if isinstance(told, BaseModel):
-            return told.model_dump(mode="json")
-        card, arrays = told
-        return pack(card.model_dump(mode="json"), arrays)
+            raise InputError(f"unknown request {ask!r}; a notebook handles {', '.join([*PLAIN, *REQUESTS])}")
+        request, respond = REQUESTS[ask]
+        response = respond(self.session, _read(request, body))
+        return pack(*response) if isinstance(response, tuple) else response
 
 
 def _read(request: type[BaseModel], body: Any) -> BaseModel:

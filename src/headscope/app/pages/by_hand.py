@@ -1,62 +1,179 @@
-"""The worked example and its exercises, as the page asks for them: every number comes from the lab."""
+"""The by hand page: the worked example, its exercises, and models whose weights are written by hand."""
 
 from __future__ import annotations
 
-from headscope.app.pages import schema_lab as lab
-from headscope.lab.teach.exercises import BOXES, Checked, InventTwoHeads, check_fork
-from headscope.lab.teach.worked_example import FEATURES, HeadWork, Worked, WorkedExample, work
+from dataclasses import asdict
+from typing import Annotated
+
+from pydantic import Field
+
+from headscope.app.model_registry import ModelRegistry
+from headscope.app.pages.four_heads import OpenedModel, open_model
+from headscope.app.pages.schema import SCHEMA_VERSION, Request, Response
+from headscope.lab.teach.by_hand import ROLES, HandSizes, by_hand
+from headscope.lab.teach.crafted_heads import word_tokenizer
+from headscope.lab.teach.exercises import BOXES, Checked, InventTwoHeads, Remark, check_fork
+from headscope.lab.teach.worked_example import FEATURES, HeadWork, Step, WorkedExample, work
+
+HAND_WORDS = (
+    *(",", ".", "red", "blue", "green", "cat", "dog", "bird", "horse", "tree", "road", "river", "house", "door"),
+    *("lamp", "stone", "saw", "met", "left", "found", "followed", "and", "then", "but", "or", "the", "a", "old"),
+    *("small", "it", "was"),
+)
+"""The vocabulary of the models by hand: two separators, then words. Anything else is one unknown word."""
+
+HAND_TEXTS = {"separators": "red cat , blue dog . green bird , old horse"}
+HAND_TEXT = "red cat blue dog , green bird red cat blue dog , green bird"
+
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Vector = Annotated[list[Number], Field(max_length=32)]
+Matrix = Annotated[list[Vector], Field(max_length=32)]
+Vectors = Annotated[dict[str, Vector], Field(max_length=32)]
+Scorecard = Annotated[dict[str, Number], Field(max_length=32)]
 
 
-def worked(asked: lab.WorkedRequest) -> lab.WorkedCard:
-    """The example with the person's changes, computed."""
-    done = work(WorkedExample.from_dict(asked.model_dump(exclude_none=True)))
-    example = done.example
-    return lab.WorkedCard(
-        sentence=example.sentence,
-        reader=example.reader,
-        features=list(FEATURES),
-        x=example.x,
-        values=example.values,
-        W_O=example.W_O,
-        heads=[
-            lab.HandHeadCard(asks=head.asks, W_Q=head.W_Q, W_K=head.W_K, scorecard=head.scorecard)
-            for head in example.heads
-        ],
-        work=[_head(done, index, each) for index, each in enumerate(done.heads)],
-        concatenated=done.concatenated,
-        through_identity=done.through_identity,
-        mixed=done.mixed,
-        steps=[lab.StepCard(title=step.title, says=step.says, lines=step.lines) for step in done.steps],
+class ExampleHead(Request):
+    """One head of the worked example."""
+
+    asks: str = Field(max_length=120)
+    W_Q: Matrix
+    W_K: Matrix
+    scorecard: Scorecard
+
+
+class WorkedRequest(Request):
+    """The parts of the worked example that the user changed."""
+
+    x: Vectors | None = None
+    heads: list[ExampleHead] | None = Field(default=None, min_length=1, max_length=4)
+    values: Vectors | None = None
+    W_O: Matrix | None = None
+
+
+class ExampleHeadWork(Response):
+    """What one head computes. ``products`` are weight × value, one row per word: they sum to ``delivered``, its z."""
+
+    query: Vector
+    keys: Vectors
+    scores: Scorecard
+    weights: Scorecard
+    products: Vectors
+    delivered: Vector
+
+
+class WorkedResponse(Response):
+    """The worked example, computed."""
+
+    schema_version: int = SCHEMA_VERSION
+    sentence: str
+    reader: str
+    features: list[str]
+    x: Vectors
+    values: Vectors
+    W_O: Matrix
+    heads: list[ExampleHead]
+    work: list[ExampleHeadWork]
+    concatenated: Vector
+    through_identity: Vector
+    mixed: Vector
+    steps: list[Step]
+
+
+class ExerciseResponse(Response):
+    """The two exercises: invent two heads, and draw the fork from memory."""
+
+    sentence: str
+    reader: str
+    values: Vectors
+    boxes: list[str]
+
+
+class InventedRequest(Request):
+    """Two invented scorecards, and the output of each head if the user worked it out."""
+
+    heads: list[Scorecard] = Field(min_length=2, max_length=2)
+    sums: list[Annotated[str, Field(max_length=400)]] = Field(default=[], max_length=2)
+
+
+class ForkRequest(Request):
+    """Arrows between boxes, by their names."""
+
+    arrows: list[tuple[Annotated[str, Field(max_length=40)], Annotated[str, Field(max_length=40)]]] = Field(
+        max_length=36
     )
 
 
-def exercise() -> lab.ExerciseCard:
+class CheckedAnswer(Response):
+    """Whether an answer is right, with a remark on each of its parts."""
+
+    right: bool
+    remarks: list[Remark]
+
+
+class HandRole(Response):
+    """A model whose weights are written by hand, not trained."""
+
+    role: str
+    says: str
+    layers: int
+
+
+class HandRoles(Response):
+    """All models by hand."""
+
+    roles: list[HandRole]
+
+
+class HandRequest(Request):
+    """A model by hand to open in the microscope."""
+
+    role: str = Field(max_length=40)
+
+
+def worked(asked: WorkedRequest) -> WorkedResponse:
+    """The example with the user's changes, computed."""
+    done = work(WorkedExample.from_dict(asked.model_dump(exclude_none=True)))
+    computed = {name: getattr(done, name) for name in ("concatenated", "through_identity", "mixed", "steps")}
+    heads = [_head_work(done.example, index, head) for index, head in enumerate(done.heads)]
+    return WorkedResponse(**asdict(done.example), features=list(FEATURES), work=heads, **computed)
+
+
+def _head_work(example: WorkedExample, index: int, head: HeadWork) -> ExampleHeadWork:
+    scorecard = example.heads[index].scorecard
+    products = {word: [scorecard[word] * number for number in row] for word, row in example.values.items()}
+    computed = {name: getattr(head, name) for name in ("query", "keys", "scores", "weights")}
+    return ExampleHeadWork(**computed, products=products, delivered=head.z)
+
+
+def exercise() -> ExerciseResponse:
     invent = InventTwoHeads()
-    return lab.ExerciseCard(sentence=invent.sentence, reader=invent.reader, values=invent.values, boxes=list(BOXES))
+    return ExerciseResponse(sentence=invent.sentence, reader=invent.reader, values=invent.values, boxes=list(BOXES))
 
 
-def check_invented(asked: lab.InventedRequest) -> lab.CheckedCard:
-    """Two invented heads; a sum left empty is not asked about."""
+def check_invented(asked: InventedRequest) -> CheckedAnswer:
+    """Check two invented heads; a sum left empty is not checked."""
     said = [text for text in asked.sums if text.strip()]
     return _checked(InventTwoHeads().check(asked.heads, said if len(said) == len(asked.sums) else ()))
 
 
-def check_drawn(asked: lab.ForkRequest) -> lab.CheckedCard:
+def check_drawn(asked: ForkRequest) -> CheckedAnswer:
+    """Check the drawn fork."""
     return _checked(check_fork(asked.arrows))
 
 
-def _head(done: Worked, index: int, head: HeadWork) -> lab.HandHeadWork:
-    card, values = done.example.heads[index].scorecard, done.example.values
-    return lab.HandHeadWork(
-        query=head.query,
-        keys=head.keys,
-        scores=head.scores,
-        weights=head.weights,
-        products={word: [card[word] * number for number in row] for word, row in values.items()},
-        delivered=head.z,
-    )
+def _checked(checked: Checked) -> CheckedAnswer:
+    return CheckedAnswer(right=checked.right, remarks=checked.remarks)
 
 
-def _checked(checked: Checked) -> lab.CheckedCard:
-    remarks = [lab.RemarkCard(about=each.about, right=each.right, says=each.says) for each in checked.remarks]
-    return lab.CheckedCard(right=checked.right, remarks=remarks)
+def hand_roles() -> HandRoles:
+    """Every model by hand, with the first line of its docstring."""
+    says = {role: (make.__doc__ or "").strip().split("\n")[0] for role, make in ROLES.items()}
+    return HandRoles(roles=[HandRole(role=role, says=says[role], layers=1 + (role == "induction")) for role in ROLES])
+
+
+def open_by_hand(registry: ModelRegistry, asked: HandRequest) -> OpenedModel:
+    """Add a model by hand to the registry."""
+    model = by_hand(asked.role, HandSizes(vocabulary=len(HAND_WORDS) + 1))
+    text = HAND_TEXTS.get(asked.role, HAND_TEXT)
+    name = f"by-hand-{asked.role.replace(' ', '-')}"
+    return open_model(registry, name, model, word_tokenizer(HAND_WORDS), text)

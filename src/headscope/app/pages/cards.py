@@ -1,16 +1,12 @@
-"""Model cards as the page is told them. It is named or described: no path from a page is ever opened."""
+"""The model cards page: sizes, parameters, KV cache and FLOPs. No path from a request is ever opened."""
 
 from __future__ import annotations
 
-from headscope.app.pages.schema_reading import (
-    CardAnswer,
-    CardLine,
-    CardLines,
-    CardRequest,
-    HeadChoice,
-    KVChoice,
-    Part,
-)
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from headscope.app.pages.schema import Request, Response
 from headscope.errors import InputError
 from headscope.lab.cards.card import Card, built_in, from_sizes, notes
 from headscope.lab.cards.card import card as card_of
@@ -18,23 +14,120 @@ from headscope.lab.cards.config_reader import EXAMPLE, KEYS
 
 SHORTEST, LONGEST = 1_024, 1_048_576
 MOST_CHOICES = 24
+MAX_CONFIG = 200_000
+
+Size = Annotated[int, Field(ge=1, le=1_000_000_000)]
 
 
-def card_lines() -> CardLines:
-    """Every built-in card on a line."""
-    lines = []
-    for name, card in built_in().items():
-        model = card.model
-        sizes = {size: getattr(model, size) for size in ("d_model", "n_layers", "n_heads", "n_kv_heads")}
-        total = card.parameters.total
-        lines.append(
-            CardLine(name=name, title=card.title, attention=model.kind, **sizes, d_head=model.d_value, total=total)
-        )
-    return CardLines(cards=lines)
+class Sizes(Request):
+    """A model by its bare sizes, built like a Llama."""
+
+    d_model: Size
+    n_heads: Size
+    n_kv_heads: Size | None = None
+    d_head: Size | None = None
+    n_layers: Size = 1
+    d_ff: Size | None = None
+    vocabulary: Size | None = None
 
 
-def read_card(asked: CardRequest) -> CardAnswer:
-    """The card that was asked for, with other heads if those were asked for too."""
+class CardRequest(Request):
+    """One of a name, a config or sizes; then other numbers of heads or KV heads, to see what changes."""
+
+    name: Annotated[str, Field(max_length=200)] | None = None
+    config: Annotated[str, Field(max_length=MAX_CONFIG)] | None = None
+    sizes: Sizes | None = None
+    n_heads: Size | None = None
+    n_kv_heads: Size | None = None
+
+
+class CardSummary(Response):
+    """A built-in card in the list. There ``d_head`` is the width of a head's values, which MLA counts by."""
+
+    name: str
+    title: str
+    attention: Literal["MHA", "GQA", "MQA", "MLA"]
+    d_model: int
+    n_layers: int
+    n_heads: int
+    n_kv_heads: int
+    d_head: int
+    total: int | None
+
+
+class CardList(Response):
+    cards: list[CardSummary]
+
+
+class ParameterCount(Response):
+    """Parameters of one part of the model, over all layers."""
+
+    name: str
+    count: int
+
+
+class KVChoice(Response):
+    """A number of KV heads, and the cache in fp16 bytes at each of the card's lengths."""
+
+    n_kv_heads: int
+    attention: str
+    total: int | None
+    cache: list[int]
+
+
+class HeadChoice(Response):
+    n_heads: int
+    d_head: int
+
+
+class CardResponse(CardSummary):
+    """A card, counted. ``lengths`` are the context lengths at which caches (fp16 bytes) and work (FLOP) are given."""
+
+    source: str
+    config: dict[str, Any]
+    lit: dict[str, int] = Field(description="the config's fields about heads, with their values now")
+    model_type: str
+    d_value: int
+    windows: list[int | None] = Field(description="per layer: how far it looks back; null for all, 0 for no heads")
+    experts: str | None
+    context: int | None
+    heads_in_all: int
+    parts: list[ParameterCount]
+    attention_parameters: int
+    active: int | None
+    exact: bool
+    changed: bool
+    published: HeadChoice
+    published_kv_heads: int
+    head_choices: list[HeadChoice]
+    lengths: list[int]
+    token_bytes: int = Field(description="of the cache, per token, in fp16")
+    cache: list[int]
+    expanded: list[int] | None = Field(description="MLA: if every head's key and value were kept instead")
+    kv_choices: list[KVChoice]
+    work: list[dict[str, int]]
+    notes: list[str]
+
+
+def card_list() -> CardList:
+    """Every built-in card."""
+    return CardList(cards=[_summary(card) for card in built_in().values()])
+
+
+def _summary(card: Card) -> CardSummary:
+    names = ("d_model", "n_layers", "n_heads", "n_kv_heads")
+    return CardSummary(
+        name=card.name,
+        title=card.title,
+        attention=card.model.kind,
+        **{name: getattr(card.model, name) for name in names},
+        d_head=card.model.d_value,
+        total=card.parameters.total,
+    )
+
+
+def read_card(asked: CardRequest) -> CardResponse:
+    """The requested card, with other numbers of heads where the request has them."""
     found = _card(asked)
     card = found
     if asked.n_heads not in (None, found.model.n_heads) or asked.n_kv_heads not in (None, found.model.n_kv_heads):
@@ -59,14 +152,14 @@ def _card(asked: CardRequest) -> Card:
 
 
 def _read_config(text: str) -> Card:
-    """A config as text. Anything else than an object could be taken for a file's name, and is refused here."""
+    """A config as text. Anything but a JSON object could be taken for a path, and is refused here."""
     if not text.lstrip().startswith("{"):
         raise InputError(f"this is not a config.json: it does not begin with a brace; one looks like {EXAMPLE}")
     return card_of(text)
 
 
 def _lit(card: Card, published: Card) -> dict[str, int]:
-    """The fields of the config that say how many heads there are and how large, with their values now."""
+    """The config's fields for the number and size of heads, with their values now."""
     shown = {}
     for size in ("n_heads", "n_kv_heads", "d_head"):
         keys = [key for key in KEYS[size] if key in published.config]
@@ -76,17 +169,17 @@ def _lit(card: Card, published: Card) -> dict[str, int]:
 
 
 def _lengths(card: Card) -> list[int]:
-    """Doubling from 1,024, with the model's own context among them."""
+    """Powers of two from 1,024 on, and the model's own context length."""
     doubling = [SHORTEST << power for power in range((LONGEST // SHORTEST).bit_length())]
     own = [card.model.context] if card.model.context else []
     return sorted({*doubling, *own})
 
 
-def _answer(card: Card, published: Card) -> CardAnswer:
+def _answer(card: Card, published: Card) -> CardResponse:
     model, parameters, lengths = card.model, card.parameters, _lengths(published)
     names = ("model_type", "d_model", "n_layers", "n_heads", "n_kv_heads", "d_head", "d_value", "context")
     experts = model.experts
-    return CardAnswer(
+    return CardResponse(
         name=card.name,
         title=published.title,
         source=card.source,
@@ -97,7 +190,7 @@ def _answer(card: Card, published: Card) -> CardAnswer:
         windows=list(model.windows),
         experts=None if experts is None else f"{experts.used} of {experts.count}",
         heads_in_all=card.heads_in_all,
-        parts=[Part(name=name, count=count) for name, count in parameters.parts.items()],
+        parts=[ParameterCount(name=name, count=count) for name, count in parameters.parts.items()],
         attention_parameters=parameters.attention,
         total=parameters.total,
         active=None if parameters.unknown else sum(parameters.active.values()),

@@ -1,4 +1,4 @@
-"""Censuses as the page is told them. The server was started with their folders: a page names them by number only."""
+"""The census page: scans of a corpus. The server is started with their folders; a request names one by its number."""
 
 from __future__ import annotations
 
@@ -10,19 +10,8 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow.compute as pc
 
-from headscope.app.pages.head_scores import QUESTIONS
-from headscope.app.pages.schema import Unit
-from headscope.app.pages.schema_census import (
-    CensusCard,
-    CensusExample,
-    CensusHead,
-    CensusLine,
-    CensusLines,
-    CensusSite,
-    ComparisonCard,
-    Quantity,
-    Spread,
-)
+from headscope.app.pages.head_scores import QUESTIONS, Unit
+from headscope.app.pages.schema import Response
 from headscope.app.wire import Arrays
 from headscope.errors import InputError
 from headscope.names import Head
@@ -32,11 +21,11 @@ from headscope.scan.compare import compare
 from headscope.scan.tally.reduction import TRAITS, distance_edges, entropy_edges
 
 UNITS: dict[str, Unit] = {"entropy": "nats", "distance": "tokens", "spread": "tokens"}
-TITLES = {card.name: card.title.partition(",")[0] for card in QUESTIONS} | {
+TITLES = {question.name: question.title.partition(",")[0] for question in QUESTIONS} | {
     "spread": "Spread",
     "strongest": "Strongest key",
 }
-NUMBERS = {
+COLUMNS = {
     "mean": "mean",
     "low": "low",
     "high": "high",
@@ -49,36 +38,123 @@ NUMBERS = {
 }
 
 
+class Quantity(Response):
+    """A question or a trait that every head of a census has a number for."""
+
+    name: str
+    title: str
+    words: str
+    kind: Literal["question", "trait"]
+    unit: Unit
+
+
+class CensusSite(Response):
+    name: str
+    n_heads: int
+
+
+class CensusTitle(Response):
+    """A census by its number, its model and its corpus."""
+
+    number: int
+    title: str
+    model: str
+    corpus: str
+    tokens: int
+    documents: int
+
+
+class CensusSummary(CensusTitle):
+    """A census in the list."""
+
+    heads: int
+
+
+class CensusList(Response):
+    censuses: list[CensusSummary]
+
+
+class CensusResponse(CensusTitle):
+    """A whole census. Arrays [quantity, head], NaN where no row could answer: ``mean``, ``low``, ``high``, ``null``,
+    ``null_low``, ``null_high``, ``smallest``, ``largest``, ``count``."""
+
+    context: int
+    interval_over: str
+    sites: list[CensusSite]
+    quantities: list[Quantity]
+    problems: list[str]
+    notes: list[str]
+    recipe: str
+
+
+class CensusExample(Response):
+    """A window of text: ``tokens[at]`` is the query; ``target`` its strongest key, None where that is outside."""
+
+    score: float
+    document: int
+    position: int
+    key: int
+    at: int
+    target: int | None
+    tokens: list[str]
+
+
+class Histogram(Response):
+    """Counts of a head's rows by their value, between edges."""
+
+    name: str
+    edges: list[float]
+    counts: list[int]
+
+
+class CensusHead(Response):
+    """One head's best examples of one question, and its histograms."""
+
+    head: str
+    question: str
+    examples: list[CensusExample]
+    spreads: list[Histogram]
+
+
+class ComparisonResponse(Response):
+    """Two censuses. Arrays [quantity, head]: ``before``, ``after``, and ``low``, ``high`` of the difference."""
+
+    before: CensusSummary
+    after: CensusSummary
+    sites: list[CensusSite]
+    quantities: list[Quantity]
+
+
 class Censuses:
-    """The censuses a page may open, in the order they were given, numbered from 1."""
+    """The censuses that the server was started with, numbered from 1."""
 
     def __init__(self, folders: Iterable[str | Path] = ()) -> None:
         self._open = [_Opened(number, Census.load(folder)) for number, folder in enumerate(folders, 1)]
 
-    def lines(self) -> CensusLines:
-        return CensusLines(censuses=[each.line for each in self._open])
+    def summaries(self) -> CensusList:
+        return CensusList(censuses=[each.summary for each in self._open])
 
-    def table(self, number: int) -> tuple[CensusCard, Arrays]:
-        """Every head and quantity."""
+    def table(self, number: int) -> tuple[CensusResponse, Arrays]:
+        """Every head and quantity of one census."""
         return self._at(number).table
 
     def head(self, number: int, head: str, question: str) -> CensusHead:
-        """Where one head answers one question most, and how its rows are spread."""
+        """One head's best examples of a question, and the histograms of its rows."""
         return self._at(number).head(head, question)
 
-    def compare(self, before: int, after: int) -> tuple[ComparisonCard, Arrays]:
-        """From one to the other, head by head."""
+    def compare(self, before: int, after: int) -> tuple[ComparisonResponse, Arrays]:
+        """Two censuses, head by head."""
         one, two = self._at(before), self._at(after)
-        found = compare(one.census, two.census)
-        names = [each.name for each in one.quantities if each.name in {other.name for other in two.quantities}]
-        columns = {str(head): column for column, head in enumerate(one.census.heads())}
+        shared = {each.name for each in two.quantities}
+        quantities = [each for each in one.quantities if each.name in shared]
+        names = [each.name for each in quantities]
         parts = ("before", "after", "low", "high")
-        arrays: Arrays = {part: np.full((len(names), len(columns)), np.nan, np.float32) for part in parts}
-        for change in found.changes:
+        arrays = one.arrays(parts, names)
+        for change in compare(one.census, two.census).changes:
             for part in parts:
-                arrays[part][names.index(change.question), columns[str(change.head)]] = getattr(change, part)
-        quantities = [each for each in one.quantities if each.name in names]
-        return ComparisonCard(before=one.line, after=two.line, sites=one.sites, quantities=quantities), arrays
+                arrays[part][names.index(change.question), one.columns[str(change.head)]] = getattr(change, part)
+        found = ComparisonResponse(before=one.summary, after=two.summary, sites=one.sites, quantities=quantities)
+        return found, arrays
 
     def _at(self, number: int) -> _Opened:
         if not 1 <= number <= len(self._open):
@@ -87,15 +163,18 @@ class Censuses:
 
 
 class _Opened:
-    """One census, and what the page asks of it, computed once."""
+    """One census and its responses, computed once."""
 
     def __init__(self, number: int, census: Census) -> None:
         self.number, self.census = number, census
         self.result: dict[str, Any] = census.recipe.data.get("result", {})
+        self.columns = {str(head): column for column, head in enumerate(census.heads())}
+        self.sites = [CensusSite(name=name, n_heads=heads) for name, heads in census.layout.sites]
+        self.quantities = [_quantity(name) for name in (*census.questions, *TRAITS)]
 
     @property
-    def line(self) -> CensusLine:
-        return CensusLine(
+    def summary(self) -> CensusSummary:
+        return CensusSummary(
             number=self.number,
             title=self.census.title,
             model=self.census.model_name,
@@ -105,55 +184,53 @@ class _Opened:
             heads=self.census.layout.n_heads,
         )
 
-    @property
-    def sites(self) -> list[CensusSite]:
-        return [CensusSite(name=name, n_heads=heads) for name, heads in self.census.layout.sites]
-
-    @property
-    def quantities(self) -> list[Quantity]:
-        return [_quantity(name) for name in (*self.census.questions, *TRAITS)]
+    def arrays(self, parts: Iterable[str], names: list[str]) -> Arrays:
+        """Arrays [quantity, head] to be filled."""
+        return {part: np.full((len(names), len(self.columns)), np.nan, np.float32) for part in parts}
 
     @cached_property
-    def table(self) -> tuple[CensusCard, Arrays]:
-        census, names = self.census, [each.name for each in self.quantities]
-        columns = {str(head): column for column, head in enumerate(census.heads())}
-        arrays: Arrays = {name: np.full((len(names), len(columns)), np.nan, np.float32) for name in NUMBERS}
-        for row in census.rows:
-            place = names.index(row.question), columns[str(row.head)]
-            for name, stored in NUMBERS.items():
-                value = getattr(row, stored)
+    def table(self) -> tuple[CensusResponse, Arrays]:
+        names = [each.name for each in self.quantities]
+        arrays = self.arrays(COLUMNS, names)
+        for row in self.census.rows:
+            place = names.index(row.question), self.columns[str(row.head)]
+            for name, column in COLUMNS.items():
+                value = getattr(row, column)
                 arrays[name][place] = np.nan if value is None else value
-        line = self.line.model_dump(exclude={"heads"})
-        card = CensusCard(
-            **line,
-            context=census.layout.context,
+        found = CensusResponse(
+            **self.summary.model_dump(exclude={"heads"}),
+            context=self.census.layout.context,
             interval_over=str(self.result.get("interval_over", "document")),
             sites=self.sites,
             quantities=self.quantities,
-            problems=census.problems,
+            problems=self.census.problems,
             notes=[str(note) for note in self.result.get("notes", [])],
-            recipe=census.recipe.to_json(),
+            recipe=self.census.recipe.to_json(),
         )
-        return card, arrays
+        return found, arrays
 
     def head(self, name: str, question: str) -> CensusHead:
-        head = Head.parse(name)
-        if head not in self.census.heads():
-            raise InputError(f"this census has no head {name}; its heads are {_range(self.census)}")
+        head = str(Head.parse(name))
+        if head not in self.columns:
+            heads = list(self.columns)
+            raise InputError(f"this census has no head {name}; its heads are {heads[0]} to {heads[-1]}")
         if question not in {each.name for each in self.quantities}:
             asked = ", ".join(each.name for each in self.quantities)
             raise InputError(f"this census does not ask {question!r}; it asks {asked}")
         table = self.census.examples()
-        mine = pc.and_(pc.equal(table["head"], str(head)), pc.equal(table["question"], question))
+        mine = pc.and_(pc.equal(table["head"], head), pc.equal(table["question"], question))
         examples = [_example(row) for row in table.filter(mine).to_pylist()]
-        return CensusHead(head=str(head), question=question, examples=examples, spreads=self._spreads(head))
+        return CensusHead(head=head, question=question, examples=examples, spreads=self._histograms(head))
 
-    def _spreads(self, head: Head) -> list[Spread]:
-        edges = {"entropy": entropy_edges(self.census.layout.context), "distance": distance_edges()}
-        kept = {"entropy": self.census.tally.entropy, "distance": self.census.tally.distance}
-        column = self.census.heads().index(head)
+    def _histograms(self, head: str) -> list[Histogram]:
+        tally, column = self.census.tally, self.columns[head]
+        kept = {
+            "entropy": (entropy_edges(self.census.layout.context), tally.entropy),
+            "distance": (distance_edges(), tally.distance),
+        }
         return [
-            Spread(name=name, edges=edges[name], counts=[int(count) for count in kept[name][column]]) for name in edges
+            Histogram(name=name, edges=edges, counts=[int(count) for count in counts[column]])
+            for name, (edges, counts) in kept.items()
         ]
 
 
@@ -165,10 +242,5 @@ def _quantity(name: str) -> Quantity:
 
 def _example(row: dict[str, Any]) -> CensusExample:
     target = int(row["at"]) + int(row["key"]) - int(row["position"])
-    told = {name: row[name] for name in ("score", "document", "position", "key", "at", "tokens")}
-    return CensusExample(**told, target=target if 0 <= target < len(row["tokens"]) else None)
-
-
-def _range(census: Census) -> str:
-    heads = census.heads()
-    return f"{heads[0]} to {heads[-1]}"
+    fields = {name: row[name] for name in ("score", "document", "position", "key", "at", "tokens")}
+    return CensusExample(**fields, target=target if 0 <= target < len(row["tokens"]) else None)

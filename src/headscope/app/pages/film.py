@@ -1,4 +1,4 @@
-"""The film as the page is told it: numbers over time, the kept patterns, and the phase change with its evidence."""
+"""The film page: scores and patterns of every head over a training run, and the phase change."""
 
 from __future__ import annotations
 
@@ -9,57 +9,104 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
-from headscope.app.pages.head_scores import QUESTIONS
-from headscope.app.pages.schema_reading import FilmCard, FilmEvidence, FilmMoment, FilmPhase, FilmSentence
+from headscope.app.pages.head_scores import QUESTIONS, QuestionInfo
+from headscope.app.pages.schema import Response
 from headscope.app.wire import Arrays
 from headscope.errors import InputError
 from headscope.heads.film import Film, FilmPoint
 from headscope.heads.questions.standard_questions import STANDARD
-from headscope.lab.train.phase_change import ABSENT, FORMED, crossings, phase_change
+from headscope.lab.train.phase_change import ABSENT, FORMED, Crossing, crossings, phase_change
 from headscope.scope import EMBEDDED
 
 FULL = 65_535
 FILE = "film.safetensors"
 
 
+class FilmList(Response):
+    """The films of this page; it opens on the first."""
+
+    names: list[str]
+
+
+class FilmMoment(Response):
+    """One point of the film; losses are nats per token, None where nothing was measured."""
+
+    step: int
+    tokens: int
+    loss: float | None
+    text_loss: float | None
+    first_copy: float | None
+    second_copy: float | None
+
+
+class FilmSentence(Response):
+    """A sentence whose patterns are in the film."""
+
+    text: str
+    tokens: list[str]
+
+
+class FilmPhase(Response):
+    """The phase change: the last point before induction rises and the first at which it has risen, with evidence."""
+
+    before: int
+    after: int
+    quiet: float
+    risen: float
+    evidence: list[Crossing]
+
+
+class FilmResponse(Response):
+    """A training run. Arrays: ``repeats``, ``text`` [point, head, question], ``entropy`` [point, head] and, for each
+    sentence, ``patterns0`` … [frame, head, query, key] as 65,535 times the weight."""
+
+    name: str
+    heads: list[str]
+    questions: list[QuestionInfo]
+    moments: list[FilmMoment]
+    sentences: list[FilmSentence]
+    frames: list[int]
+    phase: FilmPhase | None
+
+
 class Films:
-    """The films a page may show: those of the models it was started with, then the embedded model's own."""
+    """The films of the models that the server was started with, then the embedded model's."""
 
     def __init__(self, models: Iterable[str] = ()) -> None:
-        found = {_called(Path(model)): Path(model) / FILE for model in models if (Path(model) / FILE).is_file()}
+        found = {_name(Path(model)): Path(model) / FILE for model in models if (Path(model) / FILE).is_file()}
         self._files = found | {EMBEDDED.name: EMBEDDED / FILE}
-        self._read: dict[str, tuple[FilmCard, Arrays]] = {}
+        self._read: dict[str, tuple[FilmResponse, Arrays]] = {}
 
-    def names(self) -> list[str]:
-        return list(self._files)
+    def film_list(self) -> FilmList:
+        return FilmList(names=list(self._files))
 
-    def film(self, name: str | None = None) -> tuple[FilmCard, Arrays]:
+    def film(self, name: str | None = None) -> tuple[FilmResponse, Arrays]:
         """The film of this name, or the first."""
-        name = name or self.names()[0]
+        name = name or next(iter(self._files))
         if name not in self._files:
             raise InputError(f"there is no film {name!r} on this page; it has {', '.join(self._files)}")
         if name not in self._read:
             file = self._files[name]
-            self._read[name] = film_card(name, Film.load(file), file.with_name("tokenizer.json"))
+            self._read[name] = read_film(name, Film.load(file), file.with_name("tokenizer.json"))
         return self._read[name]
 
 
-def _called(folder: Path) -> str:
-    """A run keeps its model in a folder called model: the run's own name says more."""
+def _name(folder: Path) -> str:
+    """The name of the folder; of its parent where the model lies in a run's folder called model."""
     whole = folder.resolve()
     return whole.parent.name if whole.name == "model" else whole.name
 
 
-def film_card(name: str, film: Film, tokenizer: Path) -> tuple[FilmCard, Arrays]:
-    """A film and its arrays; the tokenizer says how the sentences were cut."""
+def read_film(name: str, film: Film, tokenizer: Path) -> tuple[FilmResponse, Arrays]:
+    """A film and its arrays; the tokenizer splits the sentences into tokens."""
     if not film.points:
         raise InputError(f"the film of {name} has no moments yet: its training has not begun")
     sentences = _sentences(film, tokenizer) if film.patterns else []
-    asked = {card.name: card for card in QUESTIONS}
-    card = FilmCard(
+    questions = {question.name: question for question in QUESTIONS}
+    found = FilmResponse(
         name=name,
         heads=list(film.heads),
-        questions=[asked[name] for name in STANDARD],
+        questions=[questions[name] for name in STANDARD],
         moments=[_moment(point) for point in film.points],
         sentences=sentences,
         frames=list(film.pattern_steps),
@@ -72,11 +119,11 @@ def film_card(name: str, film: Film, tokenizer: Path) -> tuple[FilmCard, Arrays]
     for number in range(len(sentences)):
         frames = np.stack([frame[number].float().numpy() for frame in film.patterns])
         arrays[f"patterns{number}"] = np.round(frames * FULL).astype(np.uint16)
-    return card, arrays
+    return found, arrays
 
 
 def _sentences(film: Film, tokenizer: Path) -> list[FilmSentence]:
-    """Token by token; numbers where the tokenizer is not beside the film."""
+    """The sentences token by token; token ids where the tokenizer is not beside the film."""
     read = Tokenizer.from_file(str(tokenizer)) if tokenizer.is_file() else None
     return [
         FilmSentence(
@@ -91,24 +138,15 @@ def _sentences(film: Film, tokenizer: Path) -> list[FilmSentence]:
 
 
 def _moment(point: FilmPoint) -> FilmMoment:
-    names = ("loss", "text_loss", "first_copy", "second_copy")
-    numbers = {name: getattr(point, name) for name in names}
-    return FilmMoment(
-        step=point.step,
-        tokens=point.tokens_seen,
-        **{name: value if math.isfinite(value) else None for name, value in numbers.items()},
-    )
+    numbers = {name: getattr(point, name) for name in ("loss", "text_loss", "first_copy", "second_copy")}
+    finite = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+    return FilmMoment(step=point.step, tokens=point.tokens_seen, **finite)
 
 
 def _phase(film: Film) -> FilmPhase | None:
     """None where no head learns induction, as in a short run, or where its evidence was not measured."""
     try:
         before, after = phase_change(film.best("induction"))
-        found = crossings(film)
+        return FilmPhase(before=before, after=after, quiet=ABSENT, risen=FORMED, evidence=list(crossings(film)))
     except InputError:
         return None
-    evidence = [
-        FilmEvidence(name=each.name, start=each.start, end=each.end, before=each.before, after=each.after)
-        for each in found
-    ]
-    return FilmPhase(before=before, after=after, quiet=ABSENT, risen=FORMED, evidence=evidence)

@@ -1,21 +1,21 @@
-"""Models made at the page's own desk: four heads trained to a person's targets, and heads written by hand."""
+"""The four heads page: train one head per target pattern on a sentence, and open the result in the microscope."""
 
 from __future__ import annotations
 
 import hashlib
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from typing import Annotated, Literal
 
 import torch
-from pydantic import BaseModel
-from torch import Tensor, nn
+from pydantic import Field
+from torch import nn
 
-from headscope.app.model_registry import Shelf
-from headscope.app.pages import schema_lab as lab
+from headscope.app.lru import LRU
+from headscope.app.model_registry import ModelRegistry
+from headscope.app.pages.schema import SCHEMA_VERSION, Emit, Request, Response
 from headscope.app.wire import Arrays, numbers
-from headscope.lab.teach.by_hand import ROLES, HandSizes, by_hand
-from headscope.lab.teach.crafted_heads import Crafted, craft, word_tokenizer
+from headscope.lab.teach.crafted_heads import Crafted, craft
 from headscope.lab.teach.fit_heads import CraftSettings, Snapshot
 from headscope.lab.teach.target_patterns import (
     SENTENCE,
@@ -29,132 +29,216 @@ from headscope.lab.teach.target_patterns import (
 from headscope.models.native import NativeModel
 from headscope.scope import Scope
 
-KEPT_CRAFTED = 16  # finished heads, so that opening them in the microscope does not train them again
+MAX_SENTENCE = 2_000
+MAX_HEADS = 8
+MAX_STEPS = 1_000
+KEPT_CRAFTED = 16  # trained heads, so that opening them in the microscope does not train them again
 
-Tell = Callable[[BaseModel, Arrays], None]
-
-HAND_WORDS = (
-    *(",", ".", "red", "blue", "green", "cat", "dog", "bird", "horse", "tree", "road", "river", "house", "door"),
-    *("lamp", "stone", "saw", "met", "left", "found", "followed", "and", "then", "but", "or", "the", "a", "old"),
-    *("small", "it", "was"),
-)
-"""What the models by hand can read: two separators, then words. Anything else is one unknown word."""
-
-HAND_TEXTS = {"separators": "red cat , blue dog . green bird , old horse"}
-HAND_TEXT = "red cat blue dog , green bird red cat blue dog , green bird"
+Share = Annotated[float, Field(allow_inf_nan=False)]
+Arrow = tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
 
 
-class Workbench:
-    """Makes models while a person watches, and puts them on the shelf when they want to look inside."""
+class SentenceRequest(Request):
+    """A sentence; or, with a seed, one made by the small grammar; or neither, for the first sentence."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        self.shelf = shelf
-        self._crafted: OrderedDict[str, Crafted] = OrderedDict()
+    sentence: str | None = Field(default=None, max_length=MAX_SENTENCE)
+    seed: int | None = Field(default=None, ge=0, le=1_000_000)
+
+
+class TargetPattern(Request):
+    """What one head should attend to: arrows (query, key) between words.
+
+    Several arrows from one word share its row: equally, or as ``shares`` says, one for each arrow.
+    """
+
+    name: str = Field(max_length=60)
+    asks: str = Field(default="", max_length=120)
+    arrows: list[Arrow] = Field(default=[], max_length=4096)
+    shares: list[Share] = Field(default=[], max_length=4096)
+
+
+class SentenceResponse(Response):
+    """A sentence split into words, and its targets where it is one of the page's own."""
+
+    sentence: str
+    words: list[str]
+    targets: list[TargetPattern]
+
+
+class ArrowsRequest(Request):
+    """Arrows as the user writes them, with their shares if these are not equal: it > horse .8, it > road .2."""
+
+    sentence: str = Field(max_length=MAX_SENTENCE)
+    text: str = Field(max_length=20_000)
+
+
+class ArrowsResponse(Response):
+    """The arrows as word positions, and a share for each."""
+
+    arrows: list[Arrow]
+    shares: list[Share]
+
+
+class CraftRequest(Request):
+    """Heads to be trained, one per target."""
+
+    sentence: str = Field(max_length=MAX_SENTENCE)
+    targets: list[TargetPattern] = Field(min_length=1, max_length=MAX_HEADS)
+    d_head: int = Field(default=8, ge=1, le=32)
+    steps: int = Field(default=120, ge=1, le=MAX_STEPS)
+    seed: int = Field(default=0, ge=0, le=1_000_000)
+    places: bool = Field(default=True, description="whether a head reads positions, not only words")
+
+
+class CraftBegun(Response):
+    """Arrays: ``wanted`` float32 [head, query, key]; ``finds`` uint8 [head, query], 1 for rows with a target."""
+
+    event: Literal["begun"] = "begun"
+    schema_version: int = SCHEMA_VERSION
+    words: list[str]
+    steps: int
+
+
+class CraftStep(Response):
+    """The heads after some steps. Arrays: ``patterns`` float32 [head, query, key]."""
+
+    event: Literal["step"] = "step"
+    step: int
+    loss: list[float]
+    hit: list[float]
+
+
+class MissedRow(Response):
+    """A row that covers little of its target, and why."""
+
+    word: str
+    place: int
+    hit: float
+    why: str
+
+
+class CraftedHead(Response):
+    """How much of its target one head covers, and the rows it missed."""
+
+    name: str
+    asks: str
+    hit: float
+    misses: list[MissedRow]
+
+
+class CraftDone(Response):
+    """The finished heads, and what they compute at every word.
+
+    Arrays, float32: ``losses`` [step, head]; ``values`` [head, word, d_head]; ``delivered`` [word, head, d_head], z;
+    ``parts`` [word, head, d_model], each head's z through W_O; ``output`` [word, d_model], their sum.
+    """
+
+    event: Literal["done"] = "done"
+    heads: list[CraftedHead]
+    d_model: int
+    d_head: int
+
+
+class OpenedModel(Response):
+    """A model that was added to the registry, and a text to look at with it."""
+
+    model: str
+    text: str
+
+
+def sentence(asked: SentenceRequest) -> SentenceResponse:
+    """A sentence, its words and its targets; an unknown sentence gets the previous token as its target."""
+    if asked.sentence is None:
+        text, targets = (SENTENCE, default_targets()) if asked.seed is None else made_sentence(asked.seed)
+    else:
+        text, targets = asked.sentence, []
+    words = split_words(text)
+    if list(words) == split_words(SENTENCE):
+        targets = default_targets()
+    patterns = [
+        TargetPattern(name=each.name, asks=each.asks, arrows=list(each.arrows), shares=list(each.shares))
+        for each in targets or [previous_token(words)]
+    ]
+    return SentenceResponse(sentence=text, words=words, targets=patterns)
+
+
+def arrows(asked: ArrowsRequest) -> ArrowsResponse:
+    """Written arrows as word positions."""
+    found, shares = parse_shares(asked.text, split_words(asked.sentence))
+    return ArrowsResponse(arrows=list(found), shares=list(shares))
+
+
+def open_model(registry: ModelRegistry, name: str, model: nn.Module, tokenizer: object, text: str) -> OpenedModel:
+    """Add a model to the registry, unless it is there, so that the microscope can open it."""
+    if name not in registry.names():
+        registry.add(name, Scope(NativeModel(model, tokenizer, name)))
+    return OpenedModel(model=name, text=text)
+
+
+class HeadTrainer:
+    """Train one head per target, report every few steps, and cache the trained heads."""
+
+    def __init__(self, registry: ModelRegistry) -> None:
+        self.registry = registry
+        self._crafted: LRU[str, Crafted] = LRU(KEPT_CRAFTED)
         self._lock = threading.Lock()
 
-    def sentence(self, asked: lab.SentenceRequest) -> lab.SentenceCard:
-        """A sentence and its words. Where nobody has said what its heads should do, they look one word back."""
-        if asked.sentence is None:
-            sentence, targets = (SENTENCE, default_targets()) if asked.seed is None else made_sentence(asked.seed)
-        else:
-            sentence, targets = asked.sentence, []
-        words = split_words(sentence)
-        if list(words) == split_words(SENTENCE):
-            targets = default_targets()
-        cards = [_target_card(target) for target in targets or [previous_token(words)]]
-        return lab.SentenceCard(sentence=sentence, words=words, targets=cards)
-
-    def arrows(self, asked: lab.ArrowsRequest) -> lab.ArrowsCard:
-        arrows, shares = parse_shares(asked.text, split_words(asked.sentence))
-        return lab.ArrowsCard(arrows=list(arrows), shares=list(shares))
-
-    def craft(self, asked: lab.CraftRequest, tell: Tell) -> None:
-        """Train one head to each target, and tell of it as it happens."""
-        words, targets, settings = _job(asked)
-        rows = [target.rows(words, causal=True) for target in targets]
+    def craft(self, asked: CraftRequest, emit: Emit) -> None:
+        """Train the heads, and emit their patterns as they form."""
+        words = split_words(asked.sentence)
+        rows = [target.rows(words, causal=True) for target in _targets(asked)]
         wanted, finds = (torch.stack([row[part] for row in rows]) for part in (0, 1))
-        begun = lab.CraftBegun(words=words, steps=asked.steps)
-        tell(begun, {"wanted": numbers(wanted), "finds": finds.to(torch.uint8).numpy()})
+        begun = CraftBegun(words=words, steps=asked.steps)
+        emit(begun, {"wanted": numbers(wanted), "finds": finds.to(torch.uint8).numpy()})
 
-        def told(snapshot: Snapshot) -> None:
-            card = lab.CraftStep(step=snapshot.step, loss=snapshot.loss, hit=snapshot.hit)
-            tell(card, {"patterns": numbers(snapshot.patterns)})
+        def report(snapshot: Snapshot) -> None:
+            step = CraftStep(step=snapshot.step, loss=snapshot.loss, hit=snapshot.hit)
+            emit(step, {"patterns": numbers(snapshot.patterns)})
 
-        crafted = craft(asked.sentence, targets, settings, told)
-        self._keep(_key(asked), crafted)
-        tell(*_done(crafted))
+        emit(*_done(self._train(asked, report)))
 
-    def open_crafted(self, asked: lab.CraftRequest) -> lab.OpenedCard:
-        """Put these heads on the shelf. Equal requests give equal heads, so a name always means the same model."""
-        key = _key(asked)
+    def open_crafted(self, asked: CraftRequest) -> OpenedModel:
+        """Add these heads to the registry. Equal requests give equal heads, so a name always means the same model."""
         with self._lock:
-            crafted = self._crafted.get(key)
-        if crafted is None:
-            _, targets, settings = _job(asked)
-            crafted = self._keep(key, craft(asked.sentence, targets, settings))
-        return self._open(f"four-heads-{key}", crafted.model, crafted.tokenizer, asked.sentence)
+            crafted = self._crafted.get(_key(asked))
+        crafted = crafted or self._train(asked)
+        return open_model(self.registry, f"four-heads-{_key(asked)}", crafted.model, crafted.tokenizer, asked.sentence)
 
-    def hand_roles(self) -> lab.HandRoles:
-        roles = []
-        for role, make in ROLES.items():
-            says = (make.__doc__ or "").strip().split("\n")[0]
-            roles.append(lab.HandRole(role=role, says=says, layers=2 if role == "induction" else 1))
-        return lab.HandRoles(roles=roles)
-
-    def open_by_hand(self, asked: lab.HandRequest) -> lab.OpenedCard:
-        model = by_hand(asked.role, HandSizes(vocabulary=len(HAND_WORDS) + 1))
-        text = HAND_TEXTS.get(asked.role, HAND_TEXT)
-        return self._open(f"by-hand-{asked.role.replace(' ', '-')}", model, word_tokenizer(HAND_WORDS), text)
-
-    def _open(self, name: str, model: nn.Module, tokenizer: object, text: str) -> lab.OpenedCard:
-        if name not in self.shelf.names():
-            self.shelf.put(name, Scope(NativeModel(model, tokenizer, name)))
-        return lab.OpenedCard(model=name, text=text)
-
-    def _keep(self, key: str, crafted: Crafted) -> Crafted:
+    def _train(self, asked: CraftRequest, report: Callable[[Snapshot], None] | None = None) -> Crafted:
+        settings = CraftSettings(d_head=asked.d_head, steps=asked.steps, seed=asked.seed, positions=asked.places)
+        crafted = craft(asked.sentence, _targets(asked), settings, report)
         with self._lock:
-            self._crafted[key] = crafted
-            self._crafted.move_to_end(key)
-            while len(self._crafted) > KEPT_CRAFTED:
-                self._crafted.popitem(last=False)
+            self._crafted[_key(asked)] = crafted
         return crafted
 
 
-def _job(asked: lab.CraftRequest) -> tuple[list[str], list[Target], CraftSettings]:
-    targets = [Target(each.name, each.asks, tuple(each.arrows), shares=tuple(each.shares)) for each in asked.targets]
-    settings = CraftSettings(d_head=asked.d_head, steps=asked.steps, seed=asked.seed, positions=asked.places)
-    return split_words(asked.sentence), targets, settings
+def _targets(asked: CraftRequest) -> list[Target]:
+    return [Target(each.name, each.asks, tuple(each.arrows), shares=tuple(each.shares)) for each in asked.targets]
 
 
-def _key(asked: lab.CraftRequest) -> str:
+def _key(asked: CraftRequest) -> str:
     return hashlib.sha256(asked.model_dump_json().encode()).hexdigest()[:8]
 
 
-def _target_card(target: Target) -> lab.TargetCard:
-    return lab.TargetCard(name=target.name, asks=target.asks, arrows=list(target.arrows), shares=list(target.shares))
-
-
-def _done(crafted: Crafted) -> tuple[lab.CraftDone, Arrays]:
-    """How close each head came, and every word's way through the layer."""
+def _done(crafted: Crafted) -> tuple[CraftDone, Arrays]:
+    """How close each head came, and its values, z and output at every word."""
     traces = [crafted.trace(position) for position in range(len(crafted.words))]
-    attention = crafted.model.attention()
     with torch.no_grad():
-        values = attention.project(crafted.model.embed(crafted.ids))[2][0]
-    arrays: Mapping[str, Tensor] = {
-        "losses": crafted.losses,
-        "values": values,
-        "delivered": torch.stack([trace.z for trace in traces]),
-        "parts": torch.stack([trace.parts for trace in traces]),
-        "output": torch.stack([trace.output for trace in traces]),
-    }
+        values = crafted.model.attention().project(crafted.model.embed(crafted.ids))[2][0]
     heads = [
-        lab.HeadCard(
+        CraftedHead(
             name=head.name,
             asks=head.asks,
             hit=head.hit,
-            misses=[lab.RowCard(word=row.word, place=row.position, hit=row.hit, why=row.why) for row in head.misses],
+            misses=[MissedRow(word=row.word, place=row.position, hit=row.hit, why=row.why) for row in head.misses],
         )
         for head in crafted.heads
     ]
-    card = lab.CraftDone(heads=heads, d_model=crafted.settings.d_model, d_head=crafted.settings.d_head)
-    return card, {name: numbers(array) for name, array in arrays.items()}
+    done = CraftDone(heads=heads, d_model=crafted.settings.d_model, d_head=crafted.settings.d_head)
+    return done, {
+        "losses": numbers(crafted.losses),
+        "values": numbers(values),
+        "delivered": numbers(torch.stack([trace.z for trace in traces])),
+        "parts": numbers(torch.stack([trace.parts for trace in traces])),
+        "output": numbers(torch.stack([trace.output for trace in traces])),
+    }

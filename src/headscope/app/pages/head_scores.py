@@ -1,51 +1,57 @@
-"""What every head is asked on the page, and its answer averaged over the places of a text where it can be asked."""
+"""The questions and traits that every head is scored on, and its mean score over a text."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from headscope.app.pages.schema import QuestionCard
+from headscope.app.pages.schema import Response
 from headscope.heads.look.look import Look
 from headscope.names import Site
 
-QUESTIONS = (
-    QuestionCard(
-        name="previous", title="Previous token", unit="share", sentence="How much lands on the token just before?"
-    ),
-    QuestionCard(name="itself", title="Itself", unit="share", sentence="How much stays on the token that is asking?"),
-    QuestionCard(name="first", title="First token", unit="share", sentence="How much is parked on the first token?"),
-    QuestionCard(
-        name="duplicate",
-        title="Duplicate token",
-        unit="share",
-        sentence="How much lands on earlier copies of this token?",
-    ),
-    QuestionCard(
-        name="induction", title="Induction", unit="share", sentence="How much lands on what followed this token before?"
-    ),
-    QuestionCard(name="entropy", title="Entropy, nats", unit="nats", sentence="How widely is its attention spread?"),
-    QuestionCard(
-        name="distance", title="Distance, tokens", unit="tokens", sentence="How far back does it read, on average?"
-    ),
+Unit = Literal["share", "nats", "tokens"]
+
+
+class QuestionInfo(Response):
+    """What every head is scored on: a question (a share of its attention) or a trait."""
+
+    name: str
+    title: str
+    sentence: str
+    unit: Unit
+
+
+_QUESTIONS: tuple[tuple[str, str, Unit, str], ...] = (
+    ("previous", "Previous token", "share", "How much lands on the token just before?"),
+    ("itself", "Itself", "share", "How much stays on the token that is asking?"),
+    ("first", "First token", "share", "How much is parked on the first token?"),
+    ("duplicate", "Duplicate token", "share", "How much lands on earlier copies of this token?"),
+    ("induction", "Induction", "share", "How much lands on what followed this token before?"),
+    ("entropy", "Entropy, nats", "nats", "How widely is its attention spread?"),
+    ("distance", "Distance, tokens", "tokens", "How far back does it read, on average?"),
+)
+QUESTIONS = tuple(
+    QuestionInfo(name=name, title=title, unit=unit, sentence=sentence) for name, title, unit, sentence in _QUESTIONS
 )
 
 
-def site_answers(look: Look, site: Site) -> Float[np.ndarray, "question head"]:
-    """The mean answer of each head of a site; NaN where the text gives no place to ask, or did not reach the site."""
-    answers = np.full((len(QUESTIONS), site.n_heads), np.nan, dtype=np.float32)
+def site_scores(look: Look, site: Site) -> Float[np.ndarray, "question head"]:
+    """Each head's mean score; NaN where no row can answer the question, or the pass did not reach the site."""
+    scores = np.full((len(QUESTIONS), site.n_heads), np.nan, dtype=np.float32)
     if site.name not in look.sites:
-        return answers
+        return scores
     found = look.mean_answers(site.name) | _traits(look, site)
-    for index, card in enumerate(QUESTIONS):
-        if card.name in found:
-            answers[index] = found[card.name].double().cpu().numpy()
-    return answers
+    for index, question in enumerate(QUESTIONS):
+        if question.name in found:
+            scores[index] = found[question.name].double().cpu().numpy()
+    return scores
 
 
 def _traits(look: Look, site: Site) -> dict[str, Float[Tensor, " head"]]:
-    """Means over all rows; the first of causal attention has one key and no choice, so it does not count."""
+    """Means over all rows, without the first row of causal attention: it has one key and no choice."""
     rows = look.statistics(site.name)
     first = 1 if site.causal and site.kind == "self" else 0
     if rows.entropy is None or rows.distance is None or rows.entropy.shape[2] <= first:

@@ -1,45 +1,82 @@
-"""Lessons as the page is told them. A lesson's code runs once, when it is first opened, one at a time."""
+"""The lessons page. A lesson's code runs once, when it is first opened, one lesson at a time."""
 
 from __future__ import annotations
 
 import re
 import threading
+from typing import Annotated
 
-from headscope.app.pages.schema_reading import (
-    AnswerRequest,
-    LessonCard,
-    LessonLine,
-    LessonLines,
-    LessonQuestion,
-    Marked,
-)
+from pydantic import Field
+
+from headscope.app.pages.schema import Request, Response
 from headscope.lab.teach import lessons
-from headscope.lab.teach.lessons import Lesson
+from headscope.lab.teach.lessons import Lesson, Marked
 
 _computing = threading.Lock()
 
 
-def lesson_lines() -> LessonLines:
-    """The contents; nothing is computed."""
+class LessonSummary(Response):
+    """A lesson in the table of contents, and how many questions it has."""
+
+    number: int
+    name: str
+    title: str
+    questions: int
+
+
+class LessonList(Response):
+    lessons: list[LessonSummary]
+
+
+class LessonQuestion(Response):
+    """A question without its answer. A numeric one has no options."""
+
+    text: str
+    numeric: bool
+    options: list[str]
+
+
+class LessonResponse(Response):
+    """A lesson with its numbers and its code's output. Texts are Markdown: paragraphs, lists, emphasis and code."""
+
+    number: int
+    name: str
+    title: str
+    idea: str
+    code: str
+    output: str
+    computed: str
+    try_it: str
+    questions: list[LessonQuestion]
+
+
+class AnswerRequest(Request):
+    """A letter, or a number for a numeric question."""
+
+    question: Annotated[int, Field(ge=1)]
+    answer: Annotated[str, Field(min_length=1, max_length=100)]
+
+
+def contents() -> LessonList:
+    """The table of contents; no lesson's code is run."""
     listed = []
     for number, name, title in lessons.contents():
         text = (lessons.FOLDER / f"{number:02}-{name}.md").read_text(encoding="utf-8")
-        listed.append(LessonLine(number=number, name=name, title=title, questions=len(re.findall("^### ", text, re.M))))
-    return LessonLines(lessons=listed)
+        count = len(re.findall("^### ", text, re.M))
+        listed.append(LessonSummary(number=number, name=name, title=title, questions=count))
+    return LessonList(lessons=listed)
 
 
-def lesson_card(number: int) -> LessonCard:
-    """A lesson with its numbers filled in and what its code printed."""
-    found = _lesson(number)
-    told = {name: getattr(found, name) for name in LessonCard.model_fields if name != "questions"}
-    return LessonCard(**told, questions=[LessonQuestion(**question.to_dict()) for question in found.questions])
+def lesson(number: int) -> LessonResponse:
+    """A lesson with its numbers filled in and its code's output."""
+    return LessonResponse(**_computed(number).to_dict())
 
 
 def mark(number: int, asked: AnswerRequest) -> Marked:
-    """Right or wrong, and why."""
-    return Marked(**_lesson(number).check(asked.question, asked.answer).to_dict())
+    """Whether an answer is right, and why."""
+    return _computed(number).check(asked.question, asked.answer)
 
 
-def _lesson(number: int) -> Lesson:
+def _computed(number: int) -> Lesson:
     with _computing:
         return lessons.lesson(number)

@@ -1,29 +1,46 @@
-"""What the page is told, computed: the only file of the app that touches a Scope.
+"""The microscope page: look at a text through one model, and change its heads.
 
-A session belongs to one model. Its methods run in a worker thread, one at a time (the server holds the lock), and keep
-the last few looks, so that a second request about the same text costs no second reading.
+A session belongs to one model. Its methods run in a worker thread, one at a time (the server holds the lock), and cache
+the recent looks, so that a second request about a text needs no second forward pass.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
 from torch import Tensor
 
-from headscope.app.pages import attribution, schema
-from headscope.app.pages.head_scores import QUESTIONS, site_answers
-from headscope.app.pages.predictions import changed, edits_of, guesses, logits_under, sampled
-from headscope.app.pages.roles import featured_card, model_title, roles_card, shipped
-from headscope.app.pages.tiles import Views
+from headscope.app.lru import LRU
+from headscope.app.pages.attribution import (
+    AttributionRequest,
+    AttributionResponse,
+    TokenRequest,
+    TokenResponse,
+    attribute,
+    find_token,
+)
+from headscope.app.pages.head_scores import QUESTIONS, QuestionInfo, site_scores
+from headscope.app.pages.predictions import (
+    PredictRequest,
+    PredictResponse,
+    changed,
+    edits_of,
+    guesses,
+    logits_under,
+    sampled,
+)
+from headscope.app.pages.roles import PublishedClaims, Roles, model_title, published_claims, roles_of, shipped
+from headscope.app.pages.schema import SCHEMA_VERSION, Request, Response
+from headscope.app.pages.tiles import PatternTiles, WeightsRequest, WeightsResponse
 from headscope.app.wire import Arrays, numbers
 from headscope.attention.progress import progress_callback
 from headscope.errors import InputError
@@ -36,144 +53,216 @@ from headscope.names import Site
 from headscope.scan.measure import threads
 from headscope.scope import Scope
 
-Kept = TypeVar("Kept")
-
+MAX_CHARACTERS = 1_000_000
 KEPT_LOOKS = 32
-KEPT_BYTES = 2 * 2**30  # of all kept looks together; the latest is kept whatever it weighs
+KEPT_BYTES = 2 * 2**30  # of all cached looks together; the latest is kept whatever its size
 KEPT_TEXTS = 512
 KEPT_EDITS = 64
 LONGEST = 16_384  # tokens that a page shows
-LONG_TEXT = 2_048  # tokens from which a reading takes seconds, and is worth every core however small the model
+LONG_TEXT = 2_048  # tokens from which a look takes seconds, and gets every core however small the model
 CORES = torch.get_num_threads()
-WEIGHED = 1_024  # tokens of a text on which the heads' importance is measured
+MEASURED = 1_024  # tokens of a text on which the heads' importance is measured
+
+Stream = Literal["text", "written"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteInfo(Site):
+    """One attention module, and which of the model's token sequences its queries and keys come from."""
+
+    queries: Stream
+    keys: Stream
+
+
+class ModelInfo(Response):
+    """The model under the microscope."""
+
+    schema_version: int = SCHEMA_VERSION
+    name: str
+    title: str = Field(description="its name in words")
+    d_model: int
+    vocabulary: int | None
+    context: int | None
+    trained: int | None
+    sites: list[SiteInfo]
+    questions: list[QuestionInfo]
+    notes: list[str] = []
+
+
+class TokenInfo(Response):
+    """A token, and the characters of the text it came from (none for an added token)."""
+
+    text: str
+    id: int
+    start: int | None
+    end: int | None
+
+
+class LookRequest(Request):
+    """A text, or the name of a look whose text is still cached."""
+
+    text: str | None = Field(default=None, max_length=MAX_CHARACTERS)
+    look: str | None = Field(default=None, max_length=64)
+
+
+class LookResponse(Response):
+    """One text under the microscope.
+
+    Arrays: ``answers`` float32 [question, head], the heads of all sites in order, NaN where no row of the text can
+    answer; ``thumbnails`` uint8 [head, side, side], round(255·√weight), pooled by the maximum where the text is longer
+    (a text past 1,024 tokens by a sample of its rows).
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    look: str
+    text: str
+    tokens: list[TokenInfo]
+    written: list[TokenInfo] = Field(description="the decoder's tokens, for an encoder-decoder")
+    read: int = Field(description="tokens the model reads: what is shown")
+    length: int = Field(description="tokens the text has")
+    asked: list[int] = Field(description="for each question, at how many positions of this text it can be asked")
+
+
+class ImportanceRequest(Request):
+    """How much each head matters on a text."""
+
+    look: str
+
+
+class ImportanceResponse(Response):
+    """First-order importance: how much the loss would rise, in nats per token, if the head were ablated.
+
+    Arrays: ``importance`` float32 [head].
+    """
+
+    look: str
+    read: int = Field(description="the tokens it was measured on: the first of a long text")
+
+
+class Progress(Response):
+    """How far the model's current work is; empty when it is idle."""
+
+    what: str = ""
+    done: int = 0
+    total: int = 0
 
 
 class ForgottenLookError(InputError):
-    """The page speaks of a text that is no longer kept; it reads it to us again."""
+    """A request names a look whose text is no longer cached; the page sends the text again."""
 
 
 @dataclass(frozen=True)
 class Opened:
-    """A text the page has open: what was read of it, and how long it was."""
+    """A cached look: its name and text, what was passed to the model, and how many tokens the text has."""
 
     name: str
     text: str
     source: str | list[int]
     look: Look
     length: int
-    views: Views
+    tiles: PatternTiles
 
 
 class Session:
-    """The questions the page may put to one model."""
+    """Answer the page's requests about one model, and cache its recent looks."""
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
-        self._looks: OrderedDict[str, Opened] = OrderedDict()
-        self._texts: OrderedDict[str, str] = OrderedDict()
-        self._edited: OrderedDict[tuple[str, str, int], Tensor] = OrderedDict()
-        self._weighed: OrderedDict[str, NDArray[np.float32]] = OrderedDict()
-        self.progress = schema.Progress()
+        self._looks: LRU[str, Opened] = LRU(KEPT_LOOKS)
+        self._texts: LRU[str, str] = LRU(KEPT_TEXTS)
+        self._edited: LRU[tuple[str, str, int], Tensor] = LRU(KEPT_EDITS)
+        self._importance: LRU[str, NDArray[np.float32]] = LRU(KEPT_TEXTS)
+        self.progress = Progress()
         self._tested: Report | None = None
         self._testing = False
 
-    def model(self) -> schema.ModelCard:
+    def model(self) -> ModelInfo:
         shape = self.scope.shape
-        return schema.ModelCard(
-            name=shape.name,
-            title=self.title,
-            d_model=shape.d_model,
-            vocabulary=shape.vocabulary,
-            context=shape.context,
-            trained=shape.trained,
-            sites=[_site_card(site) for site in shape.sites.values()],
-            questions=list(QUESTIONS),
-            notes=list(self.scope.notes),
+        sizes = {name: getattr(shape, name) for name in ("name", "d_model", "vocabulary", "context", "trained")}
+        sites = [_site_info(site) for site in shape.sites.values()]
+        return ModelInfo(
+            **sizes, title=self.title, sites=sites, questions=list(QUESTIONS), notes=list(self.scope.notes)
         )
 
     @property
     def title(self) -> str:
-        """What a person calls this model."""
         return model_title(self.scope)
 
     @cached_property
     def parameters(self) -> int:
-        """How many numbers this model has learned."""
+        """How many parameters this model has."""
         return sum(weight.numel() for weight in self.scope.model.model.parameters())
 
-    def look(self, asked: schema.LookRequest) -> tuple[schema.LookCard, Arrays]:
-        with self._telling():
+    def look(self, asked: LookRequest) -> tuple[LookResponse, Arrays]:
+        with self._reporting_progress():
             opened = self._open_text(asked.text) if asked.text is not None else self._open(asked.look or "")
-        look = opened.look
-        sites = self.scope.shape.sites.values()
-        answers = [site_answers(look, site) for site in sites]
-        tokens = torch.tensor([[token.id for token in look.tokens]])
+        look, sites = opened.look, self.scope.shape.sites.values()
+        ids = torch.tensor([[token.id for token in look.tokens]])
         causal = all(site.causal for site in sites)
-        asked_at = {name: int(answerable(each, causal).sum()) for name, each in standard_questions(tokens).items()}
-        card = schema.LookCard(
+        rows = {name: int(answerable(each, causal).sum()) for name, each in standard_questions(ids).items()}
+        found = LookResponse(
             look=opened.name,
             text=opened.text,
-            tokens=[_token_card(token) for token in look.tokens],
-            written=[] if look.written is look.tokens else [_token_card(token) for token in look.written],
+            tokens=_token_infos(look.tokens),
+            written=[] if look.written is look.tokens else _token_infos(look.written),
             read=len(look.tokens),
             length=opened.length,
-            asked=[asked_at.get(question.name, len(look.tokens) - 1) for question in QUESTIONS],
+            asked=[rows.get(question.name, len(look.tokens) - 1) for question in QUESTIONS],
         )
-        pictures = [opened.views.thumbnails(site) for site in sites]
-        return card, {"answers": np.concatenate(answers, axis=1), "thumbnails": np.concatenate(pictures)}
+        scores = np.concatenate([site_scores(look, site) for site in sites], axis=1)
+        thumbnails = np.concatenate([opened.tiles.thumbnails(site) for site in sites])
+        return found, {"answers": scores, "thumbnails": thumbnails}
 
-    def weights(self, asked: schema.WeightsRequest) -> tuple[schema.WeightsCard, Arrays]:
-        with self._telling():
-            card, found = self._open(asked.look).views.rectangle(asked)
-        return card, {"weights": numbers(found)}
+    def weights(self, asked: WeightsRequest) -> tuple[WeightsResponse, Arrays]:
+        with self._reporting_progress():
+            found, weights = self._open(asked.look).tiles.tile(asked)
+        return found, {"weights": numbers(weights)}
 
-    def mix(self, asked: schema.MixRequest) -> tuple[schema.MixCard, Arrays]:
-        return attribution.mix(self._open(asked.look).look, asked)
+    def attribution(self, asked: AttributionRequest) -> tuple[AttributionResponse, Arrays]:
+        return attribute(self._open(asked.look).look, asked)
 
-    def token(self, asked: schema.TokenRequest) -> schema.FoundToken:
-        """The token a person means by what they typed."""
-        return attribution.find_token(self.scope.model, asked.text)
+    def token(self, asked: TokenRequest) -> TokenResponse:
+        return find_token(self.scope.model, asked.text)
 
-    def predict(self, asked: schema.PredictRequest) -> schema.Prediction:
+    def predict(self, asked: PredictRequest) -> PredictResponse:
         opened = self._open(asked.look)
         look = opened.look
-        place, edits = look.position(asked.position), edits_of(asked, look)
+        position, edits = look.position(asked.position), edits_of(asked, look)
         off = list(dict.fromkeys(asked.off))
-        card = schema.Prediction(
-            look=asked.look, position=place, off=off, cuts=asked.cuts, how=asked.how, guesses=[], without=None, kl=None
-        )
+        found = PredictResponse(look=asked.look, position=position, off=off, cuts=asked.cuts, how=asked.how)
         if self.scope.shape.vocabulary is None:
-            return card
-        card = card.model_copy(update={"guesses": guesses(look, place, asked.count)})
+            return found
+        found = found.model_copy(update={"guesses": guesses(look, position, asked.count)})
         if asked.sampling is not None:
-            card = card.model_copy(update={"sampled": sampled(look.logits[place], asked.sampling, card.guesses)})
-        return changed(card, look.logits[place], self._under(opened, place, edits)) if edits else card
+            found = found.model_copy(update={"sampled": sampled(look.logits[position], asked.sampling, found.guesses)})
+        return changed(found, look.logits[position], self._under(opened, position, edits)) if edits else found
 
-    def importance(self, asked: schema.ImportanceRequest) -> tuple[schema.ImportanceCard, Arrays]:
+    def importance(self, asked: ImportanceRequest) -> tuple[ImportanceResponse, Arrays]:
         """Every head's first-order importance on (the beginning of) this text."""
         opened = self._open(asked.look)
-        ids = [token.id for token in opened.look.tokens[:WEIGHED]]
-        if opened.name not in self._weighed:
-            whole = len(ids) == len(opened.look.tokens)
-            found = self.scope.importance([opened.source if whole else ids], how="gradient")
-            by_head = {each.head: each.loss.mean for each in found}
-            weighed = np.array([by_head[head] for head in self.scope.shape.heads()], dtype=np.float32)
-            _keep(self._weighed, opened.name, weighed, KEPT_TEXTS)
-        return schema.ImportanceCard(look=asked.look, read=len(ids)), {"importance": self._weighed[opened.name]}
+        ids = [token.id for token in opened.look.tokens[:MEASURED]]
+        source = opened.source if len(ids) == len(opened.look.tokens) else ids
 
-    def featured(self) -> schema.Featured:
-        """What papers say of this model's heads, beside what has been tested of them here."""
-        return featured_card(self.scope.shape, self._tested or self._shipped)
+        def measure() -> NDArray[np.float32]:
+            by_head = {each.head: each.loss.mean for each in self.scope.importance([source], how="gradient")}
+            return np.array([by_head[head] for head in self.scope.shape.heads()], dtype=np.float32)
 
-    def roles(self) -> schema.Roles:
-        """What the heads are called, as far as they have been tested. Waits for nothing."""
+        importance = self._importance.cached(opened.name, measure)
+        return ImportanceResponse(look=asked.look, read=len(ids)), {"importance": importance}
+
+    def featured(self) -> PublishedClaims:
+        """Published claims about this model's heads, with the scores that were measured here."""
+        return published_claims(self.scope.shape, self._tested or self._shipped)
+
+    def roles(self) -> Roles:
+        """The roles of the heads, as far as they have been tested. Returns at once."""
         report = self._tested or self._shipped
         if report is None:
-            return schema.Roles(state="testing" if self._testing else "untested")
-        return roles_card(report, [str(head) for head in self.scope.shape.heads()])
+            return Roles(state="testing" if self._testing else "untested")
+        return roles_of(report, [str(head) for head in self.scope.shape.heads()])
 
-    def test_heads(self) -> schema.Roles:
-        """The battery, once a model."""
+    def test_heads(self) -> Roles:
+        """Run the battery, once per model."""
         if self._tested is None and self._shipped is None:
             self._testing = True
             try:
@@ -187,52 +276,51 @@ class Session:
         return shipped(self.scope)
 
     def adopt(self, look: Look) -> str:
-        """Take in a look that somebody already has; its name."""
+        """Cache a look that was made elsewhere; return the name for requests about it."""
         ids = [token.id for token in look.tokens]
         typed = [token for token in look.tokens if token.start is not None]  # not what the tokenizer added
         text = "".join(token.text for token in typed or look.tokens)
         name = hashlib.sha256(repr(ids).encode()).hexdigest()[:16]
-        return self._keep_look(Opened(name, text, ids, look, len(ids), Views(look))).name
+        return self._keep(Opened(name, text, ids, look, len(ids), PatternTiles(look))).name
+
+    def forget(self) -> None:
+        """Drop every cached look; the page sends a text again when it needs one."""
+        self._looks.clear()
+        self._edited.clear()
 
     @contextmanager
-    def _telling(self) -> Iterator[None]:
-        """While something long is done, ``progress`` says how far it is; it is read without waiting for the model."""
+    def _reporting_progress(self) -> Iterator[None]:
+        """Set ``progress`` while something long runs; it is read without waiting for the model."""
 
-        def hear(what: str, done: int, total: int) -> None:
-            self.progress = schema.Progress(what=what, done=done, total=total)
+        def report(what: str, done: int, total: int) -> None:
+            self.progress = Progress(what=what, done=done, total=total)
 
         try:
-            with progress_callback(hear):
+            with progress_callback(report):
                 yield
         finally:
-            self.progress = schema.Progress()
+            self.progress = Progress()
 
     def _open_text(self, text: str) -> Opened:
         name = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-        _keep(self._texts, name, text, KEPT_TEXTS)
+        self._texts[name] = text
         return self._open(name)
 
     def _open(self, name: str) -> Opened:
         if name in self._looks:
-            self._looks.move_to_end(name)
             return self._looks[name]
         if name not in self._texts:
             raise ForgottenLookError(f"the text of look {name!r} is no longer kept; type or paste it again")
-        return self._keep_look(self._read(name, self._texts[name]))
+        return self._keep(self._read(name, self._texts[name]))
 
-    def forget(self) -> None:
-        """Let go of every look; the page reads its text to us again when it needs one."""
-        self._looks.clear()
-        self._edited.clear()
-
-    def _keep_look(self, opened: Opened) -> Opened:
-        _keep(self._looks, opened.name, opened, KEPT_LOOKS)
-        while len(self._looks) > 1 and sum(_weight(kept.look) for kept in self._looks.values()) > KEPT_BYTES:
-            self._looks.popitem(last=False)
+    def _keep(self, opened: Opened) -> Opened:
+        self._looks[opened.name] = opened
+        while len(self._looks) > 1 and sum(_nbytes(kept.look) for kept in self._looks.values()) > KEPT_BYTES:
+            self._looks.drop_oldest()
         return opened
 
     def _read(self, name: str, text: str) -> Opened:
-        """The text as far as the model reads it."""
+        """Look at the text, as far as the model's context reaches."""
         if not text.strip():
             raise InputError("this text is empty; type a sentence")
         most = min(LONGEST, self.scope.shape.context or LONGEST)
@@ -240,19 +328,16 @@ class Session:
         source = text if len(ids) <= most else ids[:most]
         with threads(CORES) if len(ids) > LONG_TEXT else nullcontext():
             look = self.scope.look(source)
-        return Opened(name, text, source, look, max(len(ids), len(look.tokens)), Views(look))
+        return Opened(name, text, source, look, max(len(ids), len(look.tokens)), PatternTiles(look))
 
-    def _under(self, opened: Opened, place: int, edits: list[Edit]) -> Tensor:
-        """The logits at one place, read again under these edits."""
-        key = (opened.name, "|".join(sorted(edit.key() for edit in edits)), place)
-        if key not in self._edited:
-            logits = logits_under(opened.look, edits)[place].clone()
-            return _keep(self._edited, key, logits, KEPT_EDITS)
-        return self._edited[key]
+    def _under(self, opened: Opened, position: int, edits: list[Edit]) -> Tensor:
+        """The logits at one position under these edits."""
+        key = (opened.name, "|".join(sorted(edit.key() for edit in edits)), position)
+        return self._edited.cached(key, lambda: logits_under(opened.look, edits)[position].clone())
 
 
-def _weight(look: Look) -> int:
-    """About how many bytes a look holds: q, k, z and what went through W_O at every site, and the logits."""
+def _nbytes(look: Look) -> int:
+    """About how many bytes a look holds: q, k, z and the output of W_O at every site, and the logits."""
     sites = look.shape.sites.values()
     per_token = sum(
         site.n_heads * site.d_head + site.n_kv_heads * site.d_head + 2 * site.n_heads * site.d_value for site in sites
@@ -260,29 +345,10 @@ def _weight(look: Look) -> int:
     return 4 * len(look.tokens) * (per_token + len(sites) * look.shape.d_model + (look.shape.vocabulary or 0))
 
 
-def _keep(kept: OrderedDict[Any, Kept], key: Any, value: Kept, most: int) -> Kept:
-    kept[key] = value
-    kept.move_to_end(key)
-    while len(kept) > most:
-        kept.popitem(last=False)
-    return value
+def _token_infos(tokens: Sequence[Token]) -> list[TokenInfo]:
+    return [TokenInfo(**vars(token)) for token in tokens]
 
 
-def _site_card(site: Site) -> schema.SiteCard:
-    queries: schema.Stream = "written" if site.name.startswith("decoder") else "text"
-    return schema.SiteCard(
-        name=site.name,
-        n_heads=site.n_heads,
-        n_kv_heads=site.n_kv_heads,
-        d_head=site.d_head,
-        d_value=site.d_value,
-        kind=site.kind,
-        causal=site.causal,
-        window=site.window,
-        queries=queries,
-        keys="text" if site.kind == "cross" else queries,
-    )
-
-
-def _token_card(token: Token) -> schema.TokenCard:
-    return schema.TokenCard(text=token.text, id=token.id, start=token.start, end=token.end)
+def _site_info(site: Site) -> SiteInfo:
+    queries: Stream = "written" if site.name.startswith("decoder") else "text"
+    return SiteInfo(**asdict(site), queries=queries, keys="text" if site.kind == "cross" else queries)

@@ -1,14 +1,14 @@
-"""One head or many: what was measured for this release, and a small version run while a person watches."""
+"""The one or many page: the stored results on one head against many, and a small version trained on request."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Literal
 
 import torch
+from pydantic import Field
 
-from headscope.app.pages import schema_lab as lab
-from headscope.app.pages.four_heads import Tell
+from headscope.app.pages.schema import SCHEMA_VERSION, Emit, Request, Response
 from headscope.errors import InputError
 from headscope.lab.teach.lookup_tasks import Arm, Budget, Task
 from headscope.lab.teach.one_or_many import (
@@ -30,17 +30,80 @@ TASKS = (KEYS, ROLES)
 ARMS_WIDTH = Budget().d_model
 
 
-def results() -> lab.ResultsCard:
-    """The committed results."""
+class OutcomeFrame(Response):
+    """One way to spend the parameters: accuracy of each seed, their mean and its 95 % interval."""
+
+    event: Literal["outcome"] = "outcome"
+    task: str
+    arm: str
+    n_heads: int
+    d_head: int
+    n_layers: int
+    d_ff: int
+    n_parameters: int
+    accuracies: list[float]
+    parts_right: list[float]
+    mean: float
+    low: float
+    high: float
+    caught_up: bool
+
+
+class LookupRow(Response):
+    """One row of the task: (key, value) pairs, the keys that are asked for, and the answer."""
+
+    pairs: list[tuple[int, int]]
+    asks: list[int]
+    answer: list[int]
+
+
+class ResultsResponse(Response):
+    """The results stored with this release, and what follows from them."""
+
+    schema_version: int = SCHEMA_VERSION
+    seeds: int
+    steps: int
+    d_model: int
+    tasks: list[str]
+    chance: float
+    arms: list[OutcomeFrame]
+    partition: list[OutcomeFrame]
+    partition_width: int
+    partition_keys: int
+    conclusions: list[str]
+    on_partition: list[str]
+    rows: list[LookupRow]
+
+
+class RunRequest(Request):
+    """A small version to train: all arms on one task, or one width split into heads."""
+
+    experiment: Literal["arms", "partition"]
+    task: int = Field(default=0, ge=0, le=1, description="which of the tasks, for the arms")
+    d_model: Literal[8, 16, 32] = 16
+    heads: list[Annotated[int, Field(ge=1, le=32)]] = Field(default=[], max_length=6)
+    seeds: int = Field(default=3, ge=1, le=5)
+    steps: int = Field(default=600, ge=20, le=1200)
+
+
+class RunBegun(Response):
+    """Which arms will be trained, in order."""
+
+    event: Literal["begun"] = "begun"
+    arms: list[str]
+
+
+def results() -> ResultsResponse:
+    """The stored results."""
     stored = stored_results()
-    return lab.ResultsCard(
+    return ResultsResponse(
         seeds=stored.seeds,
         steps=stored.budget.steps,
         d_model=stored.budget.d_model,
         tasks=[task.name for task in TASKS],
         chance=KEYS.chance,
-        arms=[_card(outcome) for outcome in stored.arms],
-        partition=[_card(outcome) for outcome in stored.partition],
+        arms=[_frame(outcome) for outcome in stored.arms],
+        partition=[_frame(outcome) for outcome in stored.partition],
         partition_width=PARTITION_WIDTH,
         partition_keys=PARTITION.n_keys,
         conclusions=conclusions(stored),
@@ -49,16 +112,16 @@ def results() -> lab.ResultsCard:
     )
 
 
-def run(asked: lab.RunRequest, tell: Tell) -> None:
-    """Train the arms one after the other, and tell of each."""
+def run(asked: RunRequest, emit: Emit) -> None:
+    """Train the arms one after the other, and emit the outcome of each."""
     task, ways = _plan(asked)
-    tell(lab.RunBegun(arms=[way.name for way in ways]), {})
+    emit(RunBegun(arms=[way.name for way in ways]), {})
     width = ARMS_WIDTH if asked.experiment == "arms" else asked.d_model
     budget = Budget(d_model=width, steps=asked.steps)
-    compare(task, ways, asked.seeds, budget, lambda outcome: tell(_card(outcome), {}))
+    compare(task, ways, asked.seeds, budget, lambda outcome: emit(_frame(outcome), {}))
 
 
-def _plan(asked: lab.RunRequest) -> tuple[Task, Sequence[Arm]]:
+def _plan(asked: RunRequest) -> tuple[Task, Sequence[Arm]]:
     if asked.experiment == "arms":
         return TASKS[asked.task], arms(TASKS[asked.task].lookups, ARMS_WIDTH)
     every = partition_arms(asked.d_model)
@@ -71,17 +134,16 @@ def _plan(asked: lab.RunRequest) -> tuple[Task, Sequence[Arm]]:
     return PARTITION, [arm for arm in every if not asked.heads or arm.n_heads in asked.heads]
 
 
-def _card(outcome: Outcome) -> lab.OutcomeCard:
-    told: dict[str, Any] = outcome.to_dict()
-    return lab.OutcomeCard(**told, caught_up=outcome.mean >= SOLVED)
+def _frame(outcome: Outcome) -> OutcomeFrame:
+    return OutcomeFrame(**outcome.to_dict(), caught_up=outcome.mean >= SOLVED)
 
 
-def _rows(task: Task) -> list[lab.LookupRow]:
-    """A few rows of the task, taken apart."""
+def _rows(task: Task) -> list[LookupRow]:
+    """A few rows of the task, token by token."""
     ids, answers = task.rows(SHOWN_ROWS, torch.Generator().manual_seed(7))
     pairs = [[(int(each) // task.n_values, int(each) % task.n_values) for each in row[:-1]] for row in ids]
     asked = task.questions[ids[:, -1] - task.n_keys * task.n_values].tolist()
     return [
-        lab.LookupRow(pairs=row, asks=keys, answer=answer)
+        LookupRow(pairs=row, asks=keys, answer=answer)
         for row, keys, answer in zip(pairs, asked, answers.tolist(), strict=True)
     ]

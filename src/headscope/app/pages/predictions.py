@@ -1,45 +1,114 @@
-"""The next token as the page shows it: as it is, under edits, and as a draw would cut it."""
+"""The next token: as the model predicts it, under edits, and after temperature, top-k and top-p."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from jaxtyping import Float
+from pydantic import Field
 from torch import Tensor
 
-from headscope.app.pages import schema
+from headscope.app.pages.schema import Request, Response
 from headscope.attention.observer import Call, plain
 from headscope.errors import InputError
 from headscope.heads.look.edits import Edit, ablate, knock_out
 from headscope.heads.look.look import Look
 from headscope.heads.look.sampling import Sampling, cuts
 
-LADDER = 64  # tokens of the distribution that a cut is drawn on
+LADDER = 64  # tokens of the distribution that a truncation is drawn on
+
+Removal = Literal["zero", "mean"]
 
 
-def edits_of(asked: schema.PredictRequest, look: Look) -> list[Edit]:
-    """The edits a request names, each head and arrow checked against this text."""
+class NextToken(Response):
+    """A possible next token."""
+
+    text: str
+    id: int
+    probability: float
+
+
+class Edge(Request):
+    """One arrow of one head: the attention of a query to a key."""
+
+    head: str
+    query: int = Field(ge=0)
+    key: int = Field(ge=0)
+
+
+class SamplingRequest(Request):
+    """How a token would be sampled: temperature first, then top-k, then top-p."""
+
+    temperature: float = Field(default=1.0, ge=0, le=100, allow_inf_nan=False)
+    top_k: int | None = Field(default=None, ge=1)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+
+
+class PredictRequest(Request):
+    """The next token as it is, and with some heads ablated or some arrows knocked out."""
+
+    look: str
+    position: int = Field(ge=0)
+    off: list[str] = []
+    cuts: list[Edge] = Field(default=[], max_length=64)
+    how: Removal = "zero"
+    count: int = Field(default=6, ge=1, le=100)
+    sampling: SamplingRequest | None = None
+
+
+class Sampled(Response):
+    """What temperature, top-k and top-p leave of the model's own distribution.
+
+    ``probabilities`` belong to the guesses; ``ladder`` holds the likeliest tokens' probabilities after the temperature,
+    best first; ``after_k`` and ``kept`` say how many tokens are left after top-k and after top-p, ``mass`` how much of
+    the probability after the temperature they had.
+    """
+
+    probabilities: list[float]
+    ladder: list[float]
+    after_k: int
+    kept: int
+    mass: float
+
+
+class PredictResponse(Response):
+    """``without``: the same tokens' probabilities under the edits; ``kl``: KL(as is ‖ edited) in nats."""
+
+    look: str
+    position: int
+    off: list[str]
+    cuts: list[Edge] = []
+    how: Removal
+    guesses: list[NextToken] = []
+    without: list[float] | None = None
+    kl: float | None = None
+    sampled: Sampled | None = None
+
+
+def edits_of(asked: PredictRequest, look: Look) -> list[Edit]:
+    """The edits of a request, each head and arrow checked against this text."""
     shape = look.shape
     off = [str(shape.find(name)) for name in dict.fromkeys(asked.off)]
     edges = [_checked(edge, look) for edge in dict.fromkeys(asked.cuts)]
-    switched: list[Edit] = [ablate(*off, how=asked.how)] if off else []
-    return [*switched, *(knock_out(edge.head, edge.query, edge.key) for edge in edges)]
+    ablated: list[Edit] = [ablate(*off, how=asked.how)] if off else []
+    return [*ablated, *(knock_out(edge.head, edge.query, edge.key) for edge in edges)]
 
 
-def _checked(edge: schema.Edge, look: Look) -> schema.Edge:
+def _checked(edge: Edge, look: Look) -> Edge:
     site = look.shape.find(edge.head).site
     rows, columns = len(look.query_tokens(site)), len(look.key_tokens(site))
     if edge.query >= rows or edge.key >= columns:
         raise InputError(
             f"the arrow of {edge.head} from token {edge.query} to token {edge.key} is not in this text: "
-            f"it has {rows} tokens that look and {columns} that are looked at"
+            f"it has {rows} query tokens and {columns} key tokens"
         )
     return edge
 
 
 def logits_under(look: Look, edits: Sequence[Edit]) -> Float[Tensor, "query vocabulary"]:
-    """The text read again with these edits, and nothing measured: a third of what a look costs."""
+    """Run the text again with these edits and measure nothing: a third of the cost of a look."""
     bound = [edit.bind(look.model) for edit in edits]
 
     def attend(site: str, call: Call) -> Tensor:
@@ -52,30 +121,27 @@ def logits_under(look: Look, edits: Sequence[Edit]) -> Float[Tensor, "query voca
         return look.model.run(look.prepared.inputs, attend).logits[0]
 
 
-def guesses(look: Look, place: int, count: int) -> list[schema.Guess]:
+def guesses(look: Look, position: int, count: int) -> list[NextToken]:
     """The likeliest next tokens."""
-    found = look.predictions(place, count)
-    return [schema.Guess(text=each.token.text, id=each.token.id, probability=each.probability) for each in found]
+    found = look.predictions(position, count)
+    return [NextToken(text=each.token.text, id=each.token.id, probability=each.probability) for each in found]
 
 
 def changed(
-    card: schema.Prediction, before: Float[Tensor, " vocabulary"], after: Float[Tensor, " vocabulary"]
-) -> schema.Prediction:
-    """The card with what the edits made of its guesses."""
+    shown: PredictResponse, before: Float[Tensor, " vocabulary"], after: Float[Tensor, " vocabulary"]
+) -> PredictResponse:
+    """The response with its tokens' probabilities under the edits, and the KL divergence."""
     as_is, edited = before.double().log_softmax(-1), after.double().log_softmax(-1)
-    without = edited.exp()[[guess.id for guess in card.guesses]].tolist()
+    without = edited.exp()[[guess.id for guess in shown.guesses]].tolist()
     kl = max(0.0, float((as_is.exp() * (as_is - edited)).nansum()))
-    return card.model_copy(update={"without": without, "kl": kl})
+    return shown.model_copy(update={"without": without, "kl": kl})
 
 
-def sampled(
-    logits: Float[Tensor, " vocabulary"], asked: schema.SamplingRequest, shown: Sequence[schema.Guess]
-) -> schema.Sampled:
-    """What a draw would choose from."""
-    rules = Sampling(temperature=asked.temperature, top_k=asked.top_k, top_p=asked.top_p)
-    steps = cuts(logits, rules)
+def sampled(logits: Float[Tensor, " vocabulary"], asked: SamplingRequest, shown: Sequence[NextToken]) -> Sampled:
+    """The distribution that a token would be sampled from."""
+    steps = cuts(logits, Sampling(temperature=asked.temperature, top_k=asked.top_k, top_p=asked.top_p))
     left = steps.top_p > 0
-    return schema.Sampled(
+    return Sampled(
         probabilities=steps.top_p[[guess.id for guess in shown]].tolist(),
         ladder=steps.tempered.topk(min(LADDER, len(logits))).values.tolist(),
         after_k=int((steps.top_k > 0).sum()),

@@ -1,24 +1,28 @@
-"""Roles as the page shows them, and the report that ships with the embedded model.
+"""The roles of a model's heads and the published claims about them; the report that ships with the embedded model.
 
-``python bench/heads.py`` runs the battery; ``python -m headscope.app.pages.roles REPORT.json`` ships
-its report, marked with the weights it speaks of. It is shown for these weights and for no others.
+``python bench/heads.py`` runs the battery; ``python -m headscope.app.pages.roles REPORT.json`` ships its report, marked
+with the hash of the weights it was measured on. It is shown for these weights and for no others.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
+from typing import Literal
 
 import torch
+from pydantic import Field
 
-from headscope.app.pages import schema
+from headscope.app.pages.schema import Response
 from headscope.errors import InputError
 from headscope.files import write_atomic
 from headscope.heads.roles.battery import BATTERY
-from headscope.heads.roles.published_claims import Claim, ClaimCheck, check_claims, claims_about
-from headscope.heads.roles.report import Report, Trial
+from headscope.heads.roles.published_claims import ClaimCheck, check_claims, unchecked_claims
+from headscope.heads.roles.report import Finding, Report, Trial
 from headscope.models.weight_hash import weight_hash
 from headscope.names import ModelShape
 from headscope.scope import EMBEDDED, Scope, load
@@ -28,8 +32,64 @@ CARD = EMBEDDED / "MODEL_CARD.md"
 WEIGHTS = "weights"  # the recipe's entry with the hash of the weights in float32, whatever precision is loaded
 
 
+class ClaimedHead(Response):
+    """A head of a published claim, and its score on these weights."""
+
+    head: str
+    published: float | None
+    outcome: Literal["agrees", "differs", "not tested"]
+    score: float | None
+    rank: int | None
+    why: str
+
+
+class PaperClaim(Response):
+    """What one source says about some heads of this model."""
+
+    role: str
+    source: str
+    note: str
+    heads: list[ClaimedHead]
+
+
+class PublishedClaims(Response):
+    """Published claims about heads of this model."""
+
+    claims: list[PaperClaim]
+
+
+class RoleTrial(Response):
+    """One role on this model; ``scores`` and ``rivals`` have an entry per head, in the model's order."""
+
+    role: str
+    sentence: str
+    paper: str
+    tested: bool
+    why_not: str
+    probe: str
+    n_inputs: int
+    named: list[str]
+    measure: str
+    threshold: float | None
+    control: float | None = Field(description="the best head of the same model with random weights")
+    scores: list[float | None]
+    rivals: list[float | None]
+
+
+class Roles(Response):
+    """The roles that this model's heads passed the tests of, with the evidence; or that no test has run yet."""
+
+    state: Literal["untested", "testing", "tested"]
+    named: int = 0
+    without: int = 0
+    resting: int = Field(default=0, description="heads whose only role is to rest on the first token")
+    findings: list[Finding] = []
+    trials: list[RoleTrial] = []
+    recipe: str = ""
+
+
 def shipped(scope: Scope, path: Path = SHIPPED) -> Report | None:
-    """The report that ships with this model, if one does."""
+    """The report that ships with this model, if its weights have one."""
     if scope.shape.name != EMBEDDED.name or not path.exists():
         return None
     report = Report.from_dict(json.loads(path.read_text(encoding="utf-8")))
@@ -37,7 +97,7 @@ def shipped(scope: Scope, path: Path = SHIPPED) -> Report | None:
 
 
 def ship(report: Report, scope: Scope, path: Path = SHIPPED) -> None:
-    """Write a report beside the model it was made from."""
+    """Write a report beside the model it was measured on, marked with its weight hash."""
     if (report.model, report.n_heads) != (scope.shape.name, scope.shape.n_heads):
         raise InputError(
             f"this report is of {report.model} with {report.n_heads} heads, "
@@ -47,62 +107,52 @@ def ship(report: Report, scope: Scope, path: Path = SHIPPED) -> None:
     write_atomic(path, (json.dumps(marked.to_dict(), indent=1, ensure_ascii=False) + "\n").encode())
 
 
-def roles_card(report: Report, heads: list[str]) -> schema.Roles:
-    """The report as the page reads it, every head's scores in the model's order."""
-    return schema.Roles(
+def roles_of(report: Report, heads: list[str]) -> Roles:
+    """A report for the page, every head's scores in the model's order."""
+    return Roles(
         state="tested",
         named=len(report.named),
         without=report.n_without,
         resting=report.n_resting,
-        findings=[schema.Finding.model_validate(asdict(finding)) for finding in report.findings],
+        findings=list(report.findings),
         trials=[_trial(trial, heads) for trial in report.trials],
         recipe=_recipe(report),
     )
 
 
 def model_title(scope: Scope) -> str:
-    """What a person calls this model: the heading of the shipped one's card, another's own name."""
+    """The model's title: the heading of the embedded model's card, or the name of any other model."""
     if scope.shape.name != EMBEDDED.name or not CARD.exists():
         return scope.shape.name
     lines = CARD.read_text(encoding="utf-8").splitlines()
     return next((line.removeprefix("# ") for line in lines if line.startswith("# ")), scope.shape.name)
 
 
-def featured_card(shape: ModelShape, report: Report | None) -> schema.Featured:
-    """Papers' claims about a model of this name; each head beside its own score, once it has been tested."""
+def published_claims(shape: ModelShape, report: Report | None) -> PublishedClaims:
+    """Published claims about a model of this name; each head with its own score, once it has been tested."""
     known = {str(head) for head in shape.heads()}
-    checks = check_claims(report) if report else []
-    held = {(check.claim.source, check.claim.role, check.head): check for check in checks}
+    found = check_claims(report) if report else unchecked_claims(shape.name, "these heads have not been tested yet")
     claims = [
-        schema.PaperClaim(
+        PaperClaim(
             role=claim.role,
             source=claim.source,
             note=claim.note,
-            heads=[
-                _featured(claim, head, held.get((claim.source, claim.role, head)))
-                for head in claim.heads
-                if head in known
-            ],
+            heads=[_claimed_head(each) for each in heads if each.head in known],
         )
-        for claim in claims_about(shape.name)
+        for claim, heads in groupby(found, key=attrgetter("claim"))
     ]
-    return schema.Featured(claims=[claim for claim in claims if claim.heads])
+    return PublishedClaims(claims=[claim for claim in claims if claim.heads])
 
 
-def _featured(claim: Claim, head: str, held: ClaimCheck | None) -> schema.FeaturedHead:
-    return schema.FeaturedHead(
-        head=head,
-        published=(claim.scores or {}).get(head),
-        outcome="not tested" if held is None else held.outcome,
-        score=None if held is None else held.score,
-        rank=None if held is None else held.rank,
-        why="nobody has tested these heads yet" if held is None else held.why,
-    )
+def _claimed_head(found: ClaimCheck) -> ClaimedHead:
+    published = (found.claim.scores or {}).get(found.head)
+    fields = ("head", "outcome", "score", "rank", "why")
+    return ClaimedHead(published=published, **{name: getattr(found, name) for name in fields})
 
 
-def _trial(trial: Trial, heads: list[str]) -> schema.RoleTrial:
+def _trial(trial: Trial, heads: list[str]) -> RoleTrial:
     role = BATTERY.get(trial.role)
-    return schema.RoleTrial(
+    return RoleTrial(
         role=trial.role,
         sentence=trial.sentence,
         paper=trial.paper,
@@ -120,11 +170,11 @@ def _trial(trial: Trial, heads: list[str]) -> schema.RoleTrial:
 
 
 def _recipe(report: Report) -> str:
-    """How it was done, in one line; the report itself has the rest."""
+    """The settings of the tests, in one line; the report has all of them."""
     done = report.recipe
     versions = ", ".join(f"{name} {version}" for name, version in done.get("versions", {}).items())
     parts = [
-        f"{done.get('inputs')} inputs a probe, seed {done.get('seed')}",
+        f"{done.get('inputs')} inputs per probe, seed {done.get('seed')}",
         f"family-wise α {done.get('alpha')} over {done.get('family')} trials",
         str(done.get("test", "")),
         str(done.get("interval", "")),

@@ -1,64 +1,82 @@
-"""A head's pattern as the page draws it: any rectangle, exact or pooled, through one of three measures."""
+"""Rectangles of a head's attention pattern, exact or pooled, and thumbnails of all heads."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import replace
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
 from jaxtyping import Float, UInt8
+from pydantic import Field
 from torch import Tensor
 
-from headscope.app.pages import schema
+from headscope.app.lru import LRU
+from headscope.app.pages.schema import Request, Response
 from headscope.attention import pattern
 from headscope.errors import InputError
 from headscope.heads.look.look import Look
 from headscope.names import Head, Site
 
 THUMBNAIL_SIDE = 32
-DENSE_THUMBNAIL = 1_024  # tokens up to which a thumbnail sees every row
+DENSE_THUMBNAIL = 1_024  # tokens up to which a thumbnail is made from every row
 SAMPLED_ROWS = 256
-LARGEST_ANSWER = 2**22  # numbers in one rectangle
+LARGEST_TILE = 2**22  # numbers in one response
 TOGETHER = 2**20  # weights of a site up to which its thumbnails are made at once; past it one head fits the cache
-QUICK = 2_048**2  # pairs up to which a pooled rectangle is computed each time it is asked for
-KEPT_LARGE = 16  # larger ones that are kept
+QUICK = 2_048**2  # query-key pairs up to which a pooled tile is computed on each request
+KEPT_LARGE = 16  # cached tiles of more pairs
+
+Span = tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
 
 
-class Views:
-    """One look's patterns. Keeps the largest weight of each row, which a zoom asks for again and again."""
+class WeightsRequest(Request):
+    """A rectangle of one head's pattern; with ``pool`` > 1 each number stands for pool × pool weights."""
+
+    look: str
+    head: str
+    rows: Span
+    columns: Span
+    pool: int = Field(default=1, ge=1)
+    how: Literal["max", "mean"] = "max"
+    measure: Literal["weight", "row", "value"] = Field(
+        default="weight",
+        description="the weight; the weight over its row's largest; or the weight times the norm of the value vector "
+        "it moves (before W_O)",
+    )
+    aside: bool = Field(default=False, description="leave the first key out of the row's largest weight")
+
+
+class WeightsResponse(WeightsRequest, Response):
+    """The request with its spans clipped to the text. Arrays: ``weights`` float32 [row, column]."""
+
+
+class PatternTiles:
+    """Tiles of one look's attention patterns; caches row maxima and large tiles."""
 
     def __init__(self, look: Look) -> None:
         self.look = look
-        self._largest: dict[tuple[Head, bool], Float[Tensor, " query"]] = {}
-        self._large: OrderedDict[schema.WeightsCard, Tensor] = OrderedDict()
+        self._row_maxima: dict[tuple[Head, bool], Float[Tensor, " query"]] = {}
+        self._large: LRU[WeightsResponse, Tensor] = LRU(KEPT_LARGE)
 
-    def rectangle(self, asked: schema.WeightsRequest) -> tuple[schema.WeightsCard, Tensor]:
-        """The rectangle that was asked for, cut down to the text."""
+    def tile(self, asked: WeightsRequest) -> tuple[WeightsResponse, Tensor]:
+        """The requested rectangle, clipped to the text."""
         head = self.look.shape.find(asked.head)
         rows = span(asked.rows, len(self.look.query_tokens(head.site)))
         columns = span(asked.columns, len(self.look.key_tokens(head.site)))
         height, width = (-(-(end - start) // asked.pool) for start, end in (rows, columns))
-        if height * width > LARGEST_ANSWER:
+        if height * width > LARGEST_TILE:
             raise InputError(
-                f"{height}×{width} weights are more than one answer holds ({LARGEST_ANSWER}); raise pool={asked.pool}"
+                f"{height}×{width} weights are more than one answer holds ({LARGEST_TILE}); raise pool={asked.pool}"
             )
-        card = schema.WeightsCard(**asked.model_dump() | {"rows": rows, "columns": columns})
+        found = WeightsResponse(**asked.model_dump() | {"rows": rows, "columns": columns})
         if asked.pool == 1:
-            return card, pattern.weights(self._through(head, asked), slice(*rows), slice(*columns))[0, 0]
+            return found, pattern.weights(self._source(head, asked), slice(*rows), slice(*columns))[0, 0]
         if (rows[1] - rows[0]) * (columns[1] - columns[0]) <= QUICK:
-            return card, self._pooled(head, asked, card, (height, width))
-        if card not in self._large:
-            self._large[card] = self._pooled(head, asked, card, (height, width))
-            while len(self._large) > KEPT_LARGE:
-                self._large.popitem(last=False)
-        self._large.move_to_end(card)
-        return card, self._large[card]
+            return found, self._pooled(head, found, (height, width))
+        return found, self._large.cached(found, lambda: self._pooled(head, found, (height, width)))
 
-    def _pooled(
-        self, head: Head, asked: schema.WeightsRequest, card: schema.WeightsCard, shape: tuple[int, int]
-    ) -> Tensor:
-        pooled = pattern.pooled(self._through(head, asked), shape, slice(*card.rows), slice(*card.columns))
+    def _pooled(self, head: Head, asked: WeightsRequest, shape: tuple[int, int]) -> Tensor:
+        pooled = pattern.pooled(self._source(head, asked), shape, slice(*asked.rows), slice(*asked.columns))
         return (pooled.maximum if asked.how == "max" else pooled.mean)[0]
 
     def thumbnails(self, site: Site) -> UInt8[np.ndarray, "head side side"]:
@@ -70,36 +88,33 @@ class Views:
         rows = torch.arange(length) if length <= DENSE_THUMBNAIL else torch.linspace(0, length - 1, SAMPLED_ROWS).long()
         together = len(rows) * source.k.shape[2] * site.n_heads <= TOGETHER
         parts = [source] if together else [source.only(head.head) for head in site.heads()]
-        small = torch.cat([_smaller(pattern.weights(part, rows, slice(None))[0], side) for part in parts])
+        weights = (pattern.weights(part, rows, slice(None))[0].float() for part in parts)
+        small = torch.cat([torch.nn.functional.adaptive_max_pool2d(each, (side, side)) for each in weights])
         return (small.clamp(0, 1).sqrt() * 255).round().to(torch.uint8).cpu().numpy()
 
-    def _through(self, head: Head, asked: schema.WeightsRequest) -> pattern.Source:
-        """What the pattern is recomputed from, with the measure's factors."""
+    def _source(self, head: Head, asked: WeightsRequest) -> pattern.Source:
+        """What the pattern is recomputed from, with the factors of the requested measure."""
         source = self.look.source(head)
         if asked.measure == "value":
             return replace(source, by_key=self.look.value_norms(head).to(source.logsumexp))
         if asked.measure == "row":
-            largest = self._largest_of_rows(head, asked.aside)
+            largest = self._row_maximum(head, asked.aside)
             return replace(source, by_row=torch.where(largest > 0, 1 / largest, 0.0))
         return source
 
-    def _largest_of_rows(self, head: Head, aside: bool) -> Float[Tensor, " query"]:
+    def _row_maximum(self, head: Head, aside: bool) -> Float[Tensor, " query"]:
         key = (head, aside)
-        if key not in self._largest:
+        if key not in self._row_maxima:
             strongest = self.look.statistics(head.site).strongest
             if aside or strongest is None:
-                self._largest[key] = pattern.row_maxima(self.look.source(head), slice(int(aside), None))[0]
+                self._row_maxima[key] = pattern.row_maxima(self.look.source(head), slice(int(aside), None))[0]
             else:
-                self._largest[key] = strongest.weight[0, head.head]
-        return self._largest[key]
-
-
-def _smaller(weights: Float[Tensor, "head query key"], side: int) -> Float[Tensor, "head side side"]:
-    return torch.nn.functional.adaptive_max_pool2d(weights.float(), (side, side))
+                self._row_maxima[key] = strongest.weight[0, head.head]
+        return self._row_maxima[key]
 
 
 def span(asked: tuple[int, int], length: int) -> tuple[int, int]:
-    """These positions, as far as the text goes."""
+    """A range of positions, clipped to the text."""
     start, end = asked[0], min(asked[1], length)
     if start >= end:
         raise InputError(f"positions {asked[0]} to {asked[1]}: this text has {length} tokens")

@@ -1,4 +1,4 @@
-"""Who may ask, how much, and what every answer says to the browser. docs/security.md states what is promised here."""
+"""Check every request (rate, Host, Origin, content type, token) and set security headers: see docs/security.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headscope.app.server.limits import LARGEST_BODY, Rates, TooLargeError, TooSlowError, whole_body
+from headscope.app.server.limits import MAX_BODY, BodyTimeoutError, BodyTooLargeError, RateLimiter, whole_body
 from headscope.app.server.token import Token
 
 HOST = "127.0.0.1"
@@ -40,12 +40,12 @@ HEADERS = {
         )
     ),
 }
-SORRY = "something went wrong in the program, and it is not your doing; the terminal it runs in says what"
+INTERNAL_ERROR = "the server failed on this request; the terminal it runs in shows the error"
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a request goes no further."""
+    """An error response to a request that is not passed on."""
 
     status: HTTPStatus
     message: str
@@ -55,23 +55,23 @@ class Refusal:
 
 
 class Guard:
-    """Stands before the whole application. Plain ASGI, so that a lost connection stays visible to what is behind it."""
+    """Middleware that refuses requests before the application. Plain ASGI, so that disconnects stay visible to it."""
 
     def __init__(self, app: ASGIApp, token: Token | None = None) -> None:
-        self.app, self.token, self.rates = app, token, Rates()
+        self.app, self.token, self.limiter = app, token, RateLimiter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
         elif scope["type"] == "http":
-            await self._answer(scope, receive, send)
-        else:  # nothing here speaks over a web socket
+            await self._http(scope, receive, send)
+        else:  # there are no web sockets here
             await send({"type": "websocket.close", "code": 1008})
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = False
 
-        async def say(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
@@ -80,16 +80,17 @@ class Guard:
 
         refused = self._refuse(Request(scope))
         if refused is not None:
-            await refused(scope, receive, say)
+            await refused(scope, receive, send_with_headers)
             return
         try:
-            await self.app(scope, await whole_body(scope, receive), say)
-        except (TooLargeError, TooSlowError) as error:
-            await Refusal(error.status, str(error)).response()(scope, receive, say)
+            await self.app(scope, await whole_body(scope, receive), send_with_headers)
+        except (BodyTooLargeError, BodyTimeoutError) as error:
+            await Refusal(error.status, str(error)).response()(scope, receive, send_with_headers)
         except Exception:
             if not started:
-                await Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, SORRY).response()(scope, receive, say)
-            raise  # the server writes it into its own log
+                failed = Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, INTERNAL_ERROR)
+                await failed.response()(scope, receive, send_with_headers)
+            raise  # uvicorn logs it
 
     def _refuse(self, request: Request) -> Response | None:
         refusal = (
@@ -102,19 +103,19 @@ class Guard:
             return refusal.response()
         if self.token is None:
             return None
-        welcome = self.token.welcome(request)
-        if welcome is not None or self.token.carried_by(request):
-            return welcome
+        first_visit = self.token.set_cookie(request)
+        if first_visit is not None or self.token.is_in(request):
+            return first_visit
         return Refusal(HTTPStatus.UNAUTHORIZED, self.token.missing).response()
 
     def _refuse_rate(self, request: Request) -> Refusal | None:
-        if self.rates.allow(request.client.host if request.client else ""):
+        if self.limiter.allow(request.client.host if request.client else ""):
             return None
         return Refusal(HTTPStatus.TOO_MANY_REQUESTS, "too many requests at once from this address; wait a second")
 
 
 def refuse_host(request: Request) -> Refusal | None:
-    """A page elsewhere must not reach this server by a name of its own that points here (DNS rebinding)."""
+    """Refuse a Host header other than localhost or a loopback address: it may be DNS rebinding."""
     name = request.headers.get("host", "")
     found = _NAME.fullmatch(name)
     if found and (found["name"].lower() == "localhost" or is_loopback(found["name"].strip("[]"))):
@@ -123,25 +124,25 @@ def refuse_host(request: Request) -> Refusal | None:
 
 
 def refuse_origin(request: Request) -> Refusal | None:
-    """Only this server's own page may ask; a link from elsewhere may open the page, and nothing more."""
+    """Refuse cross-origin requests; a link on another site may open the page, and nothing more."""
     headers = request.headers
     origin = headers.get("origin")
     if origin is not None and origin.partition("://")[2] != headers.get("host", "nobody"):
-        return Refusal(HTTPStatus.FORBIDDEN, f"a page of {origin[:80]!r} may not ask this server")
+        return Refusal(HTTPStatus.FORBIDDEN, f"a page of {origin[:80]!r} may not send requests to this server")
     site = headers.get("sec-fetch-site", "none")
     if site in ("none", "same-origin"):
         return None
     opens = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
     if opens and request.method in SAFE and not request.url.path.startswith("/api"):
         return None
-    return Refusal(HTTPStatus.FORBIDDEN, "another page may not ask this server; open its own page")
+    return Refusal(HTTPStatus.FORBIDDEN, "another page may not send requests to this server; open its own page")
 
 
 def refuse_content(request: Request) -> Refusal | None:
-    """A form of another page can post text or forms without asking first; JSON it cannot."""
+    """Refuse large bodies, and all but JSON: a form on another site can post text without a preflight, but not JSON."""
     headers = request.headers
-    if headers.get("content-length", "").isdecimal() and int(headers["content-length"]) > LARGEST_BODY:
-        return Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(TooLargeError()))
+    if headers.get("content-length", "").isdecimal() and int(headers["content-length"]) > MAX_BODY:
+        return Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(BodyTooLargeError()))
     if request.method in SAFE:
         return None
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -154,7 +155,7 @@ def refuse_content(request: Request) -> Refusal | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is this machine's own, which nobody else can reach."""
+    """Whether an address can be reached from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""Work that takes a while tells of itself: containers one after the other, each behind its length in four bytes."""
+"""Stream the results of long work: containers one after the other, each after its length in four bytes."""
 
 from __future__ import annotations
 
@@ -6,60 +6,63 @@ import asyncio
 import struct
 import threading
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from functools import reduce
+from operator import or_
+from typing import Any, Literal
 
 from fastapi import Request
 from fastapi.responses import Response, StreamingResponse
-from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
-from headscope.app.pages.four_heads import Tell
-from headscope.app.pages.schema_lab import ProblemFrame
+from headscope.app.pages.schema import Emit, Problem
 from headscope.app.server.errors import without_paths
-from headscope.app.server.worker import GONE, PROBLEM, ContainerResponse, packed
-from headscope.app.wire import Arrays
+from headscope.app.server.worker import DISCONNECTED, container_of
+from headscope.app.wire import Arrays, pack
 from headscope.errors import HeadscopeError
 
-Work = Callable[[Tell], None]
+Work = Callable[[Emit], None]
+Frames = asyncio.Queue[bytes | Exception | None]
 
 
-class LeftError(Exception):
-    """Nobody listens any more; raised inside the work, so that it stops."""
+class ProblemFrame(Problem):
+    """An error after the first frame was sent."""
+
+    event: Literal["problem"] = "problem"
+
+
+class DisconnectedError(Exception):
+    """The client has disconnected; raised inside the work, so that it stops."""
 
 
 class FrameStream(StreamingResponse):
-    """Frames as they come."""
+    """A response of frames."""
 
     media_type = "application/x-headscope-frames"
 
 
-def streams(*cards: Any) -> dict[str, Any]:
-    """What a route that streams these cards tells FastAPI."""
-    told: Any = ProblemFrame
-    for card in cards:
-        told = told | card
-    answers: dict[int | str, dict[str, Any]] = {200: {"model": told}, **PROBLEM}
-    return {"response_class": ContainerResponse, "response_model": None, "responses": answers}
+def stream_of(*models: Any) -> dict[str, Any]:
+    """FastAPI's arguments for a route that streams these models."""
+    return container_of(reduce(or_, models, ProblemFrame))
 
 
 async def stream(request: Request, lock: asyncio.Lock, work: Work) -> Response:
-    """The work's frames. An error before the first one is an ordinary refusal; later it is the last frame."""
-    loop, queue, left = asyncio.get_running_loop(), asyncio.Queue[bytes | Exception | None](), threading.Event()
+    """The work's frames. An error before the first one is an ordinary error response; later it is the last frame."""
+    loop, queue, disconnected = asyncio.get_running_loop(), Frames(), threading.Event()
 
-    def tell(card: BaseModel, arrays: Arrays) -> None:
-        if left.is_set():
-            raise LeftError
-        loop.call_soon_threadsafe(queue.put_nowait, _framed(card, arrays))
+    def emit(frame: Any, arrays: Arrays) -> None:
+        if disconnected.is_set():
+            raise DisconnectedError
+        loop.call_soon_threadsafe(queue.put_nowait, _framed(frame, arrays))
 
     async def run() -> None:
         end: Exception | None = None
         try:
             async with lock:
                 if not await request.is_disconnected():
-                    await run_in_threadpool(work, tell)
-        except LeftError:
+                    await run_in_threadpool(work, emit)
+        except DisconnectedError:
             pass
-        except Exception as error:  # told to the person below; anything but our own errors also reaches the log
+        except Exception as error:  # sent to the client below; anything but our own errors also reaches the log
             end = error
         await queue.put(end)
 
@@ -68,30 +71,30 @@ async def stream(request: Request, lock: asyncio.Lock, work: Work) -> Response:
     if isinstance(first, Exception):
         raise first
     if first is None:
-        return Response(status_code=GONE)
-    return FrameStream(_frames(first, queue, left, task))
+        return Response(status_code=DISCONNECTED)
+    return FrameStream(_frames(first, queue, disconnected, task))
 
 
 async def _frames(
-    first: bytes, queue: asyncio.Queue[bytes | Exception | None], left: threading.Event, task: asyncio.Task[None]
+    first: bytes, queue: Frames, disconnected: threading.Event, task: asyncio.Task[None]
 ) -> AsyncIterator[bytes]:
     try:
         yield first
         while isinstance(frame := await queue.get(), bytes):
             yield frame
         if frame is not None:
-            yield _framed(ProblemFrame(kind=type(frame).__name__, message=_words(frame)), {})
+            yield _framed(ProblemFrame(kind=type(frame).__name__, message=_message(frame)), {})
         await task
     finally:
-        left.set()
+        disconnected.set()
 
 
-def _words(error: Exception) -> str:
+def _message(error: Exception) -> str:
     if isinstance(error, HeadscopeError):
         return without_paths(str(error))
     return "the program failed while it was working; try again"
 
 
-def _framed(card: BaseModel, arrays: Arrays) -> bytes:
-    body = packed(card, arrays)
+def _framed(frame: Any, arrays: Arrays) -> bytes:
+    body = pack(frame, arrays)
     return struct.pack("<I", len(body)) + body

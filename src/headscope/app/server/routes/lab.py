@@ -1,4 +1,4 @@
-"""The routes of the lab's pages: four heads, by hand, one or many."""
+"""Routes of the lab's pages: four heads, by hand, one or many. What takes long is streamed, one at a time."""
 
 from __future__ import annotations
 
@@ -7,85 +7,40 @@ import asyncio
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from headscope.app.model_registry import Shelf
-from headscope.app.pages import by_hand as by_hand_page
-from headscope.app.pages import one_or_many as one_or_many_page
-from headscope.app.pages import schema_lab as lab
-from headscope.app.pages.four_heads import Workbench
-from headscope.app.server.streaming import stream, streams
+from headscope.app.model_registry import ModelRegistry
+from headscope.app.pages import by_hand, four_heads, one_or_many
+from headscope.app.pages.four_heads import CraftBegun, CraftDone, CraftRequest, CraftStep, HeadTrainer, OpenedModel
+from headscope.app.pages.one_or_many import OutcomeFrame, RunBegun, RunRequest
+from headscope.app.server.streaming import stream, stream_of
 from headscope.app.server.worker import PROBLEM
 
 
-def routes(shelf: Shelf) -> APIRouter:
-    """Make heads, work an example, run a contest. What takes a while is streamed, one at a time."""
+def routes(registry: ModelRegistry) -> APIRouter:
+    """Train heads to target patterns, compute the worked example, and train one head against many."""
     router = APIRouter(prefix="/api/lab", tags=["lab"])
-    bench = Workbench(shelf)
-    for part in (_four_heads(bench), _by_hand(bench), _one_or_many()):
-        router.include_router(part)
-    return router
+    trainer, training, running = HeadTrainer(registry), asyncio.Lock(), asyncio.Lock()
+    router.post("/sentence", responses=PROBLEM)(four_heads.sentence)
+    router.post("/arrows", responses=PROBLEM)(four_heads.arrows)
 
+    @router.post("/craft", **stream_of(CraftBegun, CraftStep, CraftDone))
+    async def craft(request: Request, asked: CraftRequest) -> Response:
+        return await stream(request, training, lambda emit: trainer.craft(asked, emit))
 
-def _four_heads(bench: Workbench) -> APIRouter:
-    router, fitting = APIRouter(), asyncio.Lock()
-
-    @router.post("/sentence", responses=PROBLEM)
-    def sentence(asked: lab.SentenceRequest) -> lab.SentenceCard:
-        return bench.sentence(asked)
-
-    @router.post("/arrows", responses=PROBLEM)
-    def arrows(asked: lab.ArrowsRequest) -> lab.ArrowsCard:
-        return bench.arrows(asked)
-
-    @router.post("/craft", **streams(lab.CraftBegun, lab.CraftStep, lab.CraftDone))
-    async def craft(request: Request, asked: lab.CraftRequest) -> Response:
-        return await stream(request, fitting, lambda tell: bench.craft(asked, tell))
-
-    @router.post("/craft/open", responses=PROBLEM)
-    def open_crafted(asked: lab.CraftRequest) -> lab.OpenedCard:
-        return bench.open_crafted(asked)
-
-    return router
-
-
-def _by_hand(bench: Workbench) -> APIRouter:
-    router = APIRouter()
-
-    @router.post("/worked", responses=PROBLEM)
-    def worked(asked: lab.WorkedRequest) -> lab.WorkedCard:
-        return by_hand_page.worked(asked)
-
-    @router.get("/exercise", responses=PROBLEM)
-    def exercise() -> lab.ExerciseCard:
-        return by_hand_page.exercise()
-
-    @router.post("/exercise", responses=PROBLEM)
-    def check_exercise(asked: lab.InventedRequest) -> lab.CheckedCard:
-        return by_hand_page.check_invented(asked)
-
-    @router.post("/fork", responses=PROBLEM)
-    def check_fork(asked: lab.ForkRequest) -> lab.CheckedCard:
-        return by_hand_page.check_drawn(asked)
-
-    @router.get("/by-hand", responses=PROBLEM)
-    def by_hand() -> lab.HandRoles:
-        return bench.hand_roles()
+    router.post("/craft/open", responses=PROBLEM)(trainer.open_crafted)
+    router.post("/worked", responses=PROBLEM)(by_hand.worked)
+    router.get("/exercise", responses=PROBLEM)(by_hand.exercise)
+    router.post("/exercise", responses=PROBLEM)(by_hand.check_invented)
+    router.post("/fork", responses=PROBLEM)(by_hand.check_drawn)
+    router.get("/by-hand", responses=PROBLEM)(by_hand.hand_roles)
 
     @router.post("/by-hand/open", responses=PROBLEM)
-    def open_by_hand(asked: lab.HandRequest) -> lab.OpenedCard:
-        return bench.open_by_hand(asked)
+    def open_by_hand(asked: by_hand.HandRequest) -> OpenedModel:
+        return by_hand.open_by_hand(registry, asked)
 
-    return router
+    router.get("/one-or-many", responses=PROBLEM)(one_or_many.results)
 
-
-def _one_or_many() -> APIRouter:
-    router, running = APIRouter(), asyncio.Lock()
-
-    @router.get("/one-or-many", responses=PROBLEM)
-    def one_or_many() -> lab.ResultsCard:
-        return one_or_many_page.results()
-
-    @router.post("/one-or-many", **streams(lab.RunBegun, lab.OutcomeCard))
-    async def run(request: Request, asked: lab.RunRequest) -> Response:
-        return await stream(request, running, lambda tell: one_or_many_page.run(asked, tell))
+    @router.post("/one-or-many", **stream_of(RunBegun, OutcomeFrame))
+    async def run(request: Request, asked: RunRequest) -> Response:
+        return await stream(request, running, lambda emit: one_or_many.run(asked, emit))
 
     return router

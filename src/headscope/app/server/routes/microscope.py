@@ -1,4 +1,4 @@
-"""The microscope's routes: each carries one question to a Session. `model` names one of the page's models."""
+"""Routes of the microscope: each request runs on the session of ``model``, or of the first model."""
 
 from __future__ import annotations
 
@@ -7,40 +7,49 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from headscope.app.pages import schema
-from headscope.app.server.worker import PROBLEM, Desks, carries
+from headscope.app.pages.attribution import AttributionRequest, AttributionResponse, TokenRequest, TokenResponse
+from headscope.app.pages.microscope import (
+    ImportanceRequest,
+    ImportanceResponse,
+    LookRequest,
+    LookResponse,
+    Progress,
+)
+from headscope.app.pages.predictions import PredictRequest, PredictResponse
+from headscope.app.pages.tiles import WeightsRequest, WeightsResponse
+from headscope.app.server.worker import PROBLEM, Worker, container_of
 
 
-def routes(desks: Desks) -> APIRouter:
-    """Look at a text, and change heads while it is read."""
+def routes(worker: Worker) -> APIRouter:
+    """Look at a text, attribute its logits to heads, and predict with heads ablated."""
     router = APIRouter(prefix="/api", tags=["microscope"])
 
-    @router.post("/look", **carries(schema.LookCard))
-    async def look(request: Request, asked: schema.LookRequest, model: str | None = None) -> Response:
-        return await desks.packed(request, model, lambda session: session.look(asked))
+    @router.post("/look", **container_of(LookResponse))
+    async def look(request: Request, asked: LookRequest, model: str | None = None) -> Response:
+        return await worker.run_packed(request, model, lambda session: session.look(asked))
 
-    @router.post("/weights", **carries(schema.WeightsCard))
-    async def weights(request: Request, asked: schema.WeightsRequest, model: str | None = None) -> Response:
-        return await desks.packed(request, model, lambda session: session.weights(asked))
+    @router.post("/weights", **container_of(WeightsResponse))
+    async def weights(request: Request, asked: WeightsRequest, model: str | None = None) -> Response:
+        return await worker.run_packed(request, model, lambda session: session.weights(asked))
 
-    @router.post("/mix", **carries(schema.MixCard))
-    async def mix(request: Request, asked: schema.MixRequest, model: str | None = None) -> Response:
-        return await desks.packed(request, model, lambda session: session.mix(asked))
+    @router.post("/mix", **container_of(AttributionResponse))
+    async def attribution(request: Request, asked: AttributionRequest, model: str | None = None) -> Response:
+        return await worker.run_packed(request, model, lambda session: session.attribution(asked))
 
-    @router.post("/token", response_model=schema.FoundToken, responses=PROBLEM)
-    async def token(request: Request, asked: schema.TokenRequest, model: str | None = None) -> Any:
-        return await desks.answer(request, model, lambda session: session.token(asked))
+    @router.post("/token", response_model=TokenResponse, responses=PROBLEM)
+    async def token(request: Request, asked: TokenRequest, model: str | None = None) -> Any:
+        return await worker.run(request, model, lambda session: session.token(asked))
 
-    @router.post("/predict", response_model=schema.Prediction, responses=PROBLEM)
-    async def predict(request: Request, asked: schema.PredictRequest, model: str | None = None) -> Any:
-        return await desks.answer(request, model, lambda session: session.predict(asked))
+    @router.post("/predict", response_model=PredictResponse, responses=PROBLEM)
+    async def predict(request: Request, asked: PredictRequest, model: str | None = None) -> Any:
+        return await worker.run(request, model, lambda session: session.predict(asked))
 
-    @router.post("/importance", **carries(schema.ImportanceCard))
-    async def importance(request: Request, asked: schema.ImportanceRequest, model: str | None = None) -> Response:
-        return await desks.packed(request, model, lambda session: session.importance(asked))
+    @router.post("/importance", **container_of(ImportanceResponse))
+    async def importance(request: Request, asked: ImportanceRequest, model: str | None = None) -> Response:
+        return await worker.run_packed(request, model, lambda session: session.importance(asked))
 
     @router.get("/progress", responses=PROBLEM)
-    async def progress(model: str | None = None) -> schema.Progress:
-        return desks.shelf.session(model).progress
+    async def progress(model: str | None = None) -> Progress:
+        return worker.registry.session(model).progress
 
     return router
