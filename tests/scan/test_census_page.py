@@ -25,7 +25,7 @@ NASTY = "</script><script>alert(1)</script> {{data}} {{recipe}} <b>&amp;\n" * 3
 def census() -> Census:
     options = ScanOptions(threads=1, context=48, replicates=10, examples=2, rules=(token_class("<odd>&", "[<&{]"),))
     made = scan(open_tiny(), [*texts(8), NASTY], options=options)
-    return Census(made.tally, with_problems(made, ["<i>broken</i>.txt, line 3: bad"]), open_tiny().tokens_of)
+    return Census(made.tally, with_problems(made, ["<i>broken</i>.txt, line 3: bad"]), open_tiny().processor.tokens_of)
 
 
 def with_problems(census: Census, problems: list[str]) -> Recipe:
@@ -66,7 +66,7 @@ def test_the_map_of_every_question_holds_the_rows_of_the_census(census: Census) 
     assert [each["name"] for each in data["maps"]] == [*census.questions, *TRAITS]
     for each in data["maps"]:
         assert each["trait"] == (each["name"] in TRAITS)
-        assert each["words"] == DESCRIPTIONS.get(each["name"], "")
+        assert each["description"] == DESCRIPTIONS.get(each["name"], "")
         for head, numbers in zip(census.heads(), each["rows"], strict=True):
             row = census.row(head, each["name"])
             for shown, value in zip(numbers, (row.mean, row.low, row.high, row.null_mean), strict=True):
@@ -76,7 +76,9 @@ def test_the_map_of_every_question_holds_the_rows_of_the_census(census: Census) 
 def test_no_text_of_the_corpus_becomes_a_tag_or_a_placeholder(census: Census) -> None:
     plain = read(census_page(census))
     quiet = read(
-        census_page(Census(census.tally, with_problems(census, []), lambda ids: open_tiny().tokens_of(ids * 0 + 97)))
+        census_page(
+            Census(census.tally, with_problems(census, []), lambda ids: open_tiny().processor.tokens_of(ids * 0 + 97))
+        )
     )
     assert plain.tags.count("script") == quiet.tags.count("script")
     assert plain.tags.count("i") == quiet.tags.count("i")
@@ -121,5 +123,7 @@ def test_the_query_token_and_its_strongest_key_are_marked(census: Census) -> Non
 
 
 def test_at_most_five_problems_are_shown(census: Census) -> None:
-    many = Census(census.tally, with_problems(census, [f"problem {n}" for n in range(9)]), open_tiny().tokens_of)
+    many = Census(
+        census.tally, with_problems(census, [f"problem {n}" for n in range(9)]), open_tiny().processor.tokens_of
+    )
     assert re.findall(r"<p class=problem>(problem \d)</p>", census_page(many)) == [f"problem {n}" for n in range(5)]

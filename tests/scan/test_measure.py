@@ -22,7 +22,7 @@ MODEL = open_tiny(context=48)
 
 
 def packed(count: int = 6, context: int = 48) -> PackedRows:
-    documents = [(number, MODEL.token_ids(text)) for number, text in enumerate(texts(count, seed=3))]
+    documents = [(number, MODEL.processor.token_ids(text)) for number, text in enumerate(texts(count, seed=3))]
     (rows,) = pack(documents, RowFormat(context), 999)
     return rows
 

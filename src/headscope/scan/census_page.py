@@ -12,14 +12,14 @@ from headscope.scan.census import Census, Row
 from headscope.scan.tally.reduction import TRAITS
 
 DESCRIPTIONS = {
-    "previous": "attention mass on the token before",
-    "itself": "attention mass on the token itself",
-    "first": "attention mass on the first token of the text",
-    "duplicate": "attention mass on earlier copies of this token",
-    "induction": "attention mass on what followed earlier copies of this token",
+    "previous": "attention on the token before",
+    "itself": "attention on the token itself",
+    "first": "attention on the first token",
+    "duplicate": "attention on earlier copies of this token",
+    "induction": "attention on what followed earlier copies",
     "entropy": "entropy of the attention pattern, in nats",
     "distance": "mean distance to the attended tokens",
-    "spread": "standard deviation of that distance, in tokens",
+    "spread": "standard deviation of that distance",
     "strongest": "weight of the strongest key",
 }
 TOP_HEADS = 3
@@ -56,7 +56,12 @@ def _data(census: Census) -> dict[str, Any]:
         rows = [by_head.get((str(head), question)) for head in census.heads()]
         numbers = [None if row is None else _numbers(row) for row in rows]
         maps.append(
-            {"name": question, "words": DESCRIPTIONS.get(question, ""), "trait": question in TRAITS, "rows": numbers}
+            {
+                "name": question,
+                "description": DESCRIPTIONS.get(question, ""),
+                "trait": question in TRAITS,
+                "rows": numbers,
+            }
         )
     return {"sites": [list(site) for site in census.layout.sites], "maps": maps}
 

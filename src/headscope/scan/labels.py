@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -20,8 +21,7 @@ from headscope.models.protocol import OpenModel
 from headscope.scan.corpus.packing import PackedRows, RowFormat
 
 
-@dataclass(frozen=True)
-class BatchQuestion:
+class BatchQuestion(NamedTuple):
     """A question's labels for a batch, and the number of keys that match each query."""
 
     question: Question
@@ -45,9 +45,9 @@ class Labels:
 
     def match_share(self, name: str, causal: bool) -> Float[Tensor, "row position"]:
         """The share of the keys a query may attend to that match."""
-        asked = self.questions[name]
-        others = (self.visible_before if causal else self.visible) - int(asked.question.exclude_self)
-        return asked.matching.visible(causal) / others.clamp(min=1)
+        question, matching = self.questions[name]
+        others = (self.visible_before if causal else self.visible) - int(question.exclude_self)
+        return matching.visible(causal) / others.clamp(min=1)
 
 
 def null_name(name: str) -> str:
@@ -76,8 +76,8 @@ def label_batch(rows: PackedRows, row_format: RowFormat, rules: Sequence[LabelRu
         counted[piece.row, piece.start + before : piece.stop - after] = True
         visible[at] = piece.stop - piece.start
     questions = {name: Question(query[name], key[name], exclude_self[name]) for name in names}
-    asked = {name: BatchQuestion(question, matching_keys(question)) for name, question in questions.items()}
-    return Labels(asked, counted, visible, rows.positions() + 1)
+    matched = {name: BatchQuestion(question, matching_keys(question)) for name, question in questions.items()}
+    return Labels(matched, counted, visible, rows.positions() + 1)
 
 
 def _piece_questions(ids: Int[Tensor, " token"], rules: Sequence[LabelRule], model: OpenModel) -> dict[str, Question]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from headscope.attention.engine import observe
@@ -136,8 +136,8 @@ class _BatchObserver:
         if (block, device) not in self._block_questions:
             at = (block.row_index, slice(block.start, block.stop))
             self._block_questions[block, device] = {
-                name: Question(asked.query[at].to(device), asked.key[at].to(device), asked.exclude_self)
-                for name, asked in self.questions.items()
+                name: Question(question.query[at].to(device), question.key[at].to(device), question.exclude_self)
+                for name, question in self.questions.items()
             }
         return self._block_questions[block, device]
 
@@ -148,10 +148,10 @@ class _BatchObserver:
         torch.mul(shares[:, :, None], on_others, out=buffers.nulls)
 
 
-def _valid(labels: Labels, causal: bool) -> Tensor:
-    """``[row, position, quantity]``: the queries that count; for a question and its null those that can answer it."""
-    asked = [labels.answerable(name, causal) for name in labels.questions]
-    return torch.stack([*[labels.counted] * len(TRAITS), *asked, *asked], dim=-1)
+def _valid(labels: Labels, causal: bool) -> Bool[Tensor, "row position quantity"]:
+    """The queries that count for each quantity: for a question and its null those that can answer it."""
+    answerable = [labels.answerable(name, causal) for name in labels.questions]
+    return torch.stack([*[labels.counted] * len(TRAITS), *answerable, *answerable], dim=-1)
 
 
 def _match_shares(labels: Labels, causal: bool) -> Float[Tensor, "row question position"]:
@@ -171,18 +171,18 @@ class _SiteBuffers:
         self._like, self._shape = call.v, (batch, n_heads, length, call.v.shape[-1])
         self._z: Tensor | None = None
 
-    def fill(self, block: Block, seen: Observation) -> None:
+    def fill(self, block: Block, observed: Observation) -> None:
         rows, columns = block.row_index, slice(block.start, block.stop)
-        traits = [seen.entropy, seen.distance.mean, seen.distance.std, seen.strongest.weight]
-        found = torch.stack([*traits, *seen.mass.values()], dim=1)
+        traits = [observed.entropy, observed.distance.mean, observed.distance.std, observed.strongest.weight]
+        found = torch.stack([*traits, *observed.mass.values()], dim=1)
         self.values[rows, : found.shape[1], :, columns] = found.float()
-        self.strongest[rows, columns] = seen.strongest.key.transpose(1, 2) + block.start
-        if seen.scores.sinks is not None:
-            self.on_keys[rows, :, columns] = 1 - seen.sink.float()
-        if seen.output.shape == self._shape:
-            self._z = seen.output
+        self.strongest[rows, columns] = observed.strongest.key.transpose(1, 2) + block.start
+        if observed.scores.sinks is not None:
+            self.on_keys[rows, :, columns] = 1 - observed.sink.float()
+        if observed.output.shape == self._shape:
+            self._z = observed.output
         else:
-            self.z[rows, :, columns] = seen.output
+            self.z[rows, :, columns] = observed.output
 
     @property
     def z(self) -> Float[Tensor, "batch head query d_value"]:

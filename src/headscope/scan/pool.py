@@ -91,7 +91,7 @@ class WorkerPool:
                     rows = folder.rows(queue[0])
                     worker = idle.pop() if idle else self.start()
                     busy[worker.send(rows.to_bytes())] = worker, queue.popleft(), rows.n_tokens
-                while idle:  # on a full cluster this makes room for workers that have not started yet
+                while idle:  # on a full cluster this frees resources for workers that have not started yet
                     idle.pop().stop()
                 for answer in self.wait(list(busy)):
                     worker, shard, n_tokens = busy[answer]

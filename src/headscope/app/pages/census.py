@@ -236,7 +236,7 @@ class _Opened:
 
 def _quantity(name: str) -> Quantity:
     kind: Literal["question", "trait"] = "trait" if name in TRAITS else "question"
-    words = DESCRIPTIONS.get(name, "attention mass on a class of tokens given to the scan")
+    words = DESCRIPTIONS.get(name, "attention on a class of tokens given to the scan")
     return Quantity(name=name, title=TITLES.get(name, name), words=words, kind=kind, unit=UNITS.get(name, "share"))
 
 
