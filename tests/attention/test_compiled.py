@@ -21,8 +21,8 @@ BLIND[4] = False
 MASKS = [None, causal(), causal() & padding([9, 5], side="left"), causal() & window(3) & documents([0] * 4 + [1] * 5),
          dense(BLIND)]
 OPTIONS = [{"rope": Rope(4), "qk_norm": True, "bias": True}, {}, {"rope": Rope(2, pairing="interleaved")}]
-if BACKEND == "inductor":  # its C++ takes seconds a graph to compile: one of each kind
-    OPTIONS, MASKS = OPTIONS[:1], MASKS[1:3]
+if BACKEND == "inductor":  # its C++ takes many seconds per graph to compile: one, with everything in it
+    OPTIONS, MASKS = OPTIONS[:1], MASKS[2:3]
 for options in OPTIONS:
     module = MultiHeadAttention(16, 4, 2, **options)
     compiled = torch.compile(module, fullgraph=True, backend=BACKEND)
@@ -53,7 +53,7 @@ print("equal")
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_a_compiled_module_gives_the_same_outputs_and_gradients(backend: str) -> None:
     if backend == "inductor" and not any(map(shutil.which, ("c++", "g++", "clang++"))):
-        pytest.skip("inductor writes C++ for a CPU, and there is no compiler here")
+        pytest.skip("torch.compile for a CPU needs a C++ compiler; on Debian: apt-get install g++")
     command = [sys.executable, "-c", SCRIPT, backend]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.stdout.strip() == "equal", done.stderr[-4000:]
