@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -118,6 +118,14 @@ def comparison_table(comparison: Comparison, count: int) -> Table:
         interval = f"[{change.low:+.3f}, {change.high:+.3f}]" + ("" if change.clear else "  not clear of zero")
         values = (f"{change.before:.3f}", f"{change.after:.3f}", f"{change.difference:+.3f}")
         table.add_row(str(change.head), change.question, *values, interval)
+    return table
+
+
+def composition_table(pairs: Sequence[tuple[Head, Head, float]], through: str) -> Table:
+    """Composition scores of pairs of heads."""
+    table = Table("writer", f"reader's {through}", "score", box=None)
+    for writer, reader, score in pairs:
+        table.add_row(str(writer), str(reader), f"{score:.3f}")
     return table
 
 

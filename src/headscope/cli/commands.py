@@ -9,10 +9,10 @@ import typer
 
 from headscope import __version__
 
-from headscope.cli import look, measure, prune, learn  # isort: skip - the order of the help
+from headscope.cli import look, measure, circuits, prune, learn  # isort: skip - the order of the help
 from headscope.cli.options import app
 
-__all__ = ["app", "learn", "look", "measure", "prune", "without_a_command"]
+__all__ = ["app", "circuits", "learn", "look", "measure", "prune", "without_a_command"]
 
 
 def without_a_command() -> list[str]:

@@ -15,6 +15,7 @@ def serve(
     models: Annotated[
         list[str] | None, typer.Argument(help="Models by name or folder; `embedded`, the one that ships, if none.")
     ] = None,
+    named: Model = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="The port; a free one if none is given.")] = None,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
     host: Annotated[
@@ -34,10 +35,11 @@ def serve(
     from headscope.app.server import serve as serve_page
     from headscope.scope import load
 
+    models = [*(models or ()), *([named] if named else ())]
     censuses = Censuses(census or ())
     opened = [Session(load(None if name == "embedded" else name)) for name in models or ["embedded"]]
     registry = ModelRegistry(*opened, opener=load if allow_models else None)
-    serve_page(registry, ServeOptions(host=host, port=port, open_browser=not no_open), censuses, Films(models or ()))
+    serve_page(registry, ServeOptions(host=host, port=port, open_browser=not no_open), censuses, Films(models))
 
 
 @app.command()

@@ -9,12 +9,13 @@ from typing import Annotated
 import typer
 
 from headscope.cli import INTERRUPTED
-from headscope.cli.options import AsJson, Classes, ModelArgument, app, show, show_json
+from headscope.cli.options import AsJson, Classes, Model, ModelArgument, app, chosen, show, show_json
 
 
 @app.command()
 def heads(
     model: ModelArgument = None,
+    named: Model = None,
     inputs: Annotated[int, typer.Option(help="Inputs a probe; more inputs, narrower intervals.")] = 32,
     role: Annotated[list[str] | None, typer.Option(help="Test this role only; several times for several.")] = None,
     question: Classes = None,
@@ -35,6 +36,7 @@ def heads(
     from headscope.errors import ModelError
     from headscope.heads.roles.published_claims import check_claims, claims_about
 
+    model = chosen(model, named)
     if report is not None:
         found = earlier(report)
     elif papers and model is None:
@@ -56,6 +58,7 @@ def scan(
     corpus: Annotated[list[str], typer.Option("--corpus", "-c", help="Text, JSONL, Parquet, a folder, a glob, or -.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the census; a killed scan goes on there.")],
     model: ModelArgument = None,
+    named: Model = None,
     context: Annotated[int | None, typer.Option(help="Tokens in a row; up to 1,024 unless given.")] = None,
     max_tokens: Annotated[int | None, typer.Option(help="Stop after about so many tokens.")] = None,
     workers: Annotated[int, typer.Option(help="Processes that share the work.")] = 1,
@@ -74,7 +77,7 @@ def scan(
 
     rules = tuple(read_class(entry) for entry in question or ())
     options = ScanOptions(context=context, max_tokens=max_tokens, workers=workers, ray=ray, rules=rules)
-    with load(model) as scope:
+    with load(chosen(model, named)) as scope:
         try:
             census = scope.scan(corpus[0] if len(corpus) == 1 else corpus, out=out, options=options)
         except KeyboardInterrupt as stopped:
@@ -111,6 +114,7 @@ def compare(
 @app.command()
 def check(
     model: ModelArgument = None,
+    named: Model = None,
     as_json: AsJson = False,
 ) -> None:
     """Open a model and print its self-check in full: sites, logits, head parts, an edit.
@@ -120,7 +124,7 @@ def check(
     from headscope.app import json_output
     from headscope.scope import load
 
-    with load(model) as scope:
+    with load(chosen(model, named)) as scope:
         if as_json:
             show_json(json_output.model_json(scope))
             return

@@ -28,6 +28,15 @@ Classes = Annotated[
 Heads = Annotated[list[str], typer.Option("--head", "-h", help="A head, as in 3.5; several times for several.")]
 
 
+def chosen(model: str | None, named: str | None) -> str | None:
+    """The model, given either by position or with --model."""
+    from headscope.errors import InputError
+
+    if model is not None and named is not None:
+        raise InputError(f"two models are named, {model} and --model {named}; give one of them")
+    return named if model is None else model
+
+
 MEDIA = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".wav")
 
 

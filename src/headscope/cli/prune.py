@@ -7,13 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from headscope.cli.options import AsJson, ModelArgument, app, pieces_of, show_json
+from headscope.cli.options import AsJson, Model, ModelArgument, app, chosen, pieces_of, show_json
 
 
 @app.command()
 def prune(
     out: Annotated[Path, typer.Option("--out", "-o", help="A new folder for the smaller model.")],
     model: ModelArgument = None,
+    named: Model = None,
     keep: Annotated[float | None, typer.Option(help="The share of heads to keep, as in 0.7.")] = None,
     heads: Annotated[
         list[str] | None, typer.Option(help="Remove this head, as in 3.5; several times, or 3.5,4.1.")
@@ -41,7 +42,7 @@ def prune(
     options: dict[str, Any] = {"texts": pieces_of(texts or [], 16, 1000), "even": even, "by": by}
     if heads:
         options["heads"] = [name for entry in heads for name in entry.replace(",", " ").split()]
-    with load(model) as scope:
+    with load(chosen(model, named)) as scope:
         pruned = scope.prune(keep=keep, **options)
         pruned.save(out)
     if as_json:
