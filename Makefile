@@ -15,7 +15,7 @@ test: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(RANDOM_ORDER) $(TESTS)
 
 fuzz: $(READY)
-	OMP_NUM_THREADS=1 HEADSCOPE_FUZZ_SEED=$(SEED) $(BIN)/python -m pytest -n $(JOBS) -m "hypothesis or fuzz" \
+	OMP_NUM_THREADS=1 HEADSCOPE_FUZZ_SEED=$(SEED) HEADSCOPE_FUZZ_CALLS=5000 $(BIN)/python -m pytest -n $(JOBS) -m "hypothesis or fuzz" \
 		--hypothesis-profile=explore --hypothesis-seed=$(SEED) $(TESTS)
 
 check: $(READY)
