@@ -80,5 +80,5 @@ def test_the_model_must_return_logits() -> None:
         def forward(self, ids: Tensor) -> Tensor:
             return self.attention(self.table(ids))[:, 0]
 
-    with pytest.raises(ModelError, match=r"Silent must answer token ids with logits \[batch, token, vocabulary\]"):
+    with pytest.raises(ModelError, match=r"Silent must return logits \[batch, token, vocabulary\] for token ids"):
         open_model(Silent())

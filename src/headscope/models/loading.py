@@ -173,9 +173,9 @@ def _load_weights(where: str, source: str, options: Options, shared: dict[str, A
         dtype = options.dtype or (torch.float32 if _device(options).type == "cpu" else "auto")
         if "gguf_file" not in shared:
             shared = {**shared, "use_safetensors": True}
-        place = {"device_map": options.device_map} if options.device_map is not None else {}
+        device_map = {"device_map": options.device_map} if options.device_map is not None else {}
         with no_progress_bar(Path(where).is_dir() and "gguf_file" not in shared):
-            model, loaded = kind.from_pretrained(where, dtype=dtype, output_loading_info=True, **shared, **place)
+            model, loaded = kind.from_pretrained(where, dtype=dtype, output_loading_info=True, **shared, **device_map)
         refuse_missing_weights(source, loaded["missing_keys"])
     except HeadscopeError:
         raise

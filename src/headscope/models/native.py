@@ -80,9 +80,7 @@ class NativeModel(RecordedModel):
         with torch.no_grad(), record, self._observed(Recording(id(self)), None):
             logits = self._call(self.probe)
         if not isinstance(logits, Tensor) or logits.ndim != 3:
-            raise ModelError(
-                f"{type(self.model).__name__} must answer token ids with logits [batch, token, vocabulary]"
-            )
+            raise ModelError(f"{type(self.model).__name__} must return logits [batch, token, vocabulary] for token ids")
         return leaves, logits
 
     def _find_unembedding(self, leaves: _Leaves, logits: Tensor) -> UnembeddingPath:

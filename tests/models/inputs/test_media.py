@@ -114,7 +114,7 @@ def test_clips_vision_tower_alone_reads_pictures() -> None:
         assert [token.text for token in scope.look(picture()).tokens][:2] == ["CLS", "patch 0,0"]
         with pytest.raises(InputError, match="CLIPVisionModel reads pictures, not text"):
             scope.look("the horse")
-        with pytest.raises(InputError, match="has no place for a text beside it"):
+        with pytest.raises(InputError, match="takes no text beside it"):
             scope.look((picture(), "the horse"))
 
 

@@ -59,7 +59,7 @@ class InputProcessor:
             target = [] if for_encoder else self._require_tokenizer("read text")(text_target=text)["input_ids"]
             inputs["decoder_input_ids"] = torch.tensor([[self.start, *target]])
         elif text is not None and "input_ids" not in inputs:
-            raise InputError(f"{name} has no place for a text beside it; give the picture or sound alone")
+            raise InputError(f"{name} takes no text beside it; give the picture or sound alone")
         return inputs
 
     def tokens_of(self, ids: Int[Tensor, " token"]) -> tuple[Token, ...]:

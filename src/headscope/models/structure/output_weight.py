@@ -1,4 +1,4 @@
-"""Find W_O of each site by following z: the matrix that takes z is W_O, whatever its name and place in a model family.
+"""Find W_O of each site by following z: the matrix that takes z is W_O, whatever a model family calls it.
 
 Where something lies between z and W_O, gradients say what: if slice h of W_O's input depends on head h alone it is
 local to the head (a gate, a norm of each head), else it mixes the heads.

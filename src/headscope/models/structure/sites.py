@@ -78,7 +78,7 @@ def _looks_causal(allowed: Tensor) -> bool:
 
 
 def _kind(call: Call, inputs: Mapping[str, Tensor]) -> AttentionKind:
-    """Self, cross, or both in one, told by the lengths of query and key, which differ in the probe inputs."""
+    """Self, cross, or both merged, recognised by the lengths of query and key, which differ in the probe inputs."""
     n_query, n_key = call.q.shape[2], call.k.shape[2]
     if n_query == n_key:
         return "self"
