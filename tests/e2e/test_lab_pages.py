@@ -55,14 +55,14 @@ def test_four_heads_are_trained_and_a_word_can_be_followed_to_the_sum(show: Show
     trained(page)
     for head, fit in enumerate(crafted.heads):
         assert abs(float(page.locator(f"[data-hit='{head}']").inner_text()) - fit.hit) <= 0.005
-    reading = crafted.read(crafted.words.index("it"))
+    trace = crafted.trace(crafted.words.index("it"))
     strip = page.get_by_role("listbox", name="What head 3, Pronoun to antecedent, delivers")
-    assert strip.get_by_role("option").all_inner_texts() == [short(value) for value in reading.delivered[2].tolist()]
+    assert strip.get_by_role("option").all_inner_texts() == [short(value) for value in trace.z[2].tolist()]
     chart = page.get_by_role("application", name="The sum, number by number")
     chart.focus()
     chart.press("ArrowRight")
     said = page.locator("[data-sum]")
-    expect(said).to_contain_text(f"= {short(float(reading.output[0]))}")
+    expect(said).to_contain_text(f"= {short(float(trace.output[0]))}")
     shown = [
         float(each.replace("−", "-").replace(" ", "")) for each in re.findall(r"[−+]? ?\d*\.\d+", said.inner_text())
     ]
@@ -121,7 +121,7 @@ def test_a_painted_cell_is_dragged_or_keyed_to_a_share_and_the_head_reaches_it(s
     for shares in ((1.0, 0.2, 0.8), (1.0, 0.3, 0.7)):  # dragged, then with two keys less of it
         targets = default_targets()
         painted = Target(targets[2].name, targets[2].asks, arrows, shares=shares)
-        reached = craft(SENTENCE, [*targets[:2], painted, targets[3]]).read(10).weights[2]
+        reached = craft(SENTENCE, [*targets[:2], painted, targets[3]]).trace(10).weights[2]
         expect(told).to_contain_text(f"reads {short(float(reached[2]))} + {short(float(reached[6]))}")
         assert reached[[2, 6]].tolist() == pytest.approx(shares[1:], abs=0.02)
         for key in ("-", "Shift+ArrowDown"):
@@ -188,23 +188,23 @@ def test_crafted_heads_go_to_the_microscope(show: Show, address: str):
 
 def test_a_dragged_share_moves_every_sum_that_hangs_on_it(show: Show):
     page = show("by-hand")
-    for index, value in enumerate(work().heads[0].delivered, start=1):
+    for index, value in enumerate(work().heads[0].z, start=1):
         expect(page.locator(f"[data-o='1.{index}']")).to_have_text(number(value))
     page.get_by_role("slider", name="Share of animal in head 1").fill("0.4")
     heads = [head.__dict__ | {} for head in WorkedExample().heads]
     heads[0]["scorecard"] = {"animal": 0.4, "road": 0.1, "because": 0.2, "was": 0.1, "tired": 0.2}
     done = work(WorkedExample.from_dict({"heads": heads}))
-    for index, value in enumerate(done.heads[0].delivered, start=1):
+    for index, value in enumerate(done.heads[0].z, start=1):
         expect(page.locator(f"[data-o='1.{index}']")).to_have_text(number(value))
     page.locator("[data-o='1.1']").click()
     expect(
-        page.get_by_text(f"o1[1] = .4·.8 + .1·.1 + .2·.2 + .1·.1 + .2·.3 = {number(done.heads[0].delivered[0])}")
+        page.get_by_text(f"o1[1] = .4·.8 + .1·.1 + .2·.2 + .1·.1 + .2·.3 = {number(done.heads[0].z[0])}")
     ).to_be_visible()
     page.get_by_role("button", name="mixing", exact=True).click()
     for index, value in enumerate(done.mixed, start=1):
         expect(page.locator(f"[data-sum='y.{index}']")).to_have_text(number(value))
     page.reload()
-    expect(page.locator("[data-o='1.1']")).to_have_text(number(done.heads[0].delivered[0]))
+    expect(page.locator("[data-o='1.1']")).to_have_text(number(done.heads[0].z[0]))
 
 
 def test_shares_that_do_not_add_up_are_said_and_can_be_shared_out(show: Show):

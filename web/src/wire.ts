@@ -1,13 +1,13 @@
-// The binary container in which arrays travel; src/headscope/app/wire.py is its mirror.
+// Containers of JSON and arrays, in the safetensors format; src/headscope/app/wire.py writes them.
 
 const KINDS = {
-  float32: Float32Array,
-  float64: Float64Array,
-  uint8: Uint8Array,
-  int8: Int8Array,
-  uint16: Uint16Array,
-  int32: Int32Array,
-  uint32: Uint32Array,
+  F64: Float64Array,
+  F32: Float32Array,
+  I32: Int32Array,
+  U32: Uint32Array,
+  U16: Uint16Array,
+  I8: Int8Array,
+  U8: Uint8Array,
 } as const;
 
 export type Numbers = InstanceType<(typeof KINDS)[keyof typeof KINDS]>;
@@ -23,45 +23,27 @@ export interface Container {
 }
 
 interface Entry {
-  name: string;
   dtype: keyof typeof KINDS;
   shape: number[];
-  offset: number;
+  data_offsets: [number, number];
 }
 
-const MAGIC = "HSC1";
+/** The array that holds the JSON. */
+const JSON_ARRAY = "json";
 
+const decode = (bytes: Uint8Array): unknown => JSON.parse(new TextDecoder().decode(bytes));
+
+/** The values and arrays of a container; the arrays are views of its bytes. */
 export function unpack(bytes: ArrayBuffer): Container {
-  const view = new DataView(bytes);
-  const magic = bytes.byteLength < 8 ? "" : String.fromCharCode(...new Uint8Array(bytes, 0, 4));
-  if (magic !== MAGIC) throw new Error(`These ${bytes.byteLength} bytes are not a container.`);
-  const start = 8 + view.getUint32(4, true);
-  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, 8, start - 8)));
+  const length = bytes.byteLength < 8 ? Infinity : Number(new DataView(bytes).getBigUint64(0, true));
+  if (8 + length > bytes.byteLength) throw new Error(`These ${bytes.byteLength} bytes are not a container.`);
   const arrays: Record<string, Table> = {};
-  for (const { name, dtype, shape, offset } of header.arrays as Entry[]) {
-    const count = shape.reduce((product, side) => product * side, 1);
-    arrays[name] = { data: new KINDS[dtype](bytes, start + offset, count), shape };
+  for (const [name, entry] of Object.entries(decode(new Uint8Array(bytes, 8, length)) as Record<string, Entry>)) {
+    const kind = KINDS[entry.dtype];
+    const [start, end] = entry.data_offsets;
+    const data = new kind(bytes, 8 + length + start, (end - start) / kind.BYTES_PER_ELEMENT);
+    arrays[name] = { data, shape: entry.shape };
   }
-  return { values: header.values, arrays };
-}
-
-export function pack(values: unknown, arrays: Record<string, Table>): ArrayBuffer {
-  const entries: Entry[] = [];
-  let length = 0;
-  for (const [name, { data, shape }] of Object.entries(arrays)) {
-    const dtype = (Object.keys(KINDS) as Entry["dtype"][]).find((kind) => data instanceof KINDS[kind])!;
-    entries.push({ name, dtype, shape, offset: length });
-    length += Math.ceil(data.byteLength / 8) * 8;
-  }
-  const text = new TextEncoder().encode(JSON.stringify({ values, arrays: entries }));
-  const start = Math.ceil((8 + text.length) / 8) * 8;
-  const bytes = new Uint8Array(start + length).fill(32, 8, start);
-  bytes.set(new TextEncoder().encode(MAGIC));
-  new DataView(bytes.buffer).setUint32(4, start - 8, true);
-  bytes.set(text, 8);
-  for (const { name, offset } of entries) {
-    const { data } = arrays[name];
-    bytes.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), start + offset);
-  }
-  return bytes.buffer;
+  const { [JSON_ARRAY]: text, ...others } = arrays;
+  return { values: decode(text.data as Uint8Array), arrays: others };
 }

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { pack, unpack } from "../src/wire";
+import { unpack } from "../src/wire";
+import { pack } from "./pack";
 
 test("what is packed comes back, aligned for typed arrays", () => {
   const arrays = {
@@ -16,9 +17,9 @@ test("what is packed comes back, aligned for typed arrays", () => {
 test("a container written by the Python side is read", () => {
   // pack({"look": "é"}, {"weights": np.array([[1, 0.5]], np.float32), "flags": np.array([7], np.uint8)})
   const written =
-    "SFNDMaAAAAB7InZhbHVlcyI6eyJsb29rIjoiw6kifSwiYXJyYXlzIjpbeyJuYW1lIjoid2VpZ2h0cyIsImR0eXBlIjoiZmxvYXQz" +
-    "MiIsInNoYXBlIjpbMSwyXSwib2Zmc2V0IjowfSx7Im5hbWUiOiJmbGFncyIsImR0eXBlIjoidWludDgiLCJzaGFwZSI6WzFdLCJv" +
-    "ZmZzZXQiOjh9XX0gICAgICAgAACAPwAAAD8HAAAAAAAAAA==";
+    "sAAAAAAAAAB7IndlaWdodHMiOnsiZHR5cGUiOiJGMzIiLCJzaGFwZSI6WzEsMl0sImRhdGFfb2Zmc2V0cyI6WzAsOF19LCJmbGFn" +
+    "cyI6eyJkdHlwZSI6IlU4Iiwic2hhcGUiOlsxXSwiZGF0YV9vZmZzZXRzIjpbOCw5XX0sImpzb24iOnsiZHR5cGUiOiJVOCIsInNo" +
+    "YXBlIjpbMTNdLCJkYXRhX29mZnNldHMiOls5LDIyXX19IAAAgD8AAAA/B3sibG9vayI6IsOpIn0=";
   const bytes = Uint8Array.from(atob(written), (letter) => letter.charCodeAt(0));
   const { values, arrays } = unpack(bytes.buffer);
   expect(values).toEqual({ look: "é" });

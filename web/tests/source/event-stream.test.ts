@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { frameSplitter } from "../../src/source/event-stream";
-import { pack, unpack } from "../../src/wire";
+import { unpack } from "../../src/wire";
+import { pack } from "../pack";
 
 function framed(values: unknown): Uint8Array {
   const body = new Uint8Array(pack(values, { row: { data: Float32Array.of(1, 2), shape: [2] } }));

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { weightAt } from "../../src/draw/heat-map";
 import { tileOf, partsFrom, type Parts } from "../../src/source/recompute-weights";
 import type { WeightsRequest } from "../../src/source/source";
-import { pack } from "../../src/wire";
+import { pack } from "../pack";
 
 const [HEADS, KV, QUERIES, KEYS, WIDTH] = [4, 2, 11, 11, 3];
 
