@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import torch
 
 from headscope.heads.explain import qk_ov_circuits
-from headscope.heads.explain.qk_ov_circuits import Compositions, Factored, Through
-from headscope.heads.look.edits import Bound, Edit, edited
+from headscope.heads.explain.qk_ov_circuits import Compositions, FactoredMatrix, Through
+from headscope.heads.look.edits import Edit, EditFunction, edited
 from headscope.heads.look.importance import Importance, importance
 from headscope.heads.look.look import Look
 from headscope.heads.look.padded_batch import NotOneBatchError, read_in_one_batch
@@ -39,7 +39,7 @@ class _ActiveEdit:
     """An edit inside a ``with scope.edit(…)`` block, and the scope it belongs to."""
 
     scope: int
-    bound: Bound
+    bound: EditFunction
     key: str
 
 
@@ -85,7 +85,7 @@ class Scope:
         return self._look(text).read()
 
     @contextmanager
-    def edit(self, *edits: Edit | Bound) -> Iterator[Scope]:
+    def edit(self, *edits: Edit | EditFunction) -> Iterator[Scope]:
         """Apply edits inside the block: to every look and generation of this scope, in this thread.
 
         A function of the site's name, its attention call and z, which returns z, is an edit as well.
@@ -153,11 +153,11 @@ class Scope:
 
         return scan(self.model, corpus, out=out, options=options or ScanOptions(), opener=self._opener)
 
-    def qk(self, head: HeadName) -> Factored:
+    def qk(self, head: HeadName) -> FactoredMatrix:
         """The QK circuit of a head, ``W_Q · W_Kᵀ``, before positions and norms."""
         return qk_ov_circuits.qk(self.model, head)
 
-    def ov(self, head: HeadName) -> Factored:
+    def ov(self, head: HeadName) -> FactoredMatrix:
         """The OV circuit of a head, ``W_V · W_O``."""
         return qk_ov_circuits.ov(self.model, head)
 

@@ -1,4 +1,4 @@
-"""All commands, in the order of the help, and what is done with none."""
+"""Register all commands in the order of the help; the default command and ``--version``."""
 
 from __future__ import annotations
 

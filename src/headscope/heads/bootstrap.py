@@ -1,4 +1,4 @@
-"""Bootstrap intervals, resampled in two ways.
+"""Bootstrap intervals: multinomial for reports, Poisson for scans.
 
 ``bootstrap`` draws as many inputs as there are, with replacement: all inputs of a report are there at once, and its
 sample size stays what it is. ``poisson_weights`` draws from hashes how often each document counts: a scan does not know

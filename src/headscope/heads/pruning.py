@@ -1,4 +1,4 @@
-"""Remove heads from a model's weights: choose them, and compare the loss and the cost before and after.
+"""Choose which heads to prune, remove them from the weights, and compare loss and cost before and after.
 
 Heads are named, or chosen by how little the predictions move when each is ablated alone on given texts. At least one
 head stays at every site: without any, a layer's attention is a constant, and is better removed whole.
@@ -18,7 +18,7 @@ from typing import Any, Literal
 import torch
 
 from headscope.errors import InputError, ModelError
-from headscope.heads.look.importance import importance, movement, text_loss
+from headscope.heads.look.importance import importance, output_change, text_loss
 from headscope.heads.roles.measures import predicts_next_token
 from headscope.models.cost import Cost, cost
 from headscope.models.huggingface.model import HuggingFaceModel
@@ -150,7 +150,7 @@ def _keep_share(model: OpenModel, keep: float, texts: Sequence[Any], even: bool,
 def _scores(model: OpenModel, texts: Sequence[Any], by: By) -> dict[Head, float]:
     """Each head's importance: how far predictions move without it, or the change of the loss at first order."""
     if not predicts_next_token(model):
-        return movement(model, texts)
+        return output_change(model, texts)
     found = importance(model, texts, by)
     return {entry.head: abs(entry.loss.mean) if entry.kl is None else entry.kl.mean for entry in found}
 

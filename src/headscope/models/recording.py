@@ -18,7 +18,7 @@ from headscope.errors import HeadNameError, ModelError
 from headscope.models.inputs.tokens import InputProcessor
 from headscope.models.protocol import ForwardPass, SiteObserver, SiteOutput, Unembedding
 from headscope.models.selfcheck import SelfCheck
-from headscope.models.structure.residual import Scales, residual_scales, scale_of
+from headscope.models.structure.residual_scale import Scales, residual_scales, scale_of
 from headscope.models.structure.sites import input_embedding, logits_of, site_from_call
 from headscope.models.structure.unembedding import UnembeddingPath
 from headscope.names import ModelShape

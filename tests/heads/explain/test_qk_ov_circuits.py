@@ -5,13 +5,16 @@ import torch
 import transformers
 
 import headscope
-from headscope.heads.explain.qk_ov_circuits import Factored, Through, composition, copying, ov, qk
+from headscope.heads.explain.qk_ov_circuits import FactoredMatrix, Through, composition, copying_score, ov, qk
 from headscope.scope import Scope
 
 
 def test_factored_matrices_agree_with_dense_ones() -> None:
     torch.manual_seed(0)
-    a, b = Factored(torch.randn(20, 3), torch.randn(3, 20)), Factored(torch.randn(20, 4), torch.randn(4, 20))
+    a, b = (
+        FactoredMatrix(torch.randn(20, 3), torch.randn(3, 20)),
+        FactoredMatrix(torch.randn(20, 4), torch.randn(4, 20)),
+    )
     torch.testing.assert_close(a.then(b).dense(), a.dense() @ b.dense(), atol=1e-4, rtol=1e-4)
     assert a.norm() == pytest.approx(float(a.dense().norm()), rel=1e-5)
     torch.testing.assert_close(a.singular_values(), torch.linalg.svdvals(a.dense())[:3], atol=1e-4, rtol=1e-4)
@@ -84,7 +87,7 @@ def test_a_head_that_copies_scores_one_and_its_opposite_minus_one(llama: Scope) 
         attention.v_proj.weight[:width] = values.T
         # W_O := (W_U W_E V)ᵀ makes the small product W_O (W_U W_E) W_V positive definite.
         attention.o_proj.weight[:, :width] = around @ values
-    assert copying(llama.model, "0.0") == pytest.approx(1.0, abs=1e-3)
+    assert copying_score(llama.model, "0.0") == pytest.approx(1.0, abs=1e-3)
     with torch.no_grad():
         attention.o_proj.weight[:, :width] *= -1
-    assert copying(llama.model, "0.0") == pytest.approx(-1.0, abs=1e-3)
+    assert copying_score(llama.model, "0.0") == pytest.approx(-1.0, abs=1e-3)

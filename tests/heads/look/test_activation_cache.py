@@ -35,12 +35,12 @@ def answers(scope: Scope, ids: list[int], *edits: Any) -> tuple[dict[str, Tensor
     for site in sites:
         source = made.source(site)
         found |= {f"q {site}": source.q, f"k {site}": source.k, f"lse {site}": source.logsumexp}
-        found[f"z {site}"] = made.recall(site)[2]
+        found[f"z {site}"] = made.recompute(site)[2]
         found[f"entropy {site}"] = made.sites[site].rows.entropy
     for place in PLACES:
         for site, output in made.outputs(sites, place).items():
             found |= {f"x {site} {place}": output.x, f"out {site} {place}": output.output}
-        end = made.end(place)
+        end = made.final_residual(place)
         assert end is not None
         found[f"end {place}"] = end
     return found, held(made)
@@ -53,7 +53,7 @@ def held(made: ActivationCache) -> int:
         *(part for seen in made.sites.values() for part in (*(seen.kept or ()), seen.rows.output)),
     ]
     tensors += [part for output in made._recorded.values() for part in (output.x, output.output)]
-    given = [] if made._layers is None else made._layers.given.values()
+    given = [] if made._layers is None else made._layers.outputs.values()
     tensors += [part for each in given for part in (each if isinstance(each, tuple) else (each,))]
     return sum(part.numel() * part.element_size() for part in tensors if isinstance(part, Tensor))
 
@@ -87,7 +87,7 @@ def test_an_edit_is_in_force_in_every_kind_of_pass(llama: Scope, ids: list[int])
     for each in (plain, edited):
         each.observe(nothing_asked)
     assert not torch.allclose(edited.predict(), plain.predict())
-    assert not edited.recall("1")[2][:, 2].any()
+    assert not edited.recompute("1")[2][:, 2].any()
     assert not edited.outputs(["1"], 4)["1"].x[:, :, 2].any()
     for site, same in (("0", True), ("2", False)):
         q, was = edited.source(site).q, plain.source(site).q
@@ -131,7 +131,7 @@ def test_a_site_is_recalled_without_running_what_comes_after(llama: Scope, ids: 
         for name, module_ in llama.model.site_modules().items()
     ]
     try:
-        made.recall("1")
+        made.recompute("1")
     finally:
         for hook in hooks:
             hook.remove()

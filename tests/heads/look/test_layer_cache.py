@@ -49,16 +49,16 @@ def recorded(scope: Scope, ids: list[int], every: int = 1) -> LayerCache:
 
 def test_every_site_is_in_a_layer_and_layers_are_in_order(scope: Scope) -> None:
     layers = LayerCache(scope.model)
-    assert layers.at == {name: index for index, name in enumerate(scope.shape.sites)}
+    assert layers.layer_of == {name: index for index, name in enumerate(scope.shape.sites)}
     assert len(layers.stack) == len(scope.shape.sites)
     modules = scope.model.site_modules()
-    for name, index in layers.at.items():
+    for name, index in layers.layer_of.items():
         assert any(module is modules[name] for module in layers.stack[index].modules())
 
 
 def test_from_every_layer_up_the_answer_is_the_whole_one(scope: Scope, ids: list[int]) -> None:
     layers, whole = recorded(scope, ids), logits(scope, ids)
-    for site, index in layers.at.items():
+    for site, index in layers.layer_of.items():
         with layers.skipping_below(site), counting(layers) as ran:
             again = logits(scope, ids)
         assert torch.equal(again, whole)
@@ -78,8 +78,8 @@ def test_so_many_layers_are_remembered_and_never_the_last(
     llama: Scope, ids: list[int], every: int, kept: list[int]
 ) -> None:
     layers, whole = recorded(llama, ids, every), logits(llama, ids)
-    assert sorted(layers.given) == kept
-    for site, index in layers.at.items():
+    assert sorted(layers.outputs) == kept
+    for site, index in layers.layer_of.items():
         begins = max((layer + 1 for layer in kept if layer < index), default=0)
         with layers.skipping_below(site), counting(layers) as ran:
             again = logits(llama, ids)
@@ -154,7 +154,7 @@ def test_a_family_whose_layers_hand_on_more_than_their_state_is_run_whole(
     finally:
         for handle in handles:
             handle.remove()
-    assert bool(layers.given) == enough
+    assert bool(layers.outputs) == enough
 
 
 def test_nothing_is_run_again_where_nothing_was_remembered(llama: Scope) -> None:
@@ -172,6 +172,6 @@ def test_two_stacks_are_no_stack(ids: list[int]) -> None:
     )  # fmt: skip
     with headscope.load(transformers.T5ForConditionalGeneration(config).eval()) as scope:
         layers = LayerCache(scope.model)
-        assert (list(layers.stack), dict(layers.at)) == ([], {})
+        assert (list(layers.stack), dict(layers.layer_of)) == ([], {})
         with layers.recording(), layers.skipping_below("decoder.1"):
-            assert not layers.given
+            assert not layers.outputs

@@ -22,7 +22,7 @@ Through = Literal["q", "k", "v"]
 
 
 @dataclass(frozen=True)
-class Factored:
+class FactoredMatrix:
     """A large matrix of low rank, kept as ``left @ right``."""
 
     left: Float[Tensor, "rows rank"]
@@ -31,12 +31,12 @@ class Factored:
     def dense(self) -> Float[Tensor, "rows columns"]:
         return self.left @ self.right
 
-    def transposed(self) -> Factored:
-        return Factored(self.right.T, self.left.T)
+    def transposed(self) -> FactoredMatrix:
+        return FactoredMatrix(self.right.T, self.left.T)
 
-    def then(self, other: Factored) -> Factored:
+    def then(self, other: FactoredMatrix) -> FactoredMatrix:
         """This matrix, then another: their product, still of low rank."""
-        return Factored(self.left @ (self.right @ other.left), other.right)
+        return FactoredMatrix(self.left @ (self.right @ other.left), other.right)
 
     def norm(self) -> float:
         """Frobenius norm, without building the matrix."""
@@ -54,18 +54,18 @@ class Factored:
         return values
 
 
-def qk(model: OpenModel, head: HeadName) -> Factored:
+def qk(model: OpenModel, head: HeadName) -> FactoredMatrix:
     """What a head looks for: ``W_Q · W_Kᵀ``, before any rotation or norm of q and k."""
     found, kv = _place(model, head)
     query, key = model.query_weight(found.site)[found.head], model.key_weight(found.site)[kv]
-    return Factored(query.detach().float(), key.detach().float().T)
+    return FactoredMatrix(query.detach().float(), key.detach().float().T)
 
 
-def ov(model: OpenModel, head: HeadName) -> Factored:
+def ov(model: OpenModel, head: HeadName) -> FactoredMatrix:
     """What a head writes for what it reads: ``W_V · W_O``."""
     found, kv = _place(model, head)
     value, output = model.value_weight(found.site)[kv], model.output_weight(found.site).weight[found.head]
-    return Factored(value.detach().float(), output.detach().float())
+    return FactoredMatrix(value.detach().float(), output.detach().float())
 
 
 def composition(model: OpenModel, writer: HeadName, reader: HeadName, through: Through) -> float:
@@ -138,7 +138,7 @@ def _unit(factors: tuple[Tensor, Tensor]) -> Float[Tensor, "head rank d_model"]:
     return torch.nn.functional.normalize(product.flatten(1)).view_as(product)
 
 
-def copying(model: OpenModel, head: HeadName) -> float:
+def copying_score(model: OpenModel, head: HeadName) -> float:
     """From −1 to 1: does the OV circuit raise the token it reads? The eigenvalues' sum over the sum of their sizes.
 
     Over the whole vocabulary, ``W_E · OV · W_U``; the final norm is left out.
@@ -146,7 +146,7 @@ def copying(model: OpenModel, head: HeadName) -> float:
     circuit = ov(model, head)
     embed, unembed = model.embedding().detach().float(), model.unembedding().weight.detach().float()
     around = unembed.T @ embed
-    eigenvalues = Factored(circuit.left, circuit.right @ around).eigenvalues()
+    eigenvalues = FactoredMatrix(circuit.left, circuit.right @ around).eigenvalues()
     return float(eigenvalues.real.sum() / eigenvalues.abs().sum().clamp(min=1e-30))
 
 

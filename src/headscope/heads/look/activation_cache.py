@@ -17,7 +17,7 @@ from headscope.attention.observer import Call
 from headscope.attention.progress import report_progress
 from headscope.attention.questions import Question
 from headscope.attention.scores import Scores
-from headscope.heads.look.edits import Bound, edited
+from headscope.heads.look.edits import EditFunction, edited
 from headscope.heads.look.layer_cache import LayerCache
 from headscope.models.protocol import OpenModel, SiteObserver, SiteOutput
 
@@ -28,7 +28,7 @@ SiteQuestions = Callable[[str, Call], dict[str, Question]]
 
 
 @dataclass(frozen=True)
-class SeenSite:
+class SiteActivations:
     """One site's statistics per row, and q and k, from which patterns are recomputed, while they are kept."""
 
     rows: Rows
@@ -40,13 +40,13 @@ class SeenSite:
 class ActivationCache:
     """Activations of one text under edits: an unobserved pass for predictions, one observed pass for all the rest."""
 
-    def __init__(self, model: OpenModel, inputs: Mapping[str, Tensor], edits: Sequence[Bound]) -> None:
+    def __init__(self, model: OpenModel, inputs: Mapping[str, Tensor], edits: Sequence[EditFunction]) -> None:
         self.model, self.inputs, self.edits = model, inputs, tuple(edits)
         self.reached: dict[str, tuple[int, int]] = {}
         """Queries and keys of every site that this text reached, in order."""
         self.n_windows: dict[str, int] = {}
         """How many windows (tiles, frames) a site splits its input into, each attending on its own."""
-        self.sites: dict[str, SeenSite] = {}
+        self.sites: dict[str, SiteActivations] = {}
         self.logits: Float[Tensor, "batch query vocabulary"] | None = None
         self.bytes = 0
         self._recorded: dict[str, SiteOutput] = {}
@@ -74,7 +74,7 @@ class ActivationCache:
         output = z.detach() if fits else z.new_empty(*z.shape[:3], 0)
         rows = Rows(output, seen.logsumexp, seen.entropy, seen.distance, seen.strongest, dict(seen.mass))
         norms = call.v[0].float().norm(dim=-1)
-        self.sites[site] = SeenSite(rows, seen.scores, norms, (seen.q, seen.k) if fits else None)
+        self.sites[site] = SiteActivations(rows, seen.scores, norms, (seen.q, seen.k) if fits else None)
         self._reach(site, call)
         return z
 
@@ -92,17 +92,17 @@ class ActivationCache:
     def source(self, site: str) -> pattern.Source:
         """q, k and log-sum-exp of a site, from which any part of its patterns is recomputed."""
         seen = self.sites[site]
-        q, k = seen.kept if seen.kept is not None else self.recall(site)[:2]
+        q, k = seen.kept if seen.kept is not None else self.recompute(site)[:2]
         return pattern.Source(q, k, seen.rows.logsumexp, seen.scores)
 
-    def recall(self, site: str) -> tuple[Tensor, Tensor, Tensor]:
+    def recompute(self, site: str) -> tuple[Tensor, Tensor, Tensor]:
         """Recompute q, k and z of a site that were not kept: run from the nearest kept layer up to the site."""
-        if self._layers is not None and self._layers.given:
+        if self._layers is not None and self._layers.outputs:
             with self._layers.skipping_below(site):
                 found = self._up_to(site)
             if self._is_what_was_seen(site, found):
                 return found
-            self._layers.given.clear()  # a family whose layers hand on more than their state
+            self._layers.outputs.clear()  # a family whose layers hand on more than their state
         return self._up_to(site)
 
     def outputs(self, sites: Sequence[str], place: int) -> dict[str, SiteOutput]:
@@ -121,7 +121,7 @@ class ActivationCache:
             held |= {site: done[site] if row is not None else _row(done[site], place) for site in missing}
         return {site: held[site] for site in sites}
 
-    def end(self, place: int) -> Float[Tensor, " d_model"] | None:
+    def final_residual(self, place: int) -> Float[Tensor, " d_model"] | None:
         """The residual stream before the final norm at one position; None where no final norm was found."""
         if self._residual is not None:
             return self._residual[0, place]

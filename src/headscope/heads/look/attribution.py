@@ -99,19 +99,19 @@ def split_logit(
     logits: Float[Tensor, " vocabulary"],
 ) -> LogitAttribution:
     """Project each head's part through the final norm, its scale held, onto the token's row of W_U."""
-    head_end = model.unembedding()
-    direction = head_end.weight[tokens[0]].detach().float()
+    unembedding = model.unembedding()
+    direction = unembedding.weight[tokens[0]].detach().float()
     total = float(logits[tokens[0]])
     if len(tokens) > 1:
-        direction = direction - head_end.weight[tokens[1]].detach().float()
+        direction = direction - unembedding.weight[tokens[1]].detach().float()
         total -= float(logits[tokens[1]])
-    at_the_end = _read_through(head_end.norm, residual, direction)
+    final_direction = _through_frozen_norm(unembedding.norm, residual, direction)
     shares: dict[Head, float] = {}
-    note = head_end.note
+    note = unembedding.note
     for name, site in parts.sites.items():
         after = model.output_weight(name).post_norm
         scale = model.residual_scale(name)
-        reading = at_the_end if after is None else _read_through(after, site.output, at_the_end)
+        reading = final_direction if after is None else _through_frozen_norm(after, site.output, final_direction)
         reading = reading * scale
         shares |= {Head(name, index): value for index, value in enumerate((site.parts @ reading).tolist())}
         if after is not None and AFTER_NOTE not in note:
@@ -121,7 +121,7 @@ def split_logit(
     return LogitAttribution(shares, total - sum(shares.values()), total, note)
 
 
-def _read_through(
+def _through_frozen_norm(
     norm: torch.nn.Module | None, at: Float[Tensor, " d_model"], direction: Float[Tensor, " d_model"]
 ) -> Float[Tensor, " d_model"]:
     """Pull a direction back through a norm whose scale is held."""

@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 HOW = ("zero", "mean", "resample")
 
-Bound = Callable[[str, Call, Tensor], Tensor]
+EditFunction = Callable[[str, Call, Tensor], Tensor]
 """Given a site, its call and z so far, the changed z."""
 
 
 @runtime_checkable
 class Edit(Protocol):
-    """An edit that looks up its heads in a model first. A plain function of type ``Bound`` is an edit as well."""
+    """An edit that looks up its heads in a model first; a plain ``EditFunction`` is an edit as well."""
 
-    def bind(self, model: OpenModel) -> Bound: ...
+    def bind(self, model: OpenModel) -> EditFunction: ...
     def key(self) -> str:
         """A string that is equal for equal edits."""
         ...
 
 
-def edited(edits: Sequence[Bound]) -> SiteObserver:
+def edited(edits: Sequence[EditFunction]) -> SiteObserver:
     """Observe nothing; compute z and apply these edits to it in order."""
 
     def attend(site: str, call: Call) -> Tensor:
@@ -63,7 +63,7 @@ class Ablate:
         if self.how == "resample" and not self.texts:
             raise EditError("resample draws z from other texts; give them: ablate(…, texts=[…])")
 
-    def bind(self, model: OpenModel) -> Bound:
+    def bind(self, model: OpenModel) -> EditFunction:
         by_site = _by_site(model, self.heads)
         elsewhere = _z_in_texts(model, list(by_site), self.texts) if self.texts and self.how != "zero" else {}
         running = _RunningMean()
@@ -96,7 +96,7 @@ class Scale:
     heads: tuple[HeadName, ...]
     factor: float
 
-    def bind(self, model: OpenModel) -> Bound:
+    def bind(self, model: OpenModel) -> EditFunction:
         by_site = _by_site(model, self.heads)
 
         def change(site: str, call: Call, z: Tensor) -> Tensor:
@@ -119,7 +119,7 @@ class Patch:
     positions: tuple[int, ...]
     source: Look
 
-    def bind(self, model: OpenModel) -> Bound:
+    def bind(self, model: OpenModel) -> EditFunction:
         by_site = _by_site(model, self.heads)
         if self.source.shape != model.shape:
             raise EditError("patch() takes z from a look at the same model; this look is at another one")
@@ -155,7 +155,7 @@ class KnockOut:
     query: int
     key_position: int
 
-    def bind(self, model: OpenModel) -> Bound:
+    def bind(self, model: OpenModel) -> EditFunction:
         head = model.shape.find(self.head)
 
         def change(site: str, call: Call, z: Tensor) -> Tensor:
@@ -189,7 +189,7 @@ class Force:
                 f"{float(total[worst]):.3f}"
             )
 
-    def bind(self, model: OpenModel) -> Bound:
+    def bind(self, model: OpenModel) -> EditFunction:
         head = model.shape.find(self.head)
         group = model.shape.sites[head.site].group_size
 

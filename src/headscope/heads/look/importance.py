@@ -85,7 +85,7 @@ def text_loss(model: OpenModel, texts: Sequence[Any]) -> float:
 
 
 @torch.no_grad()
-def movement(model: OpenModel, texts: Sequence[Any]) -> dict[Head, float]:
+def output_change(model: OpenModel, texts: Sequence[Any]) -> dict[Head, float]:
     """For a model without logits: how far its output moves when each head is ablated, relative to its norm."""
     moved = dict.fromkeys(model.shape.heads(), 0.0)
     for text in texts:
@@ -93,7 +93,7 @@ def movement(model: OpenModel, texts: Sequence[Any]) -> dict[Head, float]:
         whole = model.run(inputs).logits.float()
         for site in model.shape.sites.values():
             copies = {name: value.expand(site.n_heads, *value.shape[1:]) for name, value in inputs.items()}
-            changed = model.run(copies, _one_off(site.name)).logits.float() - whole
+            changed = model.run(copies, _ablate_one_head_per_copy(site.name)).logits.float() - whole
             sizes = changed.flatten(1).norm(dim=1) / whole.norm()
             for head, size in zip(site.heads(), sizes.tolist(), strict=True):
                 moved[head] += size / len(texts)
@@ -114,7 +114,7 @@ def _exact(model: OpenModel, inputs: Mapping[str, Tensor]) -> tuple[Tensor, Tens
         for site in model.shape.sites.values():
             copies = {name: value.expand(site.n_heads, *value.shape[1:]) for name, value in inputs.items()}
             with layers.skipping_below(site.name):
-                done = model.run({**copies, **judge.also}, _one_off(site.name), residual=True)
+                done = model.run({**copies, **judge.also}, _ablate_one_head_per_copy(site.name), residual=True)
             changed, divergence = judge.effects(done)
             loss.append(changed - base)
             kl.append(divergence)
@@ -136,7 +136,7 @@ def _gradient(model: OpenModel, inputs: Mapping[str, Tensor]) -> Tensor:
     return -torch.cat([torch.zeros(n) if g is None else g for g, n in zip(slopes, sizes, strict=True)])
 
 
-def _one_off(site: str) -> Any:
+def _ablate_one_head_per_copy(site: str) -> Any:
     """An observer that ablates head c of one site in copy c of the batch."""
 
     def attend(name: str, call: Call) -> Tensor:
@@ -153,8 +153,8 @@ def _one_off(site: str) -> Any:
 def _loss(logits: Float[Tensor, "batch query vocabulary"], ids: Tensor) -> Float[Tensor, " batch"]:
     """Nats per token, from each position's logits and the token that follows it."""
     logits = logits.float()
-    said = logits[:, :-1].gather(2, ids[:, 1:, None].to(logits.device))[..., 0]
-    return (logits[:, :-1].logsumexp(-1) - said).mean(-1)
+    target = logits[:, :-1].gather(2, ids[:, 1:, None].to(logits.device))[..., 0]
+    return (logits[:, :-1].logsumexp(-1) - target).mean(-1)
 
 
 class _Whole:
@@ -171,9 +171,9 @@ class _Whole:
         """Loss and KL of the ablated predictions."""
         changed = done.logits.float()
         total = changed.logsumexp(-1)
-        said = changed[:, :-1].gather(2, self.ids[:, 1:, None].expand(len(changed), -1, 1))[..., 0]
+        target = changed[:, :-1].gather(2, self.ids[:, 1:, None].expand(len(changed), -1, 1))[..., 0]
         expected = torch.einsum("qv,bqv->bq", self.shares, changed)
-        return (total[:, :-1] - said).mean(-1), (self.expected - expected + total).mean(-1)
+        return (total[:, :-1] - target).mean(-1), (self.expected - expected + total).mean(-1)
 
 
 def _effects(values: Float[Tensor, "text head"], seed: int) -> list[Effect]:

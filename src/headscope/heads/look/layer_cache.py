@@ -16,8 +16,8 @@ class LayerCache:
     """The layers that hold the sites, and the outputs of layers in a recorded pass."""
 
     def __init__(self, model: OpenModel) -> None:
-        self.stack, self.at = _with_sites(model)
-        self.given: dict[int, Any] = {}
+        self.stack, self.layer_of = _with_sites(model)
+        self.outputs: dict[int, Any] = {}
 
     @contextmanager
     def recording(self, every: int = 1) -> Iterator[None]:
@@ -33,26 +33,26 @@ class LayerCache:
     @contextmanager
     def skipping_below(self, site: str) -> Iterator[None]:
         """Inside, layers below this site return the cached output nearest to it instead of running."""
-        start = max((index for index in self.given if index < self.at.get(site, 0)), default=-1)
+        start = max((index for index in self.outputs if index < self.layer_of.get(site, 0)), default=-1)
         with ExitStack() as stack:
             for index in range(start + 1):
-                stack.enter_context(_returning(self.stack[index], self.given[start]))
+                stack.enter_context(_returning(self.stack[index], self.outputs[start]))
             yield
 
     def forget_unless_equal(self, run: Callable[[], Tensor], whole: Tensor) -> None:
         """Forget the cache if a pass resumed at the last layer gives other logits: some layers pass on more."""
-        if not self.given:
+        if not self.outputs:
             return
-        last = max(self.at, key=lambda site: self.at[site])
+        last = max(self.layer_of, key=lambda site: self.layer_of[site])
         with self.skipping_below(last):
             again = run()
         if not torch.allclose(again, whole, rtol=1e-3, atol=1e-3 * float(whole.abs().max())):
-            self.given.clear()
+            self.outputs.clear()
 
     def _keep(self, index: int) -> Any:
         def hook(module: torch.nn.Module, args: Any, output: Any) -> None:
-            if index not in self.given:
-                self.given[index] = output
+            if index not in self.outputs:
+                self.outputs[index] = output
 
         return hook
 

@@ -17,16 +17,16 @@ from headscope.attention.observer import Call
 from headscope.attention.pattern import Index, Pooled, Source
 from headscope.attention.questions import Question
 from headscope.errors import HeadNameError, InputError
-from headscope.heads.look.activation_cache import ActivationCache, SeenSite
+from headscope.heads.look.activation_cache import ActivationCache, SiteActivations
 from headscope.heads.look.attribution import Contributions, LogitAttribution, contributions_at, split_logit
-from headscope.heads.look.edits import Bound
+from headscope.heads.look.edits import EditFunction
 from headscope.heads.look.sampling import Prediction, strongest_predictions
 from headscope.heads.look.table import head_table
 from headscope.heads.questions.label_rules import LabelRule
 from headscope.heads.questions.standard_questions import answerable, standard_questions
 from headscope.models.inputs.patch_labels import NOT_TEXT, numbered_labels
 from headscope.models.protocol import OpenModel, Prepared, Token
-from headscope.models.structure.layer_parts import LayerParts, layer_parts
+from headscope.models.structure.residual_stream import LayerParts, layer_parts
 from headscope.names import Head, HeadName, ModelShape, renamed
 
 ABOUT_PLACES = ("previous", "itself", "first")
@@ -51,7 +51,7 @@ class Look:
     display: ClassVar[Callable[[Look], Any] | None] = None
     """How a notebook shows a look; set by the app."""
 
-    def __init__(self, model: OpenModel, prepared: Prepared, edits: Sequence[Bound] = (), key: str = "") -> None:
+    def __init__(self, model: OpenModel, prepared: Prepared, edits: Sequence[EditFunction] = (), key: str = "") -> None:
         self.model = model
         self.prepared = prepared
         self.edits = tuple(edits)
@@ -223,7 +223,7 @@ class Look:
     def z(self, site: str) -> Float[Tensor, "head query d_value"]:
         """z of every head of a site: its attention pattern times its values."""
         rows = self._site(site).rows
-        return rows.output[0] if rows.output.numel() else self.cache.recall(site)[2][0]
+        return rows.output[0] if rows.output.numel() else self.cache.recompute(site)[2][0]
 
     def residual(self, site: str | int) -> ResidualStream:
         """The residual stream before and after a site's output is added to it."""
@@ -256,7 +256,7 @@ class Look:
         self._needs_predictions()
         place = self.position(position)
         parts = self.contributions(place)
-        residual = self.cache.end(place)
+        residual = self.cache.final_residual(place)
         if residual is None:
             raise InputError("this model's final norm was not found, so a logit cannot be split over its heads")
         ids = [self.token_id(token)] + ([] if minus is None else [self.token_id(minus)])
@@ -294,7 +294,7 @@ class Look:
         self._site(found.site)
         return found
 
-    def _site(self, site: str) -> SeenSite:
+    def _site(self, site: str) -> SiteActivations:
         if site not in self.cache.reached:
             self.shape.find(Head(site, 0))
             raise InputError(f"this text did not reach the site {site}; it reached {', '.join(self.sites)}")

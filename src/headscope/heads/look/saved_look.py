@@ -21,7 +21,7 @@ from headscope.attention import masks, scores
 from headscope.attention.observation import Distance, Rows, Strongest
 from headscope.errors import InputError
 from headscope.files import parsing, write_atomic
-from headscope.heads.look.activation_cache import SeenSite
+from headscope.heads.look.activation_cache import SiteActivations
 from headscope.heads.look.look import Look
 from headscope.models.huggingface import sparse_masks
 from headscope.models.protocol import OpenModel, Prepared, Token
@@ -34,7 +34,7 @@ KEPT_TOKENS = 100  # likeliest next tokens per position whose text is kept, for 
 _CLASSES = {
     kind.__name__: kind
     for kind in (
-        Token, Prepared, Site, ModelShape, SeenSite, Rows, Distance, Strongest, scores.Scores, scores.DenseBias,
+        Token, Prepared, Site, ModelShape, SiteActivations, Rows, Distance, Strongest, scores.Scores, scores.DenseBias,
         scores.Alibi, scores.Relative, masks.Mask, masks.Causal, masks.Window, masks.Padding, masks.Documents,
         masks.Dense, sparse_masks.RealKeys, sparse_masks.IndexedKeys,
     )

@@ -1,4 +1,4 @@
-"""The battery: every role a head can earn, in one table.
+"""Definitions of all roles in one table, the battery: probe, evidence, threshold and paper of each.
 
 A role says what a head does in a sentence, on which probe that is tested, what has to be measured there, and who
 described it first. A head earns it if every measure is large enough (its threshold), beats the strongest rival answer

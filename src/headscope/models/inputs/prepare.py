@@ -1,4 +1,4 @@
-"""Turn text, messages, pictures, sound, or tensors by name into the inputs of a transformers model."""
+"""Dispatch an input to its reader (text and chat in ``tokens``, pictures and sound in ``media``); label positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turn text, token ids and chat messages into model inputs."""
+"""Tokenize text, chat messages and encoder-decoder pairs, or check token ids, and make model inputs of them."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import headscope
 from headscope.errors import ModelError
 from headscope.lab.teach.by_hand import by_hand
 from headscope.lab.teach.tiny_transformer import TinyConfig, TinyTransformer
-from headscope.models.structure.residual import NO_END, NOT_A_SUM, NOT_ADDED, residual_scales, scale_of
+from headscope.models.structure.residual_scale import NO_END, NOT_A_SUM, NOT_ADDED, residual_scales, scale_of
 from headscope.names import Head
 
 IDS = [5, 6, 7, 8, 9, 10, 11]

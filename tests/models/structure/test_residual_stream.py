@@ -11,7 +11,7 @@ from torch import nn
 
 import headscope
 from headscope.errors import ModelError
-from headscope.models.structure.layer_parts import layer_parts
+from headscope.models.structure.residual_stream import layer_parts
 
 IDS = list(range(5, 20))
 SIZES: dict[str, Any] = {
