@@ -68,6 +68,8 @@ def verify(job: Job) -> Verdict:
         assert isinstance(opened, HuggingFaceModel)
         try:
             return _verified(job, opened)
+        except TimeoutError:  # too slow for the sweep is not wrong
+            raise
         except Exception as error:
             return Verdict(job, "wrong", f"{type(error).__name__}: {_first_line(error)}")
         finally:
