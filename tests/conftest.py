@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -24,9 +25,23 @@ NEEDS = {
 
 
 @pytest.fixture(autouse=True)
-def seed() -> None:
-    """Each test draws the same numbers, whichever ran before it."""
+def same_start() -> Iterator[None]:
+    """Each test draws the same numbers, whichever ran before it, and leaves the process as it found it."""
     torch.manual_seed(0)
+    before = process_state()
+    yield
+    assert process_state() == before, "threads, precision, gradients or folder are not as they were before this test"
+
+
+def process_state() -> tuple[object, ...]:
+    return torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled(), Path.cwd()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object]) -> None:
+    """A fixture that several tests share draws the same numbers, whichever of them comes first."""
+    if fixturedef.scope != "function":
+        torch.manual_seed(0)
 
 
 @pytest.hookimpl(trylast=True)
