@@ -28,7 +28,7 @@ MASKS = (
 
 
 def test_the_kernels_equal_the_definition_in_the_interpreter() -> None:
-    pytest.importorskip("triton")
+    pytest.importorskip("triton", reason="the fused kernels need Triton: pip install triton")
     # Without the run-time type checks: they would wrap the kernels, and the interpreter reads their source.
     options = ["-q", "-x", "-p", "no:cacheprovider", "-o", "addopts=--import-mode=importlib"]
     command = [sys.executable, "-m", "pytest", *options, "tests/attention/backends/interpreted.py"]
