@@ -83,7 +83,7 @@ def test_standard_input_as_text_and_as_json_lines(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_datasets_dataset_streaming_or_not() -> None:
-    datasets = pytest.importorskip("datasets", reason="Hugging Face datasets is not installed: pip install headscope[data]")
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed: pip install headscope[data]")
     table = datasets.Dataset.from_dict({"text": DOCUMENTS})
     assert documents(table) == DOCUMENTS
     assert documents(table.to_iterable_dataset()) == DOCUMENTS
