@@ -47,7 +47,7 @@ model: $(READY)
 	$(BIN)/python bench/train_model.py $(TEXT) --out runs/embedded --tokenizer src/headscope/models/embedded/tokenizer.json
 
 docs: $(READY)
-	$(BIN)/python -m headscope.cli.page docs/reference/commands.md
+	$(BIN)/python -m docs.generate.commands docs/reference/commands.md
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "open site/index.html"
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from docs.generate import commands as commands_page
 from typer.main import get_command
 from typer.testing import CliRunner
 
 import headscope
 from headscope import attention, errors
 from headscope.cli import app
-from headscope.cli import page as commands_page
 from headscope.heads.look.look import Look
 from headscope.scope import Scope
 

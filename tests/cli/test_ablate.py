@@ -43,8 +43,8 @@ def test_heads_say_what_they_say_in_the_texts(how: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--how", "resample"], "--how resample draws what the heads say in other texts; name them, as in --texts"),
-        (["--texts", "book.txt"], "--texts is what --how mean and --how resample read; zero reads nothing"),
+        (["--how", "resample"], "--how resample draws the heads' outputs on other texts; name them, as in --texts"),
+        (["--texts", "book.txt"], "--texts is for --how mean and --how resample; zero needs none"),
         (["--how", "mean", "--texts", "no/such.txt"], "no such file, folder or pattern"),
     ],
 )

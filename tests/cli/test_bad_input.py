@@ -45,7 +45,7 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("compare missing empty", "InputError", "missing holds no census (tally.safetensors is missing)"),
     ("prune -o new", "InputError", "prune takes either keep=, the share of heads to keep, or heads="),
     ("prune -o new --keep 0.5 -t missing.txt", "InputError", "missing.txt: no such file, folder or pattern"),
-    ("prune -o plain.txt --keep 0.5", "InputError", "plain.txt is there already and not empty"),
+    ("prune -o plain.txt --keep 0.5", "InputError", "plain.txt exists and is not empty"),
     ("prune --heads 3.5 -o /proc/new", "InputError", "/proc/new"),
     ("serve --no-open --census empty", "InputError", "empty holds no census"),
     (

@@ -43,7 +43,7 @@ def test_a_model_that_is_not_here_leaves_what_papers_say(monkeypatch: pytest.Mon
     done = CliRunner().invoke(app, ["heads", "nobody/gpt2-xl", "--papers"])
     assert done.exit_code == 0, done.output
     assert "induction: 17.6 0.99, 16.3" in done.output
-    assert "only what papers say: nobody/gpt2-xl cannot be opened" in done.output
+    assert "published claims only: nobody/gpt2-xl cannot be opened" in done.output
     with pytest.raises(ModelError, match="nobody/unheard-of cannot be opened"):
         run("heads", "nobody/unheard-of", "--papers")
 
@@ -68,7 +68,7 @@ def test_a_class_of_tokens_is_tested_like_a_role(tmp_path: Path) -> None:
     assert (trial["role"], trial["tested"], len(trial["scores"])) == ("digits", True, 64)
     with pytest.raises(InputError, match="'digits' is not a class of tokens; write NAME=PATTERN"):
         run("heads", "--class", "digits")
-    with pytest.raises(InputError, match="--texts is where --class is asked; give a class too"):
+    with pytest.raises(InputError, match="--texts holds the texts for --class; give a class too"):
         run("heads", "--texts", str(tmp_path / "texts.txt"))
 
 

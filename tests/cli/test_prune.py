@@ -47,7 +47,7 @@ def test_bad_input_is_said_before_anything_is_written(tmp_path: Path) -> None:
         run("--heads", "12.1", "-o", out)
     with pytest.raises(InputError, match="--by chance: heads are ranked by exact or gradient"):
         run("--keep", "0.5", "--by", "chance", "-o", out)
-    with pytest.raises(InputError, match="is there already and not empty"):
+    with pytest.raises(InputError, match="exists and is not empty"):
         run("--keep", "0.5", "-o", str(Path(__file__).parent))
     (tmp_path / "empty.txt").write_text("", encoding="utf-8")
     with pytest.raises(InputError, match=r"there is no text to measure on in .*empty\.txt"):

@@ -10,8 +10,8 @@ import sys
 from typing import Any, NoReturn
 
 import pytest
+from docs.generate.commands import commands
 
-from headscope.cli.page import commands
 from tests.cli.commands import Done, Line, run_all
 
 TEXT = "The horse crossed the road because the horse was tired"
@@ -26,6 +26,7 @@ JSON = {
     "compare": ("compare", "one", "one"),
     "check": ("check",),
     "doctor": ("doctor",),
+    "composition": ("composition",),
     "prune": ("prune", "--heads", "3.5", "-o", "smaller"),
     "card": ("card", "gpt2", "phi-4-mini"),
     "learn": ("learn", "3"),
@@ -134,7 +135,7 @@ def test_a_reader_that_has_left_is_no_reason_to_speak(name: str, done: dict[str,
 @pytest.mark.parametrize("name", PRINTED)
 def test_a_full_disk_is_told_in_a_line(name: str, done: dict[str, Done]) -> None:
     told = done[f"full disk {name}"]
-    assert (told.status, told.err) == (1, "error: what was to be printed: No space left on device\n")
+    assert (told.status, told.err) == (1, "error: standard output: No space left on device\n")
 
 
 @pytest.mark.parametrize("name", LONG)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from headscope.cli.options import AsJson, Model, ModelArgument, app, chosen, show, show_json
+from headscope.cli.options import AsJson, Model, ModelArgument, app, one_model, show, show_json
 
 Through = Literal["q", "k", "v"]
 
@@ -25,7 +25,7 @@ def composition(
     """
     from headscope.scope import load
 
-    with load(chosen(model, named)) as scope:
+    with load(one_model(model, named)) as scope:
         pairs = scope.compositions(through).strongest(count)
     if as_json:
         show_json([{"writer": str(writer), "reader": str(reader), "score": score} for writer, reader, score in pairs])

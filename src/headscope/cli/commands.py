@@ -12,11 +12,11 @@ from headscope import __version__
 from headscope.cli import look, measure, circuits, prune, learn  # isort: skip - the order of the help
 from headscope.cli.options import app
 
-__all__ = ["app", "circuits", "learn", "look", "measure", "prune", "without_a_command"]
+__all__ = ["app", "circuits", "default_command", "learn", "look", "measure", "prune"]
 
 
-def without_a_command() -> list[str]:
-    """The microscope, where the page and the embedded model have been built into this copy."""
+def default_command() -> list[str]:
+    """The default command: serve, or build where this copy lacks the built page or the embedded model."""
     package = Path(__file__).parent.parent
     built = (package / "app/static/index.html").exists() and (package / "models/embedded/config.json").exists()
     return ["serve" if built else "build"]

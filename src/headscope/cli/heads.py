@@ -1,4 +1,4 @@
-"""What ``headscope heads`` does with its options: what is tested, what is read, and how it is shown."""
+"""Run, read and print role tests for ``headscope heads``."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from headscope.cli.options import pieces_of, show_json
+from headscope.cli.options import read_texts, show_json
 
 if TYPE_CHECKING:
     from headscope.heads.roles.published_claims import ClaimCheck
     from headscope.heads.roles.report import Report
 
 Own = tuple[list[str], list[str], Path | None]
-"""Classes of tokens, the files in which they are asked for, and a treebank."""
+"""Classes of tokens, the files they are measured on, and a treebank."""
 
 
-def examined(model: str | None, inputs: int, seed: int, roles: tuple[str, ...], own: Own) -> Report:
-    """The battery, or what was asked for, on a model."""
+def test_heads(model: str | None, inputs: int, seed: int, roles: tuple[str, ...], own: Own) -> Report:
+    """Run the battery, or the chosen roles and the user's own, on a model."""
     from headscope.errors import InputError
     from headscope.heads.questions.label_rules import read_class
     from headscope.heads.roles.custom_roles import own_role
@@ -30,9 +30,9 @@ def examined(model: str | None, inputs: int, seed: int, roles: tuple[str, ...], 
 
     classes, files, arcs = own
     if files and not classes:
-        raise InputError("--texts is where --class is asked; give a class too, as in --class digits=[0-9]")
+        raise InputError("--texts holds the texts for --class; give a class too, as in --class digits=[0-9]")
     rules = [read_class(entry) for entry in classes]
-    texts = pieces_of(files, 64, 300) if files else None
+    texts = read_texts(files, 64, 300) if files else None
     with load(model) as scope:
         asked = [own_role(rule, texts) for rule in rules]
         asked += [] if arcs is None else treebank_roles(scope.model, arcs)
@@ -40,8 +40,8 @@ def examined(model: str | None, inputs: int, seed: int, roles: tuple[str, ...], 
         return scope.heads(RoleOptions(inputs=inputs, roles=chosen, own=tuple(asked), seed=seed))
 
 
-def earlier(path: Path) -> Report:
-    """A report that was written down before."""
+def read_report(path: Path) -> Report:
+    """Read a report that --json wrote."""
     import json
 
     from headscope.errors import InputError
@@ -66,18 +66,18 @@ def show_report(report: Report, claims: Sequence[ClaimCheck] | None, as_json: bo
         typer.echo(f"no published claims about {report.model} are known to headscope")
 
 
-def claims_alone(model: str | None, why: str, as_json: bool) -> None:
-    """What papers say, with no weights to hold it against: of one model, or of all that are spoken of."""
+def show_claims(model: str | None, why: str, as_json: bool) -> None:
+    """Print published claims without testing them: about one model, or all that have claims."""
     from headscope.heads.roles.published_claims import claims_about, models_with_claims, unchecked_claims
 
     names = [model] if model else models_with_claims()
     if as_json:
-        unseen = [claim for name in names for claim in unchecked_claims(name, why or "no weights were looked at")]
-        show_json({"papers": [asdict(claim) for claim in unseen]})
+        claims = [claim for name in names for claim in unchecked_claims(name, why or "no weights were tested")]
+        show_json({"papers": [asdict(claim) for claim in claims]})
         return
     for name in names:
         typer.echo(name)
         for claim in claims_about(name):
             typer.echo(f"  {claim}")
     if why:
-        typer.echo(f"only what papers say: {why}", err=True)
+        typer.echo(f"published claims only: {why}", err=True)

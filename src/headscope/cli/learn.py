@@ -1,4 +1,4 @@
-"""Commands that teach: model cards, lessons, training a small model of one's own, and what an error means."""
+"""Commands that teach: card, learn, train, explain."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ EXPLAINED = Path(__file__).parent.parent / "explained"
 @app.command()
 def card(
     names: Annotated[list[str] | None, typer.Argument(help="Built-in names, config.json files or folders.")] = None,
-    d_model: Annotated[int | None, typer.Option(help="A card from bare sizes: the width,")] = None,
-    heads: Annotated[int | None, typer.Option(help="its heads,")] = None,
-    kv_heads: Annotated[int | None, typer.Option(help="and its KV heads.")] = None,
+    d_model: Annotated[int | None, typer.Option(help="Count a model of this width (with --heads).")] = None,
+    heads: Annotated[int | None, typer.Option(help="Number of heads of that model.")] = None,
+    kv_heads: Annotated[int | None, typer.Option(help="Number of its KV heads; as many as heads if none.")] = None,
     length: Annotated[int | None, typer.Option(help="Count the KV cache at this many tokens.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """What a model card's numbers mean: heads, KV heads, parameters, cache, and what they do not mean.
+    """Read model cards: heads, KV heads, parameters and KV cache.
 
     Example: headscope card gpt3-175b phi-4-mini
     """
@@ -46,11 +46,11 @@ def card(
 @app.command()
 def learn(
     which: Annotated[str | None, typer.Argument(help="A lesson's number or name; the list of lessons if none.")] = None,
-    question: Annotated[int, typer.Option(help="Answer this question of the lesson")] = 1,
-    answer: Annotated[str | None, typer.Option(help="with this.")] = None,
+    question: Annotated[int, typer.Option(help="The number of the question that --answer answers.")] = 1,
+    answer: Annotated[str | None, typer.Option(help="Your answer: a letter, or a number.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Short lessons that compute in front of you, each with two questions.
+    """Short lessons that run their code, each with two questions.
 
     Example: headscope learn 3, then headscope learn 3 --answer b
     """
@@ -81,18 +81,18 @@ def learn(
 
 @app.command()
 def train(
-    text: Annotated[list[Path], typer.Option("--text", "-t", help="A text file to learn from; several for several.")],
+    text: Annotated[list[Path], typer.Option("--text", "-t", help="A text file to train on; may be repeated.")],
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="The folder of the run; a stopped run goes on there.")
+        Path, typer.Option("--out", "-o", help="The folder of the run; a stopped run resumes there.")
     ] = Path("runs/model"),
     heads: Annotated[int, typer.Option(help="Heads in each layer.")] = 4,
     d_model: Annotated[int, typer.Option(help="Width of the model.")] = 128,
     layers: Annotated[int, typer.Option(help="Layers.")] = 4,
-    context: Annotated[int, typer.Option(help="Tokens the model sees at once.")] = 256,
+    context: Annotated[int, typer.Option(help="Context length in tokens.")] = 256,
     steps: Annotated[int, typer.Option(help="Steps of training.")] = 1500,
     seed: Annotated[int, typer.Option(help="The same seed trains the same model.")] = 0,
 ) -> None:
-    """Train a small GPT on your own text, and film its heads as they form.
+    """Train a small GPT on your own text, and record a film of its heads.
 
     Example: headscope train --text book.txt --heads 4 --d-model 128
     """
@@ -104,7 +104,7 @@ def train(
     options = TrainingOptions(d_model=d_model, n_layers=layers, n_heads=heads, context=context, steps=steps, seed=seed)
     with training_bar(options.total_steps) as report:
         trained = train_model([TextFile(path) for path in text], out, options, report)
-    word = "finished" if trained.finished else "stopped; the same command goes on"
+    word = "finished" if trained.finished else "stopped; the same command resumes"
     typer.echo(f"{word} at step {trained.step}. Look at it with: headscope serve {trained.folder}")
     raise typer.Exit(0 if trained.finished else INTERRUPTED)
 
@@ -114,7 +114,7 @@ def explain(
     kind: Annotated[str | None, typer.Argument(help="The kind of error, as in ShapeError; all kinds if none.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """What a kind of error means and the usual ways out, with examples.
+    """Explain a kind of error and the usual ways out, with examples.
 
     Example: headscope explain ShapeError
     """

@@ -1,4 +1,4 @@
-"""Commands that look at a text, and change heads while it is read: serve, build, look, ablate, generate."""
+"""Commands that look at a text or edit heads: serve, build, look, ablate, generate."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headscope.cli.options import AsJson, Classes, Heads, Model, app, given, pieces_of, show, show_json
+from headscope.cli.options import AsJson, Classes, Heads, Model, app, read_texts, show, show_json, text_or_media
 
 
 @app.command()
@@ -19,14 +19,17 @@ def serve(
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="The port; a free one if none is given.")] = None,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
     host: Annotated[
-        str, typer.Option(help="Serve others too, as with 0.0.0.0: each must have the token that is printed.")
+        str, typer.Option(help="Serve other machines too, as with 0.0.0.0; they need the printed token.")
     ] = "127.0.0.1",
     allow_models: Annotated[
         bool, typer.Option("--allow-models", help="Let the page open other models, by hub name or folder.")
     ] = False,
-    census: Annotated[list[Path] | None, typer.Option(help="The folder of a scan to show; several to compare.")] = None,
+    census: Annotated[list[Path] | None, typer.Option(help="A census folder to show; repeat it to compare.")] = None,
 ) -> None:
-    """Open the microscope in the browser."""
+    """Open the microscope in the browser.
+
+    Example: headscope serve gpt2 --port 8000
+    """
     from headscope.app.model_registry import ModelRegistry
     from headscope.app.pages.census import Censuses
     from headscope.app.pages.film import Films
@@ -48,7 +51,10 @@ def build(
     heads: Annotated[int, typer.Option(help="Number of heads.")] = 12,
     kv_heads: Annotated[int | None, typer.Option(help="Key/value heads, shared in groups.")] = None,
 ) -> None:
-    """Build multi-head attention from one head to many, with the shape at each step."""
+    """Build multi-head attention from one head to many, with the shape at each step.
+
+    Example: headscope build --d-model 768 --heads 12
+    """
     from headscope.attention.__main__ import show as show_build
 
     raise typer.Exit(show_build(d_model, heads, kv_heads))
@@ -56,15 +62,15 @@ def build(
 
 @app.command()
 def look(
-    text: Annotated[str, typer.Argument(help="The text to look at; for models that read them, a .png, .jpg or .wav.")],
+    text: Annotated[str, typer.Argument(help="The text; for models of pictures or sound a .png, .jpg or .wav file.")],
     model: Model = None,
     head: Annotated[str | None, typer.Option("--head", "-h", help="Draw this head's pattern, as in 3.5.")] = None,
     png: Annotated[Path | None, typer.Option(help="Save the head's pattern as a picture (needs --head).")] = None,
-    html: Annotated[Path | None, typer.Option(help="Save the whole microscope as one file that opens offline.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Save the microscope as one file that opens offline.")] = None,
     question: Classes = None,
     as_json: AsJson = False,
 ) -> None:
-    """One text under the microscope: its next tokens, and which heads do what in it.
+    """Look at one text: its next tokens, and the top heads of each question.
 
     Example: headscope look "The horse crossed the road because it was tired." --head 3.5
     """
@@ -79,7 +85,7 @@ def look(
     if png is not None and head is None:
         raise InputError("--png draws one head; name it with --head, as in --head 3.5")
     with load(model) as scope:
-        seen = scope.look(given(text))
+        seen = scope.look(text_or_media(text))
         if html is not None:
             save_html(seen, html)
         if png is not None and head is not None:
@@ -101,7 +107,7 @@ def ablate(
     head: Heads,
     model: Model = None,
     how: Annotated[
-        str, typer.Option(help="What stands in for the heads: zero, mean, or resample: what they say in --texts.")
+        str, typer.Option(help="What replaces the heads' outputs: zero, mean, or resample (drawn from --texts).")
     ] = "zero",
     texts: Annotated[
         list[str] | None,
@@ -109,7 +115,7 @@ def ablate(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Switch heads off, and see the next token with and without them.
+    """Ablate heads: the next token with and without them.
 
     Example: headscope ablate "Mary and John went out; John gave a book to" --head 5.6 --how resample --texts book.txt
     """
@@ -119,10 +125,10 @@ def ablate(
     from headscope.scope import load
 
     if texts and how == "zero":
-        raise InputError("--texts is what --how mean and --how resample read; zero reads nothing")
+        raise InputError("--texts is for --how mean and --how resample; zero needs none")
     if how == "resample" and not texts:
-        raise InputError("--how resample draws what the heads say in other texts; name them, as in --texts book.txt")
-    change = Ablate(tuple(head), how, tuple(pieces_of(texts or [], 16, 1000)))
+        raise InputError("--how resample draws the heads' outputs on other texts; name them, as in --texts book.txt")
+    change = Ablate(tuple(head), how, tuple(read_texts(texts or [], 16, 1000)))
     with load(model) as scope:
         before = scope.look(text)
         with scope.edit(change):
@@ -136,17 +142,17 @@ def ablate(
 
 @app.command()
 def generate(
-    text: Annotated[str, typer.Argument(help="The text to go on from.")],
+    text: Annotated[str, typer.Argument(help="The prompt.")],
     model: Model = None,
     tokens: Annotated[int, typer.Option("--tokens", "-n", help="How many tokens.")] = 40,
-    temperature: Annotated[float, typer.Option(help="0 is greedy; 1 is the model's own.")] = 0.0,
+    temperature: Annotated[float, typer.Option(help="0 is greedy; 1 is the model's own distribution.")] = 0.0,
     top_k: Annotated[int | None, typer.Option(help="Keep this many of the likeliest tokens.")] = None,
     top_p: Annotated[float | None, typer.Option(help="Keep the fewest tokens that make up this share.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same text.")] = 0,
-    off: Annotated[list[str] | None, typer.Option("--off", help="Switch this head off while writing.")] = None,
+    off: Annotated[list[str] | None, typer.Option("--off", help="Ablate this head; may be repeated.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let the model go on from a text, with heads switched off if you like.
+    """Generate text, with heads ablated if you like.
 
     Example: headscope generate "Alice was" --temperature 0.7 --off 5.1
     """

@@ -1,4 +1,4 @@
-"""Commands that measure a model: its self-check, its heads' roles, a scan of a corpus, two scans compared."""
+"""Commands that measure a model: heads, scan, compare, check; and doctor, which checks the installation."""
 
 from __future__ import annotations
 
@@ -9,46 +9,46 @@ from typing import Annotated
 import typer
 
 from headscope.cli import INTERRUPTED
-from headscope.cli.options import AsJson, Classes, Model, ModelArgument, app, chosen, show, show_json
+from headscope.cli.options import AsJson, Classes, Model, ModelArgument, app, one_model, show, show_json
 
 
 @app.command()
 def heads(
     model: ModelArgument = None,
     named: Model = None,
-    inputs: Annotated[int, typer.Option(help="Inputs a probe; more inputs, narrower intervals.")] = 32,
-    role: Annotated[list[str] | None, typer.Option(help="Test this role only; several times for several.")] = None,
+    inputs: Annotated[int, typer.Option(help="Inputs per probe; more inputs, narrower intervals.")] = 32,
+    role: Annotated[list[str] | None, typer.Option(help="Test this role only; may be repeated.")] = None,
     question: Classes = None,
-    texts: Annotated[list[str] | None, typer.Option("--texts", "-t", help="Where to ask --class.")] = None,
+    texts: Annotated[list[str] | None, typer.Option("--texts", "-t", help="Texts to measure --class on.")] = None,
     arcs: Annotated[Path | None, typer.Option(help="A CoNLL-U file: each of its relations is a role.")] = None,
-    papers: Annotated[bool, typer.Option("--papers", help="Hold published claims about this model beside it.")] = False,
+    papers: Annotated[bool, typer.Option("--papers", help="Compare with published claims about this model.")] = False,
     report: Annotated[Path | None, typer.Option(help="Read this earlier --json report instead of testing.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same inputs.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """What every head does, with evidence: roles that pass their tests, and how many heads have none.
+    """Test every head for its roles: those that pass, with evidence, and how many heads have none.
 
-    Questions of your own (--class, --arcs) are tested by themselves, unless --role names others too.
+    Your own questions (--class, --arcs) are tested alone, unless --role names others too.
 
     Example: headscope heads gpt2 --papers, or headscope heads --class "digits=[0-9]" --texts book.txt
     """
-    from headscope.cli.heads import claims_alone, earlier, examined, show_report
+    from headscope.cli.heads import read_report, show_claims, show_report, test_heads
     from headscope.errors import ModelError
     from headscope.heads.roles.published_claims import check_claims, claims_about
 
-    model = chosen(model, named)
+    model = one_model(model, named)
     if report is not None:
-        found = earlier(report)
+        found = read_report(report)
     elif papers and model is None:
-        claims_alone(None, "", as_json)
+        show_claims(None, "", as_json)
         return
     else:
         try:
-            found = examined(model, inputs, seed, tuple(role or ()), (question or [], texts or [], arcs))
+            found = test_heads(model, inputs, seed, tuple(role or ()), (question or [], texts or [], arcs))
         except ModelError as error:
             if not papers or not claims_about(model or ""):
                 raise
-            claims_alone(model, str(error), as_json)
+            show_claims(model, str(error), as_json)
             return
     show_report(found, check_claims(found) if papers else None, as_json)
 
@@ -56,17 +56,17 @@ def heads(
 @app.command()
 def scan(
     corpus: Annotated[list[str], typer.Option("--corpus", "-c", help="Text, JSONL, Parquet, a folder, a glob, or -.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the census; a killed scan goes on there.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The census folder; an interrupted scan resumes there.")],
     model: ModelArgument = None,
     named: Model = None,
-    context: Annotated[int | None, typer.Option(help="Tokens in a row; up to 1,024 unless given.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(help="Stop after about so many tokens.")] = None,
-    workers: Annotated[int, typer.Option(help="Processes that share the work.")] = 1,
+    context: Annotated[int | None, typer.Option(help="Tokens per row; up to 1,024 unless given.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="Stop after about this many tokens.")] = None,
+    workers: Annotated[int, typer.Option(help="Number of processes.")] = 1,
     ray: Annotated[str | None, typer.Option(help="A Ray address, or local.")] = None,
     question: Classes = None,
     as_json: AsJson = False,
 ) -> None:
-    """A census: every head and question over a whole corpus, resumable.
+    """Scan a corpus: every head and question over all of its tokens, resumable.
 
     Example: headscope scan --corpus books/*.txt --out census --class "digits=[0-9]+"
     """
@@ -77,17 +77,17 @@ def scan(
 
     rules = tuple(read_class(entry) for entry in question or ())
     options = ScanOptions(context=context, max_tokens=max_tokens, workers=workers, ray=ray, rules=rules)
-    with load(chosen(model, named)) as scope:
+    with load(one_model(model, named)) as scope:
         try:
             census = scope.scan(corpus[0] if len(corpus) == 1 else corpus, out=out, options=options)
         except KeyboardInterrupt as stopped:
-            typer.echo(f"stopped: {stopped}; the same command goes on from there", err=True)
+            typer.echo(f"stopped: {stopped}; the same command resumes there", err=True)
             raise typer.Exit(INTERRUPTED) from stopped
     if as_json:
         show_json(census_json(census))
     else:
         show(census)
-        typer.echo(f"{out}/report.html shows it; census.parquet has a row for each head and question")
+        typer.echo(f"{out}/report.html shows it; census.parquet has one row per head and question")
 
 
 @app.command()
@@ -97,7 +97,7 @@ def compare(
     count: Annotated[int, typer.Option("--count", "-n", help="How many changes to print.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Two censuses side by side: which heads changed most.
+    """Compare two censuses: which heads changed most.
 
     Example: headscope compare census/english census/code
     """
@@ -124,7 +124,7 @@ def check(
     from headscope.app import json_output
     from headscope.scope import load
 
-    with load(chosen(model, named)) as scope:
+    with load(one_model(model, named)) as scope:
         if as_json:
             show_json(json_output.model_json(scope))
             return
@@ -135,7 +135,10 @@ def check(
 
 @app.command()
 def doctor(as_json: AsJson = False) -> None:
-    """What is installed, which backends work here, and why others do not."""
+    """Check the installation: versions, devices, and which backends work here.
+
+    Example: headscope doctor
+    """
     from headscope.app.doctor import examine
 
     checks = examine()

@@ -1,4 +1,4 @@
-"""What the commands share: the one Typer app, options that mean the same everywhere, and how results are printed."""
+"""The Typer app, options shared by several commands, and functions that read and print for them."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ ModelArgument = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 Classes = Annotated[
     list[str] | None,
-    typer.Option("--class", help="NAME=REGEX: attention to such tokens; NAME=A=>B: from tokens A to tokens B."),
+    typer.Option("--class", help="NAME=REGEX: attention to matching tokens; NAME=A=>B: from tokens A to tokens B."),
 ]
-Heads = Annotated[list[str], typer.Option("--head", "-h", help="A head, as in 3.5; several times for several.")]
+Heads = Annotated[list[str], typer.Option("--head", "-h", help="A head, as in 3.5; may be repeated.")]
 
 
-def chosen(model: str | None, named: str | None) -> str | None:
-    """The model, given either by position or with --model."""
+def one_model(model: str | None, named: str | None) -> str | None:
+    """The model, by position or by --model."""
     from headscope.errors import InputError
 
     if model is not None and named is not None:
@@ -40,14 +40,14 @@ def chosen(model: str | None, named: str | None) -> str | None:
 MEDIA = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".wav")
 
 
-def given(text: str) -> str | Path:
-    """A text, or the picture or sound that it is the path of."""
+def text_or_media(text: str) -> str | Path:
+    """A text, or the path of a picture or sound."""
     path = Path(text)
     return path if path.suffix.lower() in MEDIA and path.is_file() else text
 
 
 def show(what: Any) -> None:
-    """Print something of rich's, or plain text."""
+    """Print text or a rich renderable."""
     from rich.console import Console
 
     Console().print(what)
@@ -59,21 +59,21 @@ def show_json(what: Any) -> None:
     typer.echo(json.dumps(what, ensure_ascii=False, indent=2))
 
 
-def pieces_of(sources: list[str], count: int, letters: int) -> list[str]:
-    """The first pieces of what was named: enough to measure on, few and short enough to wait for."""
+def read_texts(sources: list[str], count: int, characters: int) -> list[str]:
+    """The first ``count`` texts of at most so many characters from files, folders or globs."""
     from headscope.errors import InputError
     from headscope.scan.corpus.documents import Corpus
 
-    pieces: list[str] = []
+    texts: list[str] = []
     for source in sources:
         corpus = Corpus(source)
         for passage in corpus:
-            starts = range(0, len(passage.text), letters)
-            pieces += [piece for start in starts if len(piece := passage.text[start : start + letters].strip()) > 20]
-            if len(pieces) >= count:
-                return pieces[:count]
-        if not pieces:
+            starts = range(0, len(passage.text), characters)
+            texts += [text for start in starts if len(text := passage.text[start : start + characters].strip()) > 20]
+            if len(texts) >= count:
+                return texts[:count]
+        if not texts:
             raise InputError(
                 f"there is no text to measure on in {source}: {'; '.join(corpus.problems) or 'it is empty'}"
             )
-    return pieces
+    return texts

@@ -1,4 +1,4 @@
-"""The command that makes a model smaller: heads taken out of its weights."""
+"""The prune command: remove heads from a model's weights."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headscope.cli.options import AsJson, Model, ModelArgument, app, chosen, pieces_of, show_json
+from headscope.cli.options import AsJson, Model, ModelArgument, app, one_model, read_texts, show_json
 
 
 @app.command()
@@ -17,13 +17,14 @@ def prune(
     named: Model = None,
     keep: Annotated[float | None, typer.Option(help="The share of heads to keep, as in 0.7.")] = None,
     heads: Annotated[
-        list[str] | None, typer.Option(help="Remove this head, as in 3.5; several times, or 3.5,4.1.")
+        list[str] | None, typer.Option(help="Remove this head, as in 3.5; may be repeated, or 3.5,4.1.")
     ] = None,
     texts: Annotated[
         list[str] | None, typer.Option("--texts", "-t", help="Text, JSONL, Parquet, a folder or a glob to measure on.")
     ] = None,
     even: Annotated[
-        bool, typer.Option("--even", help="As many heads from every layer: opens anywhere with no help.")
+        bool,
+        typer.Option("--even", help="As many heads from every layer: opens in plain transformers."),
     ] = False,
     by: Annotated[str, typer.Option(help="How --keep ranks heads: exact, or gradient (faster, worse).")] = "exact",
     as_json: AsJson = False,
@@ -38,11 +39,11 @@ def prune(
     if by not in ("exact", "gradient"):
         raise InputError(f"--by {by}: heads are ranked by exact or gradient")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out} is there already and not empty; give a new folder")
-    options: dict[str, Any] = {"texts": pieces_of(texts or [], 16, 1000), "even": even, "by": by}
+        raise InputError(f"{out} exists and is not empty; give a new folder")
+    options: dict[str, Any] = {"texts": read_texts(texts or [], 16, 1000), "even": even, "by": by}
     if heads:
         options["heads"] = [name for entry in heads for name in entry.replace(",", " ").split()]
-    with load(chosen(model, named)) as scope:
+    with load(one_model(model, named)) as scope:
         pruned = scope.prune(keep=keep, **options)
         pruned.save(out)
     if as_json:
