@@ -129,22 +129,14 @@ class Censuses:
     """The censuses that the server was started with, numbered from 1."""
 
     def __init__(self, folders: Iterable[str | Path] = ()) -> None:
-        self._open = [_Opened(number, Census.load(folder)) for number, folder in enumerate(folders, 1)]
+        self._open = [OpenedCensus(number, Census.load(folder)) for number, folder in enumerate(folders, 1)]
 
     def summaries(self) -> CensusList:
         return CensusList(censuses=[each.summary for each in self._open])
 
-    def table(self, number: int) -> tuple[CensusResponse, Arrays]:
-        """Every head and quantity of one census."""
-        return self._at(number).table
-
-    def head(self, number: int, head: str, question: str) -> CensusHead:
-        """One head's best examples of a question, and the histograms of its rows."""
-        return self._at(number).head(head, question)
-
     def compare(self, before: int, after: int) -> tuple[ComparisonResponse, Arrays]:
         """Two censuses, head by head."""
-        one, two = self._at(before), self._at(after)
+        one, two = self[before], self[after]
         shared = {each.name for each in two.quantities}
         quantities = [each for each in one.quantities if each.name in shared]
         names = [each.name for each in quantities]
@@ -156,14 +148,14 @@ class Censuses:
         found = ComparisonResponse(before=one.summary, after=two.summary, sites=one.sites, quantities=quantities)
         return found, arrays
 
-    def _at(self, number: int) -> _Opened:
+    def __getitem__(self, number: int) -> OpenedCensus:
         if not 1 <= number <= len(self._open):
             raise InputError(f"there is no census {number} on this page; it was started with {len(self._open)}")
         return self._open[number - 1]
 
 
-class _Opened:
-    """One census and its responses, computed once."""
+class OpenedCensus:
+    """One census and its responses."""
 
     def __init__(self, number: int, census: Census) -> None:
         self.number, self.census = number, census
@@ -190,6 +182,7 @@ class _Opened:
 
     @cached_property
     def table(self) -> tuple[CensusResponse, Arrays]:
+        """Every head and quantity."""
         names = [each.name for each in self.quantities]
         arrays = self.arrays(COLUMNS, names)
         for row in self.census.rows:
@@ -210,6 +203,7 @@ class _Opened:
         return found, arrays
 
     def head(self, name: str, question: str) -> CensusHead:
+        """One head's best examples of a question, and the histograms of its rows."""
         head = str(Head.parse(name))
         if head not in self.columns:
             heads = list(self.columns)

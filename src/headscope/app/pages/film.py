@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
+from headscope.app.lru import LRU
 from headscope.app.pages.head_scores import QUESTIONS, QuestionInfo
 from headscope.app.pages.schema import Response
 from headscope.app.wire import Arrays
@@ -20,6 +21,7 @@ from headscope.scope import EMBEDDED
 
 FULL = 65_535
 FILE = "film.safetensors"
+KEPT = 8  # films in memory
 
 
 class FilmList(Response):
@@ -75,7 +77,7 @@ class Films:
     def __init__(self, models: Iterable[str] = ()) -> None:
         found = {_name(Path(model)): Path(model) / FILE for model in models if (Path(model) / FILE).is_file()}
         self._files = found | {EMBEDDED.name: EMBEDDED / FILE}
-        self._read: dict[str, tuple[FilmResponse, Arrays]] = {}
+        self._read: LRU[str, tuple[FilmResponse, Arrays]] = LRU(KEPT)
 
     def film_list(self) -> FilmList:
         return FilmList(names=list(self._files))
@@ -85,10 +87,8 @@ class Films:
         name = name or next(iter(self._files))
         if name not in self._files:
             raise InputError(f"there is no film {name!r} on this page; it has {', '.join(self._files)}")
-        if name not in self._read:
-            file = self._files[name]
-            self._read[name] = read_film(name, Film.load(file), file.with_name("tokenizer.json"))
-        return self._read[name]
+        file = self._files[name]
+        return self._read.cached(name, lambda: read_film(name, Film.load(file), file.with_name("tokenizer.json")))
 
 
 def _name(folder: Path) -> str:

@@ -25,6 +25,7 @@ LARGEST_TILE = 2**22  # numbers in one response
 TOGETHER = 2**20  # weights of a site up to which its thumbnails are made at once; past it one head fits the cache
 QUICK = 2_048**2  # query-key pairs up to which a pooled tile is computed on each request
 KEPT_LARGE = 16  # cached tiles of more pairs
+KEPT_MAXIMA = 4_096  # heads whose row maxima are cached
 
 Span = tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
 
@@ -55,7 +56,7 @@ class PatternTiles:
 
     def __init__(self, look: Look) -> None:
         self.look = look
-        self._row_maxima: dict[tuple[Head, bool], Float[Tensor, " query"]] = {}
+        self._row_maxima: LRU[tuple[Head, bool], Float[Tensor, " query"]] = LRU(KEPT_MAXIMA)
         self._large: LRU[WeightsResponse, Tensor] = LRU(KEPT_LARGE)
 
     def tile(self, asked: WeightsRequest) -> tuple[WeightsResponse, Tensor]:
@@ -103,14 +104,11 @@ class PatternTiles:
         return source
 
     def _row_maximum(self, head: Head, aside: bool) -> Float[Tensor, " query"]:
-        key = (head, aside)
-        if key not in self._row_maxima:
-            strongest = self.look.statistics(head.site).strongest
-            if aside or strongest is None:
-                self._row_maxima[key] = pattern.row_maxima(self.look.source(head), slice(int(aside), None))[0]
-            else:
-                self._row_maxima[key] = strongest.weight[0, head.head]
-        return self._row_maxima[key]
+        strongest = self.look.statistics(head.site).strongest
+        if strongest is not None and not aside:
+            return strongest.weight[0, head.head]
+        columns = slice(int(aside), None)
+        return self._row_maxima.cached((head, aside), lambda: pattern.row_maxima(self.look.source(head), columns)[0])
 
 
 def span(asked: tuple[int, int], length: int) -> tuple[int, int]:

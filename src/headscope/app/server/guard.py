@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass
 from http import HTTPStatus
 
 from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headscope.app.server.limits import MAX_BODY, BodyTimeoutError, BodyTooLargeError, RateLimiter, whole_body
+from headscope.app.server.errors import problem_response
+from headscope.app.server.limits import MAX_BODY, TOO_LARGE, RateLimiter, whole_body
 from headscope.app.server.token import Token
 
 HOST = "127.0.0.1"
@@ -43,17 +44,6 @@ HEADERS = {
 INTERNAL_ERROR = "the server failed on this request; the terminal it runs in shows the error"
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """An error response to a request that is not passed on."""
-
-    status: HTTPStatus
-    message: str
-
-    def response(self) -> Response:
-        return JSONResponse({"kind": "Refused", "message": self.message}, status_code=self.status)
-
-
 class Guard:
     """Middleware that refuses requests before the application. Plain ASGI, so that disconnects stay visible to it."""
 
@@ -78,80 +68,72 @@ class Guard:
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        refused = self._refuse(Request(scope))
-        if refused is not None:
-            await refused(scope, receive, send_with_headers)
-            return
         try:
-            await self.app(scope, await whole_body(scope, receive), send_with_headers)
-        except (BodyTooLargeError, BodyTimeoutError) as error:
-            await Refusal(error.status, str(error)).response()(scope, receive, send_with_headers)
+            first_visit = self._check(Request(scope))
+            if first_visit is None:
+                await self.app(scope, await whole_body(scope, receive), send_with_headers)
+            else:
+                await first_visit(scope, receive, send_with_headers)
+        except HTTPException as refused:
+            refusal = problem_response("Refused", refused.detail, refused.status_code)
+            await refusal(scope, receive, send_with_headers)
         except Exception:
             if not started:
-                failed = Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, INTERNAL_ERROR)
-                await failed.response()(scope, receive, send_with_headers)
+                failed = problem_response("Refused", INTERNAL_ERROR, HTTPStatus.INTERNAL_SERVER_ERROR)
+                await failed(scope, receive, send_with_headers)
             raise  # uvicorn logs it
 
-    def _refuse(self, request: Request) -> Response | None:
-        refusal = (
-            self._refuse_rate(request)
-            or (refuse_host(request) if self.token is None else None)
-            or refuse_origin(request)
-            or refuse_content(request)
-        )
-        if refusal is not None:
-            return refusal.response()
+    def _check(self, request: Request) -> Response | None:
+        """Raise for a request that is refused; return a redirect for a first visit with the token in its URL."""
+        if not self.limiter.allow(request.client.host if request.client else ""):
+            raise HTTPException(
+                HTTPStatus.TOO_MANY_REQUESTS, "too many requests at once from this address; wait a second"
+            )
+        if self.token is None:
+            check_host(request)
+        check_origin(request)
+        check_content(request)
         if self.token is None:
             return None
         first_visit = self.token.set_cookie(request)
-        if first_visit is not None or self.token.is_in(request):
-            return first_visit
-        return Refusal(HTTPStatus.UNAUTHORIZED, self.token.missing).response()
-
-    def _refuse_rate(self, request: Request) -> Refusal | None:
-        if self.limiter.allow(request.client.host if request.client else ""):
-            return None
-        return Refusal(HTTPStatus.TOO_MANY_REQUESTS, "too many requests at once from this address; wait a second")
+        if first_visit is None and not self.token.is_in(request):
+            raise HTTPException(HTTPStatus.UNAUTHORIZED, self.token.missing)
+        return first_visit
 
 
-def refuse_host(request: Request) -> Refusal | None:
+def check_host(request: Request) -> None:
     """Refuse a Host header other than localhost or a loopback address: it may be DNS rebinding."""
     name = request.headers.get("host", "")
     found = _NAME.fullmatch(name)
-    if found and (found["name"].lower() == "localhost" or is_loopback(found["name"].strip("[]"))):
-        return None
-    return Refusal(HTTPStatus.BAD_REQUEST, f"this server is not called {name[:80]!r}; open it as {HOST} or localhost")
+    if not found or not (found["name"].lower() == "localhost" or is_loopback(found["name"].strip("[]"))):
+        message = f"this server is not called {name[:80]!r}; open it as {HOST} or localhost"
+        raise HTTPException(HTTPStatus.BAD_REQUEST, message)
 
 
-def refuse_origin(request: Request) -> Refusal | None:
+def check_origin(request: Request) -> None:
     """Refuse cross-origin requests; a link on another site may open the page, and nothing more."""
     headers = request.headers
     origin = headers.get("origin")
     if origin is not None and origin.partition("://")[2] != headers.get("host", "nobody"):
-        return Refusal(HTTPStatus.FORBIDDEN, f"a page of {origin[:80]!r} may not send requests to this server")
-    site = headers.get("sec-fetch-site", "none")
-    if site in ("none", "same-origin"):
-        return None
+        message = f"a page of {origin[:80]!r} may not send requests to this server"
+        raise HTTPException(HTTPStatus.FORBIDDEN, message)
     opens = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
-    if opens and request.method in SAFE and not request.url.path.startswith("/api"):
-        return None
-    return Refusal(HTTPStatus.FORBIDDEN, "another page may not send requests to this server; open its own page")
+    allowed = opens and request.method in SAFE and not request.url.path.startswith("/api")
+    if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not allowed:
+        message = "another page may not send requests to this server; open its own page"
+        raise HTTPException(HTTPStatus.FORBIDDEN, message)
 
 
-def refuse_content(request: Request) -> Refusal | None:
+def check_content(request: Request) -> None:
     """Refuse large bodies, and all but JSON: a form on another site can post text without a preflight, but not JSON."""
     headers = request.headers
     if headers.get("content-length", "").isdecimal() and int(headers["content-length"]) > MAX_BODY:
-        return Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(BodyTooLargeError()))
-    if request.method in SAFE:
-        return None
+        raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, TOO_LARGE)
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     empty = headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
-    if kind == "application/json" or (empty and not kind):
-        return None
-    return Refusal(
-        HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"send application/json, not {kind[:80] or 'a body without a type'!r}"
-    )
+    if request.method not in SAFE and kind != "application/json" and not (empty and not kind):
+        message = f"send application/json, not {kind[:80] or 'a body without a type'!r}"
+        raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, message)
 
 
 def is_loopback(host: str) -> bool:

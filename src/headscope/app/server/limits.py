@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from http import HTTPStatus
 
+from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive, Scope
 
 from headscope.app.lru import LRU
@@ -20,21 +21,8 @@ MAX_BODY = 8 * 2**20  # bytes: a million characters as JSON, up to six bytes eac
 BODY_TIMEOUT = 30.0  # seconds
 PER_SECOND = 640.0
 AT_ONCE = 2_048.0
+TOO_LARGE = f"a request holds at most {MAX_BODY // 2**20} MiB; send a shorter text"
 ADDRESSES = 4_096  # counted at a time; the least recent one is dropped
-
-
-class BodyTooLargeError(Exception):
-    status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-
-    def __init__(self) -> None:
-        super().__init__(f"a request holds at most {MAX_BODY // 2**20} MiB; send a shorter text")
-
-
-class BodyTimeoutError(Exception):
-    status = HTTPStatus.REQUEST_TIMEOUT
-
-    def __init__(self) -> None:
-        super().__init__(f"the request did not arrive within {BODY_TIMEOUT:.0f} seconds; send it again")
 
 
 class RateLimiter:
@@ -60,7 +48,8 @@ async def whole_body(scope: Scope, receive: Receive) -> Receive:
         async with asyncio.timeout(BODY_TIMEOUT):
             body = await _read(receive)
     except TimeoutError:
-        raise BodyTimeoutError from None
+        message = f"the request did not arrive within {BODY_TIMEOUT:.0f} seconds; send it again"
+        raise HTTPException(HTTPStatus.REQUEST_TIMEOUT, message) from None
     if body is None:
         return _disconnected
     delivered = False
@@ -85,7 +74,7 @@ async def _read(receive: Receive) -> bytes | None:
         parts.append(message.get("body", b""))
         size += len(parts[-1])
         if size > MAX_BODY:
-            raise BodyTooLargeError
+            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, TOO_LARGE)
         more = message.get("more_body", False)
     return b"".join(parts)
 

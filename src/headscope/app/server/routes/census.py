@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from headscope.app.pages.census import Censuses, CensusResponse, ComparisonResponse
+from headscope.app.pages.census import Censuses, CensusHead, CensusResponse, ComparisonResponse
 from headscope.app.server.worker import PROBLEM, ContainerResponse, container_of
 from headscope.app.wire import pack
 
@@ -17,9 +17,11 @@ def routes(censuses: Censuses) -> APIRouter:
 
     @router.get("/censuses/{number}", **container_of(CensusResponse))
     def table(number: int) -> Response:
-        return ContainerResponse(pack(*censuses.table(number)))
+        return ContainerResponse(pack(*censuses[number].table))
 
-    router.get("/censuses/{number}/head", responses=PROBLEM)(censuses.head)
+    @router.get("/censuses/{number}/head", responses=PROBLEM)
+    def head(number: int, head: str, question: str) -> CensusHead:
+        return censuses[number].head(head, question)
 
     @router.get("/censuses/{number}/against/{other}", **container_of(ComparisonResponse))
     def compare(number: int, other: int) -> Response:
