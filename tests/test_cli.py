@@ -1,4 +1,4 @@
-"""The command line, as a person runs it."""
+"""The command line: version, help, errors and exports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headscope.app.wire import unpack
 from headscope.cli import app
 
 
-def test_it_tells_its_version() -> None:
+def test_version_is_printed() -> None:
     done = CliRunner().invoke(app, ["--version"])
     assert (done.exit_code, done.output.strip()) == (0, f"headscope {__version__}")
 
@@ -27,19 +27,19 @@ def test_help_names_the_commands() -> None:
     assert "build" in done.output
 
 
-def test_build_shows_the_build() -> None:
+def test_build_prints_the_shapes() -> None:
     done = CliRunner().invoke(app, ["build", "--d-model", "16", "--heads", "2"])
     assert done.exit_code == 0
     assert "All checks pass." in done.output
 
 
-def test_an_error_of_ours_is_a_line_the_way_to_its_page_and_a_status() -> None:
+def test_a_headscope_error_is_one_line_its_page_and_status_one() -> None:
     command = "import sys; sys.argv = ['headscope', 'build', '--heads', '7']; from headscope.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    told = done.stderr.splitlines()
-    assert told[0].startswith("error: d_model=768 does not divide into n_heads=7")
-    assert told[1:] == ["more: headscope explain ShapeError"]
+    response = done.stderr.splitlines()
+    assert response[0].startswith("error: d_model=768 does not divide into n_heads=7")
+    assert response[1:] == ["more: headscope explain ShapeError"]
 
 
 def test_look_saves_the_microscope_as_one_file(tmp_path: Path) -> None:

@@ -24,12 +24,12 @@ def test_import_headscope_loads_neither_torch_nor_transformers() -> None:
     assert loaded_by("import headscope") == set()
 
 
-def test_the_command_line_loads_nothing_but_typer() -> None:
+def test_the_command_line_imports_only_typer() -> None:
     assert loaded_by("import headscope.cli") == set()
     assert loaded_by("import headscope.cli.commands") == {"typer"}
 
 
-def test_the_help_is_printed_without_rich_whose_boxes_take_longer_than_all_else() -> None:
+def test_help_is_printed_without_importing_rich() -> None:
     script = """
 import sys
 from headscope.cli import main

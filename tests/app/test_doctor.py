@@ -1,4 +1,4 @@
-"""The doctor names everything that can be missing, and says why."""
+"""The doctor checks everything that can be missing, with the reason."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def _findings() -> dict[str, doctor.Check]:
     return {finding.name: finding for finding in doctor.examine()}
 
 
-def test_every_extra_is_examined() -> None:
+def test_every_extra_is_checked() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert set(doctor.EXTRAS) == set(declared["optional-dependencies"]) - {"dev"}
 
 
-def test_every_backend_is_examined_and_a_refusal_has_its_reason() -> None:
+def test_every_backend_is_checked_and_a_failure_has_its_reason() -> None:
     found = _findings()
     assert {name for name in found if name.startswith("backend ")} == {f"backend {name}" for name in BACKENDS}
     assert found["backend blockwise"].works
@@ -37,13 +37,13 @@ def test_every_backend_is_examined_and_a_refusal_has_its_reason() -> None:
         assert found["cuda"].detail == "no CUDA device: everything runs on the CPU"
 
 
-def test_the_installed_versions_are_told() -> None:
+def test_the_installed_versions_are_listed() -> None:
     found = _findings()
     for name in ("headscope", "torch", "transformers"):
         assert found[name].detail == metadata.version(name)
 
 
-def test_what_is_missing_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_names_its_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor.util, "find_spec", lambda package: None)
     found = _findings()
     assert not found["extra ray"].works
@@ -51,8 +51,10 @@ def test_what_is_missing_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> 
     assert found["triton"].detail.startswith("not installed: the fused backend cannot run")
 
 
-def test_the_command_prints_a_line_for_each_and_json_for_programs() -> None:
+def test_doctor_prints_one_line_per_check_and_json() -> None:
     plain = CliRunner().invoke(app, ["doctor"])
-    told = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).output)
-    assert [line[:3].strip() for line in plain.output.splitlines()] == ["ok" if one["works"] else "no" for one in told]
-    assert {"embedded model", "page"} <= {one["name"] for one in told if one["works"]}
+    checks = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).output)
+    assert [line[:3].strip() for line in plain.output.splitlines()] == [
+        "ok" if one["works"] else "no" for one in checks
+    ]
+    assert {"embedded model", "page"} <= {one["name"] for one in checks if one["works"]}

@@ -29,7 +29,7 @@ def given() -> list[Session]:
     return [Session(made("first")), Session(made("second"))]
 
 
-def test_a_page_opens_on_the_first_and_finds_the_others_by_name(given):
+def test_the_first_session_is_the_default_and_others_are_found_by_name(given):
     registry = ModelRegistry(*given)
     assert registry.session() is given[0]
     assert registry.session("second") is given[1]
@@ -42,30 +42,30 @@ def test_a_page_opens_on_the_first_and_finds_the_others_by_name(given):
     ("name", "said"),
     [("third", r"there is no model 'third' on this page; it has first, second\n"), ("", r"no model '' on this page")],
 )
-def test_a_name_that_is_not_there_is_answered_with_those_that_are(given, name, said):
+def test_an_unknown_model_is_refused_with_the_known_names(given, name, said):
     with pytest.raises(InputError, match=said):
         ModelRegistry(*given).session(name)
 
 
 @pytest.mark.parametrize("name", [None, "first"])
-def test_an_empty_registry_says_that_it_has_none(name):
+def test_an_empty_registry_says_so(name):
     with pytest.raises(InputError, match=r"there is no model .* on this page; it has none\n"):
         ModelRegistry().session(name)
 
 
-def test_two_models_of_one_name_cannot_be_told_apart():
+def test_two_models_of_one_name_are_refused():
     with pytest.raises(InputError, match=r"two of these models have one name \(one, one\); rename a folder"):
         ModelRegistry(Session(made("one")), Session(made("one")))
 
 
-def test_a_class_in_which_everybody_makes_heads_keeps_them_all(given):
+def test_a_class_of_clients_keeps_all_of_its_models(given):
     registry, crafted = ModelRegistry(*given), made("crafted")
     for student in range(STUDENTS):
         registry.add(f"heads {student}", crafted)
     assert all(registry.session(f"heads {student}").scope is crafted for student in range(STUDENTS))
 
 
-def test_what_nobody_has_used_for_longest_goes_first(given):
+def test_the_least_recently_used_model_is_dropped(given):
     registry, crafted = ModelRegistry(*given), made("crafted")
     for number in range(KEPT_MADE):
         registry.add(f"heads {number}", crafted)
@@ -77,7 +77,7 @@ def test_what_nobody_has_used_for_longest_goes_first(given):
     assert registry.session("first") is given[0]
 
 
-def test_a_model_made_again_keeps_its_place_and_takes_no_second_one(given):
+def test_a_model_added_again_replaces_the_first(given):
     registry, newer = ModelRegistry(*given), made("newer")
     registry.add("heads", made("older"))
     registry.add("heads", newer)
@@ -85,7 +85,7 @@ def test_a_model_made_again_keeps_its_place_and_takes_no_second_one(given):
     assert registry.session("heads").scope is newer
 
 
-def test_a_registry_without_an_opener_names_what_it_has_and_the_way_out(given):
+def test_a_registry_without_an_opener_refuses_to_open(given):
     registry = ModelRegistry(*given)
     assert not registry.opens
     with pytest.raises(InputError, match=r"may show first, second and open no other; for 'gpt2' start it with"):
@@ -94,7 +94,7 @@ def test_a_registry_without_an_opener_names_what_it_has_and_the_way_out(given):
         ModelRegistry().open("gpt2")
 
 
-def test_two_tabs_that_ask_for_one_model_open_it_once(given):
+def test_concurrent_requests_open_a_model_once(given):
     asked: list[str] = []
 
     def opener(name: str) -> Scope:
@@ -109,7 +109,7 @@ def test_two_tabs_that_ask_for_one_model_open_it_once(given):
     assert registry.names() == ["first", "second", "large"]
 
 
-def test_two_models_are_never_opened_beside_each_other(given):
+def test_models_are_opened_one_at_a_time(given):
     opening = threading.Semaphore()
 
     def opener(name: str) -> Scope:
@@ -123,7 +123,7 @@ def test_two_models_are_never_opened_beside_each_other(given):
         assert list(tabs.map(registry.open, ["one", "two"])) == ["one", "two"]
 
 
-def test_an_opened_model_that_is_looked_at_stays_when_another_comes(given):
+def test_a_recently_used_opened_model_is_kept(given):
     registry = ModelRegistry(*given, opener=made)
     for number in range(KEPT_OPENED):
         registry.open(f"large {number}")
@@ -132,14 +132,14 @@ def test_an_opened_model_that_is_looked_at_stays_when_another_comes(given):
     assert registry.names() == ["first", "second", "large 0", "another"]
 
 
-def test_what_is_open_already_is_not_opened_again(given):
+def test_a_known_model_is_not_opened_again(given):
     def never(name: str) -> Scope:
         raise AssertionError(name)
 
     assert ModelRegistry(*given, opener=never).open("second") == "second"
 
 
-def test_a_folder_that_bears_the_name_of_a_given_model_does_not_take_its_place(given):
+def test_an_opened_model_cannot_replace_a_given_one(given):
     registry = ModelRegistry(*given, opener=lambda _: made("first"))
     with pytest.raises(InputError, match="already shows another model that is called 'first'; rename the folder"):
         registry.open("elsewhere/first")
@@ -158,7 +158,7 @@ def test_an_opener_that_fails_leaves_the_registry_usable(given):
     assert registry.open("whole") == "whole"
 
 
-def test_the_list_can_be_read_while_others_make_models(given, monkeypatch):
+def test_sessions_can_be_listed_while_models_are_added(given, monkeypatch):
     monkeypatch.setattr(registry_module, "KEPT_MADE", 3)
     registry, crafted, stop = ModelRegistry(*given), made("crafted"), threading.Event()
 

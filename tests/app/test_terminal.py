@@ -1,4 +1,4 @@
-"""What a terminal shows: the look's own numbers, in cells and tables that no text can steer."""
+"""Terminal output: the look's own numbers, without control characters."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ def printed(thing: object, colour: bool = False) -> str:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "text"),
     [(0.0, ".00"), (0.004, ".00"), (0.069, ".07"), (0.694, ".69"), (0.9949, ".99"), (0.995, "1.0"), (1.0, "1.0")],
 )
-def test_a_weight_is_written_without_its_zero(value, told):
-    assert share(value) == told
-    assert len(told) == 3
+def test_a_weight_is_printed_without_its_leading_zero(value, text):
+    assert share(value) == text
+    assert len(text) == 3
 
 
 @pytest.mark.parametrize(
-    ("value", "told"), [(0.45, "45%"), (0.1, "10%"), (0.0999, "10.0%"), (0.003, "0.3%"), (1.0, "100%")]
+    ("value", "text"), [(0.45, "45%"), (0.1, "10%"), (0.0999, "10.0%"), (0.003, "0.3%"), (1.0, "100%")]
 )
-def test_a_chance_below_a_tenth_keeps_a_digit(value, told):
-    assert percent(value) == told
+def test_a_probability_below_a_tenth_has_one_decimal(value, text):
+    assert percent(value) == text
 
 
 @pytest.mark.parametrize(
@@ -60,11 +60,11 @@ def test_a_chance_below_a_tenth_keeps_a_digit(value, told):
     [(" lamp", "lamp"), (" ", "␣"), ("\n", "⏎"), ("\t", "⇥"), ("", "␣"), ("a\nb", "a⏎b"), ("\x1b[31m", "␛[31m"),
      ("\x00", "␀"), ("\x9b31m", "�31m"), ("\u202eabc", "�abc"), ("\u2066", "�"), ("שלום", "שלום")],
 )  # fmt: skip
-def test_a_token_is_shown_and_obeyed_never(token, seen):
+def test_control_characters_of_a_token_are_shown_not_executed(token, seen):
     assert visible(token) == seen
 
 
-def test_no_sign_that_steers_a_terminal_is_left():
+def test_no_control_character_is_left():
     every = "".join(chr(code) for code in range(0x2100))
     left = set(printable(every)) & {
         *map(chr, range(32)),
@@ -74,7 +74,7 @@ def test_no_sign_that_steers_a_terminal_is_left():
     assert left == {"\n", "\t"}
 
 
-def test_the_strongest_heads_of_a_question_are_ranked_over_all_layers(look):
+def test_the_top_heads_are_ranked_over_all_layers(look):
     found = top_heads(look, 5)
     assert set(found) <= set(STANDARD)
     for name, ranked in found.items():
@@ -87,35 +87,35 @@ def test_the_strongest_heads_of_a_question_are_ranked_over_all_layers(look):
         assert float(look.mean_answers(head.site)[name][head.head]) == values[0]
 
 
-def test_a_question_that_a_text_cannot_answer_is_said_to_be_so(scope):
-    told = printed(summary(scope.look("the old lamp")))
-    assert re.search(r"induction +no row of this text can answer it", told)
-    assert not re.search(r"previous +nowhere", told)
+def test_a_question_without_answering_rows_says_so(scope):
+    text = printed(summary(scope.look("the old lamp")))
+    assert re.search(r"induction +no row of this text can answer it", text)
+    assert not re.search(r"previous +no row", text)
 
 
-def test_a_summary_holds_the_tokens_what_comes_next_and_every_question(look):
-    told = printed(summary(look))
-    assert re.search(r"tokens +the old lamp on the landing", told)
+def test_a_summary_has_tokens_next_tokens_and_every_question(look):
+    text = printed(summary(look))
+    assert re.search(r"tokens +the old lamp on the landing", text)
     best = look.predictions(count=1)[0]
-    assert re.search(rf"next +{re.escape(visible(best.token.text))} +{re.escape(percent(best.probability))}", told)
-    assert all(name in told for name in STANDARD)
+    assert re.search(rf"next +{re.escape(visible(best.token.text))} +{re.escape(percent(best.probability))}", text)
+    assert all(name in text for name in STANDARD)
 
 
-def test_a_long_text_is_cut_and_says_by_how_much(scope):
+def test_a_long_token_row_is_truncated_with_a_count(scope):
     assert f"… and {60 - WIDEST} more" in printed(summary(scope.look("lamp " * 60)))
 
 
-def test_an_own_question_without_an_answer_says_so():
+def test_an_own_question_without_answering_rows_says_so():
     assert question_row("verbs", {}).plain == "verbs: no row of this text can answer it"
     found = {Head("0", 1): 0.25, Head("1", 0): 0.5, Head("1", 2): 0.125, Head("0", 0): 0.1}
     assert question_row("verbs", found).plain == "verbs: 1.0 .50   0.1 .25   1.2 .12"
 
 
-def test_a_pattern_is_a_triangle_of_the_weights_in_their_colours(look):
-    told = printed(pattern(look, "1.2"), colour=True).splitlines()
+def test_a_causal_pattern_is_a_triangle_of_coloured_weights(look):
+    text = printed(pattern(look, "1.2"), colour=True).splitlines()
     weights = look.pattern("1.2")
-    assert len(told) == 1 + len(look.tokens)
-    for index, line in enumerate(told[1:]):
+    assert len(text) == 1 + len(look.tokens)
+    for index, line in enumerate(text[1:]):
         cells = re.findall(r"48;2;(\d+);(\d+);(\d+)m", line)
         wanted = [weight_colour(float(weights[index, key])) for key in range(index + 1)]
         shown = [tuple(map(int, cell)) for cell in cells]
@@ -127,21 +127,21 @@ def test_a_pattern_is_a_triangle_of_the_weights_in_their_colours(look):
     assert share(float(weights[row].max())) in numbers[1 + row]
 
 
-def test_a_pattern_that_does_not_fit_says_what_does(scope):
+def test_a_pattern_too_wide_for_the_terminal_is_refused(scope):
     with pytest.raises(
         InputError, match=rf"a pattern of 60×60 does not fit a terminal \({WIDEST} tokens at most\); use"
     ):
         pattern(scope.look("lamp " * 60), "0.0")
 
 
-def test_a_change_is_a_line_a_token_and_its_distance():
+def test_an_ablation_table_has_one_line_per_token_and_the_kl_divergence():
     change = {"heads": ["5.1", "5.5"], "kl_nats": 0.1234, "next": [{"token": " road", "with": 0.5, "without": 0.05}]}
-    told = printed(ablation_table(change))
-    assert "without 5.1, 5.5: KL 0.123 nats" in " ".join(told.split())
-    assert re.search(r"road +50% +5\.0%", told)
+    text = printed(ablation_table(change))
+    assert "without 5.1, 5.5: KL 0.123 nats" in " ".join(text.split())
+    assert re.search(r"road +50% +5\.0%", text)
 
 
-def test_colours_begin_and_end_with_the_ramp_and_darken_all_the_way():
+def test_colours_follow_the_ramp_and_darken_monotonically():
     assert weight_colour(0.0) == tuple(bytes.fromhex(STOPS[0]))
     assert weight_colour(1.0) == tuple(bytes.fromhex(STOPS[-1]))
     assert weight_colour(-1.0) == weight_colour(0.0)

@@ -40,15 +40,15 @@ def streams(kind):
 
 
 def read(mine):
-    told = b""
+    response = b""
     while True:
         try:
             more = os.read(mine, 65536)
         except OSError:  # the last one closed the terminal
             more = b""
         if not more:
-            return told
-        told += more
+            return response
+        response += more
 
 
 def end(line):
@@ -59,8 +59,8 @@ def end(line):
     status = 0
     try:
         main()
-    except SystemExit as told:
-        status = told.code or 0
+    except SystemExit as response:
+        status = response.code or 0
     except BaseException:
         status = 1
         traceback.print_exc()
@@ -93,13 +93,13 @@ def run(line):
         end(line)
     if mine is not None:
         os.close(out)
-        told = read(mine)
+        response = read(mine)
     _, status = os.waitpid(child, 0)
     if mine is None and line["stdout"] == "file":
-        told = os.pread(out, 10**8, 0)
+        response = os.pread(out, 10**8, 0)
     elif mine is None:
-        told = b""
-    return os.waitstatus_to_exitcode(status), told.decode("utf-8", "replace"), os.pread(err, 10**7, 0).decode()
+        response = b""
+    return os.waitstatus_to_exitcode(status), response.decode("utf-8", "replace"), os.pread(err, 10**7, 0).decode()
 
 
 null, kept = os.open(os.devnull, os.O_WRONLY), os.dup(1)
@@ -144,4 +144,4 @@ def run_all(lines: Mapping[str, Line], folder: Path) -> dict[str, Done]:
     warm = json.dumps([["look", "hello", "--json"], ["card", "gpt2"], ["learn", "3"]])
     command = [sys.executable, "-c", DRIVER, str(asked), str(answered), warm]
     subprocess.run(command, cwd=folder, env=environment, check=True, timeout=900)
-    return {name: Done(*told) for name, told in json.loads(answered.read_text(encoding="utf-8")).items()}
+    return {name: Done(*response) for name, response in json.loads(answered.read_text(encoding="utf-8")).items()}

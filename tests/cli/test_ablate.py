@@ -1,4 +1,4 @@
-"""``headscope ablate`` as a person types it."""
+"""``headscope ablate`` on the command line."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def run(*words: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("how", ["mean", "resample"])
-def test_heads_say_what_they_say_in_the_texts(how: str, tmp_path: Path) -> None:
+def test_resampled_heads_use_the_given_texts(how: str, tmp_path: Path) -> None:
     (tmp_path / "book.txt").write_text(BOOK, encoding="utf-8")
-    told = run("--how", how, "--texts", str(tmp_path / "book.txt"))
+    response = run("--how", how, "--texts", str(tmp_path / "book.txt"))
     with headscope.load() as scope:
         before = scope.look(TEXT)
         with scope.edit(headscope.ablate("5.6", "4.3", how=how, texts=[BOOK])):
             expected = ablation_json(before, scope.look(TEXT), ["5.6", "4.3"])
-    assert told["kl_nats"] == pytest.approx(expected["kl_nats"], rel=1e-4)
-    assert told["kl_nats"] > 0
-    assert told["heads"] == ["5.6", "4.3"]
+    assert response["kl_nats"] == pytest.approx(expected["kl_nats"], rel=1e-4)
+    assert response["kl_nats"] > 0
+    assert response["heads"] == ["5.6", "4.3"]
 
 
 @pytest.mark.parametrize(
@@ -48,6 +48,6 @@ def test_heads_say_what_they_say_in_the_texts(how: str, tmp_path: Path) -> None:
         (["--how", "mean", "--texts", "no/such.txt"], "no such file, folder or pattern"),
     ],
 )
-def test_texts_that_are_missing_or_useless_are_refused(words: list[str], says: str) -> None:
+def test_missing_or_unused_texts_are_refused(words: list[str], says: str) -> None:
     with pytest.raises(InputError, match=says):
         run(*words)

@@ -1,4 +1,4 @@
-"""Whatever is typed, a command answers in words and with a status: the value that was wrong and the way out."""
+"""Invalid input ends a command with one error line, naming the value and the way out, and a status."""
 
 from __future__ import annotations
 
@@ -104,15 +104,13 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
     (folder / "empty.txt").write_text("", encoding="utf-8")
     (folder / "bytes.txt").write_bytes(b"\xff\xfe\x00 not text")
     (folder / "empty").mkdir()
-    told = run_all({typed: Line(words(typed)) for typed, *_ in (*MISTAKES, *MISREAD, *UNWRITABLE)}, folder)
-    told["made"] = Done(0, " ".join(path.name for path in folder.iterdir()), "")
-    return told
+    response = run_all({typed: Line(words(typed)) for typed, *_ in (*MISTAKES, *MISREAD, *UNWRITABLE)}, folder)
+    response["made"] = Done(0, " ".join(path.name for path in folder.iterdir()), "")
+    return response
 
 
 @pytest.mark.parametrize(("typed", "kind", "message"), MISTAKES, ids=[typed for typed, *_ in MISTAKES])
-def test_a_mistake_is_told_in_a_line_with_the_way_to_its_page(
-    typed: str, kind: str, message: str, done: dict[str, Done]
-) -> None:
+def test_an_error_is_one_line_and_names_its_page(typed: str, kind: str, message: str, done: dict[str, Done]) -> None:
     status, _, err = done[typed]
     first, *rest = err.splitlines()
     assert first.startswith("error: "), err
@@ -122,7 +120,7 @@ def test_a_mistake_is_told_in_a_line_with_the_way_to_its_page(
 
 
 @pytest.mark.parametrize(("typed", "message"), MISREAD, ids=[typed for typed, _ in MISREAD])
-def test_a_line_that_cannot_be_read_ends_with_status_two(typed: str, message: str, done: dict[str, Done]) -> None:
+def test_an_invalid_command_line_exits_with_status_two(typed: str, message: str, done: dict[str, Done]) -> None:
     status, out, err = done[typed]
     assert (status, out) == (2, "")
     assert message in err
@@ -130,13 +128,13 @@ def test_a_line_that_cannot_be_read_ends_with_status_two(typed: str, message: st
 
 
 @pytest.mark.parametrize(("typed", "message"), UNWRITABLE, ids=[typed for typed, _ in UNWRITABLE])
-def test_what_the_machine_refuses_is_told_with_its_path(typed: str, message: str, done: dict[str, Done]) -> None:
+def test_an_operating_system_error_is_printed_with_its_path(typed: str, message: str, done: dict[str, Done]) -> None:
     assert done[typed].err.splitlines()[-1] == message
     assert "Traceback" not in done[typed].err
     assert done[typed].status == 1
 
 
-def test_nothing_is_printed_beside_an_error_and_nothing_is_left_behind(done: dict[str, Done]) -> None:
+def test_a_failed_command_prints_no_output_and_leaves_no_files(done: dict[str, Done]) -> None:
     silent = [typed for typed, *_ in MISTAKES if not typed.startswith("train")]
     assert {typed: done[typed].out for typed in silent if done[typed].out} == {}
     assert not {"new", "run", "x.png"} & set(done["made"].out.split())

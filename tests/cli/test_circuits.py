@@ -18,7 +18,7 @@ def run(*words: str) -> str:
     return result.output
 
 
-def test_the_pairs_are_those_of_the_scope() -> None:
+def test_composition_pairs_equal_the_scope_s() -> None:
     pairs = json.loads(run("--count", "3", "--json"))
     with headscope.load() as scope:
         for pair in pairs:

@@ -1,4 +1,4 @@
-"""``headscope heads`` and questions of one's own, as a person types them."""
+"""``headscope heads`` and the user's own questions, on the command line."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def as_json(*words: str) -> Any:
     return json.loads(run(*words, "--json"))
 
 
-def test_papers_speak_without_weights() -> None:
-    told = run("heads", "--papers")
-    assert "gpt2\n  name mover: 9.9, 10.0, 9.6. Wang et al. 2022" in told
-    assert "induction: 5.1 0.99, 6.9 0.97" in told
+def test_published_claims_are_listed_without_weights() -> None:
+    response = run("heads", "--papers")
+    assert "gpt2\n  name mover: 9.9, 10.0, 9.6. Wang et al. 2022" in response
+    assert "induction: 5.1 0.99, 6.9 0.97" in response
     listed = as_json("heads", "--papers")["papers"]
     assert {"head": "18.0", "outcome": "not tested"}.items() <= {
         key: value for claim in listed if claim["head"] == "18.0" for key, value in claim.items()
     }.items()
 
 
-def test_a_model_that_is_not_here_leaves_what_papers_say(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_model_still_shows_its_published_claims(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     done = CliRunner().invoke(app, ["heads", "nobody/gpt2-xl", "--papers"])
     assert done.exit_code == 0, done.output
@@ -48,12 +48,12 @@ def test_a_model_that_is_not_here_leaves_what_papers_say(monkeypatch: pytest.Mon
         run("heads", "nobody/unheard-of", "--papers")
 
 
-def test_claims_beside_an_earlier_report(tmp_path: Path) -> None:
+def test_claims_are_checked_against_an_earlier_report(tmp_path: Path) -> None:
     report = json.loads(REPORT.read_text(encoding="utf-8")) | {"model": "gpt2"}
     (tmp_path / "report.json").write_text(json.dumps(report), encoding="utf-8")
-    told = run("heads", "--papers", "--report", str(tmp_path / "report.json"))
-    assert "5.5 induction: " in told
-    assert "this model has no head 9.9 of that kind" in told
+    response = run("heads", "--papers", "--report", str(tmp_path / "report.json"))
+    assert "5.5 induction: " in response
+    assert "this model has no head 9.9 of that kind" in response
     assert "no published claims about embedded" in run("heads", "--papers", "--report", str(REPORT))
     (tmp_path / "bad.json").write_text("{", encoding="utf-8")
     for name in ("bad.json", "missing.json"):
@@ -74,14 +74,14 @@ def test_a_class_of_tokens_is_tested_like_a_role(tmp_path: Path) -> None:
 
 def test_the_arcs_of_a_treebank_are_roles_with_their_best_fixed_offset(tmp_path: Path) -> None:
     path = treebank(tmp_path / "a.conllu", 40)
-    told = run("heads", "--arcs", str(path))
-    assert "syntax: amod down: " in told
-    assert "(best fixed offset 0.50)" in told
+    response = run("heads", "--arcs", str(path))
+    assert "syntax: amod down: " in response
+    assert "(best fixed offset 0.50)" in response
     with pytest.raises(InputError, match=r"none\.conllu cannot be read as CoNLL-U"):
         run("heads", "--arcs", str(tmp_path / "none.conllu"))
 
 
-def test_a_class_of_tokens_is_asked_in_one_look() -> None:
+def test_a_class_of_tokens_is_measured_in_one_look() -> None:
     text = "He had 3 dogs, 4 cats, and 12 birds."
     found = as_json("look", text, "--class", "digits=[0-9]")["own_questions"]["digits"]
     assert len(found) == 64

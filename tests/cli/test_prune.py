@@ -1,4 +1,4 @@
-"""``headscope prune`` as a person types it."""
+"""``headscope prune`` on the command line."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def test_a_share_is_kept_and_the_folder_opens(tmp_path: Path) -> None:
     book = tmp_path / "book.txt"
     book.write_text("The horse crossed the road because it was tired. " * 3, encoding="utf-8")
     words = ["--keep", "0.5", "--even", "--by", "gradient", "--texts", str(book), "--out", f"{tmp_path}/new", "--json"]
-    told = json.loads(run(*words))
-    assert (len(told["removed"]), told["plain"], told["folder"]) == (32, True, f"{tmp_path}/new")
-    assert told["loss_nats"]["before"] < told["loss_nats"]["after"]
-    with headscope.load(told["folder"]) as scope:
+    response = json.loads(run(*words))
+    assert (len(response["removed"]), response["plain"], response["folder"]) == (32, True, f"{tmp_path}/new")
+    assert response["loss_nats"]["before"] < response["loss_nats"]["after"]
+    with headscope.load(response["folder"]) as scope:
         assert scope.shape.n_heads == 32
 
 
 def test_named_heads_are_removed(tmp_path: Path) -> None:
-    told = run("--heads", "3.5,4.1", "--heads", "0.0", "--out", str(tmp_path / "new"))
-    assert "3 of 64 heads removed, 61 left" in told
-    assert "removed 0.0, 3.5, 4.1" in told
-    assert "headscope serve" in told
+    response = run("--heads", "3.5,4.1", "--heads", "0.0", "--out", str(tmp_path / "new"))
+    assert "3 of 64 heads removed, 61 left" in response
+    assert "removed 0.0, 3.5, 4.1" in response
+    assert "headscope serve" in response
 
 
-def test_bad_input_is_said_before_anything_is_written(tmp_path: Path) -> None:
+def test_invalid_input_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     out = str(tmp_path / "new")
     with pytest.raises(InputError, match=r"keep=0\.0: give the share of heads to keep"):
         run("--keep", "0", "-o", out)

@@ -1,5 +1,4 @@
-"""Where a command's answer goes: to programs as JSON, to narrow and colourless terminals, to readers that have left,
-to full disks; and what Ctrl-C leaves behind."""
+"""Output of commands as JSON, on narrow and colourless terminals, into closed pipes and full disks; and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -72,43 +71,43 @@ def lines() -> dict[str, Line]:
 def done(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
     folder = tmp_path_factory.mktemp("streams")
     (folder / "book.txt").write_text("The horse crossed the road because it was tired. " * 9000, encoding="utf-8")
-    told = run_all(lines(), folder)
-    told["made"] = Done(0, " ".join(path.name for path in folder.iterdir()), "")
-    return told
+    outcomes = run_all(lines(), folder)
+    outcomes["made"] = Done(0, " ".join(path.name for path in folder.iterdir()), "")
+    return outcomes
 
 
 def not_json(constant: str) -> NoReturn:
     raise AssertionError(f"{constant} is not JSON")
 
 
-def read(told: Done) -> Any:
-    assert told.status == 0, told.err
-    assert told.out.endswith("\n")
-    return json.loads(told.out, parse_constant=not_json)
+def read(done: Done) -> Any:
+    assert done.status == 0, done.err
+    assert done.out.endswith("\n")
+    return json.loads(done.out, parse_constant=not_json)
 
 
 @pytest.mark.parametrize("name", JSON)
-def test_json_is_one_value_that_any_reader_takes(name: str, done: dict[str, Done]) -> None:
+def test_json_output_is_one_valid_value(name: str, done: dict[str, Done]) -> None:
     assert read(done[f"json {name}"])
 
 
-def test_json_is_held_for_every_command_that_offers_it() -> None:
+def test_every_command_with_json_is_tested() -> None:
     offered = {name for name, command in commands() if any("--json" in option.opts for option in command.params)}
     assert offered == JSON.keys()
 
 
-def test_json_says_what_was_asked(done: dict[str, Done]) -> None:
-    told = {name: read(done[f"json {name}"]) for name in JSON}
-    assert "".join(told["look"]["tokens"]).endswith(TEXT)
-    assert told["ablate"]["heads"] == ["3.5"]
-    assert told["prune"]["removed"] == ["3.5"]
-    assert [card["name"] for card in told["card"]] == ["gpt2", "phi-4-mini"]
-    assert told["explain"]["kind"] == "ShapeError"
-    assert all(row["difference"] == 0 for row in told["compare"])
+def test_json_output_answers_the_command(done: dict[str, Done]) -> None:
+    values = {name: read(done[f"json {name}"]) for name in JSON}
+    assert "".join(values["look"]["tokens"]).endswith(TEXT)
+    assert values["ablate"]["heads"] == ["3.5"]
+    assert values["prune"]["removed"] == ["3.5"]
+    assert [card["name"] for card in values["card"]] == ["gpt2", "phi-4-mini"]
+    assert values["explain"]["kind"] == "ShapeError"
+    assert all(row["difference"] == 0 for row in values["compare"])
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_a_terminal_of_forty_columns_is_kept_to(name: str, done: dict[str, Done]) -> None:
+def test_output_fits_a_terminal_of_forty_columns(name: str, done: dict[str, Done]) -> None:
     status, out, err = done[f"terminal {name}"]
     assert (status, err) == (0, "")
     rows = STYLE.sub("", out).replace("\r", "").splitlines()
@@ -116,7 +115,7 @@ def test_a_terminal_of_forty_columns_is_kept_to(name: str, done: dict[str, Done]
     assert max(map(len, rows)) <= 40
 
 
-def test_no_color_takes_the_colours_away_and_nothing_else(done: dict[str, Done]) -> None:
+def test_no_color_removes_colours_only(done: dict[str, Done]) -> None:
     coloured = {name for name in SHOWN if COLOUR.search(done[f"terminal {name}"].out)}
     assert coloured >= {"one head", "lesson", "page"}
     for name in SHOWN:
@@ -127,15 +126,15 @@ def test_no_color_takes_the_colours_away_and_nothing_else(done: dict[str, Done])
 
 
 @pytest.mark.parametrize("name", PRINTED)
-def test_a_reader_that_has_left_is_no_reason_to_speak(name: str, done: dict[str, Done]) -> None:
+def test_a_closed_pipe_prints_no_error(name: str, done: dict[str, Done]) -> None:
     """As in ``headscope learn | head -1``."""
     assert (done[f"closed pipe {name}"].status, done[f"closed pipe {name}"].err) == (1, "")
 
 
 @pytest.mark.parametrize("name", PRINTED)
-def test_a_full_disk_is_told_in_a_line(name: str, done: dict[str, Done]) -> None:
-    told = done[f"full disk {name}"]
-    assert (told.status, told.err) == (1, "error: standard output: No space left on device\n")
+def test_a_full_disk_is_one_error_line(name: str, done: dict[str, Done]) -> None:
+    full = done[f"full disk {name}"]
+    assert (full.status, full.err) == (1, "error: standard output: No space left on device\n")
 
 
 @pytest.mark.parametrize("name", LONG)
@@ -145,11 +144,11 @@ def test_ctrl_c_ends_any_command_with_status_130_and_no_trace(name: str, done: d
     assert "Traceback" not in err
 
 
-def test_ctrl_c_leaves_no_half_model(done: dict[str, Done]) -> None:
+def test_ctrl_c_leaves_no_partial_model(done: dict[str, Done]) -> None:
     assert "interrupted" not in done["made"].out.split()
 
 
-def test_ctrl_c_while_the_commands_are_loaded_is_quiet_too() -> None:
+def test_ctrl_c_during_import_prints_nothing() -> None:
     script = """
 import sys
 
@@ -166,7 +165,7 @@ main()
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
-def test_a_terminal_that_lacks_our_signs_gets_question_marks(done: dict[str, Done]) -> None:
+def test_an_ascii_terminal_gets_question_marks(done: dict[str, Done]) -> None:
     status, out, err = done["ascii"]
     assert (status, err) == (0, "")
     assert out.isascii()

@@ -1,4 +1,4 @@
-"""A saved page holds what the look says, everything it needs, and nothing from elsewhere."""
+"""Exported pages hold the look's data and everything they need, and request nothing."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ def look(scope):
     return scope.look(TEXT)
 
 
-def test_every_pattern_is_inside_exactly(look):
+def test_an_exported_file_holds_every_pattern_exactly(look):
     found = unpack(bundle(look))
     for head in look.shape.heads():
         inner = unpack(found.arrays[f"weights {head}"].tobytes())
         np.testing.assert_array_equal(inner.arrays["weights"], look.pattern(head))
 
 
-def test_predictions_of_every_place_and_the_mix_of_the_last_are_inside(look):
+def test_an_exported_file_holds_all_predictions_and_the_last_position_s_attribution(look):
     found = unpack(bundle(look))
-    guesses = [told["guesses"][0]["id"] for told in found.values["predictions"]]
+    guesses = [response["guesses"][0]["id"] for response in found.values["predictions"]]
     assert guesses == look.logits.argmax(-1).tolist()
     mix = unpack(found.arrays["mix 1 8"].tobytes())
     np.testing.assert_array_equal(mix.arrays["parts"], look.contributions(8).sites["1"].parts)
 
 
-def test_the_file_carries_its_numbers_and_asks_for_nothing(look, tmp_path):
+def test_an_exported_file_is_self_contained(look, tmp_path):
     save_html(look, tmp_path / "look.html")
     html = (tmp_path / "look.html").read_text(encoding="utf-8")
     assert not re.search(r"""(src|href)=["']""", html.split("<script")[0])
@@ -85,7 +85,7 @@ FAMILIES = {
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_of_a_long_text_the_file_holds_what_the_weights_are_made_from(family):
+def test_a_long_text_is_exported_as_q_k_and_logsumexp(family):
     torch.manual_seed(1)
     with headscope.load(FAMILIES[family]().eval(), word_tokenizer()) as scope:
         look = scope.look([index % len(WORDS) + 1 for index in range(0, 180, 3)])
@@ -96,12 +96,12 @@ def test_of_a_long_text_the_file_holds_what_the_weights_are_made_from(family):
             assert sum(array.nbytes for array in found.arrays.values()) < dense.nbytes
 
 
-def test_a_file_grows_with_the_text_and_not_with_its_square(scope):
+def test_an_exported_file_grows_linearly_with_the_text(scope):
     sizes = [len(bundle(scope.look([1 + index % 7 for index in range(length)]))) for length in (300, 600, 1200)]
     assert (sizes[2] - sizes[1]) / (sizes[1] - sizes[0]) == pytest.approx(2, rel=0.1)
 
 
-def test_weights_that_a_bias_made_travel_as_they_are():
+def test_weights_with_a_bias_are_exported_as_weights():
     config = transformers.T5Config(vocab_size=len(WORDS) + 1, d_model=48, d_kv=8, d_ff=64, num_layers=1, num_heads=6)
     with headscope.load(transformers.T5EncoderModel(config).eval(), word_tokenizer()) as scope:
         look = scope.look([1 + index % 7 for index in range(60)])
@@ -113,7 +113,7 @@ def test_weights_that_a_bias_made_travel_as_they_are():
             )
 
 
-def test_a_look_that_is_too_large_is_refused_with_its_size(look, monkeypatch):
+def test_a_look_too_large_to_export_is_refused_with_its_size(look, monkeypatch):
     monkeypatch.setattr(html, "LARGEST", 2**10)
     with pytest.raises(InputError, match=r"9 tokens × 12 heads are 0 MiB of numbers, .* export a shorter text"):
         page(look)

@@ -1,4 +1,4 @@
-"""The notebook's widget answers the page's questions with the look's own numbers, and says in words what it cannot."""
+"""The notebook widget answers the page's requests with the look's numbers, and errors as problems."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def widget(look):
     return Kernel(look)
 
 
-def test_the_page_it_sends_is_told_which_look_to_open(widget):
+def test_the_widget_s_page_names_the_look_to_open(widget):
     answer, _ = widget.hear(ask="page")
     assert answer["id"] == 7
     assert f'id="headscope-look">{widget.name}</script>' in answer["value"]
     assert "src=" not in answer["value"].split("<style>")[0]
 
 
-def test_weights_are_those_of_the_look_with_its_edits(widget, look, scope):
+def test_the_widget_returns_the_weights_of_the_edited_look(widget, look, scope):
     asked = {"look": widget.name, "head": "1.3", "rows": [0, 9], "columns": [0, 9], "pool": 1, "how": "max"}
     answer, (data,) = widget.hear(ask="weights", body=asked)
     assert answer == {"id": 7}
@@ -53,14 +53,14 @@ def test_weights_are_those_of_the_look_with_its_edits(widget, look, scope):
     assert not np.allclose(unpack(data).arrays["weights"], scope.look(TEXT).pattern("1.3"))
 
 
-def test_another_text_can_be_typed(widget, scope):
+def test_the_widget_looks_at_another_text(widget, scope):
     _, (data,) = widget.hear(ask="look", body={"text": "the lamp"})
     name = unpack(data).values["look"]
     answer, _ = widget.hear(ask="predict", body={"look": name, "position": 1})
     assert answer["value"]["guesses"][0]["id"] == int(scope.look("the lamp").logits[-1].argmax())
 
 
-def test_a_typed_token_is_found_and_its_logit_split(widget, look):
+def test_the_widget_finds_a_typed_token_and_attributes_its_logit(widget, look):
     answer, _ = widget.hear(ask="token", body={"text": "lamp"})
     token = answer["value"]["id"]
     asked = {"look": widget.name, "site": "1", "position": 5, "toward": token, "minus": 1}
@@ -77,13 +77,13 @@ def test_a_typed_token_is_found_and_its_logit_split(widget, look):
         ({"ask": "mix", "body": {"look": "x", "site": "0", "position": -1}}, "InputError", "position: Input should be"),
     ],
 )
-def test_a_problem_is_a_sentence(widget, message, kind, said):
+def test_the_widget_returns_errors_as_problems(widget, message, kind, said):
     answer, _ = widget.hear(**message)
     assert answer["problem"]["kind"] == kind
     assert answer["problem"]["message"].startswith(said)
 
 
-def test_a_look_has_a_display_and_outside_a_notebook_it_stays_words(look):
+def test_a_look_is_plain_text_outside_a_notebook(look):
     assert headscope.load is not None
     assert Look.display is not None
     assert look._repr_mimebundle_() is None

@@ -1,4 +1,4 @@
-"""Any next token can be asked about: typed, resolved to one token or refused, and split over the heads."""
+"""Logit attribution on the page: a typed token is resolved or refused, and its logit split over the heads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def asked(session: Session, **fields: int) -> tuple[AttributionResponse, np.ndar
     return mix, arrays["shares"]
 
 
-def test_the_shares_of_a_difference_are_those_of_one_logit_less_the_other(session: Session, scope: Scope):
+def test_the_shares_of_a_logit_difference_are_the_difference_of_the_shares(session: Session, scope: Scope):
     mix, shares = asked(session, toward=4, minus=7)
     assert mix.toward is not None
     assert mix.minus is not None
@@ -38,11 +38,11 @@ def test_the_shares_of_a_difference_are_those_of_one_logit_less_the_other(sessio
     np.testing.assert_allclose(shares, asked(session, toward=4)[1] - asked(session, toward=7)[1], atol=1e-4)
 
 
-def test_a_token_less_itself_leaves_nothing_to_share(session: Session):
+def test_a_token_minus_itself_has_zero_shares(session: Session):
     np.testing.assert_allclose(asked(session, toward=4, minus=4)[1], 0, atol=1e-6)
 
 
-def test_a_token_that_is_not_there_cannot_be_taken_away(session: Session):
+def test_an_unknown_token_id_cannot_be_subtracted(session: Session):
     with pytest.raises(InputError, match="token 99 is not in the vocabulary: this model has tokens 0–18"):
         asked(session, minus=99)
 
@@ -59,7 +59,7 @@ def test_a_token_that_is_not_there_cannot_be_taken_away(session: Session):
         ("🐎", "�", 3, None),  # bytes of a sign are tokens too
     ],
 )
-def test_what_is_typed_is_its_first_token(embedded: Scope, typed: str, reads: str, of: int, spaced: str | None):
+def test_a_typed_text_resolves_to_its_first_token(embedded: Scope, typed: str, reads: str, of: int, spaced: str | None):
     found = find_token(embedded.model, typed)
     assert (found.text, found.of, found.spaced and found.spaced.text) == (reads, of, spaced)
     assert embedded.model.processor.token_ids(typed)[0] == found.id
@@ -73,12 +73,12 @@ def test_what_is_typed_is_its_first_token(embedded: Scope, typed: str, reads: st
         ("   ", "'   ' has no tokens for this model; type a word or a sign"),
     ],
 )
-def test_what_is_no_token_is_refused_in_a_sentence(scope: Scope, typed: str, said: str):
+def test_text_without_a_token_is_refused(scope: Scope, typed: str, said: str):
     with pytest.raises(InputError, match=said):
         find_token(scope.model, typed)
 
 
-def test_a_tokenizer_without_capitals_and_accents_still_knows_the_word():
+def test_a_lower_casing_tokenizer_still_finds_the_word():
     vocabulary = {"[UNK]": 0, "ete": 1, "lamp": 2}
     inner = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="[UNK]"))
     inner.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=True, strip_accents=True)
@@ -102,9 +102,9 @@ def test_an_encoder_has_no_next_token(tmp_path):
         find_token(scope.model, "lamp")
 
 
-def test_the_page_asks_for_a_token_by_its_route(client):
-    told = client.post("/api/token", json={"text": "lamp and more"})
-    assert (told.status_code, told.json()) == (200, {"id": 3, "text": "lamp", "of": 3, "spaced": None})
+def test_the_token_route_finds_a_token(client):
+    response = client.post("/api/token", json={"text": "lamp and more"})
+    assert (response.status_code, response.json()) == (200, {"id": 3, "text": "lamp", "of": 3, "spaced": None})
     refused = client.post("/api/token", json={"text": "zebra"})
     assert refused.status_code == 422
     assert refused.json()["message"].startswith("this model has no token for 'zebra'")

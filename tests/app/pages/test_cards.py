@@ -1,4 +1,4 @@
-"""Cards and lessons as the page is told them: choices that can be made, sums that add up, and no file opened."""
+"""Cards and lessons on the page: valid choices, sums that agree, and no file opened."""
 
 from __future__ import annotations
 
@@ -23,65 +23,69 @@ def pasted(**changed: object) -> CardRequest:
 
 
 @pytest.mark.parametrize("name", list(built_in()))
-def test_every_card_s_parts_are_its_parameters(name):
-    told = read_card(CardRequest(name=name))
+def test_the_parts_of_every_card_sum_to_its_parameters(name):
+    response = read_card(CardRequest(name=name))
     own = built_in()[name]
-    assert told.total == own.parameters.total
-    assert told.total in (None, sum(part.count for part in told.parts))
-    assert not told.changed
-    assert len(told.cache) == len(told.work) == len(told.lengths)
-    assert told.token_bytes == own.kv_bytes(1)
-    assert all(small <= large for small, large in zip(told.cache, told.cache[1:], strict=False))
+    assert response.total == own.parameters.total
+    assert response.total in (None, sum(part.count for part in response.parts))
+    assert not response.changed
+    assert len(response.cache) == len(response.work) == len(response.lengths)
+    assert response.token_bytes == own.kv_bytes(1)
+    assert all(small <= large for small, large in zip(response.cache, response.cache[1:], strict=False))
     line = next(line for line in card_list().cards if line.name == name)
-    assert (line.total, line.n_heads, line.n_kv_heads) == (told.total, told.n_heads, told.n_kv_heads)
+    assert (line.total, line.n_heads, line.n_kv_heads) == (response.total, response.n_heads, response.n_kv_heads)
 
 
-def test_lengths_double_and_hold_the_model_s_own():
-    told = read_card(pasted())
-    assert told.lengths[0] == SHORTEST
-    assert told.lengths[-1] == LONGEST
-    assert 3000 in told.lengths
-    assert [length for length in told.lengths if length != 3000] == [SHORTEST << power for power in range(11)]
+def test_lengths_are_powers_of_two_and_the_model_s_context():
+    response = read_card(pasted())
+    assert response.lengths[0] == SHORTEST
+    assert response.lengths[-1] == LONGEST
+    assert 3000 in response.lengths
+    assert [length for length in response.lengths if length != 3000] == [SHORTEST << power for power in range(11)]
 
 
 @pytest.mark.parametrize(("n_kv_heads", "kind"), [(8, "MHA"), (4, "GQA"), (2, "GQA"), (1, "MQA")])
-def test_a_choice_of_kv_heads_is_the_card_that_it_promises(n_kv_heads, kind):
+def test_every_choice_of_kv_heads_equals_the_changed_card(n_kv_heads, kind):
     config = json.dumps(CONFIG)
     choices = {choice.n_kv_heads: choice for choice in read_card(CardRequest(config=config)).kv_choices}
-    told = read_card(CardRequest(config=config, n_kv_heads=n_kv_heads))
+    response = read_card(CardRequest(config=config, n_kv_heads=n_kv_heads))
     assert list(choices) == [8, 4, 2, 1]
-    assert (told.attention, told.cache, told.total) == (kind, choices[n_kv_heads].cache, choices[n_kv_heads].total)
+    assert (response.attention, response.cache, response.total) == (
+        kind,
+        choices[n_kv_heads].cache,
+        choices[n_kv_heads].total,
+    )
     assert choices[n_kv_heads].attention == kind
-    assert told.changed is (n_kv_heads != 2)
-    assert told.published_kv_heads == 2
+    assert response.changed is (n_kv_heads != 2)
+    assert response.published_kv_heads == 2
 
 
-def test_the_heads_it_was_published_with_are_no_change():
-    told = read_card(CardRequest(config=json.dumps(CONFIG), n_heads=8, n_kv_heads=2))
-    assert not told.changed
-    assert told.lit == {"num_attention_heads": 8, "num_key_value_heads": 2}
+def test_the_published_numbers_of_heads_are_no_change():
+    response = read_card(CardRequest(config=json.dumps(CONFIG), n_heads=8, n_kv_heads=2))
+    assert not response.changed
+    assert response.lit == {"num_attention_heads": 8, "num_key_value_heads": 2}
 
 
-def test_a_config_that_does_not_say_how_many_kv_heads_lights_no_such_line():
+def test_a_config_without_kv_heads_highlights_no_kv_field():
     bare = {name: value for name, value in CONFIG.items() if name != "num_key_value_heads"}
-    told = read_card(CardRequest(config=json.dumps(bare)))
-    assert told.lit == {"num_attention_heads": 8}
+    response = read_card(CardRequest(config=json.dumps(bare)))
+    assert response.lit == {"num_attention_heads": 8}
     changed = read_card(CardRequest(config=json.dumps(bare), n_kv_heads=4))
     assert changed.lit["num_key_value_heads"] == 4, "but the change needs it"
 
 
-def test_every_offered_number_of_heads_can_be_taken():
-    told = read_card(pasted(num_key_value_heads=8))
-    for choice in told.head_choices:
+def test_every_offered_number_of_heads_can_be_requested():
+    response = read_card(pasted(num_key_value_heads=8))
+    for choice in response.head_choices:
         chosen = read_card(CardRequest(config=pasted(num_key_value_heads=8).config, n_heads=choice.n_heads))
         assert (chosen.n_heads, chosen.d_head) == (choice.n_heads, choice.d_head)
         assert chosen.n_heads * chosen.d_head == 64
 
 
 @pytest.mark.parametrize("n_heads", [720, 5040, 83_160])
-def test_of_many_divisors_the_published_first_and_last_are_among_the_offered(n_heads):
-    told = read_card(CardRequest(sizes=Sizes(d_model=n_heads, n_heads=n_heads, n_kv_heads=n_heads // 9)))
-    counts = [choice.n_kv_heads for choice in told.kv_choices]
+def test_many_divisors_are_thinned_to_include_first_last_and_published(n_heads):
+    response = read_card(CardRequest(sizes=Sizes(d_model=n_heads, n_heads=n_heads, n_kv_heads=n_heads // 9)))
+    counts = [choice.n_kv_heads for choice in response.kv_choices]
     assert counts == sorted(set(counts), reverse=True)
     assert {n_heads, n_heads // 9, 1} <= set(counts)
     assert len(counts) <= MOST_CHOICES + 2
@@ -98,7 +102,7 @@ def test_of_many_divisors_the_published_first_and_last_are_among_the_offered(n_h
         ({"config": json.dumps(CONFIG), "n_kv_heads": 3}, "8 heads cannot share 3 KV heads evenly"),
     ],
 )
-def test_what_is_no_card_is_said(asked, said):
+def test_requests_without_exactly_one_card_are_refused(asked, said):
     with pytest.raises(InputError, match=said):
         read_card(CardRequest(**asked))
 
@@ -107,7 +111,7 @@ def test_a_config_may_begin_with_white_space():
     assert read_card(CardRequest(config="\n  " + json.dumps(CONFIG))).n_heads == 8
 
 
-def test_the_contents_compute_nothing_and_count_the_questions(monkeypatch):
+def test_the_lesson_list_runs_no_code_and_counts_the_questions(monkeypatch):
     monkeypatch.setattr(lessons, "lesson", lambda _: pytest.fail("computed"))
     listed = lessons_page.contents().lessons
     assert [line.number for line in listed] == list(range(1, len(listed) + 1))
@@ -115,7 +119,7 @@ def test_the_contents_compute_nothing_and_count_the_questions(monkeypatch):
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_a_lesson_is_what_the_lab_computed_question_by_question(number):
+def test_a_lesson_response_equals_the_computed_lesson(number):
     card, own = lessons_page.lesson(number), lessons.lesson(number)
     assert (card.title, card.output, card.computed) == (own.title, own.output, own.computed)
     listed = lessons_page.contents().lessons[number - 1]
@@ -123,7 +127,7 @@ def test_a_lesson_is_what_the_lab_computed_question_by_question(number):
 
 
 @pytest.mark.parametrize("number", [0, -1, 99])
-def test_there_is_no_such_lesson(number):
+def test_an_unknown_lesson_is_refused(number):
     with pytest.raises(InputError, match=f"there is no lesson {number}"):
         lessons_page.lesson(number)
     with pytest.raises(InputError, match=f"there is no lesson {number}"):

@@ -1,4 +1,4 @@
-"""Films as the page is told them: every moment's numbers, patterns that fit sixteen bits, and a phase or none."""
+"""Films on the page: every point's numbers, patterns in sixteen bits, and the phase change."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def film(induction: list[float], previous: list[float] | None = None) -> Film:
     return made
 
 
-def test_every_number_of_every_moment_is_told():
+def test_a_film_response_holds_every_number_of_every_point():
     card, arrays = read_film("run", film([0.0, 0.3, 0.9]), Path("nowhere"))
     assert (card.name, card.heads, card.frames) == ("run", list(HEADS), [0, 2])
     assert [(moment.step, moment.tokens) for moment in card.moments] == [(0, 0), (1, 100), (2, 200)]
@@ -53,7 +53,7 @@ def test_every_number_of_every_moment_is_told():
     np.testing.assert_allclose(arrays["entropy"], [[0, 1, 2], [1, 2, 3], [2, 3, 4]])
 
 
-def test_weights_travel_in_sixteen_bits_and_come_back_as_they_were():
+def test_patterns_survive_rounding_to_sixteen_bits():
     _, arrays = read_film("run", film([0.0, 0.9]), Path("nowhere"))
     patterns = arrays["patterns0"]
     assert (patterns.dtype, patterns.shape) == (np.uint16, (2, 3, 2, 2))
@@ -62,7 +62,7 @@ def test_weights_travel_in_sixteen_bits_and_come_back_as_they_were():
 
 
 @pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
-def test_a_loss_that_was_not_measured_is_none_and_not_a_number(broken):
+def test_an_unmeasured_loss_is_none_rather_than_nan(broken):
     made = film([0.0, 0.9])
     made.points[0] = replace(made.points[0], loss=broken, second_copy=broken)
     card = read_film("run", made, Path("nowhere"))[0]
@@ -72,7 +72,7 @@ def test_a_loss_that_was_not_measured_is_none_and_not_a_number(broken):
     assert first.text_loss == second.text_loss == 5.0
 
 
-def test_the_phase_lies_between_quiet_and_risen():
+def test_the_phase_change_lies_between_absent_and_formed():
     phase = read_film("run", film([0.0, 0.05, 0.4, 0.8, 0.9]), Path("nowhere"))[0].phase
     assert phase is not None
     assert (phase.before, phase.after, phase.quiet, phase.risen) == (1, 3, ABSENT, FORMED)
@@ -81,16 +81,16 @@ def test_the_phase_lies_between_quiet_and_risen():
 
 
 @pytest.mark.parametrize("induction", [[0.0, 0.0, 0.05], [0.0, 0.2, 0.5]])
-def test_a_run_in_which_induction_never_stands_has_no_phase(induction):
+def test_a_run_that_never_forms_induction_has_no_phase_change(induction):
     assert read_film("run", film(induction), Path("nowhere"))[0].phase is None
 
 
-def test_without_a_tokenizer_beside_it_a_sentence_is_numbers():
+def test_without_a_tokenizer_sentences_are_token_ids():
     sentence = read_film("run", film([0.0, 0.9]), Path("nowhere"))[0].sentences[0]
     assert (sentence.text, sentence.tokens) == ("a b", ["1", "2"])
 
 
-def test_a_run_s_film_bears_the_run_s_name(tmp_path):
+def test_a_film_is_named_after_its_run(tmp_path):
     for folder in ("night/model", "day"):
         (tmp_path / folder).mkdir(parents=True)
         film([0.0, 0.9]).save(tmp_path / folder / FILE)
@@ -101,7 +101,7 @@ def test_a_run_s_film_bears_the_run_s_name(tmp_path):
     assert films.film("embedded")[0].name == "embedded"
 
 
-def test_a_film_is_read_once(tmp_path):
+def test_a_film_is_loaded_once(tmp_path):
     film([0.0, 0.9]).save(tmp_path / FILE)
     films = Films([str(tmp_path)])
     first = films.film()
@@ -109,7 +109,7 @@ def test_a_film_is_read_once(tmp_path):
     assert films.film() is first
 
 
-def test_a_film_that_is_broken_is_said_to_be_and_the_others_are_shown(tmp_path):
+def test_a_broken_film_is_refused_and_the_others_still_load(tmp_path):
     (tmp_path / FILE).write_bytes(b"not a film")
     films = Films([str(tmp_path)])
     with pytest.raises(InputError):
@@ -117,6 +117,6 @@ def test_a_film_that_is_broken_is_said_to_be_and_the_others_are_shown(tmp_path):
     assert films.film("embedded")[0].moments
 
 
-def test_nobody_names_a_file():
+def test_a_film_cannot_be_named_by_its_path():
     with pytest.raises(InputError, match=r"there is no film '\.\./film' on this page; it has embedded"):
         Films().film("../film")

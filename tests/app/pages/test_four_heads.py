@@ -30,19 +30,19 @@ def trainer() -> HeadTrainer:
     return HeadTrainer(ModelRegistry())
 
 
-def wish(**how) -> CraftRequest:
+def request_of(**how) -> CraftRequest:
     targets = [TargetPattern(name="Back", arrows=[(1, 0), (2, 1)]), TargetPattern(name="First", arrows=[(2, 0)])]
     return CraftRequest(**{"sentence": "a red dog", "targets": targets, "steps": 5, **how})
 
 
-def told(trainer: HeadTrainer, asked: CraftRequest) -> list[tuple[object, dict[str, np.ndarray]]]:
+def frames_of(trainer: HeadTrainer, asked: CraftRequest) -> list[tuple[object, dict[str, np.ndarray]]]:
     frames: list[tuple[object, dict[str, np.ndarray]]] = []
     trainer.craft(asked, lambda card, arrays: frames.append((card, arrays)))
     return frames
 
 
-def test_a_training_is_begun_followed_and_done(trainer):
-    begun, *steps, done = told(trainer, wish())
+def test_training_emits_begun_then_steps_then_done(trainer):
+    begun, *steps, done = frames_of(trainer, request_of())
     assert [type(card) for card, _ in (begun, steps[0], done)] == [CraftBegun, CraftStep, CraftDone]
     assert begun[1]["wanted"].shape == (2, 3, 3)
     assert begun[1]["finds"].tolist() == [[0, 1, 1], [0, 0, 1]]
@@ -53,16 +53,16 @@ def test_a_training_is_begun_followed_and_done(trainer):
     assert done[1]["losses"].shape == (6, 2), "before the first step and after each"
 
 
-def test_heads_that_were_trained_before_everybody_s_eyes_are_not_trained_again(trainer, monkeypatch):
-    told(trainer, wish())
+def test_opening_trained_heads_does_not_train_them_again(trainer, monkeypatch):
+    frames_of(trainer, request_of())
     monkeypatch.setattr(four_heads, "craft", lambda *_: pytest.fail("trained again"))
-    opened = trainer.open_crafted(wish())
+    opened = trainer.open_crafted(request_of())
     assert trainer.registry.session(opened.model).scope.shape.n_heads == 2
 
 
 @pytest.mark.parametrize("sentence", ["a dog", "a red dog", "one red dog saw the old cat on a mat"])
 def test_heads_of_a_sentence_of_any_length_open_in_the_microscope(trainer, sentence):
-    asked = wish(sentence=sentence, targets=[TargetPattern(name="Back", arrows=[(1, 0)])])
+    asked = request_of(sentence=sentence, targets=[TargetPattern(name="Back", arrows=[(1, 0)])])
     opened = trainer.open_crafted(asked)
     assert opened.text == sentence
     look = trainer.registry.session(opened.model).scope.look(opened.text)
@@ -72,28 +72,28 @@ def test_heads_of_a_sentence_of_any_length_open_in_the_microscope(trainer, sente
 @pytest.mark.parametrize(
     "other", [{"seed": 1}, {"steps": 6}, {"d_head": 4}, {"places": False}, {"sentence": "a red cat"}]
 )
-def test_another_wish_is_another_model_and_the_same_wish_the_same(trainer, other):
-    first, again, second = (trainer.open_crafted(wish(**how)).model for how in ({}, {}, other))
+def test_equal_requests_give_the_same_model_and_others_another(trainer, other):
+    first, again, second = (trainer.open_crafted(request_of(**how)).model for how in ({}, {}, other))
     assert first == again != second
 
 
-def test_a_model_keeps_its_place_when_it_is_opened_again(trainer):
-    opened = trainer.open_crafted(wish())
+def test_opening_a_model_again_keeps_its_session(trainer):
+    opened = trainer.open_crafted(request_of())
     session = trainer.registry.session(opened.model)
-    trainer.open_crafted(wish())
+    trainer.open_crafted(request_of())
     assert trainer.registry.session(opened.model) is session, "and the looks that were taken of it stay"
 
 
-def test_only_so_many_trainings_are_remembered(trainer):
+def test_the_number_of_cached_trainings_is_limited(trainer):
     trainer._crafted.size = 2
     for seed in range(4):
-        told(trainer, wish(seed=seed))
+        frames_of(trainer, request_of(seed=seed))
     assert len(trainer._crafted) == 2
-    assert four_heads._key(wish(seed=3)) in trainer._crafted
+    assert four_heads._key(request_of(seed=3)) in trainer._crafted
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_every_text_of_a_model_by_hand_is_in_words_it_knows(trainer, role):
+def test_every_by_hand_model_s_text_is_in_its_vocabulary(trainer, role):
     opened = open_by_hand(trainer.registry, HandRequest(role=role))
     assert set(opened.text.split()) <= set(HAND_WORDS)
     assert opened.text == HAND_TEXTS.get(role, HAND_TEXT)
@@ -101,7 +101,7 @@ def test_every_text_of_a_model_by_hand_is_in_words_it_knows(trainer, role):
     assert [token.text.strip() for token in look.tokens] == opened.text.split()
 
 
-def test_the_models_by_hand_say_what_they_do(trainer):
+def test_every_by_hand_model_is_listed_with_its_description_and_layers(trainer):
     roles = hand_roles().roles
     assert [card.role for card in roles] == list(ROLES)
     assert all(card.says.endswith(".") for card in roles)
@@ -112,7 +112,7 @@ def test_the_models_by_hand_say_what_they_do(trainer):
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_a_made_sentence_comes_with_targets_in_its_own_words(trainer, seed):
+def test_a_generated_sentence_has_targets_within_its_words(trainer, seed):
     card = four_heads.sentence(SentenceRequest(seed=seed))
     again = four_heads.sentence(SentenceRequest(seed=seed))
     assert card == again
@@ -120,12 +120,12 @@ def test_a_made_sentence_comes_with_targets_in_its_own_words(trainer, seed):
     assert len(card.targets) > 1
 
 
-def test_the_first_sentence_typed_again_gets_its_targets_back(trainer):
+def test_the_first_sentence_typed_by_the_user_gets_its_targets(trainer):
     typed = four_heads.sentence(SentenceRequest(sentence=SENTENCE))
     assert typed.targets == four_heads.sentence(SentenceRequest()).targets
 
 
-def test_the_arms_that_are_run_are_those_that_were_asked_for():
+def test_the_requested_arms_are_trained():
     frames: list[object] = []
     asked = RunRequest(experiment="partition", d_model=8, heads=[2], seeds=2, steps=20)
     one_or_many.run(asked, lambda card, _: frames.append(card))
@@ -135,25 +135,25 @@ def test_the_arms_that_are_run_are_those_that_were_asked_for():
     assert outcome.caught_up is (outcome.mean >= SOLVED)
 
 
-def test_without_a_choice_every_cut_of_the_width_is_run():
+def test_without_a_choice_every_split_of_the_width_is_trained():
     _, ways = one_or_many._plan(RunRequest(experiment="partition", d_model=8))
     assert [way.n_heads for way in ways] == [arm.n_heads for arm in partition_arms(8)] == [1, 2, 4, 8]
 
 
 @pytest.mark.parametrize("task", [0, 1])
-def test_the_arms_of_a_task_spend_the_same(task):
+def test_the_arms_of_a_task_have_about_the_same_parameters(task):
     chosen, ways = one_or_many._plan(RunRequest(experiment="arms", task=task))
     assert chosen is one_or_many.TASKS[task]
     assert ways[0].n_heads == chosen.lookups
     assert ways[1].d_head == Budget().d_model
 
 
-def test_heads_that_do_not_divide_are_named_with_those_that_do():
+def test_numbers_of_heads_that_do_not_divide_the_width_are_refused_with_the_choices():
     with pytest.raises(InputError, match="3 heads do not divide a width of 8; choose from 1, 2, 4, 8"):
         one_or_many._plan(RunRequest(experiment="partition", d_model=8, heads=[5, 3, 2]))
 
 
-def test_the_results_that_are_shown_are_the_committed_ones():
+def test_the_results_shown_are_the_stored_ones():
     card, stored = one_or_many.results(), stored_results()
     assert (card.seeds, card.steps, card.partition_width) == (stored.seeds, stored.budget.steps, PARTITION_WIDTH)
     for shown, own in zip([*card.arms, *card.partition], [*stored.arms, *stored.partition], strict=True):

@@ -1,4 +1,4 @@
-"""The page is told what the Scope says: every number is compared with the call a person would make."""
+"""A session's responses equal the calls of the Python API."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def open_look(session: Session, text: str = TEXT):
     return session.look(LookRequest(text=text))
 
 
-def test_the_card_describes_the_model(session):
+def test_the_model_response_describes_the_model(session):
     card = session.model()
     assert [site.name for site in card.sites] == ["0", "1"]
     assert {(site.n_heads, site.n_kv_heads, site.causal) for site in card.sites} == {(6, 3, True)}
     assert [question.name for question in card.questions] == [question.name for question in QUESTIONS]
 
 
-def test_answers_are_the_means_of_the_masses_where_a_question_can_be_asked(session, scope):
+def test_scores_are_mean_masses_over_the_rows_that_can_answer(session, scope):
     card, arrays = open_look(session)
     look = scope.look(TEXT)
     ids = [token.id for token in look.tokens]
@@ -50,7 +50,7 @@ def test_answers_are_the_means_of_the_masses_where_a_question_can_be_asked(sessi
         np.testing.assert_allclose(arrays["answers"][index], expected, rtol=1e-5, atol=1e-7)
 
 
-def test_a_text_without_repetition_gives_no_answer_to_induction(session):
+def test_induction_is_nan_on_a_text_without_repetition(session):
     card, arrays = open_look(session, "the old lamp burned")
     index = [question.name for question in QUESTIONS].index("induction")
     assert card.asked[index] == 0
@@ -58,13 +58,13 @@ def test_a_text_without_repetition_gives_no_answer_to_induction(session):
     assert np.isfinite(arrays["answers"][:3]).all()
 
 
-def test_thumbnails_are_the_patterns_by_their_root(session, scope):
+def test_thumbnails_are_square_roots_of_the_weights(session, scope):
     _, arrays = open_look(session)
     pattern = scope.look(TEXT).pattern("1.4")
     np.testing.assert_array_equal(arrays["thumbnails"][10], (pattern.sqrt() * 255).round().to(torch.uint8))
 
 
-def test_thumbnails_of_a_longer_text_are_small_and_keep_the_strongest(session, scope):
+def test_thumbnails_of_a_longer_text_keep_the_maxima(session, scope):
     _, arrays = open_look(session, LONG)
     assert arrays["thumbnails"].shape == (12, THUMBNAIL_SIDE, THUMBNAIL_SIDE)
     strongest = float(scope.look(LONG).pattern("0.2").max())
@@ -81,7 +81,7 @@ def test_weights_are_those_of_the_look_exact_and_pooled(session, scope):
     np.testing.assert_allclose(pooled["weights"], expected, atol=1e-6)
 
 
-def test_the_mix_adds_up_and_its_shares_are_the_looks(session, scope):
+def test_attribution_sums_to_the_output_and_equals_the_look_s(session, scope):
     card, _ = open_look(session)
     mix, arrays = session.attribution(AttributionRequest(look=card.look, site="1", position=5))
     np.testing.assert_allclose(arrays["parts"].sum(0) + arrays["bias"], arrays["output"], atol=1e-5)
@@ -95,46 +95,46 @@ def test_the_mix_adds_up_and_its_shares_are_the_looks(session, scope):
 
 
 @pytest.mark.parametrize("how", ["zero", "mean"])
-def test_predictions_without_heads_are_those_inside_an_edit(session, scope, how):
+def test_predictions_with_ablated_heads_equal_those_inside_scope_edit(session, scope, how):
     card, _ = open_look(session)
-    told = session.predict(PredictRequest(look=card.look, position=9, off=["0.1", "1.5"], how=how, count=4))
+    response = session.predict(PredictRequest(look=card.look, position=9, off=["0.1", "1.5"], how=how, count=4))
     before = scope.look(TEXT).logits[9].double().softmax(-1)
     with scope.edit(ablate("0.1", "1.5", how=how)):
         after = scope.look(TEXT).logits[9].double().softmax(-1)
-    ids = [guess.id for guess in told.guesses]
+    ids = [guess.id for guess in response.guesses]
     assert ids == before.topk(4).indices.tolist()
-    assert told.without == pytest.approx(after[ids].tolist(), abs=1e-6)
-    assert told.kl == pytest.approx(float((before * (before / after).log()).sum()), abs=1e-6)
-    assert told.kl > 1e-4
+    assert response.without == pytest.approx(after[ids].tolist(), abs=1e-6)
+    assert response.kl == pytest.approx(float((before * (before / after).log()).sum()), abs=1e-6)
+    assert response.kl > 1e-4
 
 
-def test_an_arrow_cut_changes_the_prediction_as_the_edit_says(session, scope):
+def test_a_knocked_out_arrow_changes_the_prediction_as_scope_edit_does(session, scope):
     card, _ = open_look(session)
     edges = [Edge(head="0.1", query=9, key=2), Edge(head="1.3", query=9, key=9)]
-    told = session.predict(PredictRequest(look=card.look, position=9, cuts=edges))
+    response = session.predict(PredictRequest(look=card.look, position=9, cuts=edges))
     before = scope.look(TEXT).logits[9].double().softmax(-1)
     with scope.edit(knock_out("0.1", 9, 2), knock_out("1.3", 9, 9)):
         after = scope.look(TEXT).logits[9].double().softmax(-1)
-    assert told.without == pytest.approx(after[[guess.id for guess in told.guesses]].tolist(), abs=1e-6)
-    assert told.kl == pytest.approx(float((before * (before / after).log()).sum()), abs=1e-6)
-    assert told.kl > 1e-6
+    assert response.without == pytest.approx(after[[guess.id for guess in response.guesses]].tolist(), abs=1e-6)
+    assert response.kl == pytest.approx(float((before * (before / after).log()).sum()), abs=1e-6)
+    assert response.kl > 1e-6
 
 
-def test_temperature_top_k_and_top_p_are_cuts_on_the_distribution(session, scope):
+def test_temperature_top_k_and_top_p_change_the_distribution(session, scope):
     card, _ = open_look(session)
     asked = SamplingRequest(temperature=0.5, top_k=5, top_p=0.6)
-    told = session.predict(PredictRequest(look=card.look, position=9, sampling=asked)).sampled
+    response = session.predict(PredictRequest(look=card.look, position=9, sampling=asked)).sampled
     tempered = (scope.look(TEXT).logits[9].double() / 0.5).softmax(-1).sort(descending=True).values
     five = tempered[:5] / tempered[:5].sum()
     kept = 1 + int((five.cumsum(0) < 0.6).sum())
-    assert (told.after_k, told.kept) == (5, kept)
-    assert told.mass == pytest.approx(float(tempered[:kept].sum()), abs=1e-6)
-    assert told.ladder[:5] == pytest.approx(tempered[:5].tolist(), abs=1e-6)
-    assert told.probabilities[:kept] == pytest.approx((tempered[:kept] / tempered[:kept].sum()).tolist(), abs=1e-5)
-    assert not any(told.probabilities[kept:])
+    assert (response.after_k, response.kept) == (5, kept)
+    assert response.mass == pytest.approx(float(tempered[:kept].sum()), abs=1e-6)
+    assert response.ladder[:5] == pytest.approx(tempered[:5].tolist(), abs=1e-6)
+    assert response.probabilities[:kept] == pytest.approx((tempered[:kept] / tempered[:kept].sum()).tolist(), abs=1e-5)
+    assert not any(response.probabilities[kept:])
 
 
-def test_a_pattern_through_its_measures(session, scope):
+def test_every_measure_scales_the_pattern(session, scope):
     card, _ = open_look(session, LONG)
     look = scope.look(LONG)
     pattern, norms = look.pattern("1.2"), look.value_norms("1.2")
@@ -152,32 +152,32 @@ def test_a_pattern_through_its_measures(session, scope):
     np.testing.assert_allclose(seen(measure="value", pool=8), pooled, atol=1e-6)
 
 
-def test_importance_is_the_scopes_first_order_one(session, scope):
+def test_importance_equals_the_scope_s_first_order_importance(session, scope):
     card, _ = open_look(session)
-    told, arrays = session.importance(ImportanceRequest(look=card.look))
+    response, arrays = session.importance(ImportanceRequest(look=card.look))
     expected = {found.head: found.loss.mean for found in scope.importance([TEXT], how="gradient")}
     np.testing.assert_allclose(arrays["importance"], [expected[head] for head in scope.shape.heads()], atol=1e-6)
-    assert told.read == 15
+    assert response.read == 15
 
 
 def test_importance_of_a_long_text_is_measured_on_its_beginning(session, monkeypatch):
     monkeypatch.setattr(session_module, "MEASURED", 20)
     card, _ = open_look(session, LONG)
-    told, _ = session.importance(ImportanceRequest(look=card.look))
-    assert told.read == 20
+    response, _ = session.importance(ImportanceRequest(look=card.look))
+    assert response.read == 20
 
 
-def test_papers_speak_only_of_models_they_name(session):
+def test_a_model_without_published_claims_has_none(session):
     assert session.featured().claims == []
 
 
-def test_without_edits_there_is_nothing_to_compare(session):
+def test_a_prediction_without_edits_has_no_comparison(session):
     card, _ = open_look(session)
-    told = session.predict(PredictRequest(look=card.look, position=2))
-    assert (told.without, told.kl, len(told.guesses)) == (None, None, 6)
+    response = session.predict(PredictRequest(look=card.look, position=2))
+    assert (response.without, response.kl, len(response.guesses)) == (None, None, 6)
 
 
-def test_a_look_can_be_asked_for_by_its_name_while_its_text_is_kept(session):
+def test_a_look_can_be_requested_by_name_while_its_text_is_cached(session):
     card, _ = open_look(session)
     for words in range(1, KEPT_LOOKS + 2):
         open_look(session, "lamp " * words)
@@ -185,7 +185,7 @@ def test_a_look_can_be_asked_for_by_its_name_while_its_text_is_kept(session):
     assert again.text == TEXT
 
 
-def test_kept_looks_stay_within_their_budget_and_the_latest_always_stays(session, monkeypatch):
+def test_cached_looks_stay_within_the_memory_limit_and_the_latest_stays(session, monkeypatch):
     monkeypatch.setattr(session_module, "KEPT_BYTES", 3 * _nbytes(session.scope.look(TEXT)))
     names = [open_look(session, f"{TEXT} lamp{' lamp' * more}")[0].look for more in range(5)]
     assert list(session._looks) == names[-2:]
@@ -194,12 +194,12 @@ def test_kept_looks_stay_within_their_budget_and_the_latest_always_stays(session
     assert list(session._looks) == [last.look]
 
 
-def test_a_text_longer_than_the_context_is_read_as_far_as_it_goes(session):
+def test_a_text_longer_than_the_context_is_truncated(session):
     card, _ = open_look(session, "the lamp " * 700)
     assert (card.read, card.length, len(card.tokens)) == (1280, 1400, 1280)
 
 
-def test_a_long_text_is_read_with_every_core_and_a_short_one_with_what_there_is(session, monkeypatch):
+def test_a_long_text_gets_every_core(session, monkeypatch):
     monkeypatch.setattr(session_module, "CORES", 3)
     monkeypatch.setattr(session_module, "LONG_TEXT", 300)
     before, seen = torch.get_num_threads(), []
@@ -213,7 +213,7 @@ def test_a_long_text_is_read_with_every_core_and_a_short_one_with_what_there_is(
     assert torch.get_num_threads() == before
 
 
-def test_what_cannot_be_answered_is_said(session):
+def test_invalid_requests_to_a_session_are_refused(session):
     card, _ = open_look(session)
     with pytest.raises(ForgottenLookError, match="the text of look 'gone' is no longer kept"):
         session.look(LookRequest(look="gone"))

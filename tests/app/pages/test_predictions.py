@@ -1,4 +1,4 @@
-"""Next tokens on the page: as the model says, under edits as the edits say, and cut as a draw would cut them."""
+"""Next tokens on the page: the model's own, under edits, and after temperature, top-k and top-p."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def look(scope):
     return scope.look(TEXT)
 
 
-def wish(**how) -> PredictRequest:
+def request_of(**how) -> PredictRequest:
     return PredictRequest(**{"look": "x", "position": 3, **how})
 
 
@@ -40,20 +40,20 @@ def card(shown: list[NextToken]) -> PredictResponse:
     return PredictResponse(look="x", position=3, guesses=shown, **empty)
 
 
-def test_a_head_switched_off_twice_is_switched_off_once(look):
-    once, twice = (edits_of(wish(off=off), look) for off in (["0.1"], ["0.1", "0.1"]))
+def test_a_head_listed_twice_is_ablated_once(look):
+    once, twice = (edits_of(request_of(off=off), look) for off in (["0.1"], ["0.1", "0.1"]))
     assert [edit.key() for edit in once] == [edit.key() for edit in twice]
 
 
-def test_heads_and_arrows_are_separate_edits_in_order(look):
+def test_ablations_and_knock_outs_are_separate_edits_in_order(look):
     edges = [Edge(head="1.3", query=5, key=2), Edge(head="0.0", query=1, key=0)]
-    made = edits_of(wish(off=["0.1", "1.2"], how="zero", cuts=[*edges, edges[0]]), look)
+    made = edits_of(request_of(off=["0.1", "1.2"], how="zero", cuts=[*edges, edges[0]]), look)
     assert len(made) == 3
     assert made[0].key() == ablate("0.1", "1.2", how="zero").key()
 
 
-def test_no_wish_is_no_edit(look):
-    assert edits_of(wish(), look) == []
+def test_a_request_without_heads_or_arrows_has_no_edits(look):
+    assert edits_of(request_of(), look) == []
 
 
 @pytest.mark.parametrize(
@@ -68,28 +68,28 @@ def test_no_wish_is_no_edit(look):
 )
 def test_an_arrow_beyond_the_text_is_refused_with_its_length(look, edge, said):
     with pytest.raises(InputError, match=said):
-        edits_of(wish(cuts=[Edge(head="0.0", **edge)]), look)
-    assert edits_of(wish(cuts=[Edge(head="0.0", query=14, key=14)]), look)
+        edits_of(request_of(cuts=[Edge(head="0.0", **edge)]), look)
+    assert edits_of(request_of(cuts=[Edge(head="0.0", query=14, key=14)]), look)
 
 
 @pytest.mark.parametrize("how", [{"off": ["9.0"]}, {"cuts": [Edge(head="0.9", query=1, key=0)]}])
-def test_a_head_that_is_not_there_is_not_edited(look, how):
+def test_an_unknown_head_cannot_be_edited(look, how):
     with pytest.raises(HeadNameError):
-        edits_of(wish(**how), look)
+        edits_of(request_of(**how), look)
 
 
-def test_reading_again_without_edits_changes_nothing(look):
+def test_logits_without_edits_equal_the_look_s(look):
     torch.testing.assert_close(logits_under(look, []), look.logits, atol=1e-5, rtol=1e-5)
 
 
-def test_reading_again_under_several_edits_is_the_scopes_edit(look, scope):
+def test_logits_under_several_edits_equal_scope_edit_s(look, scope):
     edits = [ablate("0.1", how="zero"), ablate("1.5", how="mean")]
     with scope.edit(*edits):
         expected = scope.look(TEXT).logits
     torch.testing.assert_close(logits_under(look, edits), expected, atol=1e-5, rtol=1e-5)
 
 
-def test_guesses_fall_and_are_as_many_as_asked(look):
+def test_next_tokens_are_sorted_and_as_many_as_requested(look):
     found = guesses(look, 4, 7)
     chances = [guess.probability for guess in found]
     assert len(found) == 7
@@ -98,26 +98,26 @@ def test_guesses_fall_and_are_as_many_as_asked(look):
     assert sum(chances) <= 1 + 1e-6
 
 
-def test_the_divergence_of_nothing_changed_is_nothing(look):
-    told = changed(card(guesses(look, 3, 4)), look.logits[3], look.logits[3].clone())
-    assert told.kl == 0.0
-    assert told.without == pytest.approx([guess.probability for guess in told.guesses], abs=1e-6)
+def test_the_kl_divergence_without_change_is_zero(look):
+    response = changed(card(guesses(look, 3, 4)), look.logits[3], look.logits[3].clone())
+    assert response.kl == 0.0
+    assert response.without == pytest.approx([guess.probability for guess in response.guesses], abs=1e-6)
 
 
-def test_the_divergence_counts_what_the_change_took_away():
+def test_the_kl_divergence_is_from_the_model_to_the_edited_model():
     before, after = torch.tensor([0.5, 0.25, 0.25]).log(), torch.tensor([0.25, 0.5, 0.25]).log()
     shown = [NextToken(text="a", id=0, probability=0.5), NextToken(text="c", id=2, probability=0.25)]
-    told = changed(card(shown), before, after)
-    assert told.kl == pytest.approx(0.5 * math.log(2) + 0.25 * math.log(0.5))
-    assert told.without == pytest.approx([0.25, 0.25])
+    response = changed(card(shown), before, after)
+    assert response.kl == pytest.approx(0.5 * math.log(2) + 0.25 * math.log(0.5))
+    assert response.without == pytest.approx([0.25, 0.25])
 
 
-def test_a_token_that_cannot_come_does_not_make_the_divergence_nan():
+def test_a_token_of_probability_zero_does_not_make_the_kl_divergence_nan():
     before, after = torch.tensor([0.0, 1.0, -math.inf]), torch.tensor([1.0, 0.0, -math.inf])
-    told = changed(card([]), before, after)
-    assert told.kl is not None
-    assert math.isfinite(told.kl)
-    assert told.kl > 0
+    response = changed(card([]), before, after)
+    assert response.kl is not None
+    assert math.isfinite(response.kl)
+    assert response.kl > 0
 
 
 @pytest.mark.parametrize(
@@ -131,25 +131,25 @@ def test_a_token_that_cannot_come_does_not_make_the_divergence_nan():
         ({"top_k": 1}, 1, 1, 0.5),
     ],
 )
-def test_cuts_say_how_many_are_left_and_how_much_they_hold(rules, after_k, kept, mass):
+def test_sampling_reports_the_tokens_and_mass_left_after_each_step(rules, after_k, kept, mass):
     logits = torch.tensor([0.5, 0.25, 0.15, 0.1]).log()
     shown = [NextToken(text=str(i), id=i, probability=0.1) for i in (0, 3)]
-    told = sampled(logits, SamplingRequest(**{"temperature": 1.0, "top_k": None, "top_p": None, **rules}), shown)
-    assert (told.after_k, told.kept) == (after_k, kept)
-    assert told.mass == pytest.approx(mass)
-    assert told.ladder == pytest.approx([0.5, 0.25, 0.15, 0.1])
-    assert told.probabilities[0] == pytest.approx(0.5 / mass)
-    assert told.probabilities[1] == pytest.approx(0.1 / mass if kept == 4 else 0.0)
+    response = sampled(logits, SamplingRequest(**{"temperature": 1.0, "top_k": None, "top_p": None, **rules}), shown)
+    assert (response.after_k, response.kept) == (after_k, kept)
+    assert response.mass == pytest.approx(mass)
+    assert response.ladder == pytest.approx([0.5, 0.25, 0.15, 0.1])
+    assert response.probabilities[0] == pytest.approx(0.5 / mass)
+    assert response.probabilities[1] == pytest.approx(0.1 / mass if kept == 4 else 0.0)
 
 
-def test_a_hot_draw_is_flat_and_a_cold_one_certain():
+def test_a_high_temperature_flattens_and_a_low_one_sharpens():
     logits = torch.tensor([2.0, 1.0, 0.0])
     hot, cold = (sampled(logits, SamplingRequest(temperature=t, top_k=None, top_p=None), []) for t in (5.0, 0.1))
     assert hot.ladder[0] - hot.ladder[2] < 0.2
     assert cold.ladder[0] > 0.999
 
 
-def test_the_ladder_is_as_long_as_it_is_drawn():
-    told = sampled(torch.zeros(500), SamplingRequest(temperature=1.0, top_k=None, top_p=None), [])
-    assert len(told.ladder) == LADDER
-    assert told.ladder[0] == pytest.approx(1 / 500)
+def test_the_ladder_has_at_most_its_length():
+    response = sampled(torch.zeros(500), SamplingRequest(temperature=1.0, top_k=None, top_p=None), [])
+    assert len(response.ladder) == LADDER
+    assert response.ladder[0] == pytest.approx(1 / 500)

@@ -1,4 +1,4 @@
-"""Roles on the page: what the battery says, for the weights it was said of, and nothing where nobody has tested."""
+"""Roles on the page: the battery's report, shown for the weights it was measured on."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ def report() -> Report:
     return Report.from_dict(json.loads(SHIPPED.read_text(encoding="utf-8")))
 
 
-def test_an_untested_model_says_so_and_is_tested_when_asked(client, session, scope):
+def test_an_untested_model_is_tested_on_request(client, session, scope):
     assert client.get("/api/roles").json()["state"] == "untested"
-    told = client.post("/api/roles").json()
-    assert told["state"] == "tested"
-    assert told["named"] + told["without"] == scope.shape.n_heads
-    assert client.get("/api/roles").json() == told
+    response = client.post("/api/roles").json()
+    assert response["state"] == "tested"
+    assert response["named"] + response["without"] == scope.shape.n_heads
+    assert client.get("/api/roles").json() == response
     found = session._tested
-    previous = next(trial for trial in told["trials"] if trial["role"] == "previous token")
+    previous = next(trial for trial in response["trials"] if trial["role"] == "previous token")
     assert previous["scores"] == [found.trial("previous token").scores[str(head)] for head in scope.shape.heads()]
 
 
-def test_a_second_page_is_told_that_the_test_is_running(session):
+def test_a_second_client_sees_that_the_test_is_running(session):
     layer = session.scope.model.model.model.layers[0]
     with served(session) as address, ThreadPoolExecutor() as pool, held(layer) as (reached, go_on):
         running = pool.submit(httpx.post, f"{address}api/roles", timeout=300)
@@ -53,9 +53,9 @@ def test_a_second_page_is_told_that_the_test_is_running(session):
 
 
 def test_the_embedded_model_ships_its_report(embedded, report):
-    told = Session(embedded).roles()
-    assert (told.state, told.named, told.without) == ("tested", len(report.named), report.n_without)
-    induction = next(trial for trial in told.trials if trial.role == "induction")
+    response = Session(embedded).roles()
+    assert (response.state, response.named, response.without) == ("tested", len(report.named), report.n_without)
+    induction = next(trial for trial in response.trials if trial.role == "induction")
     assert induction.named == list(report.trial("induction").named)
     assert (induction.threshold, induction.measure) == (0.35, "attention: induction")
     best = report.with_role("induction")[0]
@@ -64,8 +64,8 @@ def test_the_embedded_model_ships_its_report(embedded, report):
 
 
 def test_a_finding_keeps_its_null_interval_and_effect(embedded, report):
-    told = roles_of(report, [str(head) for head in embedded.shape.heads()])
-    for card, finding in zip(told.findings, report.findings, strict=True):
+    response = roles_of(report, [str(head) for head in embedded.shape.heads()])
+    for card, finding in zip(response.findings, report.findings, strict=True):
         assert (card.head, card.role) == (finding.head, finding.role)
         assert [(piece.score, piece.rival, piece.low, piece.high) for piece in card.evidence] == [
             (piece.score, piece.rival, piece.low, piece.high) for piece in finding.evidence
@@ -91,7 +91,7 @@ def test_the_shipped_report_is_matched_with_the_model_in_any_precision(dtype):
         assert (found.recipe["weights"] == describe_model(scope.model)["weights_sha256"]) == (dtype == torch.float32)
 
 
-def test_a_report_is_shipped_with_the_weights_it_speaks_of(embedded, report, tmp_path):
+def test_a_shipped_report_holds_the_hash_of_its_weights(embedded, report, tmp_path):
     ship(report, embedded, tmp_path / "heads.json")
     written = json.loads((tmp_path / "heads.json").read_text(encoding="utf-8"))
     assert written["recipe"]["weights"] == weight_hash(embedded.model.model, torch.float32)

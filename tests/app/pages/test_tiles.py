@@ -1,4 +1,4 @@
-"""Any rectangle of a pattern, through any measure, equals the dense pattern cut and pooled by hand."""
+"""Tiles of a pattern, through any measure, equal the dense pattern clipped and pooled."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def by_hand(pattern: torch.Tensor, pool: int, how: str) -> torch.Tensor:
     [((0, 180), (0, 180), 8), ((0, 180), (0, 180), 7), ((13, 90), (2, 80), 3), ((100, 101), (0, 180), 9),
      ((5, 9), (1, 2), 64)],
 )  # fmt: skip
-def test_a_pooled_rectangle_is_the_pattern_pooled_by_hand(seen, look, rows, columns, pool, how):
+def test_a_pooled_tile_equals_the_dense_pattern_pooled(seen, look, rows, columns, pool, how):
     card, found = seen.tile(asked(rows=rows, columns=columns, pool=pool, how=how))
     part = look.pattern("1.2")[slice(*rows), slice(*columns)]
     torch.testing.assert_close(found, by_hand(part, pool, how), atol=1e-6, rtol=1e-5)
@@ -52,25 +52,27 @@ def test_a_pooled_rectangle_is_the_pattern_pooled_by_hand(seen, look, rows, colu
 
 
 @pytest.mark.parametrize("pool", [1, 6])
-def test_a_rectangle_is_cut_down_to_the_text(seen, look, pool):
+def test_a_tile_is_clipped_to_the_text(seen, look, pool):
     card, found = seen.tile(asked(rows=(170, 512), columns=(90, 10_000), pool=pool))
     assert (card.rows, card.columns) == ((170, 180), (90, 180))
     assert found.shape == (-(-10 // pool), -(-90 // pool))
     assert float(found.max()) == pytest.approx(float(look.pattern("1.2")[170:, 90:].max()), abs=1e-6)
 
 
-@pytest.mark.parametrize(("wanted", "length", "told"), [((0, 5), 9, (0, 5)), ((3, 99), 9, (3, 9)), ((8, 9), 9, (8, 9))])
-def test_positions_go_as_far_as_the_text(wanted, length, told):
-    assert span(wanted, length) == told
+@pytest.mark.parametrize(
+    ("wanted", "length", "clipped"), [((0, 5), 9, (0, 5)), ((3, 99), 9, (3, 9)), ((8, 9), 9, (8, 9))]
+)
+def test_a_span_is_clipped_to_the_text(wanted, length, clipped):
+    assert span(wanted, length) == clipped
 
 
 @pytest.mark.parametrize("wanted", [(9, 12), (5, 5), (6, 5), (100, 200)])
-def test_positions_that_hold_nothing_are_said(wanted):
+def test_an_empty_span_is_refused(wanted):
     with pytest.raises(InputError, match=f"positions {wanted[0]} to {wanted[1]}: this text has 9 tokens"):
         span(wanted, 9)
 
 
-def test_an_answer_that_is_too_large_says_how_large_and_what_helps(seen, monkeypatch):
+def test_a_tile_that_is_too_large_is_refused_with_its_size(seen, monkeypatch):
     monkeypatch.setattr(tiles, "LARGEST_TILE", 180 * 180 - 1)
     with pytest.raises(InputError, match=r"180×180 weights are more than one answer holds \(32399\); raise pool=1"):
         seen.tile(asked())
@@ -79,12 +81,12 @@ def test_an_answer_that_is_too_large_says_how_large_and_what_helps(seen, monkeyp
     assert seen.tile(asked())[1].shape == (180, 180)
 
 
-def test_the_longest_text_fits_into_one_answer_at_the_pool_the_page_asks_for():
+def test_the_longest_text_fits_one_response_at_the_page_s_pooling():
     assert LARGEST_TILE >= (16_384 // 32) ** 2
     assert LARGEST_TILE >= 2_048**2
 
 
-def test_small_rectangles_are_computed_each_time_and_large_ones_kept(seen, monkeypatch):
+def test_small_tiles_are_recomputed_and_large_ones_cached(seen, monkeypatch):
     monkeypatch.setattr(tiles, "QUICK", 180 * 180)
     first, again = (seen.tile(asked(pool=4))[1] for _ in range(2))
     assert first is not again
@@ -96,18 +98,18 @@ def test_small_rectangles_are_computed_each_time_and_large_ones_kept(seen, monke
     assert seen.tile(asked(pool=4, rows=(0, 179)))[1] is not first, "small enough again"
 
 
-def test_of_large_rectangles_the_one_unused_for_longest_is_dropped(seen, monkeypatch):
+def test_the_least_recently_used_large_tile_is_dropped(seen, monkeypatch):
     monkeypatch.setattr(tiles, "QUICK", 1)
     heads = [f"{site}.{head}" for site in (0, 1) for head in range(6)]
-    wishes = [asked(head=head, pool=90, how=how) for how in ("max", "mean") for head in heads][: KEPT_LARGE + 1]
-    kept = [seen.tile(wish)[1] for wish in wishes[:KEPT_LARGE]]
-    assert seen.tile(wishes[0])[1] is kept[0]
-    seen.tile(wishes[KEPT_LARGE])
-    assert seen.tile(wishes[0])[1] is kept[0]
-    assert seen.tile(wishes[1])[1] is not kept[1]
+    requests = [asked(head=head, pool=90, how=how) for how in ("max", "mean") for head in heads][: KEPT_LARGE + 1]
+    kept = [seen.tile(wish)[1] for wish in requests[:KEPT_LARGE]]
+    assert seen.tile(requests[0])[1] is kept[0]
+    seen.tile(requests[KEPT_LARGE])
+    assert seen.tile(requests[0])[1] is kept[0]
+    assert seen.tile(requests[1])[1] is not kept[1]
 
 
-def test_a_row_without_anything_beside_the_first_token_is_zero_and_not_nan(seen, look):
+def test_a_row_with_only_the_first_token_is_zero_rather_than_nan(seen, look):
     _, found = seen.tile(asked(measure="row", aside=True, rows=(0, 3)))
     assert torch.isfinite(found).all()
     assert not found[0].any()
@@ -116,7 +118,7 @@ def test_a_row_without_anything_beside_the_first_token_is_zero_and_not_nan(seen,
     assert float(found[2, 0]) == pytest.approx(float(pattern[2, 0] / pattern[2, 1:].max()), rel=1e-4)
 
 
-def test_the_largest_weight_of_a_row_counts_the_first_token_unless_it_is_set_aside(seen, look):
+def test_a_row_s_maximum_includes_the_first_key_unless_set_aside(seen, look):
     whole, aside = (seen.tile(asked(measure="row", aside=aside))[1] for aside in (False, True))
     torch.testing.assert_close(whole.amax(1), torch.ones(LENGTH), atol=1e-5, rtol=0)
     torch.testing.assert_close(aside[1:, 1:].amax(1), torch.ones(LENGTH - 1), atol=1e-5, rtol=0)
@@ -126,7 +128,7 @@ def test_the_largest_weight_of_a_row_counts_the_first_token_unless_it_is_set_asi
     assert bool((aside[1:, 0][sinks] > 1).all())
 
 
-def test_values_of_a_group_are_shared_by_its_heads(seen, look):
+def test_heads_of_a_kv_group_share_their_value_norms(seen, look):
     _, one = seen.tile(asked(head="1.2", measure="value"))
     _, two = seen.tile(asked(head="1.3", measure="value"))
     norms = look.value_norms("1.2")
@@ -135,14 +137,14 @@ def test_values_of_a_group_are_shared_by_its_heads(seen, look):
     torch.testing.assert_close(two, look.pattern("1.3") * norms, atol=1e-6, rtol=1e-5)
 
 
-def test_thumbnails_are_the_same_together_and_one_head_at_a_time(seen, scope, monkeypatch):
+def test_thumbnails_are_equal_together_and_one_head_at_a_time(seen, scope, monkeypatch):
     site = scope.shape.sites["1"]
     together = seen.thumbnails(site)
     monkeypatch.setattr(tiles, "TOGETHER", 1)
     np.testing.assert_array_equal(seen.thumbnails(site), together)
 
 
-def test_thumbnails_of_a_long_text_see_every_so_many_rows_first_and_last_too(seen, look, scope, monkeypatch):
+def test_thumbnails_of_a_long_text_sample_rows_from_first_to_last(seen, look, scope, monkeypatch):
     monkeypatch.setattr(tiles, "DENSE_THUMBNAIL", 100)
     monkeypatch.setattr(tiles, "SAMPLED_ROWS", 64)
     rows = torch.linspace(0, LENGTH - 1, 64).long()
@@ -154,19 +156,19 @@ def test_thumbnails_of_a_long_text_see_every_so_many_rows_first_and_last_too(see
 
 
 @pytest.mark.parametrize("words", [1, 2, 31, 32, 33])
-def test_a_short_text_has_thumbnails_as_small_as_itself(scope, words):
+def test_thumbnails_of_a_short_text_have_its_length(scope, words):
     few = PatternTiles(scope.look("lamp " * words))
     found = few.thumbnails(scope.shape.sites["0"])
     assert found.shape == (6, min(words, THUMBNAIL_SIDE), min(words, THUMBNAIL_SIDE))
     assert found[:, 0, 0].min() == 255, "the first token looks at nothing but itself"
 
 
-def test_a_head_that_is_not_there_is_named(seen):
+def test_an_unknown_head_is_named(seen):
     with pytest.raises(HeadNameError, match=r"1\.9: "):
         seen.tile(asked(head="1.9"))
 
 
 @pytest.mark.parametrize("how", [{"pool": 0}, {"rows": (-1, 4)}, {"how": "median"}, {"measure": "magic"}])
-def test_a_request_that_makes_no_sense_is_none(how):
+def test_invalid_weights_requests_are_refused(how):
     with pytest.raises(ValidationError):
         asked(**how)

@@ -1,4 +1,4 @@
-"""Censuses as the page gets them: equal to what the scan wrote, and reachable by number only."""
+"""Census routes: equal to what the scan wrote, and reachable by number only."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def client(folders: list[Path]) -> Iterator[TestClient]:
         yield opened
 
 
-def test_a_page_without_a_census_has_none():
+def test_a_server_without_a_census_lists_none():
     with TestClient(application(ModelRegistry()), base_url="http://127.0.0.1") as bare:
         assert bare.get("/api/censuses").json() == {"censuses": []}
         assert (
@@ -49,7 +49,7 @@ def test_a_page_without_a_census_has_none():
         )
 
 
-def test_the_list_names_model_and_corpus_and_no_folder(client: TestClient, folders: list[Path]):
+def test_the_census_list_names_model_and_corpus_without_folders(client: TestClient, folders: list[Path]):
     answer = client.get("/api/censuses")
     first, second = answer.json()["censuses"]
     assert (first["number"], second["number"]) == (1, 2)
@@ -58,44 +58,44 @@ def test_the_list_names_model_and_corpus_and_no_folder(client: TestClient, folde
     assert str(folders[0].parent) not in answer.text
 
 
-def test_the_table_is_the_census(client: TestClient, folders: list[Path]):
+def test_the_census_response_equals_the_census(client: TestClient, folders: list[Path]):
     own = Census.load(folders[0])
-    told = unpack(client.get("/api/censuses/1").content)
-    names = [quantity["name"] for quantity in told.values["quantities"]]
+    response = unpack(client.get("/api/censuses/1").content)
+    names = [quantity["name"] for quantity in response.values["quantities"]]
     heads = [str(head) for head in own.heads()]
-    assert told.arrays["mean"].shape == (len(names), len(heads))
+    assert response.arrays["mean"].shape == (len(names), len(heads))
     for row in own.rows:
         place = names.index(row.question), heads.index(str(row.head))
-        assert told.arrays["mean"][place] == pytest.approx(row.mean, rel=1e-6)
-        assert told.arrays["low"][place] <= told.arrays["mean"][place] <= told.arrays["high"][place]
+        assert response.arrays["mean"][place] == pytest.approx(row.mean, rel=1e-6)
+        assert response.arrays["low"][place] <= response.arrays["mean"][place] <= response.arrays["high"][place]
         if row.kind == "question":
-            assert told.arrays["null"][place] == pytest.approx(row.null_mean, rel=1e-6)
+            assert response.arrays["null"][place] == pytest.approx(row.null_mean, rel=1e-6)
         else:
-            assert np.isnan(told.arrays["null"][place])
+            assert np.isnan(response.arrays["null"][place])
 
 
-def test_examples_say_who_asks_and_what_it_looks_at(client: TestClient, folders: list[Path]):
+def test_census_examples_name_the_query_and_its_strongest_key(client: TestClient, folders: list[Path]):
     own = Census.load(folders[0])
     head = str(own.top("previous", 1)[0].head)
-    told = client.get("/api/censuses/1/head", params={"head": head, "question": "previous"}).json()
+    response = client.get("/api/censuses/1/head", params={"head": head, "question": "previous"}).json()
     stored = [row for row in own.examples().to_pylist() if row["head"] == head and row["question"] == "previous"]
-    assert [each["score"] for each in told["examples"]] == [row["score"] for row in stored]
-    for each in told["examples"]:
+    assert [each["score"] for each in response["examples"]] == [row["score"] for row in stored]
+    for each in response["examples"]:
         assert each["target"] is None or each["at"] - each["target"] == each["position"] - each["key"]
-    entropy = next(spread for spread in told["spreads"] if spread["name"] == "entropy")
+    entropy = next(spread for spread in response["spreads"] if spread["name"] == "entropy")
     assert sum(entropy["counts"]) == own.row(head, "entropy").count
     assert len(entropy["edges"]) == len(entropy["counts"]) + 1
 
 
-def test_two_are_compared_as_the_library_compares_them(client: TestClient, folders: list[Path]):
+def test_two_censuses_are_compared_as_in_the_library(client: TestClient, folders: list[Path]):
     own = compare(*folders)
-    told = unpack(client.get("/api/censuses/1/against/2").content)
-    names = [quantity["name"] for quantity in told.values["quantities"]]
+    response = unpack(client.get("/api/censuses/1/against/2").content)
+    names = [quantity["name"] for quantity in response.values["quantities"]]
     heads = [str(head) for head in Census.load(folders[0]).heads()]
     for change in own.changes:
         place = names.index(change.question), heads.index(str(change.head))
-        assert told.arrays["after"][place] == pytest.approx(change.after, rel=1e-6)
-        assert told.arrays["low"][place] == pytest.approx(change.low, rel=1e-5, abs=1e-7)
+        assert response.arrays["after"][place] == pytest.approx(change.after, rel=1e-6)
+        assert response.arrays["low"][place] == pytest.approx(change.low, rel=1e-5, abs=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -108,23 +108,23 @@ def test_two_are_compared_as_the_library_compares_them(client: TestClient, folde
         ("/api/censuses/1/against/7", "there is no census 7"),
     ],
 )
-def test_what_is_not_there_is_said(client: TestClient, path: str, said: str):
+def test_unknown_censuses_heads_and_questions_are_refused(client: TestClient, path: str, said: str):
     answer = client.get(path)
     assert answer.status_code == 422
     assert said in answer.json()["message"]
 
 
-def test_a_page_cannot_name_a_folder(client: TestClient, folders: list[Path]):
+def test_a_census_cannot_be_named_by_its_folder(client: TestClient, folders: list[Path]):
     for name in (str(folders[0]), "..%2F..%2Fetc", "%2Fetc%2Fpasswd"):
         assert client.get(f"/api/censuses/{name}").status_code in (404, 422)
 
 
-def test_a_folder_without_a_census_is_refused_at_the_start(tmp_path: Path):
+def test_a_folder_without_a_census_is_refused_when_the_server_starts(tmp_path: Path):
     with pytest.raises(InputError, match=r"holds no census \(tally.safetensors is missing\); give the folder"):
         Censuses([tmp_path])
 
 
-def test_the_command_says_what_is_wrong_with_a_folder_before_it_opens_a_model(tmp_path: Path):
+def test_serve_checks_census_folders_before_it_opens_a_model(tmp_path: Path):
     run = CliRunner().invoke(app, ["serve", "--no-open", "--census", str(tmp_path)])
     assert isinstance(run.exception, InputError)
     assert "holds no census" in str(run.exception)

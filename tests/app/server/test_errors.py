@@ -1,4 +1,4 @@
-"""Errors as sentences, whatever they quote: one shape, the right status, no path, and always sendable."""
+"""Error responses: one shape, the right status, no paths, and always encodable."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def client():
     "kind",
     [name for name, each in vars(errors).items() if isinstance(each, type) and issubclass(each, errors.HeadscopeError)],
 )
-def test_every_error_of_ours_is_a_422_that_says_which_and_why(client, kind):
+def test_every_headscope_error_is_a_422_with_its_kind_and_message(client, kind):
     answer = client.post(f"/raise/{kind}")
     assert answer.status_code == 422
     assert answer.json()["kind"] == kind
@@ -61,13 +61,13 @@ def test_every_error_of_ours_is_a_422_that_says_which_and_why(client, kind):
         (None, "the request: Field required"),
     ],
 )
-def test_what_is_wrong_with_a_request_is_said_by_its_place(client, body, said):
+def test_an_invalid_request_names_the_invalid_field(client, body, said):
     answer = client.post("/asked", json=body)
     assert (answer.status_code, answer.json()["kind"]) == (422, "InputError")
     assert said in answer.json()["message"]
 
 
-def test_of_several_faults_the_first_is_told(client):
+def test_the_first_of_several_invalid_fields_is_reported(client):
     answer = client.post("/asked", json={"head": "0.0.0", "rows": ["x", "y"]})
     assert answer.json()["message"] == "head: String should have at most 3 characters"
 
@@ -75,14 +75,14 @@ def test_of_several_faults_the_first_is_told(client):
 @pytest.mark.parametrize(
     ("method", "path", "status"), [("GET", "/nowhere", 404), ("GET", "/asked", 405), ("DELETE", "/teapot", 405)]
 )
-def test_what_is_not_there_is_refused_in_the_same_shape(client, method, path, status):
+def test_an_unknown_path_gives_a_problem_too(client, method, path, status):
     answer = client.request(method, path)
     assert answer.status_code == status
     assert set(answer.json()) == {"kind", "message"}
     assert answer.json()["kind"] == "Refused"
 
 
-def test_a_refusal_keeps_its_headers_and_loses_its_path(client):
+def test_an_http_error_keeps_its_headers_and_hides_paths(client):
     answer = client.get("/teapot")
     assert (answer.status_code, answer.headers["x-spout"]) == (418, "here")
     assert answer.json()["message"] == "short and stout: …/teapot"
@@ -90,7 +90,7 @@ def test_a_refusal_keeps_its_headers_and_loses_its_path(client):
 
 
 @pytest.mark.parametrize("text", ["\ud800", "lamp \udfff lamp", "שלום 🐎", "\x00", '"</script>'])
-def test_whatever_a_sentence_quotes_it_can_be_sent(text):
-    told = json.loads(problem_response("InputError", f"there is no {text}", 422).body)
-    assert told["message"].startswith("there is no ")
-    told["message"].encode("utf-8")
+def test_any_quoted_text_can_be_sent(text):
+    response = json.loads(problem_response("InputError", f"there is no {text}", 422).body)
+    assert response["message"].startswith("there is no ")
+    response["message"].encode("utf-8")

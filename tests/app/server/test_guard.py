@@ -1,4 +1,4 @@
-"""The guard as plain ASGI: what it lets through, what every answer carries, and what happens when things break."""
+"""The guard as plain ASGI: what it passes on, its headers, and failures of the application."""
 
 from __future__ import annotations
 
@@ -49,21 +49,21 @@ async def says_hello(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b"hello " + body})
 
 
-def test_every_answer_carries_every_header():
+def test_every_response_has_every_security_header():
     for asked in (scope(), scope(headers=[(b"host", b"evil.example")]), scope("POST", JSON)):
-        told = {name.decode(): value.decode() for name, value in ask(says_hello, asked)[0]["headers"]}
-        assert {name.lower() for name in HEADERS} <= set(told)
-        assert told["cache-control"] == "no-cache"
+        result = {name.decode(): value.decode() for name, value in ask(says_hello, asked)[0]["headers"]}
+        assert {name.lower() for name in HEADERS} <= set(result)
+        assert result["cache-control"] == "no-cache"
 
 
-def test_a_web_socket_is_closed_before_anybody_hears_it():
+def test_a_web_socket_is_closed_before_the_application():
     async def never(scope: Any, receive: Any, send: Any) -> None:
         raise AssertionError("the guard let it in")
 
     assert ask(never, {"type": "websocket"}) == [{"type": "websocket.close", "code": 1008}]
 
 
-def test_starting_and_stopping_pass_through():
+def test_lifespan_events_pass_through():
     heard: list[str] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -73,7 +73,7 @@ def test_starting_and_stopping_pass_through():
     assert heard == ["lifespan"]
 
 
-def test_a_failure_before_the_answer_is_a_sentence_and_still_reaches_the_log():
+def test_a_failure_before_the_response_is_a_500_and_is_logged():
     sent: list[dict[str, Any]] = []
 
     async def fails(scope: Any, receive: Any, send: Any) -> None:
@@ -91,7 +91,7 @@ def test_a_failure_before_the_answer_is_a_sentence_and_still_reaches_the_log():
     assert json.loads(sent[1]["body"]) == {"kind": "Refused", "message": INTERNAL_ERROR}
 
 
-def test_a_failure_in_the_middle_of_an_answer_does_not_begin_a_second_one():
+def test_a_failure_during_a_response_does_not_start_a_second_one():
     sent: list[dict[str, Any]] = []
 
     async def fails_late(scope: Any, receive: Any, send: Any) -> None:
@@ -133,18 +133,18 @@ def test_a_failure_in_the_middle_of_an_answer_does_not_begin_a_second_one():
         ("GET", [*OWN, (b"sec-fetch-site", b"cross-site")], 403),
     ],
 )
-def test_who_is_let_through(method, headers, expected):
+def test_hosts_origins_and_content_types_are_allowed_or_refused(method, headers, expected):
     assert status(ask(says_hello, scope(method, headers))) == expected
 
 
 @pytest.mark.parametrize("path", ["/api", "/api/model", "/apix"])
-def test_a_link_from_elsewhere_reaches_nothing_that_begins_like_the_api(path):
+def test_a_cross_site_link_cannot_open_api_paths(path):
     link = [(b"sec-fetch-site", b"cross-site"), (b"sec-fetch-mode", b"navigate"), (b"sec-fetch-dest", b"document")]
     assert status(ask(says_hello, scope(headers=[*OWN, *link], path=path))) == 403
     assert status(ask(says_hello, scope(headers=[*OWN, *link], path="/"))) == 200
 
 
-def test_a_refusal_quotes_no_more_than_a_line_of_what_it_refuses():
+def test_a_refusal_truncates_what_it_quotes():
     long = b"x" * 5_000
     for headers in ([(b"host", long)], [*OWN, (b"origin", long)], [*OWN, (b"content-type", long)]):
         sent = ask(says_hello, scope("POST", headers))
@@ -152,12 +152,12 @@ def test_a_refusal_quotes_no_more_than_a_line_of_what_it_refuses():
         assert len(json.loads(sent[1]["body"])["message"]) < 200
 
 
-def test_a_body_in_pieces_arrives_whole_and_once():
+def test_a_chunked_body_is_delivered_whole_and_once():
     pieces = [{"type": "http.request", "body": bytes([65 + n]), "more_body": n < 3} for n in range(4)]
     assert ask(says_hello, scope("POST", JSON), *pieces)[1]["body"] == b"hello ABCD"
 
 
-def test_a_body_that_grows_beyond_the_limit_is_cut_off_while_it_comes(monkeypatch):
+def test_a_body_over_the_limit_is_refused_while_it_arrives(monkeypatch):
     monkeypatch.setattr(limits, "MAX_BODY", 10)
     taken: list[int] = []
 
@@ -178,7 +178,7 @@ def test_a_body_that_grows_beyond_the_limit_is_cut_off_while_it_comes(monkeypatc
     assert (len(taken), refused.value.status_code) == (3, 413)
 
 
-def test_a_client_that_leaves_before_its_body_is_whole_has_left():
+def test_a_disconnect_before_the_end_of_the_body_is_passed_on():
     parts = iter([{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}])
 
     async def receive() -> dict[str, Any]:
@@ -191,7 +191,7 @@ def test_a_client_that_leaves_before_its_body_is_whole_has_left():
     assert asyncio.run(heard()) == [{"type": "http.disconnect"}] * 2
 
 
-def test_what_follows_the_body_is_still_heard():
+def test_messages_after_the_body_are_passed_on():
     parts = iter([{"type": "http.request", "body": b"{}", "more_body": False}, {"type": "http.disconnect"}])
 
     async def receive() -> dict[str, Any]:
@@ -206,7 +206,7 @@ def test_what_follows_the_body_is_still_heard():
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_a_request_without_a_body_is_not_waited_for(method):
+def test_a_get_request_s_body_is_not_awaited(method):
     async def receive() -> dict[str, Any]:
         raise AssertionError("nobody should ask")
 
@@ -218,5 +218,5 @@ def test_a_request_without_a_body_is_not_waited_for(method):
     [("127.0.0.1", True), ("127.255.255.254", True), ("::1", True), ("::ffff:8.8.8.8", False), ("128.0.0.1", False),
      ("0.0.0.0", False), ("localhost", False), ("", False), ("127.1", False)],
 )  # fmt: skip
-def test_which_addresses_are_this_machine_s_own(host, own):
+def test_loopback_addresses(host, own):
     assert is_loopback(host) is own

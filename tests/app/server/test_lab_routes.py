@@ -1,4 +1,4 @@
-"""The lab's routes carry what the lab says: heads trained and streamed, sums by hand, results, and kind refusals."""
+"""Lab routes: trained heads as a stream, the worked example, stored results, and refusals."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ def frames(answer) -> list[Container]:
 
 
 @pytest.fixture
-def wish(client) -> dict:
+def request_of(client) -> dict:
     """What the page sends when it is opened."""
     card = client.post("/api/lab/sentence", json={}).json()
     return {"sentence": card["sentence"], "targets": card["targets"]}
 
 
-def test_the_first_sentence_has_four_targets(client, wish):
-    assert wish["sentence"] == SENTENCE
-    assert [target["name"] for target in wish["targets"]][2] == "Pronoun to antecedent"
-    assert wish["targets"][2]["arrows"] == [[8, 2]]
+def test_the_first_sentence_has_four_targets(client, request_of):
+    assert request_of["sentence"] == SENTENCE
+    assert [target["name"] for target in request_of["targets"]][2] == "Pronoun to antecedent"
+    assert request_of["targets"][2]["arrows"] == [[8, 2]]
 
 
-def test_a_sentence_of_ones_own_begins_with_previous_token(client):
+def test_the_user_s_own_sentence_gets_the_previous_token_target(client):
     card = client.post("/api/lab/sentence", json={"sentence": "a dog, a cat"}).json()
     assert card["words"] == ["a", "dog", ",", "a", "cat"]
     assert [target["arrows"] for target in card["targets"]] == [[[1, 0], [2, 1], [3, 2], [4, 3]]]
 
 
-def test_training_is_told_step_by_step_and_ends_with_what_the_lab_made(client, wish):
-    begun, *steps, done = frames(client.post("/api/lab/craft", json=wish))
+def test_training_is_streamed_and_ends_with_the_lab_s_result(client, request_of):
+    begun, *steps, done = frames(client.post("/api/lab/craft", json=request_of))
     crafted = craft()
     assert begun.values["words"] == crafted.words
     np.testing.assert_array_equal(begun.arrays["wanted"], crafted.wanted)
@@ -59,27 +59,27 @@ def test_training_is_told_step_by_step_and_ends_with_what_the_lab_made(client, w
     assert [head["hit"] for head in done.values["heads"]] == [head.hit for head in crafted.heads]
 
 
-def test_the_strips_of_every_word_add_up(client, wish):
-    *_, last, done = frames(client.post("/api/lab/craft", json=wish))
+def test_head_outputs_sum_to_the_output_at_every_word(client, request_of):
+    *_, last, done = frames(client.post("/api/lab/craft", json=request_of))
     weights, values = last.arrays["patterns"], done.arrays["values"]
     np.testing.assert_allclose(np.einsum("hqk,hkd->qhd", weights, values), done.arrays["delivered"], atol=1e-5)
     np.testing.assert_allclose(done.arrays["parts"].sum(1), done.arrays["output"], atol=1e-5)
 
 
-def test_a_head_that_is_too_small_says_so_in_the_stream(client, wish):
-    done = frames(client.post("/api/lab/craft", json=wish | {"d_head": 1, "steps": 60}))[-1]
+def test_a_head_too_small_for_its_target_reports_why(client, request_of):
+    done = frames(client.post("/api/lab/craft", json=request_of | {"d_head": 1, "steps": 60}))[-1]
     misses = [row for head in done.values["heads"] for row in head["misses"]]
     assert misses
     assert all(row["why"] for row in misses)
 
 
-def test_unequal_shares_are_what_is_trained(client, wish):
+def test_unequal_shares_are_the_training_target(client, request_of):
     painted = {"name": "Pronoun", "arrows": [[8, 2], [8, 6]], "shares": [0.8, 0.2]}
-    begun, *steps, done = frames(client.post("/api/lab/craft", json=wish | {"targets": [painted]}))
+    begun, *steps, done = frames(client.post("/api/lab/craft", json=request_of | {"targets": [painted]}))
     assert begun.arrays["wanted"][0, 8, [2, 6]] == pytest.approx([0.8, 0.2])
     assert steps[-1].arrays["patterns"][0, 8, [2, 6]] == pytest.approx([0.8, 0.2], abs=0.02)
     assert done.values["heads"][0]["hit"] > 0.98
-    opened = [client.post("/api/lab/craft/open", json=wish | {"targets": [each]}).json()["model"] for each in
+    opened = [client.post("/api/lab/craft/open", json=request_of | {"targets": [each]}).json()["model"] for each in
               (painted, painted | {"shares": [0.2, 0.8]})]  # fmt: skip
     assert opened[0] != opened[1]
 
@@ -102,8 +102,8 @@ def test_unequal_shares_are_what_is_trained(client, wish):
         ({"steps": 100_000}, "steps: Input should be less than or equal to 1000"),
     ],
 )
-def test_a_wish_that_cannot_be_met_is_refused_in_words(client, wish, changed, said):
-    answer = client.post("/api/lab/craft", json=wish | changed)
+def test_invalid_craft_requests_are_refused(client, request_of, changed, said):
+    answer = client.post("/api/lab/craft", json=request_of | changed)
     assert answer.status_code == 422
     assert answer.json()["message"].startswith(said)
 
@@ -111,7 +111,7 @@ def test_a_wish_that_cannot_be_met_is_refused_in_words(client, wish, changed, sa
 @pytest.mark.parametrize(
     "sentence", ["\x00\x07 lamp lit", "🐎 🐎 🐎", "שלום עולם", "\ud800 lone surrogate", "\r\n\t the end"]
 )
-def test_strange_sentences_are_trained_on_or_refused_in_words(client, sentence):
+def test_unusual_sentences_are_trained_on_or_refused(client, sentence):
     asked = {"sentence": sentence, "targets": [{"name": "t", "arrows": [[1, 0]]}], "steps": 3}
     body, kind = json.dumps(asked), {"content-type": "application/json"}
     answer = client.post("/api/lab/craft", content=body, headers=kind)
@@ -119,9 +119,9 @@ def test_strange_sentences_are_trained_on_or_refused_in_words(client, sentence):
     assert answer.status_code == 200 or answer.json()["message"]
 
 
-def test_crafted_heads_open_in_the_microscope(client, wish):
-    opened = client.post("/api/lab/craft/open", json=wish).json()
-    assert opened == client.post("/api/lab/craft/open", json=wish).json()
+def test_crafted_heads_open_in_the_microscope(client, request_of):
+    opened = client.post("/api/lab/craft/open", json=request_of).json()
+    assert opened == client.post("/api/lab/craft/open", json=request_of).json()
     assert opened["model"] in client.get("/api/models").json()["names"]
     look = unpack(client.post(f"/api/look?model={opened['model']}", json={"text": opened["text"]}).content)
     asked = {"look": look.values["look"], "head": "0.2", "rows": [8, 9], "columns": [0, 11]}
@@ -129,8 +129,8 @@ def test_crafted_heads_open_in_the_microscope(client, wish):
     np.testing.assert_allclose(found.arrays["weights"][0], craft().trace(8).weights[2], atol=1e-5)
 
 
-def test_arrows_may_be_written(client, wish):
-    asked = {"sentence": wish["sentence"], "text": "crossed > horse, was > it"}
+def test_written_arrows_are_parsed(client, request_of):
+    asked = {"sentence": request_of["sentence"], "text": "crossed > horse, was > it"}
     assert client.post("/api/lab/arrows", json=asked).json() == {"arrows": [[3, 2], [9, 8]], "shares": [1, 1]}
     shared = client.post("/api/lab/arrows", json=asked | {"text": "it > horse .8, it > road"}).json()
     assert (shared["arrows"], shared["shares"]) == ([[8, 2], [8, 6]], pytest.approx([0.8, 0.2]))
@@ -138,7 +138,7 @@ def test_arrows_may_be_written(client, wish):
     assert answer.json()["message"] == "could not read 'crossed horse' as an arrow; write it like this: crossed > horse"
 
 
-def test_the_worked_example_is_the_labs(client):
+def test_the_worked_example_equals_the_lab_s(client):
     card, done = client.post("/api/lab/worked", json={}).json(), work()
     assert card["concatenated"] == done.concatenated
     assert card["mixed"] == done.mixed
@@ -157,7 +157,7 @@ def test_a_changed_scorecard_changes_every_sum_after_it(client):
     assert card["mixed"] == done.mixed
 
 
-def test_shares_that_do_not_add_up_are_refused_with_their_sum(client):
+def test_scorecards_that_do_not_sum_to_one_are_refused_with_their_sum(client):
     heads = client.post("/api/lab/worked", json={}).json()["heads"]
     heads[1]["scorecard"]["tired"] = 0.9
     answer = client.post("/api/lab/worked", json={"heads": heads})
@@ -196,12 +196,12 @@ def test_every_head_by_hand_opens_in_the_microscope(client):
     assert found.arrays["weights"][0, 1] > 0.99  # the second "red" reads what stood after the first
 
 
-def test_a_role_nobody_wrote_is_refused(client):
+def test_an_unknown_by_hand_role_is_refused(client):
     answer = client.post("/api/lab/by-hand/open", json={"role": "oracle"})
     assert answer.json()["message"].startswith("there is no hand-written head for 'oracle'; choose from previous token")
 
 
-def test_the_committed_results_are_told_with_their_conclusions(client):
+def test_the_stored_results_are_sent_with_their_conclusions(client):
     card = ResultsResponse.model_validate(client.get("/api/lab/one-or-many").json())
     stored = stored_results()
     assert [outcome.mean for outcome in card.arms] == [round(outcome.mean, 4) for outcome in stored.arms]
@@ -211,7 +211,7 @@ def test_the_committed_results_are_told_with_their_conclusions(client):
         assert [values[key] for key in row.asks] == row.answer
 
 
-def test_a_small_contest_is_streamed_arm_by_arm(client):
+def test_a_small_comparison_is_streamed_arm_by_arm(client):
     asked = {"experiment": "partition", "d_model": 8, "heads": [1, 8], "seeds": 2, "steps": 20}
     begun, *outcomes = frames(client.post("/api/lab/one-or-many", json=asked))
     assert begun.values["arms"] == ["1 head", "8 heads"]

@@ -1,4 +1,4 @@
-"""The film, the cards and the lessons as the page gets them, against the lab's own objects."""
+"""Film, card and lesson routes, compared with the lab's own objects."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def problem(client: TestClient, **asked: Any) -> str:
     return str(answer.json()["message"])
 
 
-def test_the_film_carries_every_head_at_every_moment(client: TestClient):
+def test_the_film_holds_every_head_at_every_point(client: TestClient):
     film = Film.load(EMBEDDED / "film.safetensors")
-    told = unpack(client.get("/api/film").content)
-    values, arrays = told.values, told.arrays
+    response = unpack(client.get("/api/film").content)
+    values, arrays = response.values, response.arrays
     assert [moment["step"] for moment in values["moments"]] == [point.step for point in film.points]
     assert values["moments"][0]["loss"] is None
     assert values["moments"][-1]["second_copy"] == pytest.approx(film.points[-1].second_copy)
@@ -43,16 +43,16 @@ def test_the_film_carries_every_head_at_every_moment(client: TestClient):
     assert arrays["repeats"][:, :, induction].max(1).tolist() == pytest.approx(film.best("induction"))
 
 
-def test_the_films_patterns_are_weights_on_words(client: TestClient):
-    told = unpack(client.get("/api/film").content)
-    sentence, patterns = told.values["sentences"][0], told.arrays["patterns0"]
+def test_the_film_s_patterns_sum_to_one_over_tokens(client: TestClient):
+    response = unpack(client.get("/api/film").content)
+    sentence, patterns = response.values["sentences"][0], response.arrays["patterns0"]
     assert "".join(sentence["tokens"][1:]) == sentence["text"]
-    assert patterns.shape == (len(told.values["frames"]), 64, len(sentence["tokens"]), len(sentence["tokens"]))
+    assert patterns.shape == (len(response.values["frames"]), 64, len(sentence["tokens"]), len(sentence["tokens"]))
     sums = patterns.sum(-1, dtype=np.int64) / FULL
     assert np.abs(sums - 1).max() < 0.005
 
 
-def test_the_phase_change_comes_with_its_evidence():
+def test_the_phase_change_is_sent_with_its_evidence():
     card, _ = Films().film()
     phase, moments = card.phase, card.moments
     assert phase is not None
@@ -62,13 +62,13 @@ def test_the_phase_change_comes_with_its_evidence():
     assert copying.end < copying.start
 
 
-def test_a_film_in_which_nothing_is_learned_has_no_phase():
+def test_a_film_without_induction_has_no_phase_change():
     film = Film.load(EMBEDDED / "film.safetensors")
     film.truncate(200)
     assert read_film("short", film, EMBEDDED / "tokenizer.json")[0].phase is None
 
 
-def test_a_served_folder_with_a_film_is_shown_first(tmp_path: Path):
+def test_the_film_of_a_served_folder_is_listed_first(tmp_path: Path):
     film = Film.load(EMBEDDED / "film.safetensors")
     film.truncate(300)
     film.save(tmp_path / "film.safetensors")
@@ -82,7 +82,7 @@ def test_a_served_folder_with_a_film_is_shown_first(tmp_path: Path):
         films.film("no")
 
 
-def test_a_film_without_patterns_is_still_a_film(client: TestClient):
+def test_a_film_without_patterns_is_read(client: TestClient):
     film = Film.load(EMBEDDED / "film.safetensors")
     film.patterns, film.pattern_steps = [], []
     card, arrays = read_film("bare", film, Path("nowhere"))
@@ -96,14 +96,14 @@ def test_every_built_in_card_is_listed_and_can_be_read(client: TestClient):
     listed = client.get("/api/cards").json()["cards"]
     assert [line["name"] for line in listed] == list(card_module.built_in())
     for line in listed:
-        told, own = card(client, name=line["name"]), card_module.built_in()[line["name"]]
-        assert told["total"] == own.parameters.total
-        assert told["cache"] == [own.kv_bytes(length) for length in told["lengths"]]
-        assert told["work"][0] == own.flops(told["lengths"][0])
-        assert own.length in told["lengths"] or own.model.context is None
+        response, own = card(client, name=line["name"]), card_module.built_in()[line["name"]]
+        assert response["total"] == own.parameters.total
+        assert response["cache"] == [own.kv_bytes(length) for length in response["lengths"]]
+        assert response["work"][0] == own.flops(response["lengths"][0])
+        assert own.length in response["lengths"] or own.model.context is None
 
 
-def test_other_kv_heads_change_the_cache_and_little_else(client: TestClient):
+def test_other_kv_heads_change_the_cache_and_few_parameters(client: TestClient):
     own, shared = card(client, name="llama-3.1-8b"), card(client, name="llama-3.1-8b", n_kv_heads=1)
     assert own["lit"] == {"num_attention_heads": 32, "num_key_value_heads": 8}
     assert shared["lit"]["num_key_value_heads"] == 1
@@ -122,12 +122,12 @@ def test_more_heads_are_narrower_heads(client: TestClient):
     assert more["published"] == {"n_heads": 96, "d_head": 128}
 
 
-def test_a_latent_cache_is_shown_beside_the_whole_one(client: TestClient):
-    told = card(client, name="deepseek-v3")
-    assert told["attention"] == "MLA"
-    assert told["kv_choices"] == []
-    assert told["expanded"][0] > 10 * told["cache"][0]
-    assert told["experts"] == "8 of 256"
+def test_a_latent_cache_is_given_with_the_expanded_one(client: TestClient):
+    response = card(client, name="deepseek-v3")
+    assert response["attention"] == "MLA"
+    assert response["kv_choices"] == []
+    assert response["expanded"][0] > 10 * response["cache"][0]
+    assert response["experts"] == "8 of 256"
 
 
 def test_a_pasted_config_and_bare_sizes_are_read(client: TestClient):
@@ -136,9 +136,9 @@ def test_a_pasted_config_and_bare_sizes_are_read(client: TestClient):
     assert card(client, sizes={"d_model": 768, "n_heads": 12, "n_kv_heads": 4})["attention"] == "GQA"
 
 
-def test_a_model_with_many_divisors_offers_a_few(client: TestClient):
-    told = card(client, sizes={"d_model": 83_160, "n_heads": 83_160})
-    counts = [choice["n_kv_heads"] for choice in told["kv_choices"]]
+def test_a_model_with_many_divisors_offers_few_kv_choices(client: TestClient):
+    response = card(client, sizes={"d_model": 83_160, "n_heads": 83_160})
+    counts = [choice["n_kv_heads"] for choice in response["kv_choices"]]
     assert len(counts) <= 26
     assert (counts[0], counts[-1]) == (83_160, 1)
 
@@ -156,11 +156,11 @@ def test_a_model_with_many_divisors_offers_a_few(client: TestClient):
         ({"sizes": {"d_model": 0, "n_heads": 1}}, "sizes.d_model"),
     ],
 )
-def test_what_cannot_be_read_is_said(client: TestClient, asked: dict[str, Any], said: str):
+def test_invalid_card_requests_are_refused(client: TestClient, asked: dict[str, Any], said: str):
     assert said in problem(client, **asked)
 
 
-def test_a_folder_with_a_config_is_not_opened_for_a_page(client: TestClient, tmp_path: Path):
+def test_a_path_to_a_config_is_not_opened(client: TestClient, tmp_path: Path):
     (tmp_path / "config.json").write_text('{"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1}')
     for asked in ({"name": str(tmp_path)}, {"config": str(tmp_path)}):
         assert problem(client, **asked)
@@ -172,15 +172,15 @@ def test_the_lessons_are_listed_in_order(client: TestClient):
     assert {line["questions"] for line in listed} == {2}
 
 
-def test_a_lesson_comes_computed_and_without_its_answers(client: TestClient):
-    told = client.get("/api/lessons/3").json()
+def test_a_lesson_is_sent_computed_and_without_its_answers(client: TestClient):
+    response = client.get("/api/lessons/3").json()
     own = lessons.lesson(3)
-    assert told["output"] == own.output
-    assert "{{" not in told["computed"]
-    assert all(option.says not in json.dumps(told) for question in own.questions for option in question.options)
+    assert response["output"] == own.output
+    assert "{{" not in response["computed"]
+    assert all(option.says not in json.dumps(response) for question in own.questions for option in question.options)
 
 
-def test_answers_are_marked_with_the_reason(client: TestClient):
+def test_answers_are_marked_with_an_explanation(client: TestClient):
     def mark(answer: str, question: int = 1) -> dict[str, Any]:
         return dict(client.post("/api/lessons/1/answer", json={"question": question, "answer": answer}).json())
 
@@ -193,5 +193,5 @@ def test_answers_are_marked_with_the_reason(client: TestClient):
     assert "has questions 1–2, not 9" in mark("1", 9)["message"]
 
 
-def test_a_lesson_that_is_not_there_is_said(client: TestClient):
+def test_an_unknown_lesson_is_refused(client: TestClient):
     assert "there is no lesson 12" in client.get("/api/lessons/12").json()["message"]

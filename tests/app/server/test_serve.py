@@ -1,4 +1,4 @@
-"""Starting and stopping: what the terminal says, what a real process does, and a page that outlives its server."""
+"""Starting and stopping the server: its announcement, its process, and a page that outlives it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ print("stopped", flush=True)
 
 
 @pytest.mark.parametrize(
-    ("host", "port", "token", "told"),
+    ("host", "port", "token", "response"),
     [
         ("127.0.0.1", 8765, None, "http://127.0.0.1:8765/"),
         ("::1", 80, None, "http://[::1]:80/"),
@@ -51,25 +51,25 @@ print("stopped", flush=True)
         ("fe80::1", 1, Token("s3"), "http://[fe80::1]:1/?token=s3"),
     ],
 )
-def test_an_address_can_be_opened_as_it_is_written(host, port, token, told):
-    assert address(host, port, token) == told
-    parts = urlsplit(told)
+def test_the_printed_address_is_a_valid_url(host, port, token, response):
+    assert address(host, port, token) == response
+    parts = urlsplit(response)
     assert (parts.hostname, parts.port) == (host, port)
 
 
-def test_what_only_this_machine_reaches_is_announced_in_one_line():
+def test_a_local_server_is_announced_in_one_line():
     said = announcement(ServeOptions(), 8765, None)
     assert said == "The microscope is at http://127.0.0.1:8765/ (Ctrl+C stops it).\n"
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
-def test_every_address_of_this_machine_is_announced_by_a_name_that_others_can_type(host):
+def test_a_server_on_all_interfaces_is_announced_by_its_host_name(host):
     said = announcement(ServeOptions(host=host), 8765, Token("s3"))
     assert f"http://{socket.gethostname()}:8765/?token=s3 " in said
     assert host not in said.splitlines()[0].replace(socket.gethostname(), "")
 
 
-def test_a_chosen_address_is_announced_as_it_was_chosen():
+def test_a_given_host_is_announced_as_given():
     assert "http://192.168.0.7:8765/?token=s3 " in announcement(ServeOptions(host="192.168.0.7"), 8765, Token("s3"))
 
 
@@ -77,11 +77,11 @@ def test_a_chosen_address_is_announced_as_it_was_chosen():
     ("host", "here"),
     [("localhost", True), ("127.0.0.9", True), ("::1", True), ("192.168.0.7", False), ("lab.example", False)],
 )
-def test_who_needs_no_token(host, here):
+def test_loopback_hosts_need_no_token(host, here):
     assert ServeOptions(host=host).local is here
 
 
-def test_free_ports_are_free():
+def test_a_free_port_can_be_bound():
     ports = {free_port() for _ in range(5)}
     assert all(1024 <= port < 65_536 for port in ports)
     for port in ports:
@@ -89,7 +89,7 @@ def test_free_ports_are_free():
             one.bind((HOST, port))
 
 
-def test_a_port_that_others_may_not_take_is_named_with_its_host():
+def test_a_port_that_cannot_be_bound_is_named_with_its_host():
     with pytest.raises(InputError, match=r"192\.0\.2\.1, port 99 cannot be used \(.*\); leave --port out for a free"):
         free_port(99, "192.0.2.1")
 
@@ -105,7 +105,7 @@ def wait_for(url: str, process: subprocess.Popen[str]) -> None:
     raise AssertionError(f"{url} did not answer")
 
 
-def test_a_server_told_to_stop_ends_and_frees_its_port():
+def test_a_terminated_server_exits_and_frees_its_port():
     port = free_port()
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
@@ -116,15 +116,15 @@ def test_a_server_told_to_stop_ends_and_frees_its_port():
         wait_for(f"http://{HOST}:{port}/api/model", process)
         assert httpx.post(f"http://{HOST}:{port}/api/look", json={"text": TEXT}, timeout=60).status_code == 200
         process.send_signal(signal.SIGINT)
-        said, told = process.communicate(timeout=30)
+        said, response = process.communicate(timeout=30)
     finally:
         process.kill()
     assert said.split() == ["0", "True", "stopped"], "what was imported is left out of every collection"
-    assert told == f"The microscope is at http://{HOST}:{port}/ (Ctrl+C stops it).\n"
+    assert response == f"The microscope is at http://{HOST}:{port}/ (Ctrl+C stops it).\n"
     assert free_port(port) == port
 
 
-def test_a_page_left_open_reads_its_text_to_a_server_that_was_started_again(scope):
+def test_an_open_page_sends_its_text_again_to_a_restarted_server(scope):
     asked = {"head": "1.3", "rows": [0, 9], "columns": [0, 9]}
     with served(Session(scope)) as first:
         look = unpack(httpx.post(f"{first}api/look", json={"text": TEXT}).content).values["look"]

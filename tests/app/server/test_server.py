@@ -1,4 +1,4 @@
-"""The routes carry what the session says, and turn errors into a sentence."""
+"""Routes return the session's responses, and errors as problems."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEXT = "the old lamp on the landing burned until morning"
 TYPES = Path(__file__).parents[3] / "web/src/api.ts"
 
 
-def test_a_text_comes_back_as_a_container(client, session):
+def test_look_returns_a_container(client, session):
     answer = client.post("/api/look", json={"text": TEXT})
     assert answer.headers["content-type"] == "application/x-headscope"
     found = unpack(answer.content)
@@ -32,14 +32,14 @@ def test_a_text_comes_back_as_a_container(client, session):
     np.testing.assert_array_equal(found.arrays["answers"], arrays["answers"])
 
 
-def test_weights_travel_exactly(client, scope):
+def test_weights_are_sent_exactly(client, scope):
     look = unpack(client.post("/api/look", json={"text": TEXT}).content).values["look"]
     asked = {"look": look, "head": "1.3", "rows": [2, 9], "columns": [0, 5]}
     found = unpack(client.post("/api/weights", json=asked).content)
     np.testing.assert_allclose(found.arrays["weights"], scope.look(TEXT).pattern("1.3")[2:9, :5], atol=1e-6)
 
 
-def test_our_errors_are_a_sentence(client):
+def test_headscope_errors_are_problems(client):
     answer = client.post("/api/look", json={"look": "gone"})
     assert answer.status_code == 422
     assert answer.json()["kind"] == "ForgottenLookError"
@@ -55,21 +55,21 @@ def test_our_errors_are_a_sentence(client):
         ("/api/look", {"text": "a" * 1_000_001}, "text: String should have at most 1000000 characters"),
     ],
 )
-def test_bad_requests_are_a_sentence(client, path, body, said):
+def test_invalid_requests_are_problems(client, path, body, said):
     answer = client.post(path, json=body)
     assert answer.status_code == 422
     assert answer.json()["message"].startswith(said)
 
 
 @pytest.mark.parametrize("text", ["\x00\x07 lamp", "🐎🐎", "שלום עולם", "\ud800 lone surrogate", "\r\n\t the"])
-def test_strange_text_is_read_or_refused_in_words(client, text):
+def test_unusual_text_is_read_or_refused(client, text):
     answer = client.post("/api/look", content=json.dumps({"text": text}), headers={"content-type": "application/json"})
     assert answer.status_code in (200, 422)
     if answer.status_code == 422:
         assert answer.json()["message"]
 
 
-def test_a_person_who_typed_on_is_not_served(session):
+def test_a_disconnected_client_s_text_is_not_read(session):
     layer = session.scope.model.model.model.layers[0]
     with served(session) as address, ThreadPoolExecutor() as pool, held(layer) as (reading, go_on):
         first = pool.submit(httpx.post, f"{address}api/look", json={"text": "the old lamp"}, timeout=120)
@@ -86,7 +86,7 @@ def test_another_host_name_is_refused(client):
     assert client.get("/api/model", headers={"host": "evil.example"}).status_code == 400
 
 
-def test_the_page_asks_for_nothing_from_elsewhere(client):
+def test_the_page_requests_nothing_from_other_hosts(client):
     page = client.get("/")
     assert page.status_code == 200
     assert page.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'; style-src 'self'")
@@ -107,7 +107,7 @@ def test_the_front_end_types_know_every_field_of_the_schema():
             assert f"{field}: " in types or f"{field}?: " in types, f"{name}.{field}: run `npm run types` in web/"
 
 
-def test_a_port_is_found_and_a_wanted_one_is_kept():
+def test_a_free_port_is_found_and_a_given_one_kept():
     port = free_port()
     assert free_port(port) == port
 

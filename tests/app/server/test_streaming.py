@@ -1,4 +1,4 @@
-"""Work that is told as it happens: its frames in order, its errors as words, and its end when nobody listens."""
+"""Streams: frames in order, errors as the last frame, and an end when the client disconnects."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def app_for(work) -> FastAPI:
     add_error_handlers(app)
 
     @app.get("/work")
-    async def told(request: Request) -> Any:
+    async def response(request: Request) -> Any:
         return await stream(request, lock, work)
 
     return app
 
 
-def told(content: bytes) -> list[dict[str, Any]]:
+def response(content: bytes) -> list[dict[str, Any]]:
     found = []
     while content:
         (length,) = struct.unpack_from("<I", content)
@@ -48,7 +48,7 @@ def begin(tell) -> None:
     tell(RunBegun(arms=["a"]), {})
 
 
-def test_an_error_before_the_first_frame_is_an_ordinary_refusal():
+def test_an_error_before_the_first_frame_is_an_error_response():
     def work(tell):
         raise InputError("no candle; bring one")
 
@@ -69,7 +69,7 @@ def test_an_error_in_the_middle_is_the_last_frame(error, said):
         begin(tell)
         raise error
 
-    begun, last = told(TestClient(app_for(work)).get("/work").content)
+    begun, last = response(TestClient(app_for(work)).get("/work").content)
     assert begun["arms"] == ["a"]
     assert last == {"event": "problem", "kind": type(error).__name__, "message": said}
 
@@ -89,7 +89,7 @@ def served(app: FastAPI) -> Iterator[str]:
         thread.join()
 
 
-def test_work_stops_when_the_person_leaves():
+def test_work_stops_when_the_client_disconnects():
     stopped = threading.Event()
 
     def work(tell):

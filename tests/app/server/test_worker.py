@@ -1,4 +1,4 @@
-"""How a question reaches a model: one at a time, off the event loop, within memory, and not for those who left."""
+"""The worker: one request per model at a time, off the event loop, within memory, skipping disconnected clients."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def visitor(stays: bool = True) -> Request:
     return Request({"type": "http", "method": "POST", "headers": []}, receive)
 
 
-def test_the_model_is_asked_one_thing_at_a_time(session):
+def test_requests_to_one_model_run_one_at_a_time(session):
     worker, busy, seen = Worker(ModelRegistry(session)), threading.Lock(), []
 
     def work(_: Session) -> int:
@@ -80,14 +80,14 @@ def test_a_small_model_gets_one_thread_and_a_large_one_all(session, monkeypatch)
     assert torch.get_num_threads() == before
 
 
-def test_nothing_is_computed_for_a_person_who_has_left(session):
+def test_nothing_is_computed_for_a_disconnected_client(session):
     done: list[Session] = []
     answer = asyncio.run(Worker(ModelRegistry(session)).run(visitor(stays=False), None, done.append))
     assert answer.status_code == DISCONNECTED  # type: ignore[union-attr]
     assert done == []
 
 
-def test_a_person_who_left_gets_no_container_either(session):
+def test_a_disconnected_client_gets_no_container(session):
     answer = asyncio.run(
         Worker(ModelRegistry(session)).run_packed(visitor(stays=False), None, lambda _: pytest.fail("asked"))
     )
@@ -95,7 +95,7 @@ def test_a_person_who_left_gets_no_container_either(session):
     assert not isinstance(answer, ContainerResponse)
 
 
-def test_an_answer_with_arrays_travels_as_a_container(session):
+def test_a_response_with_arrays_is_a_container(session):
     card, array = ImportanceResponse(look="x", read=3), np.arange(4, dtype=np.float32)
     answer = asyncio.run(
         Worker(ModelRegistry(session)).run_packed(visitor(), None, lambda _: (card, {"importance": array}))
@@ -106,7 +106,7 @@ def test_an_answer_with_arrays_travels_as_a_container(session):
     np.testing.assert_array_equal(found.arrays["importance"], array)
 
 
-def test_an_error_lets_the_next_one_in(session):
+def test_an_error_releases_the_lock(session):
     worker = Worker(ModelRegistry(session))
 
     def fails(_: Session) -> None:
@@ -129,7 +129,7 @@ def test_an_error_lets_the_next_one_in(session):
     ],
     ids=["python", "cuda", "cpu"],
 )
-def test_where_memory_runs_out_what_was_kept_is_let_go_and_a_sentence_said(session, error):
+def test_out_of_memory_drops_cached_looks_and_is_reported(session, error):
     session.look(LookRequest(text=TEXT))
     assert session._looks
 
@@ -142,7 +142,7 @@ def test_where_memory_runs_out_what_was_kept_is_let_go_and_a_sentence_said(sessi
 
 
 @pytest.mark.parametrize("error", [RuntimeError("mat1 and mat2 shapes cannot be multiplied"), ZeroDivisionError("x")])
-def test_another_failure_is_not_taken_for_a_full_memory(session, error):
+def test_other_errors_are_not_taken_for_out_of_memory(session, error):
     session.look(LookRequest(text=TEXT))
 
     def fails(_: Session) -> None:
@@ -154,7 +154,7 @@ def test_another_failure_is_not_taken_for_a_full_memory(session, error):
     assert session._looks, "and nothing is thrown away for it"
 
 
-def test_a_refusal_of_torchs_own_allocator_is_a_sentence_and_the_next_one_is_answered(session, client, monkeypatch):
+def test_torch_s_allocator_error_is_reported_and_the_next_request_works(session, client, monkeypatch):
     """A request for more than a 64-bit process can address is refused on every machine."""
     look = unpack(client.post("/api/look", json={"text": TEXT}).content).values["look"]
     asked = {"look": look, "head": "0.0", "rows": [0, 5], "columns": [0, 5]}
@@ -167,7 +167,7 @@ def test_a_refusal_of_torchs_own_allocator_is_a_sentence_and_the_next_one_is_ans
     assert client.get("/api/progress").json()["what"] == ""
 
 
-def test_the_page_and_its_progress_are_answered_while_the_model_reads(session):
+def test_static_files_and_progress_are_served_while_the_model_runs(session):
     second = session.scope.model.model.model.layers[1]
     with served(session) as address, ThreadPoolExecutor(1) as pool, held(second) as (reached, go_on):
         reading = pool.submit(httpx.post, f"{address}api/look", json={"text": TEXT}, timeout=120)
@@ -182,7 +182,7 @@ def test_the_page_and_its_progress_are_answered_while_the_model_reads(session):
         assert httpx.get(f"{address}api/progress", timeout=120).json() == {"what": "", "done": 0, "total": 0}
 
 
-def test_two_tabs_with_two_texts_get_their_own(session, scope):
+def test_two_clients_with_two_texts_get_their_own_weights(session, scope):
     texts = [TEXT, "the old lamp burned"]
 
     def tab(text: str) -> None:
