@@ -15,11 +15,11 @@ from headscope.app.pages.predictions import (
     PredictRequest,
     PredictResponse,
     SamplingRequest,
-    changed,
     edits_of,
     guesses,
     logits_under,
     sampled,
+    with_edits,
 )
 from headscope.errors import HeadNameError, InputError
 
@@ -99,7 +99,7 @@ def test_next_tokens_are_sorted_and_as_many_as_requested(look):
 
 
 def test_the_kl_divergence_without_change_is_zero(look):
-    response = changed(card(guesses(look, 3, 4)), look.logits[3], look.logits[3].clone())
+    response = with_edits(card(guesses(look, 3, 4)), look.logits[3], look.logits[3].clone())
     assert response.kl == 0.0
     assert response.without == pytest.approx([guess.probability for guess in response.guesses], abs=1e-6)
 
@@ -107,14 +107,14 @@ def test_the_kl_divergence_without_change_is_zero(look):
 def test_the_kl_divergence_is_from_the_model_to_the_edited_model():
     before, after = torch.tensor([0.5, 0.25, 0.25]).log(), torch.tensor([0.25, 0.5, 0.25]).log()
     shown = [NextToken(text="a", id=0, probability=0.5), NextToken(text="c", id=2, probability=0.25)]
-    response = changed(card(shown), before, after)
+    response = with_edits(card(shown), before, after)
     assert response.kl == pytest.approx(0.5 * math.log(2) + 0.25 * math.log(0.5))
     assert response.without == pytest.approx([0.25, 0.25])
 
 
 def test_a_token_of_probability_zero_does_not_make_the_kl_divergence_nan():
     before, after = torch.tensor([0.0, 1.0, -math.inf]), torch.tensor([1.0, 0.0, -math.inf])
-    response = changed(card([]), before, after)
+    response = with_edits(card([]), before, after)
     assert response.kl is not None
     assert math.isfinite(response.kl)
     assert response.kl > 0

@@ -29,13 +29,13 @@ def app_for(work) -> FastAPI:
     add_error_handlers(app)
 
     @app.get("/work")
-    async def response(request: Request) -> Any:
+    async def frames_of(request: Request) -> Any:
         return await stream(request, lock, work)
 
     return app
 
 
-def response(content: bytes) -> list[dict[str, Any]]:
+def frames_of(content: bytes) -> list[dict[str, Any]]:
     found = []
     while content:
         (length,) = struct.unpack_from("<I", content)
@@ -44,12 +44,12 @@ def response(content: bytes) -> list[dict[str, Any]]:
     return found
 
 
-def begin(tell) -> None:
-    tell(RunBegun(arms=["a"]), {})
+def begin(emit) -> None:
+    emit(RunBegun(arms=["a"]), {})
 
 
 def test_an_error_before_the_first_frame_is_an_error_response():
-    def work(tell):
+    def work(emit):
         raise InputError("no candle; bring one")
 
     answer = TestClient(app_for(work)).get("/work")
@@ -64,14 +64,16 @@ def test_an_error_before_the_first_frame_is_an_error_response():
         (ZeroDivisionError("secret"), "the program failed while it was working; try again"),
     ],
 )
-def test_an_error_in_the_middle_is_the_last_frame(error, said):
-    def work(tell):
-        begin(tell)
+def test_an_error_in_the_middle_is_the_last_frame(error, said, caplog):
+    def work(emit):
+        begin(emit)
         raise error
 
-    begun, last = response(TestClient(app_for(work)).get("/work").content)
+    begun, last = frames_of(TestClient(app_for(work)).get("/work").content)
     assert begun["arms"] == ["a"]
     assert last == {"event": "problem", "kind": type(error).__name__, "message": said}
+    logged = [record.exc_info[1] for record in caplog.records if record.exc_info]
+    assert logged == ([] if isinstance(error, InputError) else [error]), "an unexpected error reaches the log"
 
 
 @contextmanager
@@ -92,10 +94,10 @@ def served(app: FastAPI) -> Iterator[str]:
 def test_work_stops_when_the_client_disconnects():
     stopped = threading.Event()
 
-    def work(tell):
+    def work(emit):
         try:
             while True:
-                begin(tell)
+                begin(emit)
                 time.sleep(0.01)
         except DisconnectedError:
             stopped.set()

@@ -32,11 +32,11 @@ from headscope.app.pages.head_scores import QUESTIONS, QuestionInfo, site_scores
 from headscope.app.pages.predictions import (
     PredictRequest,
     PredictResponse,
-    changed,
     edits_of,
     guesses,
     logits_under,
     sampled,
+    with_edits,
 )
 from headscope.app.pages.roles import PublishedClaims, Roles, model_title, published_claims, roles_of, shipped
 from headscope.app.pages.schema import SCHEMA_VERSION, Request, Response
@@ -181,12 +181,8 @@ class Session:
         sizes = {name: getattr(shape, name) for name in ("name", "d_model", "vocabulary", "context", "trained")}
         sites = [_site_info(site) for site in shape.sites.values()]
         return ModelInfo(
-            **sizes, title=self.title, sites=sites, questions=list(QUESTIONS), notes=list(self.scope.notes)
+            **sizes, title=model_title(self.scope), sites=sites, questions=list(QUESTIONS), notes=list(self.scope.notes)
         )
-
-    @property
-    def title(self) -> str:
-        return model_title(self.scope)
 
     @cached_property
     def parameters(self) -> int:
@@ -235,7 +231,7 @@ class Session:
         found = found.model_copy(update={"guesses": guesses(look, position, asked.count)})
         if asked.sampling is not None:
             found = found.model_copy(update={"sampled": sampled(look.logits[position], asked.sampling, found.guesses)})
-        return changed(found, look.logits[position], self._under(opened, position, edits)) if edits else found
+        return with_edits(found, look.logits[position], self._under(opened, position, edits)) if edits else found
 
     def importance(self, asked: ImportanceRequest) -> tuple[ImportanceResponse, Arrays]:
         """Every head's first-order importance on (the beginning of) this text."""

@@ -11,9 +11,8 @@ from pydantic import Field
 from torch import Tensor
 
 from headscope.app.pages.schema import Request, Response
-from headscope.attention.observer import Call, plain
 from headscope.errors import InputError
-from headscope.heads.look.edits import Edit, ablate, knock_out
+from headscope.heads.look.edits import Edit, ablate, edited, knock_out
 from headscope.heads.look.look import Look
 from headscope.heads.look.sampling import Sampling, cuts
 
@@ -109,16 +108,9 @@ def _checked(edge: Edge, look: Look) -> Edge:
 
 def logits_under(look: Look, edits: Sequence[Edit]) -> Float[Tensor, "query vocabulary"]:
     """Run the text again with these edits and measure nothing: a third of the cost of a look."""
-    bound = [edit.bind(look.model) for edit in edits]
-
-    def attend(site: str, call: Call) -> Tensor:
-        z = plain(call)
-        for change in bound:
-            z = change(site, call, z)
-        return z
-
+    observer = edited([edit.bind(look.model) for edit in edits])
     with torch.no_grad():
-        return look.model.run(look.prepared.inputs, attend).logits[0]
+        return look.model.run(look.prepared.inputs, observer).logits[0]
 
 
 def guesses(look: Look, position: int, count: int) -> list[NextToken]:
@@ -127,13 +119,13 @@ def guesses(look: Look, position: int, count: int) -> list[NextToken]:
     return [NextToken(text=each.token.text, id=each.token.id, probability=each.probability) for each in found]
 
 
-def changed(
+def with_edits(
     shown: PredictResponse, before: Float[Tensor, " vocabulary"], after: Float[Tensor, " vocabulary"]
 ) -> PredictResponse:
     """The response with its tokens' probabilities under the edits, and the KL divergence."""
-    as_is, edited = before.double().log_softmax(-1), after.double().log_softmax(-1)
-    without = edited.exp()[[guess.id for guess in shown.guesses]].tolist()
-    kl = max(0.0, float((as_is.exp() * (as_is - edited)).nansum()))
+    as_is, changed = before.double().log_softmax(-1), after.double().log_softmax(-1)
+    without = changed.exp()[[guess.id for guess in shown.guesses]].tolist()
+    kl = max(0.0, float((as_is.exp() * (as_is - changed)).nansum()))
     return shown.model_copy(update={"without": without, "kl": kl})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import struct
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -62,7 +63,7 @@ async def stream(request: Request, lock: asyncio.Lock, work: Work) -> Response:
                     await run_in_threadpool(work, emit)
         except DisconnectedError:
             pass
-        except Exception as error:  # sent to the client below; anything but our own errors also reaches the log
+        except Exception as error:  # sent to the client below
             end = error
         await queue.put(end)
 
@@ -83,6 +84,8 @@ async def _frames(
         while isinstance(frame := await queue.get(), bytes):
             yield frame
         if frame is not None:
+            if not isinstance(frame, HeadscopeError):
+                logging.getLogger("uvicorn.error").error("a stream failed", exc_info=frame)
             yield _framed(ProblemFrame(kind=type(frame).__name__, message=_message(frame)), {})
         await task
     finally:

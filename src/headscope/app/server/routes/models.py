@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 
 from headscope.app.model_registry import ModelList, OpenModelRequest, OpenModelResponse
 from headscope.app.pages.microscope import ModelInfo
-from headscope.app.pages.roles import PublishedClaims, Roles
+from headscope.app.pages.roles import PublishedClaims, Roles, model_title
 from headscope.app.server.worker import PROBLEM, Worker
 
 
@@ -19,7 +19,7 @@ def routes(worker: Worker) -> APIRouter:
     @router.get("/models", responses=PROBLEM)
     async def models() -> ModelList:
         sessions = registry.sessions()
-        titles = [session.title for session in sessions.values()]
+        titles = [model_title(session.scope) for session in sessions.values()]
         return ModelList(names=list(sessions), titles=titles, opens=registry.opens)
 
     @router.post("/models", responses=PROBLEM)
