@@ -98,10 +98,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * Head
-         * @description One head's best examples of a question, and the histograms of its rows.
-         */
+        /** Head */
         get: operations["head_api_censuses__number__head_get"];
         put?: never;
         post?: never;
