@@ -7,7 +7,7 @@ import re
 import torch
 from playwright.sync_api import expect
 
-from headscope import cut
+from headscope import knock_out
 from headscope.heads.look.sampling import Sampling, cuts
 from headscope.scope import Scope
 from tests.e2e.reading import TEXT, Open, at, cell, per_cent, short, signed, tokens
@@ -18,7 +18,7 @@ def test_a_click_on_a_cell_cuts_its_arrow_as_the_edit_says(open_page: Open, scop
     look = scope.look(TEXT)
     key = int(look.pattern("1.4")[9].argmax())
     before = look.logits[9].double().softmax(-1)
-    with scope.edit(cut("1.4", 9, key)):
+    with scope.edit(knock_out("1.4", 9, key)):
         after = scope.look(TEXT).logits[9].double().softmax(-1)
     page.get_by_role("button", name="Cut", exact=True).click()
     page.mouse.click(*cell(page, "1.4", 9, key, len(look.tokens)))
