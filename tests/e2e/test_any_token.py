@@ -51,7 +51,7 @@ def test_a_typed_token_and_a_difference_are_split_and_the_address_keeps_both(ope
 
 def test_several_tokens_are_said_and_the_word_after_a_space_is_offered(open_page: Open, scope: Scope):
     page = open_page(at(head="1.4"))
-    mix = page.get_by_role("region", name="Output mix")
+    mix = page.get_by_role("region", name="Logit attribution")
     typed(page, "toward", "snowmobile")
     expect(mix).to_contain_text("“snowmobile” is 5 tokens; this is the first, s.")
     shown(page, shares(scope, "s"))
@@ -65,7 +65,7 @@ def test_an_empty_field_is_refused_in_a_sentence_and_the_shares_stay(open_page: 
     typed(page, "toward", " road")
     shown(page, shares(scope, " road"))
     typed(page, "toward", "")
-    expect(page.get_by_role("region", name="Output mix")).to_contain_text("No token was typed; type a word")
+    expect(page.get_by_role("region", name="Logit attribution")).to_contain_text("No token was typed; type a word")
     shown(page, shares(scope, " road"))
     field(page, "toward").press("Escape")
     expect(field(page, "toward")).to_have_value("␣road")
@@ -76,7 +76,7 @@ def test_a_saved_file_says_which_shares_it_holds(context: BrowserContext, scope:
     save_html(scope.look(TEXT), file)
     page = context.new_page()
     page.set_content(file.read_text(encoding="utf-8"))
-    mix = page.get_by_role("region", name="Output mix")
+    mix = page.get_by_role("region", name="Logit attribution")
     expect(mix).to_contain_text("This file holds the shares of the likeliest next token. For any other, open the text")
     expect(mix.get_by_role("textbox")).to_have_count(0)
     expect(page.get_by_role("region", name="Next token").locator("button.word").first).to_be_disabled()

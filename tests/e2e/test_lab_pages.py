@@ -56,7 +56,7 @@ def test_four_heads_are_trained_and_a_word_can_be_followed_to_the_sum(show: Show
     for head, fit in enumerate(crafted.heads):
         assert abs(float(page.locator(f"[data-hit='{head}']").inner_text()) - fit.hit) <= 0.005
     trace = crafted.trace(crafted.words.index("it"))
-    strip = page.get_by_role("listbox", name="What head 3, Pronoun to antecedent, delivers")
+    strip = page.get_by_role("listbox", name="z of head 3, Pronoun to antecedent")
     assert strip.get_by_role("option").all_inner_texts() == [short(value) for value in trace.z[2].tolist()]
     chart = page.get_by_role("application", name="The sum, number by number")
     chart.focus()

@@ -224,7 +224,7 @@ def test_every_picture_is_saved_as_numbers_and_as_a_picture(open_page: Open, sco
         ("this pattern", "html", b"<!doctype html>"),
         ("the grid", "png", b"\x89PNG"),
         ("the answers", "svg", b"<svg "),
-        ("the output mix", "png", b"\x89PNG"),
+        ("the logit attribution", "png", b"\x89PNG"),
         ("the next tokens", "csv", b'"token","id"'),
     ):  # a browser stops a page that saves much more at once
         with page.expect_download() as waiting:
@@ -254,7 +254,7 @@ def test_a_saved_page_opens_from_disk_without_a_network(browser: Browser, scope:
     expect(page.locator("[data-guess]").first).to_have_text(per_cent(look.predictions(9, 1)[0].probability))
     expect(page.get_by_label("Sentence")).to_be_disabled()
     expect(page.get_by_text("Heads cannot be switched off in a saved file")).to_be_visible()
-    expect(page.get_by_text("This file holds the mix after the last token only.")).to_be_visible()
+    expect(page.get_by_text("This file holds the logit attribution after the last token only.")).to_be_visible()
     tokens(page).get_by_role("option").last.click()
     expect(page.locator("[data-share='all']")).to_be_visible()
     assert errors == []

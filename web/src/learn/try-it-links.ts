@@ -17,7 +17,7 @@ export const TRY_IT_LINKS: Record<number, TryItLink[]> = {
   2: [{ href: "#four-heads", says: "Four heads: split, attend, concatenate and mix, drawn for each word" }],
   3: [
     { href: "#by-hand", says: "By hand: drag the numbers of W_O and watch the sum" },
-    { href: "#microscope", says: "Microscope: the output mix of a real layer, head by head" },
+    { href: "#microscope", says: "Microscope: the logit attribution of a real layer, head by head" },
   ],
   4: [
     {

@@ -75,7 +75,7 @@ describe("roles", () => {
     expect(nearest(roles, 2, 3).map((row) => row.name)).toEqual(["previous token"]);
   });
   test("a finding's rows carry interval, rival, threshold, and what is lost without the head", () => {
-    const lost = { task: "loss on the second copy, nats a token", whole: -0.7, loss: 4.4, low: 3.6, high: 5.1 };
+    const lost = { task: "loss on the second copy, nats per token", whole: -0.7, loss: 4.4, low: 3.6, high: 5.1 };
     const [row, without] = evidenceRows({ ...finding("0.1", "induction", true), ablated: lost });
     expect(row).toMatchObject({
       text: ".86",
@@ -84,6 +84,6 @@ describe("roles", () => {
       chance: [0, 0.01],
       threshold: 0.35,
     });
-    expect(without).toMatchObject({ text: "4.40", note: "nats a token", interval: [3.6, 5.1] });
+    expect(without).toMatchObject({ text: "4.40", note: "nats per token", interval: [3.6, 5.1] });
   });
 });

@@ -78,14 +78,14 @@ export function attributionPicture(
     ...strip(attribution.output, parts, foot, 300, topPart, colours),
   );
   marks.push(
-    text("delivers", delivers, 10),
+    text("z", delivers, 10),
     text("through W_O", parts, 10),
     text(attribution.toward ? `toward ${whose}` : "", bar, 10),
   );
   const token = visible(scope.tokens[attribution.position].text);
   return {
     file: `mix-${attribution.site}-${attribution.position}`,
-    title: `${scope.model!.title}: what ${siteTitle(attribution.site)} hands to “${token}”`,
+    title: `${scope.model!.title}: what ${siteTitle(attribution.site)} adds at “${token}”`,
     width: bar + 132,
     height: foot + ROW,
     marks,
