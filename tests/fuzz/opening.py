@@ -196,9 +196,7 @@ def break_all(kind: str, folder: Path) -> None:
     target = file if kind == "card" else whole
     if opener is not resume:
         opener(target)
-    kept = (
-        shutil.copytree(whole, folder / "kept") if opener is resume else None
-    )  # a resumed scan removes its work
+    kept = shutil.copytree(whole, folder / "kept") if opener is resume else None  # a resumed scan removes its work
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for name, broken in BREAKS[breaks](data):
         if kept is not None:
