@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,12 +13,13 @@ from pathlib import Path
 import pytest
 import uvicorn
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from starlette.types import ASGIApp
 
 import headscope
 from headscope.app.model_registry import ModelRegistry, Opener
 from headscope.app.pages.census import Censuses
 from headscope.app.pages.microscope import Session
-from headscope.app.server import HOST, application, free_port
+from headscope.app.server import HOST, application
 from headscope.scope import EMBEDDED, Scope
 from tests.app.conftest import small_model, word_tokenizer
 
@@ -57,18 +59,25 @@ def address(session: Session) -> Iterator[str]:
 
 @contextmanager
 def served(
-    *sessions: Session, censuses: Censuses | None = None, port: int | None = None, opener: Opener | None = None
+    *sessions: Session, censuses: Censuses | None = None, port: int = 0, opener: Opener | None = None
 ) -> Iterator[str]:
     """The page's address, while its server runs in a thread."""
-    port = free_port(port)
-    app = application(ModelRegistry(*sessions, opener=opener), censuses=censuses)
-    server = uvicorn.Server(uvicorn.Config(app, host=HOST, port=port, log_level="warning"))
-    thread = threading.Thread(target=server.run)
+    with running(application(ModelRegistry(*sessions, opener=opener), censuses=censuses), port) as address:
+        yield address
+
+
+@contextmanager
+def running(app: ASGIApp, port: int = 0) -> Iterator[str]:
+    """The address of an application, while it runs in a thread on this port, or on any that is free."""
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+    listening = socket.create_server((HOST, port))  # here, so that no one takes the port in between
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:
         while not server.started:
+            assert thread.is_alive(), "the server did not start"
             time.sleep(0.02)
-        yield f"http://{HOST}:{port}/"
+        yield f"http://{HOST}:{listening.getsockname()[1]}/"
     finally:
         server.should_exit = True
         thread.join()

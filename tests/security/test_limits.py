@@ -79,7 +79,9 @@ def test_a_body_without_content_length_is_limited_too(address):
         for _ in range(MAX_BODY // 2**16 + 2):
             yield b" " * 2**16
 
-    answer = httpx.post(f"{address}api/look", content=endless(), headers={"content-type": "application/json"})
+    answer = httpx.post(
+        f"{address}api/look", content=endless(), headers={"content-type": "application/json"}, timeout=60
+    )
     assert answer.status_code == 413
     assert "at most 8 MiB" in answer.json()["message"]
 

@@ -15,7 +15,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from headscope.app.model_registry import ModelRegistry
-from headscope.app.server import application, free_port
+from headscope.app.server import application
 from headscope.app.server.token import Token
 
 pytestmark = pytest.mark.promise("Access token for other machines")
@@ -105,26 +105,25 @@ def test_two_servers_on_one_machine_use_different_cookies():
 
 
 def test_the_command_serves_other_machines_with_the_token_it_prints(tmp_path: Path):
-    port = free_port()
     program_text = "from headscope.cli import main; main()"
-    command = [sys.executable, "-c", program_text, "serve", "--host", "0.0.0.0", "--port", str(port), "--no-open"]
+    command = [sys.executable, "-c", program_text, "serve", "--host", "0.0.0.0", "--no-open"]
     program = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
     try:
         assert program.stderr is not None
         said = next(line for line in program.stderr if "?token=" in line)
-        secret = re.search(r"\?token=(\S+)", said)
-        assert secret is not None
-        address = f"http://127.0.0.1:{port}/"
-        for _ in range(200):
+        found = re.search(r":(\d+)/\?token=(\S+)", said)
+        assert found is not None
+        address = f"http://127.0.0.1:{found[1]}/"
+        for _ in range(600):
             try:
-                assert httpx.get(address).status_code == 401
+                assert httpx.get(address, timeout=60).status_code == 401
                 break
             except httpx.ConnectError:
                 time.sleep(0.1)
-        with httpx.Client(follow_redirects=True) as person:
-            assert person.get(address, params={"token": secret[1]}).status_code == 200
+        with httpx.Client(follow_redirects=True, timeout=60) as person:
+            assert person.get(address, params={"token": found[2]}).status_code == 200
             assert person.get(f"{address}api/model").status_code == 200
             assert "server" not in person.get(address).headers
     finally:
         program.terminate()
-        program.communicate(timeout=30)
+        program.communicate(timeout=120)

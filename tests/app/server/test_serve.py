@@ -98,7 +98,7 @@ def wait_for(url: str, process: subprocess.Popen[str]) -> None:
     for _ in range(1200):
         assert process.poll() is None, process.communicate()
         try:
-            httpx.get(url, timeout=5)
+            httpx.get(url, timeout=60)
             return
         except httpx.TransportError:
             time.sleep(0.05)
@@ -114,9 +114,9 @@ def test_a_terminated_server_exits_and_frees_its_port():
     )  # fmt: skip
     try:
         wait_for(f"http://{HOST}:{port}/api/model", process)
-        assert httpx.post(f"http://{HOST}:{port}/api/look", json={"text": TEXT}, timeout=60).status_code == 200
+        assert httpx.post(f"http://{HOST}:{port}/api/look", json={"text": TEXT}, timeout=120).status_code == 200
         process.send_signal(signal.SIGINT)
-        said, response = process.communicate(timeout=30)
+        said, response = process.communicate(timeout=120)
     finally:
         process.kill()
     assert said.split() == ["0", "True", "stopped"], "what was imported is left out of every collection"
@@ -127,14 +127,18 @@ def test_a_terminated_server_exits_and_frees_its_port():
 def test_an_open_page_sends_its_text_again_to_a_restarted_server(scope):
     asked = {"head": "1.3", "rows": [0, 9], "columns": [0, 9]}
     with served(Session(scope)) as first:
-        look = unpack(httpx.post(f"{first}api/look", json={"text": TEXT}).content).values["look"]
-        before = unpack(httpx.post(f"{first}api/weights", json=asked | {"look": look}).content).arrays["weights"]
+        look = unpack(httpx.post(f"{first}api/look", json={"text": TEXT}, timeout=60).content).values["look"]
+        before = unpack(httpx.post(f"{first}api/weights", json=asked | {"look": look}, timeout=60).content).arrays[
+            "weights"
+        ]
     with pytest.raises(httpx.ConnectError):
         httpx.get(first)
     with served(Session(scope), port=urlsplit(first).port) as again:
         assert again == first
-        forgotten = httpx.post(f"{again}api/weights", json=asked | {"look": look})
+        forgotten = httpx.post(f"{again}api/weights", json=asked | {"look": look}, timeout=60)
         assert (forgotten.status_code, forgotten.json()["kind"]) == (422, "ForgottenLookError")
-        assert unpack(httpx.post(f"{again}api/look", json={"text": TEXT}).content).values["look"] == look
-        after = unpack(httpx.post(f"{again}api/weights", json=asked | {"look": look}).content).arrays["weights"]
+        assert unpack(httpx.post(f"{again}api/look", json={"text": TEXT}, timeout=60).content).values["look"] == look
+        after = unpack(httpx.post(f"{again}api/weights", json=asked | {"look": look}, timeout=60).content).arrays[
+            "weights"
+        ]
     np.testing.assert_array_equal(before, after)

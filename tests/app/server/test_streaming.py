@@ -6,18 +6,15 @@ import asyncio
 import struct
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import httpx
 import pytest
-import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
+from tests.e2e.conftest import running
 
 from headscope.app.pages.one_or_many import RunBegun
-from headscope.app.server import HOST, free_port
 from headscope.app.server.errors import add_error_handlers
 from headscope.app.server.streaming import DisconnectedError, stream
 from headscope.app.wire import unpack
@@ -76,21 +73,6 @@ def test_an_error_in_the_middle_is_the_last_frame(error, said, caplog):
     assert logged == ([] if isinstance(error, InputError) else [error]), "an unexpected error reaches the log"
 
 
-@contextmanager
-def served(app: FastAPI) -> Iterator[str]:
-    port = free_port()
-    server = uvicorn.Server(uvicorn.Config(app, host=HOST, port=port, log_level="warning"))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        while not server.started:
-            time.sleep(0.01)
-        yield f"http://{HOST}:{port}/work"
-    finally:
-        server.should_exit = True
-        thread.join()
-
-
 def test_work_stops_when_the_client_disconnects():
     stopped = threading.Event()
 
@@ -103,7 +85,7 @@ def test_work_stops_when_the_client_disconnects():
             stopped.set()
             raise
 
-    with served(app_for(work)) as address:
-        with httpx.stream("GET", address) as answer:
+    with running(app_for(work)) as address:
+        with httpx.stream("GET", f"{address}work", timeout=60) as answer:
             next(answer.iter_bytes())
         assert stopped.wait(60)
