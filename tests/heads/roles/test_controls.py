@@ -78,14 +78,14 @@ def translator(shift: int) -> transformers.PreTrainedModel:
 
 
 def test_random_weights_earn_no_role() -> None:
-    """Fifty models, redrawn and some of them sharp; the same probes for all, since their tokens are the same."""
+    """A hundred models, redrawn and some of them sharp; the same probes for all, since their tokens are the same."""
     roles = [role for role in ROLES if role.probe.name != "needle"]
     probes = make_probes(Vocabulary(random_model(0)), roles, 16, 0)
     named = 0
-    for seed in range(50):
+    for seed in range(100):
         found = run_trials(random_model(seed), roles, probes, 0.01).named(0.01)
         named += any(bool(each.any()) for each in found.values())
-    assert named <= 1, "of 50 at a family-wise level of .01"
+    assert named <= 2
 
 
 def test_every_attention_role_has_a_control() -> None:
