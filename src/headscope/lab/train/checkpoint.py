@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,12 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state of a run: its step, its recipe, and all tensors needed to resume."""
+    """The state of a run: its step, its recipe, all tensors needed to resume, and the machines it ran on."""
 
     step: int
     recipe: dict[str, Any]
     tensors: dict[str, Tensor]
+    machines: list[dict[str, Any]] = field(default_factory=list)
 
 
 def capture(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -54,14 +55,16 @@ def restore(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Opt
 def write(file: Path, checkpoint: Checkpoint) -> None:
     """Replace the checkpoint; the old one stays if writing fails."""
     about = {"step": str(checkpoint.step), "recipe": json.dumps(checkpoint.recipe, sort_keys=True)}
+    about["machines"] = json.dumps(checkpoint.machines)
     write_atomic(file, save(checkpoint.tensors, metadata=about))
 
 
 def read(file: Path) -> Checkpoint:
     try:
         with safe_open(file, framework="pt") as stored:
-            about = stored.metadata()
+            about = stored.metadata() or {}
             tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 — not a dict
-        return Checkpoint(int(about["step"]), json.loads(about["recipe"]), tensors)
+        machines = json.loads(about.get("machines", "[]"))
+        return Checkpoint(int(about["step"]), json.loads(about["recipe"]), tensors, machines)
     except (SafetensorError, KeyError, TypeError, ValueError) as problem:
         raise InputError(f"{file} is not a checkpoint of a training run: {problem}; give another --out") from problem

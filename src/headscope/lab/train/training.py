@@ -3,7 +3,8 @@
     train([TextFile(Path("book.txt"))], Path("runs/book"), TrainingOptions(d_model=128, n_heads=4))
 
 A run that was killed or stopped resumes from its last checkpoint when called again with the same arguments, and ends
-with the same weights. On a GPU it computes in bfloat16 through torch.compile; on a CPU in float32.
+with the same bytes of weights and film; where that cannot hold, the model's card (README.md) says why. On a GPU it
+computes in bfloat16 through torch.compile; on a CPU in float32.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from headscope.errors import InputError
+from headscope.files import write_atomic
 from headscope.heads.film import Film, TrainingRecorder, film_steps
 from headscope.heads.roles.probes.repeat_probe import RepeatProbe
 from headscope.lab.train import checkpoint as checkpoints
 from headscope.lab.train.batches import BatchSampler, TokenStream
+from headscope.lab.train.card import card, machine
 from headscope.lab.train.gpt import GPT, GPTConfig
 from headscope.lab.train.llama_folder import save_folder
 from headscope.lab.train.text_files import Document, TextFile, encode, read_documents, split, text_hash
@@ -191,6 +194,8 @@ class TrainingRun:
         self.recorder = self._recorder(vocabulary)
         self.recipe = recipe(options, data)
         self.step = 0
+        self.loss = torch.full((), float("nan"))  # of the last step
+        self.machines = [{"step": 0} | machine(self.device)]
         self.file, self.folder = out / "checkpoint.safetensors", out / "model"
         if self.file.exists():
             self._resume()
@@ -204,17 +209,18 @@ class TrainingRun:
         frames = {round(share * options.total_steps) for share in FRAMES}
         forward = torch.compile(self.model.loss, dynamic=False) if self.on_gpu else self.model.loss
         saved, speed = time.monotonic(), _Speed(options)
-        loss = torch.full((), float("nan"))
         while True:
             if self.step in points:
-                self.recorder.record(self.step, loss=float(loss), tokens_seen=options.tokens(self.step), force=True)
+                self.recorder.record(
+                    self.step, loss=float(self.loss), tokens_seen=options.tokens(self.step), force=True
+                )
             if self.step in frames:
                 self.recorder.show(self.step)
             if self.step >= options.total_steps or stopped.is_set():
                 break
-            loss = self._advance(forward)
+            self.loss = self._advance(forward)
             if self.step % 20 == 0:
-                report(speed.progress(self.step, float(loss)))
+                report(speed.progress(self.step, float(self.loss)))
             if time.monotonic() - saved > options.checkpoint_seconds:
                 self.save()
                 saved = time.monotonic()
@@ -222,10 +228,12 @@ class TrainingRun:
 
     def save(self) -> None:
         """Save the model's folder, the film, then the checkpoint, so that the film is never behind it."""
+        self._check_finite()
         save_folder(self.model, self.data.tokenizer, self.folder)
         self.recorder.film.save(self.folder / "film.safetensors")
-        tensors = checkpoints.capture(self.model, self.optimizer)
-        checkpoints.write(self.file, checkpoints.Checkpoint(self.step, self.recipe, tensors))
+        write_atomic(self.folder / "README.md", card(self.step, self.options.total_steps, self.machines).encode())
+        tensors = checkpoints.capture(self.model, self.optimizer) | {"loss": self.loss.cpu()}
+        checkpoints.write(self.file, checkpoints.Checkpoint(self.step, self.recipe, tensors, self.machines))
 
     def _advance(self, forward: Callable[[Tensor], Tensor]) -> Float[Tensor, ""]:
         """Take one optimizer step."""
@@ -264,11 +272,34 @@ class TrainingRun:
                     "use the old settings, or choose another folder"
                 )
         checkpoints.restore(found, self.model, self.optimizer)
-        self.step = found.step
-        if (self.folder / "film.safetensors").exists():
-            film = Film.load(self.folder / "film.safetensors")
-            film.truncate(self.step - 1)
-            self.recorder.film = film
+        self.step, self.loss = found.step, found.tensors.get("loss", self.loss)
+        here = self.machines[0]
+        last = found.machines[-1] if found.machines else here | {"step": 0}
+        moved = last | {"step": 0} != here
+        self.machines = [*(found.machines or [last]), *([here | {"step": self.step}] if moved else [])]
+        self._resume_film()
+
+    def _resume_film(self) -> None:
+        """Load the film up to the checkpoint's step."""
+        file = self.folder / "film.safetensors"
+        if not file.exists():
+            raise InputError(
+                f"{file}, the film of the first {self.step} steps, is missing and the resumed film would begin at its "
+                f"middle; put it back, or remove {self.file.name} to begin again"
+            )
+        film = Film.load(file)
+        film.truncate(self.step - 1)
+        self.recorder.film = film
+
+    def _check_finite(self) -> None:
+        """Refuse to save weights that are not numbers over those of the last checkpoint."""
+        bad = next((name for name, weight in self.model.named_parameters() if not weight.isfinite().all()), None)
+        if bad is not None:
+            kept = f"; the checkpoint of step {checkpoints.read(self.file).step} is kept" if self.file.exists() else ""
+            raise InputError(
+                f"training diverged before step {self.step}: {bad} has values that are NaN or infinite{kept}. "
+                "Use a lower learning rate"
+            )
 
     def _check_space(self) -> None:
         needed = 2 * 3 * 4 * self.model.n_parameters()
