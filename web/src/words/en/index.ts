@@ -1,0 +1,3 @@
+import glossary from "./glossary";
+
+export default { glossary };
