@@ -29,6 +29,7 @@ JSON = {
     "prune": ("prune", "--heads", "3.5", "-o", "smaller"),
     "card": ("card", "gpt2", "phi-4-mini"),
     "learn": ("learn", "3"),
+    "worksheet": ("worksheet", "--seed", "7"),
     "explain": ("explain", "shape"),
 }
 SHOWN = {

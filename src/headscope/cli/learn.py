@@ -1,4 +1,4 @@
-"""Commands that teach: card, learn, train, explain."""
+"""Commands that teach: card, learn, worksheet, train, explain."""
 
 from __future__ import annotations
 
@@ -77,6 +77,22 @@ def learn(
         from headscope.app.terminal import lesson_page
 
         show(lesson_page(lesson))
+
+
+@app.command()
+def worksheet(
+    seed: Annotated[int, typer.Option(help="Each seed draws other numbers.")] = 0,
+    solved: Annotated[bool, typer.Option("--solved", help="With the answers and how they come about.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Six tasks on attention for paper, in Markdown, with fresh numbers from a seed.
+
+    Example: headscope worksheet --seed 7 > sheet.md, then headscope worksheet --seed 7 --solved > key.md
+    """
+    from headscope.lab.teach.worksheet import worksheet
+
+    sheet = worksheet(seed)
+    show_json(sheet.to_dict(solved=solved)) if as_json else typer.echo(sheet.markdown(solved=solved), nl=False)
 
 
 @app.command()
