@@ -103,8 +103,8 @@ def pooled(source: Source, shape: tuple[int, int], rows: slice, columns: slice) 
             if int(column_cells.items.max()) >= low and int(column_cells.items.min()) < high:
                 part = weights(source, row_cells.items, column_cells.items)[:, 0]
                 here = (slice(None), row_cells.at, column_cells.at)
-                mean[here] = _mean(part, row_cells, column_cells)
-                maximum[here] = _maximum(part, row_cells, column_cells)
+                mean[here] += _mean(part, row_cells, column_cells)
+                maximum[here] = torch.maximum(maximum[here], _maximum(part, row_cells, column_cells))
     return Pooled(mean, maximum)
 
 
@@ -112,12 +112,14 @@ class _Cells(NamedTuple):
     """Neighbouring cells along one side, and the token positions they cover.
 
     ``members`` are each cell's indices into ``items``; a shorter cell repeats its last. ``even``: none is shorter.
+    ``share`` is what an item contributes to its cell's mean: a cell longer than ``BLOCK`` comes in parts.
     """
 
     at: slice
     items: Int[Tensor, " item"]
     members: Int[Tensor, "cell member"]
     share: Float[Tensor, "cell item"]
+    whole: bool = True
 
     @property
     def even(self) -> bool:
@@ -125,8 +127,10 @@ class _Cells(NamedTuple):
 
 
 def _cell_blocks(index: Int[Tensor, " chosen"], n_cells: int) -> list[_Cells]:
-    """Group cells into runs that cover about ``BLOCK`` positions together."""
+    """Group cells into runs that cover about ``BLOCK`` positions together, or divide a longer cell into such parts."""
     edges = torch.arange(n_cells + 1) * len(index) // n_cells
+    if len(index) > BLOCK * n_cells:
+        return [part for cell in range(n_cells) for part in _cell_parts(index[edges[cell] : edges[cell + 1]], cell)]
     per_block = max(1, BLOCK * n_cells // len(index))
     return [_cells(index, edges[first : first + per_block + 1], first) for first in range(0, n_cells, per_block)]
 
@@ -141,8 +145,17 @@ def _cells(index: Int[Tensor, " chosen"], edges: Int[Tensor, " edge"], first: in
     return _Cells(slice(first, first + len(start)), items, members, share.to(index.device))
 
 
+def _cell_parts(index: Int[Tensor, " chosen"], cell: int) -> list[_Cells]:
+    parts = []
+    for items in torch.split(index, BLOCK):
+        members = torch.arange(len(items), device=index.device)[None]
+        share = torch.full((1, len(items)), 1 / len(index), dtype=torch.double, device=index.device)
+        parts.append(_Cells(slice(cell, cell + 1), items, members, share, whole=False))
+    return parts
+
+
 def _mean(part: Float[Tensor, "batch row column"], rows: _Cells, columns: _Cells) -> Float[Tensor, "batch cell width"]:
-    if rows.even and columns.even:
+    if rows.even and columns.even and rows.whole and columns.whole:
         return _by_cell(_by_cell(part, 1, rows).mean(2), 2, columns).mean(3)
     return rows.share.to(part) @ part @ columns.share.to(part).T
 

@@ -1,4 +1,4 @@
-"""Show the progress of a scan: tokens processed, tokens per second, time left."""
+"""Show the progress of a scan: tokens (or bytes) processed, how many per second, time left."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headscope.scan.measure import Advance
 
 
 @contextmanager
-def progress_bar(title: str, total: int | None, shown: bool | None) -> Iterator[Advance]:
+def progress_bar(title: str, total: int | None, shown: bool | None, unit: str = "tokens") -> Iterator[Advance]:
     """Yield a function to call with the number of tokens just processed. ``shown=None``: in a terminal only."""
     if shown is False or (shown is None and not sys.stderr.isatty()):
         yield lambda _: None
@@ -21,8 +21,8 @@ def progress_bar(title: str, total: int | None, shown: bool | None) -> Iterator[
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=28),
-        TextColumn("{task.completed:,.0f}" + ("" if total is None else f" of {total:,}") + " tokens,"),
-        TextColumn("{task.fields[rate]:,.0f} tokens per second"),
+        TextColumn("{task.completed:,.0f}" + ("" if total is None else f" of {total:,}") + f" {unit},"),
+        TextColumn("{task.fields[rate]:,.0f} " + f"{unit} per second"),
         TimeRemainingColumn(compact=True, elapsed_when_finished=True),
     )
     with Progress(*columns, console=Console(stderr=True)) as progress:

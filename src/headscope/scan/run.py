@@ -17,6 +17,7 @@ from headscope.heads.questions.standard_questions import STANDARD
 from headscope.models.protocol import OpenModel
 from headscope.scan.census import Census
 from headscope.scan.corpus.documents import Corpus
+from headscope.scan.corpus.file_hashes import FileHashes
 from headscope.scan.corpus.packing import RowFormat, pack
 from headscope.scan.corpus.packing_check import choose_row_format
 from headscope.scan.measure import Advance, Measurer, Plan, threads
@@ -62,12 +63,18 @@ def _scan_into(
     )
     with threads(n_threads):
         row_format = choose_row_format(model, options.context_for(model.shape.context))
-    recipe = _recipe(model, corpus, options, row_format, n_threads)
+    hashes = FileHashes(folder.hashes_file)
+    with progress_bar("Checking the corpus", corpus.n_bytes, options.progress, unit="bytes") as advance:
+        identity = corpus.identity(hashes, advance)
+    recipe = _recipe(model, identity, options, row_format, n_threads)
     folder.start(recipe)
+    packing = folder.packing()
+    if corpus.known_by_reading and (packing is not None or folder.finished):
+        _check_same_text(folder, model, corpus, options, row_format)
     if folder.finished:
         folder.remove_work()
         return Census.load(folder.path)
-    packing = folder.packing() or _pack(folder, model, corpus, options, row_format)
+    packing = packing or _pack(folder, model, corpus, options, row_format, hashes)
     plan = Plan.make(model, options, row_format, n_threads, packing.unit)
     setup = None if opener is None else WorkerSetup(opener, plan, recipe.weights_sha256, recipe.device)
     try:
@@ -83,12 +90,14 @@ def _scan_into(
     return census
 
 
-def _recipe(model: OpenModel, corpus: Corpus, options: ScanOptions, row_format: RowFormat, n_threads: int) -> Recipe:
+def _recipe(
+    model: OpenModel, corpus: list[dict[str, Any]], options: ScanOptions, row_format: RowFormat, n_threads: int
+) -> Recipe:
     return Recipe(
         {
             "schema_version": SCHEMA_VERSION,
             "model": describe_model(model),
-            "corpus": corpus.identity(),
+            "corpus": corpus,
             "reading": {"field": options.field, "lines": options.lines, "broken": options.broken},
             "max_tokens": options.max_tokens,
             "packing": row_format.to_recipe(),
@@ -103,7 +112,23 @@ def _recipe(model: OpenModel, corpus: Corpus, options: ScanOptions, row_format: 
     )
 
 
-def _pack(folder: ScanFolder, model: OpenModel, corpus: Corpus, options: ScanOptions, row_format: RowFormat) -> Packing:
+def _check_same_text(
+    folder: ScanFolder, model: OpenModel, corpus: Corpus, options: ScanOptions, row_format: RowFormat
+) -> None:
+    """Read the corpus again, and refuse it if its rows are not those of the scan in the folder."""
+    digest = hashlib.sha256()
+    with progress_bar("Comparing the text", None, options.progress) as advance:
+        documents = _tokenised(model, corpus, options, advance)
+        for packed in pack(documents, row_format, options.rows_in_shard(row_format.context)):
+            digest.update(packed.digest().encode())
+    if digest.hexdigest() != folder.packed_sha256():
+        raise InputError(f"{folder.path} holds a scan of another text; give the same text, or choose another folder")
+
+
+def _pack(
+    folder: ScanFolder, model: OpenModel, corpus: Corpus, options: ScanOptions, row_format: RowFormat,
+    hashes: FileHashes,
+) -> Packing:  # fmt: skip
     """Read the corpus once and write its packed rows, one file per shard."""
     folder.remove_rows()
     shards = rows = pieces = tokens = 0
@@ -115,6 +140,7 @@ def _pack(folder: ScanFolder, model: OpenModel, corpus: Corpus, options: ScanOpt
             digest.update(packed.digest().encode())
             shards, rows = shards + 1, rows + len(packed.ids)
             pieces, tokens = pieces + len(packed.pieces), tokens + packed.n_tokens
+    hashes.check_unchanged()
     if not shards:
         folder.reset()
         raise InputError([*corpus.problems, "the corpus is empty: it has no text of two tokens or more"][0])

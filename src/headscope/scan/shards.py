@@ -54,6 +54,7 @@ class ScanFolder:
         self.path = path
         self.work = path / "work"
         self.recipe_file = path / "recipe.json"
+        self.hashes_file = path / ".corpus.json"
 
     @property
     def finished(self) -> bool:
@@ -87,11 +88,16 @@ class ScanFolder:
         """Begin a scan, or resume the one in the folder if it has the same recipe."""
         there = self.recipe()
         if there is None:
-            known = (".lock", f"recipe.json{PART}")
+            known = (".lock", self.hashes_file.name, self.hashes_file.name + PART, f"recipe.json{PART}")
             strange = sorted(file.name for file in self.path.iterdir() if file.name not in known)
             if strange:
                 raise InputError(f"{self.path} holds {strange[0]}, which is not a scan's; choose an empty folder")
             self.write(self.recipe_file, recipe.to_json().encode())
+        elif there.lacks_corpus_hash:
+            raise InputError(
+                f"{self.path} holds a scan of an earlier headscope, which kept no hash of its corpus: whether the text "
+                "is the same cannot be told. The census opens as before; scan into another folder"
+            )
         elif different := recipe.differences(there):
             raise InputError(
                 f"{self.path} holds a scan with another recipe ({'; '.join(different[:4])}"
@@ -120,6 +126,13 @@ class ScanFolder:
             if packing.sha256 != hashlib.sha256("".join(digests).encode()).hexdigest():
                 raise ValueError("the rows beside it are not those that were packed")
             return packing
+
+    def packed_sha256(self) -> str:
+        """The hash of the rows of the scan in this folder, finished or not."""
+        packing, recipe = self.packing(), self.recipe()
+        if packing is not None:
+            return packing.sha256
+        return str(recipe.data.get("result", {}).get("sha256", "")) if recipe is not None else ""
 
     def save_rows(self, shard: int, rows: PackedRows) -> None:
         self.write(self.rows_file(shard), rows.to_bytes())

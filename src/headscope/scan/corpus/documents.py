@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from headscope.errors import InputError
 from headscope.scan.corpus.file_formats import UnreadableError, decode, json_texts, parquet_texts, split_passages
+from headscope.scan.corpus.file_hashes import FileHashes, is_stream
 
 COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 JSON_LINES = (".jsonl", ".ndjson", ".json")
@@ -41,17 +42,52 @@ class Corpus:
         self.n_documents = 0
         self._files = find_files(source)
 
-    def identity(self) -> list[dict[str, Any]]:
-        """What this corpus is, for the recipe: names and sizes of files, or a hash of texts given as a list."""
+    def identity(self, hashes: FileHashes, advance: Callable[[int], None]) -> list[dict[str, Any]]:
+        """What this corpus is, for the recipe: hashes of files and of texts given as a list, a dataset's fingerprint.
+
+        Without any of them (``known_by_reading``), a corpus is known only by what was read.
+        """
         if self._files is not None:
-            return [{"file": path.name, "bytes": path.stat().st_size} for path in self._files]
+            regular = [path for path in self._files if not is_stream(path)]
+            digests = dict(zip(regular, hashes.sha256(regular, advance), strict=True))
+            return [
+                {"file": path.name, "bytes": path.stat().st_size, "sha256": digests[path]}
+                if path in digests
+                else {"stream": "a pipe"}
+                for path in self._files
+            ]
         if self.source == "-":
             return [{"stream": "standard input"}]
-        if isinstance(self.source, Sequence) and all(isinstance(text, str) for text in self.source):
-            digest = hashlib.sha256("\0".join(self.source).encode("utf-8", "surrogatepass")).hexdigest()
-            return [{"texts": len(self.source), "sha256": digest}]
-        fingerprint = getattr(self.source, "_fingerprint", None)
-        return [{"dataset": type(self.source).__name__} | ({"fingerprint": str(fingerprint)} if fingerprint else {})]
+        if self._is_list_of_texts:
+            return [{"texts": len(self.source), "sha256": _hash_texts(self.source)}]
+        fingerprint = self._fingerprint
+        return [{"dataset": type(self.source).__name__} | ({"fingerprint": fingerprint} if fingerprint else {})]
+
+    @property
+    def known_by_reading(self) -> bool:
+        """Whether nothing but reading this corpus tells it from another: a pipe, or an iterable of Python's."""
+        if self._files is not None:
+            return any(is_stream(path) for path in self._files)
+        return not self._is_list_of_texts and not self._fingerprint
+
+    @property
+    def n_bytes(self) -> int | None:
+        """The size of all files together."""
+        return None if self._files is None else sum(path.stat().st_size for path in self._files)
+
+    @property
+    def _is_list_of_texts(self) -> bool:
+        return (
+            self.source != "-"
+            and isinstance(self.source, Sequence)
+            and all(isinstance(text, str) for text in self.source)
+        )
+
+    @property
+    def _fingerprint(self) -> str | None:
+        """The fingerprint of a dataset of the library datasets."""
+        found = getattr(self.source, "_fingerprint", None)
+        return found if isinstance(found, str) and found else None
 
     def __iter__(self) -> Iterator[Passage]:
         for name, texts in self._sources():
@@ -116,6 +152,12 @@ class Corpus:
                     f", item {number}: half of a surrogate pair at character {error.start}"
                 ) from error
             yield from split_passages((text,))
+
+
+def _hash_texts(texts: Sequence[str]) -> str:
+    """Hash a list of texts. Where one holds the separator, lengths are hashed too: no two lists have one hash."""
+    lengths = [f"{len(text)} " for text in texts] if any("\0" in text for text in texts) else []
+    return hashlib.sha256("\0".join([*lengths, *texts]).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def find_files(source: Any) -> list[Path] | None:
