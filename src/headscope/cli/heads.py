@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 
 Own = tuple[list[str], list[str], Path | None]
 """Classes of tokens, the files they are measured on, and a treebank."""
+
+LINE_EVERY = 10.0  # seconds between two lines of progress where there is no terminal
 
 
 def test_heads(model: str | None, inputs: int, seed: int, roles: tuple[str, ...], own: Own) -> Report:
@@ -37,7 +42,44 @@ def test_heads(model: str | None, inputs: int, seed: int, roles: tuple[str, ...]
         asked = [own_role(rule, texts) for rule in rules]
         asked += [] if arcs is None else treebank_roles(scope.model, arcs)
         chosen = roles or (() if asked else None)
-        return scope.heads(RoleOptions(inputs=inputs, roles=chosen, own=tuple(asked), seed=seed))
+        with shown_progress():
+            return scope.heads(RoleOptions(inputs=inputs, roles=chosen, own=tuple(asked), seed=seed))
+
+
+@contextmanager
+def shown_progress() -> Iterator[None]:
+    """Show the task and the time left on stderr: a bar in a terminal, else a line every ten seconds."""
+    from headscope.attention.progress import progress_callback
+
+    if not sys.stderr.isatty():
+        with progress_callback(_Lines()):
+            yield
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=28), TextColumn("{task.percentage:.0f} %"))
+    left = (TimeRemainingColumn(compact=True), TextColumn("left; Ctrl-C keeps what is done"))
+    with Progress(*columns, *left, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("probes", total=None)
+        with progress_callback(
+            lambda name, done, total: bar.update(task, description=name, completed=done, total=total)
+        ):
+            yield
+
+
+class _Lines:
+    """Progress as lines of text, for a log."""
+
+    def __init__(self) -> None:
+        self.began = self.said = time.monotonic()
+
+    def __call__(self, task: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if done and now - self.said >= LINE_EVERY:
+            self.said = now
+            left = (now - self.began) * (total - done) / done
+            typer.echo(f"{task}: {done / total:.0%}, about {left:.0f} s left", err=True)
 
 
 def read_report(path: Path) -> Report:

@@ -28,7 +28,7 @@ def heads(
 ) -> None:
     """Test every head for its roles: those that pass, with evidence, and how many heads have none.
 
-    Your own questions (--class, --arcs) are tested alone, unless --role names others too.
+    Your own questions (--class, --arcs) are tested alone, unless --role names others too. Ctrl-C prints what is done.
 
     Example: headscope heads gpt2 --papers, or headscope heads --class "digits=[0-9]" --texts book.txt
     """
@@ -51,6 +51,9 @@ def heads(
             show_claims(model, str(error), as_json)
             return
     show_report(found, check_claims(found) if papers else None, as_json)
+    if "stopped" in found.recipe and report is None:
+        typer.echo(f"stopped {found.recipe['stopped']}", err=True)
+        raise typer.Exit(INTERRUPTED)
 
 
 @app.command()

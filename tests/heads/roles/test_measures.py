@@ -10,29 +10,27 @@ from torch import Tensor
 
 from headscope.attention.questions import Question
 from headscope.heads.roles.measures import (
-    AttentionKind,
     Measure,
     Measurement,
     _strongest_word,
-    ablated_task_scores,
-    attention_kind,
     by_head,
     direct_sites,
-    mean_ablation,
     predicts_next_token,
     run_probe,
-    task_scores,
     why_no_logit_attribution,
 )
 from headscope.heads.roles.probes.probe import (
+    AttentionKind,
     Batch,
     LogitDifference,
     OVRanking,
     Probe,
     ProbeQuestion,
     WordArcs,
+    attention_kind,
     one_key_question,
 )
+from headscope.heads.roles.task import ablated_task_scores, mean_ablation, task_scores
 from headscope.models.native import NativeModel
 from headscope.names import Head
 

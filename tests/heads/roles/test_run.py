@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -9,14 +10,15 @@ import torch
 from tests.heads.controls import SIZES, opened
 from tests.heads.dense import dense_scores
 
+from headscope.attention.progress import progress_callback
 from headscope.heads.bootstrap import bootstrap
-from headscope.heads.roles.measures import ablated_task_scores
 from headscope.heads.roles.probes.probe import Batch, Probe
 from headscope.heads.roles.probes.token_probes import repeat
 from headscope.heads.roles.probes.vocabulary import Vocabulary
 from headscope.heads.roles.report import Report
 from headscope.heads.roles.run import RoleOptions, _some_inputs, run_battery
 from headscope.heads.roles.significance import holm, signed_ranks
+from headscope.heads.roles.task import ablated_task_scores
 from headscope.heads.roles.trials import make_probes, run_trials
 from headscope.lab.teach.by_hand import by_hand
 from headscope.models.native import NativeModel
@@ -152,3 +154,55 @@ def test_bad_options_are_refused_with_their_values(wrong: dict[str, object], mes
 
     with pytest.raises(InputError, match=message):
         RoleOptions(**wrong)  # type: ignore[arg-type]
+
+
+def stop_at(turn: int) -> Callable[[str, int, int], None]:
+    """A progress callback that presses Ctrl-C at its ``turn``-th call."""
+    calls = iter(range(10**6))
+
+    def callback(task: str, done: int, total: int) -> None:
+        assert 0 <= done <= total
+        if next(calls) == turn:
+            raise KeyboardInterrupt
+
+    return callback
+
+
+def test_ctrl_c_keeps_the_roles_that_are_done_and_the_weights(model: NativeModel, report: Report) -> None:
+    before = weight_hash(model.model)
+    options = replace(OPTIONS, roles=("previous token", "induction", "duplicate token"))
+    for turn, said in ((5, "in the control"), (4, "at the probe scattered"), (9, "in the ablations")):
+        with progress_callback(stop_at(turn)):
+            found = run_battery(model, options)
+        assert said in found.recipe["stopped"]
+        assert {(each.head, each.role) for each in found.findings} == {("0.0", "previous token"), ("1.0", "induction")}
+        assert found.trial("induction").scores == pytest.approx(report.trial("induction").scores)
+        assert found.trial("duplicate token").tested == (turn > 4)
+        assert "stopped " in str(found)
+        assert Report.from_dict(found.to_dict()) == found
+        assert weight_hash(model.model) == before
+    with progress_callback(stop_at(0)), pytest.raises(KeyboardInterrupt):
+        run_battery(model, options)
+
+
+def test_what_was_stopped_still_counts_in_the_correction(model: NativeModel) -> None:
+    options = replace(OPTIONS, roles=("previous token", "induction", "duplicate token"))
+    with progress_callback(stop_at(4)):
+        found = run_battery(model, options)
+    assert found.recipe["family"] == 3 * model.shape.n_heads
+
+
+def test_progress_ends_at_its_total(model: NativeModel) -> None:
+    seen: list[tuple[str, int, int]] = []
+    with progress_callback(lambda *each: seen.append(each)):
+        run_battery(model, OPTIONS)
+    assert list(dict.fromkeys(task for task, _, _ in seen)) == ["probes", "control with shuffled weights", "ablations"]
+    done = [each for _, each, _ in seen]
+    assert done == sorted(done)
+    assert seen[-1][1] == seen[-1][2]
+
+
+def test_only_roles_that_a_head_would_earn_have_a_control(model: NativeModel) -> None:
+    found = run_battery(model, replace(OPTIONS, roles=("induction", "duplicate token")))
+    assert found.trial("induction").control is not None
+    assert (found.trial("duplicate token").named, found.trial("duplicate token").control) == ((), None)

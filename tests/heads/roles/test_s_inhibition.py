@@ -9,11 +9,11 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from headscope.attention.observer import Call, plain
-from headscope.heads.roles.measures import mean_ablation
 from headscope.heads.roles.probes.probe import Batch, Probe, ProbeQuestion, one_row_question
 from headscope.heads.roles.probes.text_probes import indirect_objects
 from headscope.heads.roles.probes.vocabulary import Vocabulary
 from headscope.heads.roles.s_inhibition import inhibition_effects
+from headscope.heads.roles.task import mean_ablation
 from headscope.models.native import NativeModel
 from headscope.names import Head
 from headscope.scope import Scope

@@ -26,6 +26,7 @@ from headscope.heads.roles.trials import (
     _score,
     make_probes,
     run_trials,
+    score_effects,
     why_untestable,
 )
 from headscope.lab.teach.by_hand import by_hand
@@ -181,3 +182,67 @@ def test_a_head_without_a_score_on_some_input_is_not_tested(llama: Scope) -> Non
     found = _score(llama.model, role, [collected.measurement("attention", "previous")])
     assert found.tested.tolist() == [index != 2 for index in range(n_heads)]
     assert math.isclose(float(found.p_values[0][0]), 2.0**-12)
+
+
+def test_tests_that_wait_count_in_the_correction() -> None:
+    made = trials(a=scored([0.001, 0.004, 0.5]))
+    made.waiting["b"] = (INDUCTION, 4)
+    assert made.family == 7
+    assert made.corrected()["a"].tolist() == pytest.approx(holm_by_hand([0.001, 0.004, 0.5, 1, 1, 1, 1])[:3])
+
+
+def test_a_head_below_its_roles_floor_is_not_named() -> None:
+    made = trials(a=scored([1e-6, 1e-6], score=[0.5, 0.8]))
+    assert made.named(0.01, {"a": 0.6})["a"].tolist() == [False, True]
+    assert made.named(0.01, {"b": 0.6})["a"].tolist() == [True, True]
+
+
+@pytest.mark.parametrize(("why", "others", "floor"), [("family", 3000, -1.0), ("control", 0, 0.6), ("named", 0, -1.0)])
+def test_the_movers_of_s_inhibition_are_named_by_the_standard_of_every_role(
+    why: str, others: int, floor: float
+) -> None:
+    """A head that is a mover within its own role alone, or below the control's, is none for S-inhibition either."""
+    heads = [Head("0", index) for index in range(2)]
+    made = trials(**{"name mover": scored([1e-5, 0.9], BATTERY["name mover"])})
+    made.waiting["the other roles"] = (INDUCTION, others)
+    found = _name_movers(made, heads, 0.01, {"name mover": floor})
+    assert found == ([heads[0]] if why == "named" else [])
+
+
+def test_without_a_named_mover_s_inhibition_is_untested() -> None:
+    made = trials(**{"name mover": scored([0.9, 0.9], BATTERY["name mover"])})
+    made.waiting["S-inhibition"] = (BATTERY["S-inhibition"], 2)
+    score_effects(opened(by_hand("induction", SIZES)), made, 0.01)
+    assert "no head of this model is named a name mover" in made.untested["S-inhibition"]
+    alone = Trials({}, {}, {}, {}, {"S-inhibition": (BATTERY["S-inhibition"], 2)})
+    score_effects(opened(by_hand("induction", SIZES)), alone, 0.01)
+    assert "test the role name mover with it" in alone.untested["S-inhibition"]
+
+
+def test_one_template_lost_is_a_role_lost() -> None:
+    """Two heads with the same mean score and rival; one of them loses the second of two strata."""
+    results, opponent = ProbeResults(), torch.full((8, 2), 0.3)
+    wanted = torch.full((8, 2), 0.8)
+    wanted[4:, 1], wanted[:4, 1] = 0.2, 1.4
+    results.masses["arc", ""], results.masses["arc", "the distractor"] = [wanted], [opponent]
+    results.strata["arc"], results.opponents["arc"] = [torch.tensor([0] * 4 + [1] * 4)], "the distractor"
+    measured = results.measurement("attention", "arc")
+    assert measured.wins is not None
+    assert measured.wins.tolist() == [True, False]
+    assert measured.scores.mean(0).tolist() == pytest.approx([0.8, 0.8])
+    role = BATTERY["verb to subject"]
+    model = opened(by_hand("induction", SIZES))
+    model.shape = replace(model.shape, sites={"0": replace(model.shape.sites["0"], n_heads=2, n_kv_heads=2)})
+    assert _score(model, role, [measured]).above_threshold.tolist() == [True, False]
+
+
+@pytest.mark.parametrize("name", ["coreference", "verb to subject", "noun to modifier", "negation"])
+def test_every_template_between_words_is_a_stratum(name: str) -> None:
+    role = BATTERY[name]
+    probe = role.probe.make(Vocabulary(opened(by_hand("induction", SIZES))), 32, 0)
+    strata = torch.cat([batch.questions["arc"].strata for batch in probe.batches])  # type: ignore[list-item]
+    assert {batch.questions["arc"].opponent for batch in probe.batches} == {"the distractor"}
+    assert int(strata.max()) >= 5
+    assert strata.bincount().min() >= 4
+    half = probe.batches[0].part(3, 9)
+    assert torch.equal(half.questions["arc"].strata, strata[3:9])  # type: ignore[arg-type]

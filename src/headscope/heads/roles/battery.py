@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from headscope.heads.roles.measures import AttentionKind, Measure
+from headscope.heads.roles.measures import Measure
 from headscope.heads.roles.probes import grammar, text_probes, token_probes
-from headscope.heads.roles.probes.probe import Probe
+from headscope.heads.roles.probes.probe import AttentionKind, Probe
 from headscope.heads.roles.probes.vocabulary import Vocabulary
 
 

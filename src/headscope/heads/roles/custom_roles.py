@@ -13,9 +13,8 @@ from headscope.attention.questions import Question
 from headscope.heads.questions.label_rules import LabelRule
 from headscope.heads.questions.standard_questions import matching_keys
 from headscope.heads.roles.battery import MOST, SELF, Evidence, ProbeMaker, Role
-from headscope.heads.roles.measures import is_causal
 from headscope.heads.roles.probes.grammar import filler
-from headscope.heads.roles.probes.probe import Batch, Probe, ProbeQuestion, offset_questions
+from headscope.heads.roles.probes.probe import Batch, Probe, ProbeQuestion, is_causal, offset_questions
 from headscope.heads.roles.probes.vocabulary import TokenizedText, UntestableError, Vocabulary
 
 NEAR = (0, 1)  # offsets that are rivals: a head that always attends there answers many questions by chance

@@ -8,12 +8,12 @@ it is ablated. *Accuracy*: how often the word with most attention is the right o
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from headscope.attention.engine import observe
@@ -21,23 +21,26 @@ from headscope.attention.observer import Call, plain
 from headscope.errors import ModelError
 from headscope.heads.look.attribution import frozen_norm
 from headscope.heads.roles.probes.probe import (
+    AttentionKind,
     Batch,
     LogitDifference,
     OVRanking,
     Probe,
     ProbeQuestion,
     WordArcs,
+    attention_kind,
+    is_causal,
     is_encoder_decoder,
 )
-from headscope.heads.roles.probes.repeat_probe import token_losses
-from headscope.models.protocol import ForwardPass, OpenModel, SiteObserver
-from headscope.names import Head, Site
+from headscope.heads.roles.task import run_batch, task_scores
+from headscope.models.protocol import ForwardPass, OpenModel
 
-AttentionKind = Literal["causal", "bidirectional", "cross"]
 Measure = Literal["attention", "reading", "share", "effect", "accuracy"]
 Requested = Mapping[tuple[Measure, str], frozenset[AttentionKind]]
 """What to measure on a probe: each measure with its name, and the kinds of attention that it is taken of."""
 PerInput = Float[Tensor, "input head"]
+Advance = Callable[[int], None]
+"""Called with the number of tokens just processed."""
 
 DENSE_UP_TO = 128  # tokens: below this the whole pattern is the quickest way to many answers
 RIVALS = {"reading": "another token", "accuracy": "the best fixed offset", "share": "two absent words"}
@@ -50,18 +53,8 @@ class Measurement:
     scores: PerInput
     rivals: PerInput
     rival_names: tuple[str, ...]
-
-
-def attention_kind(site: Site) -> AttentionKind | None:
-    """Which probes fit a site; None for one that attends to two texts at once."""
-    if site.kind == "merged":
-        return None
-    return "cross" if site.kind == "cross" else "causal" if site.causal else "bidirectional"
-
-
-def is_causal(model: OpenModel) -> bool:
-    """Whether no head of the model attends to later tokens or to another text."""
-    return all(attention_kind(site) == "causal" for site in model.shape.sites.values())
+    wins: Bool[Tensor, " head"] | None = None
+    """Whether a head wins every stratum of the inputs; None where there are no strata."""
 
 
 class ProbeResults:
@@ -70,6 +63,8 @@ class ProbeResults:
     def __init__(self) -> None:
         self.masses: dict[tuple[str, str], list[PerInput]] = defaultdict(list)
         self.pairs: dict[tuple[Measure, str], list[tuple[PerInput, PerInput]]] = defaultdict(list)
+        self.strata: dict[str, list[Tensor]] = defaultdict(list)
+        self.opponents: dict[str, str] = {}
         self.task_scores: list[Float[Tensor, " input"]] = []
 
     def measurement(self, measure: Measure, of: str) -> Measurement:
@@ -79,20 +74,33 @@ class ProbeResults:
             return Measurement(scores, rivals, (RIVALS[measure],) * scores.shape[1])
         every = {rival: torch.cat(parts) for (name, rival), parts in self.masses.items() if name == of}
         scores = every.pop("")
+        wins = None
+        if of in self.opponents:
+            wins = _wins_every_stratum(scores - every[self.opponents[of]], torch.cat(self.strata[of]))
         names, masses = list(every), torch.stack(list(every.values()))
         best = masses.mean(1).nan_to_num(0.0).argmax(0)
         rivals = masses.gather(0, best.expand(1, masses.shape[1], -1))[0]
-        return Measurement(scores, rivals, tuple(names[index] for index in best.tolist()))
+        return Measurement(scores, rivals, tuple(names[index] for index in best.tolist()), wins)
+
+
+def _wins_every_stratum(differences: PerInput, strata: Int[Tensor, " input"]) -> Bool[Tensor, " head"]:
+    """Whether a head's mean difference is above zero in each stratum."""
+    means = [differences[strata == stratum].mean(0) for stratum in sorted(set(strata.tolist()))]
+    return torch.stack(means).gt(0).all(0)
 
 
 @torch.no_grad()
-def run_probe(model: OpenModel, probe: Probe, requested: Requested) -> ProbeResults:
+def run_probe(model: OpenModel, probe: Probe, requested: Requested, advance: Advance = lambda _: None) -> ProbeResults:
     """Run every batch of a probe once and take the requested measures."""
     results = ProbeResults()
     sites = direct_sites(model) if any(measure == "share" for measure, _ in requested) else []
     for batch in probe.batches:
         observer = _ProbeObserver(model, batch, requested)
-        done = model.run(batch.inputs(model), observer, outputs=sites, residual=bool(sites))
+        done, at = run_batch(model, batch, observer, outputs=sites, residual=bool(sites))
+        for name, question in batch.questions.items():
+            if question.strata is not None:
+                results.strata[name].append(question.strata)
+                results.opponents[name] = question.opponent
         for key, masses in observer.masses.items():
             results.masses[key].append(by_head(model, masses, len(batch)))
         for measure, name in requested:
@@ -105,48 +113,11 @@ def run_probe(model: OpenModel, probe: Probe, requested: Requested) -> ProbeResu
             else:
                 continue
             results.pairs[measure, name].append(pair)
-        scores = task_scores(batch, done.logits) if predicts_next_token(model) else None
+        scores = task_scores(batch, done.logits, at) if predicts_next_token(model) else None
         if scores is not None:
             results.task_scores.append(scores)
+        advance(batch.ids.numel())
     return results
-
-
-@torch.no_grad()
-def ablated_task_scores(model: OpenModel, probe: Probe, head: Head) -> Float[Tensor, " input"]:
-    """Score the model on the probe's task with one head mean-ablated."""
-    found = [task_scores(each, model.run(each.inputs(model), mean_ablation(head)).logits) for each in probe.batches]
-    return torch.cat([scores for scores in found if scores is not None])
-
-
-def mean_ablation(head: Head, positions: Tensor | None = None) -> SiteObserver:
-    """An observer that replaces a head's z by its mean over the batch (at one position of each input, if given)."""
-
-    def attend(site: str, call: Call) -> Tensor:
-        z = plain(call)
-        if site != head.site:
-            return z
-        z = z.clone()
-        mean = z[:, head.head].mean((0, 1))
-        if positions is None:
-            z[:, head.head] = mean
-        else:
-            z[torch.arange(len(z)), head.head, positions.to(z.device)] = mean
-        return z
-
-    return attend
-
-
-def task_scores(batch: Batch, logits: Float[Tensor, "input token vocabulary"]) -> Float[Tensor, " input"] | None:
-    """The logit difference, or the mean log-probability of the next tokens of ``task_rows``; None without a task."""
-    target = batch.logit_difference
-    if target is not None:
-        each = torch.arange(len(batch))
-        at_position = logits[each, target.position.to(logits.device)].float().cpu()
-        return at_position[each, target.right] - at_position[each, target.wrong]
-    if batch.task_rows is None or logits.shape[1] != batch.ids.shape[1]:
-        return None
-    rows = batch.task_rows[:, :-1].float()
-    return -(token_losses(logits, batch.ids).cpu() * rows).sum(1) / rows.sum(1)
 
 
 class _ProbeObserver:

@@ -167,6 +167,8 @@ class Report:
             f"{self.model}: {len(self.named)} of {self.n_heads} heads have a role, {self.n_without} have none; "
             f"{self.n_resting} do nothing but rest on the first token"
         ]
+        if "stopped" in self.recipe:
+            lines.append(f"  stopped {self.recipe['stopped']}: what follows is all that was done")
         for trial in self.trials:
             found = ", ".join(f"{f.head} {f.score:.2f}" for f in self.with_role(trial.role))
             offset = "".join(f" (best fixed offset {right:.2f})" for right in trial.baselines.values())

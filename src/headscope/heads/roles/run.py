@@ -5,25 +5,29 @@ from __future__ import annotations
 import importlib.metadata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import Any
+from functools import cache, partial
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
+from headscope.attention.progress import report_progress
 from headscope.errors import InputError
 from headscope.heads.bootstrap import RESAMPLES, bootstrap
 from headscope.heads.roles.battery import BATTERY, Role
-from headscope.heads.roles.measures import ablated_task_scores, why_no_logit_attribution
+from headscope.heads.roles.measures import why_no_logit_attribution
 from headscope.heads.roles.probes.probe import Probe
 from headscope.heads.roles.probes.vocabulary import Vocabulary
 from headscope.heads.roles.report import AblationEffect, EvidenceScore, Finding, Report, Trial, p_value, rounded
 from headscope.heads.roles.shuffled_weights import shuffled_weights
+from headscope.heads.roles.task import TaskAblation
 from headscope.heads.roles.traits import traits
-from headscope.heads.roles.trials import RoleScores, Trials, make_probes, run_trials
+from headscope.heads.roles.trials import MOVER, RoleScores, Trials, make_probes, measure_roles, score_effects
 from headscope.models.protocol import OpenModel
 from headscope.models.weight_hash import weight_hash
 from headscope.names import Head
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,60 +65,115 @@ class RoleOptions:
 
 
 def run_battery(model: OpenModel, options: RoleOptions | None = None) -> Report:
-    """Test every role on every head, with rivals, p-values, intervals and the effects of ablation."""
+    """Test every role on every head, with rivals, p-values, intervals and the effects of ablation.
+
+    Ctrl-C ends it early: the report then has the roles tested so far, and its recipe says where it was ``stopped``.
+    """
     options = options or RoleOptions()
     roles = options.chosen()
     vocabulary = Vocabulary(model, options.seed, options.separators)
     probes = make_probes(vocabulary, roles, options.inputs, options.seed)
-    trials = run_trials(model, roles, probes, options.alpha)
-    controls = _controls(model, roles, probes, options)
-    named = trials.named(options.alpha)
-    named = {name: heads & (trials.scores[name].score > controls[name].named) for name, heads in named.items()}
+    work = Work(sum(_n_tokens(probe) for probe in probes.values() if isinstance(probe, Probe)), options.controls)
+    trials = measure_roles(model, roles, probes, options.alpha, work.advance)
+    if trials.stopped:
+        work.stopped = f"at the probe {trials.stopped}, before the control with shuffled weights"
+    if work.stopped and not trials.scores:
+        raise KeyboardInterrupt
+    controls: dict[str, _Control] = work.unless_stopped(
+        "in the control with shuffled weights", lambda: _controls(model, trials, probes, options, work), {}
+    )
+    floors = {name: control.named for name, control in controls.items()}
+    work.unless_stopped("at S-inhibition", lambda: score_effects(model, trials, options.alpha, floors), None)
+    named = trials.named(options.alpha, floors)
+    findings = _findings(model, trials, named, options, work)
+    best = {name: control.best for name, control in controls.items()}
     return Report(
         model=model.shape.name,
         n_heads=model.shape.n_heads,
-        findings=_findings(model, trials, named, options),
-        trials=tuple(_trial(model, role, trials, named.get(role.name), controls[role.name].best) for role in roles),
-        traits=_traits(model, trials),
-        recipe=_recipe(model, vocabulary, trials, options),
+        findings=findings,
+        trials=tuple(_trial(model, role, trials, named.get(role.name), best.get(role.name)) for role in roles),
+        traits=work.unless_stopped("at the traits", lambda: _traits(model, trials), {}),
+        recipe=_recipe(model, vocabulary, trials, options) | ({"stopped": work.stopped} if work.stopped else {}),
     )
+
+
+class Work:
+    """The tokens that the battery still has to process, for a progress bar, and whether it was stopped."""
+
+    def __init__(self, tokens: int, controls: int) -> None:
+        self.task, self.done, self.total, self.stopped = "probes", 0, tokens * (2 + controls), ""
+
+    def advance(self, tokens: int) -> None:
+        self.done += tokens
+        report_progress(self.task, self.done, max(self.done, self.total))
+
+    def begin(self, task: str, tokens: int) -> None:
+        """Name the next task; ``tokens`` are all that is left to do."""
+        self.task, self.total = task, self.done + tokens
+
+    def unless_stopped(self, what: str, run: Callable[[], T], otherwise: T) -> T:
+        """Run a part of the work; ``otherwise`` if Ctrl-C stops it, or stopped an earlier one."""
+        if self.stopped:
+            return otherwise
+        try:
+            return run()
+        except KeyboardInterrupt:
+            self.stopped = what
+            return otherwise
+
+
+def _n_tokens(probe: Probe) -> int:
+    return sum(batch.ids.numel() for batch in probe.batches)
 
 
 @dataclass(frozen=True)
 class _Control:
     """The best score of a role with shuffled weights, and the best of a head that would have earned it there."""
 
-    best: float | None = None
+    best: float = -1.0
     named: float = -1.0
 
 
 def _controls(
-    model: OpenModel, roles: tuple[Role, ...], probes: dict[str, Probe | str], options: RoleOptions
+    model: OpenModel, trials: Trials, probes: dict[str, Probe | str], options: RoleOptions, work: Work
 ) -> dict[str, _Control]:
-    found = {role.name: _Control() for role in roles}
-    for copy in range(options.controls):
+    """Test the roles that some head would earn once more, with shuffled weights."""
+    would_earn = {name for name, heads in trials.named(options.alpha).items() if heads.any()}
+    would_earn |= trials.waiting.keys() if MOVER in would_earn else set()
+    roles = [role for role in options.chosen() if role.name in would_earn]
+    each = sum(_n_tokens(trials.probes[name]) for name in {role.probe.name for role in roles})
+    work.begin("control with shuffled weights", 2 * each * options.controls)
+    found: dict[str, _Control] = {}
+    for copy in range(options.controls if roles else 0):
         with shuffled_weights(model, options.seed + copy):
-            trials = run_trials(model, roles, probes, options.alpha)
-        named = trials.named(options.alpha)
-        for name, role in trials.scores.items():
-            before, scores = found[name], role.score.nan_to_num(-1.0)
-            best = max(-1.0 if before.best is None else before.best, *scores[role.tested].tolist(), -1.0)
+            shuffled = measure_roles(model, roles, probes, options.alpha, work.advance)
+            if shuffled.stopped:
+                raise KeyboardInterrupt
+            score_effects(model, shuffled, options.alpha)
+        named = shuffled.named(options.alpha)
+        for name, role in shuffled.scores.items():
+            before, scores = found.get(name, _Control()), role.score.nan_to_num(-1.0)
+            best = max(before.best, *scores[role.tested].tolist(), -1.0)
             found[name] = _Control(best, max(before.named, *scores[named[name]].tolist(), -1.0))
     return found
 
 
 def _findings(
-    model: OpenModel, trials: Trials, named: Mapping[str, Tensor], options: RoleOptions
+    model: OpenModel, trials: Trials, named: Mapping[str, Tensor], options: RoleOptions, work: Work
 ) -> tuple[Finding, ...]:
     heads, corrected = model.shape.heads(), trials.corrected()
-    ablate = _ablation(model, trials, options)
+    ablate = _ablation(model, trials, named, options, work)
     found: list[tuple[int, float, Finding]] = []
     for name, role in trials.scores.items():
         measures = _evidence(role, options.seed)
         earned: list[int] = named[name].nonzero().flatten().tolist()
         for rank, index in enumerate(sorted(earned, key=lambda index: -float(role.score[index]))):
             evidence = tuple(scores[index] for scores in measures)
-            ablated = ablate(heads[index], role.role.probe.name) if rank < options.most_ablated else None
+            ablated = None
+            if rank < options.most_ablated:
+                ablated = work.unless_stopped(
+                    "in the ablations", partial(ablate, heads[index], role.role.probe.name), None
+                )
             finding = Finding(str(heads[index]), name, False, p_value(float(corrected[name][index])), evidence, ablated)
             found.append((index, evidence[0].score - evidence[0].rival, finding))
     strongest: dict[int, str] = {}
@@ -151,19 +210,32 @@ def _evidence(role: RoleScores, seed: int) -> list[list[EvidenceScore]]:
     return found
 
 
-def _ablation(model: OpenModel, trials: Trials, options: RoleOptions) -> Callable[[Head, str], AblationEffect | None]:
+def _ablation(
+    model: OpenModel, trials: Trials, named: Mapping[str, Tensor], options: RoleOptions, work: Work
+) -> Callable[[Head, str], AblationEffect | None]:
     """A function that mean-ablates a head on some of a probe's inputs, each pair of head and probe once."""
     able = bool(options.ablate) and why_no_logit_attribution(model) is None
+    pairs = {
+        (index, trials.scores[name].role.probe.name)
+        for name, heads in named.items()
+        for index in heads.nonzero().flatten().tolist()[: options.most_ablated]
+    }
+    parts = {name: _some_inputs(probe, options.ablate) for name, probe in trials.probes.items() if probe.task}
+    work.begin("ablations", sum(_n_tokens(parts[name]) for _, name in pairs if name in parts) if able else 0)
+
+    @cache
+    def task(name: str) -> TaskAblation:
+        return TaskAblation(model, parts[name])
 
     @cache
     def ablate(head: Head, name: str) -> AblationEffect | None:
         probe = trials.probes[name]
         if not able or probe.task is None:
             return None
-        part = _some_inputs(probe, options.ablate)
-        batches = zip(trials.results[name].task_scores, part.batches, strict=True)
+        batches = zip(trials.results[name].task_scores, parts[name].batches, strict=True)
         whole = torch.cat([scores[: len(batch)] for scores, batch in batches])
-        loss = (whole - ablated_task_scores(model, part, head))[:, None]
+        loss = (whole - task(name).scores(head))[:, None]
+        work.advance(_n_tokens(parts[name]))
         low, high = bootstrap(loss, options.seed)
         return AblationEffect(probe.task, *(rounded(float(x)) for x in (whole.mean(), loss.mean(), low, high)))
 
@@ -215,6 +287,7 @@ def _recipe(model: OpenModel, vocabulary: Vocabulary, trials: Trials, options: R
         "family": trials.family,
         "test": "Wilcoxon's signed ranks, one-sided, exact, score against the head's own strongest rival; Holm",
         "interval": f"95 % bootstrap over inputs, {RESAMPLES} draws",
+        "strata": "between words, in every template alone: more attention to the target than to the distractor",
         "controls": options.controls,
         "ablation": (
             f"the head's mean over the batch in its place, on about {options.ablate} inputs, "

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from headscope.attention.engine import observe
 from headscope.attention.observer import Call, plain
-from headscope.heads.roles.measures import Measurement, mean_ablation
+from headscope.heads.roles.measures import Measurement
 from headscope.heads.roles.probes.probe import Batch, Probe
+from headscope.heads.roles.task import mean_ablation, run_batch
 from headscope.models.protocol import OpenModel
 from headscope.names import Head
 
@@ -58,5 +59,5 @@ def _preference(
             found.append(preference.sum(2)[:, heads].cpu())
         return attend(site, call)
 
-    model.run(batch.inputs(model), observer)
+    run_batch(model, batch, observer)
     return torch.cat(found, dim=1).float().mean(1)

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from headscope.attention.engine import observe
 from headscope.attention.observer import Call
-from headscope.heads.roles.measures import attention_kind
-from headscope.heads.roles.probes.probe import Probe, offset_questions
+from headscope.heads.roles.probes.probe import Probe, attention_kind, offset_questions
 from headscope.heads.roles.report import rounded
+from headscope.heads.roles.task import run_batch
 from headscope.models.protocol import OpenModel
 
 NEAR = 4
@@ -52,7 +52,7 @@ def traits(model: OpenModel, probe: Probe) -> dict[str, dict[str, float]]:
         return seen.output
 
     for batch in probe.batches:
-        model.run(batch.inputs(model), observer)
+        run_batch(model, batch, observer)
     return {
         str(head): {name: rounded(float(values[head.head]) / rows[site]) for name, values in sums[site].items()}
         for site, known in model.shape.sites.items()

@@ -17,8 +17,7 @@ from torch import Tensor
 
 from headscope.errors import InputError
 from headscope.heads.roles.battery import CLARK, SELF, Evidence, ProbeMaker, Role
-from headscope.heads.roles.measures import is_causal
-from headscope.heads.roles.probes.probe import Batch, Probe, WordArcs
+from headscope.heads.roles.probes.probe import Batch, Probe, WordArcs, is_causal
 from headscope.heads.roles.probes.vocabulary import TokenizedText, UntestableError, Vocabulary
 from headscope.models.protocol import OpenModel
 

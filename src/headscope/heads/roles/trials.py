@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Bool, Float
@@ -13,22 +13,21 @@ from torch import Tensor
 from headscope.errors import InputError
 from headscope.heads.roles.battery import BATTERY, Role
 from headscope.heads.roles.measures import (
-    AttentionKind,
+    Advance,
     Measure,
     Measurement,
     ProbeResults,
-    attention_kind,
     run_probe,
     why_no_logit_attribution,
 )
-from headscope.heads.roles.probes.probe import Probe
+from headscope.heads.roles.probes.probe import AttentionKind, Probe, attention_kind
 from headscope.heads.roles.probes.vocabulary import UntestableError, Vocabulary
 from headscope.heads.roles.s_inhibition import inhibition_effects
 from headscope.heads.roles.significance import holm, passes_threshold, signed_ranks
 from headscope.models.protocol import OpenModel
 from headscope.names import Head
 
-MOST_MOVERS = 4
+MOVER, MOST_MOVERS = BATTERY["name mover"].name, 4
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class RoleScores:
         return self.above_threshold & self.tested & (corrected_p <= alpha)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Trials:
     """The roles that were tested, and the reasons why others were not."""
 
@@ -62,26 +61,37 @@ class Trials:
     untested: dict[str, str]
     probes: dict[str, Probe]
     results: dict[str, ProbeResults]
+    waiting: dict[str, tuple[Role, int]] = field(default_factory=dict)
+    """Roles without scores yet, and how many heads they apply to: these tests count in the correction."""
+    stopped: str = ""
+    """At which probe the user stopped."""
 
     @property
     def family(self) -> int:
         """The number of tests that p-values are corrected for: heads times roles."""
-        return sum(int(each.tested.sum()) for each in self.scores.values())
+        measured = sum(int(each.tested.sum()) for each in self.scores.values())
+        return measured + sum(count for _, count in self.waiting.values())
 
     def corrected(self) -> dict[str, Float[Tensor, " head"]]:
         """P-values after Holm's correction over every head and role of the model."""
         if not self.scores:
             return {}
         tested = [each.p[each.tested] for each in self.scores.values()]
-        corrected = torch.split(holm(torch.cat(tested).double()), [len(p) for p in tested])
+        every = torch.ones(self.family, dtype=torch.float64)
+        every[: sum(map(len, tested))] = torch.cat(tested).double()
+        corrected = torch.split(holm(every)[: sum(map(len, tested))], [len(p) for p in tested])
         return {
             name: torch.ones(len(each.tested), dtype=torch.float64).masked_scatter(each.tested, p)
             for (name, each), p in zip(self.scores.items(), corrected, strict=True)
         }
 
-    def named(self, alpha: float) -> dict[str, Bool[Tensor, " head"]]:
-        p = self.corrected()
-        return {name: each.named(p[name], alpha) for name, each in self.scores.items()}
+    def named(self, alpha: float, floors: Mapping[str, float] | None = None) -> dict[str, Bool[Tensor, " head"]]:
+        """The heads that earn each role; a score has to exceed the role's floor, where it has one."""
+        p, floors = self.corrected(), floors or {}
+        return {
+            name: each.named(p[name], alpha) & (each.score > floors.get(name, -1.0))
+            for name, each in self.scores.items()
+        }
 
 
 def make_probes(vocabulary: Vocabulary, roles: Sequence[Role], count: int, seed: int) -> dict[str, Probe | str]:
@@ -108,26 +118,72 @@ def why_untestable(model: OpenModel, role: Role) -> str | None:
 
 def run_trials(model: OpenModel, roles: Sequence[Role], probes: dict[str, Probe | str], alpha: float) -> Trials:
     """Measure every role on every head that it applies to."""
+    trials = measure_roles(model, roles, probes, alpha)
+    score_effects(model, trials, alpha)
+    return trials
+
+
+def measure_roles(
+    model: OpenModel,
+    roles: Sequence[Role],
+    probes: dict[str, Probe | str],
+    alpha: float,
+    advance: Advance = lambda _: None,
+) -> Trials:
+    """Measure every role but those that are an effect on heads of another role, which ``score_effects`` does.
+
+    Ctrl-C ends it: roles whose probe was not finished are untested, and count in the correction all the same.
+    """
     ready = {name: probe for name, probe in probes.items() if isinstance(probe, Probe)}
     trials = Trials({}, {}, ready, {})
-    testable: list[Role] = []
     for role in roles:
         probe = probes.get(role.probe.name)
         reason = why_untestable(model, role) or (probe if isinstance(probe, str) else None)
         if reason is None:
-            testable.append(role)
+            trials.waiting[role.name] = (role, int(_applies(model, role).sum()))
         else:
             trials.untested[role.name] = reason
+    testable = [role for role, _ in trials.waiting.values()]
     for name in dict.fromkeys(role.probe.name for role in testable):
-        trials.results[name] = run_probe(model, ready[name], _requested(testable, name))
+        try:
+            trials.results[name] = run_probe(model, ready[name], _requested(testable, name), advance)
+        except KeyboardInterrupt:
+            trials.stopped = name
+            break
     for role in testable:
-        if any(evidence.kind == "effect" for evidence in role.evidence):
-            _score_effect(model, role, trials, alpha)
-        else:
+        if role.probe.name not in trials.results:
+            trials.untested[role.name] = "stopped before it was tested"
+        elif not _is_effect(role):
             measured = [_measurement(role, trials, index) for index in range(len(role.evidence))]
             trials.scores[role.name] = _score(model, role, measured)
+            del trials.waiting[role.name]
     _drop_underpowered(trials, alpha)
     return trials
+
+
+def score_effects(model: OpenModel, trials: Trials, alpha: float, floors: Mapping[str, float] | None = None) -> None:
+    """Measure the roles that are an effect on name movers, which have to be named by the standard of every role."""
+    movers = _name_movers(trials, model.shape.heads(), alpha, floors)
+    for name, (role, _) in list(trials.waiting.items()):
+        if not _is_effect(role) or name in trials.untested:
+            continue
+        del trials.waiting[name]
+        if movers:
+            _score_effect(model, role, trials, movers)
+        elif MOVER in trials.scores or MOVER in trials.untested:
+            trials.untested[name] = "no head of this model is named a name mover, so there is nothing to act upon"
+        else:
+            trials.untested[name] = f"it acts upon name movers: test the role {MOVER} with it"
+    _drop_underpowered(trials, alpha)
+
+
+def _is_effect(role: Role) -> bool:
+    return any(evidence.kind == "effect" for evidence in role.evidence)
+
+
+def _applies(model: OpenModel, role: Role) -> Bool[Tensor, " head"]:
+    """Which heads a role can be tested on."""
+    return torch.tensor([attention_kind(model.shape.sites[h.site]) in role.sites for h in model.shape.heads()])
 
 
 def _drop_underpowered(trials: Trials, alpha: float) -> None:
@@ -158,24 +214,21 @@ def _measurement(role: Role, trials: Trials, index: int) -> Measurement:
 
 
 def _score(model: OpenModel, role: Role, measured: Sequence[Measurement]) -> RoleScores:
-    tested = torch.tensor([attention_kind(model.shape.sites[h.site]) in role.sites for h in model.shape.heads()])
+    tested = _applies(model, role)
     above = torch.ones_like(tested)
     p_values = []
     for evidence, each in zip(role.evidence, measured, strict=True):
         tested = tested & ~each.scores.isnan().any(0)
         scores, rivals = each.scores.nan_to_num(0.0), each.rivals.nan_to_num(0.0)
         above = above & passes_threshold(scores, rivals, evidence.threshold, evidence.margin)
+        above = above if each.wins is None else above & each.wins
         p_values.append(signed_ranks(scores - rivals))
     return RoleScores(role, tuple(measured), tuple(p_values), above, tested)
 
 
-def _score_effect(model: OpenModel, role: Role, trials: Trials, alpha: float) -> None:
-    """Measure the effect on name movers, which have to be found first; only heads in earlier layers can have one."""
+def _score_effect(model: OpenModel, role: Role, trials: Trials, movers: Sequence[Head]) -> None:
+    """Measure the effect on the name movers; only heads in earlier layers can have one."""
     heads, order = model.shape.heads(), list(model.shape.sites)
-    movers = _name_movers(trials, heads, alpha)
-    if not movers:
-        trials.untested[role.name] = "no name mover was found in this model, so there is nothing to act upon"
-        return
     last = max(order.index(mover.site) for mover in movers)
     first, evidence = _measurement(role, trials, 0), role.evidence[0]
     scores, rivals = first.scores.nan_to_num(0.0), first.rivals.nan_to_num(0.0)
@@ -185,11 +238,13 @@ def _score_effect(model: OpenModel, role: Role, trials: Trials, alpha: float) ->
     trials.scores[role.name] = _score(model, role, (first, effect))
 
 
-def _name_movers(trials: Trials, heads: Sequence[Head], alpha: float) -> list[Head]:
-    """The strongest name movers, corrected for this role alone."""
-    movers = trials.scores.get(BATTERY["name mover"].name)
+def _name_movers(
+    trials: Trials, heads: Sequence[Head], alpha: float, floors: Mapping[str, float] | None = None
+) -> list[Head]:
+    """The strongest heads that are named name movers."""
+    movers = trials.scores.get(MOVER)
     if movers is None:
         return []
-    named = movers.named(holm(movers.p), alpha)
+    named = trials.named(alpha, floors)[MOVER]
     best = movers.score.masked_fill(~named, -1.0).argsort(descending=True)[:MOST_MOVERS]
     return [heads[index] for index in best.tolist() if bool(named[index])]

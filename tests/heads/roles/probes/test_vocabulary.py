@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.heads.controls import AT, SIZES, WORDS, opened
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from headscope.errors import InputError
 from headscope.heads.roles.probes.vocabulary import TokenizedText, UntestableError, Vocabulary
@@ -118,3 +118,17 @@ def test_a_span_has_the_positions_of_the_tokens_that_overlap_it(
 
 def test_the_context_is_the_models(words: Vocabulary) -> None:
     assert words.context == SIZES.context
+
+
+def test_a_word_is_a_single_token_if_it_is_one_inside_a_sentence() -> None:
+    """This tokenizer puts a ▁ before every text, so that a word after a space alone is two tokens of it."""
+    pieces = ["▁The", "▁horse", "▁saw", "▁Mary", "▁John", "▁there", ".", "▁"]
+    scores = [("<unk>", -20.0), *((piece, -1.0) for piece in pieces), *((each, -9.0) for each in "JohnMaryadeghorstw")]
+    made = Tokenizer(models.Unigram(list(dict(scores).items()), 0, False))
+    made.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    assert len(made.encode(" Mary").ids) == 2
+    assert small(made).single_tokens(["Mary", "John", "Marta"]) == {"Mary": 4, "John": 5}
+
+
+def test_words_that_are_all_unknown_are_no_single_tokens() -> None:
+    assert small(tokenizer_around("$A")).single_tokens(["Mary", "John", "horse"]) == {"horse": 5}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -15,16 +16,25 @@ from torch import Tensor
 
 from headscope.attention.questions import Question
 from headscope.models.protocol import OpenModel
+from headscope.names import Site
+
+AttentionKind = Literal["causal", "bidirectional", "cross"]
 
 LARGEST_LOGITS = 2**25  # numbers: a batch with larger logits is split
 
 
 @dataclass(frozen=True)
 class ProbeQuestion:
-    """A question, and rivals that a head might be answering instead. Rows with query label −1 are not asked."""
+    """A question, and rivals that a head might be answering instead. Rows with query label −1 are not asked.
+
+    Inputs with the same number in ``strata`` are made alike; in each stratum the wanted answer has to beat the rival
+    called ``opponent``, so that some kinds of inputs cannot make up for others.
+    """
 
     wanted: Question
     rivals: Mapping[str, Question]
+    strata: Int[Tensor, " input"] | None = None
+    opponent: str = ""
 
     def row_weights(self, batch: int) -> Float[Tensor, "batch query"]:
         """Weights that average over the asked rows of each input."""
@@ -91,6 +101,14 @@ class Batch:
             return {"input_ids": self.ids if self.source is None else self.source, "decoder_input_ids": self.ids}
         return {"input_ids": self.ids}
 
+    def task_positions(self) -> Int[Tensor, " position"]:
+        """The positions whose logits the task needs, in order; the first alone where there is no task."""
+        if self.logit_difference is not None:
+            return self.logit_difference.position.unique()  # type: ignore[no-untyped-call,no-any-return]
+        if self.task_rows is None:
+            return torch.zeros(1, dtype=torch.long)
+        return self.task_rows[:, :-1].any(0).nonzero().flatten()
+
     def part(self, start: int, stop: int) -> Batch:
         """The inputs ``start:stop``."""
         keep, target = slice(start, stop), self.logit_difference
@@ -98,7 +116,12 @@ class Batch:
             self,
             ids=self.ids[keep],
             questions={
-                name: ProbeQuestion(_part(each.wanted, keep), {k: _part(v, keep) for k, v in each.rivals.items()})
+                name: ProbeQuestion(
+                    _part(each.wanted, keep),
+                    {k: _part(v, keep) for k, v in each.rivals.items()},
+                    None if each.strata is None else each.strata[keep],
+                    each.opponent,
+                )
                 for name, each in self.questions.items()
             },
             ov_rankings={
@@ -138,6 +161,18 @@ class Probe:
             for start in range(0, len(batch), size)
         ]
         return replace(self, batches=tuple(parts))
+
+
+def attention_kind(site: Site) -> AttentionKind | None:
+    """Which probes fit a site; None for one that attends to two texts at once."""
+    if site.kind == "merged":
+        return None
+    return "cross" if site.kind == "cross" else "causal" if site.causal else "bidirectional"
+
+
+def is_causal(model: OpenModel) -> bool:
+    """Whether no head of the model attends to later tokens or to another text."""
+    return all(attention_kind(site) == "causal" for site in model.shape.sites.values())
 
 
 def is_encoder_decoder(model: OpenModel) -> bool:

@@ -9,13 +9,13 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from headscope.heads.roles.measures import is_causal
 from headscope.heads.roles.probes.grammar import WORDS, arcs, filler
 from headscope.heads.roles.probes.probe import (
     Batch,
     LogitDifference,
     Probe,
     ProbeQuestion,
+    is_causal,
     offset_questions,
     one_row_question,
 )
@@ -101,7 +101,7 @@ def needle(vocabulary: Vocabulary, count: int, seed: int) -> Probe:
 def arc_probe(templates: Sequence[str], what: str) -> Callable[[Vocabulary, int, int], Probe]:
     """A maker of probes in which one word of each sentence asks for another.
 
-    Rivals are the distractor and every fixed offset up to twelve.
+    Rivals are the distractor and every fixed offset up to twelve. Each template is a stratum.
     """
 
     def make(vocabulary: Vocabulary, count: int, seed: int) -> Probe:
@@ -118,7 +118,8 @@ def arc_probe(templates: Sequence[str], what: str) -> Callable[[Vocabulary, int,
             )
             asked = torch.arange(ids.shape[1]) == row[:, None]
             rivals = {"the distractor": other, **offset_questions(asked, range(FARTHEST + 1))}
-            return Batch(ids, questions={"arc": ProbeQuestion(target, rivals)})
+            templates_of = torch.tensor([i % len(templates) for i in chosen])
+            return Batch(ids, questions={"arc": ProbeQuestion(target, rivals, templates_of, "the distractor")})
 
         pairs = zip(texts, sentences, strict=True)
         distances = [text.positions(arc.query)[-1] - text.positions(arc.target)[-1] for text, arc in pairs]

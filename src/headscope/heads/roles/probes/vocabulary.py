@@ -17,6 +17,7 @@ from headscope.errors import InputError
 from headscope.models.protocol import OpenModel, Token
 
 SAMPLE = 4096
+BEFORE_WORD, AFTER_WORD = "The horse saw ", "there."
 _WORD = re.compile(r"^ ?[A-Za-z]{2,}$")
 _SEPARATOR = re.compile(r"^\s*[.,;:!?()\"'\-\n]+\s*$")
 
@@ -114,11 +115,22 @@ class Vocabulary:
         return torch.cat((before.expand(len(ids), -1), ids, after.expand(len(ids), -1)), dim=1)
 
     def single_tokens(self, words: Iterable[str]) -> dict[str, int]:
-        """The words that are a single token after a space, with their ids."""
+        """The words that are a single token inside a sentence, with their ids there.
+
+        A sentence, because tokenizers differ in what they make of a space at the start of a text. Words that share a
+        token (the unknown one) are left out.
+        """
         if not self.reads_text:
             return {}
-        spelled = ((word, self.model.processor.token_ids(" " + word)) for word in words)
-        return {word: ids[0] for word, ids in spelled if len(ids) == 1}
+        found = {}
+        for word in words:
+            text = self.tokenize(f"{BEFORE_WORD}{word} {AFTER_WORD}")
+            start, stop = len(BEFORE_WORD), len(BEFORE_WORD) + len(word)
+            here = text.positions((start, stop))
+            if len(here) == 1 and _covers(text.tokens[here[0]], start, stop):
+                found[word] = text.ids[here[0]]
+        ids = list(found.values())
+        return {word: token for word, token in found.items() if ids.count(token) == 1}
 
     def is_separator(self, ids: Int[Tensor, "input token"]) -> Tensor:
         """Mark punctuation, line ends and what the tokenizer adds after a text; never the first token."""
@@ -132,6 +144,11 @@ class Vocabulary:
 
     def _names(self, ids: tuple[int, ...]) -> str:
         return "".join(token.text for token in self.model.processor.tokens_of(torch.tensor(ids))) if ids else "nothing"
+
+
+def _covers(token: Token, start: int, stop: int) -> bool:
+    """Whether a token is this span, with or without the space before it."""
+    return token.start in (start - 1, start) and token.end == stop
 
 
 def _leading_added(tokens: Iterable[Token]) -> tuple[int, ...]:
