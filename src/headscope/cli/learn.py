@@ -87,7 +87,7 @@ def worksheet(
 ) -> None:
     """Six tasks on attention for paper, in Markdown, with fresh numbers from a seed.
 
-    Example: headscope worksheet --seed 7 > sheet.md, then headscope worksheet --seed 7 --solved > key.md
+    Example: headscope worksheet --seed 7 --solved
     """
     from headscope.lab.teach.worksheet import worksheet
 
