@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -175,3 +177,39 @@ def test_two_stacks_are_no_stack(ids: list[int]) -> None:
         assert (list(layers.stack), dict(layers.layer_of)) == ([], {})
         with layers.recording(), layers.skipping_below("decoder.1"):
             assert not layers.outputs
+
+
+def test_another_thread_s_pass_is_neither_recorded_nor_skipped(scope: Scope, ids: list[int]) -> None:
+    other, last = [*reversed(ids)], list(scope.shape.sites)[-1]
+    whole, others = logits(scope, ids), logits(scope, other)
+    layers = LayerCache(scope.model)
+    with ThreadPoolExecutor(1) as thread:
+        with layers.recording():
+            thread.submit(logits, scope, other).result()
+            assert not layers.outputs
+            logits(scope, ids)
+        with layers.skipping_below(last):
+            assert torch.equal(thread.submit(logits, scope, other).result(), others)
+            assert torch.equal(logits(scope, ids), whole)
+
+
+def test_two_threads_skip_the_same_layers_with_their_own_outputs(scope: Scope, ids: list[int]) -> None:
+    other, last = [*reversed(ids)], list(scope.shape.sites)[-1]
+    whole, others = logits(scope, ids), logits(scope, other)
+    mine, theirs = recorded(scope, ids), recorded(scope, other)
+    inside, go_on = threading.Event(), threading.Event()
+
+    def their_pass() -> Tensor:
+        with theirs.skipping_below(last):
+            inside.set()
+            go_on.wait()
+            return logits(scope, other)
+
+    with ThreadPoolExecutor(1) as thread:
+        passing = thread.submit(their_pass)
+        assert inside.wait(60)
+        with mine.skipping_below(last):
+            assert torch.equal(logits(scope, ids), whole)
+        go_on.set()
+        assert torch.equal(passing.result(), others)
+    assert not any("forward" in vars(layer) for layer in mine.stack), "and the layers are as they were"

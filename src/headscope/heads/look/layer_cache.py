@@ -1,15 +1,30 @@
-"""Resume a forward pass from cached layer outputs."""
+"""Resume a forward pass from cached layer outputs.
+
+Both happen in the thread that asked for them: another pass through the same layers, between two operations of this
+one, neither records nor skips anything.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from headscope.models.protocol import OpenModel
+from headscope.models.structure.trace import hooked
+
+_skipped: ContextVar[Mapping[int, Any]] = ContextVar("headscope_skipped_layers", default=MappingProxyType({}))
+"""Cached outputs by the id of the layer that returns them instead of running, in this context."""
+
+_skipping: dict[int, int] = {}
+"""How many contexts skip a layer at present, by the layer's id."""
+_lock = threading.Lock()
 
 
 class LayerCache:
@@ -23,21 +38,28 @@ class LayerCache:
     def recording(self, every: int = 1) -> Iterator[None]:
         """Cache the output of every ``every``-th layer in the next pass; the last is not needed."""
         kept = [index for index in range(len(self.stack) - 1) if (index + 1) % every == 0]
-        handles = [self.stack[index].register_forward_hook(self._keep(index)) for index in kept]
-        try:
+        index_of = {id(self.stack[index]): index for index in kept}
+
+        def keep(module: torch.nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+            self.outputs.setdefault(index_of[id(module)], output)
+
+        with hooked([self.stack[index] for index in kept], after=keep):
             yield
-        finally:
-            for handle in handles:
-                handle.remove()
 
     @contextmanager
     def skipping_below(self, site: str) -> Iterator[None]:
         """Inside, layers below this site return the cached output nearest to it instead of running."""
         start = max((index for index in self.outputs if index < self.layer_of.get(site, 0)), default=-1)
-        with ExitStack() as stack:
-            for index in range(start + 1):
-                stack.enter_context(_returning(self.stack[index], self.outputs[start]))
+        layers = [self.stack[index] for index in range(start + 1)]
+        token = _skipped.set({**_skipped.get(), **{id(layer): self.outputs[start] for layer in layers}})
+        for layer in layers:
+            _begin_skipping(layer)
+        try:
             yield
+        finally:
+            for layer in layers:
+                _end_skipping(layer)
+            _skipped.reset(token)
 
     def forget_unless_equal(self, run: Callable[[], Tensor], whole: Tensor) -> None:
         """Forget the cache if a pass resumed at the last layer gives other logits: some layers pass on more."""
@@ -48,13 +70,6 @@ class LayerCache:
             again = run()
         if not torch.allclose(again, whole, rtol=1e-3, atol=1e-3 * float(whole.abs().max())):
             self.outputs.clear()
-
-    def _keep(self, index: int) -> Any:
-        def hook(module: torch.nn.Module, args: Any, output: Any) -> None:
-            if index not in self.outputs:
-                self.outputs[index] = output
-
-        return hook
 
 
 def _with_sites(model: OpenModel) -> tuple[Sequence[torch.nn.Module], Mapping[str, int]]:
@@ -74,18 +89,36 @@ def _with_sites(model: OpenModel) -> tuple[Sequence[torch.nn.Module], Mapping[st
     return [], {}
 
 
-@contextmanager
-def _returning(layer: torch.nn.Module, given: Any) -> Iterator[None]:
-    """Replace a layer's forward by its cached output, expanded to the batch."""
+def _begin_skipping(layer: torch.nn.Module) -> None:
+    """Let a layer return its cached output, expanded to the batch, in contexts that have one."""
+    with _lock:
+        _skipping[id(layer)] = _skipping.get(id(layer), 0) + 1
+        if _skipping[id(layer)] > 1:
+            return
+        forward = layer.forward
 
-    def cached(x: Tensor, *args: Any, **kwargs: Any) -> Any:
-        def expanded(value: Any) -> Any:
-            return value.expand(x.shape[0], *value.shape[1:]) if isinstance(value, Tensor) else value
+        def cached(x: Tensor, *args: Any, **kwargs: Any) -> Any:
+            def expanded(value: Any) -> Any:
+                return value.expand(x.shape[0], *value.shape[1:]) if isinstance(value, Tensor) else value
 
-        return tuple(expanded(value) for value in given) if isinstance(given, tuple) else expanded(given)
+            if id(layer) not in _skipped.get():
+                return forward(x, *args, **kwargs)
+            given = _skipped.get()[id(layer)]
+            return tuple(expanded(value) for value in given) if isinstance(given, tuple) else expanded(given)
 
-    layer.forward = cached
-    try:
-        yield
-    finally:
-        del layer.forward
+        cached.before = layer.__dict__.get("forward")  # type: ignore[attr-defined]
+        layer.forward = cached
+
+
+def _end_skipping(layer: torch.nn.Module) -> None:
+    """Restore a layer's forward when no context skips it any more."""
+    with _lock:
+        _skipping[id(layer)] -= 1
+        if _skipping[id(layer)]:
+            return
+        del _skipping[id(layer)]
+        before = layer.forward.before  # type: ignore[attr-defined]
+        if before is None:
+            del layer.forward
+        else:
+            layer.forward = before
