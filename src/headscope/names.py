@@ -57,6 +57,8 @@ class Site:
     kind: AttentionKind = "self"
     causal: bool = True
     window: int | None = None
+    grid: tuple[int, int] | None = None
+    """Rows and columns of the patches that its positions are, after class and register tokens."""
 
     @property
     def group_size(self) -> int:

@@ -13,12 +13,15 @@ from torch import Tensor
 from headscope.attention import observe
 from headscope.attention.observer import Call, plain
 from headscope.errors import ModelError
+from headscope.models.any_torch.model import AnyTorchModel
 from headscope.models.huggingface.model import HuggingFaceModel
 from headscope.models.inputs.dummy_inputs import BATCH, probe_inputs
 from headscope.models.loading import open_model
+from headscope.models.protocol import OpenModel
 from headscope.models.selfcheck import fixed_seed, own_logits, relative_difference
 from tests.conformance.families import Job
 from tests.conformance.inputs import probe_for
+from tests.conformance.module_claims import output_kind, verify_module, verify_outputs
 from tests.conformance.shrink import VOCABULARY, redraw, tiny_config
 from tests.conformance.special import CHANGES
 
@@ -38,6 +41,8 @@ class Verdict:
     sites: int = 0
     not_observed: str = ""
     traits: list[str] = field(default_factory=list)
+    seam: str = "interface"
+    """How its attention is reached: transformers' attention interface, or marker values."""
 
 
 def build(job: Job) -> torch.nn.Module:
@@ -65,9 +70,8 @@ def verify(job: Job) -> Verdict:
             return Verdict(job, state, _first_line(error))
         except Exception as error:
             return Verdict(job, "cannot be built", f"{type(error).__name__}: {_first_line(error)}")
-        assert isinstance(opened, HuggingFaceModel)
         try:
-            return _verified(job, opened)
+            return _verified(job, opened) if isinstance(opened, HuggingFaceModel) else _verified_by_markers(job, opened)
         except TimeoutError:  # too slow for the sweep is not wrong
             raise
         except Exception as error:
@@ -97,13 +101,31 @@ def _verified(job: Job, opened: HuggingFaceModel) -> Verdict:
     return verdict
 
 
-def _same_kind(opened: HuggingFaceModel) -> dict[str, Tensor]:
+def _verified_by_markers(job: Job, opened: OpenModel) -> Verdict:
+    """A model that came in by the second seam, on inputs of another length than it was opened with."""
+    assert isinstance(opened, AnyTorchModel)
+    verdict = Verdict(job, "verified", sites=len(opened.shape.sites), seam="markers")
+    verdict.not_observed = "; ".join(note for note in opened.notes if "not observed" in note)
+    inputs = probe_for(opened.model, job, LENGTH, TARGET) or _same_kind(opened)
+    verdict.errors = verify_module(opened, inputs)
+    padded = left_padded(opened, inputs)
+    if padded is not None:
+        verdict.errors["padded"] = verify_outputs(opened, padded, padded["attention_mask"].bool())
+    for site in opened.shape.sites:
+        verdict.sums[output_kind(opened, site)] = verdict.sums.get(output_kind(opened, site), 0) + 1
+    wrong = {name: error for name, error in verdict.errors.items() if not error <= TOLERANCE}
+    if wrong:
+        verdict.state, verdict.why = "wrong", ", ".join(f"{name} {error:.1e}" for name, error in wrong.items())
+    return verdict
+
+
+def _same_kind(opened: HuggingFaceModel | AnyTorchModel) -> dict[str, Tensor]:
     """Longer inputs of the kind that the model was opened with."""
     guesses = probe_inputs(opened.model, LENGTH, TARGET)
     return next(guess for guess in guesses if set(guess) == set(opened.probe))
 
 
-def left_padded(opened: HuggingFaceModel, inputs: dict[str, Tensor]) -> dict[str, Tensor] | None:
+def left_padded(opened: HuggingFaceModel | AnyTorchModel, inputs: dict[str, Tensor]) -> dict[str, Tensor] | None:
     """The same inputs, the first item padded on the left; None where a model reads no attention mask."""
     ids = inputs.get("input_ids")
     if ids is None or "attention_mask" not in opened.takes or ids.shape[1] <= PADDED or len(ids) != BATCH:

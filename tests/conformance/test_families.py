@@ -41,8 +41,10 @@ CROSS_SECTION = {
     "DiffLlamaForCausalLM": "two calls per layer",
     "DogeForCausalLM": "a mask of its own for each head",
     "StableLmForCausalLM": "position ids passed on",
-    "BloomForCausalLM": "refused: its own attention",
-    "FalconForCausalLM": "refused: its own attention",
+    "BloomForCausalLM": "its own eager attention",
+    "FalconForCausalLM": "its own call of sdpa",
+    "XLNetLMHeadModel": "einsum, positions as a second stream",
+    "MambaForCausalLM": "refused: no attention",
     "BertForMaskedLM": "both directions",
     "RobertaForMaskedLM": "positions that start at 2",
     "ModernBertForMaskedLM": "local and global layers",
@@ -65,7 +67,7 @@ CROSS_SECTION = {
     "LlavaForConditionalGeneration": "the text side of a picture model",
     "MiniMaxM3SparseForConditionalGeneration": "blocks of keys selected by an indexer",
 }
-REFUSED = {"BloomForCausalLM", "FalconForCausalLM"}
+REFUSED = {"MambaForCausalLM"}
 JOBS = {job.kind: job for job in jobs()}
 
 

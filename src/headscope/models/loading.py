@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from headscope.errors import HeadscopeError, InputError, ModelError
+from headscope.models.any_torch.arguments import Arguments, bind
 from headscope.models.config_checks import (
     refuse_huge_config,
     refuse_missing_weights,
@@ -23,13 +24,17 @@ from headscope.models.inputs.media import KEYS, MediaProcessors, split_processor
 from headscope.models.inputs.tokens import InputProcessor
 from headscope.models.protocol import OpenModel
 from headscope.models.pruning.pruned_modeling import pruned
-from headscope.models.structure.sites import input_embedding
+from headscope.models.structure.sites import NoInterfaceError, input_embedding
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """How to open a model. ``probe`` are inputs for the first pass, where headscope cannot guess them; ``processor`` is
-    the model's processor of pictures or sound."""
+    the model's processor of pictures or sound.
+
+    For a module that is no transformers model: ``inputs`` are what it is called with once (a tensor, a tuple, tensors
+    by name, or a function that runs it), ``grid`` the rows and columns of its patches, and ``sites`` its W_O and heads
+    where they are not found, by path: ``{"blocks.*.attn": {"output": "proj", "n_heads": 12}}``."""
 
     device: str | torch.device | None = None
     dtype: torch.dtype | None = None
@@ -40,6 +45,9 @@ class Options:
     probe: Mapping[str, Tensor] | None = None
     processor: Any = None
     name: str | None = None
+    inputs: Any = None
+    sites: Mapping[str, Mapping[str, Any]] | None = None
+    grid: tuple[int, int] | None = None
 
 
 def open_model(source: Any, tokenizer: Any = None, **given: Any) -> OpenModel:
@@ -67,14 +75,54 @@ def _from_module(model: nn.Module, tokenizer: Any, options: Options) -> OpenMode
     if not isinstance(model, PreTrainedModel) and unwrap is not None:
         model = unwrap()  # adapters wrap a model, and are inside its layers
     if not isinstance(model, PreTrainedModel):
-        from headscope.models.native import NativeModel
-
-        return NativeModel(model, tokenizer, options.name or type(model).__name__)
+        return _other_module(model, tokenizer, options)
     if any(weight.device.type == "meta" for weight in model.parameters()) and not getattr(model, "hf_device_map", None):
         raise ModelError(f"{type(model).__name__} has no weights (they are on the meta device); load them first")
     name = options.name or str(getattr(model.config, "_name_or_path", "")) or type(model).__name__
     processor = input_processor(model, tokenizer, options.processor)
-    return HuggingFaceModel(model, processor, Path(name).name or name, options.probe)
+    name = Path(name).name or name
+    probe = options.probe if options.inputs is None else options.inputs
+    if probe is not None and not isinstance(probe, Mapping):
+        return _by_markers(model, processor, name, bind(model, probe), options)
+    try:
+        return HuggingFaceModel(model, processor, name, probe)
+    except NoInterfaceError as error:
+        arguments = bind(model, {"use_cache": False, "return_dict": True} | dict(error.probe))
+        return _by_markers(model, processor, name, arguments, options, said=str(error))
+
+
+def _by_markers(
+    model: nn.Module, processor: InputProcessor, name: str, arguments: Arguments, options: Options, said: str = ""
+) -> OpenModel:
+    """A module that calls no attention interface: see ``any_torch``. ``said``: why transformers' was not used."""
+    from headscope.models.any_torch.model import AnyTorchModel, Hints
+
+    notes = (NO_INTERFACE.format(kind=type(model).__name__),) if said else ()
+    hints = Hints(sites=options.sites, grid=options.grid, notes=notes)
+    try:
+        return AnyTorchModel(model, processor, name, arguments, hints)
+    except ModelError as error:
+        raise ModelError(f"{said}; and {error}" if said else str(error)) from error
+
+
+NO_INTERFACE = (
+    "{kind} does not call transformers' attention interface; its attention was found in the functions that it calls, "
+    "and sites are named by the paths of their modules"
+)
+
+
+def _other_module(model: nn.Module, tokenizer: Any, options: Options) -> OpenModel:
+    """A module built on our own attention, or any other that is given inputs."""
+    from headscope.attention.module import MultiHeadAttention
+    from headscope.models.native import NativeModel, as_transformers
+
+    name = options.name or type(model).__name__
+    own = any(isinstance(part, MultiHeadAttention) for part in model.modules())
+    if options.inputs is None and (own or not isinstance(model, torch.jit.ScriptModule)):
+        return NativeModel(model, tokenizer, name)
+    media = MediaProcessors(both=options.processor) if callable(options.processor) else MediaProcessors()
+    processor = InputProcessor(as_transformers(tokenizer), vocabulary=None, context=None, media=media)
+    return _by_markers(model, processor, name, bind(model, options.inputs), options)
 
 
 def input_processor(model: nn.Module, tokenizer: Any, processor: Any = None) -> InputProcessor:

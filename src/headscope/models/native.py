@@ -19,7 +19,7 @@ from headscope.models.selfcheck import run_self_check
 from headscope.models.structure.site_names import name_sites
 from headscope.models.structure.sites import input_embedding
 from headscope.models.structure.trace import hooked
-from headscope.models.structure.unembedding import HELD_NORM, NO_NORM, UnembeddingPath
+from headscope.models.structure.unembedding import find_last_matrix
 from headscope.names import ModelShape
 
 _Leaves = list[tuple[nn.Module, Tensor]]
@@ -33,19 +33,19 @@ class NativeModel(RecordedModel):
         if not modules:
             raise ModelError(
                 f"{type(model).__name__} is neither a transformers model nor built on headscope's MultiHeadAttention; "
-                "headscope observes attention through one of the two"
+                "say what it is called with, as in load(module, inputs=x), and its attention is found while it runs"
             )
         self._table = input_embedding(model)
         vocabulary = getattr(self._table, "num_embeddings", None)
         context = getattr(getattr(model, "config", None), "context", None)
-        super().__init__(model, InputProcessor(_as_transformers(tokenizer), vocabulary=vocabulary, context=context))
+        super().__init__(model, InputProcessor(as_transformers(tokenizer), vocabulary=vocabulary, context=context))
         names = name_sites(list(modules), {}, [])
         self._modules = {names[path]: module for path, module in modules.items()}
         self._names = {id(module): name for name, module in self._modules.items()}
         self.shape = ModelShape(name, next(iter(modules.values())).d_model, vocabulary, context)
         length = min(8, context or 8)
         self.probe = {"input_ids": (torch.arange(2 * length).view(2, length) * 7 + 1) % (vocabulary or 2)}
-        self._set_unembedding(self._find_unembedding(*self._trace()))
+        self._set_unembedding(find_last_matrix(*self._trace(), self._table))
         for site, module in self._modules.items():
             self._hooks.append(module.o_proj.register_forward_hook(self._record_output(site, module.n_heads)))
         self.self_check = run_self_check(self, self.probe, None)
@@ -83,19 +83,6 @@ class NativeModel(RecordedModel):
             raise ModelError(f"{type(self.model).__name__} must return logits [batch, token, vocabulary] for token ids")
         return leaves, logits
 
-    def _find_unembedding(self, leaves: _Leaves, logits: Tensor) -> UnembeddingPath:
-        """The last norm, and W_U: a Linear whose output is the logits, or the embedding used again."""
-        last, made = leaves[-1] if leaves else (self.model, logits)
-        matrix = last if isinstance(last, nn.Linear) and torch.equal(made, logits) else None
-        before, state = leaves[-2] if matrix is not None and len(leaves) > 1 else (last, made)
-        norm = before if "norm" in type(before).__name__.lower() else None
-        if matrix is not None:
-            return UnembeddingPath(matrix, norm, note=NO_NORM if norm is None else HELD_NORM)
-        tied = norm is not None and getattr(self._table, "embedding_dim", None) == state.shape[-1]
-        if tied and torch.allclose(state @ self.embedding().T, logits, rtol=1e-3, atol=1e-4):
-            return UnembeddingPath(self._table, norm, note=HELD_NORM)
-        return UnembeddingPath(None, None, why_not="no matrix was found that turns its last states into logits")
-
     def _record_output(self, site: str, n_heads: int) -> Any:
         def record(module: nn.Module, args: Any, output: Tensor) -> None:
             recording = self._current()
@@ -126,7 +113,7 @@ def _by_head(linear: nn.Linear, n_heads: int) -> Float[Tensor, "head d_in d_head
     return weight.reshape(n_heads, -1, weight.shape[1]).transpose(1, 2)
 
 
-def _as_transformers(tokenizer: Any) -> Any:
+def as_transformers(tokenizer: Any) -> Any:
     """A tokenizer of the tokenizers library, wrapped as one of transformers."""
     if tokenizer is None or callable(tokenizer):
         return tokenizer

@@ -83,14 +83,14 @@ class RecordedModel(ABC):
     ) -> ForwardPass:
         """See ``OpenModel.run``."""
         for site in outputs:
-            self.output_matrix(site)
+            self._check_output(site)
         recording = Recording(id(self), frozenset(outputs), residual, row)
         with self._observed(recording, observer):
             output = self._call(inputs)
         missing = [site for site in outputs if site not in recording.outputs]
         if missing:
             raise ModelError(f"{', '.join(missing)}: not reached by these inputs, so its W_O was not called")
-        return ForwardPass(logits_of(output), recording.outputs, recording.residual)
+        return ForwardPass(self._logits(output), recording.outputs, recording.residual)
 
     @contextmanager
     def observing(self, observer: SiteObserver) -> Iterator[None]:
@@ -141,6 +141,14 @@ class RecordedModel(ABC):
     def _writers(self) -> Mapping[str, nn.Module]:
         """For each site, the module whose output is added to the residual stream."""
 
+    def _logits(self, output: Any) -> Tensor:
+        """The logits in what the model returned, or its last hidden states."""
+        return logits_of(output)
+
+    def _check_output(self, site: str) -> None:
+        """Refuse a site whose heads cannot be split through W_O."""
+        self.output_matrix(site)
+
     def _check_site(self, site: str) -> None:
         if site not in self.shape.sites:
             raise HeadNameError(f"{site}: this model has the sites {', '.join(self.shape.sites)}")
@@ -154,9 +162,9 @@ class RecordedModel(ABC):
     def _set_unembedding(self, path: UnembeddingPath) -> None:
         self._unembedding = path
         if path.first is not None:
-            self._hooks.append(path.first.register_forward_pre_hook(self._record_residual))
+            self._hooks.append(path.first.register_forward_pre_hook(lambda _, args: self._record_residual(args)))
 
-    def _record_residual(self, module: nn.Module, args: Any) -> None:
+    def _record_residual(self, args: Any) -> None:
         recording = self._current()
         if recording is not None and args:
             recording.keep_residual_stream(args[0])
@@ -171,10 +179,14 @@ class RecordedModel(ABC):
             site = recording.latest = self._site_of(recording, call)
             return plain(call) if observer is None or site is None else observer(site, call)
 
+        with self._recorded(recording), observing(observe):
+            yield
+
+    @contextmanager
+    def _recorded(self, recording: Recording) -> Iterator[None]:
         token = _recording.set(recording)
         try:
-            with observing(observe):
-                yield
+            yield
         finally:
             _recording.reset(token)
 

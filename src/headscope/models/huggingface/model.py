@@ -137,12 +137,12 @@ class HuggingFaceModel(RecordedModel):
         self.probe, traced = self._first_that_runs(name, probes)
         self._traced_inputs = {"input_ids", "attention_mask", *self.probe}
         if not traced.calls:
-            raise ModelError(sites.not_reached(self.model, name, traced))
+            raise sites.NoInterfaceError(sites.not_reached(self.model, name, traced), self.probe)
         trained = getattr(self.model.config, "trained_context", None)
         vocabulary = self.processor.vocabulary if sites.predicts_tokens(traced.output) else None
         self.shape = ModelShape(name, sites.width_of(self.model), vocabulary, self.processor.context, trained=trained)
         self._set_unembedding(find_unembedding(self.model, traced, sites.logits_of(traced.output)))
-        self._hooks.append(self.model.register_forward_pre_hook(self._start_pass))
+        self._hooks.append(self.model.register_forward_pre_hook(lambda *_: self._start_pass()))
         self._add_traced(self.probe, traced)
         self.self_check = run_self_check(self, self.probe, own_logits(self.model, self.probe, self.arguments))
 
@@ -176,7 +176,7 @@ class HuggingFaceModel(RecordedModel):
             "pass probe={…}, tensors by name that it does run on"
         ) from first
 
-    def _start_pass(self, module: nn.Module, args: Any) -> None:
+    def _start_pass(self) -> None:
         recording = self._current()
         if recording is not None:
             recording.calls.clear()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -12,13 +13,21 @@ from headscope.attention.observer import Call, plain
 from headscope.errors import InputError
 from headscope.models.inputs import media
 from headscope.models.inputs.patch_labels import position_labels
-from headscope.models.protocol import Prepared, Token
-
-if TYPE_CHECKING:
-    from headscope.models.huggingface.model import HuggingFaceModel
+from headscope.models.protocol import OpenModel, Prepared, Token
 
 
-def prepare(opened: HuggingFaceModel, given: Any) -> Prepared:
+@runtime_checkable
+class TransformersModel(OpenModel, Protocol):
+    """An opened transformers model, through whichever seam."""
+
+    takes: frozenset[str]
+    """The names of its arguments."""
+
+    def find_new_sites(self, inputs: Mapping[str, Tensor]) -> None: ...
+    def explained_errors(self, inputs: Mapping[str, Tensor]) -> AbstractContextManager[None]: ...
+
+
+def prepare(opened: TransformersModel, given: Any) -> Prepared:
     """See ``OpenModel.prepare``."""
     medium, text = media.recognise(given)
     if medium is not None:
@@ -34,7 +43,7 @@ def prepare(opened: HuggingFaceModel, given: Any) -> Prepared:
     return opened.processor.prepare(given)
 
 
-def _from_tensors(opened: HuggingFaceModel, tensors: dict[str, Tensor], given: Mapping[str, Any]) -> Prepared:
+def _from_tensors(opened: TransformersModel, tensors: dict[str, Tensor], given: Mapping[str, Any]) -> Prepared:
     wrong = [key for key in given if key not in tensors or key not in opened.takes]
     if wrong or not tensors:
         what = ", ".join(map(repr, wrong)) or "nothing"
@@ -54,7 +63,7 @@ def _from_tensors(opened: HuggingFaceModel, tensors: dict[str, Tensor], given: M
     return Prepared(tensors, tokens, decoder_tokens, beside)
 
 
-def _tokens(opened: HuggingFaceModel, ids: Tensor | None) -> tuple[Token, ...]:
+def _tokens(opened: TransformersModel, ids: Tensor | None) -> tuple[Token, ...]:
     if ids is None:
         return ()
     if len(ids) != 1:
@@ -63,7 +72,7 @@ def _tokens(opened: HuggingFaceModel, ids: Tensor | None) -> tuple[Token, ...]:
     return opened.processor.tokens_of(ids[0])
 
 
-def _main_input(opened: HuggingFaceModel, features: Tensor) -> dict[str, Tensor]:
+def _main_input(opened: TransformersModel, features: Tensor) -> dict[str, Tensor]:
     """Features under the name of the model's first input, and the start token of its decoder if it has one."""
     name = str(getattr(opened.model, "main_input_name", "input_ids"))
     inputs = {name: features[None] if features.ndim == media.AXES.get(name, 4) - 1 else features}
@@ -74,7 +83,7 @@ def _main_input(opened: HuggingFaceModel, features: Tensor) -> dict[str, Tensor]
     return inputs
 
 
-def _positions_by_stack(opened: HuggingFaceModel, inputs: Mapping[str, Tensor]) -> dict[str, tuple[int, int]]:
+def _positions_by_stack(opened: TransformersModel, inputs: Mapping[str, Tensor]) -> dict[str, tuple[int, int]]:
     """Number of positions and of windows in each stack of sites, read off its first site."""
     counts: dict[str, tuple[int, int]] = {}
 

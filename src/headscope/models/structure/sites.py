@@ -151,6 +151,14 @@ def predicts_tokens(output: Any) -> bool:
     return isinstance(logits, Tensor) and logits.ndim == 3
 
 
+class NoInterfaceError(ModelError):
+    """A transformers model that ran on ``probe`` without calling our attention function; see ``any_torch``."""
+
+    def __init__(self, message: str, probe: Mapping[str, Tensor]) -> None:
+        super().__init__(message)
+        self.probe = probe
+
+
 def not_reached(model: nn.Module, name: str, traced: Trace) -> str:
     """Why a model cannot be observed: it ran, and our attention function was never called."""
     kind = getattr(getattr(model, "config", None), "model_type", None) or type(model).__name__

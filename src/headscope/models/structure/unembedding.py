@@ -56,6 +56,25 @@ def find_unembedding(model: nn.Module, traced: Trace, logits: Tensor | None) -> 
     return UnembeddingPath(matrix, norm.module, before * after, f"{HELD_NORM}; {note}" if note else HELD_NORM)
 
 
+def find_last_matrix(leaves: list[tuple[nn.Module, Tensor]], logits: Tensor, table: Any) -> UnembeddingPath:
+    """The last norm, and W_U: a Linear whose output is the logits, or the embedding ``table`` used again.
+
+    ``leaves`` are modules without parts, with their outputs, in the order in which they ran.
+    """
+    if not leaves:
+        return UnembeddingPath(None, None, why_not="no matrix was found that turns its last states into logits")
+    last, made = leaves[-1]
+    matrix = last if isinstance(last, nn.Linear) and torch.equal(made, logits) else None
+    before, state = leaves[-2] if matrix is not None and len(leaves) > 1 else (last, made)
+    norm = before if "norm" in type(before).__name__.lower() else None
+    if matrix is not None:
+        return UnembeddingPath(matrix, norm, note=NO_NORM if norm is None else HELD_NORM)
+    tied = norm is not None and getattr(table, "embedding_dim", None) == state.shape[-1]
+    if tied and torch.allclose(state @ table.weight.T, logits, rtol=1e-3, atol=1e-4):
+        return UnembeddingPath(table, norm, note=HELD_NORM)
+    return UnembeddingPath(None, None, why_not="no matrix was found that turns its last states into logits")
+
+
 def _output_matrix(model: nn.Module) -> nn.Module | None:
     getter: Any = getattr(model, "get_output_embeddings", None)
     try:

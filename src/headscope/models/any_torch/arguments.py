@@ -1,0 +1,141 @@
+"""The arguments that a module is called with: tensors by name, and everything else as it was given."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headscope.errors import InputError
+
+IDS = "input_ids"
+"""What headscope calls a module's token ids, whatever the module calls them."""
+
+
+class FunctionInputs(dict[str, Tensor]):
+    """No tensors, and a function that runs the module."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """How a module is called. Numbers travel as tensors of one number, and reach the module as numbers."""
+
+    tensors: Mapping[str, Tensor] = field(default_factory=dict)
+    others: Mapping[str, Any] = field(default_factory=dict)
+    positional: tuple[str, ...] = ()
+    function: Callable[..., Any] | None = None
+
+    @property
+    def main(self) -> str:
+        """The first tensor of the call."""
+        return next(iter(self.tensors), "")
+
+    @property
+    def numbers(self) -> frozenset[str]:
+        return frozenset(name for name, value in self.others.items() if type(value) in (int, float))
+
+    @property
+    def ids(self) -> str | None:
+        """The argument that holds token ids: the first of integers with more than one axis."""
+        whole = (torch.int64, torch.int32)
+        return next((name for name, t in self.tensors.items() if t.dtype in whole and t.ndim == 2), None)
+
+    @property
+    def copies_of_ids(self) -> tuple[str, ...]:
+        """Arguments that were given the same ids: the targets of a training loss."""
+        if self.ids is None:
+            return ()
+        own = self.tensors[self.ids]
+        return tuple(
+            n for n, t in self.tensors.items() if n != self.ids and t.shape == own.shape and torch.equal(t, own)
+        )
+
+    def named(self) -> dict[str, Tensor]:
+        """The tensors by the names that headscope uses."""
+        copies = self.copies_of_ids
+        return {IDS if name == self.ids else name: t for name, t in self.tensors.items() if name not in copies}
+
+    def call(self, model: nn.Module, inputs: Mapping[str, Tensor]) -> Any:
+        """Run the module on these tensors, and on what it was given besides."""
+        function = getattr(inputs, "function", None) or self.function
+        if function is not None:
+            return function(model) if _takes_one(function) else function()
+        given = {(self.ids if name == IDS and self.ids else name): t.contiguous() for name, t in inputs.items()}
+        if self.ids in given:
+            given |= dict.fromkeys(self.copies_of_ids, given[self.ids])
+        for name in self.numbers & set(given):
+            given[name] = given[name].flatten()[0].item()  # type: ignore[assignment]
+        values = {**self.others, **given}
+        first = [values.pop(name) for name in self.positional if name in values]
+        return model(*first, **values)
+
+
+def _takes_one(function: Callable[..., Any]) -> bool:
+    try:
+        return bool(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return True
+
+
+def bind(model: nn.Module, given: Any) -> Arguments:
+    """Arguments from a tensor, a tuple of them, tensors by name, or a function that runs the module once."""
+    if isinstance(given, Tensor):
+        return _bound(model, (given,), {})
+    if isinstance(given, Mapping):
+        return _bound(model, (), dict(given))
+    if isinstance(given, tuple | list):
+        return _bound(model, tuple(given), {})
+    if callable(given):
+        return _captured(model, given)
+    raise InputError(
+        f"inputs={type(given).__name__}: give a tensor, a tuple of tensors, tensors by name, or a function that runs "
+        "the module once"
+    )
+
+
+def _captured(model: nn.Module, function: Callable[..., Any]) -> Arguments:
+    """The arguments of the one call that a function makes; the function itself where it makes another number."""
+    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+    hook = model.register_forward_pre_hook(lambda _, args, kwargs: calls.append((args, kwargs)), with_kwargs=True)
+    try:
+        with torch.no_grad():
+            Arguments(function=function).call(model, {})
+    finally:
+        hook.remove()
+    return _bound(model, *calls[0]) if len(calls) == 1 else Arguments(function=function)
+
+
+def _bound(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    try:
+        parameters = [
+            name
+            for name, parameter in inspect.signature(model.forward).parameters.items()
+            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        ]
+    except (TypeError, ValueError):
+        parameters = []
+    names = [parameters[place] if place < len(parameters) else str(place) for place in range(len(args))]
+    values = {**dict(zip(names, args, strict=True)), **kwargs}
+    tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(model.forward).parameters.values())
+    others = {
+        name: value for name, value in values.items() if name not in tensors and (takes_any or name in parameters)
+    }
+    return Arguments(tensors, others, tuple(names))
+
+
+def doubled(arguments: Arguments) -> Arguments | None:
+    """The same call with a batch of two, where the first axis of every tensor is a batch of one."""
+    if arguments.function is not None or not arguments.tensors:
+        return None
+    if any(t.ndim and t.shape[0] != 1 for t in arguments.tensors.values()):
+        return None
+    return replace(arguments, tensors={n: torch.cat((t, t)) if t.ndim else t for n, t in arguments.tensors.items()})

@@ -1,0 +1,150 @@
+"""Bring every attention computation to one order of axes: ``[lead…, query, d]``, then ``[batch, head, query, d]``.
+
+A product of weights and values may be a ``matmul`` either way round or an ``einsum`` with any letters. What its leading
+axes are (batch, head, both in one) is not guessed here: ``markers`` finds out, and ``Layout`` holds the answer.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch import Tensor
+
+AxisKind = Literal["batch", "head", "batch head", "head batch"]
+
+SPARE = "ZYXWVUTSRQ"
+"""Letters that stand for the axes of an ellipsis."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """Weights ``[lead…, query, key]`` times values ``[lead…, key, d]``; leading axes may be 1 where they broadcast."""
+
+    weights: Tensor
+    values: Tensor
+    order: tuple[int, ...]
+    """Axes of the product's own result, in the order ``lead…, query, d``."""
+
+    def to_lead(self, result: Tensor) -> Tensor:
+        """The product's result as ``[lead…, query, d]``."""
+        return result.permute(self.order)
+
+    def from_lead(self, z: Tensor) -> Tensor:
+        """``[lead…, query, d]`` in the axes of the product's own result."""
+        return z.permute([self.order.index(axis) for axis in range(len(self.order))])
+
+
+def operands(name: str, args: Any, kwargs: Any) -> tuple[Tensor, Tensor, str | None] | None:
+    """The two factors of a product, and the equation of an einsum; None for any other form."""
+    if name == "einsum":
+        rest = args[1:] if len(args) != 2 or isinstance(args[1], Tensor) else tuple(args[1])
+        if not args or not isinstance(args[0], str) or len(rest) != 2:
+            return None
+        return rest[0], rest[1], args[0].replace(" ", "")
+    if name == "baddbmm":
+        given = [*args, *(kwargs[key] for key in ("batch1", "batch2") if key in kwargs)]
+        return (given[1], given[2], None) if len(given) > 2 else None
+    other = args[1] if len(args) > 1 else kwargs.get("other", kwargs.get("mat2"))
+    if not args or not isinstance(args[0], Tensor) or not isinstance(other, Tensor):
+        return None
+    return (args[0], other, None) if args[0].ndim > 1 and other.ndim > 1 else None
+
+
+def letters(equation: str, a: Tensor, b: Tensor) -> tuple[str, str, str] | None:
+    """The axes of both factors and of the result, an ellipsis written out; None where a letter repeats."""
+    left, arrow, out = equation.partition("->")
+    sides = left.split(",")
+    if not arrow or len(sides) != 2:
+        return None
+    named = [side.replace("...", "") for side in sides]
+    extra = max(a.ndim - len(named[0]), b.ndim - len(named[1])) if "..." in equation else 0
+    spare = [letter for letter in SPARE if letter not in equation][:extra]
+    la, lb, lo = (side.replace("...", "".join(spare)) for side in (*sides, out))
+    if len(la) != a.ndim or len(lb) != b.ndim or len(set(la)) < len(la) or len(set(lb)) < len(lb):
+        return None
+    return la, lb, lo
+
+
+def as_product(a: Tensor, b: Tensor, equation: str | None, *, first: bool) -> Product | None:
+    """Order the axes of a product whose ``first`` or second factor are the weights; None where it has another form."""
+    if equation is None:
+        n = max(a.ndim, b.ndim)
+        if first:
+            return Product(a, b, tuple(range(n)))
+        return Product(b.mT, a.mT, (*range(n - 2), n - 1, n - 2))
+    axes = letters(equation, a, b)
+    if axes is None:
+        return None
+    la, lb, out = axes
+    lw, lv, weights, values = (la, lb, a, b) if first else (lb, la, b, a)
+    key = [c for c in lw if c in lv and c not in out]
+    query = [c for c in out if c in lw and c not in lv]
+    d = [c for c in out if c in lv and c not in lw]
+    if len(key) != 1 or not d or not query or len(out) != len(set(out)):
+        return None
+    # A head that values do not have, or a second axis of values, leads; weights or values broadcast there.
+    lead = [c for c in out if c not in (query[-1], d[-1])]
+    weights = _ordered(weights, lw, [*lead, query[-1], key[0]])
+    values = _ordered(values, lv, [*lead, key[0], d[-1]])
+    return Product(weights, values, tuple(out.index(c) for c in (*lead, query[-1], d[-1])))
+
+
+def _ordered(tensor: Tensor, has: str, wanted: list[str]) -> Tensor:
+    """Permute axes into the wanted order, with 1 for those that the tensor does not have."""
+    tensor = tensor.permute([has.index(c) for c in wanted if c in has])
+    for axis, c in enumerate(wanted):
+        if c not in has:
+            tensor = tensor.unsqueeze(axis)
+    return tensor
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What each leading axis of z is, and how many heads a merged axis holds."""
+
+    kinds: tuple[AxisKind, ...]
+    heads: int
+
+    def n_heads(self, lead: tuple[int, ...]) -> int:
+        """How many heads a z with these leading axes has."""
+        sizes = zip(self.kinds, lead, strict=True)
+        return math.prod(self.heads if " " in kind else size for kind, size in sizes if "head" in kind)
+
+    def to_heads(self, tensor: Tensor, lead: tuple[int, ...]) -> Tensor:
+        """A tensor ``[lead…, …, …]`` as ``[batch, head, …, …]``; leading axes may be 1 where it broadcasts."""
+        if self.kinds == ("batch", "head") and tensor.ndim == 4:
+            return tensor
+        tensor = tensor[(None,) * (len(lead) + 2 - tensor.ndim)]
+        shape, batch, head = self._split(tuple(tensor.shape[:-2]), lead)
+        order = (*batch, *head, len(shape), len(shape) + 1)
+        parts = tensor.reshape(*shape, *tensor.shape[-2:]).permute(order)
+        sizes = parts.shape[: len(shape)]
+        return parts.reshape(math.prod(sizes[: len(batch)]), math.prod(sizes[len(batch) :]), *tensor.shape[-2:])
+
+    def from_heads(self, z: Tensor, lead: tuple[int, ...]) -> Tensor:
+        """``[batch, head, query, d]`` as ``[lead…, query, d]``."""
+        if self.kinds == ("batch", "head"):
+            return z
+        shape, batch, head = self._split(lead, lead)
+        order = (*batch, *head)
+        parts = z.reshape(*(shape[axis] for axis in order), *z.shape[2:])
+        back = [order.index(axis) for axis in range(len(shape))]
+        return parts.permute(*back, len(shape), len(shape) + 1).reshape(*lead, *z.shape[2:])
+
+    def _split(self, sizes: tuple[int, ...], lead: tuple[int, ...]) -> tuple[list[int], list[int], list[int]]:
+        """Sizes with merged axes split, and which of them are batch and head axes."""
+        shape: list[int] = []
+        batch: list[int] = []
+        head: list[int] = []
+        for kind, size, full in zip(self.kinds, sizes, lead, strict=True):
+            if " " in kind:
+                pair = (full // self.heads, self.heads) if size > 1 else (1, 1)
+                for word in kind.split():
+                    (batch if word == "batch" else head).append(len(shape))
+                    shape.append(pair[0] if word == "batch" else pair[1])
+            else:
+                (batch if kind == "batch" else head).append(len(shape))
+                shape.append(size)
+        return shape, batch, head

@@ -1,0 +1,166 @@
+"""Describe an opened module: its widths, its logits, the grid of its patches, and notes for the user."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from headscope.errors import ModelError
+from headscope.models.any_torch.arguments import IDS
+from headscope.models.any_torch.compiled import without_fast_path
+from headscope.models.any_torch.markers import LearnedSite
+from headscope.models.structure.sites import WINDOWED, input_embedding, logits_of, predicts_tokens, width_of
+from headscope.models.structure.trace import LeafCall, Trace, hooked
+from headscope.models.structure.unembedding import UnembeddingPath, find_last_matrix, find_unembedding
+from headscope.names import Site
+
+if TYPE_CHECKING:
+    from headscope.models.any_torch.model import AnyTorchModel
+
+MOST_EXTRA = 8
+"""Most positions before the patches of a picture: class and register tokens."""
+
+EAGER = (
+    "{sites} compute attention in eager code, so the model itself makes as many numbers as queries × keys there; "
+    "headscope's promise of memory does not hold for them"
+)
+
+
+def output_of(output: Any) -> Tensor:
+    """The logits or hidden states of what a module returned, else its first floating-point tensor."""
+    try:
+        return logits_of(output)
+    except ModelError:
+        values = tree_leaves(
+            vars(output) if hasattr(output, "__dict__") and not isinstance(output, Mapping) else output
+        )
+        found = next((value for value in values if isinstance(value, Tensor) and value.is_floating_point()), None)
+        if found is None:
+            raise
+        return logits_of(found)
+
+
+@dataclass(frozen=True)
+class Described:
+    """Sizes of the model's shape, the way to its logits, and the grids of pictures that its layers made."""
+
+    sizes: dict[str, Any]
+    unembedding: UnembeddingPath
+    table_rows: int | None
+    grids: Sequence[tuple[int, int]]
+    given: tuple[int, int] | None
+    lengths: Mapping[str, int]
+
+    def with_grid(self, site: Site) -> Site:
+        """The site with its grid of patches: the user's, or the one that a convolution before it made."""
+        length = self.lengths.get(site.name, 0)
+        wanted = [self.given] if self.given is not None else list(reversed(self.grids))
+        fits = [(length - h * w, (h, w)) for h, w in wanted if 0 <= length - h * w <= MOST_EXTRA and h * w > 1]
+        return replace(site, grid=min(fits)[1]) if fits else site
+
+
+def describe(opened: AnyTorchModel) -> Described:
+    """Run the probe once more and see what its layers made."""
+    trace = _trace(opened)
+    table = input_embedding(opened.model)
+    rows = int(table.weight.shape[0]) if isinstance(table, nn.Embedding) else None
+    logits = output_of(trace.output)
+    ids = opened.probe.get(IDS)
+    by_token = ids is not None and tuple(logits.shape[:2]) == tuple(ids.shape)
+    path = UnembeddingPath(None, None, why_not="it predicts no tokens")
+    vocabulary = None
+    if by_token:
+        transformers_model = hasattr(opened.model, "get_output_embeddings")
+        path = (
+            find_unembedding(opened.model, trace, logits)
+            if transformers_model
+            else find_last_matrix([(leaf.module, leaf.output) for leaf in trace.leaves], logits, table)
+        )
+        predicts = predicts_tokens(trace.output) if transformers_model else not path.why_not or logits.shape[-1] == rows
+        vocabulary = int(logits.shape[-1]) if predicts else None
+    widths = [site.takes[0].weight.shape[1] for site in opened.learned.values() if not site.why and site.takes]
+    width = width_of(opened.model) if hasattr(opened.model, "config") else 0
+    lengths = {name: site.shape[-2] for name, site in opened.learned.items()}
+    grids = [
+        (int(leaf.output.shape[2]), int(leaf.output.shape[3])) for leaf in trace.leaves if leaf.output.ndim == 4
+        and isinstance(leaf.module, nn.Conv2d)
+    ]  # fmt: skip
+    sizes = {"d_model": width or (int(widths[0]) if widths else 0), "vocabulary": vocabulary}
+    return Described(sizes, path, rows, grids, opened.hints.grid, lengths)
+
+
+def _trace(opened: AnyTorchModel) -> Trace:
+    """Every leaf's input and output, and the outputs of modules that hold a site."""
+    holders = {id(part) for part in opened.model.modules() for site in opened.learned.values() if _holds(part, site)}
+    paths = {id(part): path for path, part in opened.model.named_modules()}
+    trace = Trace()
+
+    def after(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        first = next((v for v in tree_leaves((args, kwargs)) if isinstance(v, Tensor) and v.is_floating_point()), None)
+        made = next((v for v in tree_leaves(output) if isinstance(v, Tensor) and v.is_floating_point()), None)
+        if made is None:
+            return
+        if next(module.children(), None) is None:
+            trace.leaves.append(LeafCall(paths[id(module)], module, made if first is None else first, made))
+        elif id(module) in holders:
+            trace.blocks.append(made)
+
+    with torch.no_grad(), without_fast_path(opened.model), hooked(opened.model.modules(), after=after):
+        trace.output = opened._call(opened.probe)
+    return trace
+
+
+def _holds(part: nn.Module, site: LearnedSite) -> bool:
+    return any(inner is site.module for inner in part.modules())
+
+
+def notes_on(opened: AnyTorchModel) -> list[str]:
+    """What a user should know of this module."""
+    notes = list(opened.hints.notes)
+    good = {name: site for name, site in opened.learned.items() if not site.why}
+    eager = [name for name, site in good.items() if site.eager]
+    if eager:
+        notes.append(EAGER.format(sites=_span(eager)))
+    for why in dict.fromkeys(site.why for site in opened.learned.values() if site.why):
+        names = [name for name, site in opened.learned.items() if site.why == why]
+        notes.append(f"not observed: {_span(names)}: {why}")
+    batch = next((len(value) for value in opened.probe.values() if value.ndim), 1)
+    windowed = [name for name, site in good.items() if _items(site) > batch]
+    if windowed:
+        notes.append(WINDOWED.format(sites=_span(windowed)))
+    several = [name for name, site in good.items() if len({id(take.parameter) for take in site.takes}) > 1]
+    if several:
+        notes.append(f"positions of {_span(several)} go through several output matrices; their heads are not split")
+    return notes
+
+
+def _items(site: LearnedSite) -> int:
+    assert site.layout is not None
+    count = 1
+    for size in site.shape[:-2]:
+        count *= size
+    return count // max(site.n_heads, 1)
+
+
+def refusal(name: str, model: nn.Module, learned: Mapping[str, LearnedSite]) -> str:
+    """Why a module cannot be opened: it computes no attention that is seen, or none that can be shown."""
+    if not learned:
+        return (
+            f"{name}: no attention was found in {type(model).__name__}: it calls neither PyTorch's attention functions "
+            "nor softmax and a product (kernels of other packages, TorchScript and linear attention are not seen)"
+        )
+    reasons = {site.why: site.name for site in learned.values()}
+    said = "; ".join(f"{where}: {why}" for why, where in list(reasons.items())[:3])
+    return (
+        f"{name}: attention was found in {len(learned)} places and none of it can be shown: {said}. Where W_O or the "
+        'heads are not found, say them: sites={"blocks.*.attn": {"output": "proj", "n_heads": 12}}'
+    )
+
+
+def _span(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) < 5 else f"{names[0]} … {names[-1]} ({len(names)} sites)"

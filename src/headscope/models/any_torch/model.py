@@ -1,0 +1,326 @@
+"""Open any PyTorch module: its attention is found while it runs, and every site is checked before it is shown."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from headscope.attention.observer import Call, plain
+from headscope.errors import HeadscopeError, InputError, ModelError
+from headscope.models.any_torch.arguments import Arguments, doubled
+from headscope.models.any_torch.calls import as_call
+from headscope.models.any_torch.checks import check_sites, seeded
+from headscope.models.any_torch.compiled import Uncompiled, without_fast_path
+from headscope.models.any_torch.describe import Described, describe, notes_on, output_of, refusal
+from headscope.models.any_torch.function_mode import AttentionMode, FoundCall, MatrixUse, OnMatrix, Parts, Visit
+from headscope.models.any_torch.markers import LearnedSite, MatrixTake, learn
+from headscope.models.any_torch.prepare import prepare
+from headscope.models.inputs import prepare as prepare_tensors
+from headscope.models.inputs.tokens import InputProcessor
+from headscope.models.protocol import OutputWeight, Prepared, SiteObserver, SiteOutput
+from headscope.models.recording import RecordedModel, Recording
+from headscope.models.selfcheck import SelfCheck, fixed_seed, relative_difference
+from headscope.names import ModelShape
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """The pass that this context is in, and whose it is."""
+
+    owner: int
+    mode: AttentionMode
+
+
+_pass: ContextVar[_Pass | None] = ContextVar("headscope_any_torch_pass", default=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hints:
+    """What the user says of a module: W_O and heads of sites by path pattern, and the grid of patches."""
+
+    sites: Mapping[str, Mapping[str, Any]] | None = None
+    grid: tuple[int, int] | None = None
+    notes: tuple[str, ...] = ()
+
+
+class AnyTorchModel(RecordedModel):
+    """See ``OpenModel``. Sites are named by the path of the module that computes the attention."""
+
+    def __init__(
+        self, model: nn.Module, processor: InputProcessor, name: str, arguments: Arguments, hints: Hints | None = None
+    ) -> None:
+        super().__init__(model, processor)
+        self.arguments, self.hints, self.name = arguments, hints or Hints(), name
+        self.takes = frozenset(inspect.signature(model.forward).parameters)
+        self.learned: dict[str, LearnedSite] = {}
+        self._traced_inputs = {"input_ids", "attention_mask", *arguments.named()}
+        self._closed = False
+        self._uncompiled = Uncompiled(model)
+        self._parts = Parts.of(model)
+        # Functions, not methods: a copy of the module would copy this model with them.
+        enter, leave = (lambda module, args: self._enter(module)), (lambda module, *_: self._leave(module))
+        for module in model.modules():
+            self._hooks += [
+                module.register_forward_pre_hook(enter),
+                module.register_forward_hook(leave, always_call=True),
+            ]
+        try:
+            self._find_structure()
+        except BaseException:
+            self.close()
+            raise
+
+    # -- OpenModel
+
+    def prepare(self, text: Any) -> Prepared:
+        if isinstance(getattr(self.model, "main_input_name", None), str):  # a transformers model
+            return prepare_tensors.prepare(self, text)
+        return prepare(self, text)
+
+    def output_weight(self, site: str) -> OutputWeight:
+        take = self._take(site)
+        n_heads = self.learned_site(site).n_heads
+        weight = take.weight[take.order]
+        return OutputWeight(weight.reshape(n_heads, -1, weight.shape[1]), take.bias, "exact")
+
+    def output_matrix(self, site: str) -> nn.Module:
+        """The module that holds W_O; refused where W_O is a parameter of the attention itself."""
+        parameter = self._take(site).parameter
+        found = next((part for part in self.model.modules() if getattr(part, "weight", None) is parameter), None)
+        if found is None:
+            raise ModelError(f"{site}: its W_O is not a module of its own")
+        return found
+
+    def apply_output_weight(self, site: str, z: Float[Tensor, "batch head query d_value"]) -> SiteOutput | None:
+        with torch.no_grad():
+            return self._through_output_weight(site, z)
+
+    def _through_output_weight(self, site: str, z: Float[Tensor, "batch head query d_value"]) -> SiteOutput:
+        take = self._take(site)
+        x = z.transpose(1, 2)
+        output = x.flatten(2) @ take.weight[take.order].to(x)
+        return SiteOutput(x, output if take.bias is None else output + take.bias.to(x))
+
+    def query_weight(self, site: str) -> Float[Tensor, "head d_model d_head"]:
+        self._no_projection(site, "W_Q")
+
+    def key_weight(self, site: str) -> Float[Tensor, "kv d_model d_head"]:
+        self._no_projection(site, "W_K")
+
+    def value_weight(self, site: str) -> Float[Tensor, "kv d_model d_value"]:
+        self._no_projection(site, "W_V")
+
+    def site_modules(self) -> Mapping[str, nn.Module]:
+        return {name: self.learned_site(name).module for name in self.shape.sites}
+
+    def residual_scale(self, site: str) -> float:
+        try:
+            return super().residual_scale(site)
+        except (RuntimeError, IndexError, ValueError) as error:
+            raise ModelError(f"{site}: its way to the logits could not be measured: {error}") from error
+
+    def close(self) -> None:
+        """Restore the module to the state it was opened in. Closing twice does nothing."""
+        if not self._closed:
+            self._closed = True
+            super().close()
+            self._uncompiled.restore()
+
+    # -- what the parts beside this file use
+
+    def learned_site(self, site: str) -> LearnedSite:
+        """What was learned of a site; of its first call, where it has calls that no pass had before."""
+        found = self.learned.get(site) or self.learned.get(site.partition("@")[0])
+        if found is None or found.why:
+            reason = found.why if found else f"there are {', '.join(self.shape.sites)}"
+            raise ModelError(f"{site}: not a site that is observed: {reason}")
+        return found
+
+    def outputs(self, observer: SiteObserver | None, on_matrix: Callable[[MatrixUse], Tensor | None] | None) -> Tensor:
+        """Run the probe with a fixed seed, and return the module's output."""
+        recording = Recording(id(self))
+
+        def run() -> Tensor:
+            with self._observed(recording, observer, on_matrix):
+                return output_of(self._call(self.probe))
+
+        return seeded(run)
+
+    def find_new_sites(self, inputs: Mapping[str, Tensor]) -> None:
+        """Learn the sites that only these inputs reach: a picture may reach a vision tower."""
+        if set(inputs) <= self._traced_inputs:
+            return
+        known, probe, own = self.learned, self.probe, self.arguments
+        self.arguments = replace(own, tensors=dict(inputs))
+        try:
+            with self.explained_errors(inputs):
+                output = self._choose_probe()
+                found = self._learn()
+            self.learned = {name: site for name, site in found.items() if name not in known}
+            check_sites(self, output)
+            known |= self.learned
+            self._traced_inputs |= set(inputs)
+        finally:
+            self.learned, self.probe, self.arguments = known, probe, own
+        self.notes = notes_on(self)
+
+    @contextmanager
+    def explained_errors(self, inputs: Mapping[str, Tensor]) -> Iterator[None]:
+        """Name the inputs in any error that the module raises."""
+        try:
+            yield
+        except HeadscopeError:
+            raise
+        except Exception as error:
+            shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in inputs.items())
+            raise InputError(f"this model does not run on {shapes}: {type(error).__name__}: {error}") from error
+
+    # -- RecordedModel
+
+    def _call(self, inputs: Mapping[str, Tensor]) -> Any:
+        device = next((weight.device for weight in self.model.parameters()), torch.device("cpu"))
+        if type(inputs) is dict:
+            inputs = {name: value.to(device) for name, value in inputs.items()}
+        return self.arguments.call(self.model, inputs)
+
+    def _logits(self, output: Any) -> Tensor:
+        return output_of(output)
+
+    def _check_output(self, site: str) -> None:
+        self._take(site)
+
+    def _site_of(self, recording: Recording, call: Call) -> str | None:
+        raise NotImplementedError  # sites are named by the mode
+
+    def _writers(self) -> Mapping[str, nn.Module]:
+        writers = {}
+        for site in self.shape.sites:
+            try:
+                writers[site] = self.output_matrix(site)
+            except ModelError:
+                continue
+        return writers
+
+    @contextmanager
+    def _observed(
+        self, recording: Recording, observer: SiteObserver | None, on_matrix: OnMatrix | None = None
+    ) -> Iterator[None]:
+        if self._closed:
+            raise ModelError(f"{self.name}: this scope is closed; load the model again")
+
+        def visit(found: FoundCall) -> Tensor:
+            learned = self.learned.get(found.site) or self.learned.get(found.site.partition("@")[0])
+            if learned is None or learned.why or (observer is None and found.site not in recording.sites):
+                return found.own()
+            call = as_call(found, learned)
+            self._add_site(found.site, call)
+            z = plain(call) if observer is None else observer(found.site, call)
+            if found.site in recording.sites:
+                made = self._through_output_weight(found.site, z)
+                recording.keep_output(found.site, made.x.flatten(2), made.output, z.shape[1])
+            assert learned.layout is not None
+            return learned.layout.from_heads(z.to(found.v.dtype), found.lead)
+
+        with self._recorded(recording), self._passing(visit, on_matrix):
+            yield
+
+    # -- passes
+
+    @contextmanager
+    def _passing(self, visit: Visit, on_matrix: OnMatrix | None, *, cut: bool = False) -> Iterator[AttentionMode]:
+        mode = AttentionMode(self._parts, visit, on_matrix, cut=cut)
+        token = _pass.set(_Pass(id(self), mode))
+        try:
+            with self._uncompiled.running(), mode:
+                yield mode
+        finally:
+            _pass.reset(token)
+
+    def _enter(self, module: nn.Module) -> None:
+        current = _pass.get()
+        if current is not None and current.owner == id(self):
+            if module is self.model and not current.mode.stack:
+                current.mode.start()
+            current.mode.stack.append(module)
+
+    def _leave(self, module: nn.Module) -> None:
+        current = _pass.get()
+        if current is not None and current.owner == id(self) and module in current.mode.stack:
+            while current.mode.stack.pop() is not module:
+                pass
+
+    # -- finding the structure
+
+    def _find_structure(self) -> None:
+        """Learn the sites from marker values, check them, and describe what is left."""
+        own = self._choose_probe()
+        self.learned = self._learn()
+        if not self.learned:
+            raise ModelError(refusal(self.name, self.model, self.learned))
+        self.shape = ModelShape(self.name, 0, None, self.processor.context)
+        found = check_sites(self, own)
+        if all(site.why for site in self.learned.values()):
+            raise ModelError(refusal(self.name, self.model, self.learned))
+        self._describe()
+        self.notes = notes_on(self)
+        self.self_check = SelfCheck(self.name, found.checks(self.learned), tuple(self.notes))
+        if not self.self_check.passed:
+            wrong = "; ".join(f"{c.what}: {c.detail}" for c in self.self_check.checks if not c.holds)
+            raise ModelError(f"{self.name} fails its self-check and is not opened: {wrong}")
+
+    def _learn(self) -> dict[str, LearnedSite]:
+        dtypes = {weight.dtype for weight in self.model.parameters() if weight.is_floating_point()}
+        narrow = min(dtypes, key=lambda dtype: torch.finfo(dtype).bits, default=torch.float32)
+        narrow = torch.bfloat16 if torch.bfloat16 in dtypes else narrow
+
+        def run() -> Any:
+            with fixed_seed():
+                return self._call(self.probe)
+
+        return learn(run, lambda visit, matrix: self._passing(visit, matrix, cut=True), narrow)
+
+    def _choose_probe(self) -> Tensor:
+        """The module's own output; on a batch of two where it takes one, since batch and heads may share an axis."""
+        self.probe = self.arguments.named()
+        with without_fast_path(self.model):
+            own = seeded(lambda: output_of(self._call(self.probe)))
+        twice = doubled(self.arguments)
+        if twice is None or len(own) != 1:
+            return own
+        try:
+            with without_fast_path(self.model):
+                both = seeded(lambda: output_of(twice.call(self.model, twice.named())))
+        except Exception:  # a module that takes one item at a time may fail in any way
+            return own
+        if both.shape != (2, *own.shape[1:]) or not relative_difference(both[:1], own) <= 1e-3:
+            return own
+        self.probe = twice.named()
+        return both
+
+    def _describe(self) -> None:
+        described: Described = describe(self)
+        self.shape = replace(self.shape, **described.sizes)
+        self._set_unembedding(described.unembedding)
+        self.processor.vocabulary = self.processor.vocabulary or described.table_rows
+        order = list(self.learned)
+        sites = sorted(self.shape.sites.values(), key=lambda site: order.index(site.name))
+        self.shape = replace(self.shape, sites={site.name: described.with_grid(site) for site in sites})
+
+    def _take(self, site: str) -> MatrixTake:
+        self._check_site(site)
+        takes = self.learned_site(site).takes
+        if len({id(take.parameter) for take in takes}) != 1:
+            raise ModelError(f"{site}: its positions go through {len(takes)} output matrices, so W_O is not one matrix")
+        return takes[0]
+
+    def _no_projection(self, site: str, what: str) -> NoReturn:
+        self._check_site(site)
+        raise ModelError(f"{site}: {what} is not followed in a module that calls no attention interface")

@@ -1,0 +1,150 @@
+"""Verify a module opened by marker values, by means of its own: hooks, copies and the dense pattern."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from headscope.attention import observe
+from headscope.attention.observer import Call, plain
+from headscope.errors import ModelError
+from headscope.models.any_torch.compiled import without_fast_path
+from headscope.models.any_torch.describe import output_of
+from headscope.models.any_torch.model import AnyTorchModel
+from headscope.models.selfcheck import fixed_seed, relative_difference
+
+
+def verify_module(opened: AnyTorchModel, inputs: Mapping[str, Tensor]) -> dict[str, float]:
+    """The largest error of each claim, over all sites that these inputs reach."""
+    errors = {"plain": verify_outputs(opened, inputs)}
+    errors["parts"], errors["statistics"] = _parts_and_statistics(opened, inputs)
+    ablated = _ablated(opened, inputs)
+    return errors if ablated is None else {**errors, "ablation": ablated}
+
+
+def own_output(opened: AnyTorchModel, model: nn.Module, inputs: Mapping[str, Tensor]) -> Tensor:
+    """What a module gives by itself, or a copy of it: no mode is on."""
+    with torch.no_grad(), fixed_seed(), without_fast_path(model):
+        return output_of(opened.arguments.call(model, inputs))
+
+
+def verify_outputs(opened: AnyTorchModel, inputs: Mapping[str, Tensor], real: Tensor | None = None) -> float:
+    """How far our outputs are from the module's own, on real positions."""
+    own = own_output(opened, opened.model, inputs)
+    with torch.no_grad(), fixed_seed():
+        ours = opened.run(inputs, lambda _, call: plain(call)).logits
+    if real is not None and real.shape == own.shape[:2]:
+        ours, own = ours[real], own[real]
+    return relative_difference(ours, own)
+
+
+def _parts_and_statistics(opened: AnyTorchModel, inputs: Mapping[str, Tensor]) -> tuple[float, float]:
+    """Head parts against the output that a hook on W_O's module saw; statistics against the dense pattern."""
+    sites = [site for site in opened.shape.sites if output_kind(opened, site) != "none"]
+    matrices = {site: matrix for site in sites if (matrix := _matrix(opened, site)) is not None}
+    seen: dict[int, list[Tensor]] = {}
+    hooks = [
+        matrix.register_forward_hook(lambda module, _, output: seen.setdefault(id(module), []).append(output))
+        for matrix in {id(matrix): matrix for matrix in matrices.values()}.values()
+    ]
+    worst = [0.0]
+
+    def compare(site: str, call: Call) -> Tensor:
+        worst[0] = max(worst[0], _statistics(call))
+        return plain(call)
+
+    try:
+        with torch.no_grad(), fixed_seed():
+            done = opened.run(inputs, compare, outputs=sites)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    parts = 0.0
+    for site, out in done.outputs.items():
+        weight = opened.output_weight(site)
+        total = torch.einsum("bqhd,hdm->bqm", out.x.double(), weight.weight.double())
+        total = total if weight.bias is None else total + weight.bias.double()
+        owns = seen.get(id(matrices.get(site)), [])
+        if len(owns) == 1 and owns[0].numel() == total.numel():  # not for windows, or a matrix that several use
+            rows = [_sorted_rows(t.double().reshape(-1, total.shape[-1])) for t in (total, _last(owns[0], total))]
+            parts = max(parts, relative_difference(rows[0], rows[1]))
+        parts = max(parts, relative_difference(total, out.output.double()))
+    return parts, worst[0]
+
+
+def _last(output: Tensor, total: Tensor) -> Tensor:
+    """A convolution's output with its channels last."""
+    return output if output.shape[-1] == total.shape[-1] else output.movedim(1, -1)
+
+
+def _sorted_rows(rows: Tensor) -> Tensor:
+    """Rows in an order of their own: a matrix may take queries in another order than z has them."""
+    return rows[rows.sum(1).argsort()]
+
+
+def _statistics(call: Call) -> float:
+    streamed, dense = (
+        observe(call.q, call.k, call.v, scores=call.scores, backend=name) for name in ("blockwise", "dense")
+    )
+    pairs = [(streamed.entropy, dense.entropy), (streamed.logsumexp, dense.logsumexp), (streamed.output, dense.output)]
+    pairs.append((streamed.distance.mean, dense.distance.mean))
+    gaps = [(a.nan_to_num(neginf=0.0), b.nan_to_num(neginf=0.0)) for a, b in pairs]
+    return max(float((a - b).abs().max()) / (1 + float(b.abs().max())) for a, b in gaps)
+
+
+def _ablated(opened: AnyTorchModel, inputs: Mapping[str, Tensor]) -> float | None:
+    """A head off through the observer, against its rows of W_O set to zero in a copy, at the first site that can."""
+    used: list[str] = []
+    names = {id(parameter): name for name, parameter in opened.model.named_parameters()}
+    for site in opened.shape.sites:
+        used += [names.get(id(take.parameter), "") for take in opened.learned_site(site).takes]
+    target = next(
+        (s for s in opened.shape.sites if output_kind(opened, s) == "exact" and _alone(opened, s, used)), None
+    )
+    if target is None:
+        return None
+    take, learned = opened.learned_site(target).takes[0], opened.learned_site(target)
+    head, d = 1 % learned.n_heads, learned.shape[-1]
+
+    def ablate(site: str, call: Call) -> Tensor:
+        z = plain(call)
+        if site == target:
+            z = z.clone()
+            z[:, head] = 0.0
+        return z
+
+    by_hand = copy.deepcopy(opened.model)
+    parameter = by_hand.get_parameter(names[id(take.parameter)])
+    rows = take.order[head * d : (head + 1) * d]
+    with torch.no_grad(), fixed_seed():
+        if take.weight.shape == take.parameter.shape and take.weight.stride() == take.parameter.stride():
+            parameter[rows] = 0.0
+        else:  # a Linear or a convolution: [out, in, …]
+            parameter.view(parameter.shape[0], -1)[:, rows] = 0.0
+        ours = opened.run(inputs, ablate).logits
+    return relative_difference(ours, own_output(opened, by_hand, inputs))
+
+
+def _alone(opened: AnyTorchModel, site: str, used: list[str]) -> bool:
+    """Whether no other call uses this site's W_O, and it is a parameter."""
+    names = {id(parameter): name for name, parameter in opened.model.named_parameters()}
+    name = names.get(id(opened.learned_site(site).takes[0].parameter), "")
+    return name != "" and used.count(name) == 1
+
+
+def _matrix(opened: AnyTorchModel, site: str) -> nn.Module | None:
+    try:
+        return opened.output_matrix(site)
+    except ModelError:
+        return None
+
+
+def output_kind(opened: AnyTorchModel, site: str) -> str:
+    """How the head parts of a site add up; "none" where they cannot be split."""
+    try:
+        return opened.output_weight(site).kind
+    except ModelError:
+        return "none"
