@@ -176,7 +176,7 @@ def test_sizes_are_typed(show: Show):
 
 
 def test_a_lesson_is_read_answered_and_remembered(show: Show):
-    page, own = show("learn"), lesson(1)
+    page, own = show("learn?lesson=1"), lesson(1)
     expect(page.locator("[data-output]")).to_have_text(own.output)
     first = page.locator("[data-question='1']")
     first.get_by_role("textbox").fill(".7")

@@ -616,6 +616,12 @@ export interface components {
         AnswerRequest: {
             /** Answer */
             answer: string;
+            /**
+             * Attempt
+             * @description a wrong first one gets a hint
+             * @default 1
+             */
+            attempt: number;
             /** Question */
             question: number;
         };
@@ -1389,6 +1395,32 @@ export interface components {
             /** Total */
             total: number | null;
         };
+        /**
+         * LessonBlock
+         * @description Code that the reader changes and runs in the browser, with a hint and a solution.
+         */
+        LessonBlock: {
+            /** Code */
+            code: string;
+            /** Hint */
+            hint: string;
+            /** Solution */
+            solution: string;
+        };
+        /**
+         * LessonFigure
+         * @description A figure inside a lesson: the page's component of this kind, the numbers it starts from, and its caption.
+         */
+        LessonFigure: {
+            /** Caption */
+            caption: string;
+            /** Kind */
+            kind: string;
+            /** Props */
+            props: {
+                [key: string]: unknown;
+            };
+        };
         /** LessonList */
         LessonList: {
             /** Lessons */
@@ -1408,13 +1440,19 @@ export interface components {
         };
         /**
          * LessonResponse
-         * @description A lesson with its numbers and its code's output. Texts are Markdown: paragraphs, lists, emphasis and code.
+         * @description A lesson with its numbers and its code's output.
+         *
+         *     Texts are Markdown: paragraphs, lists, headings, emphasis, code and links. ``{{name:.2f=0.69}}`` is a live number,
+         *     ``[[figure 0]]`` the place of a figure.
          */
         LessonResponse: {
+            block: components["schemas"]["LessonBlock"] | null;
             /** Code */
             code: string;
             /** Computed */
             computed: string;
+            /** Figures */
+            figures: components["schemas"]["LessonFigure"][];
             /** Idea */
             idea: string;
             /** Name */
@@ -1512,9 +1550,14 @@ export interface components {
         };
         /**
          * Marked
-         * @description A marked answer.
+         * @description A marked answer. ``kind`` says whether ``says`` is a hint or a reason.
          */
         Marked: {
+            /**
+             * Kind
+             * @default reason
+             */
+            kind: string;
             /** Right */
             right: boolean;
             /** Says */

@@ -130,18 +130,25 @@ def composition_table(pairs: Sequence[tuple[Head, Head, float]], through: str) -
 
 
 def lesson_page(lesson: Lesson) -> RenderableType:
-    """A lesson: idea, code, output, result, something to try, questions."""
-    asked = []
+    """A lesson: idea, code, output, result, something to try, questions. A figure is its caption."""
+    shown, asked = lesson.to_dict(), []
     for number, question in enumerate(lesson.questions, start=1):
         options = [] if question.numeric else [f"   {chr(96 + i)}) {o.text}" for i, o in enumerate(question.options, 1)]
         asked.append("\n".join([f"**{number}.** {question.text}", "", *options]))
     text = [
         f"# {lesson.number}. {lesson.title}",
-        lesson.idea,
+        shown["idea"],
         f"```python\n{lesson.code}```",
         f"```\n{lesson.output}\n```",
     ]
-    return Markdown("\n\n".join([*text, lesson.computed, "**Try it.** " + lesson.try_it, *asked]))
+    attempt = ["**Try it.** " + shown["try_it"]]
+    if shown["block"]:
+        own = f"headscope learn {lesson.number} --code > try.py"
+        attempt += [
+            f"```python\n{shown['block']['code']}```",
+            f"`{own}` writes it to a file of yours; `python try.py` runs it.",
+        ]
+    return Markdown("\n\n".join([*text, shown["computed"], *attempt, *asked]))
 
 
 @contextmanager

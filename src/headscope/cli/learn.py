@@ -48,9 +48,13 @@ def learn(
     which: Annotated[str | None, typer.Argument(help="A lesson's number or name; the list of lessons if none.")] = None,
     question: Annotated[int, typer.Option(help="The number of the question that --answer answers.")] = 1,
     answer: Annotated[str | None, typer.Option(help="Your answer: a letter, or a number.")] = None,
+    attempt: Annotated[int, typer.Option(help="Which attempt this is: a wrong first one gets a hint.")] = 1,
+    code: Annotated[
+        bool, typer.Option("--code", help="Only the block to change and run, for a file of yours.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Short lessons that run their code, each with two questions.
+    """Short lessons that run their code, each with a block to change and with questions.
 
     Example: headscope learn 3, then headscope learn 3 --answer b
     """
@@ -69,8 +73,11 @@ def learn(
         return
     lesson = lessons.lesson(which)
     if answer is not None:
-        marked = lesson.check(question, answer)
-        show_json(marked.to_dict()) if as_json else typer.echo(f"{'Right.' if marked.right else 'No.'} {marked.says}")
+        marked = lesson.check(question, answer, attempt)
+        word = "Right." if marked.right else "A hint:" if marked.kind == "hint" else "Not quite."
+        show_json(marked.to_dict()) if as_json else typer.echo(f"{word} {marked.says}")
+    elif code:
+        typer.echo(lesson.to_dict()["block"]["code"], nl=False)
     elif as_json:
         show_json(lesson.to_dict())
     else:

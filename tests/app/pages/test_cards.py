@@ -114,7 +114,7 @@ def test_a_config_may_begin_with_white_space():
 def test_the_lesson_list_runs_no_code_and_counts_the_questions(monkeypatch):
     monkeypatch.setattr(lessons, "lesson", lambda _: pytest.fail("computed"))
     listed = lessons_page.contents().lessons
-    assert [line.number for line in listed] == list(range(1, len(listed) + 1))
+    assert [line.number for line in listed] == list(range(len(listed)))
     assert all(line.questions >= 1 for line in listed)
 
 
@@ -122,11 +122,11 @@ def test_the_lesson_list_runs_no_code_and_counts_the_questions(monkeypatch):
 def test_a_lesson_response_equals_the_computed_lesson(number):
     card, own = lessons_page.lesson(number), lessons.lesson(number)
     assert (card.title, card.output, card.computed) == (own.title, own.output, own.computed)
-    listed = lessons_page.contents().lessons[number - 1]
+    listed = lessons_page.contents().lessons[number]
     assert len(card.questions) == len(own.questions) == listed.questions
 
 
-@pytest.mark.parametrize("number", [0, -1, 99])
+@pytest.mark.parametrize("number", [-1, 99])
 def test_an_unknown_lesson_is_refused(number):
     with pytest.raises(InputError, match=f"there is no lesson {number}"):
         lessons_page.lesson(number)

@@ -13,12 +13,11 @@ from headscope.errors import InputError
 from headscope.lab.teach import lessons
 from headscope.lab.teach.lessons import FOLDER, Option, Question, contents, fill, lesson
 
-NUMBERS = range(1, 12)
+NUMBERS = [int(file.stem[:2]) for file in sorted(FOLDER.glob("*.md"))]
 
 
-def test_eleven_lessons_in_order() -> None:
-    assert [number for number, _, _ in contents()] == list(NUMBERS)
-    assert len(list(FOLDER.glob("*.md"))) == len(NUMBERS)
+def test_lessons_are_numbered_from_zero() -> None:
+    assert [number for number, _, _ in contents()] == list(range(len(NUMBERS)))
 
 
 @pytest.mark.parametrize("number", NUMBERS)
@@ -27,11 +26,11 @@ def test_a_lesson_runs_and_is_whole(number: int) -> None:
     read = lesson(number)
     assert torch.equal(torch.random.get_rng_state(), before)
     assert read.output
-    assert len(read.questions) == 2
-    assert len(read.idea.split()) < 300
+    assert len(read.questions) >= 2
     assert (number, read.name, read.title) in contents()
-    assert all(part for part in (read.title, read.idea, read.computed, read.try_it))
-    assert "{{" not in "".join((read.idea, read.computed, read.try_it))
+    assert all(part for part in (read.title, read.idea, read.try_it))
+    shown = read.to_dict()
+    assert not re.search(r"\{\{|\[\[|:::", "".join(shown[name] for name in ("title", "idea", "computed", "try_it")))
     assert lesson(read.name) == read
     assert json.loads(json.dumps(read.to_dict()))["number"] == number
 
@@ -48,12 +47,13 @@ def test_every_question_has_a_right_answer_and_explains_the_wrong_ones(number: i
 
 
 def test_the_numbers_that_lessons_speak_of() -> None:
-    assert "12 heads of 64 make 768, and W_O is (768, 768)" in lesson(2).computed
+    shown = {number: lesson(number).to_dict() for number in (2, 5, 7, 8, 10)}
+    assert "12 heads of 64 make 768, and W_O is (768, 768)" in shown[2]["computed"]
     assert "(.62 .19 .085 .21 .355 .41 .12 .275)" in lesson(3).output
-    assert "12288 / 96 = 128" in " ".join(lesson(5).computed.split())
-    assert "65,536 numbers a token, 128 KiB in fp16" in lesson(7).computed
-    assert "144 attention patterns" in lesson(8).computed
-    assert "137 GB" in lesson(10).computed
+    assert "12288 / 96 = 128" in " ".join(shown[5]["computed"].split())
+    assert "65,536 numbers a token, 128 KiB in fp16" in shown[7]["computed"]
+    assert "144 attention patterns" in shown[8]["computed"]
+    assert "137 GB" in shown[10]["computed"]
     by_hand, random, trained = re.findall(r"(?:hand|random|trained) (\d\.\d+)", lesson(4).output)
     assert float(by_hand) >= 0.99
     assert float(random) < 0.1 < float(trained)
@@ -75,7 +75,7 @@ def test_answers_that_a_person_may_write() -> None:
 @pytest.mark.parametrize(
     ("number", "question", "answer", "message"),
     [
-        (7, 1, "many", "could not read 'many' as a number; write it like this: 144"),
+        (7, 1, "many", "could not read 'many' as a number; write it like this: 144, or .3"),
         (7, 2, "yes", "could not read 'yes' as an answer; give one letter of a, b, such as b"),
         (7, 2, "c", "could not read 'c' as an answer"),
     ],
@@ -86,7 +86,7 @@ def test_an_answer_that_does_not_parse(number: int, question: int, answer: str, 
 
 
 def test_unknown_lessons_and_names() -> None:
-    with pytest.raises(InputError, match="there is no lesson 'cooking'; there are 1 why-one-head-is-not-enough"):
+    with pytest.raises(InputError, match="there is no lesson 'cooking'; there are 0 one-head"):
         lesson("cooking")
     with pytest.raises(InputError, match="the text uses 'x', which its code does not compute"):
         fill("{{x:.2f}}", {"y": 1})
@@ -116,7 +116,7 @@ def test_a_number_may_be_off_by_half_a_percent_and_a_known_mistake_has_its_own_r
 ) -> None:
     marked = NUMERIC.mark(answer)
     assert (marked.right, marked.says) == (right, says)
-    assert marked.to_dict() == {"right": right, "says": says}
+    assert marked.to_dict() == {"right": right, "says": says, "kind": "reason"}
 
 
 def test_near_zero_a_number_may_be_off_by_half_a_hundredth() -> None:
@@ -191,8 +191,9 @@ def test_a_lesson_is_parsed_part_by_part_in_order(shelf: Path) -> None:
     assert read.idea == "A thought.\n\nBefore the code."
     assert read.code.splitlines()[0] == "import torch"
     assert read.output == "half is 0.5"
-    assert read.computed == "After it: 0.50."
-    assert read.try_it == "Something with 0.5."
+    assert read.computed == "After it: {{half:.2f=0.50}}."
+    assert read.to_dict()["computed"] == "After it: 0.50."
+    assert read.to_dict()["try_it"] == "Something with 0.5."
     letters, number = read.questions
     assert (letters.text, letters.numeric, number.numeric) == ("Which is half?", False, True)
     assert letters.options == [Option("0.5", True, "Yes, it is."), Option("2", False, "That is double.")]

@@ -4,11 +4,15 @@ import { PageState } from "../source/page-state.svelte";
 import { askJson, cached } from "../source/server";
 import { messageOf } from "../source/source";
 import { addressOf, fieldsAt, whole } from "../address-fields";
+import { numbers } from "./lesson-numbers.svelte";
 
 type Schemas = components["schemas"];
 export type LessonLine = Schemas["LessonSummary"];
 export type Lesson = Schemas["LessonResponse"];
-export type Marked = Schemas["Marked"] & { answer: string };
+export type LessonFigure = Schemas["LessonFigure"];
+export type LessonBlock = Schemas["LessonBlock"];
+/** The last answer to a question; `tried` are all answers so far, in order. */
+export type Marked = Schemas["Marked"] & { answer: string; tried?: string[] };
 
 const KEY = "headscope.lessons";
 
@@ -27,7 +31,7 @@ function recalled(): Answers {
 export class Learner extends PageState {
   lines = $state.raw<LessonLine[]>([]);
   lesson = $state.raw<Lesson | null>(null);
-  number = $state(1);
+  number = $state(0);
   answers = $state<Answers>(recalled());
   unread = $state<Record<string, string>>({}); // why an answer could not be read
   private fetchLesson = cached((number: number) => askJson<Lesson>(`lessons/${number}`));
@@ -43,7 +47,7 @@ export class Learner extends PageState {
   }
 
   restore(hash: string): void {
-    this.number = whole(fieldsAt(hash).get("lesson"), 1, 1000) ?? 1;
+    this.number = whole(fieldsAt(hash).get("lesson"), 0, 1000) ?? 0;
   }
 
   address(): string {
@@ -56,15 +60,20 @@ export class Learner extends PageState {
     const current = () => this.number === number;
     await this.guarded(async () => {
       const lesson = await this.fetchLesson(number);
-      if (current()) this.lesson = lesson;
+      if (!current()) return;
+      numbers.reset();
+      this.lesson = lesson;
     }, current);
   }
 
   async answer(question: number, answer: string): Promise<void> {
     const key = `${this.lesson!.number}.${question}`;
+    const before = this.answers[key];
+    const tried = before && !before.right ? (before.tried ?? [before.answer]) : [];
+    const asked: Schemas["AnswerRequest"] = { question, answer, attempt: tried.length + 1 };
     try {
-      const marked = await askJson<Schemas["Marked"]>(`lessons/${this.lesson!.number}/answer`, { question, answer });
-      this.answers[key] = { ...marked, answer };
+      const marked = await askJson<Schemas["Marked"]>(`lessons/${this.lesson!.number}/answer`, asked);
+      this.answers[key] = { ...marked, answer, tried: [...tried, answer] };
       this.unread = { ...this.unread, [key]: "" };
       this.keep();
     } catch (error) {

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import threading
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from headscope.app.pages.schema import Request, Response
 from headscope.lab.teach import lessons
-from headscope.lab.teach.lessons import Lesson, Marked
+from headscope.lab.teach.course.questions import Marked
+from headscope.lab.teach.lessons import Lesson
 
 _computing = threading.Lock()
 
@@ -36,8 +37,28 @@ class LessonQuestion(Response):
     options: list[str]
 
 
+class LessonFigure(Response):
+    """A figure inside a lesson: the page's component of this kind, the numbers it starts from, and its caption."""
+
+    kind: str
+    props: dict[str, Any]
+    caption: str
+
+
+class LessonBlock(Response):
+    """Code that the reader changes and runs in the browser, with a hint and a solution."""
+
+    code: str
+    hint: str
+    solution: str
+
+
 class LessonResponse(Response):
-    """A lesson with its numbers and its code's output. Texts are Markdown: paragraphs, lists, emphasis and code."""
+    """A lesson with its numbers and its code's output.
+
+    Texts are Markdown: paragraphs, lists, headings, emphasis, code and links. ``{{name:.2f=0.69}}`` is a live number,
+    ``[[figure 0]]`` the place of a figure.
+    """
 
     number: int
     name: str
@@ -47,6 +68,8 @@ class LessonResponse(Response):
     output: str
     computed: str
     try_it: str
+    block: LessonBlock | None
+    figures: list[LessonFigure]
     questions: list[LessonQuestion]
 
 
@@ -55,6 +78,7 @@ class AnswerRequest(Request):
 
     question: Annotated[int, Field(ge=1)]
     answer: Annotated[str, Field(min_length=1, max_length=100)]
+    attempt: Annotated[int, Field(ge=1, le=1000)] = Field(default=1, description="a wrong first one gets a hint")
 
 
 def contents() -> LessonList:
@@ -62,19 +86,19 @@ def contents() -> LessonList:
     listed = []
     for number, name, title in lessons.contents():
         text = (lessons.FOLDER / f"{number:02}-{name}.md").read_text(encoding="utf-8")
-        count = len(re.findall("^### ", text, re.M))
+        count = len(re.findall("^### ", text.partition("\n## Questions\n")[2], re.M))
         listed.append(LessonSummary(number=number, name=name, title=title, questions=count))
     return LessonList(lessons=listed)
 
 
 def lesson(number: int) -> LessonResponse:
     """A lesson with its numbers filled in and its code's output."""
-    return LessonResponse(**_computed(number).to_dict())
+    return LessonResponse(**_computed(number).page())
 
 
 def mark(number: int, asked: AnswerRequest) -> Marked:
     """Whether an answer is right, and why."""
-    return _computed(number).check(asked.question, asked.answer)
+    return _computed(number).check(asked.question, asked.answer, asked.attempt)
 
 
 def _computed(number: int) -> Lesson:

@@ -12,6 +12,7 @@ from headscope import __version__
 from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.census import Censuses
 from headscope.app.pages.film import Films
+from headscope.app.server import sandbox
 from headscope.app.server.errors import add_error_handlers
 from headscope.app.server.guard import Guard
 from headscope.app.server.routes import census, lab, learn, microscope, models
@@ -34,6 +35,7 @@ def application(
     app.include_router(learn.routes(films or Films()))
     app.include_router(census.routes(censuses or Censuses()))
     app.add_middleware(Guard, token=token)
+    app.mount("/python", StaticFiles(directory=sandbox.FOLDER))
     app.mount("/", StaticFiles(directory=STATIC, html=True))
     return app
 

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headscope.app.server import sandbox
 from headscope.app.server.errors import problem_response
 from headscope.app.server.limits import MAX_BODY, TOO_LARGE, RateLimiter, whole_body
 from headscope.app.server.token import Token
@@ -35,6 +36,7 @@ HEADERS = {
             "font-src 'self'",
             "img-src 'self' data: blob:",
             "connect-src 'self'",
+            "frame-src 'self'",
             "base-uri 'none'",
             "form-action 'none'",
             "frame-ancestors 'none'",
@@ -65,7 +67,8 @@ class Guard:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
-                MutableHeaders(scope=message).update(HEADERS)
+                own = sandbox.headers() if scope["path"] == sandbox.DOCUMENT else {}
+                MutableHeaders(scope=message).update(HEADERS | own)
             await send(message)
 
         try:

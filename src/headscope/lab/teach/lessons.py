@@ -1,7 +1,7 @@
-"""Load lessons from Markdown: text with a computed example, one thing to try, and questions with marked answers.
+"""Load lessons from Markdown: text with live numbers and figures, a block to edit and run, and questions.
 
-The Python block of a lesson runs when it is loaded; ``{{name:.2f}}`` in the text is replaced by a variable of that
-block, so every number in a lesson is computed.
+The Python block of a lesson runs when it is loaded, and every number in its text is a variable of that block
+(``course/live_text.py``). The numpy block is the reader's: the page runs it in the browser, a terminal prints it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,10 @@ from typing import Any
 import torch
 
 from headscope.errors import InputError
+from headscope.lab.teach.course.live_text import Figure, live, plain, take_figures, with_captions
+from headscope.lab.teach.course.questions import TOLD_AT, Marked, Option, Question, parse_question
+
+__all__ = ["Block", "Figure", "Lesson", "Marked", "Option", "Question", "contents", "fill", "lesson"]
 
 FOLDER = Path(__file__).with_name("lessons")
 SECTIONS = ("Idea", "Computed", "Try it", "Questions")
@@ -24,67 +28,17 @@ CODE = "<code block>"
 
 
 @dataclass(frozen=True)
-class Option:
-    """One possible answer and the reply to it."""
+class Block:
+    """Code for the reader to change and run, with a hint and a solution. It needs numpy and nothing else."""
 
-    text: str
-    right: bool
-    says: str
-
-
-@dataclass(frozen=True)
-class Question:
-    """A multiple-choice question, or, where ``numeric``, one answered with a number."""
-
-    text: str
-    options: list[Option]
-    numeric: bool
-
-    def mark(self, answer: str) -> Marked:
-        """Mark an answer as right or wrong, with the reason."""
-        return self._mark_number(answer) if self.numeric else self._mark_letter(answer)
-
-    def _mark_letter(self, answer: str) -> Marked:
-        letters = "abcdefgh"[: len(self.options)]
-        plain = answer.strip().strip("().").lower()
-        if len(plain) != 1 or plain not in letters:
-            raise InputError(
-                f"could not read {answer!r} as an answer; give one letter of {', '.join(letters)}, such as b"
-            )
-        chosen = self.options[letters.index(plain)]
-        return Marked(chosen.right, chosen.says)
-
-    def _mark_number(self, answer: str) -> Marked:
-        value = _number(answer)
-        if value is None:
-            raise InputError(f"could not read {answer!r} as a number; write it like this: 144")
-        for option in self.options:
-            meant = _number(option.text)
-            if meant is not None and abs(value - meant) <= 0.005 * max(1.0, abs(meant)):
-                return Marked(option.right, option.says)
-        right = next(option for option in self.options if option.right)
-        return Marked(False, f"It is {right.text}. {right.says}")
-
-    def to_dict(self) -> dict[str, Any]:
-        """The question without its answers."""
-        shown = [] if self.numeric else [option.text for option in self.options]
-        return {"text": self.text, "numeric": self.numeric, "options": shown}
-
-
-@dataclass(frozen=True)
-class Marked:
-    """A marked answer."""
-
-    right: bool
-    says: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+    code: str
+    hint: str
+    solution: str
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """A loaded lesson with computed numbers and the output of its code, in the order in which it is shown."""
+    """A loaded lesson, in the order in which it is shown. Texts hold live numbers; ``plain`` fills them in."""
 
     number: int
     name: str
@@ -94,17 +48,32 @@ class Lesson:
     output: str
     computed: str
     try_it: str
+    block: Block | None
+    figures: list[Figure]
     questions: list[Question]
 
     def to_dict(self) -> dict[str, Any]:
-        plain = {name: value for name, value in asdict(self).items() if name != "questions"}
-        return plain | {"questions": [question.to_dict() for question in self.questions]}
+        """The lesson as a terminal shows it, without answers."""
+        shown = {name: plain(getattr(self, name)) for name in ("idea", "computed", "try_it")}
+        shown = {name: with_captions(text, self.figures) for name, text in shown.items()}
+        rest = {name: getattr(self, name) for name in ("number", "name", "title", "code", "output")}
+        return rest | shown | self._parts(plain)
 
-    def check(self, question: int, answer: str) -> Marked:
-        """Mark an answer to the question of this number, from 1."""
+    def page(self) -> dict[str, Any]:
+        """The lesson for the page: numbers and figures stay live."""
+        names = ("number", "name", "title", "idea", "code", "output", "computed", "try_it")
+        figures = [figure.to_dict() for figure in self.figures]
+        return {name: getattr(self, name) for name in names} | {"figures": figures} | self._parts(str)
+
+    def _parts(self, shown: Any) -> dict[str, Any]:
+        block = None if self.block is None else {name: shown(text) for name, text in asdict(self.block).items()}
+        return {"block": block, "questions": [question.to_dict() for question in self.questions]}
+
+    def check(self, question: int, answer: str, attempt: int = TOLD_AT) -> Marked:
+        """Mark an answer to the question of this number, from 1; a wrong first attempt gets a hint."""
         if not 1 <= question <= len(self.questions):
             raise InputError(f"lesson {self.number} has questions 1–{len(self.questions)}, not {question}")
-        return self.questions[question - 1].mark(answer)
+        return self.questions[question - 1].mark(answer, attempt)
 
 
 def contents() -> list[tuple[int, str, str]]:
@@ -131,13 +100,15 @@ def _read(file: Path) -> Lesson:
     text = file.read_text(encoding="utf-8")
     code = _code(text, file.name)
     names, output = _run(code, file.name)
-    filled = fill(text.replace(f"```python\n{code}```\n", CODE, 1), names)
-    title, parts = _sections(filled, file.name)
+    rest, figures = take_figures(text.replace(f"```python\n{code}```\n", CODE, 1), names)
+    figures = [Figure(each.kind, each.props, live(each.caption, names)) for each in figures]
+    title, parts = _sections(live(rest, names), file.name)
     number, name = file.stem.split("-", 1)
     before, _, after = (part.strip() for part in parts["Computed"].partition(CODE))
     idea = f"{parts['Idea']}\n\n{before}".strip()
-    questions = [_question(part) for part in re.split(r"^### ", parts["Questions"], flags=re.M)[1:]]
-    return Lesson(int(number), name, title, idea, code, output, after, parts["Try it"], questions)
+    try_it, block = _block(parts["Try it"])
+    questions = [parse_question(plain(part)) for part in re.split(r"^### ", parts["Questions"], flags=re.M)[1:]]
+    return Lesson(int(number), name, plain(title), idea, code, output, after, try_it, block, figures, questions)
 
 
 def _code(text: str, name: str) -> str:
@@ -145,6 +116,16 @@ def _code(text: str, name: str) -> str:
     if len(blocks) != 1:
         raise InputError(f"{name} has {len(blocks)} Python blocks; a lesson has one")
     return str(blocks[0])
+
+
+def _block(text: str) -> tuple[str, Block | None]:
+    """Take the reader's block out of a text: ```` ```numpy ````, then ``Hint:`` and ```` ```solution ````."""
+    found = re.search(r"^```numpy\n(.*?)^```\n+Hint: (.*?)\n+```solution\n(.*?)^```$", text, flags=re.M | re.S)
+    if found is None:
+        return text, None
+    code, hint, solution = found.groups()
+    around = text[: found.start()].rstrip() + "\n\n" + text[found.end() :].lstrip()
+    return around.strip(), Block(code, " ".join(hint.split()), solution)
 
 
 def _run(code: str, name: str) -> tuple[Mapping[str, Any], str]:
@@ -158,14 +139,7 @@ def _run(code: str, name: str) -> tuple[Mapping[str, Any], str]:
 
 def fill(text: str, names: Mapping[str, Any]) -> str:
     """Replace ``{{name}}`` and ``{{name:format}}`` by computed values."""
-
-    def value(found: re.Match[str]) -> str:
-        name, _, form = found[1].partition(":")
-        if name not in names:
-            raise InputError(f"the text uses {name!r}, which its code does not compute")
-        return format(names[name], form)
-
-    return re.sub(r"\{\{([^{}]+)\}\}", value, text)
+    return plain(live(text, names))
 
 
 def _sections(text: str, name: str) -> tuple[str, dict[str, str]]:
@@ -174,19 +148,3 @@ def _sections(text: str, name: str) -> tuple[str, dict[str, str]]:
     if tuple(found) != SECTIONS:
         raise InputError(f"{name} has the sections {', '.join(found)}; a lesson has {', '.join(SECTIONS)}")
     return parts[0].strip().removeprefix("# "), found
-
-
-def _question(text: str) -> Question:
-    """Parse a question: ``- [x]`` marks the right option, ``- [ ]`` a wrong one; the indented line is the reply."""
-    heading, _, rest = text.partition("\n")
-    found = re.findall(r"^- \[( |x|=)\] (.+?)\n((?:  .+\n?)+)", rest + "\n", flags=re.M)
-    options = [Option(shown.strip(), mark != " ", " ".join(says.split())) for mark, shown, says in found]
-    if sum(option.right for option in options) != 1 or len(options) < 2:
-        raise InputError(f"the question {heading!r} needs one right option and at least one wrong one")
-    return Question(heading.strip(), options, numeric=any(mark == "=" for mark, _, _ in found))
-
-
-def _number(text: str) -> float | None:
-    plain = text.replace(",", "").replace("−", "-").strip().rstrip(".").lower()
-    found = re.fullmatch(r"(-?(?:\d+\.?\d*|\.\d+))\s*([a-z%/ ]*)", plain)
-    return float(found[1]) if found else None

@@ -1,3 +1,4 @@
 import glossary from "./glossary";
+import learn from "./learn";
 
-export default { glossary };
+export default { glossary, learn };
