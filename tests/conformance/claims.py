@@ -24,6 +24,8 @@ from tests.conformance.inputs import probe_for
 from tests.conformance.module_claims import output_kind, verify_module, verify_outputs
 from tests.conformance.shrink import VOCABULARY, redraw, tiny_config
 from tests.conformance.special import CHANGES
+from tests.conformance.splits import TOLERANCE as SPLIT_TOLERANCE
+from tests.conformance.splits import split_of
 
 LENGTH, TARGET, PADDED = 40, 24, 11
 TOLERANCE = 1e-4
@@ -43,6 +45,9 @@ class Verdict:
     traits: list[str] = field(default_factory=list)
     seam: str = "interface"
     """How its attention is reached: transformers' attention interface, or marker values."""
+    split: str = ""
+    """Whether scores are split over writers at every site: verified or refused."""
+    split_why: str = ""
 
 
 def build(job: Job) -> torch.nn.Module:
@@ -95,6 +100,9 @@ def _verified(job: Job, opened: HuggingFaceModel) -> Verdict:
     ablated = _ablated(opened, plain_inputs)
     if ablated is not None:
         verdict.errors["ablation"] = ablated
+    verdict.split, verdict.split_why, error = split_of(opened, plain_inputs)
+    if verdict.split == "wrong":
+        verdict.errors["split"] = error / SPLIT_TOLERANCE * TOLERANCE
     wrong = {name: error for name, error in verdict.errors.items() if not error <= TOLERANCE}
     if wrong:
         verdict.state, verdict.why = "wrong", ", ".join(f"{name} {error:.1e}" for name, error in wrong.items())

@@ -16,11 +16,15 @@ Every model class in transformers {transformers} (torch {torch}, CPU, float32), 
 1e-4, plain and padded on the left where the model reads a mask), head parts and bias add up to the attention output,
 streaming statistics equal those of the dense pattern, and a head ablated through headscope equals its slice of W_O's
 input zeroed by hand. Largest error of any verified class in any of these: {worst:.1e}.
+**Scores split** means: at every site, q and k are the sum of what was written into the residual stream, the pairs of
+writers add up to the scores (|sum − score| ≤ 1e-5 of the pairs' sizes, or float32's own rounding), and the pattern
+rebuilt from them is the model's. Where it says no, `look.why` refuses with the reason given, and all else works.
 
 | | directories | classes |
 | --- | --- | --- |
 | verified | {v_dirs} | {v} |
 | of them, with head parts exact at every site | {e_dirs} | {e} |
+| of them, with scores split over writers at every site | {s_dirs} | {s} |
 | refused, with a reason | {r_dirs} | {r} |
 | cannot be built or run here | {c_dirs} | {c} |
 | wrong | {w_dirs} | {w} |
@@ -40,12 +44,14 @@ def write(verdicts: list[dict[str, Any]], file: Path) -> None:
     verified = _folders(by["verified"]) - wrong
     exact = [v for v in by["verified"] if set(v["sums"]) == {"exact"}]
     inexact = {v["folder"] for v in by["verified"] if set(v["sums"]) != {"exact"}}
+    split = [v for v in by["verified"] if v["split"] == "verified"]
+    unsplit = {v["folder"] for v in by["verified"] if v["split"] != "verified"}
     refused = _folders(by["refused"]) - verified - wrong
     page = HEAD.format(
         transformers=transformers.__version__, torch=torch.__version__, length=40,
         worst=max((max(v["errors"].values()) for v in by["verified"]), default=0.0),
         v_dirs=len(verified), v=len(by["verified"]), e_dirs=len((_folders(exact) & verified) - inexact), e=len(exact),
-        r_dirs=len(refused), r=len(by["refused"]),
+        s_dirs=len((_folders(split) & verified) - unsplit), s=len(split), r_dirs=len(refused), r=len(by["refused"]),
         c_dirs=len(_folders(by["cannot be built"]) - verified - refused - wrong), c=len(by["cannot be built"]),
         w_dirs=len(wrong), w=len(by["wrong"]),
     )  # fmt: skip
@@ -53,6 +59,8 @@ def write(verdicts: list[dict[str, Any]], file: Path) -> None:
     if by["wrong"]:
         parts.append("## Wrong\n\n" + _rows(by["wrong"]))
     parts.append("## Verified\n\n" + _verified(by["verified"]))
+    unsplit_rows = [{**v, "why": v["split_why"]} for v in by["verified"] if v["split"] != "verified"]
+    parts.append("## Scores are not split because …\n\n" + _rows(unsplit_rows))
     parts.append("## Refused because …\n\n" + _rows(by["refused"]))
     parts.append("## Cannot be built or run here because …\n\n" + _rows(by["cannot be built"]))
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -65,8 +73,8 @@ def _folders(verdicts: list[dict[str, Any]]) -> set[str]:
 
 def _verified(verdicts: list[dict[str, Any]]) -> str:
     lines = [
-        "| directory | class | sites | head parts | padded too | largest error | not observed |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| directory | class | sites | head parts | padded too | scores split | largest error | not observed |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for v in verdicts:
         sums = ", ".join(f"{kind} {count}" if len(v["sums"]) > 1 else kind for kind, count in sorted(v["sums"].items()))
@@ -74,7 +82,7 @@ def _verified(verdicts: list[dict[str, Any]]) -> str:
         padded = "yes" if "padded" in v["errors"] else "–"
         lines.append(
             f"| {v['folder']} | {v['job']['kind']} | {v['sites']} | {sums} | {padded} "
-            f"| {max(v['errors'].values()):.0e} | {missing} |"
+            f"| {'yes' if v['split'] == 'verified' else 'no'} | {max(v['errors'].values()):.0e} | {missing} |"
         )
     return "\n".join(lines) + "\n"
 

@@ -111,6 +111,10 @@ class RecordedModel(ABC):
     def unembedding(self) -> Unembedding:
         return self._unembedding.weights(self.shape.name)
 
+    def unembedding_input(self) -> nn.Module | None:
+        """See ``OpenModel.unembedding_input``."""
+        return self._unembedding.first
+
     def residual_scale(self, site: str) -> float:
         """See ``OpenModel.residual_scale``. All sites are measured at once."""
         if site not in self._scales:

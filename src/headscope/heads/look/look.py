@@ -35,6 +35,8 @@ LARGEST_PATTERN = 2**26  # cells of dense patterns; larger ones are read in rect
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from headscope.heads.explain.why import Why
+
 _RENAMED = {"delivered": "z", "logit_shares": "logit_attribution", "pieces": "n_windows"}
 
 
@@ -58,6 +60,8 @@ class Look:
         self.key = key
         self._asked: dict[tuple[Token, ...], dict[str, Question]] = {}
         self._rows: dict[tuple[tuple[Token, ...], bool], dict[str, Tensor]] = {}
+        self.explained: Any = None
+        """The recorded residual stream, once a score or a prediction has been explained."""
         self.cache = ActivationCache(model, prepared.inputs, self.edits)
 
     def read(self) -> Look:
@@ -261,6 +265,30 @@ class Look:
             raise InputError("this model's final norm was not found, so a logit cannot be split over its heads")
         ids = [self.token_id(token)] + ([] if minus is None else [self.token_id(minus)])
         return split_logit(self.model, parts, residual, ids, self.logits[place])
+
+    def why(
+        self,
+        head: HeadName,
+        query: int | str = -1,
+        key: int | str | None = None,
+        minus: int | str | None = None,
+    ) -> Why:
+        """Split one attention score over the writers into query and key; ``key=None`` is the strongest key of the row.
+
+        The score is relative to the row's mean over visible keys, to the key ``minus``, or with ``minus="others"`` to
+        the other keys weighted by the pattern.
+        """
+        from headscope.heads.explain.arrows import why
+
+        return why(self, head, query, key, minus)
+
+    def why_row(
+        self, head: HeadName, query: int | str = -1, keys: Sequence[int] | None = None, minus: int | str | None = None
+    ) -> list[Why]:
+        """Split the scores of several keys of one row at once; all visible ones unless some are given."""
+        from headscope.heads.explain.arrows import why_row
+
+        return why_row(self, head, query, keys, minus)
 
     def predictions(self, position: int | str = -1, count: int = 10) -> list[Prediction]:
         """The likeliest next tokens after a position."""

@@ -1,0 +1,381 @@
+"""Find what was written into the residual stream before each site, in one recorded pass.
+
+A writer is a source of the recorded stream with a name: a head through W_O, the MLP of a layer (each expert of it), an
+embedding, a bias. The stream before a site is the sum of its writers, carried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import _disable_current_modes
+
+from headscope.attention.observer import Call, plain
+from headscope.errors import ModelError
+from headscope.models.protocol import OutputWeight, SiteObserver
+from headscope.models.structure.carry import Route
+from headscope.models.structure.sites import input_embedding
+from headscope.models.structure.tape import HeadsOutput, Mark, Node, Op, Source, Tape, mark_of
+from headscope.models.structure.trace import hooked
+
+Side = Literal["q", "k", "v"]
+SIDES: tuple[Side, ...] = ("q", "k", "v")
+Kind = Literal["embedding", "position", "head", "attention", "mlp", "bias", "reader"]
+READER_BIAS = "bias"
+_WORDS = {
+    "clamp": "clipping", "clamp_min": "clipping", "convolution": "a convolution", "bmm": "a product of two activations",
+    "mul": "a product of two activations", "tanh": "a tanh", "max_pool2d_with_indices": "pooling",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Writer:
+    """A named part of the stream: a whole source, or one head of a site's (``part``), or its bias (``part`` −1)."""
+
+    name: str
+    kind: Kind
+    sources: tuple[tuple[Source, int | None], ...]
+    layer: str | None = None
+    expert: int | None = None
+
+
+@dataclass
+class SiteReads:
+    """What a site read: the nodes of q, k and v, or why one of them is not carried."""
+
+    nodes: dict[Side, Node] = field(default_factory=dict)
+    refused: dict[Side, str] = field(default_factory=dict)
+
+
+@dataclass
+class RecordedStream:
+    """A recorded pass: what every site read, the stream before the final norm, and how writers are called."""
+
+    sites: dict[str, SiteReads] = field(default_factory=dict)
+    final: Node | None = None
+    roots: list[Node] = field(default_factory=list)
+    layers: Mapping[str, str] = field(default_factory=dict)
+    """The name of each layer, by the path of its module."""
+    site_paths: Mapping[str, str] = field(default_factory=dict)
+    embeddings: frozenset[str] = frozenset()
+    """Modules that hold the token embedding, under any of their paths."""
+    tape: Tape = field(default_factory=Tape)
+    _single: set[str] = field(default_factory=set)
+
+    def node(self, site: str, side: Side) -> Node:
+        """The node of a site's q, k or v; refused with the reason where it is not a sum of writers."""
+        reads = self.sites[site]
+        if side in reads.refused:
+            raise ModelError(
+                f"{site}: its {side} is not a sum of what was written into the stream: {reads.refused[side]}; "
+                "patterns, ablation and all that needs no split of its scores work as before"
+            )
+        return reads.nodes[side]
+
+    def on_stream(self, site: str) -> set[Node]:
+        """Nodes that later parts of the model read as well: the stream itself, and norms that stand on it."""
+        own = set(self.sites[site].nodes.values())
+        others = [node for name, reads in self.sites.items() if name != site for node in reads.nodes.values()]
+        ends = [*others, *self.roots, *([] if self.final is None else [self.final])]
+        return ancestors([end for end in ends if end not in own])
+
+    def writers(self, route: Route, site: str | None = None) -> list[Writer]:
+        """The writers of a node, in the order in which they wrote; what belongs to the reader alone is one of them."""
+        stream = None if site is None else self.on_stream(site)
+        named: dict[str, Writer] = {}
+        children: dict[str, set[str]] = {}
+        for source in route.sources:
+            layer, child = self._place(source)
+            if layer is not None and source.dynamic and source.heads is None and self._site_at(source.path) is None:
+                children.setdefault(layer, set()).add(child)
+        self._single = {layer for layer, found in children.items() if len(found) == 1}
+        for source in sorted(route.sources, key=lambda each: each.born):
+            for writer in self._of_source(source, route, stream):
+                before = named.get(writer.name)
+                joined = writer.sources if before is None else (*before.sources, *writer.sources)
+                named[writer.name] = Writer(writer.name, writer.kind, joined, writer.layer, writer.expert)
+        return list(named.values())
+
+    def _of_source(self, source: Source, route: Route, stream: set[Node] | None) -> Iterator[Writer]:
+        if source.heads is not None:
+            own = source.heads.site
+            for head in range(source.heads.n_heads):
+                yield Writer(f"{own}.{head}", "head", ((source, head),), own)
+            if source.heads.bias is not None:
+                yield Writer(f"bias {own}", "bias", ((source, -1),), own)
+            return
+        layer, child = self._place(source)
+        whole = ((source, None),)
+        if not source.dynamic:
+            alone = stream is not None and not any(op in stream for op in _users(route, source))
+            if source.in_site or alone:
+                yield Writer(READER_BIAS, "reader", whole)
+            elif layer is None and _differs_by_position(source):
+                yield Writer("position embedding", "position", whole)
+            else:
+                yield Writer(f"bias {'embedding' if layer is None else layer}", "bias", whole, layer)
+        elif layer is None:
+            token = source.op != "embedding" or source.path in self.embeddings
+            yield Writer("embedding" if token else source.path.rpartition(".")[2], "embedding", whole)
+        elif (site := self._site_at(source.path)) is not None:
+            yield Writer(f"attention {site}", "attention", whole, site)
+        else:
+            expert = "" if source.expert is None else f" expert {source.expert}"
+            kind = "mlp" if layer in self._single else child
+            yield Writer(f"{kind} {layer}{expert}", "mlp", whole, layer, source.expert)
+
+    def _place(self, source: Source) -> tuple[str | None, str]:
+        """The layer that made a source, with its call where it runs several times, and the part of the layer."""
+        prefix = next((p for p in self.layers if source.path == p or source.path.startswith(p + ".")), None)
+        if prefix is None:
+            return None, ""
+        base, _, times = source.call.partition("@")
+        again = times and (self.site_paths.get(base, "") + ".").startswith(prefix + ".")
+        child = source.path.removeprefix(prefix).lstrip(".").partition(".")[0]
+        return self.layers[prefix] + (f"@{times}" if again else ""), child or "layer"
+
+    def _site_at(self, path: str) -> str | None:
+        inside = (site for site, own in self.site_paths.items() if path == own or path.startswith(own + "."))
+        return next(inside, None)
+
+
+def ancestors(nodes: list[Node]) -> set[Node]:
+    """Everything that is carried into these nodes, and they themselves."""
+    seen: set[Node] = set()
+    waiting = list(nodes)
+    while waiting:
+        node = waiting.pop()
+        if node not in seen:
+            seen.add(node)
+            if isinstance(node, Op):
+                waiting += node.parents
+    return seen
+
+
+def _differs_by_position(source: Source) -> bool:
+    value = source.value
+    return value is not None and value.ndim > 1 and not torch.equal(value[..., :1, :].expand_as(value), value)
+
+
+def _users(route: Route, source: Source) -> list[Op]:
+    return [op for op in route.ops if any(parent is source for parent in op.parents)]
+
+
+def layer_names(model: nn.Module, paths: Mapping[str, str]) -> dict[str, str]:
+    """Layers by the path of the list member that holds a site, named as the site is; members without one in between."""
+    named: dict[str, str] = {}
+    lists: dict[str, str] = {}
+    held = [path + "." for path in paths.values()]
+    for site, path in paths.items():
+        words = path.split(".")
+        cuts = [cut for cut in range(1, len(words)) if isinstance(_part(model, words[:cut]), nn.ModuleList)]
+        full = [
+            cut for cut in reversed(cuts) if all(_any_below(words[:cut], i, held) for i in _members(model, words[:cut]))
+        ]
+        if not cuts:
+            continue
+        cut = (full or cuts)[0]
+        member, name = words[cut], site.partition("@")[0].removesuffix(".cross")
+        prefix = ".".join(words[: cut + 1])
+        if len(name) < len(named.get(prefix, name + " ")):
+            named[prefix] = name
+        if name.endswith(member):
+            lists[".".join(words[:cut])] = name.removesuffix(member)
+    for path, stem in lists.items():
+        for member in _members(model, path.split(".")):
+            named.setdefault(f"{path}.{member}", f"{stem}{member}")
+    return named
+
+
+def _part(model: nn.Module, words: list[str]) -> nn.Module:
+    return model.get_submodule(".".join(words))
+
+
+def _members(model: nn.Module, words: list[str]) -> list[str]:
+    return [name for name, _ in _part(model, words).named_children()]
+
+
+def _any_below(words: list[str], member: str, held: list[str]) -> bool:
+    prefix = ".".join([*words, member]) + "."
+    return any(path.startswith(prefix) for path in held)
+
+
+class _Recorder:
+    """Hooks that tell a tape where in the model an operation runs, and where sites read and write."""
+
+    def __init__(self, model: Any, stream: RecordedStream) -> None:
+        self.model, self.stream, self.tape = model, stream, stream.tape
+        self.paths = {id(module): path for path, module in model.model.named_modules()}
+        self.site_modules = {id(module) for module in model.site_modules().values()}
+        self.waiting: list[str] = []
+
+    def before(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        self.tape.stack.append(self.paths.get(id(module), ""))
+        if id(module) in self.site_modules:
+            self.tape.sites.append(self.tape.path)
+
+    def after(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        mine = [site for site in self.waiting if self._matrix(site) is module]
+        if mine and isinstance(output, Tensor) and args:
+            self._heads(mine, args[0], output)
+        self.tape.stack.pop()
+        if id(module) in self.site_modules:
+            self.tape.sites.pop()
+
+    def observe(self, site: str, call: Call, observer: SiteObserver | None) -> Tensor:
+        reads = self.stream.sites.setdefault(site, SiteReads())
+        for side, value in zip(SIDES, (call.q, call.k, call.v), strict=True):
+            node = self.tape.node_of(value)
+            if node is None:
+                reads.refused[side] = _reason(mark_of(value))
+            else:
+                reads.nodes[side] = node
+        if self.tape.sites:
+            self.tape.sites[-1] = None
+        with _disable_current_modes():
+            z = plain(call) if observer is None else observer(site, call)
+        self.tape.call = site
+        self.tape.mark_source(z, "attention")
+        self.waiting.append(site)
+        return z
+
+    def _matrix(self, site: str) -> nn.Module | None:
+        try:
+            found: nn.Module = self.model.output_matrix(site)
+        except ModelError:
+            return None
+        return found
+
+    def _heads(self, sites: list[str], x: Tensor, output: Tensor) -> None:
+        """Mark W_O's output as the sum of its heads; as one writer where several calls are joined in it."""
+        self.waiting = [site for site in self.waiting if site not in sites]
+        site = sites[-1]
+        n_heads = self.model.shape.sites[site].n_heads
+        if len(sites) > 1 or not self.model.shape.sites[site] or x.shape[-1] % n_heads:
+            return
+        with _disable_current_modes():
+            weight: OutputWeight = self.model.output_weight(site)
+        fits = weight.weight.shape[0] * weight.weight.shape[1] == x.shape[-1]
+        if fits and weight.weight.shape[2] == output.shape[-1]:
+            heads = HeadsOutput(site, x.detach(), n_heads, weight.weight.detach(), _detached(weight.bias))
+            self.tape.mark_source(output, "attention", heads)
+
+
+def _detached(value: Tensor | None) -> Tensor | None:
+    return None if value is None else value.detach()
+
+
+def _reason(mark: Mark | None) -> str:
+    """Which operation ended what was carried."""
+    if mark is None:
+        return "it is not computed from this text"
+    return _culprit(mark.op, mark.path, mark.node)
+
+
+def _culprit(op: str, path: str, node: Node | None) -> str:
+    """Walk back from a node that is not carried to the first operation that did not carry on."""
+    while node is not None:
+        if isinstance(node, Source):
+            op, path, node = node.op, node.path, node.origin
+            continue
+        assert isinstance(node, Op)
+        op, path = node.name, node.path
+        before = [slot.node for slot in node.slots if slot.node is not None]
+        node = next((each for each in before if not (each.carries if isinstance(each, Op) else each.dynamic)), None)
+    return f"{_WORDS.get(op, f'the operation {op}')} in {path or 'the model'} is neither linear nor a norm"
+
+
+@contextmanager
+def recording_stream(model: Any, inputs: Mapping[str, Tensor]) -> Iterator[tuple[RecordedStream, _Recorder]]:
+    """Record every pass inside the block; the observer of the pass must hand its calls to the recorder."""
+    paths = {id(module): path for path, module in model.model.named_modules()}
+    sites = {site: paths[id(module)] for site, module in model.site_modules().items()}
+    stream = RecordedStream(
+        layers=layer_names(model.model, sites), site_paths=sites, embeddings=_token_embeddings(model.model)
+    )
+    recorder = _Recorder(model, stream)
+    last = model.unembedding_input()
+
+    def final(module: nn.Module, args: Any, kwargs: Any) -> None:
+        if args:
+            stream.final = stream.tape.node_of(args[0])
+
+    for value in inputs.values():
+        stream.tape.mark_input(value)
+    try:
+        with (
+            hooked([] if last is None else [last], before=final),
+            hooked(model.model.modules(), before=recorder.before, after=recorder.after),
+            _experts_one_by_one(model.model),
+            torch.no_grad(),
+            stream.tape,
+        ):
+            yield stream, recorder
+    finally:
+        for value in inputs.values():
+            if hasattr(value, "_headscope"):
+                del value._headscope
+
+
+def _token_embeddings(model: nn.Module) -> frozenset[str]:
+    table = getattr(input_embedding(model), "weight", None)
+    if not isinstance(table, Tensor):
+        return frozenset()
+    named = ((path, getattr(part, "weight", None)) for path, part in model.named_modules(remove_duplicate=False))
+    return frozenset(path for path, weight in named if isinstance(weight, Tensor) and _same_memory(weight, table))
+
+
+def _same_memory(one: Tensor, other: Tensor) -> bool:
+    return one.device.type != "meta" and one.data_ptr() == other.data_ptr()
+
+
+def record_stream(model: Any, inputs: Mapping[str, Tensor], observer: SiteObserver | None = None) -> RecordedStream:
+    """Run the model once and record how its residual stream came about. Evaluation mode only."""
+    if model.model.training:
+        raise ModelError(f"{model.shape.name} is in training mode, where dropout changes every pass; call model.eval()")
+    moved = {key: value.view_as(value) for key, value in inputs.items()}
+    with recording_stream(model, moved) as (stream, recorder):
+        done = model.run(moved, lambda site, call: recorder.observe(site, call, observer))
+    node = stream.tape.node_of(done.logits)
+    stream.roots += [] if node is None else [node]
+    for site, reads in stream.sites.items():
+        _refuse_inner_sources(site, reads)
+    return stream
+
+
+def _refuse_inner_sources(site: str, reads: SiteReads) -> None:
+    """A source that was made inside the reader from the text is no writer: something there is not linear."""
+    for side, node in list(reads.nodes.items()):
+        route = Route(node)
+        inner = next((source for source in route.sources if source.in_site and source.dynamic), None)
+        why = ""
+        if inner is not None:
+            why = _culprit(inner.op, inner.path, inner)
+        elif not route.matrices():
+            why = "no matrix of its attention module computes it"
+        if why:
+            del reads.nodes[side]
+            reads.refused[side] = why
+
+
+@contextmanager
+def _experts_one_by_one(model: nn.Module) -> Iterator[None]:
+    """Have experts computed one after the other, so that each has its own share."""
+    configs: dict[int, Any] = {id(part.config): part.config for part in model.modules() if hasattr(part, "config")}
+    before = [(config, config._experts_implementation_internal) for config in configs.values() if _has_experts(config)]
+    for config, _ in before:
+        config._experts_implementation_internal = "eager"
+    try:
+        yield
+    finally:
+        for config, own in before:
+            config._experts_implementation_internal = own
+
+
+def _has_experts(config: Any) -> bool:
+    return getattr(config, "_experts_implementation_internal", None) is not None

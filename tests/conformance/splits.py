@@ -1,0 +1,70 @@
+"""Verify that a class's attention scores are split exactly: q, k, every pair and the rebuilt pattern, at every site."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from headscope.attention import pattern
+from headscope.attention.engine import observe
+from headscope.attention.observer import Call, plain
+from headscope.errors import ModelError
+from headscope.heads.explain.why import HeadScores
+from headscope.models.huggingface.model import HuggingFaceModel
+from headscope.models.inputs.dummy_inputs import BATCH
+from headscope.models.structure.writers import record_stream
+from headscope.names import Head
+
+TOLERANCE = 1e-5
+
+
+def split_of(opened: HuggingFaceModel, inputs: dict[str, Tensor]) -> tuple[str, str, float]:
+    """Verified, refused or wrong; the reason; and the largest error of any site."""
+    one = {name: value[:1] if value.ndim and len(value) == BATCH else value for name, value in inputs.items()}
+    calls: dict[str, Call] = {}
+
+    def keep(site: str, call: Call) -> Tensor:
+        calls[site] = call
+        return plain(call)
+
+    try:
+        stream = record_stream(opened, one, keep)
+    except ModelError as error:
+        return "refused", str(error).partition("\n")[0], 0.0
+    worst, refused = 0.0, []
+    for site, call in calls.items():
+        seen = observe(call.q, call.k, call.v, scores=call.scores)
+        head = seen.q.shape[1] - 1
+        source = pattern.Source(seen.q, seen.k, seen.logsumexp, seen.scores).only(head)
+        try:
+            scores = HeadScores(stream, Head(site, head), call.k.shape[1] - 1, source)
+        except ModelError as error:
+            refused.append(str(error).partition("\n")[0])
+            continue
+        worst = max(worst, *(_error(scores, row) for row in {0, scores.n_query // 2, scores.n_query - 1}))
+    state = "wrong" if not worst <= TOLERANCE else "refused" if refused else "verified"
+    return state, refused[0] if refused else "", worst
+
+
+def _error(scores: HeadScores, query: int) -> float:
+    """The larger error of one row: of the pairs' sums against the scores, and of the pattern rebuilt from writers.
+
+    Both are measured in units of what float32 rounds, where that is more than the tolerance.
+    """
+    row = scores.row(query)
+    if not len(row.visible):
+        return 0.0
+    q, k = scores.q.parts[:, query].double() * scores.scale, scores.k.parts
+    every = [q @ k[:, key].double().T for key in row.visible.tolist()]
+    total, size = (torch.stack([each.sum() for each in some]) for some in (every, [each.abs() for each in every]))
+    rounded = scores.rounding(query)[row.visible]
+    gap = (total - row.raw[row.visible]).abs() / torch.maximum(size, rounded / TOLERANCE).clamp(min=1e-12)
+    shape = (len(scores.source.q), 1, -1, -1)
+    rebuilt = replace(
+        scores.source, q=scores.q.parts.sum(0).expand(*shape), k=k.sum(0).expand(*shape)
+    )  # fmt: skip
+    again = pattern.weights(rebuilt, torch.tensor([query]), slice(None))[0, 0, 0]
+    allowed = max(1.0, float(rounded.max() + 4 * torch.finfo(scores.source.q.dtype).eps * size.max()) / TOLERANCE)
+    return max(float(gap.max()), float((again - row.weights).abs().max()) / allowed)
