@@ -102,7 +102,7 @@ def test_head_parts_that_do_not_add_up_or_are_nan_are_refused() -> None:
         ([1.0, 2.0], [1.0, 4.0], 0.5),
         ([0.0, 0.0], [0.0, 0.0], 0.0),
         ([7.0, 1.0], [float("-inf"), 2.0], 0.5),
-        ([3.0], [float("nan")], 0.0),
+        ([3.0], [float("nan")], float("inf")),
     ],
 )
 def test_a_difference_is_relative_and_over_finite_numbers(ours: list[float], own: list[float], expected: float) -> None:

@@ -11,11 +11,13 @@ from torch import Tensor
 
 from headscope.attention.progress import report_progress
 from headscope.attention.scores import Scores
-from headscope.errors import ShapeError
+from headscope.errors import InputError, ShapeError
 
 Index = slice | Int[Tensor, "_"]
 
 BLOCK = 512
+INEXACT = 2**-7
+"""A weight exp(s − lse) is off by about |lse| · ε, relative: past this it is refused."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,17 @@ class Pooled(NamedTuple):
     maximum: Float[Tensor, "batch height width"]
 
 
+def refuse_large_scores(largest: float, dtype: torch.dtype, where: str) -> None:
+    """Refuse scores so large that their last digit decides a weight. ``largest`` is a log-sum-exp, or NaN."""
+    exact = INEXACT / torch.finfo(dtype).eps
+    if not abs(largest) <= exact:
+        kind = str(dtype).removeprefix("torch.")
+        wide = "" if dtype == torch.float64 else "; open the model with dtype=torch.float64"
+        raise InputError(
+            f"{where}: attention scores reach {largest:.3g}; in {kind}, weights are exact up to {exact:,.0f}{wide}"
+        )
+
+
 def weights(source: Source, rows: Index, columns: Index) -> Float[Tensor, "batch head query key"]:
     """Compute the attention weights of these rows and columns."""
     row_index = _indices(rows, source.q.shape[2], source.q.device)
@@ -61,6 +74,9 @@ def weights(source: Source, rows: Index, columns: Index) -> Float[Tensor, "batch
         source.q[:, :, row_index], source.k[:, :, column_index], row_index, column_index, offset
     )
     lse = source.logsumexp[:, :, row_index, None].to(scores)
+    if lse.numel():
+        largest = lse.masked_fill(lse.isneginf(), 0.0).abs().amax()
+        refuse_large_scores(float(largest), source.logsumexp.dtype, "this pattern")
     block = scores.sub_(lse.masked_fill(lse.isneginf(), 0.0)).exp_()
     if source.by_row is not None:
         block *= source.by_row[row_index, None]

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from headscope.attention.observer import Call, observing, plain
 from headscope.errors import HeadNameError, ModelError
+from headscope.models.finite import PassCheck, finish, refuse_non_finite_weights
 from headscope.models.inputs.tokens import InputProcessor
 from headscope.models.protocol import ForwardPass, SiteObserver, SiteOutput, Unembedding
 from headscope.models.selfcheck import SelfCheck
@@ -40,6 +41,7 @@ class Recording:
     """The site that was called last."""
     waiting: list[tuple[str, Tensor]] = field(default_factory=list)
     """Sites, and their z, whose W_O has not been called yet."""
+    check: PassCheck = field(default_factory=lambda: PassCheck("the model"))
 
     def keep_output(self, site: str, x: Tensor, output: Tensor, n_heads: int) -> None:
         by_head = x.reshape(*x.shape[:-1], n_heads, -1)
@@ -70,6 +72,7 @@ class RecordedModel(ABC):
         self._training = [module for module in model.modules() if module.training]
         self._hooks: list[Any] = []
         self._scales: Scales = {}
+        refuse_non_finite_weights(model)
         model.eval()
 
     def run(
@@ -84,13 +87,16 @@ class RecordedModel(ABC):
         """See ``OpenModel.run``."""
         for site in outputs:
             self._check_output(site)
-        recording = Recording(id(self), frozenset(outputs), residual, row)
+        recording = Recording(id(self), frozenset(outputs), residual, row, check=PassCheck(self.shape.name))
         with self._observed(recording, observer):
             output = self._call(inputs)
         missing = [site for site in outputs if site not in recording.outputs]
         if missing:
             raise ModelError(f"{', '.join(missing)}: not reached by these inputs, so its W_O was not called")
-        return ForwardPass(self._logits(output), recording.outputs, recording.residual)
+        logits = self._logits(output)
+        recording.check.see_logits(logits)
+        finish(recording.check)
+        return ForwardPass(logits, recording.outputs, recording.residual)
 
     @contextmanager
     def observing(self, observer: SiteObserver) -> Iterator[None]:
@@ -181,7 +187,10 @@ class RecordedModel(ABC):
     def _observed(self, recording: Recording, observer: SiteObserver | None) -> Iterator[None]:
         def observe(call: Call) -> Tensor:
             site = recording.latest = self._site_of(recording, call)
-            return plain(call) if observer is None or site is None else observer(site, call)
+            z = plain(call) if observer is None or site is None else observer(site, call)
+            if site is not None:
+                recording.check.z.add(site, z)
+            return z
 
         with self._recorded(recording), observing(observe):
             yield
@@ -193,6 +202,14 @@ class RecordedModel(ABC):
             yield
         finally:
             _recording.reset(token)
+
+
+def note_logsumexp(site: str, logsumexp: Float[Tensor, "batch head query"]) -> None:
+    """Let the current pass check how large the scores of a site are, from those of its rows that attend to a key."""
+    recording = _recording.get()
+    if recording is not None and logsumexp.numel():
+        recording.check.dtype = logsumexp.dtype
+        recording.check.logsumexp.add(site, logsumexp.masked_fill(logsumexp.isneginf(), 0.0))
 
 
 def _end_tokens(model: nn.Module, tokenizer: Any) -> frozenset[int]:

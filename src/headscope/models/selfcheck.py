@@ -94,10 +94,10 @@ def fixed_seed() -> Iterator[None]:
 
 
 def relative_difference(ours: Tensor, own: Tensor) -> float:
-    """The largest difference, relative to the largest finite number of ``own``."""
+    """The largest difference, relative to the largest finite number of ``own``; infinite if it has none."""
     finite = torch.isfinite(own)
     if not bool(finite.any()):
-        return 0.0
+        return math.inf
     gap = (ours - own).double()[finite].abs().max()
     return float(gap) / max(float(own[finite].double().abs().max()), 1e-30)
 

@@ -18,7 +18,9 @@ from headscope.attention.observer import Call, plain
 from headscope.attention.questions import Question
 from headscope.heads.bootstrap import hash64
 from headscope.heads.questions.label_rules import LabelRule
+from headscope.models.finite import PassCheck, deferred_checks
 from headscope.models.protocol import OpenModel
+from headscope.models.recording import note_logsumexp
 from headscope.scan.corpus.document_split import Block, DocumentSplit
 from headscope.scan.corpus.packing import PackedRows, RowFormat
 from headscope.scan.labels import Labels, label_batch, null_name, question_names
@@ -73,7 +75,10 @@ class Measurer:
         with torch.no_grad(), threads(self.plan.threads):
             for batch in rows.batches(self.plan.batch):
                 observer = _BatchObserver(batch, self)
-                self.model.run(model_inputs(self.model, batch, self.plan.row_format.first_position), observer.attend)
+                with deferred_checks() as observer.checks:
+                    self.model.run(
+                        model_inputs(self.model, batch, self.plan.row_format.first_position), observer.attend
+                    )
                 observer.record_end()
                 if waiting is not None:
                     waiting.add_to(tally)
@@ -98,6 +103,7 @@ class _BatchObserver:
         self.valid = {causal: _valid(labels, causal).to(self.device) for causal in kinds}
         self.shares = {causal: _match_shares(labels, causal).to(self.device) for causal in kinds}
         self.sums: list[tuple[str, SiteSums]] = []
+        self.checks: list[PassCheck] = []
         self._end: torch.cuda.Event | None = None
         self._block_questions: dict[tuple[Block, torch.device], dict[str, Question]] = {}
         alone = [[[float(question.exclude_self)]] for question in self.questions.values()]
@@ -111,7 +117,9 @@ class _BatchObserver:
         buffers = _SiteBuffers(call, len(self.questions))
         for block, part in self.split.calls(call):
             questions = self._questions_in(block, call.q.device)
-            buffers.fill(block, observe(part.q, part.k, part.v, scores=part.scores, questions=questions))
+            seen = observe(part.q, part.k, part.v, scores=part.scores, questions=questions)
+            note_logsumexp(site, seen.logsumexp)
+            buffers.fill(block, seen)
         causal = self.causal[site]
         self._fill_nulls(buffers, self.shares[causal].to(call.q.device))
         valid = self.valid[causal].to(call.q.device)
@@ -127,6 +135,8 @@ class _BatchObserver:
     def add_to(self, tally: Tally) -> None:
         if self._end is not None:
             self._end.synchronize()
+        for check in self.checks:
+            check.verify()
         units = bootstrap_units(self.rows, self.plan.unit)
         for site, sums in self.sums:
             tally.add(site, sums, self.rows, units)

@@ -249,7 +249,7 @@ def _distance(
 def _finish(inputs: _Inputs, sums: _Sums, output: torch.dtype) -> Rows:
     """Divide by the totals, a learned sink included, and convert to natural logarithms."""
     outcome = _with_sink(inputs.scores, sums)
-    nonzero, on_keys = outcome.total > 0, sums.total > 0
+    nonzero, on_keys = outcome.total != 0, sums.total != 0  # NaN is neither: it stays NaN
     share = torch.where(nonzero, outcome.keys / outcome.total, 0.0)
     log_total = torch.where(nonzero, outcome.total, 1.0).log()
     entropy = None

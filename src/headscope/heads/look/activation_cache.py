@@ -20,6 +20,7 @@ from headscope.attention.scores import Scores
 from headscope.heads.look.edits import EditFunction, edited
 from headscope.heads.look.layer_cache import LayerCache
 from headscope.models.protocol import OpenModel, SiteObserver, SiteOutput
+from headscope.models.recording import note_logsumexp
 
 BUDGET = 2**30  # bytes of q, k, z and layer states that a look keeps; past it they are computed again when asked for
 
@@ -67,6 +68,7 @@ class ActivationCache:
         """Observe one attention call, keep what was observed, and return z under the edits."""
         report_progress("reading the text", len(self.sites), len(self.model.shape.sites))
         seen = observe(call.q, call.k, call.v, scores=call.scores, questions=questions(site, call))
+        note_logsumexp(site, seen.logsumexp)
         z = seen.output
         for edit in self.edits:
             z = edit(site, call, z)

@@ -1,0 +1,117 @@
+"""Refuse numbers that are NaN or infinite: in weights when a model is opened, in activations at the end of each pass.
+
+During a pass one maximum per site is kept on the model's device; all of them are read at once when it has ended.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from headscope.attention.pattern import refuse_large_scores
+from headscope.errors import ModelError
+
+LISTED = 3
+
+
+@torch.no_grad()
+def refuse_non_finite_weights(model: nn.Module) -> None:
+    """Refuse a model with weights that are NaN or infinite, by name."""
+    extremes = Extremes()
+    for name, weight in model.named_parameters():
+        if weight.is_floating_point() and weight.device.type != "meta" and weight.numel():
+            extremes.add(name, weight)
+    bad = [name for name, value in extremes.read().items() if not math.isfinite(value)]
+    if bad:
+        more = f" and {len(bad) - LISTED} more" if len(bad) > LISTED else ""
+        raise ModelError(
+            f"{type(model).__name__} has weights that are NaN or infinite: {', '.join(bad[:LISTED])}{more}. "
+            "Nothing it computes would be a number; fetch or train it again"
+        )
+
+
+@dataclass
+class Extremes:
+    """The largest absolute value of tensors by name, kept where the tensors are until they are read."""
+
+    values: dict[str, Tensor] = field(default_factory=dict)
+
+    def add(self, name: str, tensor: Tensor) -> None:
+        """Keep the largest absolute value; NaN if there is one."""
+        if tensor.numel() and tensor.is_floating_point() and tensor.device.type != "meta":
+            low, high = torch.aminmax(tensor.detach())
+            value = torch.maximum(high, -low)
+            self.values[name] = torch.maximum(self.values[name], value) if name in self.values else value
+
+    def read(self) -> dict[str, float]:
+        """Read all values, which waits for the device once."""
+        if not self.values:
+            return {}
+        device = next(iter(self.values.values())).device
+        together = torch.stack([value.to(device, torch.float64) for value in self.values.values()])
+        return dict(zip(self.values, together.tolist(), strict=True))
+
+
+@dataclass
+class PassCheck:
+    """What one pass has to satisfy: finite z and scores at every site, and logits that are numbers."""
+
+    model: str
+    z: Extremes = field(default_factory=Extremes)
+    logsumexp: Extremes = field(default_factory=Extremes)
+    logits: Tensor | None = None
+    dtype: torch.dtype = torch.float32
+
+    def see_logits(self, logits: Tensor) -> None:
+        """Keep the largest logit: −∞ for some tokens is a model's way to rule them out, +∞ and NaN are not."""
+        if logits.numel() and logits.is_floating_point() and logits.device.type != "meta":
+            self.logits = logits.detach().amax()
+
+    def verify(self) -> None:
+        """Raise an error that names the first site whose numbers are not finite."""
+        for site, value in self.z.read().items():
+            if not math.isfinite(value):
+                raise ModelError(
+                    f"{self.model}: the attention output of site {site} is {_word(value)} for this input, so nothing "
+                    "after it is a number; try another dtype (float32), or look at what goes into that layer"
+                )
+        for site, value in self.logsumexp.read().items():
+            refuse_large_scores(value, self.dtype, f"{self.model}, site {site}")
+        if self.logits is not None and not math.isfinite(value := float(self.logits)):
+            raise ModelError(
+                f"{self.model}: its logits are {_word(value)} for this input, although every attention output is "
+                "finite; try another dtype (float32)"
+            )
+
+
+_deferred: ContextVar[list[PassCheck] | None] = ContextVar("headscope_deferred_checks", default=None)
+
+
+@contextmanager
+def deferred_checks() -> Iterator[list[PassCheck]]:
+    """Collect the checks of passes inside the block, for a caller that reads them when it waits for the device."""
+    pending: list[PassCheck] = []
+    token = _deferred.set(pending)
+    try:
+        yield pending
+    finally:
+        _deferred.reset(token)
+
+
+def finish(check: PassCheck) -> None:
+    """Verify a pass now, or leave that to whoever defers checks."""
+    pending = _deferred.get()
+    if pending is None:
+        check.verify()
+    else:
+        pending.append(check)
+
+
+def _word(value: float) -> str:
+    return "NaN" if math.isnan(value) else "infinite"
