@@ -223,6 +223,7 @@ class AnyTorchModel(RecordedModel):
             call = as_call(found, learned)
             self._add_site(found.site, call)
             z = plain(call) if observer is None else observer(found.site, call)
+            recording.check.z.add(found.site, z)
             if found.site in recording.sites:
                 made = self._through_output_weight(found.site, z)
                 recording.keep_output(found.site, made.x.flatten(2), made.output, z.shape[1])
