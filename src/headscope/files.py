@@ -17,6 +17,8 @@ from headscope.errors import HeadscopeError, InputError
 
 PART = ".part"
 """The suffix of a file or folder that is still being written."""
+UNFINISHED = f".headscope{PART}"
+"""The end of the name of an unfinished folder, after the name and the number of the process that writes it."""
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -48,10 +50,13 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     path = path.absolute()
     if path.resolve() == Path.cwd().resolve():
         raise InputError(f"{path} is the current folder and would be replaced; give a new one")
-    part = path.with_name(f"{path.name}.headscope{PART}")  # unlikely to be anyone's own: what is there is removed
-    shutil.rmtree(part, ignore_errors=True)
+    _remove_abandoned(path.parent)
+    part = path.with_name(f"{path.name}.{os.getpid()}{UNFINISHED}")
+    held = None
     try:
+        shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
+        held = _hold(part)
         yield part
         for file in (*part.rglob("*"), part):
             _flush(file)
@@ -64,6 +69,46 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         raise InputError(f"{path} could not be written: {why}; nothing was left there, give another folder") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
+        if held is not None:
+            os.close(held)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove unfinished folders that no living process holds: what a kill left behind."""
+    for part in folder.glob(f"*{UNFINISHED}"):
+        pid = part.name.removesuffix(UNFINISHED).rpartition(".")[2]
+        held = None if pid.isdecimal() and _alive(int(pid)) else _hold(part)
+        if held is not None:
+            shutil.rmtree(part, ignore_errors=True)
+            os.close(held)
+
+
+def _hold(folder: Path) -> int | None:
+    """Lock a folder until the handle is closed or this process dies; None if another holds it or it is no folder."""
+    if os.name != "posix":
+        return None
+    import fcntl
+
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 @contextmanager
