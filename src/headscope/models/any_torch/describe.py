@@ -14,7 +14,7 @@ from headscope.errors import ModelError
 from headscope.models.any_torch.arguments import IDS
 from headscope.models.any_torch.compiled import without_fast_path
 from headscope.models.any_torch.markers import LearnedSite
-from headscope.models.structure.sites import WINDOWED, input_embedding, logits_of, predicts_tokens, width_of
+from headscope.models.structure.sites import input_embedding, logits_of, predicts_tokens, width_of
 from headscope.models.structure.trace import LeafCall, Trace, hooked
 from headscope.models.structure.unembedding import UnembeddingPath, find_last_matrix, find_unembedding
 from headscope.names import Site
@@ -28,6 +28,16 @@ MOST_EXTRA = 8
 EAGER = (
     "{sites} compute attention in eager code, so the model itself makes as many numbers as queries × keys there; "
     "headscope's promise of memory does not hold for them"
+)
+
+
+SEVERAL_PATTERNS = (
+    "{sites} have several patterns for one input: it is split into windows (tiles, frames) that attend each on its "
+    "own, or heads share one output matrix; a look shows the first, an edit changes all of them"
+)
+ACROSS_ITEMS = (
+    "what stands elsewhere on the first axis of the inputs changes the output at its first place: if that axis is the "
+    "batch, its items attend to each other"
 )
 
 
@@ -129,14 +139,31 @@ def notes_on(opened: AnyTorchModel) -> list[str]:
     for why in dict.fromkeys(site.why for site in opened.learned.values() if site.why):
         names = [name for name, site in opened.learned.items() if site.why == why]
         notes.append(f"not observed: {_span(names)}: {why}")
+    if opened.mixes_items:
+        notes.append(ACROSS_ITEMS)
     batch = next((len(value) for value in opened.probe.values() if value.ndim), 1)
     windowed = [name for name, site in good.items() if _items(site) > batch]
     if windowed:
-        notes.append(WINDOWED.format(sites=_span(windowed)))
+        notes.append(SEVERAL_PATTERNS.format(sites=_span(windowed)))
+    for why in dict.fromkeys(site.kind_why for site in good.values() if site.kind_why):
+        names = [name for name, site in good.items() if site.kind_why == why]
+        notes.append(f"head parts of {_span(names)} are {good[names[0]].kind}: {why}")
+    shared = _sharing(good)
+    if shared:
+        notes.append(f"{_span(shared)} share a W_O with other sites, and its bias is counted at each of them")
     several = [name for name, site in good.items() if len({id(take.parameter) for take in site.takes}) > 1]
     if several:
         notes.append(f"positions of {_span(several)} go through several output matrices; their heads are not split")
     return notes
+
+
+def _sharing(good: Mapping[str, LearnedSite]) -> list[str]:
+    """Sites that one use of a matrix takes together."""
+    uses: dict[int, list[str]] = {}
+    for name, site in good.items():
+        for take in site.takes:
+            uses.setdefault(take.index, []).append(name)
+    return list(dict.fromkeys(name for names in uses.values() if len(names) > 1 for name in names))
 
 
 def _items(site: LearnedSite) -> int:

@@ -97,6 +97,8 @@ class MatrixUse:
     function: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    of_scores: bool = False
+    """Whether its input has as many cells as a product of activations: heads may be mixed before the softmax."""
 
 
 Visit = Callable[[FoundCall], Tensor]
@@ -236,7 +238,9 @@ class AttentionMode(TorchFunctionMode):
     def _matrix(self, name: str, func: Any, args: Any, kwargs: Any) -> Any:
         out = None
         if self.on_matrix is not None:
-            out = self.on_matrix(MatrixUse(self.n_matrices, name, func, args, kwargs))
+            sizes = {product.leaf.numel() for product in self._products if product.leaf is not None}
+            of_scores = any(isinstance(given, Tensor) and given.numel() in sizes for given in args)
+            out = self.on_matrix(MatrixUse(self.n_matrices, name, func, args, kwargs, of_scores))
         self.n_matrices += 1
         out = func(*args, **kwargs) if out is None else out
         if self._tracked:

@@ -21,6 +21,8 @@ from headscope.models.any_torch.axes import AxisKind, Layout
 from headscope.models.any_torch.function_mode import AttentionMode, FoundCall, MatrixUse, OnMatrix, Visit
 from headscope.models.any_torch.matrices import Matrix, as_matrix
 from headscope.models.any_torch.score_product import find_score_product, why_no_pattern
+from headscope.models.protocol import HeadSum
+from headscope.models.structure.output_weight import Layout as RowOrder
 
 DIGIT_BITS = {torch.float64: 40, torch.float32: 23, torch.float16: 10, torch.bfloat16: 7}
 """Bits of the whole numbers that a dtype holds exactly, and one less."""
@@ -63,6 +65,10 @@ class LearnedSite:
     """Which of the products before the softmax is q·kᵀ, counted from the last."""
     factor: float = 1.0
     why: str = ""
+    kind: HeadSum = "exact"
+    kind_why: str = ""
+    rows: RowOrder = "batch first"
+    """The order of the rows of W_O's input, where head parts are taken there."""
 
     @property
     def n_heads(self) -> int:
@@ -139,12 +145,12 @@ class _Learning:
         if matrix is None:
             return None
         code = self.markers.read(matrix.x) if self.markers.spans else None
-        x = matrix.x.detach()
+        x = matrix.x
         if code is not None and bool(code.any()):
             self.digits.setdefault(use.index, (matrix, []))[1].append(code)
             if self.markers.bits > 20:
                 x = self._true_values(use.index, matrix, code, x)
-        return matrix.with_input(x).detach()
+        return None if use.of_scores and x is matrix.x else matrix.with_input(x).detach()
 
     def _true_values(self, index: int, matrix: Matrix, code: Tensor, x: Tensor) -> Tensor:
         """Take the markers of every site out of a matrix's input."""
@@ -154,7 +160,7 @@ class _Learning:
                 start, stop = self.markers.spans[site]
                 here = (code >= start + 1) & (code < stop + 1)
                 values = self.values[site][(code - 1 - start).clamp(0, stop - start - 1)]
-                x = torch.where(here, values.to(x), x)
+                x = torch.where(here, values.to(x), x.detach())
         return x
 
     def join_digits(self) -> None:

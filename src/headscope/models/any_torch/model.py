@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
@@ -21,13 +21,16 @@ from headscope.models.any_torch.checks import check_sites, seeded
 from headscope.models.any_torch.compiled import Uncompiled, without_fast_path
 from headscope.models.any_torch.describe import Described, describe, notes_on, output_of, refusal
 from headscope.models.any_torch.function_mode import AttentionMode, FoundCall, MatrixUse, OnMatrix, Parts, Visit
+from headscope.models.any_torch.gates import find_gated, read_hints
 from headscope.models.any_torch.markers import LearnedSite, MatrixTake, learn
+from headscope.models.any_torch.matrices import as_matrix
 from headscope.models.any_torch.prepare import prepare
 from headscope.models.inputs import prepare as prepare_tensors
 from headscope.models.inputs.tokens import InputProcessor
 from headscope.models.protocol import OutputWeight, Prepared, SiteObserver, SiteOutput
 from headscope.models.recording import RecordedModel, Recording
 from headscope.models.selfcheck import SelfCheck, fixed_seed, relative_difference
+from headscope.models.structure.output_weight import rows_by_head
 from headscope.names import ModelShape
 
 
@@ -61,6 +64,7 @@ class AnyTorchModel(RecordedModel):
         self.arguments, self.hints, self.name = arguments, hints or Hints(), name
         self.takes = frozenset(inspect.signature(model.forward).parameters)
         self.learned: dict[str, LearnedSite] = {}
+        self.mixes_items = False
         self._traced_inputs = {"input_ids", "attention_mask", *arguments.named()}
         self._closed = False
         self._uncompiled = Uncompiled(model)
@@ -88,8 +92,8 @@ class AnyTorchModel(RecordedModel):
     def output_weight(self, site: str) -> OutputWeight:
         take = self._take(site)
         n_heads = self.learned_site(site).n_heads
-        weight = take.weight[take.order]
-        return OutputWeight(weight.reshape(n_heads, -1, weight.shape[1]), take.bias, "exact")
+        weight, learned = take.weight[take.order], self.learned_site(site)
+        return OutputWeight(weight.reshape(n_heads, -1, weight.shape[1]), take.bias, learned.kind, learned.kind_why)
 
     def output_matrix(self, site: str) -> nn.Module:
         """The module that holds W_O; refused where W_O is a parameter of the attention itself."""
@@ -100,6 +104,8 @@ class AnyTorchModel(RecordedModel):
         return found
 
     def apply_output_weight(self, site: str, z: Float[Tensor, "batch head query d_value"]) -> SiteOutput | None:
+        if self.learned_site(site).kind != "exact":
+            return None
         with torch.no_grad():
             return self._through_output_weight(site, z)
 
@@ -224,14 +230,33 @@ class AnyTorchModel(RecordedModel):
             self._add_site(found.site, call)
             z = plain(call) if observer is None else observer(found.site, call)
             recording.check.z.add(found.site, z)
-            if found.site in recording.sites:
+            if found.site in recording.sites and learned.kind == "exact":
                 made = self._through_output_weight(found.site, z)
                 recording.keep_output(found.site, made.x.flatten(2), made.output, z.shape[1])
+            elif found.site in recording.sites:
+                recording.waiting.append((found.site, z.transpose(1, 2)))
             assert learned.layout is not None
             return learned.layout.from_heads(z.to(found.v.dtype), found.lead)
 
-        with self._recorded(recording), self._passing(visit, on_matrix):
+        def record(use: MatrixUse) -> Tensor | None:
+            self._record_matrix(recording, use)
+            return None if on_matrix is None else on_matrix(use)
+
+        with self._recorded(recording), self._passing(visit, record if recording.sites else on_matrix):
             yield
+
+    def _record_matrix(self, recording: Recording, use: MatrixUse) -> None:
+        """Keep input and output of W_O, for sites whose z is changed on the way to it."""
+        matrix = as_matrix(use) if recording.waiting else None
+        if matrix is None:
+            return
+        here = [pair for pair in recording.waiting if self._take(pair[0]).parameter is matrix.parameter]
+        output = matrix.with_input(matrix.x) if here else matrix.x
+        for site, z in here:
+            order = self.learned_site(site).rows
+            rows, made = (rows_by_head(part, z, order) for part in (matrix.x, output))
+            recording.keep_output(site, rows, made, z.shape[2])
+        recording.waiting = [pair for pair in recording.waiting if all(pair is not one for one in here)]
 
     # -- passes
 
@@ -263,6 +288,7 @@ class AnyTorchModel(RecordedModel):
     def _find_structure(self) -> None:
         """Learn the sites from marker values, check them, and describe what is left."""
         own = self._choose_probe()
+        self.mixes_items = self._mixes_items(own)
         self.learned = self._learn()
         if not self.learned:
             raise ModelError(refusal(self.name, self.model, self.learned))
@@ -286,7 +312,12 @@ class AnyTorchModel(RecordedModel):
             with fixed_seed():
                 return self._call(self.probe)
 
-        return learn(run, lambda visit, matrix: self._passing(visit, matrix, cut=True), narrow)
+        def passing(visit: Visit, on_matrix: OnMatrix) -> AbstractContextManager[AttentionMode]:
+            return self._passing(visit, on_matrix, cut=True)
+
+        sites = learn(run, passing, narrow)
+        find_gated(self.model, run, passing, sites, read_hints(self.hints.sites, sites))
+        return sites
 
     def _choose_probe(self) -> Tensor:
         """The module's own output; on a batch of two where it takes one, since batch and heads may share an axis."""
@@ -306,13 +337,25 @@ class AnyTorchModel(RecordedModel):
         self.probe = twice.named()
         return both
 
+    def _mixes_items(self, own: Tensor) -> bool:
+        """Whether the first item's output depends on the other items, where the first axis may be the batch."""
+        sizes = {len(value) for value in self.probe.values() if value.ndim}
+        first = [part for part in self.model.modules() if getattr(part, "batch_first", True) is False]
+        if sizes != {len(own)} or len(own) < 2 or first or self.arguments.function is not None:
+            return False
+        others = {n: torch.cat((t[:1], t[1:].flip(-1))) if t.ndim > 1 else t for n, t in self.probe.items()}
+        with without_fast_path(self.model):
+            changed = seeded(lambda: output_of(self._call(others)))
+        return changed.shape == own.shape and not relative_difference(changed[:1], own[:1]) <= 1e-3
+
     def _describe(self) -> None:
         described: Described = describe(self)
         self.shape = replace(self.shape, **described.sizes)
         self._set_unembedding(described.unembedding)
         self.processor.vocabulary = self.processor.vocabulary or described.table_rows
         order = list(self.learned)
-        sites = sorted(self.shape.sites.values(), key=lambda site: order.index(site.name))
+        known = [site for site in self.shape.sites.values() if not self.learned[site.name].why]
+        sites = sorted(known, key=lambda site: order.index(site.name))
         self.shape = replace(self.shape, sites={site.name: described.with_grid(site) for site in sites})
 
     def _take(self, site: str) -> MatrixTake:

@@ -96,7 +96,7 @@ def _find_by_gradient(
         if x is None or not x.requires_grad:
             return
         for key, z in list(waiting.items()):
-            if x.shape[-1] == z.shape[2] * z.shape[3] and (how := _dependence(x, z)) is not None:
+            if x.shape[-1] == z.shape[2] * z.shape[3] and (how := dependence(x, z)) is not None:
                 found[key] = OutputPath(paths[id(module)], *how)
                 del waiting[key]
 
@@ -106,7 +106,7 @@ def _find_by_gradient(
     return found
 
 
-def _dependence(x: Tensor, z: Tensor) -> tuple[HeadSum, str, Layout] | None:
+def dependence(x: Tensor, z: Tensor) -> tuple[HeadSum, str, Layout] | None:
     """How W_O's input depends on z; None if it does not, or if it is not by head at all."""
     batch, n_query, n_heads, d_value = z.shape
     slices = x.reshape(-1, n_heads, d_value)
