@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from headscope.heads.pruning import Pruned
     from headscope.heads.roles.report import Report
     from headscope.heads.roles.run import RoleOptions
+    from headscope.heads.rules.report import Rules
+    from headscope.heads.rules.run import RuleOptions
     from headscope.scan.census import Census
     from headscope.scan.options import ScanOptions
 
@@ -145,6 +147,15 @@ class Scope:
         from headscope.heads.roles.run import run_battery
 
         return run_battery(self.model, options)
+
+    def rules(self, texts: Sequence[Any], options: RuleOptions | None = None) -> Rules:
+        """Describe every head by a short mixture of rules, with what they explain beyond position alone.
+
+        A third of the texts is for fitting, a third for choosing how many rules, and a third for reporting.
+        """
+        from headscope.heads.rules.run import fit_rules
+
+        return fit_rules(self.model, texts, options)
 
     def scan(self, corpus: Any, *, out: str | Path | None = None, options: ScanOptions | None = None) -> Census:
         """Measure every head and question over a corpus: streaming, resumable, with a progress bar."""

@@ -1,0 +1,170 @@
+"""Measure mixtures on texts that they were not fitted on: every row from the 16th on, exactly, a few rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headscope.attention.progress import report_progress
+from headscope.heads.bootstrap import RESAMPLES, percentile_interval
+from headscope.heads.rules.fit import TINY, shares
+from headscope.heads.rules.fit_heads import MOST_RULES, HeadFit
+from headscope.heads.rules.mixture import Drawn, Mixture, rules_used
+from headscope.heads.rules.rule import Rule, Targeted
+from headscope.heads.rules.sampled_rows import FIRST_ROW, Block, Text, read_patterns
+from headscope.models.protocol import OpenModel
+from headscope.names import Head
+
+VARIANTS = ("rules", "position", "table", "table_position", "null")
+"""The mixture of rules; position alone beside it; with a class table; position alone beside that; shuffled labels."""
+
+
+@dataclass
+class Sums:
+    """Sums over the rows of each document, one column per head. Means appear only when they are asked for."""
+
+    rows: Float[Tensor, "document head"]
+    first: Float[Tensor, "document head"]
+    beside: Float[Tensor, "document head"]
+    whole: Float[Tensor, "variant document head"]
+    rest: Float[Tensor, "variant document head"]
+    parts: Float[Tensor, "rule document head"]
+    """Mass beside the first key that each rule has in common with the pattern."""
+    applies: Float[Tensor, "rule document head"]
+    alone: Float[Tensor, "document head"]
+    """In the rows with a target: mass that the heaviest rule alone has in common with the pattern, …"""
+    chance: Float[Tensor, "document head"]
+    """… and with equal weights on all keys."""
+
+    @classmethod
+    def zero(cls, documents: int, heads: int) -> Sums:
+        shape = (documents, heads)
+        return cls(
+            *(torch.zeros(*front, *shape, dtype=torch.float64) for front in (
+                (), (), (), (len(VARIANTS),), (len(VARIANTS),), (MOST_RULES,), (MOST_RULES,), (), ()
+            ))
+        )  # fmt: skip
+
+    def explained(self, variant: str, counts: Tensor) -> Float[Tensor, "draw head"]:
+        """1 − total variation, with documents drawn so many times."""
+        return (counts @ self.whole[VARIANTS.index(variant)]) / (counts @ self.rows).clamp_min(TINY)
+
+    def of_the_rest(self, variant: str, counts: Tensor) -> Float[Tensor, "draw head"]:
+        return (counts @ self.rest[VARIANTS.index(variant)]) / (counts @ self.beside).clamp_min(TINY)
+
+    def gain(self, variant: str, base: str, counts: Tensor) -> Float[Tensor, "draw head"]:
+        explained, other = self.explained(variant, counts), self.explained(base, counts)
+        return (explained - other) / (1 - other).clamp_min(TINY)
+
+    def all_documents(self) -> Float[Tensor, "draw document"]:
+        return torch.ones(1, len(self.rows), dtype=torch.float64)
+
+    def each_document(self) -> Float[Tensor, "draw document"]:
+        return torch.eye(len(self.rows), dtype=torch.float64)
+
+    def draws(self, seed: int) -> Float[Tensor, "draw document"]:
+        """How often each document is drawn in each bootstrap replicate."""
+        n = len(self.rows)
+        drawn = torch.randint(n, (RESAMPLES, n), generator=torch.Generator().manual_seed(seed))
+        return torch.zeros(RESAMPLES, n, dtype=torch.float64).scatter_add_(1, drawn, torch.ones_like(drawn).double())
+
+    def interval(self, replicates: Float[Tensor, "draw head"]) -> tuple[Tensor, Tensor]:
+        return percentile_interval(replicates)
+
+
+class Measurer:
+    """The mixtures of every head, measured on one text after the other."""
+
+    def __init__(self, fits: Mapping[Head, HeadFit], known: Mapping[str, Rule]) -> None:
+        self.heads = list(fits)
+        self.mixtures = [_variants(fits[head]) for head in self.heads]
+        self._at = {head: column for column, head in enumerate(self.heads)}
+        self._used = rules_used([mixture for each in self.mixtures for mixture in each[:-1]], known)
+        self._null = rules_used([each[-1] for each in self.mixtures], known)
+
+    def measure(self, model: OpenModel, texts: Sequence[tuple[Text, Text]]) -> Sums:
+        """Sums over these texts, each with itself under the labels of shuffled tokens."""
+        sums = Sums.zero(len(texts), len(self.heads))
+        sites = list(dict.fromkeys(head.site for head in self.heads))
+        for document, (text, shuffled) in enumerate(texts):
+            report_progress("measuring rules", document, len(texts))
+            reader = _Reader(self, text, shuffled, sums, document)
+            rows = torch.arange(min(FIRST_ROW, len(text.features) - 1), len(text.features))
+            read_patterns(model, text.prepared, sites, rows, reader.take)
+        return sums
+
+
+class _Reader:
+    """Adds the rows of one document."""
+
+    def __init__(self, measurer: Measurer, text: Text, shuffled: Text, sums: Sums, document: int) -> None:
+        self.measurer, self.text, self.shuffled, self.sums, self.document = measurer, text, shuffled, sums, document
+        self._targeted: tuple[Targeted, Targeted] | None = None
+        self._drawn: tuple[tuple[int, int], Drawn, Drawn] | None = None
+
+    def take(self, block: Block) -> None:
+        drawn, null = self._draw(block)
+        for head, pattern in enumerate(block.weights):
+            column = self.measurer._at.get(Head(block.site, head))
+            if column is not None:
+                self._add(column, pattern, drawn, null, block)
+
+    def _draw(self, block: Block) -> tuple[Drawn, Drawn]:
+        """Distributions of these rows, made once for all sites that are read in the same blocks."""
+        span = (int(block.rows[0]), len(block.rows))
+        if self._drawn is None or self._drawn[0] != span:
+            device = block.rows.device
+            used, unused = self.measurer._used, self.measurer._null
+            if self._targeted is None:
+                self._targeted = (
+                    Targeted(used, self.text.labelled, device), Targeted(unused, self.shuffled.labelled, device)
+                )  # fmt: skip
+            own = Drawn(used, self.text.labelled, block.rows, block.visible, self._targeted[0])
+            null = Drawn(unused, self.shuffled.labelled, block.rows, block.visible, self._targeted[1])
+            self._drawn = (span, own, null)
+        return self._drawn[1:]
+
+    def _add(self, column: int, pattern: Float[Tensor, "row key"], drawn: Drawn, null: Drawn, block: Block) -> None:
+        sums, at = self.sums, (self.document, column)
+        sums.rows[at] += len(pattern)
+        sums.first[at] += float(pattern[:, 0].sum())
+        mixtures = self.measurer.mixtures[column]
+        parts = drawn.parts(mixtures[0])
+        made: dict[Mixture, Tensor] = {mixtures[0]: parts.sum(0)}
+        for index, mixture in enumerate(mixtures):
+            source = null if VARIANTS[index] == "null" else drawn
+            if index == len(mixtures) - 1 or mixture not in made:
+                made[mixture] = source.mixture(mixture)
+            found = shares(pattern, made[mixture])
+            sums.whole[index, *at] += float(found.whole.sum())
+            sums.rest[index, *at] += float(found.rest.sum())
+            if not index:
+                sums.beside[at] += float(found.beside.sum())
+        self._add_parts(column, pattern, parts, block)
+
+    def _add_parts(self, column: int, pattern: Tensor, parts: Float[Tensor, "rule row key"], block: Block) -> None:
+        """Share what mixture and pattern have in common among the rules, cell by cell."""
+        sums, at = self.sums, (self.document, column)
+        beside = pattern[:, 1:].sum(-1, keepdim=True)
+        mixture = parts.sum(0)[:, 1:]
+        left = mixture.sum(-1, keepdim=True).clamp_min(TINY)
+        common = torch.minimum(pattern[:, 1:], mixture * beside / left) / mixture.clamp_min(TINY)
+        applies = parts[:-1].sum(-1) > 0
+        for index in range(len(parts) - 1):
+            sums.parts[index, *at] += float((parts[index, :, 1:] * common).sum())
+            sums.applies[index, *at] += int(applies[index].sum())
+        rows = applies[0]
+        heaviest = parts[0] / parts[0].sum(-1, keepdim=True).clamp_min(TINY)
+        even = block.visible / block.visible.sum(-1, keepdim=True).clamp_min(1)
+        sums.alone[at] += float(torch.minimum(pattern, heaviest)[rows].sum())
+        sums.chance[at] += float(torch.minimum(even, heaviest)[rows].sum())
+
+
+def _variants(fit: HeadFit) -> tuple[Mixture, ...]:
+    """Position alone gets as many rules as it is compared with; beside a class table, all it may have."""
+    beside_table = len(fit.full) if fit.full.table is None else MOST_RULES
+    return (fit.plain, fit.position(len(fit.plain)), fit.full, fit.position(beside_table), fit.null)

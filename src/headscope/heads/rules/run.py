@@ -1,0 +1,135 @@
+"""Fit rules to every head of a model: texts for fitting, for choosing and for reporting are disjoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from headscope.errors import InputError
+from headscope.heads.bootstrap import RESAMPLES
+from headscope.heads.questions.label_rules import LabelRule
+from headscope.heads.rules import class_table
+from headscope.heads.rules.fit import Candidates
+from headscope.heads.rules.fit_heads import MOST_RULES, PENALTY, HeadFit, HeadFitter, Samples
+from headscope.heads.rules.library import built_in
+from headscope.heads.rules.measure import Measurer
+from headscope.heads.rules.report import Rules
+from headscope.heads.rules.rule import Rule, as_rules
+from headscope.heads.rules.sampled_rows import FIRST_ROW, Text, own_text, relabelled, sample_rows, shuffled_text
+from headscope.heads.rules.summary import Summary
+from headscope.models.protocol import OpenModel
+from headscope.models.weight_hash import weight_hash
+from headscope.names import Head
+
+FEWEST_TEXTS = 3
+SHORTEST = 2 * FIRST_ROW
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuleOptions:
+    """Options of a fit; all of them go into the recipe."""
+
+    rules: tuple[Rule | LabelRule, ...] = ()
+    """Rules and label questions of your own, beside the built-in ones."""
+    tables: bool = True
+    """Fit a class table for each head, too."""
+    fit_rows: int = 192
+    """Rows kept for fitting, over all fitting texts; fewer of long texts, at least 8 of each."""
+    choose_rows: int = 128
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.fit_rows, self.choose_rows) < 8:
+            raise InputError(f"fit_rows={self.fit_rows}, choose_rows={self.choose_rows}: keep at least 8 rows for each")
+
+
+def fit_rules(model: OpenModel, texts: Sequence[Any], options: RuleOptions | None = None) -> Rules:
+    """Describe every head by a short mixture of rules. See ``Scope.rules``."""
+    options = options or RuleOptions()
+    read = [_readable(model, text) for text in texts]
+    if len(read) < FEWEST_TEXTS:
+        raise InputError(
+            f"{len(read)} texts: rules are fitted on some texts, chosen on others and reported on others again; give "
+            f"at least {FEWEST_TEXTS}, better 12 or more"
+        )
+    sites = _sites(model)
+    own = as_rules(options.rules)
+    rules = _unique((*built_in(all(model.shape.sites[site].causal for site in sites)), *own))
+    fit, choose, report = (read[start::3] for start in range(3))
+    heads = [head for head in model.shape.heads() if head.site in sites]
+    fits = _fit(model, (fit, choose), rules, heads, options)
+    pairs = [(text, shuffled_text(text.prepared, options.seed + 1 + at)) for at, text in enumerate(report)]
+    known = {rule.name: rule for rule in rules}
+    sums = Measurer(fits, known).measure(model, pairs)
+    recipe = _recipe(model, (fit, choose, report), rules, options)
+    return Rules(model.shape.name, Summary(fits, sums, known, options.seed).heads(), recipe, own)
+
+
+def _fit(
+    model: OpenModel,
+    texts: tuple[list[Text], list[Text]],
+    rules: Sequence[Rule],
+    heads: list[Head],
+    options: RuleOptions,
+) -> Mapping[Head, HeadFit]:
+    sites = list(dict.fromkeys(head.site for head in heads))
+    kept = []
+    for part, total in zip(texts, (options.fit_rows, options.choose_rows), strict=True):
+        sample = sample_rows(model, part, rules, sites, total, options.seed)
+        null = [shuffled_text(text.prepared, options.seed + 1 + at) for at, text in enumerate(part)]
+        kept.append((sample, Candidates.of(relabelled(sample, null, rules))))
+    (fit, null_fit), (choose, null_choose) = kept
+    fitter = HeadFitter(rules, Samples(fit, choose, null_fit, null_choose), options.tables)
+    return fitter.fit_all(heads, max(1, torch.get_num_threads()))
+
+
+def _readable(model: OpenModel, text: Any) -> Text:
+    prepared = model.prepare(text)
+    if len(prepared.tokens) < SHORTEST:
+        raise InputError(
+            f"a text of {len(prepared.tokens)} tokens is too short for rules: rows before the {FIRST_ROW}th are left "
+            f"out; give texts of at least {SHORTEST} tokens"
+        )
+    return own_text(prepared)
+
+
+def _sites(model: OpenModel) -> list[str]:
+    """Sites where tokens of one text attend to each other."""
+    found = [name for name, site in model.shape.sites.items() if site.kind == "self" and not name.startswith("vision")]
+    if not found:
+        raise InputError(f"{model.shape.name} has no self-attention over text, so no rule can be read")
+    return found
+
+
+def _unique(rules: Sequence[Rule]) -> tuple[Rule, ...]:
+    names = [rule.name for rule in rules] + [class_table.NAME]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"there is already a rule named {twice!r}; choose another name")
+    return (*(rule for rule in rules if rule.position), *(rule for rule in rules if not rule.position))
+
+
+def _recipe(
+    model: OpenModel, texts: tuple[list[Text], ...], rules: Sequence[Rule], options: RuleOptions
+) -> dict[str, Any]:
+    documents = [len(part) for part in texts]
+    return {
+        "weights": weight_hash(model.model),
+        "documents": dict(zip(("fit", "choose", "report"), documents, strict=True)),
+        "places": sum(len(text.features) - FIRST_ROW for text in texts[2]),
+        "first_row": FIRST_ROW,
+        "rules": [rule.name for rule in rules],
+        "most_rules": MOST_RULES,
+        "penalty": PENALTY,
+        "tables": options.tables,
+        "sampled": (
+            f"fitting and choosing: up to {options.fit_rows} and {options.choose_rows} rows drawn from their texts"
+        ),
+        "exact": f"reporting: every row from the {FIRST_ROW}th on",
+        "null": "labels of the tokens in shuffled order, fitted and chosen in the same way",
+        "interval": f"95 % bootstrap over documents, {RESAMPLES} draws",
+        "seed": options.seed,
+    }

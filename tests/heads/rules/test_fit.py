@@ -1,0 +1,97 @@
+"""Fitting on patterns whose mixture is known."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from headscope.heads.rules.class_table import Cells, fit_table
+from headscope.heads.rules.fit import Candidates, Fitted, fit_path, shares
+from headscope.heads.rules.library import built_in
+from headscope.heads.rules.rule import Targeted
+from headscope.heads.rules.token_features import CLASSES, TokenFeatures
+from headscope.models.protocol import Token
+
+RULES = built_in()
+AT = {rule.name: index for index, rule in enumerate(RULES)}
+LENGTH = 96
+
+
+def sample_text() -> TokenFeatures:
+    words = ["<s>", " the", " horse", ",", " river", ".", " Anna", " of", " stone", " cold", " and", "ing"]
+    chosen = torch.randint(1, len(words), (LENGTH,), generator=torch.Generator().manual_seed(3)).tolist()
+    return TokenFeatures.of([Token(place, words[place]) for place in [0, *chosen[1:]]])
+
+
+def candidates() -> tuple[Candidates, Cells]:
+    rows = torch.arange(16, LENGTH)
+    visible = torch.arange(LENGTH) <= rows[:, None]
+    text = sample_text()
+    return Candidates.of(Targeted(RULES, text).block(rows, visible)), Cells.of(text, rows, visible)
+
+
+def made_of(rules: Candidates, **weights: float) -> Tensor:
+    names = {name.replace("_", " "): weight for name, weight in weights.items()}
+    return rules.mixture(Fitted([AT[name] for name in names], torch.tensor(list(names.values())), 0.0))
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        {"previous_token": 1.0},
+        {"first_token": 0.6, "copies": 0.4},
+        {"decay_4": 0.7, "first_token": 0.3},
+        {"after_a_copy": 0.5, "first_token": 0.3, "previous_token": 0.2},
+    ],
+)
+def test_a_mixture_is_found_again_with_its_weights(weights: dict[str, float]) -> None:
+    rules, _ = candidates()
+    pattern = made_of(rules, **weights)
+    best = fit_path(pattern, rules, 4, rules.alone(pattern))[len(weights) - 1]
+    found = {RULES[index].name: float(weight) for index, weight in zip(best.rules, best.weights, strict=True)}
+    assert set(found) == {name.replace("_", " ") for name in weights}
+    for name, weight in weights.items():
+        assert found[name.replace("_", " ")] == pytest.approx(weight, abs=0.05)
+
+
+def test_a_rule_yields_its_weight_where_it_has_no_target() -> None:
+    rules, _ = candidates()
+    copies = AT["after a copy of two"]
+    mixed = rules.mixture(Fitted([copies, AT["first token"]], torch.tensor([0.8, 0.2]), 0.0))
+    assert torch.allclose(mixed.sum(-1), torch.ones(len(mixed)), atol=1e-5)
+    without = ~rules.applies[copies]
+    assert bool(without.any())
+    assert bool((mixed[without, 0] == 1).all())
+    assert torch.allclose(mixed[~without, 0], torch.tensor(0.2), atol=1e-5)
+
+
+def test_shares_equal_their_definition() -> None:
+    generator = torch.Generator().manual_seed(0)
+    pattern, mixture = (torch.rand(5, 9, generator=generator).softmax(-1) for _ in range(2))
+    found = shares(pattern, mixture)
+    variation = 0.5 * (pattern - mixture).abs().sum(-1)
+    assert torch.allclose(found.explained(), (1 - variation).mean(), atol=1e-6)
+    rest, other = (part[:, 1:] / part[:, 1:].sum(-1, keepdim=True) for part in (pattern, mixture))
+    mass = 1 - pattern[:, 0]
+    wanted = (mass * (1 - 0.5 * (rest - other).abs().sum(-1))).sum() / mass.sum()
+    assert torch.allclose(found.of_the_rest(), wanted, atol=1e-6)
+
+
+def test_more_rules_never_fit_worse_on_the_rows_of_the_fit() -> None:
+    rules, _ = candidates()
+    pattern = torch.rand(80, LENGTH, generator=torch.Generator().manual_seed(1)) * (rules.rules[AT["all tokens"]] > 0)
+    pattern = pattern / pattern.sum(-1, keepdim=True)
+    objectives = [fitted.objective for fitted in fit_path(pattern, rules, 4, rules.alone(pattern))]
+    assert objectives == sorted(objectives)
+
+
+def test_a_class_table_learns_which_classes_are_read() -> None:
+    _, cells = candidates()
+    capitals = CLASSES.index("capital")
+    pattern = ((cells.key_class == capitals) * 9.0 + 1.0) * cells.visible
+    pattern = pattern / pattern.sum(-1, keepdim=True)
+    table, rows = fit_table(pattern, cells, 1e6)
+    assert float(shares(pattern, rows).explained()) > 0.97
+    assert {key for _, key, _ in table.strongest(3)} == {"capital"}
+    assert torch.allclose(table.rows(cells), rows, atol=1e-4)

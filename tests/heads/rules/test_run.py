@@ -1,0 +1,129 @@
+"""Rules of a whole model: every reported number against its definition on dense patterns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from tests.heads.conftest import small_llama
+
+import headscope
+from headscope.errors import HeadNameError, InputError
+from headscope.heads.rules.library import built_in
+from headscope.heads.rules.mixture import Drawn, Mixture
+from headscope.heads.rules.report import HeadRules, Rules, open_rules
+from headscope.heads.rules.rule import FIRST_TOKEN
+from headscope.heads.rules.run import RuleOptions
+from headscope.heads.rules.sentence import numbers, said
+from headscope.heads.rules.token_features import TokenFeatures
+from headscope.scope import Scope
+
+OPTIONS = RuleOptions(fit_rows=48, choose_rows=32)
+
+
+def texts() -> list[list[int]]:
+    generator = torch.Generator().manual_seed(7)
+    return [torch.randint(3, 40, (40 + 3 * n,), generator=generator).tolist() for n in range(6)]
+
+
+@pytest.fixture(scope="module")
+def opened() -> Scope:
+    return headscope.load(small_llama())
+
+
+@pytest.fixture(scope="module")
+def rules(opened: Scope) -> Rules:
+    return opened.rules(texts(), OPTIONS)
+
+
+def dense(scope: Scope, head: HeadRules, mixture: Mixture, ids: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+    """The pattern and the mixture of one text from the 16th row on."""
+    look = scope.look(ids)
+    rows = torch.arange(16, len(ids))
+    visible = torch.arange(len(ids)) <= rows[:, None]
+    drawn = Drawn(built_in(), TokenFeatures.of(look.tokens), rows, visible)
+    return look.pattern(str(head.head))[16:], drawn.mixture(mixture)
+
+
+def test_shares_and_gain_equal_their_definitions_on_the_reporting_texts(opened: Scope, rules: Rules) -> None:
+    for head in rules.heads[::5]:
+        whole, base, first, rest, mass = [], [], [], [], []
+        for ids in texts()[2::3]:
+            pattern, mixture = dense(opened, head, head.mixture, ids)
+            _, position = dense(opened, head, head.position_mixture, ids)
+            whole.append(torch.minimum(pattern, mixture).sum(-1))
+            base.append(torch.minimum(pattern, position).sum(-1))
+            first.append(pattern[:, 0])
+            beside, left = 1 - pattern[:, :1], mixture[:, 1:].sum(-1, keepdim=True).clamp_min(1e-12)
+            rest.append(torch.minimum(pattern[:, 1:], beside * mixture[:, 1:] / left).sum(-1))
+            mass.append(beside[:, 0])
+        explained, explained_0 = float(torch.cat(whole).mean()), float(torch.cat(base).mean())
+        assert head.explained.value == pytest.approx(explained, abs=2e-3)  # weights are rounded to four digits
+        assert head.explained_by_position.value == pytest.approx(explained_0, abs=2e-3)
+        assert head.first == pytest.approx(float(torch.cat(first).mean()), abs=1e-3)
+        assert head.rest.value == pytest.approx(float(torch.cat(rest).sum() / torch.cat(mass).sum()), abs=2e-3)
+        assert head.gain.value == pytest.approx((explained - explained_0) / (1 - explained_0), abs=2e-2)
+
+
+def test_a_mixture_is_short_and_its_parts_add_up(rules: Rules) -> None:
+    for head in rules:
+        assert 1 <= len(head.rules) <= 4
+        assert sum(part.weight for part in head.rules) == pytest.approx(1, abs=1e-3)
+        assert sum(part.part for part in head.rules) == pytest.approx(head.rest.value, abs=2e-3)
+        assert len(head.position) <= len(head.rules)
+        assert [part.weight for part in head.rules] == sorted((part.weight for part in head.rules), reverse=True)
+
+
+def test_heads_of_random_weights_gain_nothing_and_are_not_named(rules: Rules) -> None:
+    assert abs(rules.means()["gain"]) < 0.03
+    assert [head.named for head in rules if head.named] == []
+
+
+def test_every_number_of_a_sentence_is_the_fitted_one(rules: Rules) -> None:
+    for head in rules:
+        wanted = [head.first]
+        for part in said(head):
+            wanted += [part.part, *([part.applies] if part.applies < 0.995 else [])]
+        wanted.append(1 - head.rest.value)
+        found = numbers(head.sentence)
+        assert len(found) == len(wanted), head.sentence
+        assert found == pytest.approx(wanted, abs=0.00501), head.sentence
+        for part in said(head):
+            assert part.phrase in head.sentence
+
+
+def test_saved_rules_open_again_for_the_same_weights_only(opened: Scope, rules: Rules, tmp_path: Path) -> None:
+    rules.save(tmp_path / "rules.json")
+    again = open_rules(tmp_path / "rules.json", opened.model)
+    assert again == rules
+    other = small_llama()
+    other.lm_head.weight.data += 1.0
+    with headscope.load(other) as changed, pytest.raises(InputError, match="other weights"):
+        open_rules(tmp_path / "rules.json", changed.model)
+    (tmp_path / "rules.json").write_text("{}")
+    with pytest.raises(InputError, match="schema_version None"):
+        open_rules(tmp_path / "rules.json")
+
+
+def test_the_table_has_a_row_for_each_head(rules: Rules) -> None:
+    table = rules.to_arrow()
+    assert table.num_rows == len(rules) == 18
+    assert table.column("sentence").to_pylist() == [head.sentence for head in rules]
+    assert {"gain", "gain_low", "gain_high", "null_gain", "rest", "gain_with_table"} <= set(table.column_names)
+
+
+def test_an_unknown_head_and_too_few_or_short_texts_are_refused(opened: Scope, rules: Rules) -> None:
+    with pytest.raises(HeadNameError, match=r"9\.9"):
+        rules["9.9"]
+    with pytest.raises(InputError, match=r"2 texts.*at least 3"):
+        opened.rules(texts()[:2])
+    with pytest.raises(InputError, match=r"a text of 20 tokens is too short.*at least 32"):
+        opened.rules([list(range(3, 23))] * 3)
+
+
+def test_rules_without_a_target_somewhere_count_the_first_token_as_a_rule(rules: Rules) -> None:
+    always = {rule.name for rule in built_in() if rule.always or rule.position}
+    for head in rules:
+        names = {part.name for part in head.rules}
+        assert names & always or FIRST_TOKEN in names or all(part.applies == 1 for part in head.rules)
