@@ -19,16 +19,20 @@ function marked(): Plugin {
   };
 }
 
-export default defineConfig({
+// `vite build` makes the server's page, one script a page; `vite build --mode saved` the microscope as one script, for files
+// and notebooks.
+export default defineConfig(({ mode }) => ({
   base: "./",
   plugins: [svelte(), marked()],
   build: {
     outDir: "../src/headscope/app/static",
-    emptyOutDir: true,
+    emptyOutDir: mode !== "saved",
+    copyPublicDir: mode !== "saved",
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     target: "es2022",
     rollupOptions: {
+      input: mode === "saved" ? "saved.html" : "index.html",
       output: {
         entryFileNames: "assets/[name].js",
         chunkFileNames: "assets/[name].js",
@@ -38,4 +42,4 @@ export default defineConfig({
   },
   server: { proxy: { "/api": "http://127.0.0.1:8800" } },
   test: { include: ["tests/**/*.test.ts"] },
-} as Parameters<typeof defineConfig>[0]);
+}));

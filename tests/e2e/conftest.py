@@ -133,7 +133,7 @@ def context(browser: Browser, address: str) -> Iterator[BrowserContext]:
 def open_page(context: BrowserContext, address: str) -> Callable[[str], Page]:
     """Open the page at a fragment and wait for its first pattern."""
 
-    def open_at(fragment: str = "", query: str = "") -> Page:
+    def open_at(fragment: str = "#microscope", query: str = "") -> Page:
         page = context.new_page()
         page.goto(f"{address}{query}{fragment}")
         expect(page.get_by_role("application", name="Pattern of head").first).to_be_visible()

@@ -37,11 +37,14 @@ class Shot(NamedTuple):
 
 
 SHOTS = {
-    "microscope": Shot("", MICROSCOPE),
-    "microscope-dark": Shot("", MICROSCOPE, theme="dark"),
+    "start": Shot("#start", ("[data-lost]",)),
+    "start-phone": Shot("#start", ("[data-lost]",), PHONE),
+    "tour": Shot("#tour/5", ("[data-stop='5']", "[aria-label='One head']")),
+    "microscope": Shot("#microscope", MICROSCOPE),
+    "microscope-dark": Shot("#microscope", MICROSCOPE, theme="dark"),
     "microscope-arcs": Shot("#microscope?view=arcs", MICROSCOPE),
     "microscope-beside": Shot(f"#microscope?text2={BESIDE}", ("[data-share='all'] >> nth=1", "[data-kl] >> nth=1")),
-    "microscope-phone": Shot("", MICROSCOPE, PHONE),
+    "microscope-phone": Shot("#microscope", MICROSCOPE, PHONE),
     "four-heads": Shot("#four-heads", FOUR_HEADS),
     "four-heads-dark": Shot("#four-heads?v=1&d=1", ("[data-missed='3']",), theme="dark"),
     "four-heads-phone": Shot("#four-heads", FOUR_HEADS, PHONE),

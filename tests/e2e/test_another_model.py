@@ -97,7 +97,7 @@ def test_a_model_that_cannot_be_shown_is_a_sentence_above_the_last_picture(page:
 def test_a_page_that_may_open_none_offers_none(browser: Browser, scope: Scope):
     page = browser.new_page()
     with served(Session(scope)) as address:
-        page.goto(address)
+        page.goto(f"{address}#microscope")
         expect(page.get_by_role("application", name="Pattern of head")).to_be_visible()
         expect(page.get_by_label("Model", exact=True)).to_have_count(0)
         page.close()

@@ -31,7 +31,7 @@ def test_a_browser_enforces_the_policy_and_the_page_works_under_it(address):
         page = browser.new_page()
         said: list[str] = []
         page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
-        page.goto(address)
+        page.goto(f"{address}#microscope")
         expect(page.get_by_role("textbox").first).to_be_visible()
         page.wait_for_timeout(500)
         assert said == [], "the page itself needs nothing that the policy forbids"

@@ -72,7 +72,7 @@ def test_the_page_shows_it_as_letters(hostile, browser):
     with served(Session(hostile)) as address:
         page = browser.new_page(viewport={"width": 1440, "height": 900})
         said = watch(page)
-        page.goto(address)
+        page.goto(f"{address}#microscope")
         box = page.get_by_role("textbox").first
         box.fill(TEXT)
         expect(page.get_by_text(TOKENS[1]).first).to_be_visible()

@@ -19,7 +19,8 @@ const files = (folder) =>
 const before = readFileSync(types);
 execFileSync("node", ["scripts/types.mjs"], { cwd: web });
 const differ = before.equals(readFileSync(types)) ? [] : ["web/src/api.ts"];
-execFileSync("npx", ["vite", "build", "--outDir", fresh, "--emptyOutDir", "--logLevel", "error"], { cwd: web });
+for (const mode of [["--emptyOutDir"], ["--mode", "saved"]])
+  execFileSync("npx", ["vite", "build", "--outDir", fresh, "--logLevel", "error", ...mode], { cwd: web });
 const names = new Set([...files(kept), ...files(fresh)]);
 for (const name of names) {
   const both = files(kept).includes(name) && files(fresh).includes(name);

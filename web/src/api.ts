@@ -2145,6 +2145,11 @@ export interface components {
             d_head: number;
             /** D Value */
             d_value: number;
+            /** Grid */
+            grid: [
+                number,
+                number
+            ] | null;
             /**
              * Keys
              * @enum {string}

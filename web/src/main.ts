@@ -1,18 +1,13 @@
-// Start the page with its source of data: an exported file, a notebook or the server.
+// Start the page of the server.
 import { mount } from "svelte";
 import App from "./App.svelte";
-import { bytesInPage, fileSource } from "./source/exported-file";
-import { requester, channel, notebookSource } from "./source/notebook";
 import { serverSource } from "./source/server";
+import { firstAddress } from "./start/visit";
 import { theme } from "./ui/theme.svelte";
-import "./styles/fonts.css";
-import "./styles/tokens.css";
-import "./styles/base.css";
-import "./styles/pattern.css";
-import "./styles/by-hand.css";
+import { speak } from "./words/words";
+import "./styles/all";
 
 theme.start();
-const saved = bytesInPage();
-const shown = document.getElementById("headscope-look")?.textContent;
-const source = saved ? fileSource(saved) : shown ? notebookSource(shown, requester(channel())) : serverSource();
-mount(App, { target: document.getElementById("headscope")!, props: { source, ownsAddress: !shown } });
+if (location.hash.length < 2) history.replaceState(null, "", firstAddress());
+document.documentElement.lang = await speak(navigator.languages);
+mount(App, { target: document.getElementById("headscope")!, props: { source: serverSource() } });

@@ -1,33 +1,43 @@
-// The pages and their addresses: "#four-heads?…" shows the page "four-heads"; without a name the first.
+// The pages and their addresses: "#four-heads?…" shows the page "four-heads". Each is fetched when it is first shown.
 import type { Component } from "svelte";
-import ByHandPage from "./by-hand/ByHandPage.svelte";
-import FourHeadsPage from "./four-heads/FourHeadsPage.svelte";
-import CardsPage from "./cards/CardsPage.svelte";
-import CensusPage from "./census/CensusPage.svelte";
-import FilmPage from "./film/FilmPage.svelte";
-import LearnPage from "./learn/LearnPage.svelte";
-import MicroscopePage from "./microscope/MicroscopePage.svelte";
-import OneOrManyPage from "./one-or-many/OneOrManyPage.svelte";
 import type { Source } from "./source/source";
+import type { words } from "./words/words";
+
+export interface PageProps {
+  source: Source;
+  ownsAddress: boolean;
+  /** the address whose state is shown, where it is not the browser's: a stop of the tour, a figure in a lesson */
+  at?: string;
+  /** told each time the state changes, with its address */
+  moved?: (address: string) => void;
+}
+
+export type PageKey = keyof (typeof words)["frame"]["pages"];
 
 export interface Page {
-  key: string;
-  name: string;
-  component: Component<{ source: Source; ownsAddress: boolean }>;
+  key: PageKey;
+  load: () => Promise<{ default: Component<PageProps> }>;
+  /** it has a bar of its own kind, without the other pages' names */
+  guided?: boolean;
 }
 
 export const PAGES: Page[] = [
-  { key: "microscope", name: "Microscope", component: MicroscopePage },
-  { key: "four-heads", name: "Four heads", component: FourHeadsPage },
-  { key: "by-hand", name: "By hand", component: ByHandPage },
-  { key: "one-or-many", name: "One or many", component: OneOrManyPage },
-  { key: "film", name: "Film", component: FilmPage },
-  { key: "cards", name: "Model cards", component: CardsPage },
-  { key: "learn", name: "Learn", component: LearnPage },
-  { key: "census", name: "Census", component: CensusPage },
+  { key: "start", load: () => import("./start/StartPage.svelte"), guided: true },
+  { key: "tour", load: () => import("./tour/TourPage.svelte"), guided: true },
+  { key: "learn", load: () => import("./learn/LearnPage.svelte") },
+  { key: "microscope", load: () => import("./microscope/MicroscopePage.svelte") },
+  { key: "four-heads", load: () => import("./four-heads/FourHeadsPage.svelte") },
+  { key: "by-hand", load: () => import("./by-hand/ByHandPage.svelte") },
+  { key: "one-or-many", load: () => import("./one-or-many/OneOrManyPage.svelte") },
+  { key: "film", load: () => import("./film/FilmPage.svelte") },
+  { key: "cards", load: () => import("./cards/CardsPage.svelte") },
+  { key: "census", load: () => import("./census/CensusPage.svelte") },
 ];
 
+/** The pages that the bar names. */
+export const LISTED: PageKey[] = PAGES.map((page) => page.key).filter((key) => key !== "tour");
+
 export function pageAt(hash: string): Page {
-  const key = hash.replace(/^#/, "").split("?")[0];
+  const key = hash.replace(/^#/, "").split(/[?/]/)[0];
   return PAGES.find((page) => page.key === key) ?? PAGES[0];
 }

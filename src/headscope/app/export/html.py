@@ -44,8 +44,7 @@ def page(look: Look) -> str:
 
 def assemble(data: str) -> str:
     """The built page as one document that needs no other file; ``data`` is the element with what it shows."""
-    html = (STATIC / "index.html").read_text(encoding="utf-8")
-    html = re.sub(r'\s*<link rel="icon"[^>]*>', "", html)
+    html = (STATIC / "saved.html").read_text(encoding="utf-8")
     html = re.sub(r'<link rel="stylesheet"[^>]*href="\./([^"]+)">', lambda found: _style(found[1]), html)
     script = re.search(r'\s*<script type="module"[^>]*src="\./([^"]+)"></script>', html)
     if script is None:
