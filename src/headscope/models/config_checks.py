@@ -16,6 +16,9 @@ MOST_REPEATS = 2_000
 MOST_PER_BYTE = 8
 """Most weights per byte of a file: none takes less than a bit."""
 
+MOST_HEADER_BYTES, MOST_TENSORS = 2**26, 200_000
+"""Most bytes and tensors in all headers of safetensors files together. The largest mixture of experts has 140,000."""
+
 WIDEST = 2**20
 """Widest head or layer. Position tables of this width are allocated before any weight is read."""
 
@@ -49,6 +52,22 @@ def weight_bytes(folder: Path, gguf: str | None = None) -> int:
     """Size on disk of the safetensors of a folder, or of one GGUF file in it."""
     files = [folder / gguf] if gguf else folder.glob("*.safetensors")
     return sum(file.stat().st_size for file in files)
+
+
+def refuse_huge_headers(folder: Path) -> None:
+    """Refuse safetensors files that list more tensors than any model has, before anything parses the lists."""
+    n_bytes = n_tensors = 0
+    for file in folder.glob("*.safetensors"):
+        with file.open("rb") as opened:
+            size = int.from_bytes(opened.read(8), "little")
+            n_bytes += size
+            if n_bytes <= MOST_HEADER_BYTES:
+                n_tensors += opened.read(size).count(b"{")  # each tensor is an object in the header
+        if n_bytes > MOST_HEADER_BYTES or n_tensors > MOST_TENSORS:
+            raise ModelError(
+                f"{file} lists more tensors ({n_tensors:,}, in a header of {n_bytes:,} bytes) than any model has "
+                f"({MOST_TENSORS:,}); it is damaged, or made to exhaust memory"
+            )
 
 
 def refuse_missing_weights(source: str, missing: Iterable[str]) -> None:

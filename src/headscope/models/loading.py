@@ -16,6 +16,7 @@ from headscope.errors import HeadscopeError, InputError, ModelError
 from headscope.models.any_torch.arguments import Arguments, bind
 from headscope.models.config_checks import (
     refuse_huge_config,
+    refuse_huge_headers,
     refuse_missing_weights,
     refuse_more_weights_than_bytes,
     weight_bytes,
@@ -193,6 +194,7 @@ def _check_folder(folder: Path) -> None:
         inside = ", ".join(sorted(p.name for p in folder.iterdir())[:6]) or "nothing"
         raise ModelError(f"{folder} has no config.json (it holds {inside}); give a folder saved with save_pretrained")
     if any(folder.glob("*.safetensors")):
+        refuse_huge_headers(folder)
         return
     pickles = sorted(p.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for p in folder.glob(pattern))
     if pickles:

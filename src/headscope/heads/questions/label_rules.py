@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import regex
 import torch
 from jaxtyping import Int
 from torch import Tensor
@@ -21,6 +23,11 @@ Labeller = Callable[[Sequence[Token]], Sequence[int]]
 """Given the tokens of a text, one integer for each; −1 matches nothing."""
 
 LARGEST_LABEL = 2**40
+SECONDS_PER_TOKEN = 2.0
+"""How long a regular expression may search one token; a usual one takes microseconds."""
+LONGEST_PATTERN = 1_000
+MOST_REPEATS = 1_000
+"""The largest product of the counts in a pattern, as in ``(a{20}){30}``: compiling unrolls them."""
 
 
 @dataclass(frozen=True)
@@ -75,19 +82,42 @@ class PatternLabeller:
     pattern: str
 
     @cached_property
-    def _compiled(self) -> re.Pattern[str]:
-        return re.compile(self.pattern)
+    def _compiled(self) -> Any:
+        return compile_pattern(self.pattern)
 
     def __call__(self, tokens: Sequence[Token]) -> list[int]:
-        return [1 if self._compiled.search(token.text) else -1 for token in tokens]
+        labels = {text: self._label(text) for text in dict.fromkeys(token.text for token in tokens)}
+        return [labels[token.text] for token in tokens]
+
+    def _label(self, text: str) -> int:
+        try:
+            return 1 if self._compiled.search(text, timeout=SECONDS_PER_TOKEN) else -1
+        except TimeoutError as error:
+            raise InputError(
+                f"the pattern {self.pattern!r} searched the token {text[:40]!r} for {SECONDS_PER_TOKEN:g} seconds; "
+                "write it without repeats inside repeats, as in (a|aa)+"
+            ) from error
+
+
+def compile_pattern(pattern: str) -> Any:
+    """Compile a regular expression whose size is bounded; one that is wrong or too large raises ``ValueError``."""
+    if len(pattern) > LONGEST_PATTERN:
+        raise ValueError(f"it has {len(pattern):,} characters, more than {LONGEST_PATTERN:,}")
+    counts = [max(int(number or 1) for number in found) for found in re.findall(r"\{(\d*),?(\d*)\}", pattern)]
+    if math.prod(max(count, 1) for count in counts) > MOST_REPEATS:
+        raise ValueError(f"its counted repeats multiply to more than {MOST_REPEATS:,}")
+    try:
+        return regex.compile(pattern)
+    except (regex.error, RecursionError) as error:
+        raise ValueError(str(error)) from error
 
 
 def token_class(name: str, key: str, query: str = "") -> LabelRule:
     """A rule for the attention from tokens that match ``query`` (all by default) to tokens that match ``key``."""
     for side, pattern in (("key", key), ("query", query)):
         try:
-            re.compile(pattern)
-        except re.error as error:
+            compile_pattern(pattern)
+        except ValueError as error:
             raise InputError(
                 f"the {side} pattern {pattern!r} of {name!r} is not a regular expression: {error}"
             ) from error

@@ -6,6 +6,7 @@ with most is the one the treebank names. The baseline is the best fixed offset i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -21,6 +22,7 @@ from headscope.heads.roles.probes.probe import Batch, Probe, WordArcs, is_causal
 from headscope.heads.roles.probes.vocabulary import TokenizedText, UntestableError, Vocabulary
 from headscope.models.protocol import OpenModel
 
+MOST_RELATIONS = 500  # Universal Dependencies has 37; each is tested on every head
 LEAST = 20  # sentences with a relation: fewer cannot rule out chance for a whole model
 TENTH = "a tenth above the best fixed offset, and right at least three times in ten"
 
@@ -53,10 +55,15 @@ def syntax_roles(sentences: Sequence[Sentence], *, causal: bool) -> tuple[Role, 
     """Make a role for each relation and direction in enough sentences; for causal models only arcs that look back."""
     maker = ProbeMaker("treebank", lambda vocabulary, count, seed: _probe(vocabulary, sentences))
     found = []
-    names = {f"{relation} {way}" for each in sentences for relation in each.relations for way in ("up", "down")}
-    for name in sorted(names):
-        enough = sum(bool(_arcs_of(sentence, name, causal)) for sentence in sentences)
-        if enough >= LEAST:
+    relations = {relation for each in sentences for relation in each.relations}
+    if len(relations) > MOST_RELATIONS:
+        raise InputError(
+            f"{len(relations):,} different relations are more than {MOST_RELATIONS}, and a treebank has some dozens; "
+            "is the relation in the eighth column?"
+        )
+    enough = Counter(name for sentence in sentences for name in _arcs_by_name(sentence, causal))
+    for name in sorted(enough):
+        if enough[name] >= LEAST:
             evidence = Evidence("accuracy", name, 0.3, 0.1, TENTH)
             relation, _, direction = name.partition(" ")
             query, target = ("dependent", "head") if direction == "up" else ("head", "dependent")
@@ -72,13 +79,14 @@ def treebank_roles(model: OpenModel, path: Path) -> tuple[Role, ...]:
     return syntax_roles(read_conllu(path), causal=is_causal(model))
 
 
-def _arcs_of(sentence: Sentence, name: str, causal: bool) -> list[tuple[int, int]]:
-    """(query word, wanted word) of one relation and direction; for causal models only arcs that look back."""
-    relation, _, direction = name.partition(" ")
-    words = enumerate(zip(sentence.heads, sentence.relations, strict=True))
-    arcs = [(word, head) for word, (head, own) in words if own == relation and head >= 0]
-    arcs = arcs if direction == "up" else [(head, word) for word, head in arcs]
-    return [(query, wanted) for query, wanted in arcs if wanted < query or not causal]
+def _arcs_by_name(sentence: Sentence, causal: bool) -> dict[str, list[tuple[int, int]]]:
+    """(query word, wanted word) by relation and direction; for causal models only arcs that look back."""
+    arcs: dict[str, list[tuple[int, int]]] = {}
+    for word, (head, relation) in enumerate(zip(sentence.heads, sentence.relations, strict=True)):
+        for way, query, wanted in (("up", word, head), ("down", head, word)):
+            if head >= 0 and (wanted < query or not causal):
+                arcs.setdefault(f"{relation} {way}", []).append((query, wanted))
+    return arcs
 
 
 def _probe(vocabulary: Vocabulary, sentences: Sequence[Sentence]) -> Probe:
@@ -95,7 +103,8 @@ def _probe(vocabulary: Vocabulary, sentences: Sequence[Sentence]) -> Probe:
     for sentence in fitting:
         text = vocabulary.tokenize(sentence.text)
         groups.setdefault(len(text.ids), []).append((sentence, text))
-    every = {name: [arc for s in sentences for arc in _arcs_of(s, name, causal)] for name in names}
+    by_sentence = [_arcs_by_name(sentence, causal) for sentence in sentences]
+    every = {name: [arc for arcs in by_sentence for arc in arcs.get(name, ())] for name in names}
     best = {name: _best_offset(arcs) for name, arcs in every.items()}
     batches = tuple(_batch(group, best, causal) for group in groups.values())
     right = {name: sum(b - a == best[name] for a, b in arcs) / len(arcs) for name, arcs in every.items()}
@@ -103,18 +112,19 @@ def _probe(vocabulary: Vocabulary, sentences: Sequence[Sentence]) -> Probe:
 
 
 def _best_offset(arcs: Sequence[tuple[int, int]]) -> int:
-    offsets = [wanted - query for query, wanted in arcs]
-    return max(sorted(set(offsets)), key=offsets.count)
+    offsets = Counter(wanted - query for query, wanted in arcs)
+    return max(sorted(offsets), key=offsets.__getitem__)
 
 
 def _batch(group: Sequence[tuple[Sentence, TokenizedText]], best: dict[str, int], causal: bool) -> Batch:
     words = torch.stack([_words(sentence, text) for sentence, text in group])
+    by_sentence = [_arcs_by_name(sentence, causal) for sentence, _ in group]
     arcs = {}
     for name, offset in best.items():
         rows = [
             (index, text.positions(sentence.spans[query])[-1], wanted, int(wanted - query == offset))
             for index, (sentence, text) in enumerate(group)
-            for query, wanted in _arcs_of(sentence, name, causal)
+            for query, wanted in by_sentence[index].get(name, ())
         ]
         table = torch.tensor(rows, dtype=torch.long).view(-1, 4)
         arcs[name] = WordArcs(words, *table.T)
@@ -142,9 +152,9 @@ def _sentence(path: Path, block: Sequence[tuple[int, str]]) -> Sentence:
         columns = line.split("\t")
         if len(columns) != 10:
             raise InputError(f"{path}, line {number}: {len(columns)} columns; CoNLL-U has ten, with tabs between them")
-        if not columns[0].isdigit():
+        if not columns[0].isdecimal():
             continue  # a contraction (1-2) or an empty node (1.1): its words have lines of their own
-        if not columns[6].isdigit():
+        if not columns[6].isdecimal() or len(columns[6]) > 9:
             raise InputError(f"{path}, line {number}: the head is {columns[6]!r}; CoNLL-U has a word's number there")
         spans.append((len(text), len(text) + len(columns[1])))
         text += columns[1] + ("" if "SpaceAfter=No" in columns[9] else " ")

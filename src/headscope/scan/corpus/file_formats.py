@@ -17,6 +17,8 @@ PASSAGE_CHARACTERS = 2**16
 """Characters that are tokenised at once, at most."""
 MAX_JSON_LINE = 2**26
 """Characters of one JSON line, which is parsed as a whole."""
+MAX_COLUMN_BYTES, MOST_COMPRESSED = 2**26, 500
+"""A Parquet column of a row group larger than this may not be compressed further: text shrinks ten- to fiftyfold."""
 
 
 @runtime_checkable
@@ -175,7 +177,11 @@ def parquet_texts(path: Path, field: str) -> Iterator[tuple[bool, str]]:
 
     row = 0
     try:
-        with pq.ParquetFile(path) as table:
+        metadata = pq.read_metadata(path)
+        _refuse_bomb(metadata, field)
+        paths = {metadata.schema.column(number).path for number in range(metadata.num_columns)}
+        # Kept as a dictionary, a long text that many rows share is in memory once.
+        with pq.ParquetFile(path, metadata=metadata, read_dictionary=list({field} & paths)) as table:
             if field not in table.schema_arrow.names:
                 raise UnreadableError(f": no column {field!r}; it has {', '.join(table.schema_arrow.names)}")
             for batch in table.iter_batches(batch_size=64, columns=[field]):
@@ -187,3 +193,20 @@ def parquet_texts(path: Path, field: str) -> Iterator[tuple[bool, str]]:
                     row += 1
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise UnreadableError(f", row {row}: {str(error).splitlines()[0].rstrip('.')}") from error
+
+
+def _refuse_bomb(metadata: Any, field: str) -> None:
+    """Refuse a Parquet file whose text is far larger than any text compresses to."""
+    for group in range(metadata.num_row_groups):
+        for column in range(metadata.num_columns):
+            chunk = metadata.row_group(group).column(column)
+            large = chunk.total_uncompressed_size > MAX_COLUMN_BYTES
+            if (
+                chunk.path_in_schema == field
+                and large
+                and (chunk.total_uncompressed_size > MOST_COMPRESSED * max(chunk.total_compressed_size, 1))
+            ):
+                raise UnreadableError(
+                    f", row group {group}: {chunk.total_compressed_size:,} bytes that unpack to "
+                    f"{chunk.total_uncompressed_size:,}; no text is so repetitive"
+                )

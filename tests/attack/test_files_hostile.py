@@ -1,0 +1,144 @@
+"""Files from strangers that are small and cost much: refused in a sentence, before they cost it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headscope.errors import InputError, ModelError
+from headscope.heads.questions import label_rules
+from headscope.heads.questions.label_rules import LabelRule, read_class, token_class
+from headscope.heads.roles.treebank import Sentence, read_conllu, syntax_roles
+from headscope.models.config_checks import MOST_TENSORS, refuse_huge_headers
+from headscope.models.loading import open_model
+from headscope.models.protocol import Token
+from headscope.scan.corpus.file_formats import UnreadableError, parquet_texts
+
+LARGE = 2**23
+
+
+def labels(rule: LabelRule, text: str) -> list[int]:
+    return list(rule.key([Token(0, text)]))
+
+
+def test_a_pattern_that_backtracks_without_end_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(label_rules, "SECONDS_PER_TOKEN", 0.05)
+    with pytest.raises(InputError, match=r"searched the token 'aaa.* without repeats inside repeats"):
+        labels(token_class("x", "(a|aa)+$"), "a" * 60 + "b")
+
+
+def test_the_pattern_of_the_report_answers() -> None:
+    """The standard library's engine does not come back from this one."""
+    assert labels(read_class("x=(-+)+x"), "-" * 60) == [-1]
+    assert labels(read_class("x=(-+)+x"), "--x") == [1]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        ("((a{1000}){1000}){1000}", "counted repeats multiply to more than 1,000"),
+        ("a{5000,}", "counted repeats multiply to more than 1,000"),
+        ("(a{32}){32}", "counted repeats multiply to more than 1,000"),
+        ("a{2,5000}", "counted repeats multiply to more than 1,000"),
+        ("a{1,99999999999999999999999}", "counted repeats multiply to more than 1,000"),
+        ("a" * 1001, "it has 1,001 characters, more than 1,000"),
+        ("(" * 400 + ")" * 400, "is not a regular expression"),
+        ("[", "is not a regular expression"),
+    ],
+)
+def test_a_pattern_too_large_to_compile_is_refused(pattern: str, why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        token_class("x", pattern)
+
+
+def test_usual_patterns_find_what_they_did() -> None:
+    assert labels(token_class("digits", r"^\s*\d{1,3}(,\d{3})*$"), " 12,000") == [1]
+    assert labels(token_class("letters", r"^\w+$"), "é") == [1], "letters of every script"
+    assert labels(token_class("ahead", r"a(?=b)"), "ab") == [1]
+
+
+def test_a_text_shared_by_all_rows_of_a_parquet_file_is_read_once(tmp_path: Path) -> None:
+    """Kilobytes on the disk; 64 rows of a batch would be half a gigabyte."""
+    table = pa.table({"text": pa.DictionaryArray.from_arrays(pa.array([0] * 64, pa.int32()), ["a " * (LARGE // 2)])})
+    pq.write_table(table, tmp_path / "t.parquet", compression="zstd")
+    assert (tmp_path / "t.parquet").stat().st_size < 2**16
+    pool = pa.default_memory_pool()
+    before, texts = pool.bytes_allocated(), parquet_texts(tmp_path / "t.parquet", "text")
+    next(texts)
+    assert pool.bytes_allocated() - before < 8 * LARGE
+
+
+def test_a_parquet_file_that_unpacks_a_thousandfold_is_refused(tmp_path: Path) -> None:
+    rows = ["a" * 2**20 + str(row) for row in range(80)]
+    pq.write_table(pa.table({"text": rows}), tmp_path / "t.parquet", compression="zstd", use_dictionary=False)
+    assert (tmp_path / "t.parquet").stat().st_size < 2**17
+    with pytest.raises(UnreadableError, match=r"row group 0: [\d,]+ bytes that unpack to [\d,]+; no text"):
+        next(parquet_texts(tmp_path / "t.parquet", "text"))
+
+
+def test_ordinary_parquet_files_are_read_as_before(tmp_path: Path) -> None:
+    rows = [f"document {row}" for row in range(200)] + [None, "", "the end"]
+    for options in ({"use_dictionary": False}, {"use_dictionary": True}, {"row_group_size": 7}):
+        pq.write_table(pa.table({"text": rows, "n": list(range(203))}), tmp_path / "t.parquet", **options)
+        read = [text for _, text in parquet_texts(tmp_path / "t.parquet", "text")]
+        assert read == [row for row in rows if row]
+
+
+def conllu(relations: list[str], sentences: int) -> str:
+    rows = [f"{n}\tw{n}\t_\t_\t_\t_\t{max(n - 1, 0)}\t{name}\t_\t_" for n, name in enumerate(relations, start=1)]
+    return ("\n".join(rows) + "\n\n") * sentences
+
+
+def test_a_treebank_of_twenty_thousand_relations_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "t.conllu"
+    file.write_text("".join(conllu([f"r{start + n}" for n in range(40)], 1) for start in range(0, 20_000, 40)))
+    with pytest.raises(InputError, match="20,000 different relations are more than 500"):
+        syntax_roles(read_conllu(file), causal=True)
+
+
+def test_the_relations_of_a_treebank_are_counted_in_one_pass(tmp_path: Path) -> None:
+    class Once(tuple):  # type: ignore[type-arg]
+        """Relations that count how often they are gone through."""
+
+        passes = 0
+
+        def __iter__(self):  # type: ignore[no-untyped-def]
+            Once.passes += 1
+            return super().__iter__()
+
+    names = [f"r{n}" for n in range(100)]
+    sentence = Sentence("w " * 100, ((0, 1),) * 100, tuple(range(-1, 99)), Once(names))
+    roles = syntax_roles([sentence] * 20, causal=True)
+    assert len(roles) == 99, "the root has no head, and words look back at theirs"
+    assert Once.passes <= 3 * 20
+
+
+@pytest.mark.parametrize("head", ["²", "9" * 5000, "-1", "1.0"])
+def test_a_head_that_is_no_number_is_refused_with_its_line(tmp_path: Path, head: str) -> None:
+    (tmp_path / "t.conllu").write_text(f"1\tw\t_\t_\t_\t_\t{head}\troot\t_\t_\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"t\.conllu, line 1: the head is"):
+        read_conllu(tmp_path / "t.conllu")
+
+
+def safetensors(header: bytes) -> bytes:
+    return len(header).to_bytes(8, "little") + header
+
+
+def test_a_million_empty_tensors_are_refused_before_they_are_listed(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama"}))
+    entry = b'"%d":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}'
+    header = b"{" + b",".join(entry % number for number in range(MOST_TENSORS + 1)) + b"}"
+    (tmp_path / "model.safetensors").write_bytes(safetensors(header))
+    with pytest.raises(ModelError, match=r"model\.safetensors lists more tensors \(200,002, in a header of"):
+        open_model(tmp_path)
+
+
+@pytest.mark.parametrize("claim", [2**63, 2**27])
+def test_a_header_that_claims_to_be_huge_is_not_read(tmp_path: Path, claim: int) -> None:
+    (tmp_path / "model.safetensors").write_bytes(claim.to_bytes(8, "little") + b"{}")
+    with pytest.raises(ModelError, match=rf"\(0, in a header of {claim:,} bytes\) than any model has"):
+        refuse_huge_headers(tmp_path)
