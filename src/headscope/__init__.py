@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from headscope.attention.module import MultiHeadAttention
     from headscope.attention.questions import Question
     from headscope.heads.film import TrainingRecorder
-    from headscope.heads.look.edits import ablate, force, knock_out, patch, scale
+    from headscope.heads.look.edits import ablate, force, knock_out, patch, path, scale
     from headscope.heads.look.sampling import Sampling
     from headscope.heads.questions.label_rules import LabelRule, token_class
     from headscope.heads.roles.run import RoleOptions
@@ -38,6 +38,7 @@ _HOMES = {
     "load": "headscope.scope",
     "open_look": "headscope.scope",
     "patch": "headscope.heads.look.edits",
+    "path": "headscope.heads.look.edits",
     "scale": "headscope.heads.look.edits",
     "token_class": "headscope.heads.questions.label_rules",
 }
@@ -58,6 +59,7 @@ __all__ = [
     "load",
     "open_look",
     "patch",
+    "path",
     "scale",
     "token_class",
 ]

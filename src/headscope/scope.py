@@ -121,8 +121,11 @@ class Scope:
         return Generated(self.model.processor.decode(chosen), self.model.processor.tokens_of(chosen), tuple(steps))
 
     def importance(self, texts: Sequence[Any], how: Literal["exact", "gradient"] = "exact") -> list[Importance]:
-        """How much ablating each head changes the loss on these texts: exactly, or at first order from gradients."""
-        return importance(self.model, texts, how)
+        """How much ablating each head changes the loss on these texts: exactly, or at first order from gradients.
+
+        Under the edits in force.
+        """
+        return importance(self.model, texts, how, edits=[edit.bound for edit in self._edits()])
 
     def prune(
         self,
@@ -199,7 +202,8 @@ class Scope:
 
     def _read_all(self, looks: list[Look]) -> list[Look]:
         """Read looks in one padded batch; one by one where the first batch of this scope was not equal to that."""
-        if self._batches is not False:
+        alone = any(hasattr(edit, "during") for look in looks for edit in look.edits)  # it follows one text at a time
+        if self._batches is not False and not alone:
             try:
                 read_in_one_batch(looks, compare=self._batches is None)
                 self._batches = True

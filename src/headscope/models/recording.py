@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,6 +22,7 @@ from headscope.models.selfcheck import SelfCheck
 from headscope.models.structure.residual_scale import Scales, residual_scales, scale_of
 from headscope.models.structure.sites import input_embedding, logits_of, site_from_call
 from headscope.models.structure.unembedding import UnembeddingPath
+from headscope.models.structure.writers import current_recorder
 from headscope.names import ModelShape
 
 
@@ -187,12 +188,18 @@ class RecordedModel(ABC):
     def _observed(self, recording: Recording, observer: SiteObserver | None) -> Iterator[None]:
         def observe(call: Call) -> Tensor:
             site = recording.latest = self._site_of(recording, call)
-            z = plain(call) if observer is None or site is None else observer(site, call)
-            if site is not None:
-                recording.check.z.add(site, z)
+            if site is None:
+                return plain(call)
+            recorder = current_recorder.get()
+            if recorder is not None and recorder.model is self:
+                z = recorder.observe(site, call, observer)
+            else:
+                z = plain(call) if observer is None else observer(site, call)
+            recording.check.z.add(site, z)
             return z
 
-        with self._recorded(recording), observing(observe):
+        during: Callable[[], AbstractContextManager[Any]] = getattr(observer, "during", nullcontext)
+        with self._recorded(recording), observing(observe), during():
             yield
 
     @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -17,9 +18,9 @@ from headscope.attention.observer import Call
 from headscope.attention.progress import report_progress
 from headscope.attention.questions import Question
 from headscope.attention.scores import Scores
-from headscope.heads.look.edits import EditFunction, edited
+from headscope.heads.look.edits import EditFunction, edited, under
 from headscope.heads.look.layer_cache import LayerCache
-from headscope.models.protocol import OpenModel, SiteObserver, SiteOutput
+from headscope.models.protocol import ForwardPass, OpenModel, SiteObserver, SiteOutput
 from headscope.models.recording import note_logsumexp
 
 BUDGET = 2**30  # bytes of q, k, z and layer states that a look keeps; past it they are computed again when asked for
@@ -117,7 +118,7 @@ class ActivationCache:
         if missing:
             row = None if self._fits(self._size_of_outputs(missing)) else place
             with torch.no_grad():
-                done = self.model.run(self.inputs, self.attend, outputs=missing, row=row).outputs
+                done = self._pass(self.attend, outputs=missing, row=row).outputs
             if row is None:
                 self._recorded.update(done)
             held |= {site: done[site] if row is not None else _row(done[site], place) for site in missing}
@@ -128,7 +129,7 @@ class ActivationCache:
         if self._residual is not None:
             return self._residual[0, place]
         with torch.no_grad():
-            found = self.model.run(self.inputs, self.attend, residual=True, row=place).residual
+            found = self._pass(self.attend, residual=True, row=place).residual
         return None if found is None else found[0, 0]
 
     def _held(self, site: str, place: int) -> SiteOutput | None:
@@ -143,10 +144,14 @@ class ActivationCache:
         """Run a whole pass; keep its logits and, if it fits, the end of its residual stream."""
         fits = self._residual is None and self._fits(self._size_of_state())
         with torch.no_grad():
-            done = self.model.run(self.inputs, observer, residual=fits)
+            done = self._pass(observer, residual=fits)
         self._residual = done.residual if fits else self._residual
         self.logits = done.logits
         return done.logits
+
+    def _pass(self, observer: SiteObserver, **wanted: Any) -> ForwardPass:
+        """Run the model, inside what the edits need."""
+        return self.model.run(self.inputs, under(self.edits, observer), **wanted)
 
     def _fits(self, size: int) -> bool:
         """Whether this many more bytes are within the budget; if so, they are counted."""
@@ -158,7 +163,7 @@ class ActivationCache:
     def _keeping_states(self) -> AbstractContextManager[None]:
         """Where q, k and z of all sites will not fit, keep as many layer outputs as do."""
         ids, sites = self.inputs.get("input_ids"), self.model.shape.sites.values()
-        if ids is None:
+        if ids is None or any(hasattr(edit, "during") for edit in self.edits):  # layers that are skipped write nothing
             return nullcontext()
         width = self._number_size()
         by_token = sum(site.n_heads * (site.d_head + site.d_value) + site.n_kv_heads * site.d_head for site in sites)
@@ -198,7 +203,7 @@ class ActivationCache:
             return z
 
         with torch.no_grad(), suppress(_ReachedError):
-            self.model.run(self.inputs, see)
+            self._pass(see)
         return caught[0]
 
     def _is_what_was_seen(self, site: str, found: tuple[Tensor, Tensor, Tensor]) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
@@ -24,6 +25,28 @@ EditFunction = Callable[[str, Call, Tensor], Tensor]
 """Given a site, its call and z so far, the changed z."""
 
 
+@dataclass(frozen=True)
+class Path:
+    """A way from a writer into the q, k or v of a reader: one head, or the heads of a group."""
+
+    writer: str
+    readers: tuple[HeadName, ...]
+    into: str
+    query: int | None = None
+    key: int | None = None
+    norm: str = "recompute"
+
+    def __post_init__(self) -> None:
+        if self.into not in ("q", "k", "v"):
+            raise EditError(f"into={self.into!r}: a path goes into 'q', 'k' or 'v' of a head")
+        if self.norm not in ("recompute", "hold"):
+            raise EditError(f"norm={self.norm!r}: the reader's norm is computed again ('recompute') or held ('hold')")
+        for name in ("query", "key"):
+            place = getattr(self, name)
+            if place is not None and place < 0:
+                raise EditError(f"path() at {name} {place}: positions count from 0")
+
+
 @runtime_checkable
 class Edit(Protocol):
     """An edit that looks up its heads in a model first; a plain ``EditFunction`` is an edit as well."""
@@ -43,6 +66,26 @@ def edited(edits: Sequence[EditFunction]) -> SiteObserver:
             z = edit(site, call, z)
         return z
 
+    return under(edits, attend)
+
+
+def under(edits: Sequence[EditFunction], observer: SiteObserver) -> SiteObserver:
+    """An observer whose passes run inside what these edits need: hooks, or a recorded residual stream."""
+    needed = [needs for edit in edits if (needs := getattr(edit, "during", None)) is not None]
+    if not needed:
+        return observer
+
+    @contextmanager
+    def during() -> Iterator[None]:
+        with ExitStack() as stack:
+            for needs in needed:
+                stack.enter_context(needs())
+            yield
+
+    def attend(site: str, call: Call) -> Tensor:
+        return observer(site, call)
+
+    attend.during = during  # type: ignore[attr-defined]
     return attend
 
 
@@ -66,7 +109,7 @@ class Ablate:
     def bind(self, model: OpenModel) -> EditFunction:
         by_site = _by_site(model, self.heads)
         elsewhere = _z_in_texts(model, list(by_site), self.texts) if self.texts and self.how != "zero" else {}
-        running = _RunningMean()
+        running = RunningMean()
 
         def change(site: str, call: Call, z: Tensor) -> Tensor:
             heads = by_site.get(site)
@@ -76,7 +119,7 @@ class Ablate:
             if self.how == "zero":
                 z[:, heads] = 0.0
             elif self.how == "resample":
-                z[:, heads] = _draw(elsewhere[site][heads], z.shape, call, self.seed).to(z)
+                z[:, heads] = draw(elsewhere[site][heads], z.shape, call, self.seed).to(z)
             elif site in elsewhere:
                 z[:, heads] = elsewhere[site][heads].mean(dim=1)[None, :, None].to(z)
             else:
@@ -210,9 +253,38 @@ class Force:
         return f"force({self.head};{hash(self.pattern.numpy().tobytes())})"
 
 
-def ablate(*heads: HeadName, how: str = "zero", texts: Sequence[Any] = (), seed: int = 0) -> Ablate:
-    """Ablate heads. ``mean`` is over the ``texts`` given, else over this text's own positions."""
-    return Ablate(heads, how, tuple(texts), seed)
+def ablate(*what: HeadName | Path, how: str = "zero", texts: Sequence[Any] = (), seed: int = 0) -> Edit:
+    """Ablate heads, or paths from a writer into a head: ``ablate(path("4.3", "5.6", into="k"))``.
+
+    ``mean`` is over the ``texts`` given, else over this text's own positions.
+    """
+    paths = tuple(each for each in what if isinstance(each, Path))
+    if not paths:
+        return Ablate(cast(tuple[HeadName, ...], what), how, tuple(texts), seed)
+    if len(paths) < len(what):
+        raise EditError(
+            "ablate() takes heads or paths; give two edits to do both: edit(ablate('5.1'), ablate(path(…)))"
+        )
+    from headscope.heads.look.path_edits import AblatePaths
+
+    return AblatePaths(paths, how, tuple(texts), seed)
+
+
+def path(
+    writer: HeadName,
+    reader: HeadName | Sequence[HeadName],
+    into: str = "k",
+    query: int | None = None,
+    key: int | None = None,
+    norm: str = "recompute",
+) -> Path:
+    """A path for ``ablate``: what ``writer`` wrote (a head, ``"mlp 3"``, ``"embedding"``), as one head reads it.
+
+    With ``query`` and ``key``, only in the score (or value) of that row or column. With grouped heads only this query
+    head, unless all heads of the group are given. ``norm="hold"`` keeps the scale of the reader's norm.
+    """
+    named = str(writer) if isinstance(writer, str) else str(Head.parse(writer))
+    return Path(named, tuple(map(Head.parse, _names(reader))), into, query, key, norm)
 
 
 def scale(heads: HeadName | Sequence[HeadName], factor: float) -> Scale:
@@ -220,9 +292,21 @@ def scale(heads: HeadName | Sequence[HeadName], factor: float) -> Scale:
     return Scale(_names(heads), factor)
 
 
-def patch(heads: HeadName | Sequence[HeadName], positions: int | Sequence[int], from_look: Look) -> Patch:
-    """Patch the z of heads at these positions with their z in another look."""
-    return Patch(_names(heads), (positions,) if isinstance(positions, int) else tuple(positions), from_look)
+def patch(heads: HeadName | Sequence[HeadName], positions: int | Sequence[int], from_look: Look) -> Edit:
+    """Patch the z of heads at these positions with their z in another look.
+
+    ``"mlp 3"`` patches what the MLP of a layer writes, ``"stream 3"`` the residual stream before the layer.
+    """
+    places = (positions,) if isinstance(positions, int) else tuple(positions)
+    names = (heads,) if isinstance(heads, str) else _names(heads)
+    components = tuple(name for name in names if isinstance(name, str) and name.partition(" ")[0] in ("mlp", "stream"))
+    if not components:
+        return Patch(_names(heads), places, from_look)
+    if len(components) < len(names):
+        raise EditError("patch() takes heads or components; give two edits to do both")
+    from headscope.heads.look.component_patches import PatchComponents
+
+    return PatchComponents(components, places, from_look)
 
 
 def knock_out(head: HeadName, query: int, key: int) -> KnockOut:
@@ -237,7 +321,7 @@ def force(head: HeadName, pattern: Float[Tensor, "query key"]) -> Force:
     return Force(head, pattern)
 
 
-class _RunningMean:
+class RunningMean:
     """The mean of z over this text's positions; while generating, over the positions so far."""
 
     def __init__(self) -> None:
@@ -283,7 +367,7 @@ def _z_in_texts(model: OpenModel, sites: Sequence[str], texts: Sequence[Any]) ->
     return {site: torch.cat(parts, dim=1) for site, parts in seen.items()}
 
 
-def _draw(pool: Float[Tensor, "head position d"], shape: torch.Size, call: Call, seed: int) -> Tensor:
+def draw(pool: Float[Tensor, "head position d"], shape: torch.Size, call: Call, seed: int) -> Tensor:
     """z at random positions of the pool, the same for the same seed and position in the text."""
     generator = torch.Generator().manual_seed(seed)
     n_key, n_query = call.k.shape[2], call.q.shape[2]

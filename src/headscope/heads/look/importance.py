@@ -7,6 +7,7 @@ go through the layers above in one batch. Or to first order, all heads at once, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,8 +19,9 @@ from headscope.attention.observer import Call, plain
 from headscope.errors import InputError
 from headscope.heads.bootstrap import bootstrap
 from headscope.heads.look.chunked_loss import chunked_loss
+from headscope.heads.look.edits import EditFunction, edited, under
 from headscope.heads.look.layer_cache import LayerCache
-from headscope.models.protocol import ForwardPass, OpenModel
+from headscope.models.protocol import ForwardPass, OpenModel, SiteObserver
 from headscope.names import Head
 
 
@@ -42,9 +44,15 @@ class Importance:
 
 
 def importance(
-    model: OpenModel, texts: Sequence[Any], how: Literal["exact", "gradient"] = "exact", seed: int = 0
+    model: OpenModel,
+    texts: Sequence[Any],
+    how: Literal["exact", "gradient"] = "exact",
+    seed: int = 0,
+    edits: Sequence[EditFunction] = (),
 ) -> list[Importance]:
-    """Every head's importance over these texts, most important first."""
+    """Every head's importance over these texts under these edits, most important first."""
+    if how == "gradient" and any(hasattr(edit, "during") for edit in edits):
+        raise InputError("gradients are not taken through ablated paths and patched components; use how='exact'")
     if not texts:
         raise InputError("importance is measured on texts; give at least one")
     if model.shape.vocabulary is None:
@@ -56,7 +64,7 @@ def importance(
             raise InputError(f"importance is measured on a decoder's own text; {model.shape.name} reads another kind")
         if inputs["input_ids"].shape[1] < 2:
             raise InputError(f"{text!r} is one token long; the loss needs a next token")
-        effects = _exact(model, inputs) if how == "exact" else (_gradient(model, inputs), None)
+        effects = _exact(model, inputs, edits) if how == "exact" else (_gradient(model, inputs, edits), None)
         losses.append(effects[0])
         divergences.append(effects[1])
     heads = model.shape.heads()
@@ -100,33 +108,38 @@ def output_change(model: OpenModel, texts: Sequence[Any]) -> dict[Head, float]:
     return moved
 
 
-def _exact(model: OpenModel, inputs: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+def _exact(model: OpenModel, inputs: Mapping[str, Tensor], edits: Sequence[EditFunction] = ()) -> tuple[Tensor, Tensor]:
     """Δloss and KL of every head on one text."""
-    ids = inputs["input_ids"]
+    ids, attend = inputs["input_ids"], edited(edits)
     layers = LayerCache(model)
+    follows = any(hasattr(edit, "during") for edit in edits)  # layers that are skipped cannot be followed
     with torch.no_grad():
-        with layers.recording():
-            whole = model.run(inputs, residual=True)
-        layers.forget_unless_equal(lambda: model.run(inputs).logits, whole.logits)
+        with nullcontext() if follows else layers.recording():
+            whole = model.run(inputs, attend, residual=True)
+        layers.forget_unless_equal(lambda: model.run(inputs, attend).logits, whole.logits)
         base = _loss(whole.logits, ids)
         judge = chunked_loss(model, whole, ids) or _Whole(whole.logits[0], ids)
         loss, kl = [], []
         for site in model.shape.sites.values():
             copies = {name: value.expand(site.n_heads, *value.shape[1:]) for name, value in inputs.items()}
             with layers.skipping_below(site.name):
-                done = model.run({**copies, **judge.also}, _ablate_one_head_per_copy(site.name), residual=True)
+                done = model.run(
+                    {**copies, **judge.also}, under(edits, _ablate_one_head_per_copy(site.name, attend)), residual=True
+                )
             changed, divergence = judge.effects(done)
             loss.append(changed - base)
             kl.append(divergence)
     return torch.cat(loss), torch.cat(kl)
 
 
-def _gradient(model: OpenModel, inputs: Mapping[str, Tensor]) -> Tensor:
+def _gradient(model: OpenModel, inputs: Mapping[str, Tensor], edits: Sequence[EditFunction] = ()) -> Tensor:
     """First-order Δloss of every head: minus the derivative of the loss along the head's own z."""
     gates = {name: torch.ones(site.n_heads, requires_grad=True) for name, site in model.shape.sites.items()}
 
+    attend = edited(edits)
+
     def gated(site: str, call: Call) -> Tensor:
-        z = plain(call)
+        z = attend(site, call)
         return z * gates[site].to(z)[None, :, None, None]
 
     with torch.enable_grad():
@@ -136,11 +149,11 @@ def _gradient(model: OpenModel, inputs: Mapping[str, Tensor]) -> Tensor:
     return -torch.cat([torch.zeros(n) if g is None else g for g, n in zip(slopes, sizes, strict=True)])
 
 
-def _ablate_one_head_per_copy(site: str) -> Any:
+def _ablate_one_head_per_copy(site: str, base: SiteObserver | None = None) -> Any:
     """An observer that ablates head c of one site in copy c of the batch."""
 
     def attend(name: str, call: Call) -> Tensor:
-        z = plain(call)
+        z = plain(call) if base is None else base(name, call)
         if name == site:
             each = torch.arange(z.shape[1])
             z = z.clone()

@@ -97,6 +97,8 @@ class Op(Node):
     carries: bool
     scale: Tensor | None = None
     """Of a norm: the factor at which it is held."""
+    made: weakref.ref[Tensor] | None = None
+    """The tensor itself, while the model holds it."""
 
     @property
     def slots(self) -> Iterator[Slot]:
@@ -152,6 +154,8 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.stack: list[str] = []
         self.sites: list[str | None] = []
         self.order = 0
+        self.joins: dict[torch.Size, Node] = {}
+        """The latest sum of every shape outside readers: of the stream's shape, its end."""
         self.call = ""
         """The site that attended last."""
         self._sources: dict[int, list[weakref.ref[Source]]] = {}
@@ -248,6 +252,9 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 outs[-1] if plan.name in NORM and carries else None,
             )  # fmt: skip
             mark = Mark(node, carries, plan.dynamic, plan.name, self.path, plan.in_site, self.order)
+            node.made = weakref.ref(made)
+            if carries and plan.name == "add" and not self.in_site and len(list(node.parents)) > 1:
+                self.joins[made.shape] = node
             made._headscope = mark  # type: ignore[attr-defined]
 
     def _leaf(self, name: str, args: Any, floats: list[Any], dynamic: bool) -> Mark:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -23,7 +24,7 @@ from headscope.models.structure.sites import input_embedding
 from headscope.models.structure.tape import HeadsOutput, Mark, Node, Op, Source, Tape, mark_of
 from headscope.models.structure.trace import hooked
 
-Side = Literal["q", "k", "v"]
+Side = str
 SIDES: tuple[Side, ...] = ("q", "k", "v")
 Kind = Literal["embedding", "position", "head", "attention", "mlp", "bias", "reader"]
 READER_BIAS = "bias"
@@ -205,7 +206,7 @@ def _any_below(words: list[str], member: str, held: list[str]) -> bool:
     return any(path.startswith(prefix) for path in held)
 
 
-class _Recorder:
+class Recorder:
     """Hooks that tell a tape where in the model an operation runs, and where sites read and write."""
 
     def __init__(self, model: Any, stream: RecordedStream) -> None:
@@ -215,6 +216,8 @@ class _Recorder:
         self.waiting: list[str] = []
 
     def before(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        if module is self.model.model:
+            self._start((*args, *kwargs.values()))
         self.tape.stack.append(self.paths.get(id(module), ""))
         if id(module) in self.site_modules:
             self.tape.sites.append(self.tape.path)
@@ -226,6 +229,22 @@ class _Recorder:
         self.tape.stack.pop()
         if id(module) in self.site_modules:
             self.tape.sites.pop()
+
+    def _start(self, given: tuple[Any, ...]) -> None:
+        """A pass begins: forget the one before, and mark what the model is given."""
+        self.stream.sites.clear()
+        self.tape.joins.clear()
+        self.waiting.clear()
+        self.tape.stack.clear()
+        self.tape.sites.clear()
+        for value in given:
+            if isinstance(value, Tensor):
+                self.tape.mark_input(value)
+
+    def final(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        """The module is called that reads the end of the stream."""
+        if args:
+            self.stream.final = self.tape.node_of(args[0])
 
     def observe(self, site: str, call: Call, observer: SiteObserver | None) -> Tensor:
         reads = self.stream.sites.setdefault(site, SiteReads())
@@ -290,36 +309,34 @@ def _culprit(op: str, path: str, node: Node | None) -> str:
     return f"{_WORDS.get(op, f'the operation {op}')} in {path or 'the model'} is neither linear nor a norm"
 
 
+current_recorder: ContextVar[Recorder | None] = ContextVar("headscope_stream_recorder", default=None)
+
+
 @contextmanager
-def recording_stream(model: Any, inputs: Mapping[str, Tensor]) -> Iterator[tuple[RecordedStream, _Recorder]]:
-    """Record every pass inside the block; the observer of the pass must hand its calls to the recorder."""
+def recording_stream(model: Any) -> Iterator[RecordedStream]:
+    """Record every pass of this model inside the block, the latest one at a time. A block inside a block is one."""
+    outer = current_recorder.get()
+    if outer is not None and outer.model is model:
+        yield outer.stream
+        return
     paths = {id(module): path for path, module in model.model.named_modules()}
     sites = {site: paths[id(module)] for site, module in model.site_modules().items()}
     stream = RecordedStream(
         layers=layer_names(model.model, sites), site_paths=sites, embeddings=_token_embeddings(model.model)
     )
-    recorder = _Recorder(model, stream)
+    recorder = Recorder(model, stream)
     last = model.unembedding_input()
-
-    def final(module: nn.Module, args: Any, kwargs: Any) -> None:
-        if args:
-            stream.final = stream.tape.node_of(args[0])
-
-    for value in inputs.values():
-        stream.tape.mark_input(value)
+    token = current_recorder.set(recorder)
     try:
         with (
-            hooked([] if last is None else [last], before=final),
+            hooked([] if last is None else [last], before=recorder.final),
             hooked(model.model.modules(), before=recorder.before, after=recorder.after),
             _experts_one_by_one(model.model),
-            torch.no_grad(),
             stream.tape,
         ):
-            yield stream, recorder
+            yield stream
     finally:
-        for value in inputs.values():
-            if hasattr(value, "_headscope"):
-                del value._headscope
+        current_recorder.reset(token)
 
 
 def _token_embeddings(model: nn.Module) -> frozenset[str]:
@@ -334,18 +351,30 @@ def _same_memory(one: Tensor, other: Tensor) -> bool:
     return one.device.type != "meta" and one.data_ptr() == other.data_ptr()
 
 
+@torch.no_grad()
 def record_stream(model: Any, inputs: Mapping[str, Tensor], observer: SiteObserver | None = None) -> RecordedStream:
     """Run the model once and record how its residual stream came about. Evaluation mode only."""
     if model.model.training:
         raise ModelError(f"{model.shape.name} is in training mode, where dropout changes every pass; call model.eval()")
-    moved = {key: value.view_as(value) for key, value in inputs.items()}
-    with recording_stream(model, moved) as (stream, recorder):
-        done = model.run(moved, lambda site, call: recorder.observe(site, call, observer))
+    with recording_stream(model) as stream:
+        done = model.run(inputs, observer)
     node = stream.tape.node_of(done.logits)
+    shapes = {
+        shape for reads in stream.sites.values() for each in reads.nodes.values() for shape in _stream_shapes(each)
+    }
+    stream.roots += [end for shape, end in stream.tape.joins.items() if shape in shapes]
     stream.roots += [] if node is None else [node]
+    stream.tape.joins.clear()
     for site, reads in stream.sites.items():
         _refuse_inner_sources(site, reads)
     return stream
+
+
+def _stream_shapes(node: Node) -> set[torch.Size]:
+    """Shapes of what a reader reads."""
+    return {
+        each.shape for each in ancestors([node]) if isinstance(each, Op) and each.name == "add" and not each.in_site
+    }
 
 
 def _refuse_inner_sources(site: str, reads: SiteReads) -> None:

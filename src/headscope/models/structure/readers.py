@@ -1,0 +1,112 @@
+"""Where a site reads the residual stream: the input of its norm, and its q, k or v when that input changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headscope.errors import ModelError
+from headscope.models.structure.carry import Route, recompute, source_parts, wide
+from headscope.models.structure.tape import NORM, Node, Op, Source, mark_of
+from headscope.models.structure.writers import RecordedStream, Side, Writer, record_stream
+
+
+def has_own_norm(model: Any, site: str, side: Side) -> bool:
+    """Whether the norm before q, k or v is the reader's own, or stands on the stream (BERT), seen in a whole pass."""
+    stream = record_stream(model, model.probe)
+    if site not in stream.sites:
+        raise ModelError(f"{site} is not reached by the inputs that the model was opened with, so its norm is unknown")
+    stream.node(site, side)
+    shared = stream.on_stream(site)
+    return not any(entry in shared for entry in entries(stream.node(site, side)))
+
+
+def entries(node: Node) -> list[Node]:
+    """What enters the reader: the nodes outside the attention module from which its q, k or v is computed."""
+    found: list[Node] = []
+    seen: set[Node] = set()
+    waiting = [node]
+    while waiting:
+        each = waiting.pop()
+        if each in seen:
+            continue
+        seen.add(each)
+        if not each.in_site:
+            found += [each] if each.dynamic else []
+        elif isinstance(each, Op):
+            waiting += each.parents
+    return found
+
+
+def reader_inputs(node: Node, own_norm: bool) -> list[Node]:
+    """The stream that a reader reads: before its own norm, where it has one."""
+    return [_before_norm(entry) if own_norm else entry for entry in entries(node)]
+
+
+def _before_norm(entry: Node) -> Node:
+    """The one node outside the module of the norm that the norm's output is computed from."""
+    if not isinstance(entry, Op):
+        return entry
+    if entry.name in NORM:
+        return next(entry.parents)
+    outside: set[Node] = set()
+    waiting: list[Node] = [entry]
+    seen: set[Node] = set()
+    while waiting:
+        each = waiting.pop()
+        if each in seen:
+            continue
+        seen.add(each)
+        if isinstance(each, Op) and each.path == entry.path:
+            waiting += each.parents
+        elif each.dynamic:
+            outside.add(each)
+    return outside.pop() if len(outside) == 1 else entry
+
+
+def value_of(node: Node) -> Tensor:
+    """The value of a node: the model's own tensor while it holds it, else computed again."""
+    made = node.made() if isinstance(node, Op) and node.made is not None else None
+    mark = None if made is None else mark_of(made)
+    changed = mark is None or mark.node is not node  # in place, since
+    return recompute(node, {}) if made is None or changed else made
+
+
+def find_writer(stream: RecordedStream, node: Node, name: str) -> Writer | None:
+    """The writer of this name in a node, if it wrote into it."""
+    return next((writer for writer in stream.writers(Route(node)) if writer.name == name), None)
+
+
+def writer_names(stream: RecordedStream, site: str, side: Side) -> list[str]:
+    return [writer.name for writer in stream.writers(Route(stream.node(site, side)), site)]
+
+
+def carried_part(writer: Writer, target: Node) -> Tensor:
+    """What a writer's part has become at a node, with norms held."""
+    route, total = Route(target), None
+    for source, part in writer.sources:
+        made = route.carry_all(source, _part(source, part))
+        if made is not None:
+            total = made[0] if total is None else total + made[0]
+    if total is None:
+        raise ModelError(f"{writer.name} does not reach this reader")
+    return total
+
+
+def _part(source: Source, part: int | None) -> Tensor:
+    if part is None:
+        return source_parts(source)
+    if part >= 0:
+        return source_parts(source, [part])
+    assert source.heads is not None
+    assert source.heads.bias is not None
+    return source.heads.bias.to(wide(source.heads.bias.dtype)).expand(source.shape)[None]
+
+
+@torch.no_grad()
+def read_again(node: Node, changed: Mapping[Node, Tensor]) -> Tensor:
+    """q, k or v when the stream before the reader's norm has these values: the norm is computed again."""
+    return recompute(node, changed)
