@@ -283,7 +283,9 @@ def _load_tokenizer(where: str, shared: dict[str, Any]) -> Any:
         return transformers.AutoTokenizer.from_pretrained(where, **shared)
     except _MISSING:
         return None  # a picture or sound model; text is refused when it is given
-    except Exception as error:  # what tokenizers raises at a broken file
+    except BaseException as error:  # what tokenizers raises at a broken file, a panic too
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         raise ModelError(f"the tokenizer in {where} is broken ({error}); fetch it again, or pass tokenizer=") from error
 
 

@@ -10,6 +10,7 @@ from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from headscope.errors import InputError
+from headscope.models.inputs.bounded_encoding import BEGINNING, GrowthLimit, panics_as_errors
 from headscope.models.inputs.media import MediaProcessors, Picture, Sound, media_tensors
 from headscope.models.protocol import Prepared, Token
 
@@ -27,6 +28,7 @@ class InputProcessor:
         media: MediaProcessors | None = None,
     ) -> None:
         self.tokenizer, self.vocabulary, self.context = tokenizer, vocabulary, context
+        self._growth = GrowthLimit(tokenizer)
         self.media = media or MediaProcessors()
         self.start = start
         """The first token of the decoder, in an encoder-decoder."""
@@ -55,8 +57,7 @@ class InputProcessor:
         """A picture or sound as tensors; its text goes in beside it, or is what the decoder has written so far."""
         inputs = media_tensors(medium, text, self.media, takes, name)
         if self.start is not None and "decoder_input_ids" in takes:
-            for_encoder = text is None or "input_ids" in inputs
-            target = [] if for_encoder else self._require_tokenizer("read text")(text_target=text)["input_ids"]
+            target = [] if text is None or "input_ids" in inputs else self._target_ids(text)
             inputs["decoder_input_ids"] = torch.tensor([[self.start, *target]])
         elif text is not None and "input_ids" not in inputs:
             raise InputError(f"{name} takes no text beside it; give the picture or sound alone")
@@ -70,11 +71,12 @@ class InputProcessor:
         """The text of these ids; the ids themselves without a tokenizer."""
         if self.tokenizer is None:
             return " ".join(str(int(token)) for token in ids)
-        return str(self.tokenizer.decode(ids.tolist(), skip_special_tokens=False))
+        with panics_as_errors("these tokens"):
+            return str(self.tokenizer.decode(ids.tolist(), skip_special_tokens=False))
 
     def token_ids(self, text: str) -> list[int]:
         """The ids of a text, with no special tokens added."""
-        return list(self._require_tokenizer("read text")(text, add_special_tokens=False)["input_ids"])
+        return list(self._encoded(text, "the text", add_special_tokens=False)["input_ids"])
 
     def text_of(self, token: int) -> str:
         """The text of one token, its leading space included."""
@@ -102,10 +104,10 @@ class InputProcessor:
         stray = next((index for index, letter in enumerate(text) if "\ud800" <= letter <= "\udfff"), None)
         if stray is not None:
             raise InputError(f"{what} is not UTF-8: letter {stray} is {text[stray]!r}, a stray byte or half of a pair")
-        tokenizer = self._require_tokenizer("read text")
-        if getattr(tokenizer, "is_fast", False):
+        self._check_beginning(text, what)
+        if getattr(self.tokenizer, "is_fast", False):
             options["return_offsets_mapping"] = True
-        encoded = tokenizer(text, **options)
+        encoded = self._encoded(text, what, **options)
         ids = list(encoded["input_ids"])
         self.check(ids, what)
         tokens = tuple(
@@ -130,7 +132,7 @@ class InputProcessor:
         if self.start is None:
             raise InputError("a pair (source, target) is for encoder-decoders; this model reads one text")
         prepared = self._from_text(source)
-        return self._with_decoder(prepared, list(self._require_tokenizer("read text")(text_target=target)["input_ids"]))
+        return self._with_decoder(prepared, self._target_ids(target))
 
     def _with_decoder(self, prepared: Prepared, target: list[int]) -> Prepared:
         if self.start is None:
@@ -140,13 +142,38 @@ class InputProcessor:
         inputs = {**prepared.inputs, "decoder_input_ids": torch.tensor([ids])}
         return Prepared(inputs, prepared.tokens, self.tokens_of(inputs["decoder_input_ids"][0]))
 
+    def _encoded(self, text: str, what: str, **options: Any) -> Any:
+        """Call the tokenizer within its limits."""
+        tokenizer = self._require_tokenizer("read text")
+        self._growth.check(text, what)
+        with panics_as_errors(what):
+            return tokenizer(text, **options)
+
+    def _target_ids(self, text: str) -> list[int]:
+        """The ids of what a decoder has written so far."""
+        tokenizer = self._require_tokenizer("read text")
+        self._growth.check(text, "the target")
+        with panics_as_errors("the target"):
+            return list(tokenizer(text_target=text)["input_ids"])
+
+    def _check_beginning(self, text: str, what: str) -> None:
+        """Refuse a long text by its beginning, before the rest of it is tokenized."""
+        if self.context is not None and len(text) > BEGINNING:
+            n_tokens = len(self.token_ids(text[:BEGINNING]))
+            if n_tokens > self.context:
+                raise InputError(
+                    f"{what} has {len(text):,} characters; the first {BEGINNING:,} alone are {n_tokens:,} tokens, and "
+                    f"this model reads at most {self.context}; shorten it"
+                )
+
     def _require_tokenizer(self, purpose: str) -> Any:
         if self.tokenizer is None:
             raise InputError(f"no tokenizer was given, so this model cannot {purpose}; pass tokenizer=, or give ids")
         return self.tokenizer
 
     def _decode_one(self, token: int) -> str:
-        text = str(self.tokenizer.decode([token], clean_up_tokenization_spaces=False))
+        with panics_as_errors(f"token {token}"):
+            text = str(self.tokenizer.decode([token], clean_up_tokenization_spaces=False))
         stored = self.tokenizer.convert_ids_to_tokens(token)
         if isinstance(stored, str) and stored.startswith("▁") and not text.startswith(" "):
             return " " + text

@@ -1,0 +1,116 @@
+"""Call a stranger's tokenizer so that neither its rules nor a long text exhaust memory, and its panics are errors.
+
+The normalizers of a tokenizer.json may multiply a text (three times "replace a by a thousand a"). Where they could make
+too much of a text, they are run one by one, and the size of each result is bounded before it is made.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from headscope.errors import InputError
+
+MOST_CHARACTERS = 2**22
+"""Most characters of a text, before and after normalization. Each may become a token of a hundred bytes."""
+BEGINNING = 2**17
+"""Characters of a long text that are tokenized first: if they exceed the context, the rest is not."""
+
+_UNICODE = {"NFKC": 18, "NFKD": 18, "Precompiled": 18, "NFD": 4, "NFC": 3, "Lowercase": 3, "BertNormalizer": 12}
+_UNICODE |= {"ByteLevel": 4}
+
+
+@contextmanager
+def panics_as_errors(what: str) -> Iterator[None]:
+    """Turn a panic of the tokenizers library, which no ``except Exception`` catches, into an InputError."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        why = (str(error).strip().splitlines() or ["no reason given"])[0][:200]
+        raise InputError(
+            f"this model's tokenizer gives up on {what} ({why}); its rules are broken: use another tokenizer, or "
+            "give ids"
+        ) from None
+
+
+class GrowthLimit:
+    """Bounds how far a tokenizer's normalizers lengthen a text; other tokenizers than fast ones have none."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        self.steps = _flat(_state(getattr(backend, "normalizer", None)), "normalizers")
+        splitting = _flat(_state(getattr(backend, "pre_tokenizer", None)), "pretokenizers")
+        self.splitting = 1
+        for step in splitting:
+            self.splitting *= 2 if step.get("type") == "ByteLevel" and self.splitting < 2**60 else 1
+
+    @property
+    def factor(self) -> int:
+        """How many characters these rules make of one, at most."""
+        product = self.splitting
+        for step in self.steps:
+            product = min(product * _factor(step), 2**60)
+        return product
+
+    def check(self, text: str, what: str = "the text") -> None:
+        """Refuse a text that is too long, or that these rules make too long."""
+        if len(text) > MOST_CHARACTERS:
+            raise InputError(f"{what} has {len(text):,} characters; at most {MOST_CHARACTERS:,} are read at once")
+        if len(text) * self.factor <= MOST_CHARACTERS:
+            return
+        for step in self.steps:
+            if _length_after(step, text) > 4 * MOST_CHARACTERS:
+                raise _grows(what)
+            with panics_as_errors(what):
+                text = _normalizer(step).normalize_str(text)
+        if len(text) * max(1, self.splitting // 2) > MOST_CHARACTERS:
+            raise _grows(what)
+
+
+def _grows(what: str) -> InputError:
+    return InputError(
+        f"this model's tokenizer lengthens {what} past {MOST_CHARACTERS:,} characters before it splits it into tokens; "
+        "its rules are broken: use another tokenizer, or give ids"
+    )
+
+
+def _state(part: Any) -> dict[str, Any]:
+    """The JSON of a normalizer or pre-tokenizer; nothing for one written in Python."""
+    if part is None:
+        return {}
+    try:
+        read = json.loads(part.__getstate__())
+    except Exception:  # a custom part has no JSON
+        return {}
+    return read if isinstance(read, dict) else {}
+
+
+def _flat(state: dict[str, Any], inner: str) -> list[dict[str, Any]]:
+    if state.get("type") == "Sequence":
+        return [step for part in state.get(inner, []) for step in _flat(part, inner)]
+    return [state] if state else []
+
+
+def _factor(step: dict[str, Any]) -> int:
+    if step.get("type") == "Replace":
+        return 1 + len(step.get("content", ""))
+    return _UNICODE.get(str(step.get("type")), 1)
+
+
+def _length_after(step: dict[str, Any], text: str) -> int:
+    pattern = step.get("pattern", {}).get("String") if step.get("type") == "Replace" else None
+    if pattern:
+        return len(text) + text.count(pattern) * (len(step["content"]) - len(pattern))
+    added = len(step.get("prepend", "")) if step.get("type") == "Prepend" else 0
+    return len(text) * _factor(step) + added
+
+
+def _normalizer(step: dict[str, Any]) -> Any:
+    from tokenizers import Tokenizer
+
+    model = {"type": "WordLevel", "vocab": {}, "unk_token": ""}
+    return Tokenizer.from_str(json.dumps({"version": "1.0", "normalizer": step, "model": model})).normalizer

@@ -1,0 +1,102 @@
+"""Tokenizers from strangers: rules that multiply a text, patterns that never end, texts without end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+import headscope
+from headscope.errors import InputError
+from headscope.models.inputs.bounded_encoding import BEGINNING, MOST_CHARACTERS, GrowthLimit
+from headscope.models.inputs.tokens import InputProcessor
+
+
+def processor(context: int | None = 64, **parts: Any) -> InputProcessor:
+    backend = Tokenizer(models.WordLevel({"a": 0, "[UNK]": 1}, unk_token="[UNK]"))
+    for name, part in parts.items():
+        setattr(backend, name, part)
+    return InputProcessor(PreTrainedTokenizerFast(tokenizer_object=backend), vocabulary=2, context=context)
+
+
+MULTIPLYING = {
+    "three replacements": normalizers.Sequence([normalizers.Replace("a", "a" * 1000) for _ in range(3)]),
+    "nested": normalizers.Sequence([normalizers.Sequence([normalizers.Replace("a", "aa")] * 10)] * 4),
+    "look-ahead": normalizers.Sequence([normalizers.Replace(Regex("(?=a)"), "a")] * 40),
+    "every place": normalizers.Sequence([normalizers.Replace(Regex(""), "ab")] * 30),
+    "one enormous": normalizers.Replace("a", "b" * 10**7),
+}
+
+
+@pytest.mark.parametrize("rules", MULTIPLYING.values(), ids=MULTIPLYING.keys())
+def test_normalizers_that_multiply_a_text_are_refused_before_they_do(rules: Any) -> None:
+    reader = processor(normalizer=rules)
+    for read in (reader.prepare, reader.token_ids):
+        with pytest.raises(InputError, match=r"tokenizer lengthens the text past 4,194,304 characters"):
+            read("a banana " * 10)
+
+
+def test_bytes_of_bytes_of_bytes_are_refused() -> None:
+    steps = pre_tokenizers.Sequence([pre_tokenizers.ByteLevel(add_prefix_space=False)] * 40)
+    with pytest.raises(InputError, match="tokenizer lengthens the text"):
+        processor(pre_tokenizer=steps).token_ids("é")
+
+
+def test_ordinary_rules_are_left_alone() -> None:
+    ordinary = normalizers.Sequence(
+        [normalizers.NFKC(), normalizers.Replace(" ", "▁"), normalizers.Replace(Regex(" {2,}"), " "),
+         normalizers.Prepend("▁"), normalizers.Lowercase()]
+    )  # fmt: skip
+    reader = processor(normalizer=ordinary)
+    assert reader.token_ids("a") == [1]
+    GrowthLimit(reader.tokenizer).check("a b c " * 100_000)
+    assert GrowthLimit(headscope.load().model.processor.tokenizer).factor < 1_000
+
+
+@pytest.mark.parametrize("part", ["pre_tokenizer", "normalizer"])
+def test_a_pattern_that_backtracks_without_end_is_a_sentence(part: str) -> None:
+    """The library gives up by a panic, which is no Exception."""
+    pattern = Regex("(a|aa)+$")
+    kinds = {
+        "pre_tokenizer": pre_tokenizers.Split(pattern, "isolated"),
+        "normalizer": normalizers.Replace(pattern, "b"),
+    }
+    reader = processor(**{part: kinds[part]})
+    for read in (reader.prepare, reader.token_ids):
+        with pytest.raises(InputError, match=r"tokenizer gives up on the text \(Onig: Regex search error: retry-limit"):
+            read("a" * 60 + "b")
+
+
+def test_a_decoder_that_panics_is_a_sentence() -> None:
+    backend = Tokenizer(models.WordLevel({"a" * 60 + "b": 0, "[UNK]": 1}, unk_token="[UNK]"))
+    backend.decoder = decoders.Sequence([decoders.Replace(Regex("(a|aa)+$"), "b")])
+    reader = InputProcessor(PreTrainedTokenizerFast(tokenizer_object=backend), vocabulary=2, context=64)
+    with pytest.raises(InputError, match="tokenizer gives up on these tokens"):
+        reader.decode(torch.tensor([0]))
+    with pytest.raises(InputError, match="tokenizer gives up on token 0"):
+        reader.text_of(0)
+
+
+def test_a_million_letters_are_refused_by_their_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One word of a million letters: no more than its beginning is tokenized."""
+    reader, read = headscope.load().model.processor, []
+    whole = type(reader.tokenizer).__call__
+
+    def count(self: Any, text: str, **options: Any) -> Any:
+        read.append(len(text))
+        return whole(self, text, **options)
+
+    monkeypatch.setattr(type(reader.tokenizer), "__call__", count)
+    with pytest.raises(
+        InputError, match=r"has 1,000,000 characters; the first 131,072 alone are [\d,]+ tokens, and this"
+    ):
+        reader.prepare("a" * 1_000_000)
+    assert read == [BEGINNING]
+
+
+def test_more_text_than_is_read_at_once_is_refused_before_it_is_tokenized() -> None:
+    with pytest.raises(InputError, match="the text has 4,194,305 characters; at most 4,194,304 are read at once"):
+        processor(context=None).prepare("a" * (MOST_CHARACTERS + 1))
