@@ -68,15 +68,25 @@ class TokenFeatures:
 
     @cached_property
     def starts_word(self) -> Bool[Tensor, " token"]:
-        """A token continues a word if a letter or digit stands on both sides of its beginning."""
-        before = ["", *self.texts[:-1]]
-        glued = [
-            bool(text) and bool(last) and _wordlike(text[0]) and _wordlike(last[-1])
-            for text, last in zip(self.texts, before, strict=True)
-        ]
+        """A token continues a word if a letter or digit stands on both sides of its beginning.
+
+        Where no token holds a space, a tokenizer drops them: then each token is a word, unless it is marked (``##ing``)
+        or its characters follow those of the token before.
+        """
+        spaced = any(text != text.strip() for text in self.texts)
+        glued = [False, *(self._continues(place, spaced) for place in range(1, len(self.texts)))]
         if len(glued) > 1 and self.tokens[0].start is None:
             glued[1] = False  # after an added start token a word begins, whatever its text ends with
         return ~torch.tensor(glued, dtype=torch.bool)
+
+    def _continues(self, place: int, spaced: bool) -> bool:
+        text, last = self.texts[place], self.texts[place - 1]
+        if text.startswith("##"):
+            return True
+        if not spaced:
+            start, end = self.tokens[place].start, self.tokens[place - 1].end
+            return start is not None and start == end and _wordlike(text[0]) and _wordlike(last[-1])
+        return bool(text) and bool(last) and _wordlike(text[0]) and _wordlike(last[-1])
 
     @cached_property
     def word(self) -> Int[Tensor, " token"]:

@@ -1,0 +1,127 @@
+"""Score roles, rules and explanations on compiled models, in which every head's job is known.
+
+Named right: the head's first rule (or its role) is its job. Named wrong: it is another. Not named: it is none. Decoys
+and models with shuffled weights have no job: any name there is wrong. Takes about three minutes on two cores.
+
+    python bench/truth.py --out bench/results/truth.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import headscope
+from headscope.heads.look.look import Look
+from headscope.heads.roles.shuffled_weights import shuffled_weights
+from headscope.heads.rules.run import RuleOptions
+from headscope.lab.compile import PROGRAMS, Compiled, CompileOptions, Program, compile_program, program_of_rule
+from headscope.lab.compile.programs import SELECTORS
+from headscope.lab.compile.words import sample_texts
+from headscope.scope import Scope
+
+ROLES = {"previous token": "previous token", "after a copy": "induction", "copies": "duplicate token"}
+"""Rules that the battery has a role for."""
+OPTIONS = RuleOptions(tables=False)
+
+
+def models(quick: bool) -> Iterator[tuple[Program, CompileOptions]]:
+    """Every selector alone and every program: rotated, noisy, beside decoys of several sharpnesses, some with MLPs."""
+    programs = [*map(program_of_rule, SELECTORS), *PROGRAMS.values()]
+    for seed, program in enumerate(programs[:: 8 if quick else 1]):
+        yield (
+            program,
+            CompileOptions(
+                seed=seed,
+                decoys=2,
+                decoy_sharpness=(0.5, 1.5, 4.0)[seed % 3],
+                mlp=seed % 2 == 1,
+                noise=(0.02, 0.03)[seed % 2],
+            ),
+        )
+
+
+def score_rules(compiled: Compiled, scope: Scope, seed: int) -> tuple[Counter[str], list[str]]:
+    rules = scope.rules(sample_texts(12, 112, seed), OPTIONS)
+    counts: Counter[str] = Counter()
+    missed = []
+    for head, job in compiled.truth.items():
+        found = rules[head]
+        if job is None:
+            counts["decoys"] += 1
+            counts["decoys named"] += found.named is not None
+            missed += [f"{compiled.program.name} {head}: a decoy, named {found.named}"] if found.named else []
+            continue
+        counts["jobs"] += 1
+        counts["first rule is the job"] += found.rules[0].name == job
+        counts["named right"] += found.named == job
+        counts["named wrong"] += found.named not in (None, job)
+        counts["not named"] += found.named is None
+        if found.rules[0].name != job:
+            missed.append(f"{compiled.program.name} {head}: {job}, found {found.rules[0].name}")
+    return counts, missed
+
+
+def score_shuffled(scope: Scope, seed: int) -> Counter[str]:
+    """The same model with every weight matrix shuffled: nothing may be named."""
+    with shuffled_weights(scope.model, seed):
+        rules = scope.rules(sample_texts(6, 80, seed), OPTIONS)
+    return Counter({"heads": len(rules), "named": sum(head.named is not None for head in rules)})
+
+
+def score_roles(compiled: Compiled, scope: Scope) -> Counter[str]:
+    """What the battery says of heads whose job has a role, and of decoys."""
+    roles = tuple(dict.fromkeys(ROLES.values()))
+    report = scope.heads(headscope.RoleOptions(inputs=16, roles=roles, ablate=0))
+    found = {finding.head: finding.role for finding in report.findings if finding.strongest}
+    counts: Counter[str] = Counter()
+    for head, job in compiled.truth.items():
+        if job in ROLES:
+            counts["named right"] += found.get(head) == ROLES[job]
+            counts["named wrong"] += found.get(head) not in (None, ROLES[job])
+            counts["not named"] += head not in found
+        elif job is None:
+            counts["decoys named"] += head in found
+    return counts
+
+
+def run(quick: bool) -> dict[str, Any]:
+    rules, shuffled, roles = Counter[str](), Counter[str](), Counter[str]()
+    missed: list[str] = []
+    for number, (program, options) in enumerate(models(quick)):
+        compiled = compile_program(program, options)
+        with headscope.load(compiled.model, compiled.tokenizer) as scope:
+            counts, wrong = score_rules(compiled, scope, options.seed)
+            rules += counts
+            missed += wrong
+            if number % 8 == 0:
+                shuffled += score_shuffled(scope, options.seed)
+            if any(job in ROLES for job in program.rules) and number % 2 == 0:
+                roles += score_roles(compiled, scope)
+        print(f"{number + 1}: {program.name}: {dict(counts)}", flush=True)
+    return {
+        "rules": dict(rules),
+        "share of jobs that are the first rule": round(rules["first rule is the job"] / rules["jobs"], 4),
+        "missed": missed,
+        "shuffled weights": {name: shuffled[name] for name in ("heads", "named")},
+        "roles": {name: roles[name] for name in ("named right", "named wrong", "not named", "decoys named")},
+        "explanations": "not scored yet" if hasattr(Look, "why") else "look.why is not there",
+        "threads": torch.get_num_threads(),
+    }
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--quick", action="store_true", help="every eighth model")
+    arguments = parser.parse_args()
+    result = run(arguments.quick)
+    print(json.dumps(result, indent=1, ensure_ascii=False))
+    if arguments.out is not None:
+        arguments.out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
