@@ -1,7 +1,9 @@
-"""Looks, edits, exports and scans at once, for as long as one likes: ``python -m tests.soak --minutes 30``.
+"""Looks, edits, exports, scans and attacks at once, as long as one likes: ``python -m tests.soak --minutes 30``.
 
 The real server runs in this process on the embedded model. Clients ask it over the network as a page does, one thread
-exports looks as files, and one scans. Every few seconds the resident memory, threads and open files are written down.
+exports looks as files, and one scans. Hostile clients hold half-open connections, leave what they asked for, send texts
+that are refused, and call the server by other names. Every few seconds the resident memory, threads and open files are
+written down.
 
 Memory is flat when it does not rise after the warm-up. The looks that a session keeps are filled up first, with
 texts as they come later; then the first third is left out, and of the rest the second half's median may lie at most 3 %
@@ -18,6 +20,7 @@ import gc
 import json
 import random
 import re
+import socket
 import statistics
 import sys
 import tempfile
@@ -25,6 +28,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,7 +39,9 @@ import torch
 
 import headscope
 from headscope.app.export.html import save_html
-from headscope.app.pages.microscope import KEPT_LOOKS, LookRequest, Session
+from headscope.app.pages.kept_looks import KEPT_LOOKS
+from headscope.app.pages.microscope import LookRequest, Session
+from headscope.app.server import HOST
 from headscope.app.wire import unpack
 from headscope.errors import InputError
 from headscope.scan.options import ScanOptions
@@ -45,6 +51,7 @@ from tests.e2e.conftest import served
 WORDS = re.findall(r"\w+", "The old lamp on the landing burned until morning and Mary gave John a book in the shop")
 LENGTHS = (3, 12, 40, 120)
 RISE = 1.03
+WORKS = {"look", "edit", "export", "scan", "half-open", "left", "refused"}
 SCAN = ScanOptions(context=64, batch=2, threads=1, replicates=4, examples=1, progress=False)
 
 
@@ -107,6 +114,40 @@ def ask_like_a_page(address: str, chance: random.Random, record: Record) -> None
         assert person.post("/api/look", json={"look": "gone"}).status_code == 422
 
 
+def hold_connections(address: str, chance: random.Random, record: Record) -> None:
+    """Half a request on many connections, and a body that never ends."""
+    half = (
+        b"",
+        b"GET / HTTP/1.1\r\nHost: loc",
+        b"POST /api/look HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n",
+    )
+    with ExitStack() as held:
+        for _ in range(40):
+            line = held.enter_context(socket.create_connection((HOST, int(address.rstrip("/").rpartition(":")[2])), 60))
+            line.sendall(chance.choice(half))
+        httpx.get(address, timeout=120).raise_for_status()
+    record.done["half-open"] += 1
+
+
+def leave(address: str, chance: random.Random, record: Record) -> None:
+    """A long text and heads to be trained, whose answers are not awaited."""
+    long = " ".join(chance.choices(WORDS, k=1_500))
+    heads = {"sentence": long[:300], "targets": [{"name": "a", "arrows": [[1, 0]]}], "steps": 1_000}
+    for path, body in (("look", {"text": long}), ("lab/craft/open", {**heads, "seed": chance.randrange(1_000)})):
+        try:
+            httpx.post(f"{address}api/{path}", json=body, timeout=httpx.Timeout(60, read=chance.uniform(0.01, 0.5)))
+        except httpx.ReadTimeout:
+            record.done["left"] += 1
+
+
+def send_refused(address: str, chance: random.Random, record: Record) -> None:
+    """Texts without a word, requests for another host and in chunks: all refused."""
+    empty = {"text": "\u2003" * chance.randrange(100_000, 1_000_000)}
+    assert httpx.post(f"{address}api/look", json=empty, timeout=120).status_code == 422
+    assert httpx.get(f"{address}api/model", headers={"Host": "evil.example"}, timeout=120).status_code == 400
+    record.done["refused"] += 1
+
+
 def export(scope: Scope, folder: Path, chance: random.Random, record: Record) -> None:
     save_html(scope.look(" ".join(chance.choices(WORDS, k=8))), folder / "look.html")
     record.done["export"] += 1
@@ -140,12 +181,15 @@ def soak(minutes: float, seed: int = 0, every: float = 2.0) -> Record:
         folder, session = Path(name), Session(scope)
         fill(session)
         with served(session) as address:
-            chances = [random.Random(seed + number) for number in range(4)]
+            chances = [random.Random(seed + number) for number in range(7)]
             works: list[Callable[[], None]] = [
                 lambda: ask_like_a_page(address, chances[0], record),
                 lambda: ask_like_a_page(address, chances[1], record),
                 lambda: export(scope, folder, chances[2], record),
                 lambda: scan(scope, folder, chances[3], record),
+                lambda: hold_connections(address, chances[4], record),
+                lambda: leave(address, chances[5], record),
+                lambda: send_refused(address, chances[6], record),
             ]
             workers = [threading.Thread(target=keep_doing, args=(work, stop, record)) for work in works]
             for worker in workers:
@@ -171,7 +215,7 @@ def judge(record: Record, threads_before: int, files_before: int) -> list[str]:
     if record.files[-1] > files_before:
         left = [file.path for file in psutil.Process().open_files()]
         found.append(f"{record.files[-1] - files_before} open files were left: {left}")
-    missing = {"look", "edit", "export", "scan"} - {name for name, count in record.done.items() if count}
+    missing = WORKS - {name for name, count in record.done.items() if count}
     return [*found, *(f"no {name} was finished" for name in sorted(missing))]
 
 

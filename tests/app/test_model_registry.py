@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from headscope.app import model_registry as registry_module
-from headscope.app.model_registry import KEPT_MADE, KEPT_OPENED, ModelRegistry
+from headscope.app.model_registry import KEPT_MADE, KEPT_OF_ONE, KEPT_OPENED, ModelRegistry
 from headscope.app.pages.microscope import Session
 from headscope.errors import InputError
 from headscope.lab.teach.by_hand import HandSizes, by_hand
@@ -61,19 +61,50 @@ def test_two_models_of_one_name_are_refused():
 def test_a_class_of_clients_keeps_all_of_its_models(given):
     registry, crafted = ModelRegistry(*given), made("crafted")
     for student in range(STUDENTS):
-        registry.add(f"heads {student}", crafted)
-    assert all(registry.session(f"heads {student}").scope is crafted for student in range(STUDENTS))
+        registry.add("heads", crafted, str(student))
+    assert all(registry.session("heads", str(student)).scope is crafted for student in range(STUDENTS))
+
+
+def test_a_model_belongs_to_the_client_that_made_it(given):
+    registry, mine, theirs = ModelRegistry(*given), made("mine"), made("theirs")
+    registry.add("heads", mine, "me")
+    assert registry.names("me") == ["first", "second", "heads"]
+    assert registry.names("them") == registry.names() == ["first", "second"]
+    with pytest.raises(InputError, match=r"there is no model 'heads' on this page; it has first, second\n"):
+        registry.session("heads", "them")
+    registry.add("heads", theirs, "them")
+    assert registry.session("heads", "me").scope is mine
+    assert registry.session("heads", "them").scope is theirs
+
+
+def test_one_client_cannot_push_out_the_models_of_others(given):
+    registry, crafted = ModelRegistry(*given), made("crafted")
+    registry.add("heads", crafted, "me")
+    for number in range(2 * KEPT_MADE):
+        registry.add(f"heads {number}", crafted, "them")
+    assert registry.session("heads", "me").scope is crafted
+    assert registry.names("them")[2:] == [f"heads {2 * KEPT_MADE - KEPT_OF_ONE + number}" for number in range(8)]
+
+
+def test_a_dropped_model_is_not_held_by_its_looks(given):
+    registry = ModelRegistry(*given)
+    registry.add("heads", made("crafted"), "me")
+    dropped = registry.session("heads", "me")
+    dropped.adopt(dropped.scope.look([1, 2, 3]))
+    registry.add("heads", made("newer"), "me")
+    assert not dropped.kept.names()
+    assert not registry.session("first").kept.whole.looks
 
 
 def test_the_least_recently_used_model_is_dropped(given):
     registry, crafted = ModelRegistry(*given), made("crafted")
     for number in range(KEPT_MADE):
-        registry.add(f"heads {number}", crafted)
-    in_use = registry.session("heads 0")
-    registry.add("one more", crafted)
-    assert registry.session("heads 0") is in_use
-    assert "heads 1" not in registry.names()
-    assert len(registry.names()) == len(given) + KEPT_MADE
+        registry.add("heads", crafted, str(number))
+    in_use = registry.session("heads", "0")
+    registry.add("heads", crafted, "one more")
+    assert registry.session("heads", "0") is in_use
+    assert registry.names("1") == ["first", "second"]
+    assert all(len(registry.names(str(number))) == 3 for number in range(2, KEPT_MADE))
     assert registry.session("first") is given[0]
 
 

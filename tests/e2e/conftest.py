@@ -20,6 +20,7 @@ from headscope.app.model_registry import ModelRegistry, Opener
 from headscope.app.pages.census import Censuses
 from headscope.app.pages.microscope import Session
 from headscope.app.server import HOST, application
+from headscope.app.server.serve import UVICORN
 from headscope.scope import EMBEDDED, Scope
 from tests.app.conftest import small_model, word_tokenizer
 
@@ -69,7 +70,7 @@ def served(
 @contextmanager
 def running(app: ASGIApp, port: int = 0) -> Iterator[str]:
     """The address of an application, while it runs in a thread on this port, or on any that is free."""
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+    server = uvicorn.Server(uvicorn.Config(app, **UVICORN))
     listening = socket.create_server((HOST, port))  # here, so that no one takes the port in between
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()

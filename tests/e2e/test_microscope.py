@@ -204,8 +204,7 @@ def test_an_empty_text_and_an_error_leave_the_last_picture(open_page: Open):
 
 def test_a_server_that_forgot_the_text_is_told_it_again(open_page: Open, session: Session):
     page = open_page(at(head="0.0"))
-    session._looks.clear()
-    session._texts.clear()
+    session.kept.forget()
     page.keyboard.press("]")
     expect(page.get_by_role("application", name="Pattern of head 0.1")).to_be_visible()
     expect(page.locator("[data-share='0.1']")).to_be_visible()

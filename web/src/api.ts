@@ -9,10 +9,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * Read Card
-         * @description The requested card, with other numbers of heads where the request has them.
-         */
+        /** Read Card */
         post: operations["read_card_api_card_post"];
         delete?: never;
         options?: never;
@@ -259,10 +256,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * Open Crafted
-         * @description Add these heads to the registry. Equal requests give equal heads, so a name always means the same model.
-         */
+        /** Open Crafted */
         post: operations["open_crafted_api_lab_craft_open_post"];
         delete?: never;
         options?: never;
@@ -1832,7 +1826,7 @@ export interface components {
         };
         /**
          * Progress
-         * @description How far the model's current work is; empty when it is idle.
+         * @description How far a request is; empty when there is none. ``place``: how many turns of others come first.
          */
         Progress: {
             /**
@@ -1840,6 +1834,11 @@ export interface components {
              * @default 0
              */
             done: number;
+            /**
+             * Place
+             * @default 0
+             */
+            place: number;
             /**
              * Total
              * @default 0
@@ -3424,7 +3423,7 @@ export interface operations {
     progress_api_progress_get: {
         parameters: {
             query?: {
-                model?: string | null;
+                request?: string;
             };
             header?: never;
             path?: never;

@@ -14,6 +14,7 @@ from headscope.app.pages.four_heads import (
     CraftRequest,
     CraftStep,
     HeadTrainer,
+    MadeModels,
     SentenceRequest,
     TargetPattern,
 )
@@ -27,7 +28,12 @@ from headscope.lab.teach.target_patterns import SENTENCE
 
 @pytest.fixture
 def trainer() -> HeadTrainer:
-    return HeadTrainer(ModelRegistry())
+    return HeadTrainer()
+
+
+@pytest.fixture
+def made() -> MadeModels:
+    return MadeModels(ModelRegistry(), "me")
 
 
 def request_of(**how) -> CraftRequest:
@@ -53,35 +59,35 @@ def test_training_emits_begun_then_steps_then_done(trainer):
     assert done[1]["losses"].shape == (6, 2), "before the first step and after each"
 
 
-def test_opening_trained_heads_does_not_train_them_again(trainer, monkeypatch):
+def test_opening_trained_heads_does_not_train_them_again(trainer, made, monkeypatch):
     frames_of(trainer, request_of())
     monkeypatch.setattr(four_heads, "craft", lambda *_: pytest.fail("trained again"))
-    opened = trainer.open_crafted(request_of())
-    assert trainer.registry.session(opened.model).scope.shape.n_heads == 2
+    opened = trainer.open_crafted(request_of(), made)
+    assert made.registry.session(opened.model, "me").scope.shape.n_heads == 2
 
 
 @pytest.mark.parametrize("sentence", ["a dog", "a red dog", "one red dog saw the old cat on a mat"])
-def test_heads_of_a_sentence_of_any_length_open_in_the_microscope(trainer, sentence):
+def test_heads_of_a_sentence_of_any_length_open_in_the_microscope(trainer, made, sentence):
     asked = request_of(sentence=sentence, targets=[TargetPattern(name="Back", arrows=[(1, 0)])])
-    opened = trainer.open_crafted(asked)
+    opened = trainer.open_crafted(asked, made)
     assert opened.text == sentence
-    look = trainer.registry.session(opened.model).scope.look(opened.text)
+    look = made.registry.session(opened.model, "me").scope.look(opened.text)
     assert look.pattern("0.0").shape == (len(sentence.split()), len(sentence.split()))
 
 
 @pytest.mark.parametrize(
     "other", [{"seed": 1}, {"steps": 6}, {"d_head": 4}, {"places": False}, {"sentence": "a red cat"}]
 )
-def test_equal_requests_give_the_same_model_and_others_another(trainer, other):
-    first, again, second = (trainer.open_crafted(request_of(**how)).model for how in ({}, {}, other))
+def test_equal_requests_give_the_same_model_and_others_another(trainer, made, other):
+    first, again, second = (trainer.open_crafted(request_of(**how), made).model for how in ({}, {}, other))
     assert first == again != second
 
 
-def test_opening_a_model_again_keeps_its_session(trainer):
-    opened = trainer.open_crafted(request_of())
-    session = trainer.registry.session(opened.model)
-    trainer.open_crafted(request_of())
-    assert trainer.registry.session(opened.model) is session, "and the looks that were taken of it stay"
+def test_opening_a_model_again_keeps_its_session(trainer, made):
+    opened = trainer.open_crafted(request_of(), made)
+    session = made.registry.session(opened.model, "me")
+    trainer.open_crafted(request_of(), made)
+    assert made.registry.session(opened.model, "me") is session, "and the looks that were taken of it stay"
 
 
 def test_the_number_of_cached_trainings_is_limited(trainer):
@@ -93,22 +99,22 @@ def test_the_number_of_cached_trainings_is_limited(trainer):
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_every_by_hand_model_s_text_is_in_its_vocabulary(trainer, role):
-    opened = open_by_hand(trainer.registry, HandRequest(role=role))
+def test_every_by_hand_model_s_text_is_in_its_vocabulary(made, role):
+    opened = open_by_hand(made, HandRequest(role=role))
     assert set(opened.text.split()) <= set(HAND_WORDS)
     assert opened.text == HAND_TEXTS.get(role, HAND_TEXT)
-    look = trainer.registry.session(opened.model).scope.look(opened.text)
+    look = made.registry.session(opened.model, "me").scope.look(opened.text)
     assert [token.text.strip() for token in look.tokens] == opened.text.split()
 
 
-def test_every_by_hand_model_is_listed_with_its_description_and_layers(trainer):
+def test_every_by_hand_model_is_listed_with_its_description_and_layers(made):
     roles = hand_roles().roles
     assert [card.role for card in roles] == list(ROLES)
     assert all(card.says.endswith(".") for card in roles)
     assert {card.role: card.layers for card in roles}["induction"] == 2
     for card in roles:
-        opened = open_by_hand(trainer.registry, HandRequest(role=card.role))
-        assert len(trainer.registry.session(opened.model).scope.shape.sites) == card.layers
+        opened = open_by_hand(made, HandRequest(role=card.role))
+        assert len(made.registry.session(opened.model, "me").scope.shape.sites) == card.layers
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

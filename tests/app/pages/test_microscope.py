@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 import torch
+from tests.app.conftest import small_model, word_tokenizer
 
+import headscope
 from headscope import ablate, knock_out
+from headscope.app.model_registry import ModelRegistry
+from headscope.app.pages import kept_looks, tiles
 from headscope.app.pages import microscope as session_module
 from headscope.app.pages.attribution import AttributionRequest
 from headscope.app.pages.head_scores import QUESTIONS
-from headscope.app.pages.microscope import (
-    KEPT_LOOKS,
-    ForgottenLookError,
-    ImportanceRequest,
-    LookRequest,
-    Session,
-    _nbytes,
-)
+from headscope.app.pages.microscope import ForgottenLookError, ImportanceRequest, LookRequest, Session
 from headscope.app.pages.predictions import Edge, PredictRequest, SamplingRequest
 from headscope.app.pages.tiles import THUMBNAIL_SIDE, WeightsRequest
 from headscope.errors import HeadNameError, InputError
@@ -179,19 +178,56 @@ def test_a_prediction_without_edits_has_no_comparison(session):
 
 def test_a_look_can_be_requested_by_name_while_its_text_is_cached(session):
     card, _ = open_look(session)
-    for words in range(1, KEPT_LOOKS + 2):
-        open_look(session, "lamp " * words)
+    session.forget()
     again, _ = session.look(LookRequest(look=card.look))
     assert again.text == TEXT
 
 
+def test_looks_are_kept_up_to_a_number(session, monkeypatch):
+    monkeypatch.setattr(kept_looks, "KEPT_LOOKS", 3)
+    names = [open_look(session, "lamp " * words)[0].look for words in range(1, 6)]
+    assert session.kept.names() == names[-3:]
+
+
 def test_cached_looks_stay_within_the_memory_limit_and_the_latest_stays(session, monkeypatch):
-    monkeypatch.setattr(session_module, "KEPT_BYTES", 3 * _nbytes(session.scope.look(TEXT)))
+    open_look(session)
+    looks = session.kept.whole.looks
+    monkeypatch.setattr(kept_looks, "KEPT_BYTES", 0)  # each weighs its bytes alone
+    looks.size = 3 * looks.weight
     names = [open_look(session, f"{TEXT} lamp{' lamp' * more}")[0].look for more in range(5)]
-    assert list(session._looks) == names[-2:]
-    monkeypatch.setattr(session_module, "KEPT_BYTES", 1)
+    assert session.kept.names() == names[-2:]
+    looks.size = 1
     last, _ = open_look(session, LONG)
-    assert list(session._looks) == [last.look]
+    assert session.kept.names() == [last.look]
+
+
+def test_large_tiles_count_to_the_look_they_are_kept_with(session, monkeypatch):
+    card, _ = open_look(session)
+    before = session.kept.look(card.look).nbytes
+    monkeypatch.setattr(tiles, "QUICK", 0)
+    _, arrays = session.weights(WeightsRequest(look=card.look, head="0.0", rows=(0, 8), columns=(0, 8), pool=2))
+    assert session.kept.look(card.look).nbytes == before + arrays["weights"].nbytes
+
+
+def test_a_refused_text_is_not_kept(session):
+    for text in ("\u2003" * 1000, " ", ""):
+        with pytest.raises(InputError, match="this text is empty"):
+            session.look(LookRequest(text=text))
+    assert not session.kept.whole.texts
+
+
+def test_texts_are_kept_within_so_many_bytes_for_all_models(session):
+    another = headscope.load(small_model(1), word_tokenizer(), name="another")
+    registry = ModelRegistry(session, Session(another))
+    other, texts = registry.session("another"), session.kept.whole.texts
+    assert other.kept.whole is session.kept.whole
+    for each in (session, other):
+        each.look(LookRequest(text=TEXT))
+    assert len(texts) == 2
+    texts.size = 2 * sys.getsizeof(TEXT)
+    session.look(LookRequest(text=TEXT + " lamp"))
+    assert sum(map(sys.getsizeof, texts.values())) <= texts.size
+    assert TEXT + " lamp" in texts.values()
 
 
 def test_a_text_longer_than_the_context_is_truncated(session):

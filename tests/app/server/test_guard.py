@@ -117,7 +117,7 @@ def test_a_failure_during_a_response_does_not_start_a_second_one():
         ("POST", OWN, 200),
         ("POST", [*OWN, (b"content-length", b"0")], 200),
         ("POST", [*OWN, (b"content-length", b"4")], 415),
-        ("POST", [*OWN, (b"transfer-encoding", b"chunked")], 415),
+        ("POST", [*OWN, (b"transfer-encoding", b"chunked")], 411),
         ("POST", [*OWN, (b"content-type", b"application/json-seq")], 415),
         ("PUT", [*OWN, (b"content-type", b"text/plain")], 415),
         ("HEAD", [*OWN, (b"content-type", b"text/plain")], 200),

@@ -79,7 +79,7 @@ def test_a_disconnected_client_s_text_is_not_read(session):
         go_on.set()
         last = httpx.post(f"{address}api/look", json={"text": TEXT}, timeout=120)
         assert (first.result().status_code, last.status_code) == (200, 200)
-    assert "typed and gone" not in session._texts.values()
+    assert "typed and gone" not in session.kept.whole.texts.values()
 
 
 def test_another_host_name_is_refused(client):

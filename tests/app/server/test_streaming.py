@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import struct
 import threading
 import time
@@ -14,20 +13,23 @@ from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
 from tests.e2e.conftest import running
 
+from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.one_or_many import RunBegun
 from headscope.app.server.errors import add_error_handlers
-from headscope.app.server.streaming import DisconnectedError, stream
+from headscope.app.server.fair_queue import ReaderLeftError
+from headscope.app.server.streaming import stream
+from headscope.app.server.worker import Worker
 from headscope.app.wire import unpack
 from headscope.errors import InputError
 
 
 def app_for(work) -> FastAPI:
-    app, lock = FastAPI(), asyncio.Lock()
+    app, worker = FastAPI(), Worker(ModelRegistry())
     add_error_handlers(app)
 
     @app.get("/work")
     async def frames_of(request: Request) -> Any:
-        return await stream(request, lock, work)
+        return await stream(worker, worker.training, request, work)
 
     return app
 
@@ -81,7 +83,7 @@ def test_work_stops_when_the_client_disconnects():
             while True:
                 begin(emit)
                 time.sleep(0.01)
-        except DisconnectedError:
+        except ReaderLeftError:
             stopped.set()
             raise
 

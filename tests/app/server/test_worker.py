@@ -33,7 +33,7 @@ def visitor(stays: bool = True) -> Request:
             await asyncio.sleep(60)
         return {"type": "http.disconnect"}
 
-    return Request({"type": "http", "method": "POST", "headers": []}, receive)
+    return Request({"type": "http", "method": "POST", "headers": [], "query_string": b""}, receive)
 
 
 def test_requests_to_one_model_run_one_at_a_time(session):
@@ -131,14 +131,14 @@ def test_an_error_releases_the_lock(session):
 )
 def test_out_of_memory_drops_cached_looks_and_is_reported(session, error):
     session.look(LookRequest(text=TEXT))
-    assert session._looks
+    assert session.kept.names()
 
     def fills(_: Session) -> None:
         raise error
 
     with pytest.raises(InputError, match="there is not enough memory for this; try a shorter text, or a smaller model"):
         asyncio.run(Worker(ModelRegistry(session)).run(visitor(), None, fills))
-    assert not session._looks
+    assert not session.kept.names()
 
 
 @pytest.mark.parametrize("error", [RuntimeError("mat1 and mat2 shapes cannot be multiplied"), ZeroDivisionError("x")])
@@ -151,7 +151,7 @@ def test_other_errors_are_not_taken_for_out_of_memory(session, error):
     with pytest.raises(type(error)) as caught:
         asyncio.run(Worker(ModelRegistry(session)).run(visitor(), None, fails))
     assert caught.value is error
-    assert session._looks, "and nothing is thrown away for it"
+    assert session.kept.names(), "and nothing is thrown away for it"
 
 
 def test_torch_s_allocator_error_is_reported_and_the_next_request_works(session, client, monkeypatch):
@@ -162,7 +162,7 @@ def test_torch_s_allocator_error_is_reported_and_the_next_request_works(session,
         patch.setattr(session, "weights", lambda _: torch.empty(2**58))
         refused = client.post("/api/weights", json=asked)
     assert (refused.status_code, refused.json()["message"][:31]) == (422, "there is not enough memory for ")
-    assert not session._looks, "what was kept is let go"
+    assert not session.kept.names(), "what was kept is let go"
     assert client.post("/api/weights", json=asked).status_code == 200
     assert client.get("/api/progress").json()["what"] == ""
 
@@ -178,8 +178,14 @@ def test_static_files_and_progress_are_served_while_the_model_runs(session):
         go_on.set()
         assert reading.result().status_code == 200
         assert heard["what"]
+        assert heard["place"] == 0
         assert heard["total"] == 2
-        assert httpx.get(f"{address}api/progress", timeout=120).json() == {"what": "", "done": 0, "total": 0}
+        assert httpx.get(f"{address}api/progress", timeout=120).json() == {
+            "what": "",
+            "done": 0,
+            "total": 0,
+            "place": 0,
+        }
 
 
 def test_two_clients_with_two_texts_get_their_own_weights(session, scope):

@@ -14,6 +14,7 @@ import {
 } from "./source";
 
 const KEPT = 200;
+const TAB = Math.random().toString(36).slice(2); // names this tab's requests, whose progress it asks for
 const STOPPED = "The program on this machine has stopped. What you see is the last good picture.";
 
 export async function askServer(path: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
@@ -62,8 +63,8 @@ export function cached<Wanted, Answer>(fetchIt: (wanted: Wanted, signal?: AbortS
 /** One of the server's models; its first where none is named. */
 export function serverSource(model?: string): Source {
   const texts = new Map<string, string>();
-  const ask = (path: string, body?: unknown, signal?: AbortSignal) =>
-    askServer(model === undefined ? path : `${path}?model=${encodeURIComponent(model)}`, body, signal);
+  const asked = new URLSearchParams({ request: TAB, ...(model === undefined ? {} : { model }) });
+  const ask = (path: string, body?: unknown, signal?: AbortSignal) => askServer(`${path}?${asked}`, body, signal);
 
   // A server that was restarted under an open page has forgotten its looks: read the text to it again, once.
   async function about(path: string, wanted: { look: string }, signal?: AbortSignal): Promise<Response> {

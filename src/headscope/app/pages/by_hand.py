@@ -7,8 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from headscope.app.model_registry import ModelRegistry
-from headscope.app.pages.four_heads import OpenedModel, open_model
+from headscope.app.pages.four_heads import MadeModels, OpenedModel
 from headscope.app.pages.schema import SCHEMA_VERSION, Request, Response
 from headscope.lab.teach.by_hand import ROLES, HandSizes, by_hand
 from headscope.lab.teach.crafted_heads import word_tokenizer
@@ -171,9 +170,9 @@ def hand_roles() -> HandRoles:
     return HandRoles(roles=[HandRole(role=role, says=says[role], layers=1 + (role == "induction")) for role in ROLES])
 
 
-def open_by_hand(registry: ModelRegistry, asked: HandRequest) -> OpenedModel:
-    """Add a model by hand to the registry."""
+def open_by_hand(made: MadeModels, asked: HandRequest) -> OpenedModel:
+    """Add a model by hand to a client's models."""
     model = by_hand(asked.role, HandSizes(vocabulary=len(HAND_WORDS) + 1))
     text = HAND_TEXTS.get(asked.role, HAND_TEXT)
     name = f"by-hand-{asked.role.replace(' ', '-')}"
-    return open_model(registry, name, model, word_tokenizer(HAND_WORDS), text)
+    return made.open(name, model, word_tokenizer(HAND_WORDS), text)

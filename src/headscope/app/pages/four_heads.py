@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import torch
@@ -168,18 +169,24 @@ def arrows(asked: ArrowsRequest) -> ArrowsResponse:
     return ArrowsResponse(arrows=list(found), shares=list(shares))
 
 
-def open_model(registry: ModelRegistry, name: str, model: nn.Module, tokenizer: object, text: str) -> OpenedModel:
-    """Add a model to the registry, unless it is there, so that the microscope can open it."""
-    if name not in registry.names():
-        registry.add(name, Scope(NativeModel(model, tokenizer, name)))
-    return OpenedModel(model=name, text=text)
+@dataclass(frozen=True)
+class MadeModels:
+    """Where a client's models are added, so that the microscope can open them."""
+
+    registry: ModelRegistry
+    client: str = ""
+
+    def open(self, name: str, model: nn.Module, tokenizer: object, text: str) -> OpenedModel:
+        """Add a model, unless it is there."""
+        if name not in self.registry.names(self.client):
+            self.registry.add(name, Scope(NativeModel(model, tokenizer, name)), self.client)
+        return OpenedModel(model=name, text=text)
 
 
 class HeadTrainer:
     """Train one head per target, report every few steps, and cache the trained heads."""
 
-    def __init__(self, registry: ModelRegistry) -> None:
-        self.registry = registry
+    def __init__(self) -> None:
         self._crafted: LRU[str, Crafted] = LRU(KEPT_CRAFTED)
         self._lock = threading.Lock()
 
@@ -197,12 +204,12 @@ class HeadTrainer:
 
         emit(*_done(self._train(asked, report)))
 
-    def open_crafted(self, asked: CraftRequest) -> OpenedModel:
-        """Add these heads to the registry. Equal requests give equal heads, so a name always means the same model."""
+    def open_crafted(self, asked: CraftRequest, made: MadeModels) -> OpenedModel:
+        """Add these heads to a client's models. Equal requests give equal heads: a name always means one model."""
         with self._lock:
             crafted = self._crafted.get(_key(asked))
         crafted = crafted or self._train(asked)
-        return open_model(self.registry, f"four-heads-{_key(asked)}", crafted.model, crafted.tokenizer, asked.sentence)
+        return made.open(f"four-heads-{_key(asked)}", crafted.model, crafted.tokenizer, asked.sentence)
 
     def _train(self, asked: CraftRequest, report: Callable[[Snapshot], None] | None = None) -> Crafted:
         settings = CraftSettings(d_head=asked.d_head, steps=asked.steps, seed=asked.seed, positions=asked.places)

@@ -1,14 +1,14 @@
 """The microscope page: look at a text through one model, and change its heads.
 
-A session belongs to one model. Its methods run in a worker thread, one at a time (the server holds the lock), and cache
-the recent looks, so that a second request about a text needs no second forward pass.
+A session belongs to one model. Its methods run in worker threads, one at a time (the server's queue sees to it; a long
+one may pause between two operations), and keep the recent looks: a second request needs no second forward pass.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Literal
@@ -29,6 +29,7 @@ from headscope.app.pages.attribution import (
     find_token,
 )
 from headscope.app.pages.head_scores import QUESTIONS, QuestionInfo, site_scores
+from headscope.app.pages.kept_looks import KeptLooks, Opened
 from headscope.app.pages.predictions import (
     PredictRequest,
     PredictResponse,
@@ -42,7 +43,6 @@ from headscope.app.pages.roles import PublishedClaims, Roles, model_title, publi
 from headscope.app.pages.schema import SCHEMA_VERSION, Request, Response
 from headscope.app.pages.tiles import PatternTiles, WeightsRequest, WeightsResponse
 from headscope.app.wire import Arrays, numbers
-from headscope.attention.progress import progress_callback
 from headscope.errors import InputError
 from headscope.heads.look.edits import Edit
 from headscope.heads.look.look import Look
@@ -54,11 +54,10 @@ from headscope.scan.measure import threads
 from headscope.scope import Scope
 
 MAX_CHARACTERS = 1_000_000
-KEPT_LOOKS = 32
-KEPT_BYTES = 2 * 2**30  # of all cached looks together; the latest is kept whatever its size
-KEPT_TEXTS = 512
+KEPT_IMPORTANCE = 512
 KEPT_EDITS = 64
 LONGEST = 16_384  # tokens that a page shows
+LONG_REQUEST = 4_096  # bytes of a text from which reading it gives way to shorter requests
 LONG_TEXT = 2_048  # tokens from which a look takes seconds, and gets every core however small the model
 CORES = torch.get_num_threads()
 MEASURED = 1_024  # tokens of a text on which the heads' importance is measured
@@ -140,39 +139,26 @@ class ImportanceResponse(Response):
 
 
 class Progress(Response):
-    """How far the model's current work is; empty when it is idle."""
+    """How far a request is; empty when there is none. ``place``: how many turns of others come first."""
 
     what: str = ""
     done: int = 0
     total: int = 0
+    place: int = 0
 
 
 class ForgottenLookError(InputError):
     """A request names a look whose text is no longer cached; the page sends the text again."""
 
 
-@dataclass(frozen=True)
-class Opened:
-    """A cached look: its name and text, what was passed to the model, and how many tokens the text has."""
-
-    name: str
-    text: str
-    source: str | list[int]
-    look: Look
-    length: int
-    tiles: PatternTiles
-
-
 class Session:
-    """Answer the page's requests about one model, and cache its recent looks."""
+    """Answer the page's requests about one model, and keep its recent looks."""
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
-        self._looks: LRU[str, Opened] = LRU(KEPT_LOOKS)
-        self._texts: LRU[str, str] = LRU(KEPT_TEXTS)
+        self.kept = KeptLooks().part()
         self._edited: LRU[tuple[str, str, int], Tensor] = LRU(KEPT_EDITS)
-        self._importance: LRU[str, NDArray[np.float32]] = LRU(KEPT_TEXTS)
-        self.progress = Progress()
+        self._importance: LRU[str, NDArray[np.float32]] = LRU(KEPT_IMPORTANCE)
         self._tested: Report | None = None
         self._testing = False
 
@@ -190,8 +176,7 @@ class Session:
         return sum(weight.numel() for weight in self.scope.model.model.parameters())
 
     def look(self, asked: LookRequest) -> tuple[LookResponse, Arrays]:
-        with self._reporting_progress():
-            opened = self._open_text(asked.text) if asked.text is not None else self._open(asked.look or "")
+        opened = self._open_text(asked.text) if asked.text is not None else self._open(asked.look or "")
         look, sites = opened.look, self.scope.shape.sites.values()
         ids = torch.tensor([[token.id for token in look.tokens]])
         causal = all(site.causal for site in sites)
@@ -210,8 +195,8 @@ class Session:
         return found, {"answers": scores, "thumbnails": thumbnails}
 
     def weights(self, asked: WeightsRequest) -> tuple[WeightsResponse, Arrays]:
-        with self._reporting_progress():
-            found, weights = self._open(asked.look).tiles.tile(asked)
+        found, weights = self._open(asked.look).tiles.tile(asked)
+        self.kept.trim()  # tiles are kept with their look
         return found, {"weights": numbers(weights)}
 
     def attribution(self, asked: AttributionRequest) -> tuple[AttributionResponse, Arrays]:
@@ -277,43 +262,27 @@ class Session:
         typed = [token for token in look.tokens if token.start is not None]  # not what the tokenizer added
         text = "".join(token.text for token in typed or look.tokens)
         name = hashlib.sha256(repr(ids).encode()).hexdigest()[:16]
-        return self._keep(Opened(name, text, ids, look, len(ids), PatternTiles(look))).name
+        return self.kept.keep(Opened(name, text, ids, look, len(ids), PatternTiles(look))).name
 
     def forget(self) -> None:
-        """Drop every cached look; the page sends a text again when it needs one."""
-        self._looks.clear()
+        """Drop every kept look; it is read again when it is needed."""
+        self.kept.forget_looks()
         self._edited.clear()
 
-    @contextmanager
-    def _reporting_progress(self) -> Iterator[None]:
-        """Set ``progress`` while something long runs; it is read without waiting for the model."""
-
-        def report(what: str, done: int, total: int) -> None:
-            self.progress = Progress(what=what, done=done, total=total)
-
-        try:
-            with progress_callback(report):
-                yield
-        finally:
-            self.progress = Progress()
+    def takes_long(self, asked: LookRequest) -> bool:
+        """Whether reading a text will take long, as far as can be known before it is split into tokens."""
+        text = asked.text if asked.text is not None else self.kept.text(asked.look or "") or ""
+        return len(text) > LONG_REQUEST or len(text.encode("utf-8", "surrogatepass")) > LONG_REQUEST
 
     def _open_text(self, text: str) -> Opened:
         name = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-        self._texts[name] = text
-        return self._open(name)
+        return self.kept.look(name) or self.kept.keep(self._read(name, text))
 
     def _open(self, name: str) -> Opened:
-        if name in self._looks:
-            return self._looks[name]
-        if name not in self._texts:
+        opened, text = self.kept.look(name), self.kept.text(name)
+        if opened is None and text is None:
             raise ForgottenLookError(f"the text of look {name!r} is no longer kept; type or paste it again")
-        return self._keep(self._read(name, self._texts[name]))
-
-    def _keep(self, opened: Opened) -> Opened:
-        self._looks[opened.name] = opened
-        while len(self._looks) > 1 and sum(_nbytes(kept.look) for kept in self._looks.values()) > KEPT_BYTES:
-            self._looks.drop_oldest()
-        return opened
+        return opened or self.kept.keep(self._read(name, text or ""))
 
     def _read(self, name: str, text: str) -> Opened:
         """Look at the text, as far as the model's context reaches."""
@@ -330,15 +299,6 @@ class Session:
         """The logits at one position under these edits."""
         key = (opened.name, "|".join(sorted(edit.key() for edit in edits)), position)
         return self._edited.cached(key, lambda: logits_under(opened.look, edits)[position].clone())
-
-
-def _nbytes(look: Look) -> int:
-    """About how many bytes a look holds: q, k, z and the output of W_O at every site, and the logits."""
-    sites = look.shape.sites.values()
-    per_token = sum(
-        site.n_heads * site.d_head + site.n_kv_heads * site.d_head + 2 * site.n_heads * site.d_value for site in sites
-    )
-    return 4 * len(look.tokens) * (per_token + len(sites) * look.shape.d_model + (look.shape.vocabulary or 0))
 
 
 def _token_infos(tokens: Sequence[Token]) -> list[TokenInfo]:

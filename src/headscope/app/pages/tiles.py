@@ -59,6 +59,12 @@ class PatternTiles:
         self._row_maxima: LRU[tuple[Head, bool], Float[Tensor, " query"]] = LRU(KEPT_MAXIMA)
         self._large: LRU[WeightsResponse, Tensor] = LRU(KEPT_LARGE)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what is cached."""
+        cached = [*self._row_maxima.values(), *self._large.values()]
+        return sum(each.numel() * each.element_size() for each in cached)
+
     def tile(self, asked: WeightsRequest) -> tuple[WeightsResponse, Tensor]:
         """The requested rectangle, clipped to the text."""
         head = self.look.shape.find(asked.head)

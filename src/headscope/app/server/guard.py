@@ -1,4 +1,7 @@
-"""Check every request (rate, Host, Origin, content type, token) and set security headers: see docs/security.md."""
+"""Check every request (rate, Host, Origin, content type, token), know its client, and set security headers.
+
+docs/security.md says what is promised.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headscope.app.server import sandbox
+from headscope.app.server import limits, sandbox
+from headscope.app.server.clients import Clients
+from headscope.app.server.connections import NO_CHUNKS
 from headscope.app.server.errors import problem_response
-from headscope.app.server.limits import MAX_BODY, TOO_LARGE, RateLimiter, whole_body
+from headscope.app.server.limits import MAX_BODY, TOO_LARGE, HeldBodies, RateLimiter, whole_body
 from headscope.app.server.token import Token
 
 HOST = "127.0.0.1"
@@ -50,7 +55,9 @@ class Guard:
     """Middleware that refuses requests before the application. Plain ASGI, so that disconnects stay visible to it."""
 
     def __init__(self, app: ASGIApp, token: Token | None = None) -> None:
-        self.app, self.token, self.limiter = app, token, RateLimiter()
+        self.app, self.token = app, token
+        self.limiter = RateLimiter(at_once=limits.AT_ONCE, per_second=limits.PER_SECOND)
+        self.clients, self.bodies = Clients(), HeldBodies()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -62,23 +69,30 @@ class Guard:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = False
+        cookie: str | None = None
 
         async def send_with_headers(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
                 own = sandbox.headers() if scope["path"] == sandbox.DOCUMENT else {}
-                MutableHeaders(scope=message).update(HEADERS | own)
+                headers = MutableHeaders(scope=message)
+                headers.update(HEADERS | own)
+                if cookie is not None:
+                    headers.append("set-cookie", cookie)
             await send(message)
 
         try:
             first_visit = self._check(Request(scope))
             if first_visit is None:
-                await self.app(scope, await whole_body(scope, receive), send_with_headers)
+                cookie = self.clients.identify(scope)
+                with self.bodies.holding(_length(Request(scope))):
+                    await self.app(scope, await whole_body(scope, receive), send_with_headers)
             else:
                 await first_visit(scope, receive, send_with_headers)
         except HTTPException as refused:
             refusal = problem_response("Refused", refused.detail, refused.status_code)
+            refusal.headers["connection"] = "close"  # a body that was refused is not read to its end
             await refusal(scope, receive, send_with_headers)
         except Exception:
             if not started:
@@ -130,13 +144,20 @@ def check_origin(request: Request) -> None:
 def check_content(request: Request) -> None:
     """Refuse large bodies, and all but JSON: a form on another site can post text without a preflight, but not JSON."""
     headers = request.headers
-    if headers.get("content-length", "").isdecimal() and int(headers["content-length"]) > MAX_BODY:
+    if "transfer-encoding" in headers:
+        raise HTTPException(HTTPStatus.LENGTH_REQUIRED, NO_CHUNKS)
+    if _length(request) > MAX_BODY:
         raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, TOO_LARGE)
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    empty = headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
+    empty = headers.get("content-length", "0") == "0"
     if request.method not in SAFE and kind != "application/json" and not (empty and not kind):
         message = f"send application/json, not {kind[:80] or 'a body without a type'!r}"
         raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, message)
+
+
+def _length(request: Request) -> int:
+    length = request.headers.get("content-length", "")
+    return min(int(length[:20]), MAX_BODY + 1) if length.isdecimal() else 0
 
 
 def is_loopback(host: str) -> bool:

@@ -8,6 +8,7 @@ import sys
 import threading
 import webbrowser
 from dataclasses import dataclass
+from typing import Any
 
 import uvicorn
 
@@ -15,12 +16,21 @@ from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.census import Censuses
 from headscope.app.pages.film import Films
 from headscope.app.server.application import application
+from headscope.app.server.connections import LimitedConnection
 from headscope.app.server.guard import HOST, is_loopback
 from headscope.app.server.token import PARAMETER, Token
 from headscope.errors import InputError
 
-CONNECTIONS = 1_024  # a browser opens six, and a class is 64 of them
 SHUTDOWN_TIMEOUT = 5  # seconds for running requests when the server is stopped
+OPEN_FILES = 4_096  # allowed at once, where the system lets a program ask for it: many allow fewer than connections
+UVICORN: dict[str, Any] = {
+    "http": LimitedConnection,
+    "ws": "none",
+    "log_level": "warning",
+    "server_header": False,
+    "proxy_headers": False,  # any client can set those
+    "timeout_graceful_shutdown": SHUTDOWN_TIMEOUT,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,16 +77,8 @@ def serve(
         threading.Timer(0.8, webbrowser.open, [address(_reachable_here(options.host), port, token)]).start()
     # Exempt what was imported from garbage collection, which would stop every response for a quarter of a second.
     gc.freeze()
-    uvicorn.run(
-        application(registry, token, censuses, films),
-        host=options.host,
-        port=port,
-        log_level="warning",
-        server_header=False,
-        proxy_headers=False,  # any client can set those
-        limit_concurrency=CONNECTIONS,
-        timeout_graceful_shutdown=SHUTDOWN_TIMEOUT,
-    )
+    _allow_open_files()
+    uvicorn.run(application(registry, token, censuses, films), host=options.host, port=port, **UVICORN)
 
 
 def announcement(options: ServeOptions, port: int, token: Token | None) -> str:
@@ -94,6 +96,18 @@ def announcement(options: ServeOptions, port: int, token: Token | None) -> str:
 def address(host: str, port: int, token: Token | None = None) -> str:
     named = f"[{host}]" if ":" in host else host
     return f"http://{named}:{port}/" + (f"?{PARAMETER}={token.secret}" if token else "")
+
+
+def _allow_open_files() -> None:
+    """Raise the limit on open files of this process, where there is one."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if most == resource.RLIM_INFINITY else min(OPEN_FILES, most)
+    if now != resource.RLIM_INFINITY and now < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 def _reachable_here(host: str) -> str:

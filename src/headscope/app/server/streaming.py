@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-import threading
 from collections.abc import AsyncIterator, Callable
 from functools import reduce
 from operator import or_
@@ -13,26 +12,24 @@ from typing import Any, Literal
 
 from fastapi import Request
 from fastapi.responses import Response, StreamingResponse
-from starlette.concurrency import run_in_threadpool
 
 from headscope.app.pages.schema import Emit, Problem
+from headscope.app.server.clients import client_id
 from headscope.app.server.errors import without_paths
-from headscope.app.server.worker import DISCONNECTED, container_of
+from headscope.app.server.fair_queue import FairQueue, ReaderLeftError, Turn
+from headscope.app.server.worker import DISCONNECTED, Worker, container_of, without_panic
 from headscope.app.wire import Arrays, pack
 from headscope.errors import HeadscopeError
 
 Work = Callable[[Emit], None]
 Frames = asyncio.Queue[bytes | Exception | None]
+MOST_FRAMES = 4_096  # that wait to be sent; a client that takes none has gone
 
 
 class ProblemFrame(Problem):
     """An error after the first frame was sent."""
 
     event: Literal["problem"] = "problem"
-
-
-class DisconnectedError(Exception):
-    """The client has disconnected; raised inside the work, so that it stops."""
 
 
 class FrameStream(StreamingResponse):
@@ -46,42 +43,41 @@ def stream_of(*models: Any) -> dict[str, Any]:
     return container_of(reduce(or_, models, ProblemFrame))
 
 
-async def stream(request: Request, lock: asyncio.Lock, work: Work) -> Response:
+async def stream(worker: Worker, queue: FairQueue, request: Request, work: Work) -> Response:
     """The work's frames. An error before the first one is an ordinary error response; later it is the last frame."""
-    loop, queue, disconnected = asyncio.get_running_loop(), Frames(), threading.Event()
+    loop, frames, turn = asyncio.get_running_loop(), Frames(), Turn(client_id(request), long=True)
 
     def emit(frame: Any, arrays: Arrays) -> None:
-        if disconnected.is_set():
-            raise DisconnectedError
-        loop.call_soon_threadsafe(queue.put_nowait, _framed(frame, arrays))
+        if turn.left or frames.qsize() > MOST_FRAMES:
+            raise ReaderLeftError
+        loop.call_soon_threadsafe(frames.put_nowait, _framed(frame, arrays))
 
     async def run() -> None:
         end: Exception | None = None
         try:
-            async with lock:
-                if not await request.is_disconnected():
-                    await run_in_threadpool(work, emit)
-        except DisconnectedError:
+            async with worker.watching(queue, turn, request):
+                await queue.run(turn, lambda: without_panic(lambda: work(emit)))
+        except ReaderLeftError:
             pass
         except Exception as error:  # sent to the client below
             end = error
-        await queue.put(end)
+        await frames.put(end)
 
     task = asyncio.create_task(run())
-    first = await queue.get()
+    first = await frames.get()
     if isinstance(first, Exception):
         raise first
     if first is None:
         return Response(status_code=DISCONNECTED)
-    return FrameStream(_frames(first, queue, disconnected, task))
+    return FrameStream(_sent(first, frames, lambda: queue.leave(turn), task))
 
 
-async def _frames(
-    first: bytes, queue: Frames, disconnected: threading.Event, task: asyncio.Task[None]
+async def _sent(
+    first: bytes, frames: Frames, leave: Callable[[], None], task: asyncio.Task[None]
 ) -> AsyncIterator[bytes]:
     try:
         yield first
-        while isinstance(frame := await queue.get(), bytes):
+        while isinstance(frame := await frames.get(), bytes):
             yield frame
         if frame is not None:
             if not isinstance(frame, HeadscopeError):
@@ -89,7 +85,7 @@ async def _frames(
             yield _framed(ProblemFrame(kind=type(frame).__name__, message=_message(frame)), {})
         await task
     finally:
-        disconnected.set()
+        leave()
 
 
 def _message(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Run requests one at a time per model in a worker thread; skip disconnected clients.
+"""Run requests in the fair queue of their model, in a worker thread, as long as their client is there.
 
 A small model's matrices gain nothing from a second thread, and torch's threads spin while they wait for each other: on
 a machine that others use too, a class waited thirty times as long. So a small model gets one thread, a large one all of
@@ -8,24 +8,31 @@ them, and so does a look at a long text (pages/microscope.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from http import HTTPStatus
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
 from fastapi import Request
 from fastapi.responses import Response
-from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 
+from headscope.app.lru import LRU
 from headscope.app.model_registry import ModelRegistry
-from headscope.app.pages.microscope import CORES, Session
+from headscope.app.pages.microscope import CORES, Progress, Session
 from headscope.app.pages.schema import Problem
+from headscope.app.server.clients import client_id
+from headscope.app.server.fair_queue import FairQueue, ReaderLeftError, Turn
 from headscope.app.wire import Arrays, pack
 from headscope.errors import InputError
 from headscope.scan.measure import threads
 
 LARGE_MODEL = 2**26  # parameters; GPT-2 small is larger, the embedded model is not
 DISCONNECTED = 499  # nginx's status for a client that has closed the connection
+UNDER_WAY = 64  # requests of one client: a browser sends six at a time
 PROBLEM: dict[int | str, dict[str, Any]] = {422: {"model": Problem}}
 
 Result = TypeVar("Result")
@@ -44,26 +51,88 @@ def container_of(model: Any) -> dict[str, Any]:
 
 
 class Worker:
-    """Run work on a model in a thread, with one lock per model."""
+    """Run work on models, each with a queue of its own; other long work has a queue for each kind."""
 
     def __init__(self, registry: ModelRegistry) -> None:
         self.registry = registry
-        self._locks: WeakKeyDictionary[Session, asyncio.Lock] = WeakKeyDictionary()
+        self.training, self.comparing, self.opening, self.counting = (FairQueue() for _ in range(4))
+        self._queues: WeakKeyDictionary[Session, FairQueue] = WeakKeyDictionary()
+        self._under_way: Counter[str] = Counter()
+        self._turns: LRU[tuple[str, str], tuple[FairQueue, Turn]] = LRU(1_024)
 
-    async def run(self, request: Request, model: str | None, work: Callable[[Session], Result]) -> Result | Response:
-        """The result of the work, or an empty response when the client has disconnected before its turn."""
-        session = self.registry.session(model)
-        async with self._locks.setdefault(session, asyncio.Lock()):
-            if await request.is_disconnected():
-                return Response(status_code=DISCONNECTED)
-            return await run_in_threadpool(_run, work, session)
+    async def run(
+        self, request: Request, model: str | None, work: Callable[[Session], Result], long: bool = False
+    ) -> Result | Response:
+        """The result of work on a model, or an empty response when the client has disconnected."""
+        session = self.registry.session(model, client_id(request))
+        queue = self._queues.setdefault(session, FairQueue())
+        return await self.run_in(queue, request, lambda: _run(work, session), long)
 
     async def run_packed(
-        self, request: Request, model: str | None, work: Callable[[Session], tuple[Any, Arrays]]
+        self, request: Request, model: str | None, work: Callable[[Session], tuple[Any, Arrays]], long: bool = False
     ) -> Response:
         """The same for work that returns arrays."""
-        found = await self.run(request, model, lambda session: pack(*work(session)))
+        found = await self.run(request, model, lambda session: pack(*work(session)), long)
         return found if isinstance(found, Response) else ContainerResponse(found)
+
+    async def run_in(
+        self, queue: FairQueue, request: Request, work: Callable[[], Result], long: bool = True, whole: bool = False
+    ) -> Result | Response:
+        """Run work in a queue while the client is there; long work has pause points between all operations."""
+        turn = Turn(client_id(request), long, whole)
+        if await request.is_disconnected():
+            return Response(status_code=DISCONNECTED)
+        try:
+            async with self.watching(queue, turn, request):
+                return await queue.run(turn, lambda: without_panic(work))
+        except ReaderLeftError:
+            return Response(status_code=DISCONNECTED)
+
+    def progress(self, request: Request, name: str) -> Progress:
+        """How far a client's request is: the one of this name, or its latest."""
+        queue, turn = self._turns.get((client_id(request), name), (None, None))
+        if queue is None or turn is None:
+            return Progress()
+        what, done, total = turn.progress
+        return Progress(what=what, done=done, total=total, place=queue.place(turn))
+
+    @asynccontextmanager
+    async def watching(self, queue: FairQueue, turn: Turn, request: Request) -> AsyncIterator[None]:
+        """Count the request to its client, tell its progress, and stop it when the client disconnects."""
+        client, names = turn.client, {request.query_params.get("request", "")[:64], ""}
+        if self._under_way[client] >= UNDER_WAY:
+            message = f"{UNDER_WAY} requests of yours are under way; wait for their answers"
+            raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, message)
+        self._under_way[client] += 1
+        for name in names:
+            self._turns[client, name] = (queue, turn)
+        watch = asyncio.create_task(_leave_on_disconnect(queue, turn, request))
+        try:
+            yield
+        finally:
+            watch.cancel()
+            self._under_way[client] -= 1
+            self._under_way += Counter()  # drop those with none
+            for name in names:
+                if self._turns.get((client, name), (None, None))[1] is turn:
+                    del self._turns[client, name]
+
+
+async def _leave_on_disconnect(queue: FairQueue, turn: Turn, request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    queue.leave(turn)
+
+
+def without_panic(work: Callable[[], Result]) -> Result:
+    """The result of the work. A panic of a library in Rust (a tokenizer's) is no ``Exception``; it becomes an error."""
+    try:
+        return work()
+    except BaseException as panic:
+        if type(panic).__module__ != "pyo3_runtime":
+            raise
+        first = str(panic).partition("\n")[0][:200]
+        raise InputError(f"a library that reads the text failed on it ({first}); try another text or model") from None
 
 
 def threads_for(session: Session) -> int:

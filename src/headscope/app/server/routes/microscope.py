@@ -1,4 +1,7 @@
-"""Routes of the microscope: each request runs on the session of ``model``, or of the first model."""
+"""Routes of the microscope: each request runs on the session of ``model``, or of the first model.
+
+A request may have a name, ``?request=…``, by which its client asks for its progress.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from headscope.app.pages.microscope import (
 )
 from headscope.app.pages.predictions import PredictRequest, PredictResponse
 from headscope.app.pages.tiles import WeightsRequest, WeightsResponse
+from headscope.app.server.clients import client_id
 from headscope.app.server.worker import PROBLEM, Worker, container_of
 
 
@@ -26,7 +30,8 @@ def routes(worker: Worker) -> APIRouter:
 
     @router.post("/look", **container_of(LookResponse))
     async def look(request: Request, asked: LookRequest, model: str | None = None) -> Response:
-        return await worker.run_packed(request, model, lambda session: session.look(asked))
+        long = worker.registry.session(model, client_id(request)).takes_long(asked)
+        return await worker.run_packed(request, model, lambda session: session.look(asked), long)
 
     @router.post("/weights", **container_of(WeightsResponse))
     async def weights(request: Request, asked: WeightsRequest, model: str | None = None) -> Response:
@@ -49,7 +54,7 @@ def routes(worker: Worker) -> APIRouter:
         return await worker.run_packed(request, model, lambda session: session.importance(asked))
 
     @router.get("/progress", responses=PROBLEM)
-    async def progress(model: str | None = None) -> Progress:
-        return worker.registry.session(model).progress
+    async def progress(asked: Request, request: str = "") -> Progress:
+        return worker.progress(asked, request)
 
     return router

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request
 from headscope.app.model_registry import ModelList, OpenModelRequest, OpenModelResponse
 from headscope.app.pages.microscope import ModelInfo
 from headscope.app.pages.roles import PublishedClaims, Roles, model_title
+from headscope.app.server.clients import client_id
 from headscope.app.server.worker import PROBLEM, Worker
 
 
@@ -17,29 +18,32 @@ def routes(worker: Worker) -> APIRouter:
     router, registry = APIRouter(prefix="/api", tags=["models"]), worker.registry
 
     @router.get("/models", responses=PROBLEM)
-    async def models() -> ModelList:
-        sessions = registry.sessions()
+    async def models(request: Request) -> ModelList:
+        sessions = registry.sessions(client_id(request))
         titles = [model_title(session.scope) for session in sessions.values()]
         return ModelList(names=list(sessions), titles=titles, opens=registry.opens)
 
-    @router.post("/models", responses=PROBLEM)
-    def open_model(asked: OpenModelRequest) -> OpenModelResponse:
-        return OpenModelResponse(name=registry.open(asked.name))
+    @router.post("/models", response_model=OpenModelResponse, responses=PROBLEM)
+    async def open_model(request: Request, asked: OpenModelRequest) -> Any:
+        def opened() -> OpenModelResponse:
+            return OpenModelResponse(name=registry.open(asked.name))
+
+        return await worker.run_in(worker.opening, request, opened, whole=True)
 
     @router.get("/model", responses=PROBLEM)
-    async def model_info(model: str | None = None) -> ModelInfo:
-        return registry.session(model).model()
+    async def model_info(request: Request, model: str | None = None) -> ModelInfo:
+        return registry.session(model, client_id(request)).model()
 
     @router.get("/featured", responses=PROBLEM)
-    def published_claims(model: str | None = None) -> PublishedClaims:
-        return registry.session(model).featured()
+    def published_claims(request: Request, model: str | None = None) -> PublishedClaims:
+        return registry.session(model, client_id(request)).featured()
 
     @router.get("/roles", responses=PROBLEM)
-    def roles(model: str | None = None) -> Roles:
-        return registry.session(model).roles()
+    def roles(request: Request, model: str | None = None) -> Roles:
+        return registry.session(model, client_id(request)).roles()
 
     @router.post("/roles", response_model=Roles, responses=PROBLEM)
     async def test_heads(request: Request, model: str | None = None) -> Any:
-        return await worker.run(request, model, lambda session: session.test_heads())
+        return await worker.run(request, model, lambda session: session.test_heads(), long=True)
 
     return router

@@ -1,0 +1,114 @@
+"""Texts and looks that the sessions of one server keep, bounded together by their bytes.
+
+A text is kept once the model has read it, never when it was refused.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from dataclasses import dataclass
+from itertools import count
+
+from headscope.app.lru import LRU
+from headscope.app.pages.tiles import PatternTiles
+from headscope.heads.look.look import Look
+
+KEPT_LOOKS = 64
+KEPT_BYTES = 2 * 2**30  # of all looks of a server; the latest is kept whatever its size
+TEXT_BYTES = 64 * 2**20  # of all texts, from which looks that were dropped are read again
+
+_numbers = count(1)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A kept look: its name and text, what was passed to the model, and how many tokens the text has."""
+
+    name: str
+    text: str
+    source: str | list[int]
+    look: Look
+    length: int
+    tiles: PatternTiles
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes it holds: q, k, z and the output of W_O at every site, the logits, and tiles."""
+        shape, sites = self.look.shape, self.look.shape.sites.values()
+        per_token = sum(
+            site.n_heads * site.d_head + site.n_kv_heads * site.d_head + 2 * site.n_heads * site.d_value
+            for site in sites
+        )
+        numbers = len(self.look.tokens) * (per_token + len(sites) * shape.d_model + (shape.vocabulary or 0))
+        return 4 * numbers + self.tiles.nbytes + sys.getsizeof(self.text)
+
+
+class KeptLooks:
+    """What all sessions of a server keep; safe to use from several threads.
+
+    A look weighs at least so much of the bytes that there are at most ``KEPT_LOOKS``.
+    """
+
+    def __init__(self) -> None:
+        self.looks: LRU[tuple[int, str], Opened] = LRU(
+            KEPT_BYTES, weigh=lambda opened: max(opened.nbytes, KEPT_BYTES // KEPT_LOOKS)
+        )
+        self.texts: LRU[tuple[int, str], str] = LRU(TEXT_BYTES, weigh=sys.getsizeof)
+        self.lock = threading.RLock()  # each model has a thread of its own
+
+    def part(self) -> KeptPart:
+        """The part of one more session."""
+        return KeptPart(self, next(_numbers))
+
+
+@dataclass(frozen=True)
+class KeptPart:
+    """What one session keeps, by name. Numbers of sessions are not used twice, as ids would be."""
+
+    whole: KeptLooks
+    number: int
+
+    def look(self, name: str) -> Opened | None:
+        with self.whole.lock:
+            return self.whole.looks.find((self.number, name))
+
+    def text(self, name: str) -> str | None:
+        with self.whole.lock:
+            return self.whole.texts.find((self.number, name))
+
+    def keep(self, opened: Opened) -> Opened:
+        with self.whole.lock:
+            self.whole.texts[self.number, opened.name] = opened.text
+            self.whole.looks[self.number, opened.name] = opened
+        return opened
+
+    def trim(self) -> None:
+        """Drop the oldest looks of all sessions where tiles have made them too large."""
+        with self.whole.lock:
+            self.whole.looks.trim()
+
+    def names(self) -> list[str]:
+        """The looks that are kept, the latest used last."""
+        with self.whole.lock:
+            return [name for number, name in self.whole.looks if number == self.number]
+
+    def move_to(self, whole: KeptLooks) -> KeptPart:
+        """The same looks and texts as a part of another whole."""
+        part = whole.part()
+        for name in self.names():
+            part.keep(self.whole.looks[self.number, name])
+        self.forget()
+        return part
+
+    def forget_looks(self) -> None:
+        with self.whole.lock:
+            for name in self.names():
+                del self.whole.looks[self.number, name]
+
+    def forget(self) -> None:
+        """Drop everything; a session that is no longer used does not hold its model through its looks."""
+        with self.whole.lock:
+            self.forget_looks()
+            for key in [key for key in self.whole.texts if key[0] == self.number]:
+                del self.whole.texts[key]

@@ -1,0 +1,135 @@
+"""HTTP connections that cannot be held for nothing: a deadline for headers, one for readers, and a cap per address.
+
+At the cap, a new connection takes the place of the oldest one of its address whose request is not complete: half-open
+and idle ones. A browser opens an idle one again when it needs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from headscope.app.server.errors import problem_response
+
+CONNECTIONS = 1_024  # a browser opens six, and a class is 64 of them
+PER_ADDRESS = 512
+HEADER_TIMEOUT = 10.0  # seconds until a request's headers are complete
+READ_TIMEOUT = 15.0  # seconds in which a client takes at least READ_PART of its answer
+READ_PART = 64 * 2**10  # bytes
+UNREAD = 256 * 2**20  # bytes of all answers that wait to be read; the largest one is dropped
+NO_CHUNKS = "send the body's Content-Length; chunks are not taken"
+
+
+class LimitedConnection(H11Protocol):
+    """uvicorn's HTTP/1.1 connection with these limits."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.conn = _NoChunks(h11.SERVER)
+        self.opened = self.loop.time()
+        self._headers_due: asyncio.TimerHandle | None = None
+        self._reading_due: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        open_ones = [other for other in self._all() if other is not self and not other.transport.is_closing()]
+        same = [other for other in open_ones if other.client and self.client and other.client[0] == self.client[0]]
+        for near, most in ((same, PER_ADDRESS), (open_ones, CONNECTIONS)):
+            if len(near) >= most and not _close_oldest(near):
+                transport.abort()
+                return
+        self._headers_due = self.loop.call_later(HEADER_TIMEOUT, transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        waiting = self.conn.their_state is h11.IDLE
+        if waiting and self._headers_due is None:
+            self._headers_due = self.loop.call_later(HEADER_TIMEOUT, self.transport.abort)
+        elif not waiting and self._headers_due is not None:
+            self._headers_due.cancel()
+            self._headers_due = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for timer in (self._headers_due, self._reading_due):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        waiting = [other for other in self._all() if other.unread]
+        if sum(other.unread for other in waiting) > UNREAD:
+            max(waiting, key=lambda other: other.unread).transport.abort()
+        if self._reading_due is None:
+            self._expect_reading()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._reading_due is not None:
+            self._reading_due.cancel()
+            self._reading_due = None
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP request, or one in chunks, as other requests are refused."""
+        chunked = getattr(self.conn, "chunked", False)
+        status = HTTPStatus.LENGTH_REQUIRED if chunked else HTTPStatus.BAD_REQUEST
+        answer = problem_response("Refused", NO_CHUNKS if chunked else msg, status)
+        headers = [*answer.raw_headers, (b"connection", b"close")]
+        for event in (
+            h11.Response(status_code=status, headers=headers),
+            h11.Data(bytes(answer.body)),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
+    @property
+    def unread(self) -> int:
+        """How many bytes of answers this client has not taken yet."""
+        return int(self.transport.get_write_buffer_size())
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request has arrived whole and is not answered yet."""
+        return self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
+
+    def _all(self) -> list[LimitedConnection]:
+        """The open connections of this server."""
+        return [other for other in self.connections if isinstance(other, LimitedConnection)]
+
+    def _expect_reading(self) -> None:
+        """Close the connection of a client that takes nothing for a while."""
+        before = self.unread
+
+        def check() -> None:
+            if self.unread > before - READ_PART:
+                self.transport.abort()
+            else:
+                self._expect_reading()
+
+        self._reading_due = self.loop.call_later(READ_TIMEOUT, check)
+
+
+class _NoChunks(h11.Connection):
+    """Refuse chunked bodies before they are parsed: a million chunks of one byte cost seconds."""
+
+    chunked = False
+
+    def next_event(self) -> Any:
+        event = super().next_event()
+        if isinstance(event, h11.Request) and any(name == b"transfer-encoding" for name, _ in event.headers):
+            self.chunked = True
+            raise h11.RemoteProtocolError(NO_CHUNKS)
+        return event
+
+
+def _close_oldest(connections: list[LimitedConnection]) -> bool:
+    """Close the oldest of these without a whole request under way; false if all have one."""
+    found = min((other for other in connections if not other.busy), key=lambda other: other.opened, default=None)
+    if found is not None:
+        found.transport.abort()
+    return found is not None

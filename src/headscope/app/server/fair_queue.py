@@ -1,0 +1,267 @@
+"""Share one model between requests: short ones before long ones, long ones in slices, one client after the other.
+
+One request at a time has the model. A short one keeps it to its end. A long one hands it over at a pause point (between
+two operations of torch) as soon as a short one waits, and after ``SLICE`` when only long ones wait. While both kinds
+wait, long ones get ``SHARE`` of the time that short ones take, so that they finish too. Among equals, the client that
+was served longest ago is next. A reading whose client has disconnected stops at its next pause point.
+
+A paused reading is a thread that waits. Observers, edits and recordings are in its ``ContextVar``s, so that it and the
+readings that run meanwhile do not see each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from http import HTTPStatus
+from itertools import count
+from typing import Any, TypeVar
+
+import torch
+import torch.nn.functional as F
+from anyio import CapacityLimiter, to_thread
+from starlette.exceptions import HTTPException
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from headscope.app.lru import LRU
+from headscope.attention.progress import progress_callback
+
+SHORT = 0.5  # seconds of processor time; a request that needs more counts as long
+SLICE = 0.1  # seconds that a long reading keeps the model while another long one waits
+SHARE = 1 / 8  # of the time of short requests, for long ones that wait meanwhile
+LONG_AT_ONCE = 4  # long readings that have begun, each of another client: they hold activations while they wait
+LINE = 384  # requests that wait for one model: a class of 64, six connections each
+CLIENTS = 4_096  # whose last turn is remembered
+LARGEST_PRODUCT = 2**29  # multiplications of one matrix product between two pause points
+FULL = "too many requests wait for this model; try again in a moment"
+
+Result = TypeVar("Result")
+
+
+class ReaderLeftError(BaseException):
+    """The client has disconnected. Not an ``Exception``: nothing on the way may take it for an error of the model."""
+
+
+class BeginAgainError(BaseException):
+    """A request turned out to be long while as many long ones as may have begun: it waits, and begins again."""
+
+
+class Turn:
+    """One request's place in a queue, and how far it is. A ``whole`` one keeps its turn to the end."""
+
+    def __init__(self, client: str = "", long: bool = False, whole: bool = False) -> None:
+        self.client, self.long, self.whole = client, long, whole
+        self.begun = self.left = False
+        self.used = self.since = 0.0
+        self.number = 0
+        self.progress = ("", 0, 0)
+        self.granted: Future[None] = Future()
+
+
+class FairQueue:
+    """The requests of one model, or of one kind of other long work."""
+
+    def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
+        self._clock, self._lock, self._numbers = clock, threading.Lock(), count(1)
+        self._running: Turn | None = None
+        self._waiting: list[Turn] = []
+        self._begun: list[Turn] = []
+        self._short_waits = False
+        self._owed = 0.0
+        """Seconds that long readings may run although short requests wait."""
+        self._served: LRU[str, int] = LRU(CLIENTS)
+
+    async def run(self, turn: Turn, work: Callable[[], Result]) -> Result:
+        """Wait for the turn and run the work in a thread; raise ``ReaderLeftError`` after ``leave``."""
+        while True:
+            self._enter(turn)
+            try:
+                await asyncio.wrap_future(turn.granted)
+            except asyncio.CancelledError:
+                self._drop(turn)
+                raise
+            # a limiter of its own: threads for pages and files are never used up by readings
+            doing = asyncio.ensure_future(to_thread.run_sync(self._hold, turn, work, limiter=CapacityLimiter(1)))
+            doing.add_done_callback(lambda done: done.cancelled() or done.exception())
+            try:
+                return await asyncio.shield(doing)
+            except BeginAgainError:
+                turn.long, turn.used = True, 0.0
+            except asyncio.CancelledError:
+                self.leave(turn)
+                raise
+
+    def leave(self, turn: Turn) -> None:
+        """Stop a reading whose client has disconnected: at once if it has not begun, else at its next pause point."""
+        with self._lock:
+            turn.left = True
+            if turn in self._waiting and not turn.begun:
+                self._waiting.remove(turn)
+                turn.granted.set_exception(ReaderLeftError())
+            self._count()
+
+    def place(self, turn: Turn) -> int:
+        """How many requests will run before this one, as it looks now; 0 while it runs."""
+        with self._lock:
+            if turn not in self._waiting:
+                return 0
+            mine = self._rank(turn)
+            return 1 + sum(self._rank(other) < mine for other in self._waiting)
+
+    def pause(self, turn: Turn) -> None:
+        """Hand the model over if it is another's turn. Called by the running reading, between operations."""
+        if turn.left:
+            raise ReaderLeftError
+        if turn.whole or not self._waiting:
+            return
+        spent = self._clock() - turn.since
+        most = SHORT - turn.used if not turn.long else max(self._owed, 0.0) if self._short_waits else SLICE
+        if spent >= most:
+            self._hand_over(turn)
+
+    def _enter(self, turn: Turn) -> None:
+        with self._lock:
+            if len(self._waiting) >= LINE:
+                self._make_room(turn.client)
+            self._wait(turn)
+            if self._running is None:
+                self._grant()
+
+    def _make_room(self, client: str) -> None:
+        """Refuse the newest request of the client that has the most waiting: that may be this one."""
+        waiting = Counter(turn.client for turn in self._waiting if not turn.begun)
+        largest, most = waiting.most_common(1)[0]
+        if waiting[client] + 1 >= most:
+            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, FULL)
+        newest = [turn for turn in self._waiting if turn.client == largest and not turn.begun][-1]
+        self._waiting.remove(newest)
+        newest.granted.set_exception(HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, FULL))
+
+    def _hold(self, turn: Turn, work: Callable[[], Result]) -> Result:
+        """Run the work in this thread, with pause points."""
+        turn.since = self._clock()
+        try:
+            with self._pause_points(turn):
+                return work()
+        finally:
+            self._release(turn)
+
+    @contextmanager
+    def _pause_points(self, turn: Turn) -> Iterator[None]:
+        """Pause where work reports its progress; in long readings, between any two operations."""
+
+        def report(what: str, done: int, total: int) -> None:
+            turn.progress = (what, done, total)
+            self.pause(turn)
+
+        with progress_callback(report):
+            if not turn.long:
+                yield
+                return
+            with _PauseMode(lambda: self.pause(turn)):
+                yield
+
+    def _hand_over(self, turn: Turn) -> None:
+        with self._lock:
+            others = {other.client for other in self._begun if other is not turn}
+            if not turn.long and (len(self._begun) >= LONG_AT_ONCE or turn.client in others):
+                raise BeginAgainError
+            self._account(turn)
+            turn.long = turn.begun = True
+            if turn not in self._begun:
+                self._begun.append(turn)
+            self._wait(turn)
+            self._grant()
+        threads = torch.get_num_threads()
+        turn.granted.result()
+        torch.set_num_threads(threads)  # the reading that ran meanwhile may have had another number
+        turn.since = self._clock()
+        if turn.left:
+            raise ReaderLeftError
+
+    def _release(self, turn: Turn) -> None:
+        with self._lock:
+            self._account(turn)
+            self._begun = [other for other in self._begun if other is not turn]
+            self._grant()
+
+    def _drop(self, turn: Turn) -> None:
+        """Forget a turn that nobody waits for any more, whether it was granted or not."""
+        with self._lock:
+            if turn is self._running:
+                self._grant()
+            elif turn in self._waiting:
+                self._waiting.remove(turn)
+            self._count()
+
+    def _account(self, turn: Turn) -> None:
+        """Add up what a slice took; what long readings are owed changes only while both kinds wait."""
+        spent = self._clock() - turn.since
+        turn.used += spent
+        if turn.long and self._short_waits:
+            self._owed = max(self._owed - spent, -SLICE)
+        elif not turn.long and any(other.long for other in self._waiting):
+            self._owed = min(self._owed + SHARE * spent, SLICE)
+
+    def _wait(self, turn: Turn) -> None:
+        turn.granted, turn.number = Future(), next(self._numbers)
+        turn.granted.set_running_or_notify_cancel()  # now only the queue ends it
+        self._waiting.append(turn)
+        self._count()
+
+    def _grant(self) -> None:
+        """Give the model to the next turn, if there is one that may run."""
+        ready = [turn for turn in self._waiting if self._may_run(turn)]
+        turn = self._running = min(ready, key=self._rank, default=None)
+        if turn is None:
+            return
+        self._waiting.remove(turn)
+        self._count()
+        self._served[turn.client] = next(self._numbers)
+        if turn.long and turn not in self._begun:
+            self._begun.append(turn)
+        turn.begun = turn.begun or turn.long
+        turn.granted.set_result(None)
+
+    def _may_run(self, turn: Turn) -> bool:
+        if turn.begun or not turn.long:
+            return True
+        return len(self._begun) < LONG_AT_ONCE and all(other.client != turn.client for other in self._begun)
+
+    def _rank(self, turn: Turn) -> tuple[bool, bool, bool, int, int]:
+        """The order of turns: left ones, which only stop; then short or owed long ones; then client by client."""
+        later = turn.long != (self._owed > 0)
+        return not turn.left, later, not self._may_run(turn), self._served.get(turn.client, 0), turn.number
+
+    def _count(self) -> None:
+        self._short_waits = any(not turn.long or turn.left for turn in self._waiting)
+
+
+class _PauseMode(TorchFunctionMode):
+    """Call ``pause`` before every operation of this thread; multiply large matrices a part of the rows at a time."""
+
+    def __init__(self, pause: Callable[[], None]) -> None:
+        super().__init__()
+        self.pause = pause
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.pause()
+        if function is F.linear and not kwargs and args[0].dim() > 1:
+            return self._linear(*args)
+        return function(*args, **(kwargs or {}))
+
+    def _linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        rows = max(1, LARGEST_PRODUCT // max(1, weight.numel()))
+        if x.numel() // max(1, x.shape[-1]) <= rows or torch.is_grad_enabled():
+            return F.linear(x, weight, bias)
+        parts = []
+        for part in torch.split(x.reshape(-1, x.shape[-1]), rows):
+            self.pause()
+            parts.append(F.linear(part, weight, bias))
+        return torch.cat(parts).view(*x.shape[:-1], -1)
