@@ -256,4 +256,4 @@ def _kind(opened: HuggingFaceModel, site: str) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [""])[0][:200]
+    return (str(error).splitlines() or [""])[0][:300]

@@ -67,22 +67,25 @@ def _parts_and_statistics(opened: AnyTorchModel, inputs: Mapping[str, Tensor]) -
         weight = opened.output_weight(site)
         total = torch.einsum("bqhd,hdm->bqm", out.x.double(), weight.weight.double())
         total = total if weight.bias is None else total + weight.bias.double()
-        owns = seen.get(id(matrices.get(site)), [])
-        if len(owns) == 1 and owns[0].numel() == total.numel():  # not for windows, or a matrix that several use
-            rows = [_sorted_rows(t.double().reshape(-1, total.shape[-1])) for t in (total, _last(owns[0], total))]
-            parts = max(parts, relative_difference(rows[0], rows[1]))
+        take, owns = opened.learned_site(site).takes[0], seen.get(id(matrices.get(site)), [])
+        whole = len(take.order) == len(take.weight)  # W_O may take more than this site's heads
+        if whole and len(owns) == 1 and isinstance(owns[0], Tensor) and owns[0].numel() == total.numel():
+            parts = max(parts, _row_gap(total, owns[0].double()))
         parts = max(parts, relative_difference(total, out.output.double()))
     return parts, worst[0]
 
 
-def _last(output: Tensor, total: Tensor) -> Tensor:
-    """A convolution's output with its channels last."""
-    return output if output.shape[-1] == total.shape[-1] else output.movedim(1, -1)
+def _row_gap(total: Tensor, output: Tensor) -> float:
+    """Head parts against a matrix's output, whose rows may be in another order than the queries of z.
 
-
-def _sorted_rows(rows: Tensor) -> Tensor:
-    """Rows in an order of their own: a matrix may take queries in another order than z has them."""
-    return rows[rows.sum(1).argsort()]
+    Rows in another order than batch first or query first are compared by their sums and the sums of their squares.
+    """
+    width = total.shape[-1]
+    own = (output if output.shape[-1] == width else output.movedim(1, -1)).reshape(-1, width)
+    gaps = [relative_difference(t.reshape(-1, width), own) for t in (total, total.transpose(0, 1))]
+    ours = total.reshape(-1, width)
+    sums = [(ours.sum(0), own.sum(0)), (ours.square().sum(0), own.square().sum(0))]
+    return min(*gaps, max(relative_difference(a, b) for a, b in sums))
 
 
 def _statistics(call: Call) -> float:

@@ -14,7 +14,9 @@ import transformers
 from tests.models import tiny
 from transformers import CLIPImageProcessorPil, CLIPProcessor
 from transformers.utils import logging
+from typer.testing import CliRunner
 
+from headscope.cli import app
 from headscope.errors import InputError, ModelError
 from headscope.models.inputs.media import MediaProcessors
 from headscope.models.loading import _explain, _model_class, input_processor, no_progress_bar, open_model
@@ -314,3 +316,27 @@ def test_a_picture_models_folder_opens_without_a_tokenizer(tmp_path: Path) -> No
     assert opened.processor.media == MediaProcessors()
     assert len(opened.prepare(torch.rand(3, 32, 32)).tokens) == 17
     opened.close()
+
+
+def test_a_folder_without_its_head_opens_as_the_model_without_one(tmp_path: Path) -> None:
+    """Folders of sentence encoders name the class that was trained, and hold the encoder alone."""
+    config = transformers.MPNetConfig(
+        hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, vocab_size=97
+    )
+    transformers.MPNetModel(config).save_pretrained(tmp_path)
+    said = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(said | {"architectures": ["MPNetForMaskedLM"]}))
+    opened = open_model(tmp_path)
+    assert type(opened.model) is transformers.MPNetModel
+    assert any("names MPNetForMaskedLM, and its files hold no weights of that head" in note for note in opened.notes)
+    opened.close()
+
+
+def test_check_prints_a_note_once(tmp_path: Path) -> None:
+    transformers.MPNetModel(
+        transformers.MPNetConfig(hidden_size=32, intermediate_size=48, num_hidden_layers=1, num_attention_heads=4)
+    ).save_pretrained(tmp_path)
+    shown = CliRunner().invoke(app, ["check", str(tmp_path)])
+    notes = [line for line in shown.stdout.splitlines() if line.startswith("note")]
+    assert notes
+    assert len(notes) == len(set(notes))

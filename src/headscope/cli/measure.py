@@ -131,9 +131,11 @@ def check(
         if as_json:
             show_json(json_output.model_json(scope))
             return
-        typer.echo(str(scope.model.self_check))
+        check = scope.model.self_check
+        typer.echo(str(check))
         for note in scope.notes:
-            typer.echo(f"note  {note}")
+            if note not in check.notes:  # those that were known before the weights were checked are in it
+                typer.echo(f"note  {note}")
 
 
 @app.command()

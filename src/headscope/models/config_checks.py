@@ -70,6 +70,25 @@ def refuse_huge_headers(folder: Path) -> None:
             )
 
 
+NO_HEAD = "its config names {kind}, and its files hold no weights of that head; it is opened as {base}"
+
+
+def base_without_head(kind: Any, config: Any, missing: Iterable[str]) -> Any:
+    """The model class without a head, where all weights that a checkpoint lacks are the head's; else None.
+
+    Folders of sentence encoders often name the class that their model was trained with.
+    """
+    from transformers import AutoModel
+
+    prefix = str(getattr(kind, "base_model_prefix", "") or "")
+    needed = [name for name in missing if not _UNUSED.search(name)]
+    known = AutoModel._model_mapping
+    if not prefix or not needed or any(name.startswith(f"{prefix}.") for name in needed) or type(config) not in known:
+        return None
+    base: Any = known[type(config)]
+    return None if isinstance(base, tuple) or base is kind else base
+
+
 def refuse_missing_weights(source: str, missing: Iterable[str]) -> None:
     """Refuse a checkpoint that lacks weights, which transformers would fill with random numbers."""
     needed = sorted(name for name in missing if not _UNUSED.search(name))

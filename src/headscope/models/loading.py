@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -12,9 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headscope.attention.progress import report_progress
 from headscope.errors import HeadscopeError, InputError, ModelError
 from headscope.models.any_torch.arguments import Arguments, bind
 from headscope.models.config_checks import (
+    NO_HEAD,
+    base_without_head,
     refuse_huge_config,
     refuse_huge_headers,
     refuse_missing_weights,
@@ -22,6 +25,7 @@ from headscope.models.config_checks import (
     weight_bytes,
 )
 from headscope.models.inputs.media import KEYS, MediaProcessors, split_processor
+from headscope.models.inputs.start_token import add_start_token, gguf_start_token
 from headscope.models.inputs.tokens import InputProcessor
 from headscope.models.protocol import OpenModel
 from headscope.models.pruning.pruned_modeling import pruned
@@ -89,13 +93,20 @@ def _from_module(model: nn.Module, tokenizer: Any, options: Options) -> OpenMode
         return HuggingFaceModel(model, processor, name, probe)
     except NoInterfaceError as error:
         arguments = bind(model, {"use_cache": False, "return_dict": True} | dict(error.probe))
-        return _by_markers(model, processor, name, arguments, options, said=str(error))
+        return _by_markers(
+            model,
+            processor,
+            name,
+            arguments,
+            options,
+            said=f"{type(model).__name__} does not call transformers' attention interface",
+        )
 
 
 def _by_markers(
     model: nn.Module, processor: InputProcessor, name: str, arguments: Arguments, options: Options, said: str = ""
 ) -> OpenModel:
-    """A module that calls no attention interface: see ``any_torch``. ``said``: why transformers' was not used."""
+    """A module that calls no attention interface: see ``any_torch``. ``said``: that transformers' was not used."""
     from headscope.models.any_torch.model import AnyTorchModel, Hints
 
     notes = (NO_INTERFACE.format(kind=type(model).__name__),) if said else ()
@@ -103,7 +114,9 @@ def _by_markers(
     try:
         return AnyTorchModel(model, processor, name, arguments, hints)
     except ModelError as error:
-        raise ModelError(f"{said}; and {error}" if said else str(error)) from error
+        if not said:
+            raise
+        raise ModelError(f"{error}. {said}") from error
 
 
 NO_INTERFACE = (
@@ -171,9 +184,14 @@ def _from_files(source: str | Path, tokenizer: Any, options: Options) -> OpenMod
         shared["revision"] = options.revision
     if gguf:
         shared["gguf_file"] = gguf
-    model = _load_weights(where, str(source), options, shared)
-    if tokenizer is None:
-        tokenizer = _load_tokenizer(where, shared)
+    with _stages(gguf) as stage:
+        stage("unpacking its weights")
+        model, notes = _load_weights(where, str(source), options, shared)
+        stage("reading its tokenizer")
+        if tokenizer is None:
+            tokenizer = _load_tokenizer(where, shared)
+        said = gguf_start_token(path) if gguf and tokenizer is not None else (None, None)
+        notes += filter(None, [add_start_token(tokenizer, gguf or "its tokenizer_config.json", *said)])
     if options.processor is None and not gguf:
         options = replace(options, processor=_load_processor(model, where, shared))
     name = path.stem if gguf else path.resolve().name if path.is_dir() else str(source)
@@ -181,11 +199,30 @@ def _from_files(source: str | Path, tokenizer: Any, options: Options) -> OpenMod
         opened = _from_module(model, tokenizer, options if options.name else replace(options, name=name))
     except (RuntimeError, ArithmeticError, LookupError) as error:
         raise ModelError(f"{source} opens but does not run ({_first_line(error)}); its config is broken") from error
+    opened.notes = [*opened.notes, *notes]
     if gguf:
         opened.notes = [*opened.notes, f"weights come from {gguf}, unpacked to {next(model.parameters()).dtype}"]
     if tokenizer is None and (path / "tokenizer.json").is_file():
         opened.notes = [*opened.notes, "its tokenizer.json could not be read, so it reads token ids and no text"]
     return opened
+
+
+@contextmanager
+def _stages(gguf: str | None) -> Iterator[Callable[[str], None]]:
+    """Show which part of opening a GGUF file is at work: most of it is in no progress bar of transformers."""
+    from transformers.utils import logging
+
+    if gguf is None:
+        yield lambda stage: None
+        return
+    with logging.tqdm(total=2, desc=f"opening {gguf}", bar_format="{desc}: {elapsed}") as bar:
+
+        def show(stage: str) -> None:
+            report_progress(f"opening {gguf}: {stage}", bar.n, 2)
+            bar.set_description_str(f"opening {gguf}: {stage}")
+            bar.update()
+
+        yield show
 
 
 def _check_folder(folder: Path) -> None:
@@ -209,8 +246,11 @@ def _pickled(where: str, file: str) -> str:
     )
 
 
-def _load_weights(where: str, source: str, options: Options, shared: dict[str, Any]) -> nn.Module:
+def _load_weights(where: str, source: str, options: Options, shared: dict[str, Any]) -> tuple[nn.Module, list[str]]:
+    """The model, and notes on what its files do not hold."""
     import transformers
+
+    notes: list[str] = []
 
     try:
         config = transformers.AutoConfig.from_pretrained(where, **shared)
@@ -225,7 +265,12 @@ def _load_weights(where: str, source: str, options: Options, shared: dict[str, A
             shared = {**shared, "use_safetensors": True}
         device_map = {"device_map": options.device_map} if options.device_map is not None else {}
         with no_progress_bar(Path(where).is_dir() and "gguf_file" not in shared):
-            model, loaded = kind.from_pretrained(where, dtype=dtype, output_loading_info=True, **shared, **device_map)
+            load = {"dtype": dtype, "output_loading_info": True, **shared, **device_map}
+            model, loaded = kind.from_pretrained(where, **load)
+            without_head = base_without_head(kind, config, loaded["missing_keys"])
+            if without_head is not None:
+                notes.append(NO_HEAD.format(kind=kind.__name__, base=without_head.__name__))
+                model, loaded = without_head.from_pretrained(where, **load)
         refuse_missing_weights(source, loaded["missing_keys"])
     except HeadscopeError:
         raise
@@ -233,7 +278,7 @@ def _load_weights(where: str, source: str, options: Options, shared: dict[str, A
         raise ModelError(_explain(source, error)) from error
     if options.device_map is None:
         model.to(_device(options))
-    return model.eval()  # type: ignore[no-any-return]
+    return model.eval(), notes
 
 
 @contextmanager

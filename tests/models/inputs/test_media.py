@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import struct
 import wave
@@ -27,7 +28,8 @@ from typer.testing import CliRunner
 import headscope
 from headscope.cli import app
 from headscope.errors import InputError
-from headscope.models.inputs.media import Picture, Sound, recognise
+from headscope.models.inputs.media import Picture, Sound, recognise, resampled
+from headscope.models.inputs.tokens import InputProcessor
 
 RATE = 16000
 
@@ -176,8 +178,6 @@ def test_files_are_opened(tmp_path: Path) -> None:
     extractor = WhisperFeatureExtractor(feature_size=8, chunk_length=1, sampling_rate=RATE)
     with headscope.load(tiny.whisper(), processor=extractor) as scope:
         assert len(scope.look(tmp_path / "heard.wav").tokens) == 50
-        with pytest.raises(InputError, match="8000 samples per second and the model reads 16000; resample it"):
-            scope.look({"array": hum(), "sampling_rate": 8000})
 
 
 def test_a_saved_folder_has_its_processor(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_empty_and_truncated_files_are_refused(tmp_path: Path) -> None:
     ("given", "message"),
     [
         ({"array": ["loud"], "sampling_rate": 8000}, "a sound is one row of samples, and these are not numbers"),
-        ({"array": [[0.0], [1.0]], "sampling_rate": 8000}, r"this has the shape \(2, 1\); give one channel"),
+        ({"array": [[[0.0]], [[1.0]]], "sampling_rate": 8000}, r"this has the shape \(2, 1, 1\); give one channel"),
         ({"array": [0.5], "sampling_rate": None}, "sampling_rate=None: give samples per second, as in 16000"),
         ({"array": [0.5], "sampling_rate": 0}, "sampling_rate=0: give samples per second"),
         ({"array": [0.5], "sampling_rate": "8000"}, "sampling_rate='8000'"),
@@ -286,3 +286,62 @@ def test_what_is_recognised_as_a_picture_or_sound() -> None:
         assert found == text
     for other in ("a text", ("one", "two"), [1, 2], torch.zeros(2, 3), torch.zeros(3).long(), {"input_ids": samples}):
         assert recognise(other) == (None, None)
+
+
+def test_a_decoder_is_given_what_its_own_generate_would_feed_it() -> None:
+    model = tiny.whisper()
+    config = model.generation_config
+    config.is_multilingual, config.no_timestamps_token_id = True, 20
+    config.lang_to_id, config.task_to_id = {"<|en|>": 21, "<|de|>": 22}, {"transcribe": 23, "translate": 24}
+    config.language, config.task, config.max_length = "en", "transcribe", 40
+    extractor = WhisperFeatureExtractor(feature_size=8, chunk_length=1, sampling_rate=RATE)
+    fed: list[list[int]] = []
+    hook = model.register_forward_pre_hook(
+        lambda _, args, kwargs: fed.append(kwargs["decoder_input_ids"][0].tolist()), with_kwargs=True
+    )
+    features = extractor(hum(), sampling_rate=RATE, return_tensors="pt")["input_features"]
+    written = model.generate(features, max_new_tokens=3)[0].tolist()
+    hook.remove()
+    assert fed[0] == [1, 21, 23, 20]
+    with headscope.load(model, tiny.tokenizer(), processor=extractor) as scope:
+        assert scope.look(hum()).prepared.inputs["decoder_input_ids"].tolist() == [fed[0]]
+        look = scope.look((hum(), "the horse"))
+        assert look.prepared.inputs["decoder_input_ids"].tolist() == [[*fed[0], 4, 5]]
+        own = model(input_features=features, decoder_input_ids=look.prepared.inputs["decoder_input_ids"]).logits
+        torch.testing.assert_close(look.logits, own[0].detach(), rtol=1e-4, atol=1e-5)
+        assert int(scope.look(hum()).logits[-1].argmax()) == (written[0] if written[0] not in fed[0] else written[4])
+
+
+class _WithMarks(PreTrainedTokenizerFast):
+    """Writes its marks around a target, as the tokenizers of Whisper and Marian do."""
+
+    def __call__(self, text: Any = None, text_target: Any = None, **options: Any) -> Any:
+        made = super().__call__(text if text_target is None else text_target, **options)
+        if text_target is not None:
+            made["input_ids"] = [1, *made["input_ids"], 2]
+        return made
+
+
+def test_a_target_has_its_start_token_once_and_no_end() -> None:
+    plain = tiny.tokenizer()
+    marks = _WithMarks(tokenizer_object=plain.backend_tokenizer, unk_token="[unknown]", eos_token="[end]")
+    for start, expected in ((1, [1, 4, 5]), (0, [0, 1, 4, 5])):
+        reader = InputProcessor(marks, vocabulary=97, context=None, start=start)
+        assert reader.prepare(("the road", "the horse")).inputs["decoder_input_ids"].tolist() == [expected]
+
+
+def test_channels_are_mixed_and_other_rates_resampled_or_refused() -> None:
+    stereo = np.stack([hum(), np.zeros_like(hum())])
+    for given in (stereo, stereo.T):
+        medium, _ = recognise({"array": given, "sampling_rate": RATE})
+        assert isinstance(medium, Sound)
+        np.testing.assert_allclose(medium.samples, hum() / 2, rtol=1e-6)
+    installed = any(importlib.util.find_spec(name) for name in ("torchaudio", "scipy"))
+    slow = Sound(hum()[::2].copy(), RATE // 2)
+    if not installed:
+        with pytest.raises(InputError, match=r"8000 samples per second and the model reads 16000; resample it first"):
+            resampled(slow, RATE)
+        return
+    made = resampled(slow, RATE)
+    assert made.rate == RATE
+    assert np.abs(made.samples[400:-400] - hum()[400:-400]).max() < 0.01

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Bool, Float
@@ -108,12 +109,33 @@ def make_probes(vocabulary: Vocabulary, roles: Sequence[Role], count: int, seed:
 
 def why_untestable(model: OpenModel, role: Role) -> str | None:
     """Why a role cannot be tested on this model at all; None if it can."""
+    no_text = why_no_text(model)
+    if no_text is not None:
+        return no_text
     kinds = {attention_kind(site) for site in model.shape.sites.values()}
     if not kinds & role.sites:
         return f"it has no {' or '.join(sorted(role.sites))} attention"
     if any(evidence.kind not in ("attention", "accuracy") for evidence in role.evidence):
         return why_no_logit_attribution(model)
     return None
+
+
+_reads_no_text: WeakKeyDictionary[torch.nn.Module, str | None] = WeakKeyDictionary()
+
+
+def why_no_text(model: OpenModel) -> str | None:
+    """Why a model cannot be given the texts that probes are made of; None if it can. Tried once."""
+    if model.model not in _reads_no_text:
+        reason = None
+        try:
+            with torch.no_grad():
+                model.run(model.prepare([1, 2, 1]).inputs)
+        except InputError as error:
+            reason = f"probes are texts: {error}"
+        except (RuntimeError, ValueError, TypeError, AttributeError, LookupError):
+            reason = "probes are texts, and this model does not run on a text alone"
+        _reads_no_text[model.model] = reason
+    return _reads_no_text[model.model]
 
 
 def run_trials(model: OpenModel, roles: Sequence[Role], probes: dict[str, Probe | str], alpha: float) -> Trials:

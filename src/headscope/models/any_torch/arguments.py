@@ -46,7 +46,8 @@ class Arguments:
     def ids(self) -> str | None:
         """The argument that holds token ids: the first of integers with more than one axis."""
         whole = (torch.int64, torch.int32)
-        return next((name for name, t in self.tensors.items() if t.dtype in whole and t.ndim == 2), None)
+        wide = [name for name, t in self.tensors.items() if t.dtype in whole and t.ndim == 2]
+        return next((name for name in wide if not name.startswith("decoder")), None)
 
     @property
     def copies_of_ids(self) -> tuple[str, ...]:

@@ -174,18 +174,18 @@ def _items(site: LearnedSite) -> int:
     return count // max(site.n_heads, 1)
 
 
-def refusal(name: str, model: nn.Module, learned: Mapping[str, LearnedSite]) -> str:
+def refusal(name: str, learned: Mapping[str, LearnedSite]) -> str:
     """Why a module cannot be opened: it computes no attention that is seen, or none that can be shown."""
     if not learned:
         return (
-            f"{name}: no attention was found in {type(model).__name__}: it calls neither PyTorch's attention functions "
-            "nor softmax and a product (kernels of other packages, TorchScript and linear attention are not seen)"
+            f"{name}: no attention was found: it calls neither PyTorch's attention functions nor softmax and a product "
+            "(kernels of other packages, TorchScript and linear attention are not seen)"
         )
     reasons = {site.why: site.name for site in learned.values()}
     said = "; ".join(f"{where}: {why}" for why, where in list(reasons.items())[:3])
     return (
-        f"{name}: attention was found in {len(learned)} places and none of it can be shown: {said}. Where W_O or the "
-        'heads are not found, say them: sites={"blocks.*.attn": {"output": "proj", "n_heads": 12}}'
+        f"{name}: none of its {len(learned)} attention calls can be shown: {said}. Where W_O or the heads are not "
+        'found, say them: sites={"blocks.*.attn": {"output": "proj", "n_heads": 12}}'
     )
 
 

@@ -291,11 +291,11 @@ class AnyTorchModel(RecordedModel):
         self.mixes_items = self._mixes_items(own)
         self.learned = self._learn()
         if not self.learned:
-            raise ModelError(refusal(self.name, self.model, self.learned))
+            raise ModelError(refusal(self.name, self.learned))
         self.shape = ModelShape(self.name, 0, None, self.processor.context)
         found = check_sites(self, own)
         if all(site.why for site in self.learned.values()):
-            raise ModelError(refusal(self.name, self.model, self.learned))
+            raise ModelError(refusal(self.name, self.learned))
         self._describe()
         self.notes = notes_on(self)
         self.self_check = SelfCheck(self.name, found.checks(self.learned), tuple(self.notes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import wave
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ PIXELS, FEATURES, WAVE = "pixel_values", "input_features", "input_values"
 KEYS = frozenset({PIXELS, FEATURES, WAVE})
 AXES = {PIXELS: 4, FEATURES: 3, WAVE: 2}
 """Number of axes of each input, the batch axis included."""
+
+MOST_CHANNELS = 8
+"""Most channels of a sound, which are mixed into one."""
 
 STACKS = {"vision": frozenset({PIXELS}), "audio": frozenset({FEATURES, WAVE})}
 """The inputs that are read by sites whose names begin with this word."""
@@ -128,14 +132,33 @@ def _sound_tensors(
             "its input_features as a tensor [bin, frame]"
         )
     expected = int(processors.sound.sampling_rate)
-    if medium.rate not in (None, expected):
-        raise InputError(
-            f"this sound has {medium.rate} samples per second and the model reads {expected}; resample it first"
-        )
+    medium = resampled(medium, expected)
     if text is None:
         return dict(processors.sound(medium.samples, sampling_rate=expected, return_tensors="pt"))
     both = _combined_processor(processors)
     return dict(both(audio=medium.samples, text=text, sampling_rate=expected, return_tensors="pt"))
+
+
+def resampled(sound: Sound, rate: int) -> Sound:
+    """The sound at another sampling rate, by torchaudio or scipy where one of them is installed."""
+    if sound.rate in (None, rate):
+        return sound
+    try:
+        from torchaudio.functional import resample
+    except (ImportError, OSError):  # a torchaudio that was built for another torch
+        pass
+    else:
+        return Sound(resample(torch.from_numpy(sound.samples.copy()), sound.rate, rate).numpy(), rate)
+    try:
+        from scipy.signal import resample_poly
+    except ImportError as error:
+        raise InputError(
+            f"this sound has {sound.rate} samples per second and the model reads {rate}; resample it first, or pip "
+            "install scipy"
+        ) from error
+    common = math.gcd(int(sound.rate), rate)
+    made = resample_poly(sound.samples, rate // common, int(sound.rate) // common)
+    return Sound(np.asarray(made, dtype=np.float32), rate)
 
 
 def _combined_processor(processors: MediaProcessors) -> Any:
@@ -183,6 +206,8 @@ def _samples(given: Any) -> npt.NDArray[np.float32]:
         samples = np.asarray(given.detach().cpu() if isinstance(given, Tensor) else given, dtype=np.float32)
     except (TypeError, ValueError) as error:
         raise InputError(f"a sound is one row of samples, and these are not numbers: {error}") from error
+    if samples.ndim == 2 and samples.size and min(samples.shape) <= MOST_CHANNELS:
+        samples = samples.mean(axis=int(np.argmin(samples.shape)), dtype=np.float32)
     if samples.ndim != 1 or not samples.size:
         raise InputError(f"a sound is one row of samples, and this has the shape {samples.shape}; give one channel")
     return samples

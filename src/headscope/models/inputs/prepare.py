@@ -12,6 +12,7 @@ from torch import Tensor
 from headscope.attention.observer import Call, plain
 from headscope.errors import InputError
 from headscope.models.inputs import media
+from headscope.models.inputs.decoder_prompt import DECODER_INPUTS, decoder_prompt
 from headscope.models.inputs.patch_labels import position_labels
 from headscope.models.protocol import OpenModel, Prepared, Token
 
@@ -32,6 +33,7 @@ def prepare(opened: TransformersModel, given: Any) -> Prepared:
     medium, text = media.recognise(given)
     if medium is not None:
         made = opened.processor.media_inputs(medium, text, opened.takes, opened.shape.name)
+        made = _with_prompt(opened, made, text)
         return _from_tensors(opened, made, made)
     if isinstance(given, Mapping):
         return _from_tensors(opened, {key: value for key, value in given.items() if isinstance(value, Tensor)}, given)
@@ -41,6 +43,17 @@ def prepare(opened: TransformersModel, given: Any) -> Prepared:
         reads = " and ".join(media.input_kinds(opened.takes)) or f"tensors named {', '.join(sorted(opened.takes))}"
         raise InputError(f"{opened.shape.name} reads {reads}, not text")
     return opened.processor.prepare(given)
+
+
+def _with_prompt(opened: TransformersModel, made: dict[str, Tensor], text: str | None) -> dict[str, Tensor]:
+    """Give the decoder what its own ``generate`` would: its prompt, then the text that was given as written so far."""
+    if DECODER_INPUTS not in made:
+        return made
+    prompt = decoder_prompt(opened.model, made)
+    if prompt is None:
+        return made
+    written = [] if text is None or "input_ids" in made else opened.processor.token_ids(text)
+    return {**made, DECODER_INPUTS: torch.tensor([[*prompt, *written]])}
 
 
 def _from_tensors(opened: TransformersModel, tensors: dict[str, Tensor], given: Mapping[str, Any]) -> Prepared:

@@ -57,8 +57,8 @@ class InputProcessor:
         """A picture or sound as tensors; its text goes in beside it, or is what the decoder has written so far."""
         inputs = media_tensors(medium, text, self.media, takes, name)
         if self.start is not None and "decoder_input_ids" in takes:
-            target = [] if text is None or "input_ids" in inputs else self._target_ids(text)
-            inputs["decoder_input_ids"] = torch.tensor([[self.start, *target]])
+            for_encoder = text is None or "input_ids" in inputs
+            inputs["decoder_input_ids"] = torch.tensor([[self.start]] if for_encoder else [self._written(str(text))])
         elif text is not None and "input_ids" not in inputs:
             raise InputError(f"{name} takes no text beside it; give the picture or sound alone")
         return inputs
@@ -132,7 +132,14 @@ class InputProcessor:
         if self.start is None:
             raise InputError("a pair (source, target) is for encoder-decoders; this model reads one text")
         prepared = self._from_text(source)
-        return self._with_decoder(prepared, self._target_ids(target))
+        return self._with_decoder(prepared, self._written(target)[1:])
+
+    def _written(self, target: str) -> list[int]:
+        """The decoder's tokens after it has written this: the start token once, and no token that ends the text."""
+        ids = self._target_ids(target)
+        if ids and ids[-1] == self.tokenizer.eos_token_id:
+            ids.pop()
+        return ids if ids and ids[0] == self.start else [int(self.start or 0), *ids]
 
     def _with_decoder(self, prepared: Prepared, target: list[int]) -> Prepared:
         if self.start is None:
