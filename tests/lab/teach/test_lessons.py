@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,43 @@ def test_every_question_has_a_right_answer_and_explains_the_wrong_ones(number: i
         assert all(len(mark.says) > 10 for mark in marks)
         shown = question.to_dict()["options"]
         assert shown == ([] if question.numeric else [option.text for option in question.options])
+
+
+def _keep(printed: list[str], *given: object) -> None:
+    printed.append(str(given))
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_lesson_has_a_figure_and_a_block_whose_code_and_solution_run(number: int) -> None:
+    read = lesson(number)
+    assert read.figures
+    assert all(json.dumps(figure.props) for figure in read.figures)
+    assert read.block is not None
+    for code in (read.to_dict()["block"]["code"], read.to_dict()["block"]["solution"]):
+        assert "{{" not in code
+        assert "torch" not in code
+        printed: list[str] = []
+        exec(compile(code, f"lesson {number}", "exec"), {"print": partial(_keep, printed)})
+        assert printed
+    assert read.block.hint
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_wrong_first_answer_gets_a_hint_that_does_not_give_the_answer(number: int) -> None:
+    for place, question in enumerate(lesson(number).questions, start=1):
+        right = next(option for option in question.options if option.right)
+        assert not re.match(r"(Yes|Right)\b", right.says), "the page says Right. itself"
+        for at, option in enumerate(question.options):
+            answer = option.text if question.numeric else "abcdefgh"[at]
+            first = lesson(number).check(place, answer, 1)
+            assert (first.right, first.kind) == (option.right, "reason" if option.right else "hint")
+            assert option.right or first.says == question.hint
+            assert lesson(number).check(place, answer, 2).says == option.says
+        if question.numeric:
+            assert right.text not in question.hint.split()
+            unforeseen = [lesson(number).check(place, "123456", attempt) for attempt in (1, 2, 3)]
+            assert [mark.kind for mark in unforeseen] == ["hint", "hint", "reason"]
+            assert unforeseen[-1].says.startswith(f"It is {right.text}.")
 
 
 def test_the_numbers_that_lessons_speak_of() -> None:

@@ -1,5 +1,11 @@
 // The figures that a lesson can hold, by the kind that its Markdown names.
 import type { Component } from "svelte";
+import BarChoice from "./BarChoice.svelte";
+import CrossAttention from "./CrossAttention.svelte";
+import CurveSlider from "./CurveSlider.svelte";
+import FilmFigure from "./mounted/FilmFigure.svelte";
+import ForkFigure from "./mounted/ForkFigure.svelte";
+import KvFigure from "./mounted/KvFigure.svelte";
 import HeadText from "./one-head/HeadText.svelte";
 import StepAverage from "./one-head/StepAverage.svelte";
 import StepScale from "./one-head/StepScale.svelte";
@@ -7,6 +13,14 @@ import StepScores from "./one-head/StepScores.svelte";
 import StepSoftmax from "./one-head/StepSoftmax.svelte";
 import StepTriangle from "./one-head/StepTriangle.svelte";
 import StepVector from "./one-head/StepVector.svelte";
+import PaintedHeads from "./mounted/PaintedHeads.svelte";
+import PartitionFigure from "./mounted/PartitionFigure.svelte";
+import SamplingFigure from "./SamplingFigure.svelte";
+import Threshold from "./Threshold.svelte";
+import TwoWorlds from "./TwoWorlds.svelte";
+import WidthSplit from "./mounted/WidthSplit.svelte";
+import WorkedHeads from "./mounted/WorkedHeads.svelte";
+import WorkedMix from "./mounted/WorkedMix.svelte";
 
 // eslint-disable-next-line @typescript-eslint/no-explicit-any -- each figure has the props that its lesson computes
 export const FIGURES: Record<string, Component<any>> = {
@@ -17,4 +31,18 @@ export const FIGURES: Record<string, Component<any>> = {
   "one-head-softmax": StepSoftmax,
   "one-head-average": StepAverage,
   "one-head-triangle": StepTriangle,
+  "two-worlds": TwoWorlds,
+  "painted-heads": PaintedHeads,
+  "bar-choice": BarChoice,
+  "curve-slider": CurveSlider,
+  "width-split": WidthSplit,
+  "worked-heads": WorkedHeads,
+  "worked-mix": WorkedMix,
+  fork: ForkFigure,
+  threshold: Threshold,
+  film: FilmFigure,
+  partition: PartitionFigure,
+  "kv-sharing": KvFigure,
+  cross: CrossAttention,
+  sampling: SamplingFigure,
 };

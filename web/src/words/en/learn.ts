@@ -48,6 +48,42 @@ export default {
       `The code cannot reach this page, the program or the network. It may use ${megabytes} MB of memory and ${seconds} seconds.`,
   },
 
+  // Lesson 1
+  worlds: ["red left, blue right", "blue left, red right"],
+  boxes: ["left box", "right box"],
+  colours: ["red", "blue"],
+  shareOf: (box: string) => `Share of the ${box}`,
+  worldsSay: (left: string, right: string) =>
+    `In the first world the head comes home with ${left} red, in the second with ${right}`,
+  painted: {
+    choose: "What is asked",
+    steps: ["1 · three jobs, one head", "2 · two things in one row", "3 · a second head"],
+    all: "All jobs",
+    allAsks: "verb → subject, noun → adjective, pronoun → noun",
+    row: "Two in one row",
+    rowAsks: "it → horse, and it → because",
+    heads: ["Who is meant", "What ties them"],
+    asks: ["it → horse", "it → because"],
+  },
+
+  // Lessons 2 to 9
+  laidEndToEnd: (count: number) => `laid end to end: ${count} numbers`,
+  numberOf: (head: number, at: number) => `o${head}, number ${at}`,
+  silence: "Set the rows of head 2 to zero",
+  heads: "heads",
+  headsOf: (heads: number, size: number) => `${heads} heads of ${size} numbers`,
+  dots: (counts: string) => `Heads above the line: ${counts}`,
+  dot: (head: string, question: string, score: string) => `head ${head}, ${question}: ${score}`,
+  theLine: "The line",
+  theLineAt: (line: string, none: number, all: number) =>
+    `Line at ${line}: ${none} of ${all} heads are above it nowhere. Point at a dot for its head.`,
+  adjective: "adjective",
+  noun: "noun",
+  head: (head: number) => `Head ${head}`,
+  crossOf: (head: number) => `Cross-attention of head ${head}: rows are the French words, columns the English ones`,
+  rowOf: (word: string) => `The row of ${word}`,
+  temperature: "temperature",
+
   // Lesson 0
   whoAsks: "Who asks",
   touch: "Touch a symbol: its numbers light up everywhere.",

@@ -2,8 +2,8 @@
 
 ``{{name:.2f}}`` in a text is a variable of the lesson's Python block. For the terminal it is filled in. For the page
 it becomes ``{{name:.2f=0.69}}``, so that a figure that changes ``name`` changes the text too. The form ``w`` writes a
-weight as ``.69``. A figure stands between ``::: figure kind name name`` and ``:::``; the names are variables that it
-gets, the lines between are its caption, which is also what a terminal shows.
+weight as ``.69``. A figure stands between ``::: figure kind name prop=name`` and ``:::``; the names are variables that
+it gets, the lines between are its caption, which is also what a terminal shows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headscope.errors import InputError
 
 _NAMED = re.compile(r"\{\{([^{}]+)\}\}")
 _LIVE = re.compile(r"\{\{([^{}:=]+)(?::([^{}=]*))?=([^{}]*)\}\}")
-_FIGURE = re.compile(r"^::: figure ([\w-]+)((?: [\w.]+)*)\n(.*?)^:::$\n?", flags=re.M | re.S)
+_FIGURE = re.compile(r"^::: figure ([\w-]+)((?: [\w=]+)*)\n(.*?)^:::$\n?", flags=re.M | re.S)
 PLACE = "[[figure {}]]"
 _PLACE = re.compile(r"^\[\[figure (\d+)\]\]$", flags=re.M)
 
@@ -76,11 +76,12 @@ def take_figures(text: str, names: Mapping[str, Any], start: int = 0) -> tuple[s
     figures: list[Figure] = []
 
     def place(found: re.Match[str]) -> str:
-        kind, wanted, caption = found[1], found[2].split(), found[3].strip()
-        missing = [name for name in wanted if name not in names]
+        kind, caption = found[1], found[3].strip()
+        wanted = {prop: name or prop for prop, _, name in (each.partition("=") for each in found[2].split())}
+        missing = [name for name in wanted.values() if name not in names]
         if missing:
             raise InputError(f"the figure {kind!r} uses {missing[0]!r}, which its code does not compute")
-        figures.append(Figure(kind, {name: _json(names[name]) for name in wanted}, caption))
+        figures.append(Figure(kind, {prop: _json(names[name]) for prop, name in wanted.items()}, caption))
         return PLACE.format(start + len(figures) - 1) + "\n"
 
     return _FIGURE.sub(place, text), figures

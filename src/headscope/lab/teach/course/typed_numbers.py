@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _PLAIN = r"[-+]?(?:\d+(?:[.,]\d*)*|[.,]\d+)"
-_TYPED = re.compile(rf"({_PLAIN})(?:\s*/\s*({_PLAIN}))?\s*(%?)\s*([^\W\d_]+(?:[ /][^\W\d_]+)*)?\.?")
+_TYPED = re.compile(rf"({_PLAIN})(?:\s*/\s*({_PLAIN}))?\s*(%?)\s*([^\W\d_]+(?:[ /][^\W\d_]+)*)?")
 TOLERANCE = 0.005
 """Answers may be off by half a percent, near zero by half a hundredth."""
 
@@ -15,7 +15,7 @@ def readings(text: str) -> list[float]:
 
     A comma is a decimal sign in 0,3 and separates thousands in 1,200; where it could be either, both are meant.
     """
-    found = _TYPED.fullmatch(text.replace("−", "-").replace("\u2009", " ").replace("\xa0", " ").strip())
+    found = _TYPED.fullmatch(text.replace("−", "-").replace("\u2009", " ").replace("\xa0", " ").strip().rstrip("."))
     if found is None:
         return []
     whole, below, percent, _ = found.groups()
