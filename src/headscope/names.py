@@ -115,3 +115,14 @@ def renamed(owner: object, old: str, names: Mapping[str, str]) -> Any:
         f"{old} is called {names[old]} now; the old name goes in the next version", DeprecationWarning, stacklevel=3
     )
     return getattr(owner, names[old])
+
+
+def printable(text: str) -> str:
+    """The text with terminal control and bidirectional characters replaced by visible ones."""
+    return text.translate(_PICTURES)
+
+
+_PICTURES = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"}
+_PICTURES |= dict.fromkeys(
+    (*range(0x7F, 0xA0), *range(0x200E, 0x2010), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), "�"
+)

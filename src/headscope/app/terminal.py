@@ -14,7 +14,7 @@ from rich.text import Text
 from headscope.app.colour import weight_colour
 from headscope.errors import InputError
 from headscope.heads.questions.standard_questions import STANDARD
-from headscope.names import Head
+from headscope.names import Head, printable
 
 if TYPE_CHECKING:
     from headscope.heads.look.look import Look
@@ -170,15 +170,6 @@ def training_bar(total: int) -> Iterator[Callable[[Progress], None]]:
 def visible(text: str) -> str:
     """A token without leading space or line breaks, whitespace shown as a sign."""
     return printable(text.strip().replace("\n", "⏎")) or {"\n": "⏎", "\t": "⇥"}.get(text[:1], "␣")
-
-
-def printable(text: str) -> str:
-    """The text with terminal control and bidirectional characters replaced by visible ones."""
-    return "".join(_PICTURES.get(letter, letter) for letter in text)
-
-
-_PICTURES = {chr(code): chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"}
-_PICTURES |= {chr(code): "�" for code in (*range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 
 
 def share(value: float) -> str:

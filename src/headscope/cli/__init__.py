@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from headscope.errors import HeadscopeError
+from headscope.names import printable
 
 if TYPE_CHECKING:
     from headscope.cli.commands import app
@@ -46,7 +47,7 @@ def _run() -> None:
 
 
 def _fail(message: str, *notes: str) -> None:
-    print("\n".join([f"error: {message}", *notes]), file=sys.stderr)
+    print(printable("\n".join([f"error: {message}", *notes])), file=sys.stderr)
     sys.exit(1)
 
 

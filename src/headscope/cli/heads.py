@@ -10,9 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
-from headscope.cli.options import read_texts, show_json
+from headscope.cli.options import read_texts, say, show_json
 
 if TYPE_CHECKING:
     from headscope.heads.roles.published_claims import ClaimCheck
@@ -79,7 +77,7 @@ class _Lines:
         if done and now - self.said >= LINE_EVERY:
             self.said = now
             left = (now - self.began) * (total - done) / done
-            typer.echo(f"{task}: {done / total:.0%}, about {left:.0f} s left", err=True)
+            say(f"{task}: {done / total:.0%}, about {left:.0f} s left", err=True)
 
 
 def read_report(path: Path) -> Report:
@@ -101,11 +99,11 @@ def show_report(report: Report, claims: Sequence[ClaimCheck] | None, as_json: bo
     if as_json:
         show_json(report.to_dict() | {"papers": [asdict(claim) for claim in claims or []]})
         return
-    typer.echo(str(report))
+    say(str(report))
     for claim in claims or []:
-        typer.echo(f"  {claim}")
+        say(f"  {claim}")
     if claims is not None and not claims:
-        typer.echo(f"no published claims about {report.model} are known to headscope")
+        say(f"no published claims about {report.model} are known to headscope")
 
 
 def show_claims(model: str | None, why: str, as_json: bool) -> None:
@@ -118,8 +116,8 @@ def show_claims(model: str | None, why: str, as_json: bool) -> None:
         show_json({"papers": [asdict(claim) for claim in claims]})
         return
     for name in names:
-        typer.echo(name)
+        say(name)
         for claim in claims_about(name):
-            typer.echo(f"  {claim}")
+            say(f"  {claim}")
     if why:
-        typer.echo(f"published claims only: {why}", err=True)
+        say(f"published claims only: {why}", err=True)

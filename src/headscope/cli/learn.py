@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headscope.cli import INTERRUPTED
-from headscope.cli.options import AsJson, app, show, show_json
+from headscope.cli.options import AsJson, app, say, show, show_json
 
 EXPLAINED = Path(__file__).parent.parent / "explained"
 
@@ -39,7 +39,7 @@ def card(
     elif found:
         card_text.show(found, length)
     else:
-        typer.echo("cards: " + ", ".join(sorted(card.built_in())))
+        say("cards: " + ", ".join(sorted(card.built_in())))
         show(card_text.render_head_sizes())
 
 
@@ -69,15 +69,15 @@ def learn(
             show_json([{"number": number, "name": name, "title": title} for number, name, title in listed])
             return
         for number, name, title in listed:
-            typer.echo(f"{number:>3}  {title}  ({name})")
+            say(f"{number:>3}  {title}  ({name})")
         return
     lesson = lessons.lesson(which)
     if answer is not None:
         marked = lesson.check(question, answer, attempt)
         word = "Right." if marked.right else "A hint:" if marked.kind == "hint" else "Not quite."
-        show_json(marked.to_dict()) if as_json else typer.echo(f"{word} {marked.says}")
+        show_json(marked.to_dict()) if as_json else say(f"{word} {marked.says}")
     elif code:
-        typer.echo(lesson.to_dict()["block"]["code"], nl=False)
+        say(lesson.to_dict()["block"]["code"], nl=False)
     elif as_json:
         show_json(lesson.to_dict())
     else:
@@ -99,7 +99,7 @@ def worksheet(
     from headscope.lab.teach.worksheet import worksheet
 
     sheet = worksheet(seed)
-    show_json(sheet.to_dict(solved=solved)) if as_json else typer.echo(sheet.markdown(solved=solved), nl=False)
+    show_json(sheet.to_dict(solved=solved)) if as_json else say(sheet.markdown(solved=solved), nl=False)
 
 
 @app.command()
@@ -128,7 +128,7 @@ def train(
     with training_bar(options.total_steps) as report:
         trained = train_model([TextFile(path) for path in text], out, options, report)
     word = "finished" if trained.finished else "stopped; the same command resumes"
-    typer.echo(f"{word} at step {trained.step}. Look at it with: headscope serve {trained.folder}")
+    say(f"{word} at step {trained.step}. Look at it with: headscope serve {trained.folder}")
     raise typer.Exit(0 if trained.finished else INTERRUPTED)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headscope.cli.options import AsJson, Classes, Heads, Model, app, read_texts, show, show_json, text_or_media
+from headscope.cli.options import AsJson, Classes, Heads, Model, app, read_texts, say, show, show_json, text_or_media
 
 
 @app.command()
@@ -98,7 +98,7 @@ def look(
         for name, masses in answers.items():
             show(terminal.question_row(name, masses))
         for saved in filter(None, (png, html)):
-            typer.echo(f"saved {saved}")
+            say(f"saved {saved}")
 
 
 @app.command()
@@ -157,7 +157,6 @@ def generate(
     Example: headscope generate "Alice was" --temperature 0.7 --off 5.1
     """
     from headscope.app import json_output
-    from headscope.app.terminal import printable
     from headscope.heads.look.edits import Ablate
     from headscope.heads.look.sampling import Sampling
     from headscope.scope import load
@@ -168,4 +167,4 @@ def generate(
     if as_json:
         show_json(json_output.generated_json(text, made))
     else:
-        typer.echo(printable(text + made.text))
+        say(text + made.text)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from headscope.cli import INTERRUPTED
-from headscope.cli.options import AsJson, Classes, Model, ModelArgument, app, one_model, show, show_json
+from headscope.cli.options import AsJson, Classes, Model, ModelArgument, app, one_model, say, show, show_json
 
 
 @app.command()
@@ -52,7 +52,7 @@ def heads(
             return
     show_report(found, check_claims(found) if papers else None, as_json)
     if "stopped" in found.recipe and report is None:
-        typer.echo(f"stopped {found.recipe['stopped']}", err=True)
+        say(f"stopped {found.recipe['stopped']}", err=True)
         raise typer.Exit(INTERRUPTED)
 
 
@@ -84,13 +84,13 @@ def scan(
         try:
             census = scope.scan(corpus[0] if len(corpus) == 1 else corpus, out=out, options=options)
         except KeyboardInterrupt as stopped:
-            typer.echo(f"stopped: {stopped}; the same command resumes there", err=True)
+            say(f"stopped: {stopped}; the same command resumes there", err=True)
             raise typer.Exit(INTERRUPTED) from stopped
     if as_json:
         show_json(census_json(census))
     else:
         show(census)
-        typer.echo(f"{out}/report.html shows it; census.parquet has one row per head and question")
+        say(f"{out}/report.html shows it; census.parquet has one row per head and question")
 
 
 @app.command()
@@ -132,10 +132,10 @@ def check(
             show_json(json_output.model_json(scope))
             return
         check = scope.model.self_check
-        typer.echo(str(check))
+        say(str(check))
         for note in scope.notes:
             if note not in check.notes:  # those that were known before the weights were checked are in it
-                typer.echo(f"note  {note}")
+                say(f"note  {note}")
 
 
 @app.command()
@@ -151,4 +151,4 @@ def doctor(as_json: AsJson = False) -> None:
         show_json([asdict(check) for check in checks])
         return
     for check in checks:
-        typer.echo(f"{'ok ' if check.works else 'no '} {check.name:<18} {check.detail}")
+        say(f"{'ok ' if check.works else 'no '} {check.name:<18} {check.detail}")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from headscope.names import printable
 
 app = typer.Typer(
     name="headscope",
@@ -46,17 +49,31 @@ def text_or_media(text: str) -> str | Path:
     return path if path.suffix.lower() in MEDIA and path.is_file() else text
 
 
-def show(what: Any) -> None:
-    """Print text or a rich renderable."""
-    from rich.console import Console
+def say(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print a text that may hold names of files or models: control characters are shown, not sent to the terminal."""
+    typer.echo(printable(text), err=err, nl=nl)
 
-    Console().print(what)
+
+def show(what: Any) -> None:
+    """Print text or a rich renderable; control characters in it are shown."""
+    from rich.console import Console, ConsoleOptions
+    from rich.segment import Segment
+
+    class Printable:
+        def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+            inner = console.render_str(what) if isinstance(what, str) else what
+            for text, style, control in console.render(inner, options):
+                yield Segment(text if control else printable(text), style, control)
+
+    Console().print(Printable())
 
 
 def show_json(what: Any) -> None:
+    """Print JSON; characters that a terminal would obey are escaped."""
     import json
 
-    typer.echo(json.dumps(what, ensure_ascii=False, indent=2))
+    written = json.dumps(what, ensure_ascii=False, indent=2)
+    typer.echo("".join(f"\\u{ord(each):04x}" if printable(each) == "�" != each else each for each in written))
 
 
 def read_texts(sources: list[str], count: int, characters: int) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headscope.cli.options import AsJson, Model, ModelArgument, app, one_model, read_texts, show_json
+from headscope.cli.options import AsJson, Model, ModelArgument, app, one_model, read_texts, say, show_json
 
 
 @app.command()
@@ -49,5 +49,5 @@ def prune(
     if as_json:
         show_json(pruned.to_dict() | {"folder": str(out)})
         return
-    typer.echo(str(pruned))
-    typer.echo(f"saved {out}; look at it with: headscope serve {out}")
+    say(str(pruned))
+    say(f"saved {out}; look at it with: headscope serve {out}")
