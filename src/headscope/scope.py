@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from headscope.heads.roles.report import Report
     from headscope.heads.roles.run import RoleOptions
     from headscope.heads.rules.report import Rules
+    from headscope.heads.rules.rule import Rule
     from headscope.heads.rules.run import RuleOptions
     from headscope.scan.census import Census
     from headscope.scan.options import ScanOptions
@@ -156,9 +157,11 @@ class Scope:
 
         A third of the texts is for fitting, a third for choosing how many rules, and a third for reporting.
         """
+        from headscope.heads.progress_bar import progress_bar
         from headscope.heads.rules.run import fit_rules
 
-        return fit_rules(self.model, texts, options)
+        with progress_bar("reading texts"):
+            return fit_rules(self.model, texts, options)
 
     def scan(self, corpus: Any, *, out: str | Path | None = None, options: ScanOptions | None = None) -> Census:
         """Measure every head and question over a corpus: streaming, resumable, with a progress bar."""
@@ -231,6 +234,13 @@ def open_look(path: str | Path, scope: Scope | None = None) -> Look:
     from headscope.heads.look.saved_look import open_saved_look
 
     return open_saved_look(Path(path), None if scope is None else scope.model)
+
+
+def open_rules(path: str | Path, scope: Scope | None = None, rules: Sequence[Rule] = ()) -> Rules:
+    """Open rules that ``rules.save`` wrote; with the scope of their model, to run on them. ``rules`` are your own."""
+    from headscope.heads.rules.report import open_rules as open_saved
+
+    return open_saved(path, None if scope is None else scope.model, rules)
 
 
 def load(source: Any = None, tokenizer: Any = None, **options: Any) -> Scope:

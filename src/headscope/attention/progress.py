@@ -19,6 +19,11 @@ def report_progress(task: str, done: int, total: int) -> None:
         callback(task, done, total)
 
 
+def listening() -> bool:
+    """Whether this context has a progress callback."""
+    return _callback.get() is not None
+
+
 @contextmanager
 def progress_callback(callback: ProgressCallback) -> Iterator[None]:
     """Report the progress of the work inside the block to this callback."""

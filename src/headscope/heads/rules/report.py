@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from headscope.errors import HeadNameError, InputError
 from headscope.files import parsing, write_atomic
 from headscope.heads.rules.class_table import ClassTable
-from headscope.heads.rules.mixture import Mixture
+from headscope.heads.rules.library import built_in
+from headscope.heads.rules.mixture import ONLY_FIRST, Mixture
 from headscope.heads.rules.rule import FIRST_TOKEN, Rule
 from headscope.heads.rules.sentence import sentence
 from headscope.models.protocol import OpenModel
@@ -20,6 +21,8 @@ from headscope.names import Head, HeadName
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from headscope.heads.rules.cost import Cost, CostOptions
 
 SCHEMA_VERSION = 1
 
@@ -154,6 +157,31 @@ class Rules:
     recipe: dict[str, Any]
     own: tuple[Rule, ...] = field(default=(), compare=False)
     """Rules of the user's own; they are not written into files."""
+    opened: OpenModel | None = field(default=None, compare=False, repr=False)
+    """The model that the rules were fitted on, where it is open."""
+
+    def cost(self, texts: Sequence[Any], options: CostOptions | None = None) -> Cost:
+        """What running on rules costs: perplexity with some heads replaced, beside position alone and mean ablation."""
+        from headscope.heads.progress_bar import progress_bar
+        from headscope.heads.rules.cost import measure_cost
+
+        with progress_bar("running on rules"):
+            return measure_cost(self, texts, options)
+
+    def mixture(self, head: HeadName, how: str = "rules") -> Mixture:
+        """A head's mixture: its ``rules``, with a class ``table``, of ``position`` alone, or the ``first`` token."""
+        found = self[head]
+        mixtures = {
+            "rules": found.mixture, "table": found.with_table.mixture, "position": found.position_mixture,
+            "first": ONLY_FIRST,
+        }  # fmt: skip
+        if how not in mixtures:
+            raise InputError(f"how={how!r}: heads run on {', '.join(map(repr, mixtures))}")
+        return mixtures[how]
+
+    def known(self) -> dict[str, Rule]:
+        """All rules by name: the built-in ones, and the user's own that were given."""
+        return {rule.name: rule for rule in (*built_in(causal=False), *self.own)}
 
     def __getitem__(self, head: HeadName) -> HeadRules:
         wanted = Head.parse(head)
@@ -180,13 +208,13 @@ class Rules:
         }  # fmt: skip
 
     @classmethod
-    def from_dict(cls, written: dict[str, Any], own: Sequence[Rule] = ()) -> Rules:
+    def from_dict(cls, written: dict[str, Any], own: Sequence[Rule] = (), opened: OpenModel | None = None) -> Rules:
         if written.get("schema_version") != SCHEMA_VERSION:
             raise InputError(
                 f"these rules have schema_version {written.get('schema_version')}; this program reads {SCHEMA_VERSION}"
             )
         heads = tuple(HeadRules.from_dict(head) for head in written["heads"])
-        return cls(written["model"], heads, written["recipe"], tuple(own))
+        return cls(written["model"], heads, written["recipe"], tuple(own), opened)
 
     def to_arrow(self) -> pa.Table:
         """One row per head."""
@@ -228,7 +256,7 @@ def arrow_row(head: HeadRules) -> dict[str, Any]:
 def open_rules(path: str | Path, model: OpenModel | None = None, own: Sequence[Rule] = ()) -> Rules:
     """Open rules that ``rules.save`` wrote. With a model, its weights have to be those that were fitted."""
     with parsing(str(path), "fit the rules again"):
-        rules = Rules.from_dict(json.loads(Path(path).read_text(encoding="utf-8")), own)
+        rules = Rules.from_dict(json.loads(Path(path).read_text(encoding="utf-8")), own, model)
     if model is not None and rules.recipe["weights"] != weight_hash(model.model):
         raise InputError(f"{path} was fitted on {rules.model} with other weights than this model's; fit it again")
     return rules

@@ -65,7 +65,7 @@ def fit_rules(model: OpenModel, texts: Sequence[Any], options: RuleOptions | Non
     known = {rule.name: rule for rule in rules}
     sums = Measurer(fits, known).measure(model, pairs)
     recipe = _recipe(model, (fit, choose, report), rules, options)
-    return Rules(model.shape.name, Summary(fits, sums, known, options.seed).heads(), recipe, own)
+    return Rules(model.shape.name, Summary(fits, sums, known, options.seed).heads(), recipe, own, model)
 
 
 def _fit(

@@ -70,23 +70,19 @@ class TokenFeatures:
     def starts_word(self) -> Bool[Tensor, " token"]:
         """A token continues a word if a letter or digit stands on both sides of its beginning.
 
-        Where no token holds a space, a tokenizer drops them: then each token is a word, unless it is marked (``##ing``)
-        or its characters follow those of the token before.
+        Where no token holds a space, a tokenizer drops them: each token is a word, unless it is marked (``##ing``).
         """
         spaced = any(text != text.strip() for text in self.texts)
         glued = [False, *(self._continues(place, spaced) for place in range(1, len(self.texts)))]
-        if len(glued) > 1 and self.tokens[0].start is None:
-            glued[1] = False  # after an added start token a word begins, whatever its text ends with
+        if len(glued) > 1 and bool(self.is_separator[0]):
+            glued[1] = False  # after a start token a word begins, whatever its text ends with
         return ~torch.tensor(glued, dtype=torch.bool)
 
     def _continues(self, place: int, spaced: bool) -> bool:
         text, last = self.texts[place], self.texts[place - 1]
         if text.startswith("##"):
             return True
-        if not spaced:
-            start, end = self.tokens[place].start, self.tokens[place - 1].end
-            return start is not None and start == end and _wordlike(text[0]) and _wordlike(last[-1])
-        return bool(text) and bool(last) and _wordlike(text[0]) and _wordlike(last[-1])
+        return spaced and bool(text) and bool(last) and _wordlike(text[0]) and _wordlike(last[-1])
 
     @cached_property
     def word(self) -> Int[Tensor, " token"]:

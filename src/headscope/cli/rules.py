@@ -1,0 +1,64 @@
+"""Every head in words, on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headscope.cli.options import AsJson, Classes, Model, ModelArgument, app, one_model, read_texts, show_json
+
+TEXTS, CHARACTERS = 24, 1000
+
+
+@app.command()
+def rules(
+    model: ModelArgument = None,
+    named: Model = None,
+    texts: Annotated[
+        list[str] | None, typer.Option("--texts", "-t", help="Files to read; headscope's lessons unless given.")
+    ] = None,
+    count: Annotated[int, typer.Option("--count", "-n", min=3, help="How many texts to read.")] = TEXTS,
+    question: Classes = None,
+    tables: Annotated[bool, typer.Option("--tables/--no-tables", help="Fit class tables too.")] = True,
+    cost: Annotated[bool, typer.Option("--cost", help="Measure what running on rules costs, too.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Save the rules here.")] = None,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same rules.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Say what every head does: a short mixture of rules, and what it explains beyond position alone.
+
+    Example: headscope rules gpt2 --texts book.txt --cost
+    """
+    from headscope.heads.questions.label_rules import read_class
+    from headscope.heads.rules.run import RuleOptions
+    from headscope.scope import load
+
+    given = read_texts(texts, count, CHARACTERS) if texts else lesson_texts()[:count]
+    own = tuple(read_class(entry) for entry in question or ())
+    with load(one_model(model, named)) as scope:
+        found = scope.rules(given, RuleOptions(rules=own, tables=tables, seed=seed))
+        measured = found.cost(given[2::3]) if cost else None
+    if out is not None:
+        found.save(out)
+    if as_json:
+        written: dict[str, Any] = found.to_dict()
+        show_json(written if measured is None else written | {"cost": measured.to_dict()})
+        return
+    for head in found:
+        typer.echo(f"{head.head!s:>6}  gain {head.gain.value:+.2f}  {head.sentence}")
+    typer.echo(repr(found))
+    if measured is not None:
+        typer.echo(repr(measured))
+
+
+def lesson_texts() -> list[str]:
+    """Passages of headscope's own lessons, one from each lesson in turn."""
+    from headscope.lab.teach import lessons
+
+    files = sorted((Path(lessons.__file__).parent / "lessons").glob("*.md"))
+    pages = [file.read_text(encoding="utf-8") for file in files]
+    starts = range(0, max(map(len, pages)), CHARACTERS)
+    passages = [page[start : start + CHARACTERS].strip() for start in starts for page in pages]
+    return [passage for passage in passages if len(passage) > CHARACTERS // 2]

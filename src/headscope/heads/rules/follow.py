@@ -1,0 +1,154 @@
+"""Run a model on rules: replace the patterns of heads by their mixtures, in any text and while generating."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from headscope.attention.observer import Call
+from headscope.errors import EditError
+from headscope.heads.look.edits import EditFunction
+from headscope.heads.look.padded_batch import NotOneBatchError
+from headscope.heads.rules.mixture import Drawn, Mixture, rules_used
+from headscope.heads.rules.report import Rules
+from headscope.heads.rules.rule import Rule, Targeted
+from headscope.heads.rules.sampled_rows import AT_ONCE, CELLS
+from headscope.heads.rules.token_features import TokenFeatures
+from headscope.models.protocol import OpenModel
+from headscope.models.structure.sites import input_embedding
+from headscope.names import Head, HeadName
+
+
+@dataclass(frozen=True)
+class Follow:
+    """Replace the patterns of heads by what their rules say of the text that is read."""
+
+    rules: Rules
+    heads: tuple[Head, ...]
+    how: str = "rules"
+
+    def bind(self, model: OpenModel) -> EditFunction:
+        tokens = _TokenReader(model)
+        mixtures: dict[str, dict[int, Mixture]] = {}
+        for head in self.heads:
+            found = model.shape.find(head)
+            mixtures.setdefault(found.site, {})[found.head] = self.rules.mixture(found, self.how)
+        used = rules_used([each for site in mixtures.values() for each in site.values()], self.rules.known())
+        drawing = _Drawing(used)
+
+        def change(site: str, call: Call, z: Tensor) -> Tensor:
+            if site not in mixtures:
+                return z
+            ids = tokens.read(call)
+            if len(ids) > 1 and len(ids) != len(z):
+                raise NotOneBatchError  # which of the texts this call is about is not known here
+            z = z.clone()
+            for item in range(len(z)):
+                features = drawing.features(model, ids[item if len(ids) > 1 else 0])
+                _replace(z[item], call, item, mixtures[site], drawing, features)
+            return z
+
+        weakref.finalize(change, tokens.close)
+        return change
+
+    def key(self) -> str:
+        return f"follow({','.join(map(str, self.heads))};{self.how};{hash(self.rules.heads)})"
+
+
+def follow(rules: Rules, heads: HeadName | Sequence[HeadName] | None = None, how: str = "rules") -> Follow:
+    """Let heads, or all that have rules, follow them.
+
+    ``how`` is ``"rules"``, ``"table"`` (with a class table), ``"position"`` (position alone), or ``"first"`` (the first
+    token only).
+    """
+    if heads is None:
+        chosen = [head.head for head in rules]
+    elif isinstance(heads, str | Head) or (isinstance(heads, tuple) and isinstance(heads[-1], int)):
+        chosen = [Head.parse(heads)]
+    else:
+        chosen = [Head.parse(head) for head in heads]
+    for head in chosen:
+        rules.mixture(head, how)
+    return Follow(rules, tuple(chosen), how)
+
+
+def _replace(
+    z: Tensor, call: Call, item: int, mixtures: dict[int, Mixture], drawing: _Drawing, features: TokenFeatures
+) -> None:
+    """Set z of these heads for one batch item, a few rows at a time."""
+    n_query, n_key = call.q.shape[2], call.k.shape[2]
+    group = call.q.shape[1] // call.k.shape[1]
+    mask = call.scores.bind(call.q, call.k).mask
+    keys = torch.arange(n_key, device=z.device)
+    for part in torch.split(torch.arange(n_query, device=z.device), max(1, CELLS // (AT_ONCE * n_key))):
+        visible = mask.block(part, keys, n_key - n_query)
+        seen = visible[min(item, len(visible) - 1), 0].expand(len(part), -1)
+        drawn = drawing.drawn(features, part + n_key - n_query, seen)
+        for head, mixture in mixtures.items():
+            z[head, part] = (drawn.mixture(mixture).to(call.v) @ call.v[item, head // group]).to(z)
+
+
+class _Drawing:
+    """Distributions of the rules in use, kept from one site to the next while the text stays the same."""
+
+    def __init__(self, used: Sequence[Rule]) -> None:
+        self._used = used
+        self._features: tuple[tuple[int, ...], TokenFeatures] | None = None
+        self._targeted: tuple[TokenFeatures, Targeted] | None = None
+        self._drawn: tuple[Any, Drawn] | None = None
+
+    def features(self, model: OpenModel, ids: Int[Tensor, " token"]) -> TokenFeatures:
+        key = tuple(ids.tolist())
+        if self._features is None or self._features[0] != key:
+            self._features = (key, TokenFeatures.of(model.processor.tokens_of(ids)))
+        return self._features[1]
+
+    def drawn(self, features: TokenFeatures, rows: Int[Tensor, " row"], visible: Tensor) -> Drawn:
+        key = (id(features), int(rows[0]), len(rows), visible.shape[1], hash(visible.sum(1).cpu().numpy().tobytes()))
+        if self._drawn is None or self._drawn[0] != key:
+            if self._targeted is None or self._targeted[0] is not features:
+                self._targeted = (features, Targeted(self._used, features, rows.device))
+            self._drawn = (key, Drawn(self._used, features, rows, visible, self._targeted[1]))
+        return self._drawn[1]
+
+
+class _TokenReader:
+    """Reads the ids of the running pass at the input embedding; with a KV cache, adds them to those before."""
+
+    def __init__(self, model: OpenModel) -> None:
+        embedding = input_embedding(model.model)
+        if embedding is None or any(site.kind == "cross" for site in model.shape.sites.values()):
+            raise EditError(
+                f"{model.shape.name}: rules follow the tokens of a text, and here there is no one embedding"
+            )
+        self._new: ContextVar[Tensor | None] = ContextVar("headscope_new_tokens", default=None)
+        self._all: ContextVar[Tensor | None] = ContextVar("headscope_tokens", default=None)
+        self._handle = embedding.register_forward_pre_hook(self._note)
+
+    def close(self) -> None:
+        self._handle.remove()
+
+    def read(self, call: Call) -> Int[Tensor, "batch token"]:
+        """The ids of all keys of this call."""
+        new, n_key = self._new.get(), call.k.shape[2]
+        if new is not None:
+            before = self._all.get()
+            fresh = call.q.shape[2] == n_key or before is None
+            self._all.set(new if fresh or before is None else torch.cat((before, new), dim=1))
+            self._new.set(None)
+        found = self._all.get()
+        if found is None or found.shape[1] < n_key:
+            raise EditError(f"rules are followed on tokens, and of {n_key} positions some have none")
+        return found[:, :n_key]
+
+    def _note(self, module: torch.nn.Module, args: tuple[Any, ...]) -> None:
+        ids = args[0] if args else None
+        if isinstance(ids, Tensor) and ids.ndim == 2 and not ids.is_floating_point():
+            self._new.set(ids.detach().cpu())
