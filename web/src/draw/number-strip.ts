@@ -1,4 +1,5 @@
-// A vector as a strip of signed colours; with more numbers than pixels, the largest of each pixel.
+// A vector as a strip of signed colours, positive numbers in the upper half and negative ones in the lower, so that the
+// sign can be read without colour; with more numbers than pixels, the largest of each pixel.
 import { css, signedColour, type Palette } from "./colour";
 
 export interface Strip {
@@ -35,8 +36,12 @@ export function paintStrip(
     const start = group * (groupWidth + gap);
     cells.forEach((value, cell) => {
       const x = Math.round(start + (cell * groupWidth) / cells.length);
+      const wide = Math.round(start + ((cell + 1) * groupWidth) / cells.length) - x;
+      const half = Math.round(height / 2);
+      context.fillStyle = css(colours.zero);
+      context.fillRect(x, 0, wide, height);
       context.fillStyle = css(signedColour(colours, strip.largest > 0 ? value / strip.largest : 0));
-      context.fillRect(x, 0, Math.round(start + ((cell + 1) * groupWidth) / cells.length) - x, height);
+      if (value !== 0) context.fillRect(x, value > 0 ? 0 : half, wide, value > 0 ? half : height - half);
     });
   }
 }

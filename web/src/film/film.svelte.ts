@@ -61,7 +61,7 @@ export class Player extends PageState {
     const step = whole(fields.get("step"));
     this.moment =
       step === null
-        ? this.openingMoment()
+        ? 0 // a film opens at its beginning
         : Math.max(
             0,
             film.moments.findLastIndex((each) => each.step <= step),
@@ -136,14 +136,6 @@ export class Player extends PageState {
     const last = this.moments.length - 1;
     const scores = this.film!.heads.map((_, head) => this.score(last, head, question, "repeats"));
     return scores.indexOf(Math.max(...scores));
-  }
-
-  /** Where the film opens: at the first frame kept after the phase change. */
-  private openingMoment(): number {
-    const { phase, frames, moments } = this.film!;
-    if (!phase || !frames.length) return moments.length - 1;
-    const step = frames.find((each) => each >= moments[phase.after].step) ?? moments[moments.length - 1].step;
-    return moments.findIndex((each) => each.step >= step);
   }
 
   private family(head: number): "previous" | "induction" | null {

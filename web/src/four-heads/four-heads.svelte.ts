@@ -5,15 +5,17 @@ import { addressOf } from "../address-fields";
 import { PageState } from "../source/page-state.svelte";
 import { askJson } from "../source/server";
 import {
-  padToFour,
-  moveTargets,
-  readAddress,
-  arrowText,
-  writeAddress,
-  INITIAL,
   type Arrow,
+  arrowText,
+  INITIAL,
+  moveTargets,
+  padToFour,
+  readAddress,
+  repeatedWord,
   type State,
   type Target,
+  withGuesses,
+  writeAddress,
 } from "./targets";
 import { writtenTarget } from "./target-weights";
 
@@ -57,6 +59,7 @@ export class HeadTrainer extends PageState {
   run = $state.raw<Run | null>(null);
   shown = $state(0); // which snapshot
   training = $state(false);
+  lowered = $state(false); // the sentence's first letter was made small, to have a word twice
   first = ""; // the first sentence, which needs no address
   private firstTargets = "";
   private going: AbortController | null = null;
@@ -114,6 +117,16 @@ export class HeadTrainer extends PageState {
     const seed = Math.floor(Math.random() * 1000);
     const done = await this.guarded(() => this.fetchSentence({ seed }, null));
     if (done) await this.train();
+  }
+
+  /** With places or without. Without them only a repeated word shows a difference: “The … the” becomes one. */
+  async setPlaces(places: boolean): Promise<void> {
+    this.places = places;
+    const lower = this.sentence.charAt(0).toLowerCase() + this.sentence.slice(1);
+    this.lowered = false;
+    if (places || repeatedWord(this.words) || !repeatedWord(lower.split(" "))) return this.train();
+    await this.setSentence(lower);
+    this.lowered = true;
   }
 
   change(head: number, part: Partial<Target>): void {
@@ -209,7 +222,8 @@ export class HeadTrainer extends PageState {
 
   private async fetchSentence(asked: Schemas["SentenceRequest"], before: string[] | null): Promise<void> {
     const card = await askJson<Schemas["SentenceResponse"]>("lab/sentence", asked);
-    this.use(card, before?.length ? moveTargets(this.targets, before, card.words) : null);
+    const guessed = padToFour(card.targets as Target[]);
+    this.use(card, before?.length ? withGuesses(moveTargets(this.targets, before, card.words), guessed) : null);
   }
 
   private use(card: Schemas["SentenceResponse"], targets: Target[] | null = null): void {

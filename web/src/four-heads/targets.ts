@@ -49,6 +49,16 @@ export function moveTargets(targets: Target[], before: string[], after: string[]
   });
 }
 
+/** A word that stands in the sentence more than once; capitals count, as they do for the heads. */
+export function repeatedWord(words: string[]): string | null {
+  return words.find((word, at) => words.indexOf(word) < at) ?? null;
+}
+
+/** Targets for a changed sentence: what moved along; for a head that lost all of its arrows, what was guessed. */
+export function withGuesses(moved: Target[], guessed: Target[]): Target[] {
+  return moved.map((target, at) => (target.arrows.length ? target : (guessed[at] ?? target)));
+}
+
 function previous(length: number): Arrow[] {
   return Array.from({ length: length - 1 }, (_, at) => [at + 1, at]);
 }

@@ -18,13 +18,13 @@ from headscope.app.pages.schema import SCHEMA_VERSION, Emit, Request, Response
 from headscope.app.wire import Arrays, numbers
 from headscope.lab.teach.crafted_heads import Crafted, craft
 from headscope.lab.teach.fit_heads import CraftSettings, Snapshot
+from headscope.lab.teach.sentence_targets import sentence_targets
 from headscope.lab.teach.target_patterns import (
     SENTENCE,
     Target,
     default_targets,
     made_sentence,
     parse_shares,
-    previous_token,
     split_words,
 )
 from headscope.models.native import NativeModel
@@ -59,7 +59,7 @@ class TargetPattern(Request):
 
 
 class SentenceResponse(Response):
-    """A sentence split into words, and its targets where it is one of the page's own."""
+    """A sentence split into words, and its targets: four, of which some may have no arrows."""
 
     sentence: str
     words: list[str]
@@ -148,17 +148,15 @@ class OpenedModel(Response):
 
 
 def sentence(asked: SentenceRequest) -> SentenceResponse:
-    """A sentence, its words and its targets; an unknown sentence gets the previous token as its target."""
+    """A sentence, its words and its targets; those of an unknown sentence are guessed."""
     if asked.sentence is None:
         text, targets = (SENTENCE, default_targets()) if asked.seed is None else made_sentence(asked.seed)
     else:
-        text, targets = asked.sentence, []
+        text, targets = asked.sentence, sentence_targets(split_words(asked.sentence))
     words = split_words(text)
-    if list(words) == split_words(SENTENCE):
-        targets = default_targets()
     patterns = [
         TargetPattern(name=each.name, asks=each.asks, arrows=list(each.arrows), shares=list(each.shares))
-        for each in targets or [previous_token(words)]
+        for each in targets
     ]
     return SentenceResponse(sentence=text, words=words, targets=patterns)
 

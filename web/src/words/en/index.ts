@@ -1,7 +1,10 @@
+import byHand from "./by-hand";
+import examples from "./examples";
+import fourHeads from "./four-heads";
 import frame from "./frame";
 import glossary from "./glossary";
 import learn from "./learn";
 import start from "./start";
 import tour from "./tour";
 
-export default { frame, glossary, learn, start, tour };
+export default { byHand, examples, fourHeads, frame, glossary, learn, start, tour };

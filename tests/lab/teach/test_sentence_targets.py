@@ -1,0 +1,57 @@
+"""Targets that are guessed for a sentence of one's own."""
+
+from __future__ import annotations
+
+import pytest
+
+from headscope.lab.teach.crafted_heads import craft
+from headscope.lab.teach.fit_heads import CraftSettings
+from headscope.lab.teach.sentence_targets import sentence_targets
+from headscope.lab.teach.target_patterns import SENTENCE, default_targets, made_sentence, split_words
+
+
+def guessed(sentence: str) -> list[str]:
+    """The arrows as words, without those of the previous token."""
+    words = split_words(sentence)
+    return [f"{words[start]} > {words[end]}" for target in sentence_targets(words)[:3] for start, end in target.arrows]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "arrows"),
+    [
+        ("My old dog sleeps in the garden", ["sleeps > dog", "dog > old"]),
+        ("The doctor told Anna that she was ill", ["told > doctor", "was > she", "she > doctor"]),
+        ("The cat that chased the mouse was hungry", ["chased > cat", "was > cat"]),
+        ("He said the dog was ill", ["said > He", "was > dog"]),
+        ("A small boy in a red coat ran home", ["ran > boy", "boy > small", "coat > red"]),
+        ("Anna saw the ship and waved to it", ["saw > Anna", "waved > Anna", "it > ship"]),
+    ],
+)
+def test_arrows_of_sentences_people_write(sentence: str, arrows: list[str]) -> None:
+    found = guessed(sentence)
+    for arrow in arrows:
+        assert arrow in found
+
+
+def test_the_page_s_own_sentences_get_their_own_targets() -> None:
+    assert sentence_targets(split_words(SENTENCE)) == default_targets()
+    for seed in range(40):
+        text, targets = made_sentence(seed)
+        found = sentence_targets(split_words(text))
+        for wanted, guess in zip(targets, found, strict=True):
+            assert set(wanted.arrows) <= set(guess.arrows), text
+
+
+@pytest.mark.parametrize("sentence", ["no no", "Run!", "x y z", "?!", "the the the", "it it it", "Ein Hund lief weg"])
+def test_a_sentence_that_cannot_be_placed_keeps_the_previous_token(sentence: str) -> None:
+    words = split_words(sentence)
+    *_, previous = sentence_targets(words)
+    assert len(previous.arrows) == len(words) - 1
+    for target in sentence_targets(words):
+        assert all(end < start for start, end in target.arrows)
+
+
+def test_guessed_targets_can_be_learned() -> None:
+    sentence = "My old dog sleeps in the garden because it is tired"
+    crafted = craft(sentence, sentence_targets(split_words(sentence)), CraftSettings(steps=120))
+    assert all(head.hit > 0.9 for head in crafted.heads)
