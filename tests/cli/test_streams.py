@@ -30,6 +30,7 @@ JSON = {
     "card": ("card", "gpt2", "phi-4-mini"),
     "learn": ("learn", "3"),
     "worksheet": ("worksheet", "--seed", "7"),
+    "exercise": ("exercise", "mine.py"),
     "explain": ("explain", "shape"),
 }
 SHOWN = {

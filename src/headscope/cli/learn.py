@@ -1,4 +1,4 @@
-"""Commands that teach: card, learn, worksheet, train, explain."""
+"""Commands that teach: card, learn, worksheet, exercise, train, explain."""
 
 from __future__ import annotations
 
@@ -100,6 +100,36 @@ def worksheet(
 
     sheet = worksheet(seed)
     show_json(sheet.to_dict(solved=solved)) if as_json else say(sheet.markdown(solved=solved), nl=False)
+
+
+@app.command()
+def exercise(
+    path: Annotated[Path, typer.Argument(help="Your file; it is written if it is not there, checked if it is.")] = Path(
+        "attention_exercise.py"
+    ),
+    as_json: AsJson = False,
+) -> None:
+    """Build multi-head attention in a file with gaps: one head, a loop over heads, and all heads at once.
+
+    The first call writes the file; each later one runs it and checks every gap against the reference.
+
+    Example: headscope exercise, then fill a gap of attention_exercise.py, then headscope exercise again
+    """
+    from headscope.lab.teach.course.coding_exercise import check_exercise, write_exercise
+
+    if not path.exists():
+        write_exercise(path)
+        done = f"wrote {path}: fill its first gap, then run headscope exercise {path} again"
+        show_json({"written": str(path)}) if as_json else typer.echo(done)
+        return
+    checked = check_exercise(path)
+    if as_json:
+        show_json([gap.to_dict() for gap in checked])
+    else:
+        marks = {"right": "right", "wrong": "not yet", "empty": "gap"}
+        for gap in checked:
+            typer.echo(f"{marks[gap.state]:>8}  {gap.name:12}  {gap.says}")
+    raise typer.Exit(0 if all(gap.state == "right" for gap in checked) else 1)
 
 
 @app.command()
