@@ -6,7 +6,10 @@ stretch as much. ``--seconds`` is how long the students type.
 
 What is asked: a sentence of 64 tokens until its first pattern; all heads' thumbnails of 512 tokens; tiles of a deep
 zoom, each over at most 2,048 × 2,048 pairs of a text of 4,096 tokens; a text of 16,384 tokens, its overview the first
-time and again; 64 students with one settled edit every ten seconds, each edit four requests, as the page makes them.
+time and again; 64 students with one settled edit every ten seconds, each edit four requests, as the page makes them;
+64 clients that send short texts as fast as they are answered, alone and beside two clients with texts of 4,096 tokens,
+in turn, so that a change of the machine's load meets both; and a short text right after a reading of 14,000 tokens was
+left by its client.
 """
 
 from __future__ import annotations
@@ -20,7 +23,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +40,12 @@ STORY = (
     "morning she said come back before dark with bread butter wine milk"
 )
 STUDENTS, EVERY = 64, 10.0
+LONG_CLIENTS, LONG_WORDS, VERY_LONG_WORDS = 2, 3_600, 12_300
+ROUNDS, EACH = 3, 2  # of alone and beside, and texts of every client in each
+MOST_SLOWER = 1.5  # beside the long ones, p95 of the short ones against alone
 GOALS = {
     "first pattern, 64 tokens": 150, "grid of all heads, 512 tokens": 300, "tiles over 2,048² pairs, p95": 50,
-    "64 students, p95": 2000,
+    "64 students, p95": 300,
 }  # fmt: skip
 SERVER = """
 import sys
@@ -55,6 +63,12 @@ class Asked:
     def __init__(self, address: str, process: int) -> None:
         self.http = httpx.Client(base_url=address, timeout=600)
         self.process = process
+
+    @cached_property
+    def head(self) -> str:
+        """A head in the upper half of this model."""
+        sites = self.http.get("/api/model").raise_for_status().json()["sites"]
+        return f"{sites[len(sites) * 2 // 3]['name']}.0"
 
     def post(self, path: str, **body: Any) -> bytes:
         answer = self.http.post(f"/api/{path}", json=body)
@@ -119,7 +133,7 @@ def short_texts(asked: Asked) -> Iterator[dict[str, Any]]:
     def first(seed: int) -> Callable[[], object]:
         def work() -> None:
             look = asked.look(text_of(58, seed))
-            asked.post("weights", look=look, head="5.6", rows=[0, 512], columns=[0, 512])
+            asked.post("weights", look=look, head=asked.head, rows=[0, 512], columns=[0, 512])
 
         return work
 
@@ -152,53 +166,127 @@ def long_texts(asked: Asked) -> Iterator[dict[str, Any]]:
 def longest_text(asked: Asked) -> Iterator[dict[str, Any]]:
     names: list[str] = []
     yield spread("text of 16,384 tokens read", [asked.timed(lambda: names.append(asked.look(text_of(14_500, 8))))])
-    whole = {"look": names[0], "head": "5.6", "rows": [0, 16_384], "columns": [0, 16_384], "pool": 32}
+    whole = {"look": names[0], "head": asked.head, "rows": [0, 16_384], "columns": [0, 16_384], "pool": 32}
     yield spread("overview of 16,384 tokens, first time", [asked.timed(lambda: asked.post("weights", **whole))])
     yield spread(
         "overview of 16,384 tokens, kept", [asked.timed(lambda: asked.post("weights", **whole)) for _ in range(5)]
     )
 
 
-async def students(address: str, seconds: float) -> tuple[list[float], list[str]]:
+async def students(address: str, head: str, seconds: float) -> tuple[list[float], list[str]]:
     """Each types on for a while; how long each settled edit took until everything about it was there."""
     taken: list[float] = []
     errors: list[str] = []
-    async with httpx.AsyncClient(
-        base_url=address, timeout=60, limits=httpx.Limits(max_connections=2 * STUDENTS)
-    ) as http:
 
-        async def ask(path: str, **body: Any) -> bytes:
-            answer = await http.post(f"/api/{path}", json=body)
-            answer.raise_for_status()
-            return answer.content
+    async def student(number: int) -> None:
+        await asyncio.sleep(EVERY * number / STUDENTS)
+        async with httpx.AsyncClient(base_url=address, timeout=60) as http:  # a cookie of its own
+            (await http.get("/icon.svg")).raise_for_status()
 
-        async def student(number: int) -> None:
-            await asyncio.sleep(EVERY * number / STUDENTS)
+            async def ask(path: str, **body: Any) -> bytes:
+                answer = await http.post(f"/api/{path}", json=body)
+                answer.raise_for_status()
+                return answer.content
+
             for edit in range(int(seconds / EVERY)):
                 began = time.perf_counter()
                 try:
                     card = unpack(await ask("look", text=text_of(12, 1000 * number + edit))).values
                     look, last = card["look"], len(card["tokens"]) - 1
-                    await ask("weights", look=look, head="5.6", rows=[0, last + 1], columns=[0, last + 1])
+                    await ask("weights", look=look, head=head, rows=[0, last + 1], columns=[0, last + 1])
                     await asyncio.gather(
-                        ask("mix", look=look, site="5", position=last),
-                        ask("predict", look=look, position=last, off=["5.6"]),
+                        ask("mix", look=look, site=head.rpartition(".")[0], position=last),
+                        ask("predict", look=look, position=last, off=[head]),
                     )
                     taken.append((time.perf_counter() - began) * 1e3)
                 except httpx.HTTPError as error:
                     errors.append(f"{type(error).__name__}: {error}")
                 await asyncio.sleep(max(0.0, EVERY - (time.perf_counter() - began)))
 
-        await asyncio.gather(*(student(number) for number in range(STUDENTS)))
+    await asyncio.gather(*(student(number) for number in range(STUDENTS)))
     return taken, errors
 
 
 def classroom(asked: Asked, seconds: float) -> Iterator[dict[str, Any]]:
     before, began = asked.processor(), time.perf_counter()
-    taken, errors = asyncio.run(students(str(asked.http.base_url), seconds))
+    taken, errors = asyncio.run(students(str(asked.http.base_url), asked.head, seconds))
     busy = (asked.processor() - before) / (time.perf_counter() - began) / 1e3
     runs = [(each, (asked.processor() - before) / max(1, len(taken))) for each in taken]
     yield spread("64 students, p95", runs, errors=errors, server_busy=round(busy, 2), seconds=seconds)
+
+
+async def short_clients(address: str, seed: int, long: bool) -> tuple[list[float], list[float]]:
+    """Milliseconds of every short text, and of the long ones that were finished beside them."""
+    short: list[float] = []
+    finished: list[float] = []
+
+    async def look(http: httpx.AsyncClient, words: int, number: int, taken: list[float]) -> None:
+        began = time.perf_counter()
+        answer = await http.post("/api/look", json={"text": text_of(words, number)})
+        answer.raise_for_status()
+        taken.append((time.perf_counter() - began) * 1e3)
+
+    async def client(number: int, words: int, count: int, taken: list[float]) -> None:
+        async with httpx.AsyncClient(base_url=address, timeout=600) as http:  # a cookie of its own
+            (await http.get("/icon.svg")).raise_for_status()
+            for text in range(count):
+                await look(http, words, seed + 1_000 * number + text, taken)
+
+    slow = [
+        asyncio.create_task(client(900 + number, LONG_WORDS, 1_000, finished)) for number in range(LONG_CLIENTS * long)
+    ]
+    if long:
+        await asyncio.sleep(1.0)  # they have begun
+    await asyncio.gather(*(client(number, 12, EACH, short) for number in range(STUDENTS)))
+    for each in slow:
+        each.cancel()
+    await asyncio.gather(*slow, return_exceptions=True)
+    return short, finished
+
+
+def mixed(asked: Asked) -> Iterator[dict[str, Any]]:
+    taken: dict[bool, list[list[float]]] = {False: [], True: []}
+    finished: list[float] = []
+    for turn in range(ROUNDS):
+        for long in (False, True):
+            seed = 10_000_000 * (1 + 2 * turn + long)
+            short, ended = asyncio.run(short_clients(str(asked.http.base_url), seed, long))
+            taken[long].append(short)
+            finished += ended
+    rows = {
+        long: spread(name, [(each, 0.0) for each in chain.from_iterable(taken[long])])
+        for long, name in enumerate(
+            ("64 clients, short texts without a pause", "the same beside two clients of 4,096 tokens")
+        )
+    }
+    ratios = [p95(beside) / p95(alone) for alone, beside in zip(taken[False], taken[True], strict=True)]
+    slower = round(sorted(ratios)[len(ratios) // 2], 2)
+    yield rows[False]
+    yield rows[True] | {
+        "long_texts_finished": len(finished), "p95_times_alone_by_round": [round(each, 2) for each in ratios],
+        "p95_times_alone": slower, "goal_times_alone": MOST_SLOWER, "met": slower <= MOST_SLOWER,
+    }  # fmt: skip
+
+
+def p95(taken: list[float]) -> float:
+    return sorted(taken)[round(0.95 * (len(taken) - 1))]
+
+
+def left(asked: Asked) -> Iterator[dict[str, Any]]:
+    """A short text whose turn comes when a long reading, left a moment before, has stopped."""
+
+    def short(seed: int) -> float:
+        return asked.timed(lambda: asked.look(text_of(12, seed)))[0]
+
+    yield spread("short text, alone", [(short(77_000 + number), 0.0) for number in range(20)])
+    after = []
+    for number in range(8):
+        patience = httpx.Timeout(60, read=1.0 + 0.7 * number)
+        with suppress(httpx.ReadTimeout):
+            text = text_of(VERY_LONG_WORDS, 78_000 + number)
+            httpx.post(f"{asked.http.base_url}api/look", json={"text": text}, timeout=patience)
+        after.append((short(79_000 + number), 0.0))
+    yield spread("short text, right after a reading of 14,000 tokens was left", after)
 
 
 def with_goal(row: dict[str, Any]) -> dict[str, Any]:
@@ -213,12 +301,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out")
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--parts", default="short,students,long,longest")
+    parser.add_argument("--parts", default="short,students,long,longest,mixed,left")
+    parser.add_argument("--note", default="", help="what else the machine was doing, for whoever reads the numbers")
     chosen = parser.parse_args()
-    about = measure.machine() | {"torch_threads": 1, "clock": "wall, and processor time of the server"}
+    about = measure.machine() | {
+        "torch_threads": 1, "clock": "wall, and processor time of the server", "note": chosen.note,
+    }  # fmt: skip
     parts = {
         "short": short_texts, "students": lambda asked: classroom(asked, chosen.seconds), "long": long_texts,
-        "longest": longest_text,
+        "longest": longest_text, "mixed": mixed, "left": left,
     }  # fmt: skip
     rows: list[dict[str, Any]] = []
     with server() as asked:

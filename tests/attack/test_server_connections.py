@@ -18,6 +18,7 @@ from tests.app.conftest import scope, session
 from tests.e2e.conftest import running, served
 
 __all__ = ["scope", "session"]
+pytestmark = pytest.mark.promise("Limits")
 HALF = b"GET / HTTP/1.1\r\nHost: loc"
 JSON = f"POST /api/look HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\n".encode()
 

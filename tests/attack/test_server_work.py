@@ -169,6 +169,7 @@ def test_a_client_s_models_are_in_no_other_s_list(session):
             assert other.post(f"/api/{path}", params={"model": name}, json=body).status_code == 422
 
 
+@pytest.mark.promise("No other models")
 def test_allow_models_lists_no_folder(session, tmp_path):
     (tmp_path / "secret-plans.txt").write_text("secret")
     (tmp_path / "empty").mkdir()
