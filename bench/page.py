@@ -41,7 +41,7 @@ STORY = (
 )
 STUDENTS, EVERY = 64, 10.0
 LONG_CLIENTS, LONG_WORDS, VERY_LONG_WORDS = 2, 3_600, 12_300
-ROUNDS, EACH = 3, 2  # of alone and beside, and texts of every client in each
+ROUNDS, EACH = 5, 1  # of alone and beside, and texts of every client in each
 MOST_SLOWER = 1.5  # beside the long ones, p95 of the short ones against alone
 GOALS = {
     "first pattern, 64 tokens": 150, "grid of all heads, 512 tokens": 300, "tiles over 2,048² pairs, p95": 50,

@@ -1,4 +1,7 @@
-"""Report how far long work has come to a callback set by the caller, one per thread or asyncio task."""
+"""Report how far long work has come to a callback set by the caller, one per thread or asyncio task.
+
+Whoever is called may let other work run before it returns, unless the work is ``uninterrupted``.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,23 @@ ProgressCallback = Callable[[str, int, int], None]
 """Called with the name of the task, the steps done, and the steps in all."""
 
 _callback: ContextVar[ProgressCallback | None] = ContextVar("headscope_progress", default=None)
+
+_uninterrupted: ContextVar[bool] = ContextVar("headscope_uninterrupted", default=False)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Say that inside this block no other work may use what this one uses, as it is changed for a while."""
+    token = _uninterrupted.set(True)
+    try:
+        yield
+    finally:
+        _uninterrupted.reset(token)
+
+
+def may_be_interrupted() -> bool:
+    """Whether other work may run between two steps of this one."""
+    return not _uninterrupted.get()
 
 
 def report_progress(task: str, done: int, total: int) -> None:

@@ -16,6 +16,7 @@ from headscope.app.pages.microscope import LookRequest, Session
 from headscope.app.pages.predictions import PredictRequest
 from headscope.app.server import fair_queue
 from headscope.app.server.fair_queue import LONG_AT_ONCE, SHARE, FairQueue, ReaderLeftError, Turn
+from headscope.heads.roles.shuffled_weights import shuffled_weights
 
 TEXT = "the old lamp on the landing burned until morning and the old lamp on the"
 OTHER = "stairs below it were as bright as river and landing , until morning it burned"
@@ -367,3 +368,35 @@ def test_interleaved_readings_equal_readings_alone_bit_for_bit(session: Session)
     for one, other in zip(alone, together, strict=True):
         for left, right in zip(one, other, strict=True):
             np.testing.assert_array_equal(left, right)
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_weights_that_are_shuffled_for_a_while_are_seen_by_nobody_else_and_restored(session: Session, leaves: bool):
+    model = session.scope.model
+    own = [weight.detach().clone() for weight in model.model.parameters()]
+    ids, seen = model.prepare(TEXT).inputs, []
+    expected = model.run(ids).logits
+    queue, inside, asked = FairQueue(), threading.Event(), threading.Event()
+    turn = Turn("battery", long=True)
+
+    def battery() -> None:
+        with shuffled_weights(model, 0):
+            inside.set()
+            assert asked.wait(60)
+            assert not torch.equal(model.run(ids).logits, expected)
+
+    async def scene() -> None:
+        working = asyncio.create_task(queue.run(turn, battery))
+        while not inside.is_set():
+            await asyncio.sleep(0.001)
+        short = asyncio.create_task(queue.run(Turn("short"), lambda: seen.append(model.run(ids).logits)))
+        await asyncio.sleep(0)
+        if leaves:
+            queue.leave(turn)
+        asked.set()
+        done = await asyncio.gather(working, short, return_exceptions=True)
+        assert isinstance(done[0], ReaderLeftError) == leaves
+
+    asyncio.run(scene())
+    assert torch.equal(seen[0], expected), "whoever waited got the model's own weights"
+    assert all(torch.equal(before, now) for before, now in zip(own, model.model.parameters(), strict=True))

@@ -30,7 +30,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from headscope.app.lru import LRU
-from headscope.attention.progress import progress_callback
+from headscope.attention.progress import may_be_interrupted, progress_callback
 
 SHORT = 0.5  # seconds of processor time; a request that needs more counts as long
 SLICE = 0.1  # seconds that a long reading keeps the model while another long one waits
@@ -57,11 +57,16 @@ class Turn:
 
     def __init__(self, client: str = "", long: bool = False, whole: bool = False) -> None:
         self.client, self.long, self.whole = client, long, whole
-        self.begun = self.left = False
+        self.begun = self.left = self.stopped = False
         self.used = self.since = 0.0
         self.number = 0
         self.progress = ("", 0, 0)
         self.granted: Future[None] = Future()
+
+    def stop(self) -> None:
+        """Stop the work in this thread, once: its ``finally`` blocks run to their end."""
+        self.stopped = True
+        raise ReaderLeftError
 
 
 class FairQueue:
@@ -116,9 +121,11 @@ class FairQueue:
 
     def pause(self, turn: Turn) -> None:
         """Hand the model over if it is another's turn. Called by the running reading, between operations."""
+        if turn.stopped:
+            return  # what the work cleans up is not disturbed
         if turn.left:
-            raise ReaderLeftError
-        if turn.whole or not self._waiting:
+            turn.stop()
+        if turn.whole or not self._waiting or not may_be_interrupted():
             return
         spent = self._clock() - turn.since
         most = SHORT - turn.used if not turn.long else max(self._owed, 0.0) if self._short_waits else SLICE
@@ -183,7 +190,7 @@ class FairQueue:
         torch.set_num_threads(threads)  # the reading that ran meanwhile may have had another number
         turn.since = self._clock()
         if turn.left:
-            raise ReaderLeftError
+            turn.stop()
 
     def _release(self, turn: Turn) -> None:
         with self._lock:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
+from headscope.attention.progress import uninterrupted
 from headscope.models.protocol import OpenModel
 
 
@@ -18,13 +19,14 @@ def shuffled_weights(model: OpenModel, seed: int) -> Iterator[None]:
     """
     generator = torch.Generator().manual_seed(seed)
     kept = [(weight, weight.detach().cpu().clone()) for weight in model.model.parameters() if weight.ndim >= 2]
-    try:
-        with torch.no_grad():
-            for weight, own in kept:
-                order = torch.randperm(weight.numel(), generator=generator)
-                weight.copy_(own.flatten()[order].view(weight.shape))
-        yield
-    finally:
-        with torch.no_grad():
-            for weight, own in kept:
-                weight.copy_(own)
+    with uninterrupted():
+        try:
+            with torch.no_grad():
+                for weight, own in kept:
+                    order = torch.randperm(weight.numel(), generator=generator)
+                    weight.copy_(own.flatten()[order].view(weight.shape))
+            yield
+        finally:
+            with torch.no_grad():
+                for weight, own in kept:
+                    weight.copy_(own)
