@@ -105,13 +105,13 @@ def split_logit(
     if len(tokens) > 1:
         direction = direction - unembedding.weight[tokens[1]].detach().float()
         total -= float(logits[tokens[1]])
-    final_direction = _through_frozen_norm(unembedding.norm, residual, direction)
+    final_direction = through_frozen_norm(unembedding.norm, residual, direction)
     shares: dict[Head, float] = {}
     note = unembedding.note
     for name, site in parts.sites.items():
         after = model.output_weight(name).post_norm
         scale = model.residual_scale(name)
-        reading = final_direction if after is None else _through_frozen_norm(after, site.output, final_direction)
+        reading = final_direction if after is None else through_frozen_norm(after, site.output, final_direction)
         reading = reading * scale
         shares |= {Head(name, index): value for index, value in enumerate((site.parts @ reading).tolist())}
         if after is not None and AFTER_NOTE not in note:
@@ -121,7 +121,7 @@ def split_logit(
     return LogitAttribution(shares, total - sum(shares.values()), total, note)
 
 
-def _through_frozen_norm(
+def through_frozen_norm(
     norm: torch.nn.Module | None, at: Float[Tensor, " d_model"], direction: Float[Tensor, " d_model"]
 ) -> Float[Tensor, " d_model"]:
     """Pull a direction back through a norm whose scale is held."""

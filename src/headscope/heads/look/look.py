@@ -35,6 +35,7 @@ LARGEST_PATTERN = 2**26  # cells of dense patterns; larger ones are read in rect
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from headscope.heads.explain.trace import Trace
     from headscope.heads.explain.why import Why
 
 _RENAMED = {"delivered": "z", "logit_shares": "logit_attribution", "pieces": "n_windows"}
@@ -289,6 +290,17 @@ class Look:
         from headscope.heads.explain.arrows import why_row
 
         return why_row(self, head, query, keys, minus)
+
+    def trace(
+        self, token: str | int, minus: str | int | None = None, position: int | str = -1, floor: float = 0.03
+    ) -> Trace:
+        """Trace a prediction back to tokens: heads, what they read, why they looked there, and who wrote it.
+
+        Parts whose share of the prediction is below ``floor`` are left out, and counted.
+        """
+        from headscope.heads.explain.trace import trace
+
+        return trace(self, token, minus, position, floor)
 
     def predictions(self, position: int | str = -1, count: int = 10) -> list[Prediction]:
         """The likeliest next tokens after a position."""

@@ -57,6 +57,15 @@ class Route:
                 values[op] = _apply(op, present, columns or {}, replaced or {})
         return values.get(self.target)
 
+    def carry_together(self, parts: Mapping[Node, Tensor]) -> Tensor:
+        """What parts of all sources become at the target, added up."""
+        values: dict[Node, Tensor] = {**parts}
+        for op in self.ops:
+            present = {slot: values[slot.node] for slot in op.slots if slot.carried and slot.node in values}
+            if present:
+                values[op] = _apply(op, present, {}, {})
+        return values[self.target]
+
     def carry_all(
         self, source: Node, parts: Tensor, columns: Columns | None = None, replaced: Replaced | None = None
     ) -> Tensor | None:

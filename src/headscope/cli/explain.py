@@ -1,0 +1,72 @@
+"""Commands that explain: why a head looks there, where a prediction comes from."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from headscope.cli.options import AsJson, Model, app, show_json
+
+Text = Annotated[str, typer.Argument(help="The text.")]
+
+
+@app.command()
+def why(
+    text: Text,
+    head: Annotated[str, typer.Option("--head", "-h", help="The head, as in 5.6.")],
+    model: Model = None,
+    query: Annotated[
+        str, typer.Option(help="The token that asks: its position, or the token if it occurs once.")
+    ] = "-1",
+    key: Annotated[str | None, typer.Option(help="The token that is read; the strongest key if none.")] = None,
+    minus: Annotated[
+        str | None, typer.Option(help="Relative to this key, or to 'others'; to the row's mean if none.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Why a head looks there: its score, split over the components that wrote into query and key.
+
+    Example: headscope why "My white horse drank at the river. My white horse drank at the" --head 5.6 --key river
+    """
+    from headscope.scope import load
+
+    with load(model) as scope:
+        found = scope.look(text).why(
+            head, _place(query), None if key is None else _place(key), None if minus is None else _place(minus)
+        )
+    if as_json:
+        show_json(found.to_dict())
+        return
+    typer.echo(str(found))
+
+
+@app.command()
+def trace(
+    text: Text,
+    token: Annotated[str | None, typer.Option(help="The predicted token; the likeliest if none.")] = None,
+    minus: Annotated[str | None, typer.Option(help="Trace the difference to this token's logit.")] = None,
+    model: Model = None,
+    position: Annotated[str, typer.Option(help="After which token; the last if none.")] = "-1",
+    floor: Annotated[float, typer.Option(help="The share of the prediction below which parts are left out.")] = 0.03,
+    as_json: AsJson = False,
+) -> None:
+    """Trace a prediction back to tokens: heads, what they read, why they looked there, who wrote it.
+
+    Example: headscope trace "My white horse drank at the river. My white horse drank at the" --token " river"
+    """
+    from headscope.scope import load
+
+    with load(model) as scope:
+        look = scope.look(text)
+        wanted = look.predictions(_place(position), 1)[0].token.id if token is None else token
+        found = look.trace(wanted, minus, _place(position), floor)
+    if as_json:
+        show_json(found.to_dict())
+        return
+    typer.echo(str(found))
+
+
+def _place(given: str) -> int | str:
+    """A position, or the text of a token."""
+    return int(given) if given.lstrip("-").isdigit() else given

@@ -1,0 +1,342 @@
+"""Trace a prediction back to tokens: the logit's shares, which keys the large heads read, and who wrote what they read.
+
+Every edge is a term of an exact sum, with norms and patterns held. What is smaller than a floor is left out, and its
+number, sum, and what is up and down are said at every level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from headscope.attention.progress import report_progress
+from headscope.errors import InputError, ModelError
+from headscope.heads.explain.arrows import Explained, explained
+from headscope.heads.explain.score_parts import Reading
+from headscope.heads.explain.why import Place, Share, Why, by_size
+from headscope.heads.look.attribution import through_frozen_norm
+from headscope.models.structure.carry import Route
+from headscope.models.structure.tape import Node, Source
+from headscope.models.structure.writers import Writer
+from headscope.names import Head
+
+if TYPE_CHECKING:
+    from headscope.heads.look.look import Look
+
+FLOOR = 0.03  # of the prediction: shares below it are left out
+DEPTH = 4
+LARGEST = 200  # parts that are followed further; beyond them a part is a leaf
+SINK = 0.5  # weight on the first token, and share of what it carried, from which on a head rests there
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What a level does not show: how many terms, and what they add up to, positive and negative apart."""
+
+    count: int
+    up: float
+    down: float
+
+    @property
+    def sum(self) -> float:
+        return self.up + self.down
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return {"count": self.count, "sum": self.sum, "up": self.up, "down": self.down}
+
+
+@dataclass(frozen=True)
+class KeyRead:
+    """A key that a head read: its weight, what its value carried to the prediction, why, and who wrote the value."""
+
+    place: Place
+    weight: float
+    share: float
+    asked: tuple[Share, ...]
+    answered: tuple[Share, ...]
+    """The strongest writers of the arrow's score, relative to the row's mean, at the query and at the key."""
+    total: float
+    """The arrow's score relative to the row's mean."""
+    values: tuple[Step, ...]
+    left_out: LeftOut
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            **self.place.to_dict(), "weight": self.weight, "share": self.share, "total": self.total,
+            "asked": [each.to_dict() for each in self.asked], "answered": [each.to_dict() for each in self.answered],
+            "values": [each.to_dict() for each in self.values], "left_out": self.left_out.to_dict(),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Step:
+    """A part that adds to the prediction: a head or MLP or embedding, where it wrote, and its share in logits."""
+
+    name: str
+    kind: str
+    place: Place
+    share: float
+    rests: bool = False
+    """Whether the head only rests on the first token."""
+    reads: tuple[KeyRead, ...] = ()
+    left_out: LeftOut = field(default_factory=lambda: LeftOut(0, 0.0, 0.0))
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "name": self.name, "kind": self.kind, **self.place.to_dict(), "share": self.share, "rests": self.rests,
+            "reads": [each.to_dict() for each in self.reads], "left_out": self.left_out.to_dict(), "note": self.note,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, repr=False)
+class Trace:
+    """A prediction traced back. ``total`` is the sum of all shares, of ``left_out`` and of ``constant``."""
+
+    token: str
+    minus: str | None
+    position: Place
+    total: float
+    constant: float
+    """What no writer gives: the final norm's β and the bias of the unembedding."""
+    steps: tuple[Step, ...]
+    left_out: LeftOut
+    floor: float
+    probability: float
+
+    @property
+    def sentence(self) -> str:
+        """The largest part in one sentence, with what it read."""
+        against = "" if self.minus is None else f" over {self.minus!r}"
+        start = f"{self.token!r}{against} after {self.position.token!r} ({self.total:+.2f} logits)"
+        if not self.steps:
+            return f"{start}: no part has a share of {self.floor:.0%} or more."
+        first = self.steps[0]
+        text = f"{start}: the largest part is {first.name} {first.share:+.2f}"
+        head = next((step for step in self.steps if step.reads and not step.rests), None)
+        if head is not None:
+            read = head.reads[0]
+            text += (
+                ", which"
+                if head is first
+                else f"; the largest head that moves anything, {head.name} {head.share:+.2f},"
+            )
+            text += f" read {read.place.token!r} ({read.share:+.2f}, weight {read.weight:.2f})"
+            if read.answered:
+                text += f"; {read.answered[0].name} {read.answered[0].value:+.2f} of {read.total:+.2f} led it there"
+        return text + "."
+
+    def to_dict(self) -> dict[str, Any]:
+        """The tree as plain values."""
+        return {
+            "schema_version": SCHEMA_VERSION, "token": self.token, "minus": self.minus,
+            "position": self.position.to_dict(), "total": self.total, "constant": self.constant,
+            "probability": self.probability, "floor": self.floor, "sentence": self.sentence,
+            "steps": [step.to_dict() for step in self.steps], "left_out": self.left_out.to_dict(),
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        return "\n".join([self.sentence, "", *_lines(self.steps, self.left_out, "")])
+
+    __repr__ = __str__
+
+
+def _lines(steps: Sequence[Step], left_out: LeftOut, indent: str) -> Iterator[str]:
+    for step in steps:
+        rest = "  rests on the first token" if step.rests else f"  {step.note}" if step.note else ""
+        yield f"{indent}{step.share:+7.2f}  {step.name} at {step.place.token!r}{rest}"
+        for read in step.reads if not step.rests else ():
+            led = ", ".join(f"{each.name} {each.value:+.2f}" for each in read.answered[:2])
+            asked = ", ".join(f"{each.name} {each.value:+.2f}" for each in read.asked[:2])
+            yield f"{indent}    read {read.place.token!r} {read.share:+.2f} (weight {read.weight:.2f})" + (
+                f"; found by {led}; asked by {asked}" if led else ""
+            )
+            yield from _lines(read.values, read.left_out, indent + "        ")
+    if left_out.count:
+        yield f"{indent}{left_out.sum:+7.2f}  {left_out.count} others ({left_out.up:+.2f} {left_out.down:+.2f})"
+
+
+def trace(look: Look, token: str | int, minus: str | int | None, position: int | str, floor: float) -> Trace:
+    """Trace the logit of a token, or its difference to another's, at one position."""
+    if look.shape.vocabulary is None:
+        raise InputError(f"{look.shape.name} predicts no tokens: it has no unembedding to trace a prediction from")
+    if not 0 < floor < 1:
+        raise InputError(f"floor={floor}: the share of a prediction below which parts are left out is between 0 and 1")
+    place = look.position(position)
+    ids = [look.token_id(token)] + ([] if minus is None else [look.token_id(minus)])
+    found = explained(look)
+    if found.stream.final is None:
+        raise ModelError(f"{look.shape.name}: the end of its residual stream was not found; trace needs it")
+    logits = look.logits[place].float()
+    total = float(logits[ids[0]] - (logits[ids[1]] if len(ids) > 1 else 0.0))
+    tracer = _Tracer(look, found, floor * abs(total))
+    with torch.no_grad():
+        direction = tracer.direction(ids, place)
+        steps, left, written = tracer.split(found.stream.final, (place,), direction, DEPTH)
+    names = [look.model.processor.decode(torch.tensor([each])) for each in ids]
+    at = Place(place, look.written[place].text)
+    probability = float(logits.softmax(-1)[ids[0]])
+    minus_name = names[1] if len(names) > 1 else None
+    return Trace(names[0], minus_name, at, total, total - written, steps, left, floor, probability)
+
+
+class _Tracer:
+    """Splits a linear reading of the stream at one position over its writers, and goes on behind their values."""
+
+    def __init__(self, look: Look, found: Explained, floor: float) -> None:
+        self.look, self.found, self.floor = look, found, floor
+        self._readings: dict[tuple[str, int], Reading] = {}
+        self._routes: dict[Node, tuple[Route, list[Writer]]] = {}
+        self.done = 0
+
+    def direction(self, ids: list[int], place: int) -> Tensor:
+        """The direction of the stream that the logit reads, through the final norm, held."""
+        unembedding = self.look.model.unembedding()
+        direction = unembedding.weight[ids[0]].detach().float()
+        if len(ids) > 1:
+            direction = direction - unembedding.weight[ids[1]].detach().float()
+        residual = self.look.cache.final_residual(place)
+        assert residual is not None, "the end of the stream was found"
+        return through_frozen_norm(unembedding.norm, residual, direction)
+
+    def split(
+        self, node: Node, index: tuple[int, ...], reading: Tensor, depth: int
+    ) -> tuple[tuple[Step, ...], LeftOut, float]:
+        """What each writer gives to ``reading · node[0, *index]``: the large ones, the rest, and the sum."""
+        route, writers = self._route(node)
+
+        def read(whole: Tensor) -> Tensor:
+            for place in (0, *index):
+                whole = whole[place]
+            return whole @ reading.to(whole)
+
+        gradients = _gradients(route, read)
+        shares = [sum((_inner(*each, gradients.get(each[0])) for each in writer.sources), 0.0) for writer in writers]
+        large = [(w, value) for w, value in zip(writers, shares, strict=True) if abs(value) >= self.floor]
+        small = [value for value in shares if abs(value) < self.floor]
+        large.sort(key=lambda pair: -abs(pair[1]))
+        steps = tuple(self._step(writer, value, gradients, (index[-1], depth)) for writer, value in large)
+        return steps, _left_out(small), float(sum(shares))
+
+    def _route(self, node: Node) -> tuple[Route, list[Writer]]:
+        if node not in self._routes:
+            route = Route(node)
+            self._routes[node] = (route, self.found.stream.writers(route))
+        return self._routes[node]
+
+    def _step(self, writer: Writer, share: float, gradients: dict[Source, Tensor], at: tuple[int, int]) -> Step:
+        position, depth = at
+        self.done += 1
+        report_progress("tracing back", self.done, self.done + 1)
+        place = Place(position, self._token(writer, position))
+        if writer.kind != "head" or depth == 0 or self.done > LARGEST:
+            note = {"mlp": "the chain of exact sums ends here", "head": "not followed further"}.get(writer.kind, "")
+            return Step(writer.name, writer.kind, place, share, note=note)
+        head = Head.parse(writer.name)
+        kind = self.look.model.output_weight(head.site).kind
+        if kind != "exact" or head.site not in self.look.sites:
+            return Step(writer.name, writer.kind, place, share, note="something lies between its values and W_O")
+        reading = _value_reading(writer, gradients, position)
+        return self._reads(Step(writer.name, writer.kind, place, share), head, reading, (position, depth))
+
+    def _reads(self, step: Step, head: Head, reading: Tensor, at: tuple[int, int]) -> Step:
+        """The keys that a head read, by what their values carried."""
+        position, depth = at
+        site = self.look.shape.sites[head.site]
+        kv = head.head // site.group_size
+        weights = self.look.weights(head, slice(position, position + 1))[0].double()
+        node = self.found.stream.node(head.site, "v")
+        values = self._values(head.site, kv)
+        shares = (weights * (values.double() @ reading.double())).tolist()
+        tokens = self.look.key_tokens(head.site)
+        moved = sum(map(abs, shares[1:]))
+        rests = position > 0 and float(weights[0]) > SINK and moved < SINK * sum(map(abs, shares))
+        chosen = sorted((k for k, s in enumerate(shares) if abs(s) >= self.floor), key=lambda k: -abs(shares[k]))
+        reads = []
+        for key in chosen:
+            below, left, _ = (
+                self.split(node, (kv, key), reading * float(weights[key]), depth - 1)
+                if not rests
+                else ((), LeftOut(0, 0.0, 0.0), 0.0)
+            )
+            why = None if rests else self._why(head, position, key)
+            reads.append(
+                KeyRead(
+                    Place(key, tokens[key].text),
+                    float(weights[key]),
+                    shares[key],
+                    () if why is None else tuple(by_size(why.asked)[:3]),
+                    () if why is None else tuple(by_size(why.answered)[:3]),
+                    0.0 if why is None else why.total,
+                    below,
+                    left,
+                )
+            )
+        left = _left_out([share for key, share in enumerate(shares) if key not in chosen and share != 0.0])
+        return Step(step.name, step.kind, step.place, step.share, rests, tuple(reads), left)
+
+    def _why(self, head: Head, query: int, key: int) -> Why | None:
+        try:
+            return self.look.why(head, query, key)
+        except ModelError:  # what it read is known though its score cannot be split
+            return None
+
+    def _values(self, site: str, kv: int) -> Tensor:
+        """v of one KV head at every key: the sum of what was written into it."""
+        if (site, kv) not in self._readings:
+            self._readings[site, kv] = Reading(self.found.stream, site, "v", kv)
+        return self._readings[site, kv].parts().parts.sum(0)
+
+    def _token(self, writer: Writer, position: int) -> str:
+        site = writer.layer if writer.layer in self.look.sites else self.look.sites[0]
+        tokens = self.look.query_tokens(str(site)) if writer.kind == "head" else self.look.written
+        return tokens[position].text if position < len(tokens) else str(position)
+
+
+def _left_out(values: Sequence[float]) -> LeftOut:
+    return LeftOut(len(values), float(sum(v for v in values if v > 0)), float(sum(v for v in values if v < 0)))
+
+
+@torch.enable_grad()
+def _gradients(route: Route, read: Callable[[Tensor], Tensor]) -> dict[Source, Tensor]:
+    """The gradient of a linear reading of the target with respect to every source."""
+    leaves = [torch.zeros(source.shape, dtype=torch.float32).requires_grad_() for source in route.sources]
+    parts: dict[Node, Tensor] = dict(zip(route.sources, leaves, strict=True))
+    made = route.carry_together(parts)
+    gradients = torch.autograd.grad(read(made), leaves, allow_unused=True)
+    pairs = zip(route.sources, gradients, strict=True)
+    return {source: gradient for source, gradient in pairs if gradient is not None}
+
+
+def _inner(source: Source, part: int | None, gradient: Tensor | None) -> float:
+    """The share of a source, or of one head of it, or of its bias."""
+    if gradient is None:
+        return 0.0
+    if source.heads is None or part is None:
+        assert source.value is not None
+        return float((source.value.double() * gradient.double()).sum())
+    output = source.heads
+    if part < 0:
+        assert output.bias is not None
+        return float((gradient.double() * output.bias.double()).sum())
+    rows = gradient.reshape(-1, gradient.shape[-1]).double() @ output.weight[part].double().T
+    x = output.x.reshape(-1, output.n_heads, output.weight.shape[1])[:, part].double()
+    return float((x * rows).sum())
+
+
+def _value_reading(writer: Writer, gradients: dict[Source, Tensor], position: int) -> Tensor:
+    """How a reading depends on a head's z at one position."""
+    source, part = writer.sources[0]
+    assert source.heads is not None
+    assert part is not None
+    gradient = gradients[source]
+    rows = gradient.reshape(-1, gradient.shape[-1]) @ source.heads.weight[part].float().T
+    return rows[position]
