@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from headscope.app.pages.microscope import LookRequest, Session
 from headscope.app.pages.predictions import PredictRequest
 from headscope.app.server import fair_queue
 from headscope.app.server.fair_queue import LONG_AT_ONCE, SHARE, FairQueue, ReaderLeftError, Turn
+from headscope.attention.progress import may_be_interrupted
 from headscope.heads.roles.shuffled_weights import shuffled_weights
 
 TEXT = "the old lamp on the landing burned until morning and the old lamp on the"
@@ -158,6 +160,55 @@ def test_a_long_reading_gets_its_share_while_short_requests_never_end():
     between = log[log.index("long") : len(log) - log[::-1].index("long")]
     shares = between.count("long") * 0.01 / (between.count("short") * 0.1)
     assert 0.5 * SHARE < shares < 1.5 * SHARE
+
+
+class Measured:
+    """Something that is computed once, in several operations."""
+
+    def __init__(self, log: list[str], asked: threading.Event) -> None:
+        self.log, self.asked = log, asked
+
+    @cached_property
+    def value(self) -> float:
+        self.log.append("computing")
+        assert self.asked.wait(60)
+        value = float(torch.zeros(2).exp().sum())
+        self.log.append("computed")
+        return value
+
+
+def test_a_reading_does_not_pause_where_it_holds_the_lock_of_a_cached_property():
+    """Whoever runs meanwhile could wait for that lock, with the model in hand."""
+    log: list[str] = []
+    queue, asked = FairQueue(), threading.Event()
+    measured = Measured(log, asked)
+
+    def work() -> None:
+        assert measured.value == 2.0
+        torch.zeros(1).exp()
+        log.append("end")
+
+    async def scene() -> None:
+        reading = asyncio.create_task(queue.run(Turn("long", long=True), work))
+        while not log:
+            await asyncio.sleep(0.001)
+        short = asyncio.create_task(queue.run(Turn("short"), lambda: log.append("short")))
+        await asyncio.sleep(0)
+        asked.set()
+        await asyncio.gather(reading, short)
+
+    asyncio.run(scene())
+    assert log == ["computing", "computed", "short", "end"]
+
+
+def test_a_reading_does_not_pause_where_it_holds_the_lock_of_the_kept_looks(session: Session):
+    seen: list[bool] = []
+    session.kept.whole.looks.weigh = lambda _: 1 + len(seen.append(may_be_interrupted()) or ())
+    session.look(LookRequest(text=TEXT))
+    session.look(LookRequest(text=OTHER))
+    session.kept.trim()
+    assert seen
+    assert not any(seen)
 
 
 def test_two_long_readings_take_turns():

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 
 from headscope.app.lru import LRU
 from headscope.app.pages.tiles import PatternTiles
+from headscope.attention.progress import uninterrupted
 from headscope.heads.look.look import Look
 
 KEPT_LOOKS = 64
@@ -55,7 +58,13 @@ class KeptLooks:
             KEPT_BYTES, weigh=lambda opened: max(opened.nbytes, KEPT_BYTES // KEPT_LOOKS)
         )
         self.texts: LRU[tuple[int, str], str] = LRU(TEXT_BYTES, weigh=sys.getsizeof)
-        self.lock = threading.RLock()  # each model has a thread of its own
+        self._lock = threading.RLock()  # each model has a thread of its own
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock; a reading does not pause meanwhile, since others would wait for it forever."""
+        with uninterrupted(), self._lock:
+            yield
 
     def part(self) -> KeptPart:
         """The part of one more session."""
@@ -70,27 +79,27 @@ class KeptPart:
     number: int
 
     def look(self, name: str) -> Opened | None:
-        with self.whole.lock:
+        with self.whole.locked():
             return self.whole.looks.find((self.number, name))
 
     def text(self, name: str) -> str | None:
-        with self.whole.lock:
+        with self.whole.locked():
             return self.whole.texts.find((self.number, name))
 
     def keep(self, opened: Opened) -> Opened:
-        with self.whole.lock:
+        with self.whole.locked():
             self.whole.texts[self.number, opened.name] = opened.text
             self.whole.looks[self.number, opened.name] = opened
         return opened
 
     def trim(self) -> None:
         """Drop the oldest looks of all sessions where tiles have made them too large."""
-        with self.whole.lock:
+        with self.whole.locked():
             self.whole.looks.trim()
 
     def names(self) -> list[str]:
         """The looks that are kept, the latest used last."""
-        with self.whole.lock:
+        with self.whole.locked():
             return [name for number, name in self.whole.looks if number == self.number]
 
     def move_to(self, whole: KeptLooks) -> KeptPart:
@@ -102,13 +111,13 @@ class KeptPart:
         return part
 
     def forget_looks(self) -> None:
-        with self.whole.lock:
+        with self.whole.locked():
             for name in self.names():
                 del self.whole.looks[self.number, name]
 
     def forget(self) -> None:
         """Drop everything; a session that is no longer used does not hold its model through its looks."""
-        with self.whole.lock:
+        with self.whole.locked():
             self.forget_looks()
             for key in [key for key in self.whole.texts if key[0] == self.number]:
                 del self.whole.texts[key]

@@ -12,12 +12,14 @@ readings that run meanwhile do not see each other.
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import cached_property
 from http import HTTPStatus
 from itertools import count
 from typing import Any, TypeVar
@@ -40,6 +42,8 @@ LINE = 384  # requests that wait for one model: a class of 64, six connections e
 CLIENTS = 4_096  # whose last turn is remembered
 LARGEST_PRODUCT = 2**29  # multiplications of one matrix product between two pause points
 FULL = "too many requests wait for this model; try again in a moment"
+
+_CACHED_PROPERTY = cached_property.__get__.__code__
 
 Result = TypeVar("Result")
 
@@ -85,6 +89,8 @@ class FairQueue:
     async def run(self, turn: Turn, work: Callable[[], Result]) -> Result:
         """Wait for the turn and run the work in a thread; raise ``ReaderLeftError`` after ``leave``."""
         while True:
+            if turn.left:
+                raise ReaderLeftError
             self._enter(turn)
             try:
                 await asyncio.wrap_future(turn.granted)
@@ -129,7 +135,7 @@ class FairQueue:
             return
         spent = self._clock() - turn.since
         most = SHORT - turn.used if not turn.long else max(self._owed, 0.0) if self._short_waits else SLICE
-        if spent >= most:
+        if spent >= most and not _in_cached_property():
             self._hand_over(turn)
 
     def _enter(self, turn: Turn) -> None:
@@ -201,6 +207,7 @@ class FairQueue:
     def _drop(self, turn: Turn) -> None:
         """Forget a turn that nobody waits for any more, whether it was granted or not."""
         with self._lock:
+            self._begun = [other for other in self._begun if other is not turn]
             if turn is self._running:
                 self._grant()
             elif turn in self._waiting:
@@ -248,6 +255,16 @@ class FairQueue:
 
     def _count(self) -> None:
         self._short_waits = any(not turn.long or turn.left for turn in self._waiting)
+
+
+def _in_cached_property() -> bool:
+    """Whether a cached property is being computed: up to Python 3.11 it holds a lock, which others may wait for."""
+    frame = sys._getframe()
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if frame.f_code is _CACHED_PROPERTY:
+            return True
+    return False
 
 
 class _PauseMode(TorchFunctionMode):
