@@ -73,7 +73,7 @@ def observe(
         question.check(q.shape[0], q.shape[2], k.shape[2])
     bound = scores.bind(q, k)
     chosen = choose(q, k, v, bound, backend)
-    with torch.no_grad():
+    with torch.no_grad(), torch.autocast(q.device.type, enabled=False):
         rows = chosen.observe(q, k, v, bound, questions, statistics)
     if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
         rows = replace(rows, output=sdpa.attention(q, k, v, scores))

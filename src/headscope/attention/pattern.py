@@ -70,9 +70,10 @@ def weights(source: Source, rows: Index, columns: Index) -> Float[Tensor, "batch
     row_index = _indices(rows, source.q.shape[2], source.q.device)
     column_index = _indices(columns, source.k.shape[2], source.q.device)
     offset = source.k.shape[2] - source.q.shape[2]
-    scores = source.scores.block(
-        source.q[:, :, row_index], source.k[:, :, column_index], row_index, column_index, offset
-    )
+    with torch.autocast(source.q.device.type, enabled=False):
+        scores = source.scores.block(
+            source.q[:, :, row_index], source.k[:, :, column_index], row_index, column_index, offset
+        )
     lse = source.logsumexp[:, :, row_index, None].to(scores)
     if lse.numel():
         largest = lse.masked_fill(lse.isneginf(), 0.0).abs().amax()

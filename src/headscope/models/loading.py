@@ -27,6 +27,7 @@ from headscope.models.config_checks import (
 from headscope.models.inputs.media import KEYS, MediaProcessors, split_processor
 from headscope.models.inputs.start_token import add_start_token, gguf_start_token
 from headscope.models.inputs.tokens import InputProcessor
+from headscope.models.modes import own_precision
 from headscope.models.protocol import OpenModel
 from headscope.models.pruning.pruned_modeling import pruned
 from headscope.models.structure.sites import NoInterfaceError, input_embedding
@@ -62,10 +63,11 @@ def open_model(source: Any, tokenizer: Any = None, **given: Any) -> OpenModel:
     if unknown:
         raise InputError(f"load does not know the option {', '.join(unknown)}; it knows {', '.join(sorted(known))}")
     options = Options(**given)
-    if isinstance(source, nn.Module):
-        return _from_module(source, tokenizer, options)
-    if isinstance(source, str | Path) and str(source):
-        return _from_files(source, tokenizer, options)
+    with own_precision():
+        if isinstance(source, nn.Module):
+            return _from_module(source, tokenizer, options)
+        if isinstance(source, str | Path) and str(source):
+            return _from_files(source, tokenizer, options)
     what = "a model without a name" if source == "" else type(source).__name__
     raise InputError(f"cannot open {what}; give a hub name, a folder, a GGUF file, or a model object")
 
@@ -81,7 +83,8 @@ def _from_module(model: nn.Module, tokenizer: Any, options: Options) -> OpenMode
         model = unwrap()  # adapters wrap a model, and are inside its layers
     if not isinstance(model, PreTrainedModel):
         return _other_module(model, tokenizer, options)
-    if any(weight.device.type == "meta" for weight in model.parameters()) and not getattr(model, "hf_device_map", None):
+    offloaded = getattr(model, "hf_device_map", None) or any(hasattr(part, "_hf_hook") for part in model.modules())
+    if any(weight.device.type == "meta" for weight in model.parameters()) and not offloaded:
         raise ModelError(f"{type(model).__name__} has no weights (they are on the meta device); load them first")
     name = options.name or str(getattr(model.config, "_name_or_path", "")) or type(model).__name__
     processor = input_processor(model, tokenizer, options.processor)

@@ -17,6 +17,7 @@ from headscope.attention.observer import Call, observing, plain
 from headscope.errors import HeadNameError, ModelError
 from headscope.models.finite import PassCheck, finish, refuse_non_finite_weights
 from headscope.models.inputs.tokens import InputProcessor
+from headscope.models.modes import ordinary, own_precision, refuse_inference_weights
 from headscope.models.protocol import ForwardPass, SiteObserver, SiteOutput, Unembedding
 from headscope.models.selfcheck import SelfCheck
 from headscope.models.structure.residual_scale import Scales, residual_scales, scale_of
@@ -73,6 +74,7 @@ class RecordedModel(ABC):
         self._training = [module for module in model.modules() if module.training]
         self._hooks: list[Any] = []
         self._scales: Scales = {}
+        refuse_inference_weights(model)
         refuse_non_finite_weights(model)
         model.eval()
 
@@ -89,8 +91,8 @@ class RecordedModel(ABC):
         for site in outputs:
             self._check_output(site)
         recording = Recording(id(self), frozenset(outputs), residual, row, check=PassCheck(self.shape.name))
-        with self._observed(recording, observer):
-            output = self._call(inputs)
+        with own_precision(), self._observed(recording, observer):
+            output = self._call(ordinary(inputs))
         missing = [site for site in outputs if site not in recording.outputs]
         if missing:
             raise ModelError(f"{', '.join(missing)}: not reached by these inputs, so its W_O was not called")
@@ -102,7 +104,7 @@ class RecordedModel(ABC):
     @contextmanager
     def observing(self, observer: SiteObserver) -> Iterator[None]:
         """See ``OpenModel.observing``."""
-        with self._observed(Recording(id(self)), observer):
+        with own_precision(), self._observed(Recording(id(self)), observer):
             yield
 
     def apply_output_weight(self, site: str, z: Float[Tensor, "batch head query d_value"]) -> SiteOutput | None:

@@ -19,6 +19,7 @@ from headscope.attention.questions import Question
 from headscope.heads.bootstrap import hash64
 from headscope.heads.questions.label_rules import LabelRule
 from headscope.models.finite import PassCheck, deferred_checks
+from headscope.models.inputs.dummy_inputs import device_of
 from headscope.models.protocol import OpenModel
 from headscope.models.recording import note_logsumexp
 from headscope.scan.corpus.document_split import Block, DocumentSplit
@@ -65,7 +66,7 @@ class Measurer:
 
     def __init__(self, model: OpenModel, plan: Plan) -> None:
         self.model, self.plan = model, plan
-        self.device = next(model.model.parameters()).device
+        self.device = device_of(model.model)
         self.causal = {site: model.shape.sites[site].causal for site, _ in plan.layout.sites}
 
     def measure(self, rows: PackedRows, advance: Advance | None = None) -> Tally:
@@ -219,7 +220,7 @@ def forward_parameters(model: OpenModel) -> frozenset[str]:
 def model_inputs(model: OpenModel, rows: PackedRows, first_position: int | None) -> dict[str, Tensor]:
     """The arguments of a forward pass. Only one position's logits are requested where the model can do that."""
     names = forward_parameters(model)
-    device = next(model.model.parameters()).device
+    device = device_of(model.model)
     inputs = {"input_ids": rows.ids.to(device)}
     if "decoder_input_ids" in names:
         inputs["decoder_input_ids"] = inputs["input_ids"]

@@ -14,6 +14,7 @@ import torch
 import headscope
 from headscope.errors import InputError
 from headscope.files import parsing
+from headscope.models.inputs.dummy_inputs import device_of
 from headscope.models.protocol import OpenModel
 from headscope.models.weight_hash import weight_hash
 
@@ -83,7 +84,7 @@ def describe_model(model: OpenModel) -> dict[str, Any]:
 def describe_machine(model: OpenModel, threads: int) -> dict[str, Any]:
     """The device, threads and versions that the last digits depend on."""
     return {
-        "device": device_name(next(model.model.parameters()).device),
+        "device": device_name(device_of(model.model)),
         "threads": threads,
         "torch": torch.__version__,
         "transformers": version("transformers"),

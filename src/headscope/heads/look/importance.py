@@ -21,6 +21,7 @@ from headscope.heads.bootstrap import bootstrap
 from headscope.heads.look.chunked_loss import chunked_loss
 from headscope.heads.look.edits import EditFunction, edited, under
 from headscope.heads.look.layer_cache import LayerCache
+from headscope.models.modes import ordinary, own_precision
 from headscope.models.protocol import ForwardPass, OpenModel, SiteObserver
 from headscope.names import Head
 
@@ -108,6 +109,7 @@ def output_change(model: OpenModel, texts: Sequence[Any]) -> dict[Head, float]:
     return moved
 
 
+@own_precision()
 def _exact(model: OpenModel, inputs: Mapping[str, Tensor], edits: Sequence[EditFunction] = ()) -> tuple[Tensor, Tensor]:
     """Δloss and KL of every head on one text."""
     ids, attend = inputs["input_ids"], edited(edits)
@@ -132,6 +134,7 @@ def _exact(model: OpenModel, inputs: Mapping[str, Tensor], edits: Sequence[EditF
     return torch.cat(loss), torch.cat(kl)
 
 
+@own_precision()
 def _gradient(model: OpenModel, inputs: Mapping[str, Tensor], edits: Sequence[EditFunction] = ()) -> Tensor:
     """First-order Δloss of every head: minus the derivative of the loss along the head's own z."""
     gates = {name: torch.ones(site.n_heads, requires_grad=True) for name, site in model.shape.sites.items()}
@@ -143,7 +146,7 @@ def _gradient(model: OpenModel, inputs: Mapping[str, Tensor], edits: Sequence[Ed
         return z * gates[site].to(z)[None, :, None, None]
 
     with torch.enable_grad():
-        loss = _loss(model.run(inputs, gated).logits, inputs["input_ids"]).sum()
+        loss = _loss(model.run(inputs, gated).logits, ordinary(inputs)["input_ids"]).sum()
         slopes = torch.autograd.grad(loss, list(gates.values()), allow_unused=True)
     sizes = [site.n_heads for site in model.shape.sites.values()]
     return -torch.cat([torch.zeros(n) if g is None else g for g, n in zip(slopes, sizes, strict=True)])

@@ -25,6 +25,7 @@ from headscope.heads.look.table import head_table
 from headscope.heads.questions.label_rules import LabelRule
 from headscope.heads.questions.standard_questions import answerable, standard_questions
 from headscope.models.inputs.patch_labels import NOT_TEXT, numbered_labels
+from headscope.models.modes import own_precision
 from headscope.models.protocol import OpenModel, Prepared, Token
 from headscope.models.structure.residual_stream import LayerParts, layer_parts
 from headscope.names import Head, HeadName, ModelShape, renamed
@@ -248,12 +249,14 @@ class Look:
         with torch.no_grad():
             return layer_parts(self.model.model, path, lambda: self.model.run(self.prepared.inputs, self.cache.attend))
 
+    @own_precision()
     def contributions(self, position: int | str, sites: Sequence[str] | None = None) -> Contributions:
         """At one position: each head's z, its part through W_O, and their sum with the bias."""
         place = self.position(position)
         wanted = [site for site in self.sites if self.query_tokens(site) == self.written] if sites is None else sites
         return contributions_at(self.model, self.cache.outputs(wanted, place), place, row=0)
 
+    @own_precision()
     def logit_attribution(
         self, token: str | int, minus: str | int | None = None, position: int | str = -1
     ) -> LogitAttribution:

@@ -22,6 +22,7 @@ from headscope.attention.observer import Call, plain
 from headscope.errors import HeadscopeError, ModelError
 from headscope.models.huggingface.attention import implementations
 from headscope.models.huggingface.model import HuggingFaceModel
+from headscope.models.modes import own_precision
 from headscope.models.pruning.pruned_modeling import SCHEMA_VERSION, pruned
 from headscope.models.selfcheck import TOLERANCE, fixed_seed, own_logits, relative_difference
 from headscope.names import Site
@@ -81,6 +82,7 @@ class _Weights:
 
 
 @torch.no_grad()
+@own_precision()
 def remove_heads(opened: HuggingFaceModel, kept: Mapping[str, Sequence[int]]) -> tuple[HuggingFaceModel, bool]:
     """A model with only these heads at these sites, opened; and whether its config alone describes it.
 
@@ -156,10 +158,15 @@ def _select(model: nn.Module, weights: _Weights) -> None:
 
 def _check_plain(model: nn.Module, path: str, site: str) -> None:
     matrix = model.get_submodule(path)
-    if type(matrix) is not nn.Linear and not _is_conv1d(model, path):
+    kind: type = type(matrix)
+    if kind is nn.Linear or _is_conv1d(model, path):
+        kind = type(matrix.weight)
+    if kind not in (Tensor, nn.Parameter):
         raise ModelError(
-            f"{site}: {path} is a {type(matrix).__name__}; only plain matrices, not quantised ones, can lose heads"
+            f"{site}: {path} is a {kind.__name__}; only plain matrices, not quantised ones, can lose heads"
         )
+    if any(weight.device.type == "meta" for weight in matrix.parameters()):
+        raise ModelError(f"{site}: its weights are offloaded; load the model with all layers in memory")
 
 
 def _is_conv1d(model: nn.Module, path: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from headscope.models.modes import own_precision
 from headscope.models.structure.tape import MATRIX, NORM, Node, Op, Slot, Source
 
 Columns = Mapping[Op, Tensor]
@@ -191,6 +192,7 @@ def _matrix(op: Op, present: Mapping[Slot, Tensor], columns: Columns) -> Tensor:
     return made if total is None else total + made
 
 
+@own_precision()
 @torch.enable_grad()
 def columns_of(route: Route, wanted: Callable[[Tensor], Tensor]) -> Columns:
     """For each matrix on the route, the columns of its output on which the wanted part of the target depends."""

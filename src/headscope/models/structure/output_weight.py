@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -153,7 +154,10 @@ def weight_and_bias(matrix: nn.Module, site: str) -> tuple[Float[Tensor, "in out
     conv1d = type(matrix).__name__ == "Conv1D"
     plain = conv1d or type(matrix) in (nn.Linear, nn.Embedding)
     if plain and isinstance(weight, Tensor) and weight.is_floating_point():
-        return (weight if conv1d else weight.T), bias
+        with suppress(
+            NotImplementedError
+        ):  # a quantised subclass of tensors, as torchao's, may do nothing but multiply
+            return (weight if conv1d else weight.T), bias
     return _measured(matrix, site)
 
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from headscope.errors import ModelError
 from headscope.models.huggingface.attention import AttentionCall
+from headscope.models.modes import own_precision
 from headscope.models.structure.output_weight import weight_and_bias
 from headscope.models.structure.trace import hooked, is_matrix, tracing
 
@@ -46,6 +47,7 @@ def projection_rows(
 _Reached = tuple[Any, list[tuple[nn.Module, Tensor]]]
 
 
+@own_precision()
 @torch.enable_grad()
 def _projection(
     model: nn.Module, path: str, which: Which, reached: _Reached, site: str
