@@ -27,6 +27,7 @@ class _ReachedError(Exception):
     """The site has been reached: the rest of the pass is not needed."""
 
 
+@own_precision()
 def projection_weight(model: nn.Module, path: str, which: Which, run: Callable[[], Any], site: str) -> Tensor:
     """W_Q, W_K or W_V ``[head, d_in, d_head]`` of one site; refused with a reason where there is none."""
     matrix, rows = _projection(model, path, which, _run_to_site(model, path, run), site)
@@ -34,6 +35,7 @@ def projection_weight(model: nn.Module, path: str, which: Which, run: Callable[[
     return torch.stack([whole[:, row] for row in rows])
 
 
+@own_precision()
 def projection_rows(
     model: nn.Module, path: str, run: Callable[[], Any], site: str
 ) -> dict[Which, tuple[str, list[Tensor]]]:
@@ -47,7 +49,6 @@ def projection_rows(
 _Reached = tuple[Any, list[tuple[nn.Module, Tensor]]]
 
 
-@own_precision()
 @torch.enable_grad()
 def _projection(
     model: nn.Module, path: str, which: Which, reached: _Reached, site: str
