@@ -187,7 +187,6 @@ const terms = {
 
 export default {
   close: "Close",
-  /** said of the button that opens a term */
-  explain: (name: string) => `What is ${name}?`,
+  onThisPage: "Words on this page",
   terms: terms as Record<keyof typeof terms, TermWords>,
 };

@@ -4,7 +4,8 @@ import fourHeads from "./four-heads";
 import frame from "./frame";
 import glossary from "./glossary";
 import learn from "./learn";
+import microscope from "./microscope";
 import start from "./start";
 import tour from "./tour";
 
-export default { byHand, examples, fourHeads, frame, glossary, learn, start, tour };
+export default { byHand, examples, fourHeads, frame, glossary, learn, microscope, start, tour };
