@@ -62,7 +62,7 @@ def test_tables_and_json_show_names_too(capsys: pytest.CaptureFixture[str]) -> N
 
     table = Table("name")
     table.add_row(EVIL)
-    for what in (table, EVIL):
+    for what in (table, EVIL, Path(EVIL)):
         show(what)
     say(EVIL)
     assert not obeyed(capsys.readouterr().out)

@@ -57,11 +57,13 @@ def say(text: str, *, err: bool = False, nl: bool = True) -> None:
 def show(what: Any) -> None:
     """Print text or a rich renderable; control characters in it are shown."""
     from rich.console import Console, ConsoleOptions
+    from rich.protocol import is_renderable
     from rich.segment import Segment
 
     class Printable:
         def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
-            inner = console.render_str(what) if isinstance(what, str) else what
+            inner = what if is_renderable(what) else str(what)
+            inner = console.render_str(inner, markup=isinstance(what, str)) if isinstance(inner, str) else inner
             for text, style, control in console.render(inner, options):
                 yield Segment(text if control else printable(text), style, control)
 
