@@ -17,7 +17,10 @@ from headscope.app.pages.microscope import LookRequest, Session
 from headscope.app.pages.predictions import PredictRequest
 from headscope.app.server import fair_queue
 from headscope.app.server.fair_queue import LONG_AT_ONCE, SHARE, FairQueue, ReaderLeftError, Turn
+from headscope.attention.backends import sdpa
+from headscope.attention.masks import causal, window
 from headscope.attention.progress import may_be_interrupted
+from headscope.attention.scores import Scores
 from headscope.heads.roles.shuffled_weights import shuffled_weights
 
 TEXT = "the old lamp on the landing burned until morning and the old lamp on the"
@@ -380,6 +383,32 @@ def test_a_large_matrix_product_has_pause_points_and_the_same_result(monkeypatch
     torch.testing.assert_close(found, layer(x).detach())
     assert found.shape == (2, 7, 5)
     assert len(pauses) >= 5
+
+
+@pytest.mark.parametrize("kv", [4, 2])
+def test_long_causal_attention_has_pause_points_and_the_same_result(monkeypatch, kv):
+    monkeypatch.setattr(fair_queue, "LARGEST_PRODUCT", 1)
+    queue, pauses = FairQueue(), []
+    monkeypatch.setattr(queue, "pause", lambda turn: pauses.append(turn))
+    q, k, v = torch.randn(1, 4, 300, 8), torch.randn(1, kv, 300, 8), torch.randn(1, kv, 300, 8)
+    mask = causal() if kv == 4 else causal() & window(100)
+
+    def work() -> torch.Tensor:
+        return sdpa.attention(q, k, v, Scores(mask=mask))
+
+    found = asyncio.run(queue.run(Turn("a", long=True), work))
+    torch.testing.assert_close(found, work())
+    assert len(pauses) >= 5
+
+
+def test_work_on_a_long_text_is_long_whatever_is_asked(session: Session):
+    text = "the old lamp " * 400
+    look = session.look(LookRequest(text=text))[0].look
+    assert session.takes_long(LookRequest(text=text))
+    assert session.takes_long(LookRequest(look=look))
+    assert session.takes_long(LookRequest(text="🐎" * 1_100)), "up to four tokens a character"
+    assert not session.takes_long(LookRequest(text=TEXT))
+    assert not session.takes_long(LookRequest(look="gone"))
 
 
 def test_interleaved_readings_equal_readings_alone_bit_for_bit(session: Session):

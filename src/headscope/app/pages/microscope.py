@@ -270,7 +270,7 @@ class Session:
         self._edited.clear()
 
     def takes_long(self, asked: LookRequest) -> bool:
-        """Whether reading a text will take long, as far as can be known before it is split into tokens."""
+        """Whether work on a text takes long, as far as can be known before it is split into tokens."""
         text = asked.text if asked.text is not None else self.kept.text(asked.look or "") or ""
         return len(text) > LONG_REQUEST or len(text.encode("utf-8", "surrogatepass")) > LONG_REQUEST
 

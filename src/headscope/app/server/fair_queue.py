@@ -268,7 +268,7 @@ def _in_cached_property() -> bool:
 
 
 class _PauseMode(TorchFunctionMode):
-    """Call ``pause`` before every operation of this thread; multiply large matrices a part of the rows at a time."""
+    """Call ``pause`` before every operation of this thread; on a CPU, compute what is large in parts."""
 
     def __init__(self, pause: Callable[[], None]) -> None:
         super().__init__()
@@ -278,14 +278,32 @@ class _PauseMode(TorchFunctionMode):
         self.pause()
         if function is F.linear and not kwargs and args[0].dim() > 1:
             return self._linear(*args)
+        if function is F.scaled_dot_product_attention:
+            return self._attention(*args, **(kwargs or {}))
         return function(*args, **(kwargs or {}))
 
     def _linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         rows = max(1, LARGEST_PRODUCT // max(1, weight.numel()))
-        if x.numel() // max(1, x.shape[-1]) <= rows or torch.is_grad_enabled():
+        if x.numel() // max(1, x.shape[-1]) <= rows or torch.is_grad_enabled() or x.is_cuda:
             return F.linear(x, weight, bias)
         parts = []
         for part in torch.split(x.reshape(-1, x.shape[-1]), rows):
             self.pause()
             parts.append(F.linear(part, weight, bias))
         return torch.cat(parts).view(*x.shape[:-1], -1)
+
+    def _attention(self, q: Tensor, k: Tensor, v: Tensor, *how: Any, **more: Any) -> Tensor:
+        """Causal attention over a long text, a part of the queries at a time. ``how``: mask, dropout, causality."""
+        mask, dropout, causal = how if len(how) == 3 else (None, 0.0, False)
+        length = q.shape[-2]
+        rows = max(64, LARGEST_PRODUCT // max(1, 2 * q[..., :1, :].numel() * length))
+        if not causal or mask is not None or k.shape[-2] != length or length <= rows or q.is_cuda:
+            return F.scaled_dot_product_attention(q, k, v, *how, **more)
+        parts = []
+        for start in range(0, length, rows):
+            self.pause()
+            stop = min(start + rows, length)
+            seen = torch.arange(start, stop)[:, None] >= torch.arange(stop)
+            keys, values = k[..., :stop, :], v[..., :stop, :]
+            parts.append(F.scaled_dot_product_attention(q[..., start:stop, :], keys, values, seen, dropout, **more))
+        return torch.cat(parts, dim=-2)

@@ -28,18 +28,28 @@ def routes(worker: Worker) -> APIRouter:
     """Look at a text, attribute its logits to heads, and predict with heads ablated."""
     router = APIRouter(prefix="/api", tags=["microscope"])
 
+    def long(request: Request, model: str | None, asked: LookRequest) -> bool:
+        return worker.registry.session(model, client_id(request)).takes_long(asked)
+
+    def about(request: Request, model: str | None, look: str) -> bool:
+        """Whether a request is about a long text: it gives way to those about short ones."""
+        return long(request, model, LookRequest(look=look))
+
     @router.post("/look", **container_of(LookResponse))
     async def look(request: Request, asked: LookRequest, model: str | None = None) -> Response:
-        long = worker.registry.session(model, client_id(request)).takes_long(asked)
-        return await worker.run_packed(request, model, lambda session: session.look(asked), long)
+        return await worker.run_packed(request, model, lambda session: session.look(asked), long(request, model, asked))
 
     @router.post("/weights", **container_of(WeightsResponse))
     async def weights(request: Request, asked: WeightsRequest, model: str | None = None) -> Response:
-        return await worker.run_packed(request, model, lambda session: session.weights(asked))
+        return await worker.run_packed(
+            request, model, lambda session: session.weights(asked), about(request, model, asked.look)
+        )
 
     @router.post("/mix", **container_of(AttributionResponse))
     async def attribution(request: Request, asked: AttributionRequest, model: str | None = None) -> Response:
-        return await worker.run_packed(request, model, lambda session: session.attribution(asked))
+        return await worker.run_packed(
+            request, model, lambda session: session.attribution(asked), about(request, model, asked.look)
+        )
 
     @router.post("/token", response_model=TokenResponse, responses=PROBLEM)
     async def token(request: Request, asked: TokenRequest, model: str | None = None) -> Any:
@@ -47,11 +57,15 @@ def routes(worker: Worker) -> APIRouter:
 
     @router.post("/predict", response_model=PredictResponse, responses=PROBLEM)
     async def predict(request: Request, asked: PredictRequest, model: str | None = None) -> Any:
-        return await worker.run(request, model, lambda session: session.predict(asked))
+        return await worker.run(
+            request, model, lambda session: session.predict(asked), about(request, model, asked.look)
+        )
 
     @router.post("/importance", **container_of(ImportanceResponse))
     async def importance(request: Request, asked: ImportanceRequest, model: str | None = None) -> Response:
-        return await worker.run_packed(request, model, lambda session: session.importance(asked))
+        return await worker.run_packed(
+            request, model, lambda session: session.importance(asked), about(request, model, asked.look)
+        )
 
     @router.get("/progress", responses=PROBLEM)
     async def progress(asked: Request, request: str = "") -> Progress:
