@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 import headscope
-from headscope.heads.look.look import Look
+from headscope.errors import HeadscopeError
 from headscope.heads.roles.shuffled_weights import shuffled_weights
 from headscope.heads.rules.run import RuleOptions
 from headscope.lab.compile import PROGRAMS, Compiled, CompileOptions, Program, compile_program, program_of_rule
@@ -91,8 +91,33 @@ def score_roles(compiled: Compiled, scope: Scope) -> Counter[str]:
     return counts
 
 
+WRITERS = {"after a copy": "previous token", "last after a copy": "previous token", "two after a copy": "2 back",
+           "start of sentence": "previous token", "start of line": "previous token"}  # fmt: skip
+"""Rules that read at the key what another head wrote there, and that head's rule."""
+
+
+def score_explanations(compiled: Compiled, scope: Scope, seed: int) -> Counter[str]:
+    """For heads that read another head's note: does the split of a score name that head as the strongest at the key?"""
+    look = scope.look(sample_texts(1, 112, seed)[0])
+    counts: Counter[str] = Counter()
+    for head, job in compiled.truth.items():
+        if job not in WRITERS:
+            continue
+        pattern = look.pattern(head).tril(-1)
+        pattern[:, 0] = 0.0
+        query, key = divmod(int(pattern[16:].argmax()), pattern.shape[1])
+        try:
+            strongest = max(look.why(head, query + 16, key).answered, key=lambda share: abs(share.value))
+        except HeadscopeError:
+            counts["not named"] += 1
+            continue
+        right = compiled.truth.get(strongest.name) == WRITERS[job]
+        counts["named right" if right else "named wrong"] += 1
+    return counts
+
+
 def run(quick: bool) -> dict[str, Any]:
-    rules, shuffled, roles = Counter[str](), Counter[str](), Counter[str]()
+    rules, shuffled, roles, explained = (Counter[str]() for _ in range(4))
     missed: list[str] = []
     for number, (program, options) in enumerate(models(quick)):
         compiled = compile_program(program, options)
@@ -100,6 +125,7 @@ def run(quick: bool) -> dict[str, Any]:
             counts, wrong = score_rules(compiled, scope, options.seed)
             rules += counts
             missed += wrong
+            explained += score_explanations(compiled, scope, options.seed)
             if number % 8 == 0:
                 shuffled += score_shuffled(scope, options.seed)
             if any(job in ROLES for job in program.rules) and number % 2 == 0:
@@ -111,7 +137,7 @@ def run(quick: bool) -> dict[str, Any]:
         "missed": missed,
         "shuffled weights": {name: shuffled[name] for name in ("heads", "named")},
         "roles": {name: roles[name] for name in ("named right", "named wrong", "not named", "decoys named")},
-        "explanations": "not scored yet" if hasattr(Look, "why") else "look.why is not there",
+        "explanations": {name: explained[name] for name in ("named right", "named wrong", "not named")},
         "threads": torch.get_num_threads(),
     }
 

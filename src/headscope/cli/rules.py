@@ -38,6 +38,8 @@ def rules(
     given = read_texts(texts, count, CHARACTERS) if texts else lesson_texts()[:count]
     own = tuple(read_class(entry) for entry in question or ())
     with load(one_model(model, named)) as scope:
+        longest = min(CHARACTERS, (scope.shape.context or CHARACTERS) - 2)  # a token is at least a character
+        given = [text[:longest] for text in given]
         found = scope.rules(given, RuleOptions(rules=own, tables=tables, seed=seed))
         measured = found.cost(given[2::3]) if cost else None
     if out is not None:

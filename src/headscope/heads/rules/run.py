@@ -36,9 +36,9 @@ class RuleOptions:
     """Rules and label questions of your own, beside the built-in ones."""
     tables: bool = True
     """Fit a class table for each head, too."""
-    fit_rows: int = 192
+    fit_rows: int = 320
     """Rows kept for fitting, over all fitting texts; fewer of long texts, at least 8 of each."""
-    choose_rows: int = 128
+    choose_rows: int = 192
     seed: int = 0
 
     def __post_init__(self) -> None:
