@@ -39,8 +39,9 @@ web: $(READY) web/node_modules/.ready
 verify: $(READY) web/node_modules/.ready
 	cd web && npm run lint && env -u PYTHON npm run verify
 
-conformance: $(READY)
+conformance: $(READY) .venv/libraries/.ready
 	$(BIN)/python -m tests.conformance.sweep --write docs/conformance.md
+	$(BIN)/python -m tests.conformance.libraries --site .venv/libraries --write docs/conformance-libraries.md
 
 model: $(READY)
 	@test -n "$(TEXT)" || { echo 'make model TEXT="novels.jsonl.xz source.jsonl.xz": see src/headscope/models/embedded/MODEL_CARD.md'; exit 1; }
@@ -70,7 +71,8 @@ help:
 	@echo "make soak   what depends on the clock and on the process's memory: time limits, then looks, edits, exports and"
 	@echo "            scans at once for half an hour (MINUTES=30) in flat memory"
 	@echo "make web    rebuild the page (needs Node 20 or later); make verify lints its sources and compares them with it"
-	@echo "make conformance   every model family of the installed transformers, held against its own attention (half an hour)"
+	@echo "make conformance   every model family of the installed transformers, and models of other libraries, held against"
+	@echo "            their own attention (half an hour)"
 	@echo "make model TEXT=…  train the embedded model again (a GPU and ten minutes)"
 	@echo "make docs   build the documentation into site/"
 	@echo "make wheel  build the wheel and the sdist, check what is inside, and look at a text with it in a fresh environment"
@@ -85,6 +87,10 @@ $(READY): pyproject.toml constraints.txt
 
 .venv/peers/.ready: bench/peers.txt $(READY)
 	@$(BIN)/python -m pip install --quiet --no-deps --upgrade --target .venv/peers -r bench/peers.txt
+	@touch $@
+
+.venv/libraries/.ready: tests/conformance/libraries.txt $(READY)
+	@$(BIN)/python -m pip install --quiet --no-deps --upgrade --target .venv/libraries -r tests/conformance/libraries.txt
 	@touch $@
 
 web/node_modules/.ready: web/package-lock.json

@@ -68,6 +68,10 @@ def look(
     png: Annotated[Path | None, typer.Option(help="Save the head's pattern as a picture (needs --head).")] = None,
     html: Annotated[Path | None, typer.Option(help="Save the microscope as one file that opens offline.")] = None,
     question: Classes = None,
+    written: Annotated[
+        str | None,
+        typer.Option("--written", "-w", help="What the decoder has written so far, in models that have one."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Look at one text: its next tokens, and the top heads of each question.
@@ -85,7 +89,8 @@ def look(
     if png is not None and head is None:
         raise InputError("--png draws one head; name it with --head, as in --head 3.5")
     with load(model) as scope:
-        seen = scope.look(text_or_media(text))
+        given = text_or_media(text)
+        seen = scope.look(given if written is None else (given, written))
         if html is not None:
             save_html(seen, html)
         if png is not None and head is not None:

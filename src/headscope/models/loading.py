@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from headscope.attention.progress import report_progress
 from headscope.errors import HeadscopeError, InputError, ModelError
 from headscope.models.any_torch.arguments import Arguments, bind
+from headscope.models.any_torch.compiled import refuse_script
 from headscope.models.config_checks import (
     NO_HEAD,
     base_without_head,
@@ -130,13 +131,12 @@ NO_INTERFACE = (
 
 def _other_module(model: nn.Module, tokenizer: Any, options: Options) -> OpenModel:
     """A module built on our own attention, or any other that is given inputs."""
-    from headscope.attention.module import MultiHeadAttention
     from headscope.models.native import NativeModel, as_transformers
 
     name = options.name or type(model).__name__
-    own = any(isinstance(part, MultiHeadAttention) for part in model.modules())
-    if options.inputs is None and (own or not isinstance(model, torch.jit.ScriptModule)):
+    if options.inputs is None:
         return NativeModel(model, tokenizer, name)
+    refuse_script(model)
     media = MediaProcessors(both=options.processor) if callable(options.processor) else MediaProcessors()
     processor = InputProcessor(as_transformers(tokenizer), vocabulary=None, context=None, media=media)
     return _by_markers(model, processor, name, bind(model, options.inputs), options)

@@ -67,6 +67,7 @@ class ActivationCache:
 
     def observe_site(self, site: str, call: Call, questions: SiteQuestions) -> Tensor:
         """Observe one attention call, keep what was observed, and return z under the edits."""
+        self._reach(site, call)  # before the questions, which are about its positions
         report_progress("reading the text", len(self.sites), len(self.model.shape.sites))
         seen = observe(call.q, call.k, call.v, scores=call.scores, questions=questions(site, call))
         note_logsumexp(site, seen.logsumexp)
@@ -78,7 +79,6 @@ class ActivationCache:
         rows = Rows(output, seen.logsumexp, seen.entropy, seen.distance, seen.strongest, dict(seen.mass))
         norms = call.v[0].float().norm(dim=-1)
         self.sites[site] = SiteActivations(rows, seen.scores, norms, (seen.q, seen.k) if fits else None)
-        self._reach(site, call)
         return z
 
     def attend(self, site: str, call: Call) -> Tensor:

@@ -22,15 +22,15 @@ from headscope.heads.look.attribution import Contributions, LogitAttribution, co
 from headscope.heads.look.edits import EditFunction
 from headscope.heads.look.sampling import Prediction, strongest_predictions
 from headscope.heads.look.table import head_table
+from headscope.heads.questions.cross_questions import Sides, are_words, monotone_share, questions_between
 from headscope.heads.questions.label_rules import LabelRule
-from headscope.heads.questions.standard_questions import answerable, standard_questions
+from headscope.heads.questions.standard_questions import answerable
 from headscope.models.inputs.patch_labels import NOT_TEXT, numbered_labels
 from headscope.models.modes import own_precision
 from headscope.models.protocol import OpenModel, Prepared, Token
 from headscope.models.structure.residual_stream import LayerParts, layer_parts
 from headscope.names import Head, HeadName, ModelShape, renamed
 
-ABOUT_PLACES = ("previous", "itself", "first")
 LARGEST_PATTERN = 2**26  # cells of dense patterns; larger ones are read in rectangles
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ class Look:
         self.prepared = prepared
         self.edits = tuple(edits)
         self.key = key
-        self._asked: dict[tuple[Token, ...], dict[str, Question]] = {}
-        self._rows: dict[tuple[tuple[Token, ...], bool], dict[str, Tensor]] = {}
+        self._asked: dict[Sides, dict[str, Question]] = {}
+        self._rows: dict[tuple[Sides, bool], dict[str, Tensor]] = {}
         self.explained: Any = None
         """The recorded residual stream, once a score or a prediction has been explained."""
         self.cache = ActivationCache(model, prepared.inputs, self.edits)
@@ -134,20 +134,31 @@ class Look:
         return self._site(site).rows
 
     def mean_answers(self, site: str) -> dict[str, Float[Tensor, " head"]]:
-        """Mean mass per head on every standard question, over the rows that can answer it; absent if no row can."""
-        asked = self._rows_asked(self.query_tokens(site), self.shape.sites[site].causal)
-        masses = self.statistics(site).mass
-        return {
-            name: masses[name][0][:, where.to(masses[name].device)].mean(-1)
-            for name, where in asked.items()
-            if name in masses and bool(where.any())
-        }
+        """Mean mass per head on every standard question, over the rows that can answer it; absent if no row can.
 
-    def _rows_asked(self, text: tuple[Token, ...], causal: bool) -> dict[str, Bool[Tensor, " query"]]:
+        Cross-attention has questions of its own: see ``cross_questions``; *monotone* is a share of rows.
+        """
+        rows, sides = self.statistics(site), self._sides(site)
+        asked = {} if sides is None else self._rows_asked(sides, self.shape.sites[site].causal)
+        means = {
+            name: rows.mass[name][0][:, where.to(rows.mass[name].device)].mean(-1)
+            for name, where in asked.items()
+            if name in rows.mass and bool(where.any())
+        }
+        crossing = self.shape.sites[site].kind == "cross" and rows.strongest is not None
+        monotone = monotone_share(rows.strongest.key[0]) if crossing and rows.strongest is not None else None
+        return means if monotone is None else {**means, "monotone": monotone}
+
+    def _sides(self, site: str) -> Sides | None:
+        """The tokens of queries and keys where they can be asked about: one text, or two in cross-attention."""
+        text, keys = self.query_tokens(site), self.key_tokens(site)
+        return (text, keys) if keys is text or self.shape.sites[site].kind == "cross" else None
+
+    def _rows_asked(self, sides: Sides, causal: bool) -> dict[str, Bool[Tensor, " query"]]:
         """For each standard question, the rows of a text that can answer it; found once for all sites."""
-        key = (text, causal)
+        key = (sides, causal)
         if key not in self._rows:
-            questions = self._standard_questions(text, self.logits.device)
+            questions = self._standard_questions(sides, self.logits.device)
             self._rows[key] = {name: answerable(question, causal)[0] for name, question in questions.items()}
         return self._rows[key]
 
@@ -155,11 +166,11 @@ class Look:
         """Ask a question of your own: mean mass per head where labels are equal, over the rows that can answer it."""
         found: dict[Head, float] = {}
         for site in self.sites:
-            tokens, source = self.query_tokens(site), self.site_source(site)
-            if self.key_tokens(site) is not tokens or source.k.shape[2] != len(tokens):
+            sides, source = self._sides(site), self.site_source(site)
+            if sides is None or (source.q.shape[2], source.k.shape[2]) != tuple(map(len, sides)):
                 continue
-            query, key = (labels[None].to(source.q.device) for labels in rule.labels(tokens))
-            question = Question(query, key, rule.exclude_self)
+            query, key = (labels[None].to(source.q.device) for labels in rule.labels(*sides))
+            question = Question(query, key, rule.exclude_self and sides[0] is sides[1])
             rows = answerable(question, self.shape.sites[site].causal)[0]
             if bool(rows.any()):
                 asked = {rule.name: question}
@@ -366,18 +377,16 @@ class Look:
         return tuple(Token(NOT_TEXT, name) for name in names)
 
     def questions(self, site: str, call: Call) -> dict[str, Question]:
-        """The standard questions in self-attention over this text's tokens; none elsewhere."""
-        text = self.query_tokens(site)
-        if self.key_tokens(site) is not text or not call.q.shape[2] == call.k.shape[2] == len(text):
+        """The standard questions where queries and keys are this text's tokens, or two texts; none elsewhere."""
+        sides = self._sides(site)
+        if sides is None or (call.q.shape[2], call.k.shape[2]) != tuple(map(len, sides)):
             return {}
-        return self._standard_questions(text, call.q.device)
+        return self._standard_questions(sides, call.q.device)
 
-    def _standard_questions(self, text: tuple[Token, ...], device: torch.device) -> dict[str, Question]:
-        if text not in self._asked:  # the same labels for every layer: the engine sorts them once
-            questions = standard_questions(torch.tensor([[token.id for token in text]], device=device))
-            words = _are_words(text)
-            self._asked[text] = {name: q for name, q in questions.items() if words or name in ABOUT_PLACES}
-        return self._asked[text]
+    def _standard_questions(self, sides: Sides, device: torch.device) -> dict[str, Question]:
+        if sides not in self._asked:  # the same labels for every layer: the engine sorts them once
+            self._asked[sides] = questions_between(sides, device)
+        return self._asked[sides]
 
     def _needs_predictions(self) -> None:
         if self.shape.vocabulary is None:
@@ -392,12 +401,7 @@ class Look:
         return None if Look.display is None else Look.display(self)
 
     def __repr__(self) -> str:
-        text = ("" if _are_words(self.tokens) else " ").join(token.text for token in self.tokens)
+        text = ("" if are_words(self.tokens) else " ").join(token.text for token in self.tokens)
         short = text if len(text) <= 60 else text[:57] + "…"
         cut = f"; of {len(self.n_windows)} sites only the first window is shown" if self.n_windows else ""
         return f"Look({short!r}: {len(self.tokens)} tokens, {self.shape.n_heads} heads in {len(self.sites)} sites{cut})"
-
-
-def _are_words(tokens: Sequence[Token]) -> bool:
-    """Whether these are tokens of a vocabulary; patches and moments have only a position."""
-    return all(token.id >= 0 for token in tokens)

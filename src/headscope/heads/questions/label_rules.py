@@ -44,9 +44,11 @@ class LabelRule:
     key: Labeller
     exclude_self: bool = False
 
-    def labels(self, tokens: Sequence[Token]) -> tuple[Int[Tensor, " token"], Int[Tensor, " token"]]:
-        """Compute and check the query labels and key labels of a text."""
-        return self._checked("query", tokens), self._checked("key", tokens)
+    def labels(
+        self, tokens: Sequence[Token], keys: Sequence[Token] | None = None
+    ) -> tuple[Int[Tensor, " token"], Int[Tensor, " key"]]:
+        """Compute and check the query labels and key labels of a text; ``keys`` is another one in cross-attention."""
+        return self._checked("query", tokens), self._checked("key", tokens if keys is None else keys)
 
     def identity(self) -> dict[str, Any]:
         """Describe the rule for a recipe, with a hash of its functions' source: a changed function is another rule."""

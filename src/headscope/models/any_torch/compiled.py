@@ -21,19 +21,20 @@ COMPILERS = ("torch._dynamo", "torch.nn.attention.flex_attention")
 """Modules without which nothing is compiled; importing them takes seconds."""
 
 
+def refuse_script(model: nn.Module) -> None:
+    """Refuse a module that is TorchScript, or has such a part."""
+    scripted = next((path for path, part in model.named_modules() if isinstance(part, torch.jit.ScriptModule)), None)
+    if scripted is not None:
+        where = f"its part {scripted}" if scripted else type(model).__name__
+        raise ModelError(
+            f"{where} is TorchScript, whose operations PyTorch shows to nobody; give the Python module it was made from"
+        )
+
+
 class Uncompiled:
-    """Sets compiled calls of a module's parts aside; refuses TorchScript."""
+    """Sets compiled calls of a module's parts aside."""
 
     def __init__(self, model: nn.Module) -> None:
-        scripted = next(
-            (path for path, part in model.named_modules() if isinstance(part, torch.jit.ScriptModule)), None
-        )
-        if scripted is not None:
-            where = f"its part {scripted}" if scripted else type(model).__name__
-            raise ModelError(
-                f"{where} is TorchScript, whose operations PyTorch shows to nobody; give the Python module it was made "
-                "from"
-            )
         compiled = [part for part in model.modules() if getattr(part, "_compiled_call_impl", None) is not None]
         self._calls = [(part, part._compiled_call_impl) for part in compiled]
         for part in compiled:

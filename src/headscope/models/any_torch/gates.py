@@ -115,7 +115,8 @@ class _Search:
         if matrix is None:
             return None
         for name, z in list(self.waiting.items()):
-            if matrix.x.requires_grad and matrix.x.shape[-1] == z.shape[2] * z.shape[3] and self._wanted(name, matrix):
+            fits = matrix.channels_last(matrix.x).shape[-1] == z.shape[2] * z.shape[3]
+            if matrix.x.requires_grad and fits and self._wanted(name, matrix):
                 self._try(name, z, use, matrix)
         return matrix.with_input(matrix.x.detach()).detach()
 
@@ -131,7 +132,7 @@ class _Search:
         return matrix.parameter is getattr(place, "weight", None)
 
     def _try(self, name: str, z: Tensor, use: MatrixUse, matrix: Matrix) -> None:
-        how = dependence(matrix.x, z)
+        how = dependence(matrix.channels_last(matrix.x), z)
         if how is None:
             return
         kind, why, rows = how

@@ -31,6 +31,9 @@ NOT_TAKEN = "no matrix takes its heads as they are: something acts on them first
 SEVERAL_QUERIES = "one row of the next matrix reads several queries: this attends over channels, or reshapes its heads"
 NOT_BY_HEAD = "the next matrix does not take all of its heads side by side"
 
+LEAST_TAKEN = 0.01
+"""The least part of z that a matrix takes; less of it are numbers that an activation has by chance."""
+
 Passing = Callable[[Visit, OnMatrix], AbstractContextManager[AttentionMode]]
 """Opens a pass whose attention calls and matrices go to these two functions."""
 
@@ -93,9 +96,9 @@ class Markers:
 
     def mark(self, site: str, like: Tensor) -> Tensor:
         """The markers of one z."""
+        if self.bits > 20:  # a number that was read is not needed again, and other activations may have it by chance
+            self.spans = {name: span for name, span in self.spans.items() if name not in self.taken}
         if site not in self.spans:
-            if self.bits > 20 and self._end() + like.numel() >> self.bits:  # those taken are not needed again
-                self.spans = {name: span for name, span in self.spans.items() if name not in self.taken}
             self.spans[site] = (self._end(), self._end() + like.numel())
         start, stop = self.spans[site]
         digit = torch.arange(start, stop, device=like.device) >> self.bits * self.digit
@@ -182,7 +185,8 @@ class _Learning:
             return False
         rows, channels = rectangle
         cells = number[rows][:, channels] - start
-        if len(set(cells.flatten().tolist())) * 2 < cells.numel():
+        distinct = cells.flatten().sort().values.diff().count_nonzero().item() + 1
+        if distinct * 2 < cells.numel() or distinct < LEAST_TAKEN * (stop - start) or len(channels) < 2:
             return False
         learned = self.sites[site]
         take = MatrixTake(index, matrix.weight, matrix.bias, matrix.parameter, rows, channels, cells)

@@ -31,6 +31,11 @@ class Matrix:
     """The output for another input."""
     parameter: Tensor
     """The weight as the model holds it."""
+    convolution: bool = False
+
+    def channels_last(self, x: Tensor) -> Tensor:
+        """Input or output with its channels last; a convolution's positions as rows, batch first."""
+        return x.flatten(2).transpose(1, 2) if self.convolution else x
 
 
 def as_matrix(use: MatrixUse) -> Matrix | None:
@@ -101,7 +106,7 @@ def _convolution(use: MatrixUse) -> Matrix | None:
         return out
 
     return Matrix(
-        x, weight.flatten(1).T, bias, rows, rows, with_weight, lambda y: use.function(y, weight, bias), weight
+        x, weight.flatten(1).T, bias, rows, rows, with_weight, lambda y: use.function(y, weight, bias), weight, True
     )
 
 

@@ -254,7 +254,7 @@ class AnyTorchModel(RecordedModel):
         output = matrix.with_input(matrix.x) if here else matrix.x
         for site, z in here:
             order = self.learned_site(site).rows
-            rows, made = (rows_by_head(part, z, order) for part in (matrix.x, output))
+            rows, made = (rows_by_head(matrix.channels_last(part), z, order) for part in (matrix.x, output))
             recording.keep_output(site, rows, made, z.shape[2])
         recording.waiting = [pair for pair in recording.waiting if all(pair is not one for one in here)]
 
@@ -322,7 +322,7 @@ class AnyTorchModel(RecordedModel):
     def _choose_probe(self) -> Tensor:
         """The module's own output; on a batch of two where it takes one, since batch and heads may share an axis."""
         self.probe = self.arguments.named()
-        with without_fast_path(self.model):
+        with without_fast_path(self.model), self.explained_errors(self.probe):
             own = seeded(lambda: output_of(self._call(self.probe)))
         twice = doubled(self.arguments)
         if twice is None or len(own) != 1:
