@@ -105,6 +105,162 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/class": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * News
+         * @description What is new in the class; null where none is held, and for the teacher.
+         */
+        get: operations["news_api_class_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/class/answers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Answers */
+        post: operations["answers_api_class_answers_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/class/ask": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Ask */
+        post: operations["ask_api_class_ask_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/class/end": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** End */
+        post: operations["end_api_class_end_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/class/open": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Open Lesson */
+        post: operations["open_lesson_api_class_open_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/class/progress.csv": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Progress */
+        get: operations["progress_api_class_progress_csv_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/class/show": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Show */
+        post: operations["show_api_class_show_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/class/stop-showing": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Stop Showing */
+        post: operations["stop_showing_api_class_stop_showing_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/class/teacher": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** View */
+        get: operations["view_api_class_teacher_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/featured": {
         parameters: {
             query?: never;
@@ -337,7 +493,7 @@ export interface paths {
         put?: never;
         /**
          * Sentence
-         * @description A sentence, its words and its targets; an unknown sentence gets the previous token as its target.
+         * @description A sentence, its words and its targets; those of an unknown sentence are guessed.
          */
         post: operations["sentence_api_lab_sentence_post"];
         delete?: never;
@@ -373,10 +529,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * Contents
-         * @description The table of contents; no lesson's code is run.
-         */
+        /** Contents */
         get: operations["contents_api_lessons_get"];
         put?: never;
         post?: never;
@@ -393,10 +546,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * Lesson
-         * @description A lesson with its numbers filled in and its code's output.
-         */
+        /** Lesson */
         get: operations["lesson_api_lessons__number__get"];
         put?: never;
         post?: never;
@@ -415,10 +565,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * Mark
-         * @description Whether an answer is right, and why.
-         */
+        /** Mark */
         post: operations["mark_api_lessons__number__answer_post"];
         delete?: never;
         options?: never;
@@ -575,6 +722,40 @@ export interface paths {
         put?: never;
         /** Weights */
         post: operations["weights_api_weights_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/worksheet": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Sheet */
+        get: operations["sheet_api_worksheet_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/class/teacher": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Teacher Arrives */
+        get: operations["teacher_arrives_class_teacher_get"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -966,6 +1147,46 @@ export interface components {
             why: string;
         };
         /**
+         * ClassLesson
+         * @description A lesson in the teacher's list: whether it is open, and how many have answered something in it.
+         */
+        ClassLesson: {
+            /** Answered */
+            answered: number;
+            /** Number */
+            number: number;
+            /** Open */
+            open: boolean;
+            /** Title */
+            title: string;
+        };
+        /**
+         * ClassNews
+         * @description What a student's page needs to know: the open lessons, the one opened last, and how much of it they answered.
+         *
+         *     ``shown`` is the address of a page that is shown to all.
+         */
+        ClassNews: {
+            /** Answered */
+            answered: number;
+            /** Answers Hidden */
+            answers_hidden: boolean;
+            /** Asked To Show */
+            asked_to_show: boolean;
+            /** Here */
+            here: number;
+            /** Newest */
+            newest: number;
+            /** Open */
+            open: number[];
+            /** Questions */
+            questions: number;
+            /** Shown */
+            shown: string | null;
+            /** Title */
+            title: string;
+        };
+        /**
          * ComparisonResponse
          * @description Two censuses. Arrays [quantity, head]: ``before``, ``after``, and ``low``, ``high`` of the difference.
          */
@@ -1325,6 +1546,11 @@ export interface components {
             /** N Heads */
             n_heads: number;
         };
+        /** HideAnswers */
+        HideAnswers: {
+            /** Hidden */
+            hidden: boolean;
+        };
         /**
          * Histogram
          * @description Counts of a head's rows by their value, between edges.
@@ -1552,6 +1778,8 @@ export interface components {
              * @default reason
              */
             kind: string;
+            /** Option */
+            option?: number | null;
             /** Right */
             right: boolean;
             /** Says */
@@ -1657,6 +1885,16 @@ export interface components {
             text: string;
         };
         /**
+         * OpenLesson
+         * @description Open a lesson for the class, or close it.
+         */
+        OpenLesson: {
+            /** Lesson */
+            lesson: number;
+            /** Open */
+            open: boolean;
+        };
+        /**
          * OpenModelRequest
          * @description A model to open, by its name on the hub or its folder on the server's machine.
          */
@@ -1671,6 +1909,20 @@ export interface components {
         OpenModelResponse: {
             /** Name */
             name: string;
+        };
+        /**
+         * OptionCount
+         * @description How many students chose an option first. ``right`` and ``says`` are absent while answers are hidden.
+         */
+        OptionCount: {
+            /** Count */
+            count: number;
+            /** Right */
+            right: boolean | null;
+            /** Says */
+            says: string | null;
+            /** Text */
+            text: string;
         };
         /**
          * OutcomeFrame
@@ -1879,6 +2131,20 @@ export interface components {
             unit: "share" | "nats" | "tokens";
             /** Words */
             words: string;
+        };
+        /**
+         * QuestionCount
+         * @description First answers to one question.
+         */
+        QuestionCount: {
+            /** Answered */
+            answered: number;
+            /** Options */
+            options: components["schemas"]["OptionCount"][];
+            /** Question */
+            question: number;
+            /** Text */
+            text: string;
         };
         /**
          * QuestionInfo
@@ -2120,7 +2386,7 @@ export interface components {
         };
         /**
          * SentenceResponse
-         * @description A sentence split into words, and its targets where it is one of the page's own.
+         * @description A sentence split into words, and its targets: four, of which some may have no arrows.
          */
         SentenceResponse: {
             /** Sentence */
@@ -2129,6 +2395,14 @@ export interface components {
             targets: components["schemas"]["TargetPattern"][];
             /** Words */
             words: string[];
+        };
+        /**
+         * ShowPage
+         * @description The address of a student's page, sent after they have agreed to show it.
+         */
+        ShowPage: {
+            /** Address */
+            address: string;
         };
         /**
          * SiteInfo
@@ -2236,6 +2510,34 @@ export interface components {
              * @default []
              */
             shares: number[];
+        };
+        /**
+         * TeacherView
+         * @description The teacher's page.
+         */
+        TeacherView: {
+            /** Answers Hidden */
+            answers_hidden: boolean;
+            /** Asking */
+            asking: boolean;
+            /** Code */
+            code: string;
+            /** Fewest Shown */
+            fewest_shown: number;
+            /** Here */
+            here: number;
+            /** Join */
+            join: string;
+            /** Lessons */
+            lessons: components["schemas"]["ClassLesson"][];
+            /** Minutes */
+            minutes: number;
+            /** Newest */
+            newest: number;
+            /** Questions */
+            questions: components["schemas"]["QuestionCount"][];
+            /** Shown */
+            shown: string | null;
         };
         /**
          * TokenInfo
@@ -2419,6 +2721,33 @@ export interface components {
             x: {
                 [key: string]: number[];
             };
+        };
+        /** WorksheetResponse */
+        WorksheetResponse: {
+            /** Seed */
+            seed: number;
+            /** Solved */
+            solved: boolean;
+            /** Tasks */
+            tasks: components["schemas"]["WorksheetTask"][];
+        };
+        /**
+         * WorksheetTask
+         * @description One task; ``answers`` and ``working`` are empty unless the sheet is solved.
+         */
+        WorksheetTask: {
+            /** Answers */
+            answers: string[];
+            /** Blanks */
+            blanks: string[];
+            /** Table */
+            table: string[][];
+            /** Text */
+            text: string;
+            /** Title */
+            title: string;
+            /** Working */
+            working: string;
         };
     };
     responses: never;
@@ -2604,6 +2933,281 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["CensusHead"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    news_api_class_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClassNews"] | null;
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    answers_api_class_answers_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["HideAnswers"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": unknown;
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    ask_api_class_ask_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": unknown;
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    end_api_class_end_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": unknown;
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    open_lesson_api_class_open_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["OpenLesson"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": unknown;
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    progress_api_class_progress_csv_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": unknown;
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_api_class_show_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ShowPage"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": unknown;
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    stop_showing_api_class_stop_showing_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": unknown;
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    view_api_class_teacher_get: {
+        parameters: {
+            query?: {
+                lesson?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TeacherView"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -3579,6 +4183,69 @@ export interface operations {
                 };
                 content: {
                     "application/x-headscope": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    sheet_api_worksheet_get: {
+        parameters: {
+            query?: {
+                seed?: number;
+                solved?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WorksheetResponse"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    teacher_arrives_class_teacher_get: {
+        parameters: {
+            query: {
+                key: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": unknown;
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
                 };
             };
         };

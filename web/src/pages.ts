@@ -32,10 +32,13 @@ export const PAGES: Page[] = [
   { key: "film", load: () => import("./film/FilmPage.svelte") },
   { key: "cards", load: () => import("./cards/CardsPage.svelte") },
   { key: "census", load: () => import("./census/CensusPage.svelte") },
+  { key: "class", load: () => import("./classroom/ClassPage.svelte") },
+  { key: "worksheet", load: () => import("./classroom/WorksheetPage.svelte") },
 ];
 
-/** The pages that the bar names. */
-export const LISTED: PageKey[] = PAGES.map((page) => page.key).filter((key) => key !== "tour");
+/** The pages that the bar does not name: one comes to them from another. */
+const UNLISTED: PageKey[] = ["tour", "class", "worksheet"];
+export const LISTED: PageKey[] = PAGES.map((page) => page.key).filter((key) => !UNLISTED.includes(key));
 
 export function pageAt(hash: string): Page {
   const key = hash.replace(/^#/, "").split(/[?/]/)[0];

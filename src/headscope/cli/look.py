@@ -19,12 +19,15 @@ def serve(
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="The port; a free one if none is given.")] = None,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
     host: Annotated[
-        str, typer.Option(help="Serve other machines too, as with 0.0.0.0; they need the printed token.")
-    ] = "127.0.0.1",
+        str | None, typer.Option(help="Serve other machines too, as with 0.0.0.0; they need the printed token.")
+    ] = None,
     allow_models: Annotated[
         bool, typer.Option("--allow-models", help="Let the page open other models, by hub name or folder.")
     ] = False,
     census: Annotated[list[Path] | None, typer.Option(help="A census folder to show; repeat it to compare.")] = None,
+    classroom: Annotated[
+        bool, typer.Option("--classroom", help="Hold a class: a teacher's page, and a code with which students join.")
+    ] = False,
 ) -> None:
     """Open the microscope in the browser.
 
@@ -42,7 +45,13 @@ def serve(
     censuses = Censuses(census or ())
     opened = [Session(load(None if name == "embedded" else name)) for name in models or ["embedded"]]
     registry = ModelRegistry(*opened, opener=load if allow_models else None)
-    serve_page(registry, ServeOptions(host=host, port=port, open_browser=not no_open), censuses, Films(models))
+    options = ServeOptions(
+        host=host or ("0.0.0.0" if classroom else "127.0.0.1"),
+        port=port,
+        open_browser=not no_open,
+        classroom=classroom,
+    )
+    serve_page(registry, options, censuses, Films(models))
 
 
 @app.command()

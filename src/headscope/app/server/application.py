@@ -11,11 +11,13 @@ from fastapi.staticfiles import StaticFiles
 from headscope import __version__
 from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.census import Censuses
+from headscope.app.pages.course.classroom import Classroom
 from headscope.app.pages.film import Films
 from headscope.app.server import sandbox
 from headscope.app.server.errors import add_error_handlers
 from headscope.app.server.guard import Guard
-from headscope.app.server.routes import census, lab, learn, microscope, models
+from headscope.app.server.join import Join
+from headscope.app.server.routes import census, classroom, lab, learn, microscope, models
 from headscope.app.server.token import Token
 from headscope.app.server.worker import Worker
 
@@ -23,18 +25,23 @@ STATIC = Path(__file__).parents[1] / "static"
 
 
 def application(
-    registry: ModelRegistry, token: Token | None = None, censuses: Censuses | None = None, films: Films | None = None
+    registry: ModelRegistry,
+    token: Token | None = None,
+    censuses: Censuses | None = None,
+    films: Films | None = None,
+    held: Classroom | None = None,
 ) -> FastAPI:
-    """The web application for these models; with a token, requests without it are refused."""
+    """The web application for these models; with a token, requests without it are refused. ``held`` is a class."""
     app = FastAPI(title="headscope", version=__version__, docs_url=None, redoc_url=None)
     add_error_handlers(app)
     worker = Worker(registry)
     app.include_router(models.routes(worker))
     app.include_router(microscope.routes(worker))
     app.include_router(lab.routes(worker))
-    app.include_router(learn.routes(worker, films or Films()))
+    app.include_router(learn.routes(worker, films or Films(), held))
+    app.include_router(classroom.routes(held))
     app.include_router(census.routes(censuses or Censuses()))
-    app.add_middleware(Guard, token=token)
+    app.add_middleware(Guard, token=token, join=Join(held, token) if held and token else None)
     app.mount("/python", StaticFiles(directory=sandbox.FOLDER))
     app.mount("/", StaticFiles(directory=STATIC, html=True))
     return app

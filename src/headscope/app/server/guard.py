@@ -19,6 +19,7 @@ from headscope.app.server import limits, sandbox
 from headscope.app.server.clients import Clients
 from headscope.app.server.connections import NO_CHUNKS
 from headscope.app.server.errors import problem_response
+from headscope.app.server.join import Join
 from headscope.app.server.limits import MAX_BODY, TOO_LARGE, HeldBodies, RateLimiter, whole_body
 from headscope.app.server.token import Token
 
@@ -54,8 +55,8 @@ INTERNAL_ERROR = "the server failed on this request; the terminal it runs in sho
 class Guard:
     """Middleware that refuses requests before the application. Plain ASGI, so that disconnects stay visible to it."""
 
-    def __init__(self, app: ASGIApp, token: Token | None = None) -> None:
-        self.app, self.token = app, token
+    def __init__(self, app: ASGIApp, token: Token | None = None, join: Join | None = None) -> None:
+        self.app, self.token, self.join = app, token, join
         self.limiter = RateLimiter(at_once=limits.AT_ONCE, per_second=limits.PER_SECOND)
         self.clients, self.bodies = Clients(), HeldBodies()
 
@@ -77,6 +78,8 @@ class Guard:
                 started = True
                 own = sandbox.headers() if scope["path"] == sandbox.DOCUMENT else {}
                 headers = MutableHeaders(scope=message)
+                if "content-security-policy" in headers:
+                    own["Content-Security-Policy"] = headers["content-security-policy"]
                 headers.update(HEADERS | own)
                 if cookie is not None:
                     headers.append("set-cookie", cookie)
@@ -113,6 +116,8 @@ class Guard:
         if self.token is None:
             return None
         first_visit = self.token.set_cookie(request)
+        if first_visit is None and self.join is not None:
+            first_visit = self.join.respond(request)
         if first_visit is None and not self.token.is_in(request):
             raise HTTPException(HTTPStatus.UNAUTHORIZED, self.token.missing)
         return first_visit

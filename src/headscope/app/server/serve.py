@@ -13,11 +13,15 @@ from typing import Any
 import uvicorn
 
 from headscope.app.model_registry import ModelRegistry
+from headscope.app.pages import lessons
 from headscope.app.pages.census import Censuses
+from headscope.app.pages.course.classroom import Classroom
 from headscope.app.pages.film import Films
 from headscope.app.server.application import application
 from headscope.app.server.connections import LimitedConnection
 from headscope.app.server.guard import HOST, is_loopback
+from headscope.app.server.join import PATH
+from headscope.app.server.routes.classroom import TEACHER_PATH
 from headscope.app.server.token import PARAMETER, Token
 from headscope.errors import InputError
 
@@ -35,11 +39,12 @@ UVICORN: dict[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ServeOptions:
-    """Where the page is served. On a host that other machines can reach, every request needs a token."""
+    """Where the page is served. On a host that other machines reach, and in a class, every request needs a token."""
 
     host: str = HOST
     port: int | None = None
     open_browser: bool = True
+    classroom: bool = False
 
     @property
     def local(self) -> bool:
@@ -71,21 +76,29 @@ def serve(
 ) -> None:
     """Serve the page until interrupted."""
     port = free_port(options.port, options.host)
-    token = None if options.local else Token()
-    sys.stderr.write(announcement(options, port, token))
+    held = Classroom(lambda: lessons.contents().lessons) if options.classroom else None
+    token = None if options.local and held is None else Token()
+    sys.stderr.write(announcement(options, port, token, held))
     if options.open_browser:
-        threading.Timer(0.8, webbrowser.open, [address(_reachable_here(options.host), port, token)]).start()
+        page = address(_reachable_here(options.host), port, token, held)
+        threading.Timer(0.8, webbrowser.open, [page]).start()
     # Exempt what was imported from garbage collection, which would stop every response for a quarter of a second.
     gc.freeze()
     _allow_open_files()
-    uvicorn.run(application(registry, token, censuses, films), host=options.host, port=port, **UVICORN)
+    uvicorn.run(application(registry, token, censuses, films, held), host=options.host, port=port, **UVICORN)
 
 
-def announcement(options: ServeOptions, port: int, token: Token | None) -> str:
+def announcement(options: ServeOptions, port: int, token: Token | None, held: Classroom | None = None) -> str:
     """The address to print in the terminal."""
     if token is None:
         return f"The microscope is at {address(options.host, port)} (Ctrl+C stops it).\n"
     host = socket.gethostname() if options.host in ("0.0.0.0", "::") else options.host
+    if held is not None:
+        return (
+            f"The teacher's page is at {address(host, port, token, held)} (Ctrl+C stops the class).\n"
+            f"Students open {address(host, port)}{PATH[1:]} and type {held.code}. What they type travels unencrypted: "
+            "use it in networks you trust.\n"
+        )
     return (
         f"The microscope is at {address(host, port, token)} (Ctrl+C stops it).\n"
         "Whoever has this whole address may use it, and what they type travels unencrypted: use it in networks you "
@@ -93,9 +106,12 @@ def announcement(options: ServeOptions, port: int, token: Token | None) -> str:
     )
 
 
-def address(host: str, port: int, token: Token | None = None) -> str:
+def address(host: str, port: int, token: Token | None = None, held: Classroom | None = None) -> str:
+    """The address of the page; of the teacher's page where a class is held."""
     named = f"[{host}]" if ":" in host else host
-    return f"http://{named}:{port}/" + (f"?{PARAMETER}={token.secret}" if token else "")
+    page = "" if held is None else f"{TEACHER_PATH[1:]}?key={held.teacher}"
+    secret = f"{'&' if page else '?'}{PARAMETER}={token.secret}" if token else ""
+    return f"http://{named}:{port}/{page}{secret}"
 
 
 def _allow_open_files() -> None:

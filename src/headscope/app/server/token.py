@@ -39,8 +39,12 @@ class Token:
         rest = urlencode([(name, value) for name, value in parameters.multi_items() if name != PARAMETER])
         path = "/" + request.url.path.lstrip("/")  # two slashes would name another server
         response = RedirectResponse(path + (f"?{rest}" if rest else ""), HTTPStatus.SEE_OTHER)
-        response.set_cookie(self.cookie, self.secret, httponly=True, samesite="lax")
+        self.add_cookie(response)
         return response
+
+    def add_cookie(self, response: Response) -> None:
+        """Let a browser in from now on."""
+        response.set_cookie(self.cookie, self.secret, httponly=True, samesite="lax")
 
     def _is(self, given: str) -> bool:
         return secrets.compare_digest(given.encode(), self.secret.encode())

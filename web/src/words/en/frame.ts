@@ -11,6 +11,8 @@ export default {
     film: "Film",
     cards: "Model cards",
     census: "Census",
+    class: "Class",
+    worksheet: "Worksheet",
   },
   nav: "Pages",
   skip: "Skip to the page",

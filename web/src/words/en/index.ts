@@ -1,4 +1,5 @@
 import byHand from "./by-hand";
+import classroom from "./classroom";
 import examples from "./examples";
 import fourHeads from "./four-heads";
 import frame from "./frame";
@@ -8,4 +9,4 @@ import microscope from "./microscope";
 import start from "./start";
 import tour from "./tour";
 
-export default { byHand, examples, fourHeads, frame, glossary, learn, microscope, start, tour };
+export default { byHand, classroom, examples, fourHeads, frame, glossary, learn, microscope, start, tour };

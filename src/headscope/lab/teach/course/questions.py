@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from headscope.errors import InputError
@@ -30,9 +30,11 @@ class Marked:
     right: bool
     says: str
     kind: str = "reason"
+    option: int | None = field(default=None, compare=False)
+    """The option that was chosen; None for a number that is none of them."""
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {"right": self.right, "says": self.says, "kind": self.kind}
 
 
 @dataclass(frozen=True)
@@ -47,15 +49,14 @@ class Question:
     def mark(self, answer: str, attempt: int = TOLD_AT) -> Marked:
         """Mark an answer. A wrong first attempt gets the hint, a wrong second one the reason why it is wrong."""
         chosen = self._number(answer) if self.numeric else self._letter(answer)
+        option = None if chosen is None else self.options.index(chosen)
         if chosen is not None and chosen.right:
-            return Marked(True, chosen.says)
-        if attempt <= 1 and self.hint:
-            return Marked(False, self.hint, "hint")
+            return Marked(True, chosen.says, option=option)
+        if self.hint and attempt < (TOLD_AT if chosen is None else 2):
+            return Marked(False, self.hint, "hint", option)
         if chosen is not None:
-            return Marked(False, chosen.says)
+            return Marked(False, chosen.says, option=option)
         right = next(option for option in self.options if option.right)
-        if attempt < TOLD_AT and self.hint:
-            return Marked(False, self.hint, "hint")
         return Marked(False, f"It is {right.text}. {right.says}")
 
     def _letter(self, answer: str) -> Option:

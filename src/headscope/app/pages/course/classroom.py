@@ -1,0 +1,282 @@
+"""The class page: who is here, which lessons are open, first answers as counts, and a page shown with consent.
+
+Everything is kept in memory and ends with the server. A student is a random number in a cookie; the teacher sees
+counts.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import Field
+
+from headscope.app.pages.lessons import LessonSummary
+from headscope.app.pages.schema import Request, Response
+from headscope.errors import InputError
+from headscope.lab.teach.course.questions import Marked
+from headscope.lab.teach.lessons import Lesson
+
+CODE_LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"  # without 0 and O, 1 and I, which are taken for each other
+FEWEST_SHOWN = 8
+"""In a smaller class the options that were chosen would tell who answered what: only right and wrong are counted."""
+
+HERE_SECONDS = 20.0
+"""A page asks for news every few seconds; who has not asked for this long has left."""
+
+
+def new_code() -> str:
+    """A code to write on the board: two groups of three characters, one of a thousand million."""
+    drawn = "".join(secrets.choice(CODE_LETTERS) for _ in range(6))
+    return f"{drawn[:3]} {drawn[3:]}"
+
+
+class OptionCount(Response):
+    """How many students chose an option first. ``right`` and ``says`` are absent while answers are hidden."""
+
+    text: str
+    count: int
+    right: bool | None
+    says: str | None
+
+
+class QuestionCount(Response):
+    """First answers to one question."""
+
+    question: int
+    text: str
+    answered: int
+    options: list[OptionCount]
+
+
+class ClassLesson(Response):
+    """A lesson in the teacher's list: whether it is open, and how many have answered something in it."""
+
+    number: int
+    title: str
+    open: bool
+    answered: int
+
+
+class ClassNews(Response):
+    """What a student's page needs to know: the open lessons, the one opened last, and how much of it they answered.
+
+    ``shown`` is the address of a page that is shown to all.
+    """
+
+    open: list[int]
+    newest: int
+    title: str
+    questions: int
+    answered: int
+    here: int
+    answers_hidden: bool
+    asked_to_show: bool
+    shown: str | None
+
+
+class TeacherView(Response):
+    """The teacher's page."""
+
+    join: str
+    code: str
+    here: int
+    minutes: float
+    newest: int
+    fewest_shown: int
+    answers_hidden: bool
+    asking: bool
+    shown: str | None
+    lessons: list[ClassLesson]
+    questions: list[QuestionCount]
+
+
+class OpenLesson(Request):
+    """Open a lesson for the class, or close it."""
+
+    lesson: Annotated[int, Field(ge=0, le=999)]
+    open: bool
+
+
+class HideAnswers(Request):
+    hidden: bool
+
+
+class ShowPage(Request):
+    """The address of a student's page, sent after they have agreed to show it."""
+
+    address: Annotated[str, Field(min_length=1, max_length=4_000, pattern="^#")]
+
+
+@dataclass
+class _Student:
+    """One browser: when it last asked, and the first answer to each question (None: not one of the options)."""
+
+    seen: float
+    answers: dict[tuple[int, int], int | None] = field(default_factory=dict)
+
+
+class Classroom:
+    """A class that one server holds. Safe to call from several threads."""
+
+    def __init__(self, lessons: Callable[[], list[LessonSummary]], clock: Callable[[], float] = time.monotonic) -> None:
+        self.code, self.teacher = new_code(), secrets.token_urlsafe(24)
+        self.answers_hidden, self.asking = False, False
+        self.shown: str | None = None
+        self._lessons, self._clock, self._began = lessons, clock, clock()
+        first = min(lesson.number for lesson in lessons())
+        self._open, self._students, self._lock = [first], dict[str, _Student](), threading.Lock()
+
+    def matches(self, code: str) -> bool:
+        """Whether somebody typed the code, in whatever case and spacing."""
+        plain, wanted = ("".join(text.split()).upper().encode() for text in (code, self.code))
+        return secrets.compare_digest(plain, wanted)
+
+    def is_teacher(self, key: str) -> bool:
+        """Whether a key is the teacher's."""
+        return secrets.compare_digest(key.encode(), self.teacher.encode())
+
+    def news(self, client: str) -> ClassNews:
+        """What is new for a student, who is counted as here."""
+        newest = next(lesson for lesson in self._lessons() if lesson.number == self._open[-1])
+        with self._lock:
+            student = self._student(client)
+            return ClassNews(
+                open=sorted(self._open),
+                newest=newest.number,
+                title=newest.title,
+                questions=newest.questions,
+                answered=sum(lesson == newest.number for lesson, _ in student.answers),
+                here=self._here(),
+                answers_hidden=self.answers_hidden,
+                asked_to_show=self.asking and self.shown is None,
+                shown=self.shown,
+            )
+
+    def is_open(self, lesson: int) -> bool:
+        """Whether students may read a lesson."""
+        return lesson in self._open
+
+    def answered(self, student: str, lesson: int, question: int, marked: Marked) -> Marked:
+        """Count a student's first answer to a question; return what they are told."""
+        with self._lock:
+            self._student(student).answers.setdefault((lesson, question), marked.option)
+        return Marked(False, "", "withheld") if self.answers_hidden else marked
+
+    def view(self, lesson: Lesson | None, join: str) -> TeacherView:
+        """The teacher's page, with the counts of one lesson and the address at which students join."""
+        with self._lock:
+            listed = [
+                ClassLesson(
+                    number=one.number,
+                    title=one.title,
+                    open=one.number in self._open,
+                    answered=self._who_answered(one.number),
+                )
+                for one in self._lessons()
+            ]
+            return TeacherView(
+                join=join,
+                newest=self._open[-1],
+                fewest_shown=FEWEST_SHOWN,
+                code=self.code,
+                here=self._here(),
+                minutes=(self._clock() - self._began) / 60,
+                answers_hidden=self.answers_hidden,
+                asking=self.asking,
+                shown=self.shown,
+                lessons=listed,
+                questions=self._counts(lesson) if lesson else [],
+            )
+
+    def open(self, asked: OpenLesson) -> None:
+        """Open or close a lesson; one stays open."""
+        numbers = [lesson.number for lesson in self._lessons()]
+        if asked.lesson not in numbers:
+            raise InputError(f"there is no lesson {asked.lesson}; there are {numbers[0]} to {numbers[-1]}")
+        with self._lock:
+            rest = [number for number in self._open if number != asked.lesson]
+            if not asked.open and not rest:
+                raise InputError(f"lesson {asked.lesson} is the only open one; open another first")
+            self._open = [*rest, asked.lesson] if asked.open else rest
+
+    def hide_answers(self, asked: HideAnswers) -> None:
+        """Hide or show which answers are right, on every page of the class."""
+        self.answers_hidden = asked.hidden
+
+    def ask_to_show(self) -> None:
+        """Ask on the students' pages who would show theirs."""
+        with self._lock:
+            self.asking, self.shown = True, None
+
+    def show(self, page: ShowPage) -> None:
+        """Show the page of the first student who agrees."""
+        with self._lock:
+            if not self.asking or self.shown is not None:
+                raise InputError("nobody is asked to show a page now, or another page is shown already")
+            self.shown = page.address
+
+    def stop_showing(self) -> None:
+        with self._lock:
+            self.asking, self.shown = False, None
+
+    def progress(self) -> str:
+        """CSV: a row per student and answered question, students numbered in the order of joining."""
+        out = io.StringIO()
+        rows = csv.writer(out, lineterminator="\n")
+        rows.writerow(["student", "lesson", "question", "first answer"])
+        with self._lock:
+            for index, student in enumerate(self._students.values(), start=1):
+                for (lesson, question), option in sorted(student.answers.items()):
+                    rows.writerow([index, lesson, question, "other" if option is None else "abcdefgh"[option]])
+        return out.getvalue()
+
+    def end(self) -> None:
+        """Forget everything about the class, and let nobody else join with the old code."""
+        with self._lock:
+            self._students.clear()
+            self._open, self.asking, self.shown = self._open[:1], False, None
+            self.code, self._began = new_code(), self._clock()
+
+    def _student(self, client: str) -> _Student:
+        now = self._clock()
+        student = self._students.setdefault(client, _Student(now))
+        student.seen = now
+        return student
+
+    def _here(self) -> int:
+        now = self._clock()
+        return sum(now - student.seen <= HERE_SECONDS for student in self._students.values())
+
+    def _who_answered(self, lesson: int) -> int:
+        return sum(any(number == lesson for number, _ in student.answers) for student in self._students.values())
+
+    def _counts(self, lesson: Lesson) -> list[QuestionCount]:
+        shown = not self.answers_hidden
+        counted = []
+        for at, question in enumerate(lesson.questions, start=1):
+            first = [
+                one.answers[lesson.number, at] for one in self._students.values() if (lesson.number, at) in one.answers
+            ]
+            tally = [
+                (option.text, first.count(k), option.right, option.says) for k, option in enumerate(question.options)
+            ]
+            if question.numeric:
+                tally.append(("other", first.count(None), False, ""))
+            if not first:
+                tally = []
+            elif len(first) < FEWEST_SHOWN:
+                right = sum(count for _, count, is_right, _ in tally if is_right)
+                tally = [("right", right, True, ""), ("wrong", len(first) - right, False, "")] if shown else []
+            options = [
+                OptionCount(text=text, count=count, right=is_right if shown else None, says=says if shown else None)
+                for text, count, is_right, says in tally
+            ]
+            counted.append(QuestionCount(question=at, text=question.text, answered=len(first), options=options))
+        return counted

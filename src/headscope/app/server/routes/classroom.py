@@ -1,0 +1,107 @@
+"""Routes of the class and of the worksheet. Only the teacher's cookie opens what is the teacher's."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from fastapi import APIRouter
+from fastapi.responses import PlainTextResponse, RedirectResponse
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from headscope.app.pages.course import worksheet
+from headscope.app.pages.course.classroom import ClassNews, Classroom, HideAnswers, OpenLesson, ShowPage, TeacherView
+from headscope.app.server.clients import client_id
+from headscope.app.server.worker import PROBLEM
+from headscope.lab.teach import lessons
+
+TEACHER = "headscope-teacher"
+TEACHER_PATH = "/class/teacher"
+NO_CLASS = "no class is held here; start one with headscope serve --classroom"
+NOT_THE_TEACHER = "this is the teacher's: open the address that the terminal printed for the teacher"
+
+
+def routes(classroom: Classroom | None) -> APIRouter:
+    """The class, where one is held, and worksheets; solved ones are the teacher's."""
+    router = APIRouter(tags=["class"], responses=PROBLEM)
+
+    @router.get("/api/worksheet")
+    def sheet(request: Request, seed: int = 0, solved: bool = False) -> worksheet.WorksheetResponse:
+        if solved:
+            _teachers(request, classroom)
+        return worksheet.sheet(seed, solved=solved)
+
+    @router.get(TEACHER_PATH)
+    def teacher_arrives(key: str, request: Request) -> RedirectResponse:
+        if not _held(classroom).is_teacher(key):
+            raise HTTPException(HTTPStatus.FORBIDDEN, NOT_THE_TEACHER)
+        response = RedirectResponse("/#class", HTTPStatus.SEE_OTHER)
+        response.set_cookie(TEACHER, key, httponly=True, samesite="strict")
+        return response
+
+    @router.get("/api/class")
+    def news(request: Request) -> ClassNews | None:
+        """What is new in the class; null where none is held, and for the teacher."""
+        if classroom is None or is_teacher(request, classroom):
+            return None
+        return classroom.news(client_id(request))
+
+    @router.post("/api/class/show")
+    def show(page: ShowPage) -> None:
+        _held(classroom).show(page)
+
+    @router.get("/api/class/teacher")
+    def view(request: Request, lesson: int = -1) -> TeacherView:
+        room = _teachers(request, classroom)
+        known = any(number == lesson for number, *_ in lessons.contents())
+        return room.view(lessons.lesson(lesson) if known else None, join=f"{request.headers.get('host', '')}/class")
+
+    @router.post("/api/class/open")
+    def open_lesson(asked: OpenLesson, request: Request) -> None:
+        _teachers(request, classroom).open(asked)
+
+    @router.post("/api/class/answers")
+    def answers(asked: HideAnswers, request: Request) -> None:
+        _teachers(request, classroom).hide_answers(asked)
+
+    @router.post("/api/class/ask")
+    def ask(request: Request) -> None:
+        _teachers(request, classroom).ask_to_show()
+
+    @router.post("/api/class/stop-showing")
+    def stop_showing(request: Request) -> None:
+        _teachers(request, classroom).stop_showing()
+
+    @router.post("/api/class/end")
+    def end(request: Request) -> None:
+        _teachers(request, classroom).end()
+
+    @router.get("/api/class/progress.csv")
+    def progress(request: Request) -> PlainTextResponse:
+        return PlainTextResponse(_teachers(request, classroom).progress(), media_type="text/csv")
+
+    return router
+
+
+def is_teacher(request: Request, classroom: Classroom) -> bool:
+    """Whether a request carries the teacher's cookie."""
+    return classroom.is_teacher(request.cookies.get(TEACHER, ""))
+
+
+def check_open(request: Request, classroom: Classroom | None, lesson: int) -> None:
+    """Refuse a lesson to students that their teacher has not opened."""
+    if classroom is not None and not is_teacher(request, classroom) and not classroom.is_open(lesson):
+        raise HTTPException(HTTPStatus.FORBIDDEN, f"your teacher has not opened lesson {lesson} yet")
+
+
+def _held(classroom: Classroom | None) -> Classroom:
+    if classroom is None:
+        raise HTTPException(HTTPStatus.NOT_FOUND, NO_CLASS)
+    return classroom
+
+
+def _teachers(request: Request, classroom: Classroom | None) -> Classroom:
+    room = _held(classroom)
+    if not is_teacher(request, room):
+        raise HTTPException(HTTPStatus.FORBIDDEN, NOT_THE_TEACHER)
+    return room

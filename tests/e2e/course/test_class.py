@@ -1,0 +1,104 @@
+"""A class in real browsers: join with the code, answer, be counted, show a page only with consent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from headscope.app.model_registry import ModelRegistry
+from headscope.app.pages import lessons
+from headscope.app.pages.course.classroom import FEWEST_SHOWN, Classroom
+from headscope.app.pages.microscope import Session
+from headscope.app.server import application
+from headscope.app.server.token import Token
+from tests.e2e.conftest import PATIENCE, fits, running
+
+Arrive = Callable[[str], Page]
+
+
+@pytest.fixture
+def room() -> Classroom:
+    return Classroom(lambda: lessons.contents().lessons)
+
+
+@pytest.fixture
+def arrive(room: Classroom, session: Session, browser: Browser) -> Iterator[Arrive]:
+    """Open a path of the class's server in a browser of one's own."""
+    with running(application(ModelRegistry(session), Token(), held=room)) as address, ExitStack() as left:
+
+        def come(path: str) -> Page:
+            context = browser.new_context(viewport={"width": 390, "height": 844}, reduced_motion="reduce")
+            context.set_default_timeout(PATIENCE)
+            left.callback(context.close)
+            page = context.new_page()
+            page.goto(address + path)
+            return page
+
+        yield come
+
+
+def joined(arrive: Arrive, room: Classroom) -> Page:
+    page = arrive("class")
+    page.get_by_label("The code on the board").fill(room.code.lower())
+    page.get_by_role("button", name="Join").click()
+    expect(page.get_by_role("complementary", name="Class")).to_be_visible()
+    return page
+
+
+def teachers(arrive: Arrive, room: Classroom) -> Page:
+    joined(arrive, room)  # the token's cookie comes with the code; the terminal's address has both
+    page = arrive(f"class?code={room.code}")
+    page.goto(page.url.split("#")[0] + f"class/teacher?key={room.teacher}")
+    page.set_viewport_size({"width": 1440, "height": 900})
+    expect(page.locator("[data-code]")).to_have_text(room.code)
+    return page
+
+
+def test_a_wrong_code_is_told_and_lets_nobody_in(arrive: Arrive) -> None:
+    page = arrive("class")
+    page.get_by_label("The code on the board").fill("AAA AAA")
+    page.get_by_role("button", name="Join").click()
+    expect(page.get_by_role("alert")).to_have_text("That is not the code. Look at the board again.")
+
+
+def test_answers_are_counted_on_the_teachers_page(arrive: Arrive, room: Classroom) -> None:
+    teacher, student = teachers(arrive, room), joined(arrive, room)
+    lesson = lessons.contents().lessons[0]
+    first = lesson.number
+    student.goto(student.url.split("#")[0] + f"#learn?v=1&lesson={first}")
+    student.locator("[data-question='1'] button").first.click()
+    expect(student.get_by_role("img", name=f"1 of {lesson.questions} questions answered")).to_be_visible()
+    expect(teacher.get_by_text("1 of ", exact=False).first).to_be_visible()
+    for index in range(FEWEST_SHOWN):
+        marked = lessons.mark(first, lessons.AnswerRequest(question=1, answer="b"))
+        room.answered(f"another {index}", first, 1, marked)
+    expect(teacher.locator("[data-option='1'] .count").first).to_have_text(str(FEWEST_SHOWN))
+    teacher.get_by_role("switch").click()
+    expect(teacher.locator(".option.right")).to_have_count(0)
+    student.locator("[data-question='2'] input").fill(".5")
+    student.get_by_role("button", name="Answer", exact=True).click()
+    expect(student.locator("[data-question='2']").get_by_role("status")).to_contain_text("Your answer is in.")
+    fits(teacher, 390)
+
+
+def test_an_opened_lesson_is_announced_and_nobody_is_moved(arrive: Arrive, room: Classroom) -> None:
+    teacher, student = teachers(arrive, room), joined(arrive, room)
+    before = student.url
+    teacher.get_by_role("button", name="Open", exact=True).first.click()
+    expect(student.get_by_text("The next lesson is open", exact=False)).to_be_visible()
+    assert student.url == before
+    student.get_by_role("button", name="Go", exact=True).click()
+    expect(student.get_by_role("heading", level=1)).to_have_text(lessons.contents().lessons[1].title)
+
+
+def test_a_page_is_shown_only_after_its_student_agreed(arrive: Arrive, room: Classroom) -> None:
+    teacher, one, two = teachers(arrive, room), joined(arrive, room), joined(arrive, room)
+    teacher.get_by_role("button", name="Ask who would like to").click()
+    one.get_by_role("button", name="No, thank you").click()
+    assert room.shown is None
+    two.get_by_role("button", name="Show it").click()
+    expect(one.get_by_role("link", name="Look at it")).to_be_visible()
+    expect(teacher.get_by_text("A student's page is shown.", exact=False)).to_be_visible()

@@ -1,0 +1,138 @@
+"""A class over HTTP: joining with a code, what is the teacher's alone, and what students are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from starlette.testclient import TestClient
+
+from headscope.app.model_registry import ModelRegistry
+from headscope.app.pages import lessons
+from headscope.app.pages.course.classroom import Classroom
+from headscope.app.server.application import application
+from headscope.app.server.join import TRIES_AT_ONCE
+from headscope.app.server.token import Token
+
+TEACHERS = ("teacher", "progress.csv")
+
+
+pytestmark = pytest.mark.promise("A class")
+
+
+@pytest.fixture
+def room() -> Classroom:
+    return Classroom(lambda: lessons.contents().lessons)
+
+
+@pytest.fixture
+def app(room: Classroom) -> object:
+    return application(ModelRegistry(), Token(), held=room)
+
+
+@pytest.fixture
+def student(app: object, room: Classroom) -> Iterator[TestClient]:
+    with TestClient(app, base_url="http://127.0.0.1") as client:  # type: ignore[arg-type]
+        client.get("/class", params={"code": room.code})
+        yield client
+
+
+@pytest.fixture
+def teacher(app: object, room: Classroom) -> Iterator[TestClient]:
+    with TestClient(app, base_url="http://127.0.0.1") as client:  # type: ignore[arg-type]
+        client.get("/class", params={"code": room.code})
+        client.get("/class/teacher", params={"key": room.teacher})
+        yield client
+
+
+def test_without_the_code_there_is_only_the_form(app: object, room: Classroom) -> None:
+    with TestClient(app, base_url="http://127.0.0.1") as client:  # type: ignore[arg-type]
+        assert client.get("/").status_code == 401
+        form = client.get("/class")
+        assert "The code on the board" in form.text
+        assert "form-action 'self'" in form.headers["content-security-policy"]
+        assert "script" not in form.headers["content-security-policy"]
+        wrong = client.get("/class", params={"code": "<b>AAA</b>"})
+        assert (wrong.status_code, "<b>" in wrong.text) == (403, False)
+        assert client.get("/api/class").status_code == 401
+        assert client.get("/class", params={"code": room.code.lower()}).status_code == 200
+        assert client.get("/api/class").status_code == 200
+
+
+def test_codes_cannot_be_tried_without_end(app: object) -> None:
+    with TestClient(app, base_url="http://127.0.0.1") as client:  # type: ignore[arg-type]
+        for _ in range(int(TRIES_AT_ONCE)):
+            client.get("/class", params={"code": "AAA AAA"})
+        statuses = {client.get("/class", params={"code": "AAA AAA"}).status_code for _ in range(40)}
+    assert 429 in statuses
+
+
+@pytest.mark.parametrize("path", TEACHERS)
+def test_students_cannot_read_what_is_the_teachers(path: str, student: TestClient, teacher: TestClient) -> None:
+    assert student.get(f"/api/class/{path}").status_code == 403
+    assert teacher.get(f"/api/class/{path}").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("open", {"lesson": 1, "open": True}),
+        ("answers", {"hidden": True}),
+        ("ask", {}),
+        ("stop-showing", {}),
+        ("end", {}),
+    ],
+)
+def test_students_cannot_do_what_is_the_teachers(
+    path: str, body: dict[str, object], student: TestClient, teacher: TestClient
+) -> None:
+    assert student.post(f"/api/class/{path}", json=body).status_code == 403
+    assert teacher.post(f"/api/class/{path}", json=body).status_code == 200
+
+
+def test_the_answer_key_is_the_teachers(student: TestClient, teacher: TestClient) -> None:
+    blank = student.get("/api/worksheet", params={"seed": 7}).json()
+    assert all(not task["answers"] for task in blank["tasks"])
+    refused = student.get("/api/worksheet", params={"seed": 7, "solved": True})
+    assert (refused.status_code, "teacher" in refused.json()["message"]) == (403, True)
+    solved = teacher.get("/api/worksheet", params={"seed": 7, "solved": True}).json()
+    assert all(task["answers"] for task in solved["tasks"])
+
+
+def test_without_a_class_there_is_no_answer_key_and_no_class() -> None:
+    with TestClient(application(ModelRegistry()), base_url="http://127.0.0.1") as client:
+        assert client.get("/api/worksheet").status_code == 200
+        assert "--classroom" in client.get("/api/worksheet", params={"solved": True}).json()["message"]
+        assert client.get("/api/class").json() is None
+        assert client.get("/api/class/teacher").status_code == 404
+
+
+def test_students_see_open_lessons_only(student: TestClient, teacher: TestClient) -> None:
+    listed = [lesson["number"] for lesson in student.get("/api/lessons").json()["lessons"]]
+    everything = [lesson["number"] for lesson in teacher.get("/api/lessons").json()["lessons"]]
+    assert listed == everything[:1]
+    refused = student.get(f"/api/lessons/{everything[1]}")
+    assert (refused.status_code, "not opened" in refused.json()["message"]) == (403, True)
+    teacher.post("/api/class/open", json={"lesson": everything[1], "open": True})
+    assert student.get(f"/api/lessons/{everything[1]}").status_code == 200
+
+
+def test_first_answers_are_counted_and_withheld_while_hidden(student: TestClient, teacher: TestClient) -> None:
+    number = student.get("/api/lessons").json()["lessons"][0]["number"]
+    teacher.post("/api/class/answers", json={"hidden": True})
+    answer = {"question": 1, "answer": "a"}
+    assert student.post(f"/api/lessons/{number}/answer", json=answer).json()["kind"] == "withheld"
+    teacher.post("/api/class/answers", json={"hidden": False})
+    assert student.post(f"/api/lessons/{number}/answer", json=answer).json()["kind"] != "withheld"
+    seen = teacher.get("/api/class/teacher", params={"lesson": number}).json()
+    assert seen["questions"][0]["answered"] == 1
+    assert teacher.get("/api/class/progress.csv").text.splitlines()[1] == f"1,{number},1,a"
+
+
+def test_a_page_is_shown_with_consent(student: TestClient, teacher: TestClient) -> None:
+    assert student.post("/api/class/show", json={"address": "#film"}).status_code == 422
+    teacher.post("/api/class/ask", json={})
+    assert student.get("/api/class").json()["asked_to_show"]
+    assert student.post("/api/class/show", json={"address": "javascript:alert(1)"}).status_code == 422
+    assert student.post("/api/class/show", json={"address": "#film"}).status_code == 200
+    assert teacher.get("/api/class/teacher").json()["shown"] == "#film"
