@@ -11,6 +11,7 @@ from headscope.heads.roles.battery import BATTERY, ROLES
 from headscope.heads.roles.probes.vocabulary import Vocabulary
 from headscope.heads.roles.report import Report
 from headscope.heads.roles.run import RoleOptions, run_battery
+from headscope.heads.roles.shuffled_weights import shuffled_weights
 from headscope.heads.roles.trials import make_probes, run_trials
 from headscope.lab.teach.by_hand import ROLES as BY_HAND
 from headscope.lab.teach.by_hand import by_hand
@@ -77,14 +78,17 @@ def translator(shift: int) -> transformers.PreTrainedModel:
     return model
 
 
-def test_random_weights_earn_no_role() -> None:
-    """A hundred models, redrawn and some of them sharp; the same probes for all, since their tokens are the same."""
+def test_random_and_shuffled_weights_earn_no_role() -> None:
+    """A hundred redraws: random weights, some of them sharp, and shuffled ones; the same probes for all."""
     roles = [role for role in ROLES if role.probe.name != "needle"]
     probes = make_probes(Vocabulary(random_model(0)), roles, 16, 0)
+    sharp = random_model(3)
     named = 0
-    for seed in range(100):
+    for seed in range(50):
         found = run_trials(random_model(seed), roles, probes, 0.01).named(0.01)
-        named += any(bool(each.any()) for each in found.values())
+        with shuffled_weights(sharp, seed):
+            shuffled = run_trials(sharp, roles, probes, 0.01).named(0.01)
+        named += sum(any(bool(each.any()) for each in names.values()) for names in (found, shuffled))
     assert named <= 2
 
 
