@@ -1,5 +1,5 @@
 # Each target does its own set-up. `make run` opens the microscope, `make test` runs the tests.
-.PHONY: run test fuzz check verify bench conformance model soak web docs wheel peers start help
+.PHONY: run test floors fuzz check verify bench conformance model soak web docs wheel peers start help
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -13,6 +13,9 @@ run: $(READY)
 
 test: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(RANDOM_ORDER) $(TESTS)
+
+floors: $(READY)
+	$(BIN)/python bench/floors.py
 
 fuzz: $(READY)
 	OMP_NUM_THREADS=1 HEADSCOPE_FUZZ_SEED=$(SEED) HEADSCOPE_FUZZ_CALLS=5000 $(BIN)/python -m pytest -n $(JOBS) -m "hypothesis or fuzz" \
@@ -66,6 +69,7 @@ help:
 	@echo "make run    the microscope, in the browser"
 	@echo "make test   all tests (JOBS=2 workers, TESTS=path to choose, ORDER=random [SEED=n] to shuffle)"
 	@echo "make fuzz   the tests with drawn inputs, from a fresh seed (SEED=n to repeat one); what fails becomes an @example"
+	@echo "make floors the lowest versions that pyproject.toml allows: installed in front of these, and tried"
 	@echo "make check  ruff, mypy, import-linter, eslint and prettier, generated files"
 	@echo "make bench  the attention module beside its peers, on this machine"
 	@echo "make soak   what depends on the clock and on the process's memory: time limits, then looks, edits, exports and"
