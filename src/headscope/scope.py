@@ -25,6 +25,7 @@ from headscope.models.protocol import OpenModel, Token
 from headscope.names import Head, HeadName, ModelShape
 
 if TYPE_CHECKING:
+    from headscope.heads.explain.circuit import Circuit
     from headscope.heads.pruning import Pruned
     from headscope.heads.roles.report import Report
     from headscope.heads.roles.run import RoleOptions
@@ -185,6 +186,26 @@ class Scope:
     def compositions(self, through: Through) -> Compositions:
         """Composition scores of all pairs of heads."""
         return qk_ov_circuits.compositions(self.model, through)
+
+    def circuit(
+        self,
+        clean: Sequence[Any] | str,
+        corrupted: Sequence[Any] = (),
+        answers: Sequence[tuple[str | int, str | int]] = (),
+        wanted: float = 0.9,
+    ) -> Circuit:
+        """The smallest circuit found for a task: heads and MLPs, and edges into q, k, v, MLPs and the logits.
+
+        A task is pairs of a clean and a corrupted text, all of one length, with (right, wrong) answers; or the name of
+        one that is built in (``"induction"``); or a CSV file with the columns clean, corrupted, right and wrong.
+        """
+        from headscope.heads.explain.circuit import find_circuit
+        from headscope.heads.explain.circuit_tasks import task_pairs
+
+        if isinstance(clean, str):
+            pairs = task_pairs(self.model, clean)
+            return find_circuit(self.model, pairs.clean, pairs.corrupted, pairs.answers, wanted, clean)
+        return find_circuit(self.model, clean, corrupted, answers, wanted)
 
     def group(self, head: HeadName) -> list[Head]:
         """All heads that share this head's keys and values."""

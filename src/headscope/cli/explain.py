@@ -1,7 +1,8 @@
-"""Commands that explain: why a head looks there, where a prediction comes from."""
+"""Commands that explain: why a head looks there, where a prediction comes from, which circuit does a task."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -61,6 +62,44 @@ def trace(
         look = scope.look(text)
         wanted = look.predictions(_place(position), 1)[0].token.id if token is None else token
         found = look.trace(wanted, minus, _place(position), floor)
+    if as_json:
+        show_json(found.to_dict())
+        return
+    typer.echo(str(found))
+
+
+@app.command()
+def circuit(
+    task: Annotated[
+        str,
+        typer.Argument(
+            help="induction, 'indirect object', successor, agreement, retrieval, pronouns, or a CSV file with the "
+            "columns clean, corrupted, right and wrong."
+        ),
+    ],
+    model: Model = None,
+    wanted: Annotated[float, typer.Option(help="How faithful the circuit has to be, from 0 to 1.")] = 0.9,
+    out: Annotated[Path | None, typer.Option(help="Save it: .json to open again, .mib.json, or .dot.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find the smallest circuit of a task: edges between heads and MLPs, and how faithful they are.
+
+    Example: headscope circuit induction --wanted 0.9 --out induction.json
+    """
+    import json
+
+    from headscope.files import write_atomic
+    from headscope.scope import load
+
+    with load(model) as scope:
+        found = scope.circuit(task, wanted=wanted)
+    if out is not None:
+        if out.name.endswith(".dot"):
+            write_atomic(out, found.to_graphviz().encode())
+        elif out.name.endswith(".mib.json"):
+            write_atomic(out, json.dumps(found.to_mib(), indent=1).encode())
+        else:
+            found.save(out)
     if as_json:
         show_json(found.to_dict())
         return

@@ -39,7 +39,7 @@ class PatchComponents:
         if beyond:
             raise EditError(f"patch() at positions {beyond}: the look it takes from has positions 0–{length - 1}")
         stream = record_stream(model, model.probe)  # type: ignore[attr-defined]
-        places = [_Place(model, *_module_of(model, stream, name)) for name in self.components]
+        places = [_Place(model, *module_of(model, stream, name)) for name in self.components]
         with torch.no_grad(), ExitStack() as stack:
             for place in places:
                 stack.enter_context(place.keeping(self.positions))
@@ -129,7 +129,7 @@ def _rows(value: Tensor) -> Tensor:
     return value if value.ndim == 3 else value[None]
 
 
-def _module_of(model: OpenModel, stream: RecordedStream, name: str) -> tuple[nn.Module, bool]:
+def module_of(model: OpenModel, stream: RecordedStream, name: str) -> tuple[nn.Module, bool]:
     """The module that holds a component, and whether it is its input."""
     kind, _, layer = name.partition(" ")
     prefixes = {label: path for path, label in stream.layers.items()}

@@ -233,13 +233,17 @@ def source_parts(source: Source, heads: Iterable[int] | None = None) -> Tensor:
     return torch.bmm(x, output.weight[chosen].to(dtype)).reshape(len(chosen), *source.shape)
 
 
-def recompute(target: Node, replaced: Mapping[Node, Tensor]) -> Tensor:
-    """The true value of a node when others have new values: norms and gates are computed again."""
+def recompute(target: Node, replaced: Mapping[Node, Tensor], columns: Columns | None = None) -> Tensor:
+    """The true value of a node when others have new values: norms and gates are computed again.
+
+    With ``columns``, only those of each matrix's output are computed; the others are zero.
+    """
     values: dict[Node, Tensor] = dict(replaced)
 
     def value(node: Node) -> Tensor:
         if node not in values:
-            values[node] = _source_value(node, value) if isinstance(node, Source) else _op_value(node, value)
+            made = _source_value(node, value) if isinstance(node, Source) else _op_value(node, value, columns or {})
+            values[node] = made
         return values[node]
 
     waiting = [target]
@@ -271,7 +275,7 @@ def _source_value(node: Source, value: Callable[[Node], Tensor]) -> Tensor:
     return made if node.heads.bias is None else made + node.heads.bias
 
 
-def _op_value(node: Node, value: Callable[[Node], Tensor]) -> Tensor:
+def _op_value(node: Node, value: Callable[[Node], Tensor], columns: Columns) -> Tensor:
     assert isinstance(node, Op)
 
     def filled(arg: Any) -> Any:
@@ -290,6 +294,12 @@ def _op_value(node: Node, value: Callable[[Node], Tensor]) -> Tensor:
     if node.name in ("view", "_unsafe_view"):
         viewed: Tensor = args[0].reshape(node.shape)
         return viewed
+    wanted = columns.get(node)
+    if wanted is not None and node.name in ("mm", "addmm"):
+        *added, x, weight = args[:3] if node.name == "addmm" else args[:2]
+        narrow = x @ weight[:, wanted] + (added[0][..., wanted] if added else 0.0)
+        some: Tensor = narrow.new_zeros(node.shape).index_copy(-1, wanted, narrow)
+        return some
     made: Any = node.func(*args, **node.kwargs)
     found: Tensor = made if node.out is None else made[node.out]
     return found

@@ -43,10 +43,10 @@ def entries(node: Node) -> list[Node]:
 
 def reader_inputs(node: Node, own_norm: bool) -> list[Node]:
     """The stream that a reader reads: before its own norm, where it has one."""
-    return [_before_norm(entry) if own_norm else entry for entry in entries(node)]
+    return [before_norm(entry) if own_norm else entry for entry in entries(node)]
 
 
-def _before_norm(entry: Node) -> Node:
+def before_norm(entry: Node) -> Node:
     """The one node outside the module of the norm that the norm's output is computed from."""
     if not isinstance(entry, Op):
         return entry

@@ -1,0 +1,152 @@
+"""Score every edge at once: attribution patching with integrated gradients (Hanna et al. 2024, EAP-IG).
+
+The embedding goes from the corrupted to the clean text in steps; at each, one backward pass gives the gradient of the
+answer at every reader. An edge's score is what its writer changes from corrupted to clean, along the mean gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headscope.attention.observer import Call, plain
+from headscope.attention.progress import report_progress
+from headscope.heads.explain.edge_patching import LOGITS, NODES, Edge, PassState, PatchedModel, Reader, Recording
+from headscope.models.structure.carry import recompute
+from headscope.models.structure.trace import hooked
+from headscope.models.structure.writers import current_recorder
+
+STEPS = 5
+Metric = Callable[[Tensor], Tensor]
+"""From logits ``[pair, position, vocabulary]`` to one number."""
+
+
+class _Gradients(Recording):
+    """Keeps the tensors at which gradients are wanted: q, k and v of every head, MLP inputs, the end of the stream."""
+
+    def __init__(self, patched: PatchedModel) -> None:
+        super().__init__(patched)
+        self.wanted: dict[tuple[str, str], Tensor] = {}
+
+    def attend(self, state: PassState) -> Any:
+        def observe(site: str, call: Call) -> Tensor:
+            group = call.q.shape[1] // call.k.shape[1]
+            state.calls[site] = call
+            sides = {"q": call.q, "k": call.k.repeat_interleave(group, 1), "v": call.v.repeat_interleave(group, 1)}
+            for side, value in sides.items():
+                self.patched.note_readers(state, site, side, state.stream.node(site, side), self.patched.own[site])
+                self.wanted[site, side] = value
+            return plain(Call(call.site, sides["q"], sides["k"], sides["v"], call.scores))
+
+        return observe
+
+    def mlp_input(self, state: PassState, layer: str) -> Any:
+        note = super().mlp_input(state, layer)
+
+        def before(module: nn.Module, args: Any, kwargs: Any) -> None:
+            note(module, args, kwargs)
+            self.wanted[f"mlp {layer}", ""] = args[0]
+
+        return before
+
+    def logits_input(self, state: PassState) -> Any:
+        note = super().logits_input(state)
+
+        def before(module: nn.Module, args: Any, kwargs: Any) -> None:
+            note(module, args, kwargs)
+            self.wanted[LOGITS, ""] = args[0]
+
+        return before
+
+
+def score_edges(
+    patched: PatchedModel, inputs: Mapping[str, Tensor], clean: PassState, corrupted: PassState, metric: Metric
+) -> dict[Edge, float]:
+    """The score of every edge: how much the answer gains from it."""
+    means: dict[Reader, Tensor] = {}
+    for step in range(STEPS):
+        report_progress("attributing edges", step, STEPS)
+        for reader, gradient in _reader_gradients(
+            patched, inputs, (clean, corrupted), (step + 0.5) / STEPS, metric
+        ).items():
+            means[reader] = means.get(reader, torch.zeros_like(gradient)) + gradient / STEPS
+    scores: dict[Edge, float] = {}
+    with torch.no_grad():
+        for reader, gradient in means.items():
+            place = (reader.name, "") if not reader.into else (reader.name.rpartition(".")[0], reader.into)
+            for writer in clean.readers[place].writers.values():
+                if writer.kind in NODES:
+                    change = clean.part(place, writer.name) - corrupted.part(place, writer.name)
+                    scores[Edge(writer.name, reader)] = float((change * gradient).sum())
+    return scores
+
+
+def _embeddings(patched: PatchedModel, state: PassState) -> list[tuple[nn.Module, Tensor]]:
+    """The modules that embed tokens, and what they gave in a pass."""
+    sources = [
+        source for w in state.readers[LOGITS, ""].writers.values() if w.kind == "embedding" for source, _ in w.sources
+    ]
+    found = [source for source in sources if source.path in state.stream.embeddings and source.value is not None]
+    return [(patched.model.model.get_submodule(source.path), source.value) for source in found]  # type: ignore[misc]
+
+
+def _returning(embedded: Tensor) -> Any:
+    def after(module: nn.Module, args: Any, kwargs: Any, output: Tensor) -> Tensor:
+        made = embedded.view_as(output)
+        recorder = current_recorder.get()
+        assert recorder is not None, "gradients are taken in a recorded pass"
+        recorder.tape.mark_input(made)
+        return made
+
+    return after
+
+
+def _reader_gradients(
+    patched: PatchedModel, inputs: Mapping[str, Tensor], states: tuple[PassState, PassState], at: float, metric: Metric
+) -> dict[Reader, Tensor]:
+    """The gradient of the metric at every reader's stream, with the embedding between corrupted and clean."""
+    hooks = _Gradients(patched)
+    old = {id(module): value for module, value in _embeddings(patched, states[1])}
+    with ExitStack() as stack, torch.enable_grad():
+        for module, value in _embeddings(patched, states[0]):
+            mixed = (at * value + (1 - at) * old[id(module)]).detach().requires_grad_()
+            stack.enter_context(hooked([module], after=_returning(mixed)))
+        state = stack.enter_context(patched.recorded(hooks))
+        state.keeps = True
+        logits = patched.model.run(inputs, hooks.attend(state)).logits
+        value = metric(logits)
+    gradients = torch.autograd.grad(value, list(hooks.wanted.values()), allow_unused=True)
+    found: dict[Reader, Tensor] = {}
+    for (place, side), gradient in zip(hooks.wanted, gradients, strict=True):
+        if gradient is not None:
+            found |= _pulled_back(patched, state, (place, side), gradient)
+    return found
+
+
+@torch.enable_grad()
+def _pulled_back(
+    patched: PatchedModel, state: PassState, where: tuple[str, str], gradient: Tensor
+) -> dict[Reader, Tensor]:
+    """A gradient at q, k or v of each head, or at an MLP's input, taken back through the reader's norm."""
+    place, side = where
+    reader = state.readers[where]
+    if place == LOGITS:
+        return {Reader(LOGITS): gradient}
+    assert reader.value is not None
+    found: dict[Reader, Tensor] = {}
+    if not side:
+        stream = reader.value.detach().requires_grad_()
+        made = recompute(reader.node, {reader.stream: stream})
+        return {Reader(place): torch.autograd.grad(made, stream, gradient)[0]}
+    group = gradient.shape[1] // reader.node.shape[1]
+    for head in range(gradient.shape[1]):
+        stream = reader.value.detach().requires_grad_()
+        index = head // group
+        columns = patched.columns(reader.node, place, side, index)
+        made = recompute(reader.node, {reader.stream: stream}, columns)[:, index]
+        found[Reader(f"{place}.{head}", side)] = torch.autograd.grad(made, stream, gradient[:, head])[0]
+    return found

@@ -1,0 +1,133 @@
+"""Circuits of tasks: built-in ground truth, edges patched against hand-made cuts, files."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+import torch
+from tests.heads.explain.families import FAMILIES
+
+import headscope
+from headscope.errors import InputError
+from headscope.heads.explain.circuit import connected, open_circuit
+from headscope.heads.explain.circuit_tasks import TASKS, task_pairs
+from headscope.heads.explain.edge_attribution import score_edges
+from headscope.heads.explain.edge_patching import Edge, PatchedModel, Reader, all_edges, record, run_circuit
+from headscope.lab.teach import by_hand
+from headscope.models.native import NativeModel
+from headscope.scope import Scope
+
+CLEAN = torch.randint(3, 80, (3, 9), generator=torch.Generator().manual_seed(1))
+OTHER = torch.cat((CLEAN[:, :4], CLEAN[:, 4:5].flip(0), CLEAN[:, 5:]), 1)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "gemma3", "qwen3", "mixtral"])
+def test_all_edges_are_the_clean_model_and_none_the_corrupted(family: str) -> None:
+    with headscope.load(FAMILIES[family]()) as scope:
+        patched = PatchedModel(scope.model)
+        clean, corrupted = (record(patched, {"input_ids": ids}) for ids in (CLEAN, OTHER))
+        edges = all_edges(patched, clean)
+        whole = run_circuit(patched, {"input_ids": CLEAN}, corrupted, edges)
+        none = run_circuit(patched, {"input_ids": CLEAN}, corrupted, [])
+    torch.testing.assert_close(whole, clean.logits, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(none, corrupted.logits, rtol=1e-4, atol=1e-4)
+
+
+def test_a_cut_edge_is_all_edges_but_that_one() -> None:
+    with headscope.load(FAMILIES["llama"]()) as scope:
+        patched = PatchedModel(scope.model)
+        corrupted = record(patched, {"input_ids": OTHER})
+        edges = all_edges(patched, corrupted)
+        for edge in (
+            Edge("0.1", Reader("1.2", "k")),
+            Edge("embedding", Reader("mlp 1")),
+            Edge("mlp 0", Reader("logits")),
+        ):
+            assert edge in edges
+            others = run_circuit(patched, {"input_ids": CLEAN}, corrupted, [each for each in edges if each != edge])
+            cut = run_circuit(patched, {"input_ids": CLEAN}, corrupted, [edge], cut=True)
+            torch.testing.assert_close(cut, others, rtol=1e-4, atol=1e-4)
+
+
+def test_hand_built_induction_has_the_circuit_that_was_built_in() -> None:
+    """The answer goes embedding → 0.0 → key of 1.0 → logits; edges that were built in rank above all others."""
+    scope = Scope(NativeModel(by_hand.induction(by_hand.HandSizes(vocabulary=30, context=32))))
+    draw = torch.Generator().manual_seed(0)
+    clean, corrupted, answers = [], [], []
+    for _ in range(8):
+        tokens = torch.randperm(28, generator=draw)[:7].tolist()
+        clean.append([*tokens[:6], tokens[1]])
+        corrupted.append([tokens[0], tokens[1], tokens[6], *tokens[3:6], tokens[1]])
+        answers.append((tokens[2], tokens[6]))
+    found = scope.circuit(clean, corrupted, answers, wanted=0.9)
+    assert set(found.edges) == {"embedding->1.0<v>", "1.0->logits"}
+    assert found.faithfulness >= 0.9
+    assert found.held_out is not None
+    assert found.held_out >= 0.9
+    assert max(found.random) < 0.5
+    assert found.curve[-1].edges <= len(found.scores)
+
+
+def test_corrupting_the_mark_finds_the_mark() -> None:
+    """When the token before the answer is corrupted, the change goes through 0.0 into the key of 1.0."""
+    scope = Scope(NativeModel(by_hand.induction(by_hand.HandSizes(vocabulary=30, context=32))))
+    patched = PatchedModel(scope.model)
+    clean = torch.tensor([[3, 7, 11, 5, 19, 2, 7], [9, 4, 13, 8, 21, 2, 4]])
+    other = clean.clone()
+    other[:, 1] = 17
+    states = [record(patched, {"input_ids": ids}) for ids in (clean, other)]
+
+    def metric(logits: torch.Tensor) -> torch.Tensor:
+        return logits[:, -1].gather(1, clean[:, 2:3]).mean()
+
+    scores = score_edges(patched, {"input_ids": clean}, states[0], states[1], metric)
+    built_in = {"0.0->1.0<k>", "embedding->0.0<v>", "1.0->logits"}
+    ranked = sorted(scores, key=lambda edge: -abs(scores[edge]))
+    assert {str(edge) for edge in ranked[:3]} == built_in
+
+
+def test_files(tmp_path: Path) -> None:
+    scope = Scope(NativeModel(by_hand.induction(by_hand.HandSizes(vocabulary=30, context=32))))
+    with (tmp_path / "task.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["clean", "corrupted", "right"], ["a", "b", "c"]])
+    with pytest.raises(InputError, match="no column wrong"):
+        scope.circuit(str(tmp_path / "task.csv"))
+    found = scope.circuit([[3, 7, 11, 5, 7]], [[3, 7, 12, 5, 7]], [(11, 12)])
+    found.save(tmp_path / "circuit.json")
+    again = open_circuit(tmp_path / "circuit.json", scope.model)
+    assert again.to_dict() == found.to_dict()
+    mib = found.to_mib()
+    assert mib["edges"]["a1.h0->logits"]["in_graph"]
+    assert mib["nodes"]["input"]["in_graph"]
+    assert '"1.0" -> "logits"' in found.to_graphviz()
+    another = Scope(NativeModel(by_hand.induction(by_hand.HandSizes(vocabulary=28, context=32))))
+    with pytest.raises(InputError, match="other weights"):
+        open_circuit(tmp_path / "circuit.json", another.model)
+
+
+def test_bad_input_is_refused() -> None:
+    scope = Scope(NativeModel(by_hand.induction(by_hand.HandSizes(vocabulary=30, context=32))))
+    with pytest.raises(InputError, match="1 clean texts, 0 corrupted ones, 0 answers"):
+        scope.circuit([[1, 2]])
+    with pytest.raises(InputError, match=r"texts of \[2, 3\] tokens"):
+        scope.circuit([[1, 2]], [[1, 2, 3]], [(1, 2)])
+    with pytest.raises(InputError, match="corrupting changes nothing"):
+        scope.circuit([[1, 2]], [[1, 2]], [(1, 2)])
+    with pytest.raises(InputError, match="no task 'chess'; there are induction"):
+        scope.circuit("chess")
+
+
+def test_tasks_have_pairs_of_one_length_for_the_embedded_model() -> None:
+    with headscope.load() as scope:
+        for name in TASKS:
+            pairs = task_pairs(scope.model, name, 6)
+            assert len(pairs.clean) == len(pairs.corrupted) == len(pairs.answers) >= 4
+            lengths = {scope.model.prepare(text).inputs["input_ids"].shape[1] for text in pairs.clean + pairs.corrupted}
+            assert len(lengths) == 1
+
+
+def test_edges_without_a_way_to_the_logits_are_dropped() -> None:
+    way = [Edge("embedding", Reader("0.0", "v")), Edge("0.0", Reader("logits"))]
+    assert connected([*way, Edge("0.1", Reader("logits")), Edge("embedding", Reader("0.2", "q"))]) == way
