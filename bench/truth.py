@@ -56,6 +56,7 @@ def score_rules(compiled: Compiled, scope: Scope, seed: int) -> tuple[Counter[st
         if job is None:
             counts["decoys"] += 1
             counts["decoys named"] += found.named is not None
+            counts["decoys above the null"] += found.above_null
             missed += [f"{compiled.program.name} {head}: a decoy, named {found.named}"] if found.named else []
             continue
         counts["jobs"] += 1

@@ -69,6 +69,7 @@ def test_rules_find_every_job_and_leave_decoys_unnamed(name: str) -> None:
         rules = scope.rules(sample_texts(9, 100, seed=1), QUICK)
         found = {head: rules[head].named for head in compiled.truth}
         assert found == compiled.truth
+        assert not any(rules[head].above_null for head, rule in compiled.truth.items() if rule is None)
         with shuffled_weights(scope.model, 0):
             assert {head.named for head in scope.rules(sample_texts(6, 60), QUICK)} == {None}
 

@@ -98,8 +98,11 @@ class HeadRules:
 
     @property
     def above_null(self) -> bool:
-        """Whether its rules that read tokens explain more than position alone and than shuffled labels do."""
-        return self.gain.low > max(0.0, self.null_gain.high)
+        """Whether its rules that read tokens explain clearly more than position alone and than shuffled labels do.
+
+        Clearly, because heads with random weights prefer some tokens by chance, and some class of tokens fits them.
+        """
+        return self.gain.low > max(0.0, self.null_gain.high) + MARGIN
 
     @property
     def named(self) -> str | None:
@@ -140,6 +143,8 @@ class HeadRules:
         )  # fmt: skip
 
 
+MARGIN = 0.03
+"""By how much the lower end of a gain has to exceed its null: random heads reach less than this."""
 NAMED_FROM = 0.3
 """What the first rule has to explain alone, beyond equal weights on all keys, for a head to be named by it."""
 
