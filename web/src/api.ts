@@ -432,7 +432,7 @@ export interface paths {
         put?: never;
         /**
          * Check Invented
-         * @description Check two invented heads; a sum left empty is not checked.
+         * @description Check two invented heads; what is left empty is not checked.
          */
         post: operations["check_invented_api_lab_exercise_post"];
         delete?: never;
@@ -1588,9 +1588,20 @@ export interface components {
         };
         /**
          * InventedRequest
-         * @description Two invented scorecards, and the output of each head if the user worked it out.
+         * @description Two invented scorecards, values of the user's own, and what they worked out: each head's sum, both end to end.
          */
         InventedRequest: {
+            /**
+             * Attempt
+             * @description a wrong sum gets a hint first
+             * @default 1
+             */
+            attempt: number;
+            /**
+             * Concatenated
+             * @default
+             */
+            concatenated: string;
             /** Heads */
             heads: {
                 [key: string]: number;
@@ -1600,6 +1611,10 @@ export interface components {
              * @default []
              */
             sums: string[];
+            /** Values */
+            values?: {
+                [key: string]: number[];
+            } | null;
         };
         /**
          * KVChoice

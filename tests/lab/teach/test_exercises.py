@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -21,6 +23,7 @@ from headscope.lab.teach.exercises import (
     parse_numbers,
     parse_scorecard,
 )
+from headscope.lab.teach.worked_example import weigh
 
 EXERCISE = InventTwoHeads()
 WHO, WHAT = {"horse": 0.6, "road": 0.4}, {"tired": 0.7, "was": 0.3}
@@ -215,3 +218,65 @@ def test_heads_in_a_chain_are_explained_as_layers() -> None:
 def test_a_drawing_that_cannot_be_read_is_refused(drawn: str | list[tuple[str, ...]], message: str) -> None:
     with pytest.raises(InputError, match=message):
         check_fork(drawn)
+
+
+HEADS = ("horse .6, road .1, because .1, was .1, tired .1", "horse .1, road .1, because .1, was .1, tired .6")
+
+
+def _sums() -> list[list[float]]:
+    invent = InventTwoHeads()
+    return [[round(value, 3) for value in weigh(invent.parse(head), invent.values)] for head in HEADS]
+
+
+def test_each_sum_is_checked_on_its_own() -> None:
+    first, second = (" ".join(map(str, each)) for each in _sums())
+    alone = InventTwoHeads().check(HEADS, ["9 9 9 9", ""])
+    assert [(remark.about, remark.right) for remark in alone.remarks[3:]] == [("head 1: sum", False)]
+    both = InventTwoHeads().check(HEADS, ["9 9 9 9", second])
+    assert [(remark.about, remark.right) for remark in both.remarks[3:]] == [
+        ("head 1: sum", False),
+        ("head 2: sum", True),
+    ]
+    assert InventTwoHeads().check(HEADS, [first, second]).right
+
+
+def test_a_wrong_sum_gets_a_hint_first_and_then_the_arithmetic() -> None:
+    hint, told = (InventTwoHeads().check(HEADS, ["9 9 9 9"], attempt=attempt).remarks[-1].says for attempt in (1, 2))
+    assert str(_sums()[0][0]).removeprefix("0") not in hint
+    assert "times the word's share" in hint
+    assert f"= {str(_sums()[0][0]).removeprefix('0')}, not 9" in told
+
+
+@pytest.mark.parametrize(
+    ("written", "right", "says"),
+    [
+        (lambda a, b: [*a, *b], True, "End to end"),
+        (lambda a, b: [*b, *a], False, "in the other order"),
+        (lambda a, b: [x + y for x, y in zip(a, b, strict=True)], False, "It has 8 numbers, not 4"),
+        (lambda a, b: [*a, *b][:7], False, "you gave 7"),
+        (lambda a, b: [*a, 9, 9, 9, 9], False, "The second half is not what head 2 brings home"),
+    ],
+)
+def test_the_concatenation(written: Any, right: bool, says: str) -> None:
+    text = " ".join(map(str, written(*_sums())))
+    remark = InventTwoHeads().check(HEADS, concatenated=text).remarks[-1]
+    assert (remark.about, remark.right) == ("concatenation", right)
+    assert says in remark.says
+
+
+@pytest.mark.parametrize(
+    "text", ["0,62 0,19 0,3", ".62, .19, .3", ".62,.19,.3", "(0.62; 19/100; 30 %)", "62% 19 % 3/10"]
+)
+def test_sums_in_the_ways_that_people_write_them(text: str) -> None:
+    assert parse_numbers(text) == pytest.approx([0.62, 0.19, 0.3])
+
+
+def test_values_of_one_s_own() -> None:
+    invent = InventTwoHeads()
+    own = {word: [1, 0] for word in invent.values}
+    mine = replace(invent, values=invent.own_values(own))
+    assert mine.check(HEADS, ["1 0", "1 0"], concatenated="1 0 1 0").right
+    with pytest.raises(InputError, match="give one value for each of horse, road"):
+        invent.own_values({"horse": [1]})
+    with pytest.raises(InputError, match="the same number of numbers"):
+        invent.own_values(own | {"road": [1]})

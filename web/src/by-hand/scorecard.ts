@@ -42,8 +42,11 @@ export function shortNumber(value: number, digits = 3): string {
   return text.replace(/^(-?)0\./, "$1.").replace("-", "−");
 }
 
-/** What somebody typed as a number; null where it is none. */
+/** What somebody typed as a number, .3, 0,3, 30 % or 3/10; null where it is none. */
 export function parseNumber(text: string): number | null {
-  const plain = text.trim().replace("−", "-").replace(",", ".");
-  return /^-?(\d+\.?\d*|\.\d+)$/.test(plain) ? Number(plain) : null;
+  const plain = text.replace("−", "-").replaceAll(",", ".").replace(/\s+/g, "");
+  const found = /^(-?(?:\d+\.?\d*|\.\d+))(?:\/(\d+\.?\d*|\.\d+))?(%?)$/.exec(plain);
+  if (!found) return null;
+  const value = Number(found[1]) / Number(found[2] ?? 1) / (found[3] ? 100 : 1);
+  return Number.isFinite(value) ? value : null;
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated
 
 from pydantic import Field
@@ -88,10 +88,13 @@ class ExerciseResponse(Response):
 
 
 class InventedRequest(Request):
-    """Two invented scorecards, and the output of each head if the user worked it out."""
+    """Two invented scorecards, values of the user's own, and what they worked out: each head's sum, both end to end."""
 
     heads: list[Scorecard] = Field(min_length=2, max_length=2)
+    values: Vectors | None = None
     sums: list[Annotated[str, Field(max_length=400)]] = Field(default=[], max_length=2)
+    concatenated: str = Field(default="", max_length=800)
+    attempt: int = Field(default=1, ge=1, le=1000, description="a wrong sum gets a hint first")
 
 
 class ForkRequest(Request):
@@ -150,9 +153,11 @@ def exercise() -> ExerciseResponse:
 
 
 def check_invented(asked: InventedRequest) -> CheckedAnswer:
-    """Check two invented heads; a sum left empty is not checked."""
-    said = [text for text in asked.sums if text.strip()]
-    return _checked(InventTwoHeads().check(asked.heads, said if len(said) == len(asked.sums) else ()))
+    """Check two invented heads; what is left empty is not checked."""
+    invent = InventTwoHeads()
+    if asked.values is not None:
+        invent = replace(invent, values=invent.own_values(asked.values))
+    return _checked(invent.check(asked.heads, asked.sums, concatenated=asked.concatenated, attempt=asked.attempt))
 
 
 def check_drawn(asked: ForkRequest) -> CheckedAnswer:

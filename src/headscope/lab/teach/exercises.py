@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from headscope.errors import InputError
+from headscope.lab.teach.course.typed_numbers import one_number
 from headscope.lab.teach.worked_example import Number, Vector, number, vector, weigh
 
 ROUNDING = 0.005
@@ -55,17 +56,38 @@ class InventTwoHeads:
     example: str = "horse .6, road .1, because .1, was .1, tired .1"
 
     def check(
-        self, heads: Sequence[str | Mapping[str, Number]], sums: Sequence[str | Sequence[Number]] = ()
+        self,
+        heads: Sequence[str | Mapping[str, Number]],
+        sums: Sequence[str | Sequence[Number]] = (),
+        *,
+        concatenated: str = "",
+        attempt: int = 2,
     ) -> Checked:
-        """Check that rows sum to 1, that one head prefers the referent and one the attribute, and any given sums."""
+        """Check that rows sum to 1, that the heads find different words, and each given sum and the concatenation.
+
+        A sum left empty is not checked. A wrong sum gets a hint at the first attempt, its arithmetic at the next.
+        """
         if len(heads) != 2:
             raise InputError(f"the exercise asks for two heads, got {len(heads)}; write each as {self.example!r}")
         cards = [self.parse(head) for head in heads]
         remarks = [self._shares(index, card) for index, card in enumerate(cards, start=1)]
         remarks.append(self._winners(cards))
         for index, (card, answer) in enumerate(zip(cards, sums, strict=False), start=1):
-            remarks.append(self._sum(index, card, parse_numbers(answer) if isinstance(answer, str) else list(answer)))
+            if not isinstance(answer, str):
+                remarks.append(self._sum(index, card, list(answer), attempt))
+            elif answer.strip():
+                remarks.append(self._sum(index, card, parse_numbers(answer), attempt))
+        if concatenated.strip():
+            remarks.append(self._concatenation(cards, parse_numbers(concatenated)))
         return Checked(remarks)
+
+    def own_values(self, values: Mapping[str, Sequence[Number]]) -> dict[str, Vector]:
+        """Values of the student's own: one for each word, all of the same length."""
+        if values.keys() != self.values.keys():
+            raise InputError(f"give one value for each of {', '.join(self.values)}; got {', '.join(values) or 'none'}")
+        if len({len(row) for row in values.values()}) != 1 or not all(values.values()):
+            raise InputError("the values of all words need the same number of numbers, at least one")
+        return {word: list(values[word]) for word in self.values}
 
     def parse(self, head: str | Mapping[str, Number]) -> dict[str, Number]:
         """Read attention weights from text or a mapping; missing words get 0."""
@@ -106,7 +128,26 @@ class InventTwoHeads:
             f"({self.referent}), the other what is said of it ({self.attribute}).",
         )
 
-    def _sum(self, index: int, card: Mapping[str, Number], answer: Sequence[Number]) -> Remark:
+    def _concatenation(self, cards: Sequence[Mapping[str, Number]], answer: Sequence[Number]) -> Remark:
+        first, second = (weigh(card, self.values) for card in cards)
+        about = "concatenation"
+        if _close(answer, [*first, *second]):
+            return Remark(about, True, f"End to end: {vector([*first, *second])}.")
+        if _close(answer, [*second, *first]):
+            return Remark(about, False, "The two are there, but in the other order: head 1 comes first.")
+        if len(answer) == len(first):
+            why = "You have added or averaged them; concatenation adds nothing: it lays them end to end."
+            return Remark(about, False, f"It has {2 * len(first)} numbers, not {len(answer)}. {why}")
+        if len(answer) != 2 * len(first):
+            return Remark(
+                about, False, f"It has {2 * len(first)} numbers, {len(first)} of each head; you gave {len(answer)}."
+            )
+        half = "first" if not _close(answer[: len(first)], first) else "second"
+        return Remark(
+            about, False, f"The {half} half is not what head {1 + (half == 'second')} brings home. Check that sum."
+        )
+
+    def _sum(self, index: int, card: Mapping[str, Number], answer: Sequence[Number], attempt: int) -> Remark:
         truth, about = weigh(card, self.values), f"head {index}: sum"
         if len(answer) != len(truth):
             return Remark(
@@ -116,6 +157,15 @@ class InventTwoHeads:
         if not wrong:
             return Remark(about, True, f"o{index} = {vector(truth)}.")
         column = wrong[0]
+        if attempt <= 1:
+            word = max(card, key=lambda each: card[each])
+            first = f"{word} alone gives {number(card[word])}·{number(self.values[word][column])}"
+            return Remark(
+                about,
+                False,
+                f"Number {column + 1} is not {number(answer[column])}. Take number {column + 1} of every value times "
+                f"the word's share, and add: {first}.",
+            )
         terms = " + ".join(
             f"{number(card[word])}·{number(row[column])}" for word, row in self.values.items() if card[word]
         )
@@ -140,16 +190,23 @@ def parse_scorecard(text: str, example: str) -> dict[str, Number]:
 
 
 def parse_numbers(text: str) -> Vector:
-    """Parse ``.62 .19 .085 .21`` or ``(0.62, 0.19, …)`` as numbers."""
-    try:
-        return [_number(item) for item in re.split(r"[\s,;()\[\]]+", text) if item]
-    except ValueError:
-        raise InputError(f"could not read {text!r} as numbers; write them like this: .62 .19 .085 .21") from None
+    """Parse ``.62 .19``, ``(0.62, 0.19)``, ``0,62 0,19`` or ``62 % 19/100`` as numbers."""
+    plain = re.sub(r"\s*/\s*", "/", re.sub(r"\s+%", "%", text.strip(" ()[]\n\t")))
+    spaced = re.search(r"\s|;", plain) is not None
+    items = re.split(r"[\s;]+", plain) if spaced else plain.split(",")
+    found = [one_number(item.strip(",")) for item in items if item.strip(",")]
+    if not found or any(each is None for each in found):
+        raise InputError(f"could not read {text!r} as numbers; write them like this: .62 .19 .085 .21")
+    return [each for each in found if each is not None]
 
 
 def _number(text: str) -> float:
     plain = text.replace("−", "-")
     return float(plain.removesuffix("%")) / 100 if plain.endswith("%") else float(plain)
+
+
+def _close(answer: Sequence[Number], truth: Sequence[Number]) -> bool:
+    return len(answer) == len(truth) and all(abs(a - b) <= ROUNDING for a, b in zip(answer, truth, strict=True))
 
 
 BOXES = ("input", "head 1", "head 2", "concatenate", "W_O", "output")
@@ -162,6 +219,15 @@ ARROWS = (
     ("W_O", "output"),
 )
 FORK_EXAMPLE = "input > head 1, head 1 > concatenate"
+
+_RIGHT = {
+    ("input", "head 1"): "Head 1 reads the input.",
+    ("input", "head 2"): "Head 2 reads the same input, at the same time.",
+    ("head 1", "concatenate"): "Its answer comes first.",
+    ("head 2", "concatenate"): "Its answer comes after.",
+    ("concatenate", "W_O"): "All answers together, then mixed.",
+    ("W_O", "output"): "What W_O writes leaves the layer.",
+}
 
 # Common mistakes, and why they are wrong.
 _CHAIN = "Heads do not feed each other: both read the input, side by side. A chain would be two layers."
@@ -190,7 +256,7 @@ def check_fork(arrows: str | Sequence[Sequence[str]]) -> Checked:
     remarks = []
     for pair in dict.fromkeys(drawn):
         if pair in ARROWS:
-            remarks.append(Remark(f"{pair[0]} → {pair[1]}", True, "Yes."))
+            remarks.append(Remark(f"{pair[0]} → {pair[1]}", True, _RIGHT[pair]))
         elif pair[::-1] in ARROWS and pair not in _WRONG:
             remarks.append(Remark(f"{pair[0]} → {pair[1]}", False, f"The other way round: {pair[1]} → {pair[0]}."))
         else:

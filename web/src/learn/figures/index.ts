@@ -5,6 +5,7 @@ import CrossAttention from "./CrossAttention.svelte";
 import CurveSlider from "./CurveSlider.svelte";
 import FilmFigure from "./mounted/FilmFigure.svelte";
 import ForkFigure from "./mounted/ForkFigure.svelte";
+import InventFigure from "./mounted/InventFigure.svelte";
 import KvFigure from "./mounted/KvFigure.svelte";
 import HeadText from "./one-head/HeadText.svelte";
 import StepAverage from "./one-head/StepAverage.svelte";
@@ -39,6 +40,7 @@ export const FIGURES: Record<string, Component<any>> = {
   "worked-heads": WorkedHeads,
   "worked-mix": WorkedMix,
   fork: ForkFigure,
+  invent: InventFigure,
   threshold: Threshold,
   film: FilmFigure,
   partition: PartitionFigure,

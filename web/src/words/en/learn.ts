@@ -81,7 +81,6 @@ export default {
   noun: "noun",
   head: (head: number) => `Head ${head}`,
   crossOf: (head: number) => `Cross-attention of head ${head}: rows are the French words, columns the English ones`,
-  rowOf: (word: string) => `The row of ${word}`,
   temperature: "temperature",
 
   // Lesson 0
