@@ -44,5 +44,6 @@ export function openNote(term: Element, word: TermKey, closed: () => void): { id
   const shown = mount(TermNote, { target: note, props: { word, close: opened.close } });
   document.addEventListener("keydown", escape);
   current = opened;
+  note.scrollIntoView({ block: "nearest" });
   return { id: note.id, close: opened.close };
 }
