@@ -25,6 +25,7 @@ INSIDE = (
     "headscope/models/embedded/film.safetensors",
     "headscope/models/embedded/MODEL_CARD.md",
     "headscope/app/static/index.html",
+    "headscope/app/static/saved.html",
     "headscope/app/python/pyodide.asm.wasm.gz",
     "headscope/app/python/sandbox.html",
     "headscope/app/export/widget.js",
