@@ -36,7 +36,7 @@ from headscope.models.weight_hash import weight_hash
 SCHEMA_VERSION = 1
 CHECKED = 12  # of the strongest edges, patched for good
 RANDOM = 3
-SHED = 40  # edges up to which each is tried without
+SHED = 64  # edges up to which each is tried without
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from headscope.attention.observer import Call, plain
 from headscope.errors import ModelError
 from headscope.models.protocol import OpenModel
 from headscope.models.structure.carry import Columns, Route, columns_of, recompute
-from headscope.models.structure.readers import before_norm, carried_part, has_own_norm, reader_inputs, value_of
+from headscope.models.structure.readers import before_norm, carried_part, has_own_norm, probed, reader_inputs, value_of
 from headscope.models.structure.tape import Node
 from headscope.models.structure.trace import hooked
 from headscope.models.structure.writers import RecordedStream, Writer, recording_stream
@@ -139,9 +139,8 @@ def _mlps(model: OpenModel) -> dict[str, nn.Module]:
     """The module of each layer's MLP."""
     from headscope.errors import EditError
     from headscope.heads.look.component_patches import module_of
-    from headscope.models.structure.writers import record_stream
 
-    stream = record_stream(model, model.probe)  # type: ignore[attr-defined]
+    stream = probed(model)
     paths = {id(module): path for path, module in model.model.named_modules()}
     found: dict[str, nn.Module] = {}
     for prefix, layer in stream.layers.items():

@@ -16,8 +16,9 @@ from headscope.errors import EditError
 from headscope.heads.look.edits import EditFunction
 from headscope.models.protocol import OpenModel
 from headscope.models.structure.carry import Route
+from headscope.models.structure.readers import probed
 from headscope.models.structure.trace import hooked
-from headscope.models.structure.writers import RecordedStream, record_stream
+from headscope.models.structure.writers import RecordedStream
 
 if TYPE_CHECKING:
     from headscope.heads.look.look import Look
@@ -38,7 +39,7 @@ class PatchComponents:
         beyond = [position for position in self.positions if not 0 <= position < length]
         if beyond:
             raise EditError(f"patch() at positions {beyond}: the look it takes from has positions 0–{length - 1}")
-        stream = record_stream(model, model.probe)  # type: ignore[attr-defined]
+        stream = probed(model)
         places = [_Place(model, *module_of(model, stream, name)) for name in self.components]
         with torch.no_grad(), ExitStack() as stack:
             for place in places:

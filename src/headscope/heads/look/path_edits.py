@@ -23,6 +23,7 @@ from headscope.models.structure.readers import (
     carried_part,
     find_writer,
     has_own_norm,
+    probed,
     read_again,
     reader_inputs,
     value_of,
@@ -140,8 +141,7 @@ class _Bound:
         return torch.cat([part[0] for node in nodes if (part := self._written(stream, node)) is not None])
 
     def _check(self, model: Any) -> None:
-        stream = record_stream(model, model.probe)
-        names = writer_names(stream, self.head.site, self.path.into)
+        names = writer_names(probed(model), self.head.site, self.path.into)
         for writer in self.writers:
             if writer not in names:
                 raise EditError(

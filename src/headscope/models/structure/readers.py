@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -13,10 +14,19 @@ from headscope.models.structure.carry import Route, recompute, source_parts, wid
 from headscope.models.structure.tape import NORM, Node, Op, Source, mark_of
 from headscope.models.structure.writers import RecordedStream, Side, Writer, record_stream
 
+_probed: WeakKeyDictionary[Any, RecordedStream] = WeakKeyDictionary()
+
+
+def probed(model: Any) -> RecordedStream:
+    """The stream of the inputs that the model was opened with, recorded once: how its parts are connected and named."""
+    if model not in _probed:
+        _probed[model] = record_stream(model, model.probe)
+    return _probed[model]
+
 
 def has_own_norm(model: Any, site: str, side: Side) -> bool:
     """Whether the norm before q, k or v is the reader's own, or stands on the stream (BERT), seen in a whole pass."""
-    stream = record_stream(model, model.probe)
+    stream = probed(model)
     if site not in stream.sites:
         raise ModelError(f"{site} is not reached by the inputs that the model was opened with, so its norm is unknown")
     stream.node(site, side)

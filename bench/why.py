@@ -1,0 +1,175 @@
+"""How fast scores are split, and how far predicted effects of cut paths are from true ones.
+
+    python bench/why.py                       # everything; writes bench/results/why-cpu.json
+    python bench/why.py --only paths          # speed, paths or circuit; what was measured before is kept
+
+``speed``: one arrow, and all arrows of a row, against one forward pass, on a random model of GPT-2 small's shape.
+``paths``: the strongest paths into the keys of the embedded model: the change of the logit that the split predicts, all
+else held, beside the true one. ``circuit``: a circuit on 32 pairs of 20 tokens of GPT-2 small's shape, and the
+embedded model's induction circuit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+import headscope
+from headscope.heads.explain.arrows import explained
+from headscope.heads.look.look import Look
+from headscope.scope import Scope
+
+RESULTS = Path(__file__).parent / "results" / "why-cpu.json"
+TEXTS = (
+    "My white horse drank at the river. My white horse drank at the",
+    "The old captain looked at the sea, and the old captain looked at the",
+    "When Mary and John went to the house, John gave the letter to",
+    "She had a book and a lamp. He took the book, and she took the",
+    "The doctor spoke to the lady in the garden, and then the doctor spoke to the",
+)
+
+
+def seconds(run: Callable[[], Any], times: int = 5) -> float:
+    """The fastest of some runs."""
+    taken = []
+    for _ in range(times):
+        started = time.perf_counter()
+        run()
+        taken.append(time.perf_counter() - started)
+    return min(taken)
+
+
+def gpt2_small() -> Scope:
+    torch.manual_seed(0)
+    model: Any = transformers.GPT2LMHeadModel(transformers.GPT2Config())  # type: ignore[no-untyped-call]
+    return headscope.load(model.eval())
+
+
+def speed() -> dict[str, Any]:
+    """One arrow and one row, each from a fresh look, in forward passes."""
+    with gpt2_small() as scope:
+        found = {}
+        for length in (64, 512):
+            ids = torch.randint(1000, 40000, (length,), generator=torch.Generator().manual_seed(0)).tolist()
+            look = scope.look(ids)
+            forward = seconds(lambda look=look: scope.model.run(look.prepared.inputs))
+
+            def fresh(run: Callable[[Look], Any], look: Look = look) -> float:
+                def again() -> None:
+                    look.explained = None
+                    run(look)
+
+                return seconds(again, 3)
+
+            arrow = fresh(lambda look: look.why("9.4", -1, 5))
+            row = fresh(lambda look: look.why_row("9.4", -1, list(range(0, len(look.tokens), 8))))
+            found[str(length)] = {"forward_s": forward, "arrow": arrow / forward, "row": row / forward}
+    return found
+
+
+def paths(count: int = 10) -> dict[str, Any]:
+    """The paths whose cut is predicted to move the likeliest token's logit most, predicted and true."""
+    rows = []
+    with headscope.load() as scope:
+        for text in TEXTS:
+            look = scope.look(text)
+            token = look.predictions(count=1)[0].token
+            ranked = sorted(_predicted(scope, look, token.id), key=lambda each: -abs(each["predicted"]))[:count]
+            for each in ranked:
+                cut = headscope.path(each["writer"], each["reader"], into="k", query=each["query"], key=each["key"])
+                with scope.edit(headscope.ablate(cut)):
+                    after = scope.look(text).logits[-1, token.id]
+                rows.append(
+                    {**each, "text": text, "token": token.text, "true": float(after - look.logits[-1, token.id])}
+                )
+    predicted, true = (torch.tensor([row[name] for row in rows]) for name in ("predicted", "true"))
+    correlation = float(torch.corrcoef(torch.stack((predicted, true)))[0, 1])
+    return {
+        "correlation": correlation,
+        "other_sign": [r for r in rows if r["predicted"] * r["true"] < 0],
+        "paths": rows,
+    }
+
+
+@torch.no_grad()
+def _predicted(scope: Scope, look: Look, token: int) -> list[dict[str, Any]]:
+    """For the strongest arrows of the last row: what cutting each writer from the key changes, all else held."""
+    query, found = len(look.tokens) - 1, []
+    attribution = look.logit_attribution(token)
+    parts = look.contributions(query)
+    unembedding, residual = scope.model.unembedding(), look.cache.final_residual(query)
+    from headscope.heads.look.attribution import through_frozen_norm
+
+    assert residual is not None
+    direction = through_frozen_norm(unembedding.norm, residual, unembedding.weight[token].float())
+    for head, _ in attribution.ranked()[:12]:
+        weights = look.weights(head, slice(query, query + 1))[0]
+        reading = scope.model.output_weight(head.site).weight[head.head].float() @ direction
+        z = parts.sites[head.site].z[head.head]
+        scores = explained(look).scores(head)
+        values = _values(scope, look, head)
+        for key in weights.topk(3).indices.tolist():
+            shares = scores.k.parts[:, key] @ scores.q.parts[:, query].sum(0) * scores.scale
+            for writer, share in zip(scores.k.writers, shares.tolist(), strict=True):
+                fallen = weights.clone()
+                fallen[key] = fallen[key] * torch.exp(torch.tensor(-share))
+                change = float((fallen / fallen.sum() @ values - z) @ reading)
+                names = {"writer": writer.name, "reader": str(head), "query": query, "key": key}
+                found += [{**names, "predicted": change}] if writer.kind in ("head", "mlp", "embedding") else []
+    return found
+
+
+def _values(scope: Scope, look: Look, head: headscope.Head) -> torch.Tensor:
+    from headscope.heads.explain.score_parts import Reading
+
+    kv = head.head // scope.shape.sites[head.site].group_size
+    return Reading(explained(look).stream, head.site, "v", kv).parts().parts.sum(0)
+
+
+def circuit() -> dict[str, Any]:
+    """Seconds for a circuit of GPT-2 small's shape, and the embedded model's induction circuit."""
+    draw = torch.Generator().manual_seed(0)
+    clean = torch.randint(1000, 40000, (32, 20), generator=draw)
+    corrupted = clean.clone()
+    corrupted[:, 10] = torch.randint(1000, 40000, (32,), generator=draw)
+    answers = [(int(a), int(b)) for a, b in torch.randint(1000, 40000, (32, 2), generator=draw)]
+    with gpt2_small() as scope:
+        started = time.perf_counter()
+        scope.circuit(clean.tolist(), corrupted.tolist(), answers, wanted=0.5)
+        taken = time.perf_counter() - started
+    with headscope.load() as scope:
+        started = time.perf_counter()
+        found = scope.circuit("induction")
+        embedded = {**found.to_dict(), "seconds": time.perf_counter() - started}
+    return {"gpt2_small_s": taken, "embedded_induction": embedded}
+
+
+PARTS: dict[str, Callable[[], dict[str, Any]]] = {"speed": speed, "paths": paths, "circuit": circuit}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=PARTS, action="append")
+    parser.add_argument("--threads", type=int, default=2)
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    kept: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    for name in given.only or PARTS:
+        kept[name] = {
+            "date": time.strftime("%Y-%m-%d"),
+            "threads": given.threads,
+            "torch": torch.__version__,
+            **PARTS[name](),
+        }
+        RESULTS.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
