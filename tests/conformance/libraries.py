@@ -153,6 +153,7 @@ def main() -> None:
                 continue
             verdicts.append(verify(case))
             log.write(json.dumps(asdict(verdicts[-1])) + "\n")
+            log.flush()
             one = verdicts[-1]
             sys.stdout.write(f"{one.state:9} {one.library:15} {one.name:36} {one.seconds:5.1f} s  {one.why[:200]}\n")
             sys.stdout.flush()

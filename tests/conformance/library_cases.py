@@ -21,7 +21,7 @@ class Case:
 
 def cases() -> Iterator[Case]:
     """All cases, library by library."""
-    for make in (_torch, _nano, _timm, _torchvision, _diffusers, _vit_pytorch, _whisper, _open_clip):
+    for make in (_torch, _nano, _diffusers, _vit_pytorch, _whisper, _open_clip, _timm, _torchvision):
         yield from make()
 
 
@@ -46,22 +46,23 @@ def _nano() -> Iterator[Case]:
         yield Case("nanoGPT's form", form, lambda eager=eager, inputs=inputs: (Gpt(eager=eager), inputs))
 
 
-TIMM = {
-    "vit_tiny_patch16_224": 224, "deit_tiny_distilled_patch16_224": 224, "deit3_small_patch16_224": 224,
-    "beit_base_patch16_224": 224, "beitv2_base_patch16_224": 224, "eva02_tiny_patch14_224": 224, "cait_xxs24_224": 224,
-    "swin_tiny_patch4_window7_224": 224, "swinv2_tiny_window8_256": 256, "swinv2_cr_tiny_224": 224, "pvt_v2_b0": 224,
-    "twins_svt_small": 224, "twins_pcpvt_small": 224, "mvitv2_tiny": 224, "levit_128s": 224, "mobilevit_xxs": 256,
-    "mobilevitv2_050": 256, "maxvit_pico_rw_256": 256, "coat_tiny": 224, "coatnet_nano_rw_224": 224, "convit_tiny": 224,
-    "crossvit_tiny_240": 240, "visformer_tiny": 224, "tnt_s_legacy_patch16_224": 224, "xcit_nano_12_p16_224": 224,
-    "davit_tiny": 224, "edgenext_xx_small": 256, "efficientformer_l1": 224, "efficientvit_m0": 224,
-    "hiera_tiny_224": 224, "nest_tiny": 224, "volo_d1_224": 224, "vit_small_patch14_dinov2": 518, "flexivit_small": 240,
-    "gcvit_xxtiny": 224, "vit_base_patch16_siglip_224": 224, "vit_base_patch16_clip_224": 224,
-    "vit_small_patch16_rope_reg1_gap_256": 256,
-    "vitamin_small_224": 224, "mobilenetv4_hybrid_medium": 224, "nextvit_small": 224, "samvit_base_patch16_224": 224,
-    "vit_relpos_small_patch16_224": 224, "botnet26t_256": 256, "halonet26t": 256, "resnet50_clip": 224,
+# Names and picture sizes; the first take theirs as an argument, and are two layers deep.
+SHALLOW = {
+    "vit_tiny_patch16_224": 96, "deit_tiny_distilled_patch16_224": 96, "deit3_small_patch16_224": 96,
+    "beit_base_patch16_224": 96, "beitv2_base_patch16_224": 96, "eva02_tiny_patch14_224": 98, "flexivit_small": 96,
+    "vit_small_patch14_dinov2": 98, "vit_base_patch16_siglip_224": 96, "vit_base_patch16_clip_224": 96,
+    "vit_small_patch16_rope_reg1_gap_256": 96, "vit_relpos_small_patch16_224": 96,
 }  # fmt: skip
-SHALLOW = {"depth": 2}
-DEEP = ("vit_", "deit", "beit", "eva02", "flexivit", "samvit")
+WHOLE = {
+    "pvt_v2_b0": 96, "xcit_nano_12_p16_224": 96, "levit_128s": 224, "mobilevit_xxs": 128, "mobilevitv2_050": 128,
+    "efficientformer_l1": 224, "edgenext_xx_small": 128, "twins_svt_small": 112, "twins_pcpvt_small": 112,
+    "davit_tiny": 112, "convit_tiny": 224, "crossvit_tiny_240": 240, "visformer_tiny": 224, "coatnet_nano_rw_224": 224,
+    "cait_xxs24_224": 224, "resnet50_clip": 224, "hiera_tiny_224": 224, "nextvit_small": 128,
+    "mobilenetv4_hybrid_medium": 128, "swin_tiny_patch4_window7_224": 224, "mvitv2_tiny": 224, "gcvit_xxtiny": 224,
+    "vitamin_small_224": 224, "maxvit_pico_rw_256": 256, "nest_tiny": 224, "volo_d1_224": 224, "botnet26t_256": 256,
+    "swinv2_tiny_window8_256": 256, "swinv2_cr_tiny_224": 224, "tnt_s_legacy_patch16_224": 224, "coat_tiny": 224,
+    "efficientvit_m0": 224, "halonet26t": 256,
+}  # fmt: skip
 
 
 def _timm() -> Iterator[Case]:
@@ -69,7 +70,7 @@ def _timm() -> Iterator[Case]:
     from timm.layers import set_fused_attn
 
     def build(name: str, size: int, eager: bool) -> tuple[nn.Module, Tensor]:
-        shallow = SHALLOW if name.startswith(DEEP) and "samvit" not in name else {}
+        shallow = {"depth": 2, "img_size": size} if name in SHALLOW else {}
         try:
             set_fused_attn(not eager)
             model = timm.create_model(name, num_classes=10, **shallow)
@@ -78,10 +79,13 @@ def _timm() -> Iterator[Case]:
         _redraw(model)
         return model, _draw(1, 3, size, size)
 
-    for name, size in TIMM.items():
+    known = set(timm.list_models())
+    for name, size in {**SHALLOW, **WHOLE}.items():
+        if name not in known:
+            continue
         yield Case("timm", name, lambda name=name, size=size: build(name, size, False))
-    for name in ("vit_tiny_patch16_224", "swin_tiny_patch4_window7_224", "beit_base_patch16_224"):
-        yield Case("timm", f"{name} (eager)", lambda name=name: build(name, TIMM[name], True))
+        if name in ("vit_tiny_patch16_224", "beit_base_patch16_224"):
+            yield Case("timm", f"{name} (eager)", lambda name=name, size=size: build(name, size, True))
 
 
 def _torchvision() -> Iterator[Case]:

@@ -18,11 +18,14 @@ streaming statistics equal those of the dense pattern, and a head ablated throug
 input zeroed by hand. Largest error of any verified class in any of these: {worst:.1e}.
 **Scores split** means: at every site, q and k are the sum of what was written into the residual stream, the pairs of
 writers add up to the scores (|sum − score| ≤ 1e-5 of the pairs' sizes, or float32's own rounding), and the pattern
-rebuilt from them is the model's. Where it says no, `look.why` refuses with the reason given, and all else works.
+rebuilt from them is the model's. Where it says no, `look.why` refuses with the reason given, and all else works; –: it
+was not tried. **By**: whether a class calls transformers' attention interface, or its attention was found in the
+functions that it calls (on real positions where padded).
 
 | | directories | classes |
 | --- | --- | --- |
 | verified | {v_dirs} | {v} |
+| of them, with attention found in the functions that they call | {f_dirs} | {f} |
 | of them, with head parts exact at every site | {e_dirs} | {e} |
 | of them, with scores split over writers at every site | {s_dirs} | {s} |
 | refused, with a reason | {r_dirs} | {r} |
@@ -46,6 +49,7 @@ def write(verdicts: list[dict[str, Any]], file: Path) -> None:
     inexact = {v["folder"] for v in by["verified"] if set(v["sums"]) != {"exact"}}
     split = [v for v in by["verified"] if v["split"] == "verified"]
     unsplit = {v["folder"] for v in by["verified"] if v["split"] != "verified"}
+    found = [v for v in by["verified"] if v.get("seam") == "markers"]
     refused = _folders(by["refused"]) - verified - wrong
     page = HEAD.format(
         transformers=transformers.__version__, torch=torch.__version__, length=40,
@@ -53,14 +57,17 @@ def write(verdicts: list[dict[str, Any]], file: Path) -> None:
         v_dirs=len(verified), v=len(by["verified"]), e_dirs=len((_folders(exact) & verified) - inexact), e=len(exact),
         s_dirs=len((_folders(split) & verified) - unsplit), s=len(split), r_dirs=len(refused), r=len(by["refused"]),
         c_dirs=len(_folders(by["cannot be built"]) - verified - refused - wrong), c=len(by["cannot be built"]),
-        w_dirs=len(wrong), w=len(by["wrong"]),
+        w_dirs=len(wrong), w=len(by["wrong"]), f_dirs=len(_folders(found) & verified), f=len(found),
     )  # fmt: skip
+    if not any(v["split"] for v in by["verified"]):  # a sweep that did not try
+        page = "".join(line for line in page.splitlines(keepends=True) if "with scores split" not in line)
     parts = [page]
     if by["wrong"]:
         parts.append("## Wrong\n\n" + _rows(by["wrong"]))
     parts.append("## Verified\n\n" + _verified(by["verified"]))
-    unsplit_rows = [{**v, "why": v["split_why"]} for v in by["verified"] if v["split"] != "verified"]
-    parts.append("## Scores are not split because …\n\n" + _rows(unsplit_rows))
+    unsplit_rows = [{**v, "why": v["split_why"]} for v in by["verified"] if v["split"] not in ("verified", "")]
+    if unsplit_rows:
+        parts.append("## Scores are not split because …\n\n" + _rows(unsplit_rows))
     parts.append("## Refused because …\n\n" + _rows(by["refused"]))
     parts.append("## Cannot be built or run here because …\n\n" + _rows(by["cannot be built"]))
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -73,16 +80,18 @@ def _folders(verdicts: list[dict[str, Any]]) -> set[str]:
 
 def _verified(verdicts: list[dict[str, Any]]) -> str:
     lines = [
-        "| directory | class | sites | head parts | padded too | scores split | largest error | not observed |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| directory | class | by | sites | head parts | padded too | scores split | largest error | not observed |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for v in verdicts:
         sums = ", ".join(f"{kind} {count}" if len(v["sums"]) > 1 else kind for kind, count in sorted(v["sums"].items()))
         missing = v["not_observed"].replace("attention outside transformers' interface is not observed: ", "")
         padded = "yes" if "padded" in v["errors"] else "–"
+        by = "functions" if v.get("seam") == "markers" else "interface"
+        split = {"verified": "yes", "": "–"}.get(v["split"], "no")
         lines.append(
-            f"| {v['folder']} | {v['job']['kind']} | {v['sites']} | {sums} | {padded} "
-            f"| {'yes' if v['split'] == 'verified' else 'no'} | {max(v['errors'].values()):.0e} | {missing} |"
+            f"| {v['folder']} | {v['job']['kind']} | {by} | {v['sites']} | {sums} | {padded} "
+            f"| {split} | {max(v['errors'].values()):.0e} | {missing} |"
         )
     return "\n".join(lines) + "\n"
 
