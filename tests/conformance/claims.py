@@ -121,6 +121,9 @@ def _verified_by_markers(job: Job, opened: OpenModel) -> Verdict:
         verdict.errors["padded"] = verify_outputs(opened, padded, padded["attention_mask"].bool())
     for site in opened.shape.sites:
         verdict.sums[output_kind(opened, site)] = verdict.sums.get(output_kind(opened, site), 0) + 1
+    verdict.split, verdict.split_why, error = split_of(opened, inputs)
+    if verdict.split == "wrong":
+        verdict.errors["split"] = error / SPLIT_TOLERANCE * TOLERANCE
     wrong = {name: error for name, error in verdict.errors.items() if not error <= TOLERANCE}
     if wrong:
         verdict.state, verdict.why = "wrong", ", ".join(f"{name} {error:.1e}" for name, error in wrong.items())

@@ -12,15 +12,15 @@ from headscope.attention.engine import observe
 from headscope.attention.observer import Call, plain
 from headscope.errors import ModelError
 from headscope.heads.explain.why import HeadScores
-from headscope.models.huggingface.model import HuggingFaceModel
 from headscope.models.inputs.dummy_inputs import BATCH
+from headscope.models.protocol import OpenModel
 from headscope.models.structure.writers import record_stream
 from headscope.names import Head
 
 TOLERANCE = 1e-5
 
 
-def split_of(opened: HuggingFaceModel, inputs: dict[str, Tensor]) -> tuple[str, str, float]:
+def split_of(opened: OpenModel, inputs: dict[str, Tensor]) -> tuple[str, str, float]:
     """Verified, refused or wrong; the reason; and the largest error of any site."""
     one = {name: value[:1] if value.ndim and len(value) == BATCH else value for name, value in inputs.items()}
     calls: dict[str, Call] = {}

@@ -198,3 +198,12 @@ def test_memory_of_one_head_is_writers_by_positions_by_d_head(llama: Scope, ids:
     for side in (scores.q, scores.k):
         assert side.parts.shape == (len(side.writers), len(ids), site.d_head)
         assert side.parts.untyped_storage().nbytes() == side.parts.numel() * side.parts.element_size()
+
+
+def test_modules_without_the_attention_interface_are_split_too() -> None:
+    model = tiny.build("BloomConfig", "BloomForCausalLM", hidden_size=32, n_layer=2, n_head=4, vocab_size=97)
+    with headscope.load(model) as scope:
+        look = scope.look(inputs_of("bloom"))
+        why = look.why(f"{look.sites[1]}.2", -1, 3)
+    assert why.error <= 1e-5
+    assert why.terms["distance"] != 0

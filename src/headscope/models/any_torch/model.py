@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
@@ -31,6 +31,7 @@ from headscope.models.protocol import OutputWeight, Prepared, SiteObserver, Site
 from headscope.models.recording import RecordedModel, Recording
 from headscope.models.selfcheck import SelfCheck, fixed_seed, relative_difference
 from headscope.models.structure.output_weight import rows_by_head
+from headscope.models.structure.writers import current_recorder
 from headscope.names import ModelShape
 
 
@@ -224,11 +225,17 @@ class AnyTorchModel(RecordedModel):
 
         def visit(found: FoundCall) -> Tensor:
             learned = self.learned.get(found.site) or self.learned.get(found.site.partition("@")[0])
-            if learned is None or learned.why or (observer is None and found.site not in recording.sites):
+            recorder = current_recorder.get()
+            recorded = recorder is not None and recorder.model is self
+            wanted = observer is not None or recorded or found.site in recording.sites
+            if learned is None or learned.why or not wanted:
                 return found.own()
             call = as_call(found, learned)
             self._add_site(found.site, call)
-            z = plain(call) if observer is None else observer(found.site, call)
+            if recorder is not None and recorded:
+                z = recorder.observe(found.site, call, observer)
+            else:
+                z = plain(call) if observer is None else observer(found.site, call)
             recording.check.z.add(found.site, z)
             if found.site in recording.sites and learned.kind == "exact":
                 made = self._through_output_weight(found.site, z)
@@ -242,7 +249,8 @@ class AnyTorchModel(RecordedModel):
             self._record_matrix(recording, use)
             return None if on_matrix is None else on_matrix(use)
 
-        with self._recorded(recording), self._passing(visit, record if recording.sites else on_matrix):
+        during: Callable[[], AbstractContextManager[Any]] = getattr(observer, "during", nullcontext)
+        with self._recorded(recording), self._passing(visit, record if recording.sites else on_matrix), during():
             yield
 
     def _record_matrix(self, recording: Recording, use: MatrixUse) -> None:
