@@ -206,3 +206,13 @@ def test_only_roles_that_a_head_would_earn_have_a_control(model: NativeModel) ->
     found = run_battery(model, replace(OPTIONS, roles=("induction", "duplicate token")))
     assert found.trial("induction").control is not None
     assert (found.trial("duplicate token").named, found.trial("duplicate token").control) == ((), None)
+
+
+def test_ctrl_c_before_s_inhibition_leaves_it_untested(model: NativeModel) -> None:
+    options = replace(OPTIONS, roles=("induction", "name mover", "S-inhibition", "duplicate token"))
+    for turn in (4, 5, 6):
+        with progress_callback(stop_at(turn)):
+            found = run_battery(model, options)
+        trial = found.trial("S-inhibition")
+        assert (trial.tested, trial.why_not) == (False, "stopped before it was tested")
+        assert found.trial("induction").named == ("1.0",)

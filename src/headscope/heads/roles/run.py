@@ -22,7 +22,7 @@ from headscope.heads.roles.report import AblationEffect, EvidenceScore, Finding,
 from headscope.heads.roles.shuffled_weights import shuffled_weights
 from headscope.heads.roles.task import TaskAblation
 from headscope.heads.roles.traits import traits
-from headscope.heads.roles.trials import MOVER, RoleScores, Trials, make_probes, measure_roles, score_effects
+from headscope.heads.roles.trials import MOVER, STOPPED, RoleScores, Trials, make_probes, measure_roles, score_effects
 from headscope.models.protocol import OpenModel
 from headscope.models.weight_hash import weight_hash
 from headscope.names import Head
@@ -84,6 +84,7 @@ def run_battery(model: OpenModel, options: RoleOptions | None = None) -> Report:
     )
     floors = {name: control.named for name, control in controls.items()}
     work.unless_stopped("at S-inhibition", lambda: score_effects(model, trials, options.alpha, floors), None)
+    trials.untested |= dict.fromkeys(trials.waiting, STOPPED)
     named = trials.named(options.alpha, floors)
     findings = _findings(model, trials, named, options, work)
     best = {name: control.best for name, control in controls.items()}

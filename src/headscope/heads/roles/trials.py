@@ -28,6 +28,7 @@ from headscope.heads.roles.significance import holm, passes_threshold, signed_ra
 from headscope.models.protocol import OpenModel
 from headscope.names import Head
 
+STOPPED = "stopped before it was tested"
 MOVER, MOST_MOVERS = BATTERY["name mover"].name, 4
 
 
@@ -174,7 +175,7 @@ def measure_roles(
             break
     for role in testable:
         if role.probe.name not in trials.results:
-            trials.untested[role.name] = "stopped before it was tested"
+            trials.untested[role.name] = STOPPED
         elif not _is_effect(role):
             measured = [_measurement(role, trials, index) for index in range(len(role.evidence))]
             trials.scores[role.name] = _score(model, role, measured)
@@ -189,13 +190,13 @@ def score_effects(model: OpenModel, trials: Trials, alpha: float, floors: Mappin
     for name, (role, _) in list(trials.waiting.items()):
         if not _is_effect(role) or name in trials.untested:
             continue
-        del trials.waiting[name]
         if movers:
             _score_effect(model, role, trials, movers)
         elif MOVER in trials.scores or MOVER in trials.untested:
             trials.untested[name] = "no head of this model is named a name mover, so there is nothing to act upon"
         else:
             trials.untested[name] = f"it acts upon name movers: test the role {MOVER} with it"
+        del trials.waiting[name]
     _drop_underpowered(trials, alpha)
 
 
