@@ -23,10 +23,10 @@ def obeyed(text: str) -> set[str]:
     return OBEYED & set(text)
 
 
-def run(*args: str) -> subprocess.CompletedProcess[str]:
+def run(*args: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from headscope.cli import main; main()", *args]
     env = os.environ | {"NO_COLOR": "1", "TERM": "dumb", "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    return subprocess.run(command, capture_output=True, text=True, env=env, check=False, cwd=folder)
 
 
 @pytest.fixture(scope="module")
@@ -47,11 +47,11 @@ def test_errors_show_names_and_do_not_obey_them(tmp_path: Path) -> None:
     (tmp_path / EVIL).mkdir()
     (tmp_path / EVIL / EVIL).write_text("x")
     for args in (
-        ("check", str(tmp_path / EVIL)),
+        ("check", EVIL),
         ("look", "hello", "--head", EVIL),
-        ("scan", "--corpus", str(tmp_path / EVIL / "none"), "--out", str(tmp_path / "out")),
+        ("scan", "--corpus", f"{EVIL}/none", "--out", "out"),
     ):
-        done = run(*args)
+        done = run(*args, folder=tmp_path)
         assert done.returncode == 1
         assert "]0;owned" in done.stderr
         assert not obeyed(done.stdout + done.stderr), args

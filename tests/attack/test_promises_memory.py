@@ -69,7 +69,8 @@ def test_a_tile_of_one_cell_takes_no_more_memory_than_a_picture(scope: Scope, te
 
 def test_the_page_pools_a_whole_text_into_one_number(scope: Scope) -> None:
     page = Session(scope)
-    tiles = {n: page._looks[page.adopt(scope.look([7] * n))].tiles for n in (SHORT, LONG)}
+    kept = {n: page.kept.look(page.adopt(scope.look([7] * n))) for n in (SHORT, LONG)}
+    tiles = {n: look.tiles for n, look in kept.items() if look is not None}
     asked = WeightsRequest(look="", head="0.0", rows=(0, LONG), columns=(0, LONG), pool=10**9, how="mean")
     assert linear(lambda n: tiles[n].tile(asked)[1])
     assert tiles[SHORT].tile(asked)[1].item() == pytest.approx(1 / SHORT, rel=1e-4), "every row sums to one"

@@ -82,6 +82,7 @@ def run(line):
     err = os.open(tempfile.mkstemp()[1], os.O_RDWR)
     child = os.fork()
     if child == 0:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell runs in the background
         os.dup2(out, 1), os.dup2(err, 2)
         sys.argv = ["headscope", *line["words"]]
         os.environ.update(line["environment"])

@@ -30,6 +30,10 @@ JSON = {
     "card": ("card", "gpt2", "phi-4-mini"),
     "learn": ("learn", "3"),
     "worksheet": ("worksheet", "--seed", "7"),
+    "why": ("why", TEXT, "--head", "3.5"),
+    "trace": ("trace", TEXT),
+    "circuit": ("circuit", "pairs.csv", "--wanted", "0.1"),
+    "rules": ("rules", "-t", "book.txt", "-n", "3", "--no-tables"),
     "exercise": ("exercise", "mine.py"),
     "explain": ("explain", "shape"),
 }
@@ -53,6 +57,10 @@ LONG = {
     "scan": ("scan", "-c", "book.txt", "-o", "stopped"),
     "train": ("train", "-t", "book.txt", "-o", "run", "--layers", "2"),
 }
+PAIRED = (("cat", "dog"), ("sun", "sea"), ("man", "boy"), ("red", "tin"))
+PAIRS = "\n".join(
+    ["clean,corrupted,right,wrong"] + [f"The {a} one and the {a},The {b} one and the {b}, one, two" for a, b in PAIRED]
+)
 COLOUR = re.compile(r"\x1b\[[0-9;]*\b(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])\b[0-9;]*m")
 STYLE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
@@ -73,6 +81,7 @@ def lines() -> dict[str, Line]:
 def done(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
     folder = tmp_path_factory.mktemp("streams")
     (folder / "book.txt").write_text("The horse crossed the road because it was tired. " * 9000, encoding="utf-8")
+    (folder / "pairs.csv").write_text(PAIRS, encoding="utf-8")
     outcomes = run_all(lines(), folder)
     outcomes["made"] = Done(0, " ".join(path.name for path in folder.iterdir()), "")
     return outcomes

@@ -20,7 +20,7 @@ from tests.e2e.reading import at
 SAID = {
     "no-weights": "has a config.json but no safetensors weights; save it with save_pretrained",
     "pickled": "holds its weights as a pickle (pytorch_model.bin), which can run code when it is opened",
-    "openai-gpt": "does not call transformers' attention interface, so its heads cannot be observed",
+    "mamba": "no attention was found: it calls neither PyTorch's attention functions nor softmax and a product",
     "silent": "fails its self-check and is not opened: an edit moves the logits: ablating any one site changes",
     "nowhere": "There is no folder",
 }
@@ -38,8 +38,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.save(model.state_dict(), path / "pickled/pytorch_model.bin")
     torch.nn.init.zeros_(model.model.layers[0].self_attn.v_proj.weight)  # heads that deliver nothing
     model.save_pretrained(path / "silent")
-    older = transformers.OpenAIGPTConfig(vocab_size=19, n_embd=24, n_layer=1, n_head=2, n_positions=64)
-    transformers.OpenAIGPTLMHeadModel(older).save_pretrained(path / "openai-gpt")
+    without = transformers.MambaConfig(vocab_size=19, hidden_size=24, state_size=4, num_hidden_layers=1)
+    transformers.MambaForCausalLM(without).save_pretrained(path / "mamba")
     return path
 
 

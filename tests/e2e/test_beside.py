@@ -29,7 +29,7 @@ def louder(model: transformers.PreTrainedModel) -> transformers.PreTrainedModel:
 
 
 @contextmanager
-def page_on(browser: Browser, *scopes: Scope, fragment: str = "") -> Iterator[Page]:
+def page_on(browser: Browser, *scopes: Scope, fragment: str = "#microscope") -> Iterator[Page]:
     with served(*(Session(scope) for scope in scopes)) as address:
         page = browser.new_page(viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
         errors: list[str] = []

@@ -42,10 +42,12 @@ def test_the_first_sentence_has_four_targets(client, request_of):
     assert request_of["targets"][2]["arrows"] == [[8, 2]]
 
 
-def test_the_user_s_own_sentence_gets_the_previous_token_target(client):
+def test_the_user_s_own_sentence_gets_the_previous_token_target_and_no_guess_without_a_verb(client):
     card = client.post("/api/lab/sentence", json={"sentence": "a dog, a cat"}).json()
     assert card["words"] == ["a", "dog", ",", "a", "cat"]
-    assert [target["arrows"] for target in card["targets"]] == [[[1, 0], [2, 1], [3, 2], [4, 3]]]
+    *guessed, previous = (target["arrows"] for target in card["targets"])
+    assert previous == [[1, 0], [2, 1], [3, 2], [4, 3]]
+    assert guessed == [[], [], []]
 
 
 def test_training_is_streamed_and_ends_with_the_lab_s_result(client, request_of):

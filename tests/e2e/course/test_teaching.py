@@ -42,6 +42,7 @@ def test_an_example_that_this_model_does_not_show_says_so(browser: Browser) -> N
 def test_the_shipped_model_is_not_said_to_fail_its_examples(visit: Visit) -> None:
     page = visit("#microscope")
     choice = page.get_by_label("Example")
+    expect(choice).to_be_enabled()
     for key in choice.locator("option").evaluate_all("all => all.map(one => one.value)"):
         choice.select_option(key)
         expect(page.locator("[data-kl]")).to_be_visible()
