@@ -57,7 +57,7 @@ LONG = {
     "scan": ("scan", "-c", "book.txt", "-o", "stopped"),
     "train": ("train", "-t", "book.txt", "-o", "run", "--layers", "2"),
 }
-PAIRED = (("cat", "dog"), ("sun", "sea"), ("man", "boy"), ("red", "tin"))
+PAIRED = (("cat", "dog"), ("sun", "sea"), ("man", "boy"), ("red", "blue"))
 PAIRS = "\n".join(
     ["clean,corrupted,right,wrong"] + [f"The {a} one and the {a},The {b} one and the {b}, one, two" for a, b in PAIRED]
 )

@@ -113,7 +113,9 @@ def exercise(
 
     The first call writes the file; each later one runs it and checks every gap against the reference.
 
-    Example: headscope exercise, then fill a gap of attention_exercise.py, then headscope exercise again
+    Fill a gap of the file, then run the command again.
+
+    Example: headscope exercise
     """
     from headscope.lab.teach.course.coding_exercise import check_exercise, write_exercise
 
