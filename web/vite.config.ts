@@ -36,6 +36,7 @@ export default defineConfig(({ mode }) => ({
     rollupOptions: {
       input: mode === "saved" ? "saved.html" : "index.html",
       output: {
+        codeSplitting: mode !== "saved",
         entryFileNames: "assets/[name].js",
         chunkFileNames: "assets/[name].js",
         assetFileNames: "assets/[name][extname]",

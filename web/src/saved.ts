@@ -4,9 +4,11 @@ import SavedPage from "./SavedPage.svelte";
 import { bytesInPage, fileSource } from "./source/exported-file";
 import { requester, channel, notebookSource } from "./source/notebook";
 import { theme } from "./ui/theme.svelte";
+import { speak, wanted } from "./words/words";
 import "./styles/all";
 
 theme.start();
+document.documentElement.lang = await speak(wanted());
 const saved = bytesInPage();
 const shown = document.getElementById("headscope-look")?.textContent ?? "";
 const source = saved ? fileSource(saved) : notebookSource(shown, requester(channel()));

@@ -21,6 +21,7 @@ export default {
   copy: "Copy a link to this view",
   copied: "Link copied",
   theme: "Light or dark",
+  language: "Language",
   opening: "Opening the page",
   stopped: "The program on this machine has stopped, so this page could not be opened. Start it again and reload.",
 };

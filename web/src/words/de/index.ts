@@ -1,0 +1,26 @@
+// Die Seite auf Deutsch. Wortwahl, einmal entschieden und überall gleich (auch in den Lektionen):
+//
+//   attention Aufmerksamkeit · head Kopf, Aufmerksamkeitskopf · multi-head Multi-Head · token Token · query Anfrage (q) ·
+//   key Schlüssel (k) · value Wert (v) · score Score · share Anteil · attention weight Aufmerksamkeitsgewicht · pattern Muster ·
+//   residual stream Residualstrom · layer Schicht · causal kausal · encoder Encoder · cross-attention Kreuzaufmerksamkeit ·
+//   concatenate aneinanderhängen · output matrix Ausgabematrix W_O · embedding Einbettung · logit Logit · logit attribution
+//   Logit-Attribution · entropy Entropie · loss Verlust · knock-out Knock-out · zero/mean ablation Null-/Mittelwert-Ablation ·
+//   edit Eingriff · role Rolle · question Frage · null Nullwert · interval Intervall · seed Startwert · census Zensus ·
+//   induction Induktion · previous token vorheriges Token · model card Modellkarte · KV head KV-Kopf · bring home heimbringen
+//
+// Anrede: du. Zahlen behalten den Punkt, wie im Code und in den Abbildungen: .62. Wörter aus Beispielsätzen, die das Modell
+// liest, bleiben englisch.
+import type { Words } from "../words";
+import byHand from "./by-hand";
+import classroom from "./classroom";
+import examples from "./examples";
+import fourHeads from "./four-heads";
+import frame from "./frame";
+import glossary from "./glossary";
+import learn from "./learn";
+import microscope from "./microscope";
+import start from "./start";
+import tour from "./tour";
+
+const de: Words = { byHand, classroom, examples, fourHeads, frame, glossary, learn, microscope, start, tour };
+export default de;

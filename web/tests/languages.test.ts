@@ -1,0 +1,78 @@
+import { describe, expect, it } from "vitest";
+import { FIGURES, type TermKey } from "../src/glossary/figures";
+import en from "../src/words/en";
+import { LANGUAGES, NAMES } from "../src/words/words";
+
+type Leaf = string | ((...given: unknown[]) => string);
+
+/** Every string and function of a catalogue by its path: "tour.oneHead.before". */
+function leaves(of: unknown, path = ""): [string, Leaf][] {
+  if (typeof of === "string" || typeof of === "function") return [[path, of as Leaf]];
+  return Object.entries(of as object).flatMap(([key, value]) => leaves(value, path ? `${path}.${key}` : key));
+}
+
+const ENGLISH = new Map(leaves(en));
+/** What may differ in number: a language has as many forms of a word as its grammar asks for. */
+const free = (path: string) => /^glossary\.terms\.\w+\.forms\.\d+$/.test(path);
+const asked = [3, 1].flatMap((first) => [[first, 5, 7, 11, 13, 17]]);
+/** What each argument becomes in a sentence, so that one that is left out is seen. */
+const given = (leaf: Leaf, numbers: number[]) =>
+  typeof leaf === "function" ? Array.from({ length: leaf.length }, (_, at) => numbers[at]) : [];
+
+it("every language has a name, English too", () => {
+  expect(Object.keys(NAMES).sort()).toEqual(["en", ...Object.keys(LANGUAGES)].sort());
+});
+
+describe.each(Object.keys(LANGUAGES))("the page in %s", async (code) => {
+  const catalogue = (await LANGUAGES[code]()).default;
+  const theirs = new Map(leaves(catalogue));
+
+  it("has the keys of the English page and no others", () => {
+    const keys = (of: Map<string, Leaf>) => [...of.keys()].filter((path) => !free(path)).sort();
+    expect(keys(theirs)).toEqual(keys(ENGLISH));
+  });
+
+  it("has no empty string, and a sentence wherever English has one", () => {
+    for (const [path, leaf] of theirs) {
+      if (typeof leaf === "string" && ENGLISH.get(path) !== "") expect(leaf.trim(), path).not.toBe("");
+    }
+  });
+
+  it("says every number and name that goes into a sentence", () => {
+    for (const [path, leaf] of theirs) {
+      const english = ENGLISH.get(path);
+      if (typeof leaf !== "function" || typeof english !== "function") continue;
+      expect(leaf.length, path).toBe(english.length);
+      for (const numbers of asked) {
+        const [said, meant] = [leaf, english].map((each) => String(each(...given(english, numbers))));
+        for (const number of numbers.slice(0, english.length)) {
+          if (new RegExp(`(?<!\\d)${number}(?!\\d)`).test(meant)) expect(said, path).toContain(String(number));
+        }
+      }
+    }
+  });
+
+  it("keeps the marks of emphasis in pairs", () => {
+    for (const [path, leaf] of theirs)
+      if (typeof leaf === "string") expect((leaf.match(/\*\*/g) ?? []).length % 2, path).toBe(0);
+  });
+
+  it("asks on Start about words of its sentence, in their order", () => {
+    const at = [...catalogue.start.asked, catalogue.start.reader].map((word) => catalogue.start.sentence.indexOf(word));
+    expect(Math.min(...at)).toBeGreaterThanOrEqual(0);
+    expect(at.slice(0, 4)).toEqual([...at.slice(0, 4)].sort((a, b) => a - b));
+  });
+
+  it("explains each term in two or three sentences, and labels its figure as English does", () => {
+    const forms = Object.values(catalogue.glossary.terms).flatMap((term) => term.forms);
+    expect(new Set(forms).size).toBe(forms.length);
+    for (const [key, term] of Object.entries(catalogue.glossary.terms)) {
+      const sentences = term.says.split(/(?<=[.;:!?])\s+(?=\p{Lu}|\d|\p{Ll})/u);
+      expect(sentences.length, key).toBeGreaterThanOrEqual(2);
+      expect(term.forms.length, key).toBeGreaterThan(0);
+      const marks = FIGURES[key as TermKey](term.labels);
+      const said = marks.flatMap((mark) => (mark.kind === "text" ? [mark.text] : [])).join(" ");
+      for (const label of term.labels) expect(said, key).toContain(label);
+    }
+  });
+});
