@@ -58,7 +58,9 @@ describe.each(Object.keys(LANGUAGES))("the page in %s", async (code) => {
   });
 
   it("asks on Start about words of its sentence, in their order", () => {
-    const at = [...catalogue.start.asked, catalogue.start.reader].map((word) => catalogue.start.sentence.indexOf(word));
+    const { asked, reader, sentence } = catalogue.start;
+    const bare = sentence.split(" ").map((word) => word.replace(/[.,]$/, ""));
+    const at = [...asked, reader].map((word) => bare.indexOf(word));
     expect(Math.min(...at)).toBeGreaterThanOrEqual(0);
     expect(at.slice(0, 4)).toEqual([...at.slice(0, 4)].sort((a, b) => a - b));
   });
