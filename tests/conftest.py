@@ -11,6 +11,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+from tests.runs.leftovers import bound_the_end, end_leftovers, mark_run
+
 # Neither a deadline nor a limit on drawing examples: both say how busy the machine is, not whether the code is right.
 settings.register_profile(
     "test", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -22,6 +24,14 @@ NEEDS = {
     "browser": (shutil.which("chromium"), "browser tests need chromium on PATH; on Debian: apt-get install chromium"),
     "gpu": (torch.cuda.is_available(), "GPU tests need a CUDA device; where there is one: make test TESTS=tests/gpu"),
 }
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    mark_run(config)
+
+
+def pytest_unconfigure() -> None:
+    bound_the_end()
 
 
 @pytest.fixture(autouse=True)
@@ -54,10 +64,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
-    """Say in the last lines which tests were not run, and how to run them."""
+    """Say in the last lines which tests were not run and how to run them, and which processes were left behind."""
     yield
+    left = end_leftovers(session)
     terminal = session.config.pluginmanager.get_plugin("terminalreporter")
     skipped = terminal.stats.get("skipped", []) if terminal else []
     reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
     for reason, count in sorted(reasons.items()):
         terminal.write_line(f"{count} {'test was' if count == 1 else 'tests were'} not run: {reason}", yellow=True)
+    for sentence in left:
+        terminal.write_line(sentence, red=True)
