@@ -23,10 +23,10 @@ import transformers
 
 import headscope
 from headscope.cli.options import read_texts
-from headscope.cli.rules import lesson_texts
 from headscope.heads.rules.cost import CostOptions
 from headscope.heads.rules.report import Rules
 from headscope.heads.rules.run import RuleOptions
+from headscope.lab.teach.course.passages import lesson_passages
 
 CHARACTERS = 1000
 
@@ -91,7 +91,7 @@ def memory_of(length: int) -> int:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    texts = read_texts(arguments.texts, arguments.count, CHARACTERS) if arguments.texts else lesson_texts()
+    texts = read_texts(arguments.texts, arguments.count, CHARACTERS) if arguments.texts else lesson_passages()
     texts = texts[: arguments.count]
     with headscope.load(arguments.model) as scope:
         rules, wall, processor = timed(scope, texts)

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 import headscope
 from headscope.cli import app
-from headscope.cli.rules import lesson_texts
 from headscope.errors import InputError
+from headscope.lab.teach.course.passages import lesson_passages
 from tests.heads.conftest import small_llama
 
 
@@ -39,7 +39,7 @@ def run(*words: str) -> str:
 
 def passages(folder: Path) -> str:
     path = folder / "book.txt"
-    path.write_text("\n".join(text[:300] for text in lesson_texts()[:3]) + "\n")
+    path.write_text("\n".join(text[:300] for text in lesson_passages()[:3]) + "\n")
     return str(path)
 
 

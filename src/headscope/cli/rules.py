@@ -33,9 +33,10 @@ def rules(
     """
     from headscope.heads.questions.label_rules import read_class
     from headscope.heads.rules.run import RuleOptions
+    from headscope.lab.teach.course.passages import lesson_passages
     from headscope.scope import load
 
-    given = read_texts(texts, count, CHARACTERS) if texts else lesson_texts()[:count]
+    given = read_texts(texts, count, CHARACTERS) if texts else lesson_passages()[:count]
     own = tuple(read_class(entry) for entry in question or ())
     with load(one_model(model, named)) as scope:
         longest = min(CHARACTERS, (scope.shape.context or CHARACTERS) - 2)  # a token is at least a character
@@ -53,14 +54,3 @@ def rules(
     typer.echo(repr(found))
     if measured is not None:
         typer.echo(repr(measured))
-
-
-def lesson_texts() -> list[str]:
-    """Passages of headscope's own lessons, one from each lesson in turn."""
-    from headscope.lab.teach import lessons
-
-    files = sorted((Path(lessons.__file__).parent / "lessons").glob("*.md"))
-    pages = [file.read_text(encoding="utf-8") for file in files]
-    starts = range(0, max(map(len, pages)), CHARACTERS)
-    passages = [page[start : start + CHARACTERS].strip() for start in starts for page in pages]
-    return [passage for passage in passages if len(passage) > CHARACTERS // 2]

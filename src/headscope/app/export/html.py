@@ -102,6 +102,7 @@ def bundle(look: Look) -> bytes:
         "model": session.model(),
         "roles": session.roles(),
         "featured": session.featured(),
+        "rules": session.words.state(),
         "predictions": [session.predict(PredictRequest(look=name, position=at)) for at in range(last + 1)],
     }
     return pack(values, {key: np.frombuffer(pack(*each), dtype=np.uint8) for key, each in responses.items()})

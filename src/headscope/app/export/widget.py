@@ -19,6 +19,7 @@ from headscope.app.export.html import assemble
 from headscope.app.pages.attribution import AttributionRequest, TokenRequest
 from headscope.app.pages.microscope import ImportanceRequest, LookRequest, Session
 from headscope.app.pages.predictions import PredictRequest
+from headscope.app.pages.rules.head_words import RuleCostRequest, RulePatternRequest
 from headscope.app.pages.tiles import WeightsRequest
 from headscope.app.wire import pack
 from headscope.errors import HeadscopeError, InputError
@@ -34,12 +35,16 @@ REQUESTS: dict[str, tuple[type[BaseModel], Callable[[Session, Any], Any]]] = {
     "token": (TokenRequest, Session.token),
     "predict": (PredictRequest, Session.predict),
     "importance": (ImportanceRequest, Session.importance),
+    "rules/pattern": (RulePatternRequest, lambda session, asked: session.words.pattern(asked)),
+    "rules/cost": (RuleCostRequest, lambda session, asked: session.words.cost(asked)),
 }
 PLAIN: dict[str, Callable[[Session], Any]] = {
     "model": Session.model,
     "roles": Session.roles,
     "featured": Session.featured,
     "testHeads": Session.test_heads,
+    "rules": lambda session: session.words.state(),
+    "fitRules": lambda session: session.words.fit(),
 }
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field
@@ -145,6 +145,7 @@ class OpenedModel(Response):
 
     model: str
     text: str
+    head: str | None = None
 
 
 def sentence(asked: SentenceRequest) -> SentenceResponse:
@@ -174,10 +175,12 @@ class MadeModels:
     registry: ModelRegistry
     client: str = ""
 
-    def open(self, name: str, model: nn.Module, tokenizer: object, text: str) -> OpenedModel:
-        """Add a model, unless it is there."""
+    def open(
+        self, name: str, model: nn.Module, tokenizer: object, text: str, texts: Sequence[Any] | None = None
+    ) -> OpenedModel:
+        """Add a model, unless it is there. ``texts`` are those that its rules are fitted on."""
         if name not in self.registry.names(self.client):
-            self.registry.add(name, Scope(NativeModel(model, tokenizer, name)), self.client)
+            self.registry.add(name, Scope(NativeModel(model, tokenizer, name)), self.client, texts)
         return OpenedModel(model=name, text=text)
 
 

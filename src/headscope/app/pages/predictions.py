@@ -46,12 +46,13 @@ class SamplingRequest(Request):
 
 
 class PredictRequest(Request):
-    """The next token as it is, and with some heads ablated or some arrows knocked out."""
+    """The next token as it is, and with some heads ablated or on their rules, or some arrows knocked out."""
 
     look: str
     position: int = Field(ge=0)
     off: list[str] = []
     cuts: list[Edge] = Field(default=[], max_length=64)
+    rules: list[str] = Field(default=[], max_length=4_096, description="heads that run on their rules")
     how: Removal = "zero"
     count: int = Field(default=6, ge=1, le=100)
     sampling: SamplingRequest | None = None
@@ -79,6 +80,7 @@ class PredictResponse(Response):
     position: int
     off: list[str]
     cuts: list[Edge] = []
+    rules: list[str] = []
     how: Removal
     guesses: list[NextToken] = []
     without: list[float] | None = None

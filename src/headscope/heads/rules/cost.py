@@ -97,11 +97,7 @@ class Cost:
 def measure_cost(rules: Rules, texts: Sequence[Any], options: CostOptions | None = None) -> Cost:
     """See ``Rules.cost``."""
     options = options or CostOptions()
-    model = rules.opened
-    if model is None:
-        raise InputError("running on rules needs the model; open the rules with it: open_rules(path, scope.model)")
-    if not texts:
-        raise InputError("the cost of rules is measured on texts; give at least one")
+    model = _model(rules, texts)
     inputs = [model.prepare(text).inputs for text in texts]
     chosen = list(_choices(rules, model, texts, options))
     base = _loss(model, inputs, None)
@@ -113,6 +109,28 @@ def measure_cost(rules: Rules, texts: Sequence[Any], options: CostOptions | None
             loss[how] = round(_loss(model, inputs, _edit(rules, heads, how)), 6)
         replaced.append(Replaced(choice, tuple(map(str, heads)), loss))
     return Cost(round(base, 6), tuple(replaced))
+
+
+def loss_with(
+    rules: Rules, texts: Sequence[Any], heads: Sequence[Head], ways: Sequence[str] = HOW
+) -> tuple[float, dict[str, float]]:
+    """The loss (nats per token) of the whole model, and with these heads replaced in each way."""
+    model = _model(rules, texts)
+    inputs = [model.prepare(text).inputs for text in texts]
+    found: dict[str, float] = {}
+    base = _loss(model, inputs, None)
+    for how in ways:
+        report_progress("running on rules", len(found) + 1, len(ways) + 1)
+        found[how] = _loss(model, inputs, _edit(rules, heads, how))
+    return base, found
+
+
+def _model(rules: Rules, texts: Sequence[Any]) -> OpenModel:
+    if rules.opened is None:
+        raise InputError("running on rules needs the model; open the rules with it: open_rules(path, scope.model)")
+    if not texts:
+        raise InputError("the cost of rules is measured on texts; give at least one")
+    return rules.opened
 
 
 def _choices(

@@ -1,0 +1,212 @@
+"""Every head in words, for the page: sentences, rule patterns beside patterns, and what running on rules costs.
+
+Rules of the embedded model ship with it; those of another model are fitted when somebody asks, once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor
+
+from headscope.app.lru import LRU
+from headscope.app.pages.kept_looks import Opened
+from headscope.app.pages.rules.shipped import shipped_rules, texts_for
+from headscope.app.pages.schema import Request, Response
+from headscope.app.wire import Arrays, numbers
+from headscope.errors import InputError
+from headscope.heads.look.look import Look
+from headscope.heads.rules.cost import loss_with
+from headscope.heads.rules.follow import Follow, follow
+from headscope.heads.rules.mixture import Drawn, rules_used
+from headscope.heads.rules.report import HeadRules, Measure, Rules
+from headscope.heads.rules.token_features import TokenFeatures
+from headscope.names import Head
+from headscope.scope import Scope
+
+LONGEST = 512  # tokens of a text whose rule pattern is sent
+COST_TEXTS = 3
+KEPT_COSTS = 512
+SHOWN_HOW = ("rules", "position", "mean")
+
+
+class MeasureInfo(Response):
+    """A measure over all reporting texts, and its 95 % interval over documents."""
+
+    value: float
+    low: float
+    high: float
+
+
+class RuleInfo(Response):
+    """One rule of a head. ``part``: what it explains of the head's attention beside the first token."""
+
+    name: str
+    phrase: str
+    weight: float
+    applies: float = Field(description="the share of places where it has a target")
+    part: float
+    position: bool = Field(description="whether it reads positions alone")
+
+
+class HeadWords(Response):
+    """One head in words, and what the words explain."""
+
+    head: str
+    sentence: str
+    first: float
+    rules: list[RuleInfo]
+    explained: MeasureInfo
+    explained_by_position: MeasureInfo
+    rest: MeasureInfo
+    rest_by_position: MeasureInfo
+    gain: MeasureInfo
+    null_gain: MeasureInfo
+    strongest: str | None
+
+
+class RulesResponse(Response):
+    """The rules of this model's heads, as far as they have been fitted."""
+
+    state: Literal["unfitted", "fitting", "fitted"]
+    heads: list[HeadWords] = []
+    places: int = Field(default=0, description="rows that the measures are over")
+    texts: int = Field(default=0, description="texts that the measures are over")
+
+
+class RulePatternRequest(Request):
+    """The pattern that a head's rules give on a text."""
+
+    look: str
+    head: str = Field(max_length=64)
+
+
+class RulePatternResponse(Response):
+    """Arrays: ``weights`` float32 [query, key]."""
+
+    look: str
+    head: str
+
+
+class RuleCostRequest(Request):
+    """What it costs to let one head run on its rules."""
+
+    head: str = Field(max_length=64)
+
+
+class RuleCostResponse(Response):
+    """By what factor the perplexity grows with a head on its rules, on position alone, and on its mean z."""
+
+    head: str
+    texts: int
+    loss: float
+    perplexity: dict[str, float]
+
+
+class HeadsInWords:
+    """The rules of one session's model."""
+
+    def __init__(self, scope: Scope, open_look: Callable[[str], Opened], texts: Sequence[Any] | None = None) -> None:
+        self.scope, self._open, self._texts = scope, open_look, texts
+        self._found: Rules | None = None
+        self._fitting = False
+        self._costs: LRU[Head, RuleCostResponse] = LRU(KEPT_COSTS)
+
+    def state(self) -> RulesResponse:
+        """The rules, if they are there. Returns at once."""
+        rules = self._rules
+        if rules is None:
+            return RulesResponse(state="fitting" if self._fitting else "unfitted")
+        recipe = rules.recipe
+        return RulesResponse(
+            state="fitted",
+            heads=[_words(head) for head in rules],
+            places=recipe["places"],
+            texts=recipe["documents"]["report"],
+        )
+
+    def fit(self) -> RulesResponse:
+        """Fit the rules of every head, once per model."""
+        if self._rules is None:
+            self._fitting = True
+            try:
+                self._found = self.scope.rules(self.texts)
+            finally:
+                self._fitting = False
+        return self.state()
+
+    def pattern(self, asked: RulePatternRequest) -> tuple[RulePatternResponse, Arrays]:
+        """What a head's rules say of a text: as many rows and columns as its pattern has."""
+        rules, look = self.fitted(), self._open(asked.look).look
+        head = rules[asked.head].head
+        if len(look.tokens) > LONGEST:
+            raise InputError(
+                f"this text has {len(look.tokens)} tokens; the rule's pattern is drawn for texts of up to {LONGEST}"
+            )
+        return RulePatternResponse(look=asked.look, head=str(head)), {
+            "weights": numbers(rule_pattern(rules, head, look))
+        }
+
+    def cost(self, asked: RuleCostRequest) -> RuleCostResponse:
+        """The loss on a few texts with this head replaced, in each way."""
+        rules = self.fitted()
+        return self._costs.cached(rules[asked.head].head, lambda: self._cost(rules, rules[asked.head].head))
+
+    def follow(self, heads: Sequence[str]) -> Follow:
+        """The edit that lets these heads run on their rules."""
+        return follow(self.fitted(), list(dict.fromkeys(heads)))
+
+    def fitted(self) -> Rules:
+        """The rules, or an error where there are none yet."""
+        if self._rules is None:
+            raise InputError("this model's rules have not been fitted yet; press “Say it in words” first")
+        return self._rules
+
+    @property
+    def texts(self) -> Sequence[Any]:
+        """What the rules are fitted and measured on."""
+        return self._texts if self._texts is not None else texts_for(self.scope)
+
+    @property
+    def _rules(self) -> Rules | None:
+        return self._found or self._shipped
+
+    @cached_property
+    def _shipped(self) -> Rules | None:
+        return shipped_rules(self.scope)
+
+    def _cost(self, rules: Rules, head: Head) -> RuleCostResponse:
+        texts = self.texts[2::3][:COST_TEXTS]  # of those that the measures are over
+        base, found = loss_with(rules, texts, [head], SHOWN_HOW)
+        factors = {how: math.exp(loss - base) for how, loss in found.items()}
+        return RuleCostResponse(head=str(head), texts=len(texts), loss=base, perplexity=factors)
+
+
+def rule_pattern(rules: Rules, head: Head, look: Look) -> Float[Tensor, "query key"]:
+    """The pattern that a head's mixture of rules gives on the text of a look."""
+    mixture, tokens, source = rules.mixture(head), look.query_tokens(head.site), look.source(head)
+    rows = torch.arange(len(tokens), device=source.q.device)
+    visible = source.scores.mask.block(rows, rows, 0)[0, 0].expand(len(tokens), -1)
+    return Drawn(rules_used([mixture], rules.known()), TokenFeatures.of(tokens), rows, visible).mixture(mixture)
+
+
+def _words(head: HeadRules) -> HeadWords:
+    measures = ("explained", "explained_by_position", "rest", "rest_by_position", "gain", "null_gain")
+    return HeadWords(
+        head=str(head.head),
+        sentence=head.sentence,
+        first=head.first,
+        rules=[RuleInfo(**vars(part)) for part in head.rules],
+        strongest=head.strongest,
+        **{name: _measure(getattr(head, name)) for name in measures},
+    )
+
+
+def _measure(measure: Measure) -> MeasureInfo:
+    return MeasureInfo(value=measure.value, low=measure.low, high=measure.high)
