@@ -261,6 +261,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/cut-path": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Cut Path */
+        post: operations["cut_path_api_cut_path_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/featured": {
         parameters: {
             query?: never;
@@ -801,6 +818,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/trace": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Trace */
+        post: operations["trace_api_trace_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/weights": {
         parameters: {
             query?: never;
@@ -812,6 +846,23 @@ export interface paths {
         put?: never;
         /** Weights */
         post: operations["weights_api_weights_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/why": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Why */
+        post: operations["why_api_why_post"];
         delete?: never;
         options?: never;
         head?: never;
@@ -873,6 +924,16 @@ export interface components {
             task: string;
             /** Whole */
             whole: number;
+        };
+        /**
+         * Answer
+         * @description How the share of one part in the logit changes when the path is cut.
+         */
+        Answer: {
+            /** Change */
+            change: number;
+            /** Name */
+            name: string;
         };
         /**
          * AnswerRequest
@@ -1473,6 +1534,66 @@ export interface components {
             start: number;
         };
         /**
+         * CutPathRequest
+         * @description A path from a writer into the q, k or v of one head, in one row, and the token whose prediction is watched.
+         */
+        CutPathRequest: {
+            /**
+             * Into
+             * @default k
+             * @enum {string}
+             */
+            into: "q" | "k" | "v";
+            /** Key */
+            key?: number | null;
+            /** Look */
+            look: string;
+            /**
+             * Position
+             * @description where the token is predicted; the query unless given
+             */
+            position?: number | null;
+            /** Query */
+            query: number;
+            /** Reader */
+            reader: string;
+            /**
+             * Token
+             * @description the likeliest next token unless given
+             */
+            token?: number | null;
+            /** Writer */
+            writer: string;
+        };
+        /**
+         * CutPathResponse
+         * @description One cut path; ``answers``: the parts whose shares change most; ``others``: the change of all the rest.
+         */
+        CutPathResponse: {
+            /** Answers */
+            answers: components["schemas"]["Answer"][];
+            /** Into */
+            into: string;
+            /** Key */
+            key: number | null;
+            logit: components["schemas"]["MovedInfo"];
+            /** Look */
+            look: string;
+            /** Others */
+            others: number;
+            /** Position */
+            position: number;
+            probability: components["schemas"]["MovedInfo"];
+            /** Query */
+            query: number;
+            /** Reader */
+            reader: string;
+            token: components["schemas"]["NextToken"];
+            weight: components["schemas"]["MovedInfo"] | null;
+            /** Writer */
+            writer: string;
+        };
+        /**
          * Edge
          * @description One arrow of one head: the attention of a query to a key.
          */
@@ -1806,6 +1927,18 @@ export interface components {
             total: number | null;
         };
         /**
+         * LeftOutInfo
+         * @description What a level does not show: how many terms, and their sum, positive and negative apart.
+         */
+        LeftOutInfo: {
+            /** Count */
+            count: number;
+            /** Down */
+            down: number;
+            /** Up */
+            up: number;
+        };
+        /**
          * LessonBlock
          * @description Code that the reader changes and runs in the browser, with a hint and a solution.
          */
@@ -2055,6 +2188,18 @@ export interface components {
             titles: string[];
         };
         /**
+         * MovedInfo
+         * @description A number as it is, as the split predicts it without the path, and as it truly is without it.
+         */
+        MovedInfo: {
+            /** As Is */
+            as_is: number;
+            /** Predicted */
+            predicted: number;
+            /** True */
+            true: number;
+        };
+        /**
          * NamedToken
          * @description A token of the vocabulary.
          */
@@ -2189,6 +2334,16 @@ export interface components {
             count: number;
             /** Name */
             name: string;
+        };
+        /**
+         * PlaceInfo
+         * @description A token of the text.
+         */
+        PlaceInfo: {
+            /** Position */
+            position: number;
+            /** Token */
+            token: string;
         };
         /**
          * PredictRequest
@@ -2889,6 +3044,92 @@ export interface components {
             text: string;
         };
         /**
+         * TraceRead
+         * @description A key that a head read: what its value carried to the prediction, why it was found, and who wrote the value.
+         */
+        TraceRead: {
+            /** Answered */
+            answered: components["schemas"]["WriterShare"][];
+            /** Asked */
+            asked: components["schemas"]["WriterShare"][];
+            left_out: components["schemas"]["LeftOutInfo"];
+            /** Position */
+            position: number;
+            /** Share */
+            share: number;
+            /** Token */
+            token: string;
+            /** Total */
+            total: number;
+            /** Values */
+            values: components["schemas"]["TraceStep"][];
+            /** Weight */
+            weight: number;
+        };
+        /**
+         * TraceRequest
+         * @description A next token after one position; the likeliest one unless an id is given.
+         */
+        TraceRequest: {
+            /**
+             * Floor
+             * @description of the prediction: smaller shares are left out
+             * @default 0.03
+             */
+            floor: number;
+            /** Look */
+            look: string;
+            /** Minus */
+            minus?: number | null;
+            /** Position */
+            position: number;
+            /** Token */
+            token?: number | null;
+        };
+        /**
+         * TraceResponse
+         * @description A prediction: ``total`` is the sum of the steps' shares, of what is left out, and of a constant.
+         */
+        TraceResponse: {
+            /** Constant */
+            constant: number;
+            /** Floor */
+            floor: number;
+            left_out: components["schemas"]["LeftOutInfo"];
+            /** Look */
+            look: string;
+            minus: components["schemas"]["NextToken"] | null;
+            position: components["schemas"]["PlaceInfo"];
+            /** Steps */
+            steps: components["schemas"]["TraceStep"][];
+            token: components["schemas"]["NextToken"];
+            /** Total */
+            total: number;
+        };
+        /**
+         * TraceStep
+         * @description A part that adds to the prediction, at the place where it wrote.
+         */
+        TraceStep: {
+            /** Kind */
+            kind: string;
+            left_out: components["schemas"]["LeftOutInfo"];
+            /** Name */
+            name: string;
+            /** Note */
+            note: string;
+            /** Position */
+            position: number;
+            /** Reads */
+            reads: components["schemas"]["TraceRead"][];
+            /** Rests */
+            rests: boolean;
+            /** Share */
+            share: number;
+            /** Token */
+            token: string;
+        };
+        /**
          * WeightsRequest
          * @description A rectangle of one head's pattern; with ``pool`` > 1 each number stands for pool × pool weights.
          */
@@ -2977,6 +3218,81 @@ export interface components {
             ];
         };
         /**
+         * WhyRequest
+         * @description One arrow of one head, relative to the row's mean, to the others weighted by the pattern, or to another key.
+         */
+        WhyRequest: {
+            /** Head */
+            head: string;
+            /** Key */
+            key: number;
+            /** Look */
+            look: string;
+            /**
+             * Minus
+             * @default mean
+             */
+            minus: ("mean" | "others") | number;
+            /** Query */
+            query: number;
+        };
+        /**
+         * WhyResponse
+         * @description One arrow. ``asked`` and ``answered`` are by size, the largest first; each adds up, with the terms, to ``total``.
+         *
+         *     ``pairs[a][b]`` is what ``asked[a]`` and ``answered[b]`` give together, for the first writers of each side.
+         */
+        WhyResponse: {
+            /** Answered */
+            answered: components["schemas"]["WriterShare"][];
+            /** Asked */
+            asked: components["schemas"]["WriterShare"][];
+            /** Baseline */
+            baseline: number;
+            /** Error */
+            error: number;
+            /** Group */
+            group: string[];
+            /** Head */
+            head: string;
+            key: components["schemas"]["PlaceInfo"];
+            /** Look */
+            look: string;
+            /** Minus */
+            minus: string;
+            /** N Visible */
+            n_visible: number;
+            /** Pairs */
+            pairs: number[][];
+            /**
+             * Pairs Count
+             * @description of all pairs, sent or not
+             */
+            pairs_count: number;
+            /**
+             * Pairs Size
+             * @description the sum of the absolute values of all pairs
+             */
+            pairs_size: number;
+            /** Pairs Sum */
+            pairs_sum: number;
+            /** Position Part */
+            position_part: number;
+            query: components["schemas"]["PlaceInfo"];
+            /** Score */
+            score: number;
+            /** Sink */
+            sink: number | null;
+            /** Terms */
+            terms: {
+                [key: string]: number;
+            };
+            /** Total */
+            total: number;
+            /** Weight */
+            weight: number;
+        };
+        /**
          * WorkedRequest
          * @description The parts of the worked example that the user changed.
          */
@@ -3059,6 +3375,33 @@ export interface components {
             title: string;
             /** Working */
             working: string;
+        };
+        /**
+         * WriterRead
+         * @description What a head that is a writer read at the place where it wrote.
+         */
+        WriterRead: {
+            /** Position */
+            position: number;
+            /** Token */
+            token: string;
+            /** Weight */
+            weight: number;
+        };
+        /**
+         * WriterShare
+         * @description What one writer gives to a relative score; ``position_part`` of it is due to the offset.
+         */
+        WriterShare: {
+            /** Kind */
+            kind: string;
+            /** Name */
+            name: string;
+            /** Position Part */
+            position_part: number;
+            read: components["schemas"]["WriterRead"] | null;
+            /** Value */
+            value: number;
         };
     };
     responses: never;
@@ -3519,6 +3862,41 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TeacherView"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cut_path_api_cut_path_post: {
+        parameters: {
+            query?: {
+                model?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CutPathRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CutPathResponse"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -4690,6 +5068,41 @@ export interface operations {
             };
         };
     };
+    trace_api_trace_post: {
+        parameters: {
+            query?: {
+                model?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TraceRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TraceResponse"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     weights_api_weights_post: {
         parameters: {
             query?: {
@@ -4721,6 +5134,41 @@ export interface operations {
                 };
                 content: {
                     "application/x-headscope": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    why_api_why_post: {
+        parameters: {
+            query?: {
+                model?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["WhyRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WhyResponse"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
                 };
             };
         };

@@ -17,6 +17,9 @@ from pydantic_core import to_jsonable_python
 
 from headscope.app.export.html import assemble
 from headscope.app.pages.attribution import AttributionRequest, TokenRequest
+from headscope.app.pages.explain.path_cut import CutPathRequest
+from headscope.app.pages.explain.trace import TraceRequest
+from headscope.app.pages.explain.why import WhyRequest
 from headscope.app.pages.microscope import ImportanceRequest, LookRequest, Session
 from headscope.app.pages.predictions import PredictRequest
 from headscope.app.pages.rules.head_words import RuleCostRequest, RulePatternRequest
@@ -34,6 +37,9 @@ REQUESTS: dict[str, tuple[type[BaseModel], Callable[[Session, Any], Any]]] = {
     "mix": (AttributionRequest, Session.attribution),
     "token": (TokenRequest, Session.token),
     "predict": (PredictRequest, Session.predict),
+    "why": (WhyRequest, Session.why),
+    "trace": (TraceRequest, Session.trace),
+    "cut-path": (CutPathRequest, Session.cut_path),
     "importance": (ImportanceRequest, Session.importance),
     "rules/pattern": (RulePatternRequest, lambda session, asked: session.words.pattern(asked)),
     "rules/cost": (RuleCostRequest, lambda session, asked: session.words.cost(asked)),

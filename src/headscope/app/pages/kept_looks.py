@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from headscope.app.lru import LRU
+from headscope.app.pages.explain.why import stream_bytes
 from headscope.app.pages.tiles import PatternTiles
 from headscope.attention.progress import uninterrupted
 from headscope.heads.look.look import Look
@@ -37,14 +38,15 @@ class Opened:
 
     @property
     def nbytes(self) -> int:
-        """About how many bytes it holds: q, k, z and the output of W_O at every site, the logits, and tiles."""
+        """About how many bytes it holds: q, k, z, the output of W_O, logits, tiles, and a recorded residual stream."""
         shape, sites = self.look.shape, self.look.shape.sites.values()
         per_token = sum(
             site.n_heads * site.d_head + site.n_kv_heads * site.d_head + 2 * site.n_heads * site.d_value
             for site in sites
         )
         numbers = len(self.look.tokens) * (per_token + len(sites) * shape.d_model + (shape.vocabulary or 0))
-        return 4 * numbers + self.tiles.nbytes + sys.getsizeof(self.text)
+        recorded = 0 if self.look.explained is None else stream_bytes(self.look)
+        return 4 * numbers + recorded + self.tiles.nbytes + sys.getsizeof(self.text)
 
 
 class KeptLooks:

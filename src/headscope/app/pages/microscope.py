@@ -7,11 +7,11 @@ one may pause between two operations), and keep the recent looks: a second reque
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -28,6 +28,9 @@ from headscope.app.pages.attribution import (
     attribute,
     find_token,
 )
+from headscope.app.pages.explain.path_cut import CutPathRequest, CutPathResponse, cut_path
+from headscope.app.pages.explain.trace import TraceRequest, TraceResponse, trace_back
+from headscope.app.pages.explain.why import WhyRequest, WhyResponse, split_arrow
 from headscope.app.pages.head_scores import QUESTIONS, QuestionInfo, site_scores
 from headscope.app.pages.kept_looks import KeptLooks, Opened
 from headscope.app.pages.predictions import (
@@ -64,6 +67,7 @@ CORES = torch.get_num_threads()
 MEASURED = 1_024  # tokens of a text on which the heads' importance is measured
 
 Stream = Literal["text", "written"]
+Explanation = TypeVar("Explanation")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,6 +210,20 @@ class Session:
 
     def attribution(self, asked: AttributionRequest) -> tuple[AttributionResponse, Arrays]:
         return attribute(self._open(asked.look).look, asked)
+
+    def why(self, asked: WhyRequest) -> WhyResponse:
+        return self._explain(asked.look, lambda look: split_arrow(look, asked))
+
+    def trace(self, asked: TraceRequest) -> TraceResponse:
+        return self._explain(asked.look, lambda look: trace_back(look, asked))
+
+    def cut_path(self, asked: CutPathRequest) -> CutPathResponse:
+        return self._explain(asked.look, lambda look: cut_path(look, asked))
+
+    def _explain(self, name: str, explain: Callable[[Look], Explanation]) -> Explanation:
+        found = explain(self._open(name).look)
+        self.kept.trim()  # the recorded residual stream is kept with its look
+        return found
 
     def token(self, asked: TokenRequest) -> TokenResponse:
         return find_token(self.scope.model, asked.text)

@@ -6,7 +6,7 @@ number, sum, and what is up and down are said at every level.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,9 @@ from torch import Tensor
 from headscope.attention.progress import report_progress
 from headscope.errors import InputError, ModelError
 from headscope.heads.explain.arrows import Explained, explained
+from headscope.heads.explain.logit_shares import logit_direction, reading_gradients, value_reading, writer_share
 from headscope.heads.explain.score_parts import Reading
 from headscope.heads.explain.why import Place, Share, Why, by_size
-from headscope.heads.look.attribution import through_frozen_norm
 from headscope.models.structure.carry import Route
 from headscope.models.structure.tape import Node, Source
 from headscope.models.structure.writers import Writer
@@ -199,13 +199,9 @@ class _Tracer:
 
     def direction(self, ids: list[int], place: int) -> Tensor:
         """The direction of the stream that the logit reads, through the final norm, held."""
-        unembedding = self.look.model.unembedding()
-        direction = unembedding.weight[ids[0]].detach().float()
-        if len(ids) > 1:
-            direction = direction - unembedding.weight[ids[1]].detach().float()
         residual = self.look.cache.final_residual(place)
         assert residual is not None, "the end of the stream was found"
-        return through_frozen_norm(unembedding.norm, residual, direction)
+        return logit_direction(self.look.model, residual, ids)
 
     def split(
         self, node: Node, index: tuple[int, ...], reading: Tensor, depth: int
@@ -218,8 +214,8 @@ class _Tracer:
                 whole = whole[place]
             return whole @ reading.to(whole)
 
-        gradients = _gradients(route, read)
-        shares = [sum((_inner(*each, gradients.get(each[0])) for each in writer.sources), 0.0) for writer in writers]
+        gradients = reading_gradients(route, read)
+        shares = [writer_share(writer, gradients) for writer in writers]
         large = [(w, value) for w, value in zip(writers, shares, strict=True) if abs(value) >= self.floor]
         small = [value for value in shares if abs(value) < self.floor]
         large.sort(key=lambda pair: -abs(pair[1]))
@@ -244,7 +240,7 @@ class _Tracer:
         kind = self.look.model.output_weight(head.site).kind
         if kind != "exact" or head.site not in self.look.sites:
             return Step(writer.name, writer.kind, place, share, note="something lies between its values and W_O")
-        reading = _value_reading(writer, gradients, position)
+        reading = value_reading(writer, gradients, position)
         return self._reads(Step(writer.name, writer.kind, place, share), head, reading, (position, depth))
 
     def _reads(self, step: Step, head: Head, reading: Tensor, at: tuple[int, int]) -> Step:
@@ -303,40 +299,3 @@ class _Tracer:
 
 def _left_out(values: Sequence[float]) -> LeftOut:
     return LeftOut(len(values), float(sum(v for v in values if v > 0)), float(sum(v for v in values if v < 0)))
-
-
-@torch.enable_grad()
-def _gradients(route: Route, read: Callable[[Tensor], Tensor]) -> dict[Source, Tensor]:
-    """The gradient of a linear reading of the target with respect to every source."""
-    leaves = [torch.zeros(source.shape, dtype=torch.float32).requires_grad_() for source in route.sources]
-    parts: dict[Node, Tensor] = dict(zip(route.sources, leaves, strict=True))
-    made = route.carry_together(parts)
-    gradients = torch.autograd.grad(read(made), leaves, allow_unused=True)
-    pairs = zip(route.sources, gradients, strict=True)
-    return {source: gradient for source, gradient in pairs if gradient is not None}
-
-
-def _inner(source: Source, part: int | None, gradient: Tensor | None) -> float:
-    """The share of a source, or of one head of it, or of its bias."""
-    if gradient is None:
-        return 0.0
-    if source.heads is None or part is None:
-        assert source.value is not None
-        return float((source.value.double() * gradient.double()).sum())
-    output = source.heads
-    if part < 0:
-        assert output.bias is not None
-        return float((gradient.double() * output.bias.double()).sum())
-    rows = gradient.reshape(-1, gradient.shape[-1]).double() @ output.weight[part].double().T
-    x = output.x.reshape(-1, output.n_heads, output.weight.shape[1])[:, part].double()
-    return float((x * rows).sum())
-
-
-def _value_reading(writer: Writer, gradients: dict[Source, Tensor], position: int) -> Tensor:
-    """How a reading depends on a head's z at one position."""
-    source, part = writer.sources[0]
-    assert source.heads is not None
-    assert part is not None
-    gradient = gradients[source]
-    rows = gradient.reshape(-1, gradient.shape[-1]) @ source.heads.weight[part].float().T
-    return rows[position]

@@ -1,0 +1,91 @@
+"""One path cut, for the page: the weight, the logit and the probability as they are, predicted, and in truth."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from headscope.app.pages.attribution import next_token
+from headscope.app.pages.explain.why import check_stream
+from headscope.app.pages.predictions import NextToken
+from headscope.app.pages.schema import Request, Response
+from headscope.errors import InputError
+from headscope.heads.explain.path_effect import Moved, path_effect
+from headscope.heads.look.edits import path
+from headscope.heads.look.look import Look
+
+ANSWERS = 8
+
+
+class CutPathRequest(Request):
+    """A path from a writer into the q, k or v of one head, in one row, and the token whose prediction is watched."""
+
+    look: str
+    writer: str = Field(max_length=100)
+    reader: str = Field(max_length=100)
+    into: Literal["q", "k", "v"] = "k"
+    query: int = Field(ge=0)
+    key: int | None = Field(default=None, ge=0)
+    position: int | None = Field(default=None, ge=0, description="where the token is predicted; the query unless given")
+    token: int | None = Field(default=None, ge=0, description="the likeliest next token unless given")
+
+
+class MovedInfo(Response):
+    """A number as it is, as the split predicts it without the path, and as it truly is without it."""
+
+    as_is: float
+    predicted: float
+    true: float
+
+
+class Answer(Response):
+    """How the share of one part in the logit changes when the path is cut."""
+
+    name: str
+    change: float
+
+
+class CutPathResponse(Response):
+    """One cut path; ``answers``: the parts whose shares change most; ``others``: the change of all the rest."""
+
+    look: str
+    writer: str
+    reader: str
+    into: str
+    query: int
+    key: int | None
+    position: int
+    token: NextToken
+    weight: MovedInfo | None
+    logit: MovedInfo
+    probability: MovedInfo
+    answers: list[Answer]
+    others: float
+
+
+def cut_path(look: Look, asked: CutPathRequest) -> CutPathResponse:
+    """Cut one path of a look."""
+    if look.shape.vocabulary is None:
+        raise InputError(f"{look.shape.name} predicts no tokens, so there is no prediction that a cut could change")
+    check_stream(look)
+    position = look.position(asked.query if asked.position is None else asked.position)
+    token = next_token(look, position, asked.token)
+    cut = path(asked.writer, asked.reader, into=asked.into, query=asked.query, key=asked.key)
+    found = path_effect(look, cut, token.id, position)
+    changes = list(found.answers.items())
+    names = asked.model_dump(include={"look", "writer", "reader", "into", "query", "key"})
+    return CutPathResponse(
+        **names,
+        position=position,
+        token=token,
+        weight=None if found.weight is None else _moved(found.weight),
+        logit=_moved(found.logit),
+        probability=_moved(found.probability),
+        answers=[Answer(name=name, change=change) for name, change in changes[:ANSWERS]],
+        others=sum(change for _, change in changes[ANSWERS:]),
+    )
+
+
+def _moved(moved: Moved) -> MovedInfo:
+    return MovedInfo(as_is=moved.as_is, predicted=moved.predicted, true=moved.true)

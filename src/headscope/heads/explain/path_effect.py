@@ -1,0 +1,206 @@
+"""What cutting one path does to a prediction: as the split predicts it, and in truth.
+
+The prediction holds everything else: the writer's part leaves the score (or value) of one row, the pattern of that row
+is computed again, and what the head writes then reaches the logit directly, through the final norm at its scale. The
+truth is another pass in which the reader's norm and everything after it are computed again. They differ by what later
+parts make of the change; ``answers`` says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headscope.attention import pattern
+from headscope.errors import InputError, ModelError
+from headscope.heads.explain.arrows import Explained, explained
+from headscope.heads.explain.logit_shares import logit_shares
+from headscope.heads.explain.score_parts import Reading
+from headscope.heads.look.attribution import frozen_norm
+from headscope.heads.look.edits import Path, ablate, edited
+from headscope.models.structure.carry import Route
+from headscope.models.structure.readers import carried_part, find_writer, has_own_norm, read_again, reader_inputs
+from headscope.models.structure.readers import value_of as stream_value
+from headscope.models.structure.writers import recording_stream
+from headscope.names import Head
+
+if TYPE_CHECKING:
+    from headscope.heads.look.look import Look
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A number as it is, as the split predicts it without the path, and as it truly is without it."""
+
+    as_is: float
+    predicted: float
+    true: float
+
+    @property
+    def predicted_change(self) -> float:
+        return self.predicted - self.as_is
+
+    @property
+    def true_change(self) -> float:
+        return self.true - self.as_is
+
+
+@dataclass(frozen=True)
+class PathEffect:
+    """One cut path: the weight of its arrow, the logit and the probability of one token, and who answered."""
+
+    path: Path
+    token: int
+    minus: int | None
+    position: int
+    weight: Moved | None
+    """None where the path goes into v, or is not of one key."""
+    logit: Moved
+    """With ``minus``, the difference of the two logits."""
+    probability: Moved
+    answers: Mapping[str, float]
+    """How the share of every part of the logit changes when the path is cut, the largest change first."""
+
+
+def path_effect(
+    look: Look, path: Path, token: int | str | None = None, position: int | str = -1, minus: int | str | None = None
+) -> PathEffect:
+    """Cut a path of one head and compare the prediction with the truth; the likeliest next token unless one is given.
+
+    A prediction is of the row of ``path.query``, so it is given, and ``position`` is where the token is predicted.
+    """
+    place = look.position(position)
+    head, row = _checked(look, path)
+    chosen = look.predictions(place, 1)[0].token.id if token is None else look.token_id(token)
+    ids = [chosen] + ([] if minus is None else [look.token_id(minus)])
+    found = explained(look)
+    own = look.logits[place].double()
+    with torch.no_grad():
+        weights, change = _predicted(look, found, path, (head, row))
+        direct = own + (_direct(look, found, head, place, change).double() if row == place else 0.0)
+        clean = logit_shares(found.stream, look.model, place, ids)
+        true, cut = _true(look, path, place, ids)
+    answers = {name: cut.get(name, 0.0) - share for name, share in clean.items()}
+    return PathEffect(
+        path, chosen, None if minus is None else ids[1], place,
+        None if path.key is None or path.into == "v" else Moved(*(float(each[path.key]) for each in weights)),
+        Moved(*(_difference(each, ids) for each in (own, direct, true))),
+        Moved(*(float(each.softmax(-1)[chosen]) for each in (own, direct, true))),
+        dict(sorted(answers.items(), key=lambda item: -abs(item[1]))),
+    )  # fmt: skip
+
+
+def _checked(look: Look, path: Path) -> tuple[Head, int]:
+    if len(path.readers) != 1:
+        raise InputError(f"{len(path.readers)} readers: an effect is predicted for a path into one head; give one")
+    if path.query is None:
+        raise InputError("this path has no query: an effect is predicted for one row; give path(…, query=…)")
+    head = look.shape.find(path.readers[0])
+    rows, columns = len(look.query_tokens(head.site)), len(look.key_tokens(head.site))
+    if not 0 <= path.query < rows or not (path.key is None or 0 <= path.key < columns):
+        raise InputError(
+            f"the path into {head} is of query {path.query} and key {path.key}; this text has queries 0–{rows - 1} and "
+            f"keys 0–{columns - 1}"
+        )
+    return head, path.query
+
+
+def _kv(look: Look, head: Head) -> int:
+    return head.head // look.shape.sites[head.site].group_size
+
+
+def _parts(found: Explained, path: Path, head: Head) -> tuple[Tensor, Tensor]:
+    """q, k or v of the reader without the writer, its norm held and its norm computed again: ``[position, d]``."""
+    look, stream = found.look, found.stream
+    index = head.head if path.into == "q" else _kv(look, head)
+    node = stream.node(head.site, path.into)
+    inputs = reader_inputs(node, has_own_norm(look.model, head.site, path.into))
+    writers = [(each, find_writer(stream, each, path.writer)) for each in inputs]
+    changed = {each: stream_value(each) - carried_part(w, each).to(stream_value(each)) for each, w in writers if w}
+    reading = Reading(stream, head.site, path.into, index)
+    writer = next((each for each in reading.writers if each.name == path.writer), None)
+    if writer is None or not changed:
+        names = ", ".join(each.name for each in reading.writers if each.kind != "reader")
+        raise ModelError(f"{path.writer} does not write into the {path.into} of {head}; {names} do")
+    whole = reading.parts().parts.sum(0)
+    return whole - reading.parts([writer]).parts[0], read_again(node, changed)[0, index]
+
+
+def _predicted(look: Look, found: Explained, path: Path, at: tuple[Head, int]) -> tuple[tuple[Tensor, ...], Tensor]:
+    """The row's pattern as it is, with the norm held and with it computed again; and the change of z, norm held."""
+    head, row = at
+    held, fresh = _parts(found, path, head)
+    source = look.source(head)
+    before = look.weights(head, slice(row, row + 1))[0].double()
+    after = [_weights(source, row, path, changed) for changed in (held, fresh)]
+    values = Reading(found.stream, head.site, "v", _kv(look, head)).parts().parts.sum(0).double()
+    return (before, *after), _z_change(path, values, before, (after[0], held))
+
+
+def _weights(source: pattern.Source, row: int, path: Path, changed: Tensor) -> Float[Tensor, " key"]:
+    """One row of the pattern with this q or k; in the column of the path alone, where it has one."""
+    rows = torch.tensor([row], device=source.q.device)
+    columns = torch.arange(source.k.shape[2], device=source.q.device)
+    offset = source.k.shape[2] - source.q.shape[2]
+    q, k = source.q[:, :, rows], source.k
+    logits = source.scores.block(q, k, rows, columns, offset)[0, 0, 0]
+    if path.into == "q":
+        q = changed[None, None, row : row + 1].to(q)
+    elif path.into == "k":
+        k = changed[None, None].to(k)
+    again = source.scores.block(q, k, rows, columns, offset)[0, 0, 0]
+    here = torch.ones_like(columns, dtype=torch.bool) if path.key is None else columns == path.key
+    logits = torch.where(here & ~logits.isneginf(), again, logits).double()
+    if source.scores.sinks is not None:
+        logits = torch.cat((logits, source.scores.sinks.reshape(-1)[:1].to(logits)))
+    return logits.softmax(-1)[: len(columns)]
+
+
+def _z_change(path: Path, values: Tensor, before: Tensor, after: tuple[Tensor, Tensor]) -> Tensor:
+    """How z of the row changes: by other weights, or, for a path into v, by other values."""
+    weights, changed = after
+    if path.into != "v":
+        return (weights - before) @ values
+    here = torch.ones_like(before) if path.key is None else torch.zeros_like(before).index_fill_(
+        0, torch.tensor([path.key], device=before.device), 1.0
+    )  # fmt: skip
+    return (here * before) @ (changed.to(values) - values)
+
+
+def _direct(look: Look, found: Explained, head: Head, place: int, change: Tensor) -> Float[Tensor, " vocabulary"]:
+    """What a change of z at one position does to the logits on the direct way, all else held."""
+    end = found.stream.final
+    writer = None if end is None else find_writer(found.stream, end, str(head))
+    if end is None or writer is None or look.model.output_weight(head.site).kind != "exact":
+        raise ModelError(
+            f"{head}: its z does not reach the logits by itself, so the effect of its paths is not predicted; cut them "
+            "with scope.edit(ablate(path(…))) to see the true one"
+        )
+    source, part = writer.sources[0]
+    assert source.heads is not None
+    assert part is not None
+    written = torch.zeros(source.shape)
+    written.view(-1, source.shape[-1])[place] = change.float() @ source.heads.weight[part].float()
+    carried = Route(end).carry_all(source, written[None])
+    assert carried is not None
+    unembedding = look.model.unembedding()
+    gain, centred = frozen_norm(unembedding.norm, stream_value(end)[0, place])
+    moved = carried[0, 0, place].float()
+    return ((moved - moved.mean() if centred else moved) * gain).to(unembedding.weight) @ unembedding.weight.detach().T
+
+
+def _true(look: Look, path: Path, place: int, ids: list[int]) -> tuple[Tensor, dict[str, float]]:
+    """The logits at a position without the path, and the shares of every part in them."""
+    observer = edited([ablate(path).bind(look.model)])
+    with recording_stream(look.model) as stream:
+        logits = look.model.run(look.prepared.inputs, observer).logits[0, place].double()
+    return logits, logit_shares(stream, look.model, place, ids)
+
+
+def _difference(logits: Tensor, ids: list[int]) -> float:
+    return float(logits[ids[0]] - (logits[ids[1]] if len(ids) > 1 else 0.0))

@@ -1,0 +1,79 @@
+"""A cut path: the true effect against an edited pass, the predicted one against the same sums written out."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.heads.explain.families import FAMILIES, inputs_of
+
+import headscope
+from headscope.errors import InputError, ModelError
+from headscope.heads.explain.path_effect import path_effect
+from headscope.scope import Scope
+
+
+@pytest.mark.parametrize(
+    ("family", "into"),
+    [("gpt2", "q"), ("gpt2", "v"), *((each, "k") for each in ("llama", "gemma3", "qwen3", "neox", "mixtral"))],
+)
+def test_the_true_effect_is_that_of_the_edit(family: str, into: str) -> None:
+    with headscope.load(FAMILIES[family]()) as scope:
+        look = scope.look(inputs_of(family))
+        query = len(look.tokens) - 1
+        cut = headscope.path("0.1", "1.0", into=into, query=query, key=2)
+        found = path_effect(look, cut, token=7, minus=9)
+        with scope.edit(headscope.ablate(cut)):
+            logits = scope.look(inputs_of(family)).logits[-1].double()
+        assert found.logit.true == pytest.approx(float(logits[7] - logits[9]), abs=1e-5)
+        assert found.probability.true == pytest.approx(float(logits.softmax(-1)[7]), abs=1e-6)
+        assert found.logit.true_change != 0
+        assert sum(found.answers.values()) == pytest.approx(found.logit.true_change, abs=2e-4)
+
+
+def test_the_predicted_weight_is_the_pattern_without_the_writers_pairs(scope: Scope, ids: list[int]) -> None:
+    look = scope.look(ids)
+    query, key = len(ids) - 1, 3
+    why = look.why("1.2", query, key)
+    row = look.weights("1.2", slice(query, query + 1))[0].double()
+    found = path_effect(look, headscope.path("0.1", "1.2", into="k", query=query, key=key))
+    from headscope.heads.explain.arrows import explained
+
+    scores = explained(look).scores(headscope.Head("1", 2))
+    name = [writer.name for writer in scores.k.writers].index("0.1")
+    lost = float(scores.q.parts[:, query].sum(0) @ scores.k.parts[name, key]) * scores.scale
+    fallen = row.clone()
+    fallen[key] *= torch.exp(torch.tensor(-lost, dtype=torch.float64))
+    assert found.weight is not None
+    assert found.weight.as_is == pytest.approx(why.weight, abs=1e-6)
+    assert found.weight.predicted == pytest.approx(float(fallen[key] / fallen.sum()), abs=1e-6)
+
+
+def test_a_path_into_values_is_predicted_by_its_share_of_the_logit(scope: Scope, ids: list[int]) -> None:
+    """With the pattern held, what a writer gave to a value is a term of the logit, which `trace` shows."""
+    look = scope.look(ids)
+    query = len(ids) - 1
+    traced = look.trace(5, floor=0.005)
+    head = next(step for step in traced.steps if step.kind == "head" and step.name.startswith("1.") and step.reads)
+    read = next(each for each in head.reads if each.values)
+    writer = next(each for each in read.values if each.kind != "reader")
+    cut = headscope.path(writer.name, head.name, into="v", query=query, key=read.place.position)
+    assert path_effect(look, cut, token=5).logit.predicted_change == pytest.approx(-writer.share, abs=1e-5)
+
+
+def test_bad_paths_are_refused_in_words(scope: Scope, ids: list[int]) -> None:
+    look = scope.look(ids)
+    with pytest.raises(InputError, match="has no query"):
+        path_effect(look, headscope.path("0.1", "1.2"))
+    with pytest.raises(InputError, match=r"query 99 and key 0; this text has queries 0–"):
+        path_effect(look, headscope.path("0.1", "1.2", query=99, key=0))
+    with pytest.raises(ModelError, match=r"1\.1 does not write into the k of 1\.2; .*0\.1"):
+        path_effect(look, headscope.path("1.1", "1.2", query=3, key=0))
+    with pytest.raises(InputError, match="2 readers"):
+        path_effect(look, headscope.path("0.1", ["1.1", "1.2"], query=3, key=0))
+
+
+def test_a_model_without_a_final_norm_is_refused_with_what_still_works() -> None:
+    with headscope.load(FAMILIES["opt"]()) as scope:
+        look = scope.look(inputs_of("opt"))
+        with pytest.raises(ModelError, match="OPTForCausalLM: the end of its residual stream was not found"):
+            path_effect(look, headscope.path("0.1", "1.0", into="k", query=3, key=2))
