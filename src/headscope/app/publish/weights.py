@@ -1,0 +1,166 @@
+"""Move a graph's weights into one file of half-precision numbers, and note where in it the page finds W_O and W_U.
+
+The browser's runtime reads the file as the graph's external data, and the page itself reads single rows of it, so that
+no weight is sent twice. Each weight is widened to float32 when a session begins: only its storage is half.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from headscope.app.wire import Arrays, numbers
+from headscope.errors import HeadscopeError
+from headscope.heads.look.attribution import frozen_norm
+from headscope.models.protocol import OpenModel
+
+if TYPE_CHECKING:
+    import onnx
+
+DType = Literal["float16", "float32"]
+FILE = "weights.bin"
+SMALLEST = 256  # numbers: smaller tables stay in the graph
+ALIGNED = 64  # bytes: where each table may begin
+AFTER_NORM = "a norm stands after W_O here, which this site cannot hold at its value"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A graph without its weights, the weights, where each of them begins, and the largest rounding error."""
+
+    graph: onnx.ModelProto
+    weights: bytes
+    tables: dict[str, Table]
+    error: float
+
+
+@dataclass(frozen=True)
+class Table:
+    """A matrix in the file: its first byte, its shape, and whether it lies there transposed."""
+
+    offset: int
+    shape: tuple[int, ...]
+    dtype: DType
+    transposed: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        return vars(self) | {"shape": list(self.shape)}
+
+
+class _File:
+    """Bytes of tables, one after another."""
+
+    def __init__(self, dtype: DType) -> None:
+        self.dtype, self.parts, self.size, self.error = dtype, list[bytes](), 0, 0.0
+
+    def add(self, table: NDArray[np.float32]) -> Table:
+        stored = table.astype(self.dtype)
+        self.error = max(self.error, float(np.abs(stored.astype(np.float32) - table).max()))
+        written = stored.tobytes()
+        begins, padding = self.size, -len(written) % ALIGNED
+        self.parts += [written, bytes(padding)]
+        self.size += len(written) + padding
+        return Table(begins, table.shape, self.dtype)
+
+
+def store(graph: onnx.ModelProto, model: OpenModel, dtype: DType = "float16") -> Stored:
+    """Move every weight of the graph into the file, in this precision."""
+    from onnx import numpy_helper
+
+    file, moved = _File(dtype), dict[str, Table]()
+    arrays: dict[str, NDArray[np.float32]] = {}
+    for weight in graph.graph.initializer:
+        if weight.data_type == 1 and np.prod(weight.dims) >= SMALLEST:  # 1: float32
+            arrays[weight.name] = numpy_helper.to_array(weight)
+            moved[weight.name] = file.add(arrays[weight.name])
+    _point_outside(graph, moved)
+    tables = {name: _found(wanted, arrays, moved) or file.add(wanted) for name, wanted in _wanted(model).items()}
+    return Stored(graph, b"".join(file.parts), tables, file.error)
+
+
+def _wanted(model: OpenModel) -> dict[str, NDArray[np.float32]]:
+    """The matrices that the page reads: W_O of every site, all its heads below each other, and W_U."""
+    found = {}
+    for site in model.shape.sites:
+        try:
+            found[f"W_O {site}"] = numbers(model.output_weight(site).weight.flatten(0, 1))
+        except HeadscopeError:  # attribution says why
+            continue
+    with suppress(HeadscopeError):
+        found["W_U"] = numbers(model.unembedding().weight)
+    return found
+
+
+def _found(
+    wanted: NDArray[np.float32], arrays: dict[str, NDArray[np.float32]], moved: dict[str, Table]
+) -> Table | None:
+    """The same numbers among the graph's own weights, which its exporter renames and transposes."""
+    for name, array in arrays.items():
+        for turned in (False, True):
+            shown = array.T if turned and array.ndim == 2 else array
+            if shown.shape == wanted.shape and np.array_equal(shown, wanted):
+                return Table(moved[name].offset, moved[name].shape, moved[name].dtype, turned)
+    return None
+
+
+def _point_outside(graph: onnx.ModelProto, moved: dict[str, Table]) -> None:
+    """Replace these weights by references into the file, each with a cast to float32 where it is stored as half."""
+    from onnx import TensorProto, helper
+
+    kinds = {"float16": TensorProto.FLOAT16, "float32": TensorProto.FLOAT}
+    kept = [weight for weight in graph.graph.initializer if weight.name not in moved]
+    casts = []
+    for name, table in moved.items():
+        stored = name if table.dtype == "float32" else f"{name}/stored"
+        size = int(np.prod(table.shape)) * np.dtype(table.dtype).itemsize
+        outside = TensorProto(name=stored, data_type=kinds[table.dtype], dims=table.shape)
+        outside.data_location = TensorProto.EXTERNAL
+        for key, value in (("location", FILE), ("offset", table.offset), ("length", size)):
+            outside.external_data.add(key=key, value=str(value))
+        kept.append(outside)
+        if stored != name:
+            casts.append(helper.make_node("Cast", [stored], [name], to=TensorProto.FLOAT))
+    nodes = [*casts, *graph.graph.node]
+    for old, new in ((graph.graph.initializer, kept), (graph.graph.node, nodes)):
+        del old[:]
+        old.extend(new)
+
+
+def attribution(model: OpenModel) -> tuple[dict[str, Any], Arrays]:
+    """What the page needs beside W_O and W_U to split a logit over the heads; ``why_not`` where it cannot."""
+    values: dict[str, Any] = {"kinds": {}, "why_not": "", "note": "", "centred": False, "scales": {}}
+    arrays: Arrays = {}
+    try:
+        for site in model.shape.sites:
+            weight = model.output_weight(site)
+            values["kinds"][site] = weight.kind
+            if weight.bias is not None:
+                arrays[f"bias {site}"] = numbers(weight.bias)
+            if weight.post_norm is not None:
+                values["why_not"] = f"site {site}: {AFTER_NORM}"
+        unembedding = model.unembedding()
+        values["note"] = unembedding.note
+        values["scales"] = {site: model.residual_scale(site) for site in model.shape.sites}
+        signs = torch.ones(model.shape.d_model)
+        signs[1::2] = -1
+        gain, values["centred"] = frozen_norm(unembedding.norm, signs)
+        arrays["gain"] = numbers(gain)
+        arrays["at_zero"] = numbers(_at_zero(unembedding.norm, model.shape.d_model))
+    except HeadscopeError as why:
+        values["why_not"] = str(why)
+    return values, arrays
+
+
+def _at_zero(norm: torch.nn.Module | None, width: int) -> torch.Tensor:
+    """What the final norm makes of nothing: its bias."""
+    if norm is None:
+        return torch.zeros(width)
+    like = next(norm.parameters(), torch.zeros(()))
+    with torch.no_grad():
+        made: torch.Tensor = norm(torch.zeros(1, 1, width).to(like))
+    return made[0, 0]

@@ -1,0 +1,124 @@
+"""A published graph computes what the model computes: predictions, patterns and edits, at every length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from tests.app.conftest import WORDS, small_model, word_tokenizer
+from tests.app.publish.conftest import copied, unchecked_shapes, written
+
+import headscope
+from headscope.app.publish.graph import Exported, ExportError, export
+from headscope.app.publish.verify import Session, gap, verify
+from headscope.app.publish.weights import FILE, Stored, store
+from headscope.scope import Scope
+
+TEXT = " ".join(WORDS)
+
+
+def gpt2() -> transformers.PreTrainedModel:
+    config = transformers.GPT2Config(vocab_size=len(WORDS) + 1, n_embd=32, n_layer=1, n_head=4, n_positions=64)
+    return transformers.GPT2LMHeadModel(config)
+
+
+def gemma() -> transformers.PreTrainedModel:
+    config = transformers.Gemma3TextConfig(
+        vocab_size=len(WORDS) + 1, hidden_size=32, intermediate_size=48, num_hidden_layers=1, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=8, sliding_window=4, layer_types=["sliding_attention"],
+        max_position_embeddings=64, attn_logit_softcapping=None,
+    )  # fmt: skip
+    return transformers.Gemma3ForCausalLM(config)
+
+
+def test_the_half_precision_graph_is_the_model_with_its_weights_rounded(folder: Path, exported: Exported) -> None:
+    model = small_model()
+    for weight in model.parameters():
+        weight.data = weight.data.half().float()
+    with headscope.load(model, word_tokenizer()) as rounded:
+        found = verify(folder, rounded, exported, "float16")
+    assert max(found.probability, found.weight, found.edited) < 1e-5
+    assert found.texts == 3
+
+
+def test_the_float32_graph_equals_the_model_to_1e_5(scope: Scope, exported: Exported, tmp_path: Path) -> None:
+    stored = store(copied(exported), scope.model, "float32")
+    found = verify(written(stored, tmp_path), scope, exported, "float32", [TEXT, "lamp", "river lamp"])
+    assert stored.error == 0.0
+    assert max(found.probability, found.weight, found.edited) < 1e-5
+
+
+@pytest.mark.parametrize("family", [gpt2, gemma])
+def test_other_families_go_through_the_same_export(
+    family: Callable[[], transformers.PreTrainedModel], tmp_path: Path
+) -> None:
+    with headscope.load(family().eval(), word_tokenizer()) as scope:
+        with unchecked_shapes():
+            exported = export(scope.model)
+        found = verify(written(store(exported.graph, scope.model), tmp_path), scope, exported, "float16", [TEXT])
+    assert exported.longest == 64
+    assert found.passed, str(found)
+
+
+def test_a_query_that_loses_its_only_key_attends_to_nothing(folder: Path, scope: Scope, exported: Exported) -> None:
+    session = Session(folder, scope, exported.scores)
+    cut = session.run([1, 2, 3], cuts=np.array([[1, 2, 0, 0]]))
+    assert np.all(cut["z 1"][2, 0] == 0)
+    assert np.all(cut["z 1"][2, 1] != 0)
+
+
+def test_an_offset_is_added_to_what_a_head_delivers(folder: Path, scope: Scope, exported: Exported) -> None:
+    session = Session(folder, scope, exported.scores)
+    offsets = session.nothing["offsets"].copy()
+    offsets[1, 3] = 0.5
+    plain, moved = session.run([1, 2, 3])["z 1"], session.run([1, 2, 3], offsets=offsets)["z 1"]
+    np.testing.assert_allclose(moved[3], plain[3] + 0.5, atol=1e-6)
+    np.testing.assert_allclose(moved[2], plain[2], atol=1e-6)
+
+
+def test_a_wrong_graph_does_not_pass(stored: Stored, scope: Scope, exported: Exported, tmp_path: Path) -> None:
+    changed = np.frombuffer(stored.weights, np.float16).copy()
+    changed *= np.float16(1.05)
+    written(stored, tmp_path)
+    (tmp_path / FILE).write_bytes(changed.tobytes())
+    found = verify(tmp_path, scope, exported, "float16", [TEXT])
+    assert not found.passed
+    assert "not as in Python" in str(found)
+
+
+def test_the_file_of_weights_holds_each_matrix_once_where_the_page_finds_it(stored: Stored, scope: Scope) -> None:
+    parameters = sum(weight.numel() for weight in scope.model.model.parameters())
+    assert len(stored.weights) < 2 * parameters + 64 * 40
+    numbers = np.frombuffer(stored.weights, np.float16)
+    for name, wanted in (
+        ("W_O 1", scope.model.output_weight("1").weight.flatten(0, 1)),
+        ("W_U", scope.model.unembedding().weight),
+    ):
+        table = stored.tables[name]
+        begins = table.offset // 2
+        found = numbers[begins : begins + wanted.numel()].reshape(table.shape)
+        found = found.T if table.transposed else found
+        np.testing.assert_allclose(found, wanted.detach().numpy(), atol=1e-3)
+
+
+def test_nothing_of_the_machine_is_in_the_graph(stored: Stored) -> None:
+    written = stored.graph.SerializeToString()
+    for trace in (b"site-packages", b".py", str(Path.home()).encode(), b"File ", b"transformers"):
+        assert trace not in written
+
+
+def test_what_cannot_be_exported_is_refused_by_name() -> None:
+    config = transformers.BloomConfig(vocab_size=17, hidden_size=16, n_layer=1, n_head=2)
+    bloom = transformers.BloomForCausalLM(config).eval()
+    with headscope.load(bloom, word_tokenizer()) as scope, pytest.raises(ExportError, match="not a transformers model"):
+        export(scope.model)
+    with headscope.load(small_model(1)) as scope, pytest.raises(ExportError, match=r"has no tokenizer\.json"):
+        export(scope.model)
+
+
+def test_a_probability_that_is_no_number_counts_as_a_difference() -> None:
+    assert not gap(np.array([[np.nan, 1.0]], np.float32), torch.tensor([[0.5, 0.5]])) <= 1.0
