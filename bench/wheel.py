@@ -23,6 +23,7 @@ INSIDE = (
     "headscope/models/embedded/model.safetensors.index.json",
     "headscope/models/embedded/tokenizer.json",
     "headscope/models/embedded/film.safetensors",
+    "headscope/models/embedded/census.zip",
     "headscope/models/embedded/MODEL_CARD.md",
     "headscope/app/static/index.html",
     "headscope/app/static/saved.html",

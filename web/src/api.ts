@@ -47,7 +47,8 @@ export interface paths {
         /** Summaries */
         get: operations["summaries_api_censuses_get"];
         put?: never;
-        post?: never;
+        /** Scan */
+        post: operations["scan_api_censuses_post"];
         delete?: never;
         options?: never;
         head?: never;
@@ -80,6 +81,23 @@ export interface paths {
         };
         /** Compare */
         get: operations["compare_api_censuses__number__against__other__get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/censuses/{number}/files": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Files */
+        get: operations["files_api_censuses__number__files_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2841,6 +2859,14 @@ export interface components {
             top_p?: number | null;
         };
         /**
+         * ScanRequest
+         * @description A text to scan.
+         */
+        ScanRequest: {
+            /** Text */
+            text: string;
+        };
+        /**
          * SentenceRequest
          * @description A sentence; or, with a seed, one made by the small grammar; or neither, for the first sentence.
          */
@@ -3503,6 +3529,41 @@ export interface operations {
             };
         };
     };
+    scan_api_censuses_post: {
+        parameters: {
+            query?: {
+                model?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ScanRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CensusSummary"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     table_api_censuses__number__get: {
         parameters: {
             query?: never;
@@ -3562,6 +3623,35 @@ export interface operations {
                 };
                 content: {
                     "application/x-headscope": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    files_api_censuses__number__files_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                number: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
                 };
             };
         };

@@ -24,7 +24,9 @@ def serve(
     allow_models: Annotated[
         bool, typer.Option("--allow-models", help="Let the page open other models, by hub name or folder.")
     ] = False,
-    census: Annotated[list[Path] | None, typer.Option(help="A census folder to show; repeat it to compare.")] = None,
+    census: Annotated[
+        list[Path] | None, typer.Option(help="A census to show, a folder or an archive; repeat it.")
+    ] = None,
     classroom: Annotated[
         bool, typer.Option("--classroom", help="Hold a class: a teacher's page, and a code with which students join.")
     ] = False,

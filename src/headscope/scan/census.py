@@ -18,6 +18,7 @@ from headscope.errors import InputError
 from headscope.files import parsing
 from headscope.models.protocol import Token
 from headscope.names import Head, HeadName
+from headscope.scan.census_archive import read_census
 from headscope.scan.recipe import SCHEMA_VERSION, Recipe
 from headscope.scan.tally.examples import BEFORE, NO_TOKEN
 from headscope.scan.tally.reduction import TRAITS
@@ -25,8 +26,6 @@ from headscope.scan.tally.tally import Layout, Tally
 
 if TYPE_CHECKING:
     from headscope.heads.rules.report import Rules
-
-FILES = ("tally.safetensors", "examples.parquet", "report.html", "recipe.json", "census.parquet")
 
 _NUMBERS = ("mean", "variance", "minimum", "maximum", "low", "high", "null_mean", "null_low", "null_high")
 
@@ -65,17 +64,13 @@ class Census:
 
     @classmethod
     def load(cls, folder: str | Path) -> Census:
-        """Load a census from its folder."""
+        """Load a census from its folder, or from the archive of one."""
         path = Path(folder)
-        missing = [name for name in FILES if not (path / name).is_file()]
-        if missing:
-            unfinished = (path / "work").is_dir()
-            hint = "its scan is not finished: run it again" if unfinished else "give the folder that a scan wrote"
-            raise InputError(f"{path} holds no census ({missing[0]} is missing); {hint}")
+        files = read_census(path)
         with parsing(f"the census in {path}", "scan again into another folder"):
-            recipe = Recipe.from_json((path / "recipe.json").read_text(encoding="utf-8"))
-            census = cls(Tally.from_bytes((path / "tally.safetensors").read_bytes()), recipe)
-            census._examples = pq.read_table(path / "examples.parquet").cast(_EXAMPLE_SCHEMA)
+            recipe = Recipe.from_json(files["recipe.json"].decode("utf-8"))
+            census = cls(Tally.from_bytes(files["tally.safetensors"]), recipe)
+            census._examples = pq.read_table(pa.BufferReader(files["examples.parquet"])).cast(_EXAMPLE_SCHEMA)
         return census
 
     @property
@@ -90,7 +85,8 @@ class Census:
     def corpus_name(self) -> str:
         """The corpus, as in ``wiki.txt``, ``2 files`` or ``22 texts``."""
         first, *more = self.recipe.data["corpus"]
-        name = first.get("file") or first.get("stream") or first.get("dataset") or f"{first.get('texts')} texts"
+        texts = "1 text" if first.get("texts") == 1 else f"{first.get('texts')} texts"
+        name = first.get("file") or first.get("stream") or first.get("dataset") or texts
         return f"{1 + len(more)} files" if more else Path(str(name)).name
 
     @property

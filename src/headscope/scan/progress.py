@@ -1,4 +1,7 @@
-"""Show the progress of a scan: tokens (or bytes) processed, how many per second, time left."""
+"""Show the progress of a scan: tokens (or bytes) processed, how many per second, time left.
+
+Who listens to progress in this thread (the page) is told of tokens done and tokens in all.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from headscope.attention.progress import listening, report_progress
 from headscope.scan.measure import Advance
 
 
 @contextmanager
 def progress_bar(title: str, total: int | None, shown: bool | None, unit: str = "tokens") -> Iterator[Advance]:
     """Yield a function to call with the number of tokens just processed. ``shown=None``: in a terminal only."""
+    if listening():
+        yield _reporter(title.lower(), total)
+        return
     if shown is False or (shown is None and not sys.stderr.isatty()):
         yield lambda _: None
         return
@@ -34,3 +41,16 @@ def progress_bar(title: str, total: int | None, shown: bool | None, unit: str = 
             progress.update(task.id, advance=tokens, rate=rate)
 
         yield advance
+
+
+def _reporter(task: str, total: int | None) -> Advance:
+    """Report the sum of what was processed; work whose end is not known is not reported."""
+    done = 0
+
+    def advance(count: int) -> None:
+        nonlocal done
+        done += count
+        if total is not None:
+            report_progress(task, min(done, total), total)
+
+    return advance

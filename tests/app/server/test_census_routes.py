@@ -41,11 +41,13 @@ def client(folders: list[Path]) -> Iterator[TestClient]:
         yield opened
 
 
-def test_a_server_without_a_census_lists_none():
+def test_a_server_without_a_census_shows_the_embedded_models():
     with TestClient(application(ModelRegistry()), base_url="http://127.0.0.1") as bare:
-        assert bare.get("/api/censuses").json() == {"censuses": []}
+        (listed,) = bare.get("/api/censuses").json()["censuses"]
+        assert listed["title"] == "embedded on stories, a licence and code"
         assert (
-            "there is no census 1 on this page; it was started with 0" in bare.get("/api/censuses/1").json()["message"]
+            "there is no census 2 on this page; it has 1. The scan of a pasted text is gone when"
+            in bare.get("/api/censuses/2").json()["message"]
         )
 
 
@@ -101,7 +103,7 @@ def test_two_censuses_are_compared_as_in_the_library(client: TestClient, folders
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("/api/censuses/3", "there is no census 3 on this page; it was started with 2"),
+        ("/api/censuses/3", "there is no census 3 on this page; it has 1, 2. The scan of a pasted text"),
         ("/api/censuses/0", "there is no census 0"),
         ("/api/censuses/1/head?head=9.9&question=previous", "no head 9.9; its heads are 0.0 to"),
         ("/api/censuses/1/head?head=0.0&question=love", "does not ask 'love'"),

@@ -43,6 +43,15 @@ export class CensusReader extends PageState {
     if (this.lines?.length) await this.open(this.number, this.other);
   }
 
+  /** List the censuses again and open one that is new. */
+  async show(number: number): Promise<void> {
+    this.detail = null;
+    await this.guarded(async () => {
+      this.lines = (await askJson<Schemas["CensusList"]>("censuses")).censuses;
+    });
+    await this.open(number);
+  }
+
   /** The last census stays until the next one is here. */
   async open(number: number, other = 0): Promise<void> {
     const request = ++this.requests;

@@ -1,25 +1,42 @@
-"""The census page: scans of a corpus. The server is started with their folders; a request names one by its number."""
+"""The census page: scans of a corpus, each with a number.
+
+The server is started with their folders, and shows the embedded model's census where none is given. A client may scan a
+pasted text; that census belongs to the client.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
-from functools import cached_property
+from dataclasses import replace
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow.compute as pc
+from pydantic import Field
 
+from headscope.app.lru import LRU
 from headscope.app.pages.head_scores import QUESTIONS, Unit
-from headscope.app.pages.schema import Response
+from headscope.app.pages.schema import Request, Response
 from headscope.app.wire import Arrays
 from headscope.errors import InputError
 from headscope.names import Head
 from headscope.scan.census import Census
+from headscope.scan.census_archive import archive_of
 from headscope.scan.census_page import DESCRIPTIONS
 from headscope.scan.compare import compare
+from headscope.scan.options import ScanOptions
 from headscope.scan.tally.reduction import TRAITS, distance_edges, entropy_edges
+from headscope.scope import EMBEDDED, Scope
 
+SHIPPED = EMBEDDED / "census.zip"  # made by python -m bench.census
+SHIPPED_CORPUS = "stories, a licence and code"
+LONGEST_TEXT = 200_000  # characters: some 50,000 tokens, which the embedded model reads in about half a minute
+KEPT_SCANS = 96  # pasted texts' censuses: a class of 64 has one each; the least recently used one goes
+KEPT_OF_ONE = 3  # of them one client's
+PASTED = ScanOptions(batch=1, replicates=100)  # row by row: progress is told, and a scan stops, after each
 UNITS: dict[str, Unit] = {"entropy": "nats", "distance": "tokens", "spread": "tokens"}
 TITLES = {question.name: question.title.partition(",")[0] for question in QUESTIONS} | {
     "spread": "Spread",
@@ -74,6 +91,12 @@ class CensusList(Response):
     censuses: list[CensusSummary]
 
 
+class ScanRequest(Request):
+    """A text to scan."""
+
+    text: Annotated[str, Field(min_length=1)]
+
+
 class CensusResponse(CensusTitle):
     """A whole census. Arrays [quantity, head], NaN where no row could answer: ``mean``, ``low``, ``high``, ``null``,
     ``null_low``, ``null_high``, ``smallest``, ``largest``, ``count``."""
@@ -126,17 +149,55 @@ class ComparisonResponse(Response):
 
 
 class Censuses:
-    """The censuses that the server was started with, numbered from 1."""
+    """The censuses that the server was started with, numbered from 1, and after them those of a client's own scans.
+
+    Started with none, it shows the embedded model's. Safe to use from several threads.
+    """
 
     def __init__(self, folders: Iterable[str | Path] = ()) -> None:
-        self._open = [OpenedCensus(number, Census.load(folder)) for number, folder in enumerate(folders, 1)]
+        self._given = [OpenedCensus(number, Census.load(folder)) for number, folder in enumerate(folders, 1)]
+        self._scanned: LRU[tuple[str, int], OpenedCensus] = LRU(KEPT_SCANS)
+        self._lock = threading.Lock()
 
-    def summaries(self) -> CensusList:
-        return CensusList(censuses=[each.summary for each in self._open])
+    def summaries(self, client: str = "") -> CensusList:
+        return CensusList(censuses=[each.summary for each in self.opened(client).values()])
 
-    def compare(self, before: int, after: int) -> tuple[ComparisonResponse, Arrays]:
+    def opened(self, client: str = "") -> dict[int, OpenedCensus]:
+        """A client's censuses by number, in the order of the page's list."""
+        with self._lock:
+            given = {each.number: each for each in self._given or _shipped()}
+            return given | {number: self._scanned[who, number] for who, number in list(self._scanned) if who == client}
+
+    def scan(self, scope: Scope, asked: ScanRequest, client: str = "", n_threads: int = 1) -> CensusSummary:
+        """Scan a pasted text, and keep its census for the client."""
+        if len(asked.text) > LONGEST_TEXT:
+            raise InputError(
+                f"this text has {len(asked.text):,} characters, and the page scans up to {LONGEST_TEXT:,}; put it in a "
+                "file and scan that: headscope scan --corpus text.txt --out census"
+            )
+        census = scope.scan([asked.text], options=replace(PASTED, threads=n_threads))
+        with self._lock:
+            own = sorted(number for who, number in self._scanned if who == client)
+            number = 1 + max([*own, len(self._given) or 1])
+            self._scanned[client, number] = opened = OpenedCensus(number, census, _first_words(asked.text))
+            for old in own[: len(own) + 1 - KEPT_OF_ONE]:
+                self._scanned.pop((client, old), None)
+        return opened.summary
+
+    def get(self, number: int, client: str = "") -> OpenedCensus:
+        """A census by its number."""
+        opened = self.opened(client)
+        if number not in opened:
+            numbers = ", ".join(map(str, sorted(opened))) or "none"
+            raise InputError(
+                f"there is no census {number} on this page; it has {numbers}. The scan of a pasted text is gone when "
+                f"the program is started again, and of each reader's the last {KEPT_OF_ONE} are kept"
+            )
+        return opened[number]
+
+    def compare(self, before: int, after: int, client: str = "") -> tuple[ComparisonResponse, Arrays]:
         """Two censuses, head by head."""
-        one, two = self[before], self[after]
+        one, two = self.get(before, client), self.get(after, client)
         shared = {each.name for each in two.quantities}
         quantities = [each for each in one.quantities if each.name in shared]
         names = [each.name for each in quantities]
@@ -148,17 +209,24 @@ class Censuses:
         found = ComparisonResponse(before=one.summary, after=two.summary, sites=one.sites, quantities=quantities)
         return found, arrays
 
-    def __getitem__(self, number: int) -> OpenedCensus:
-        if not 1 <= number <= len(self._open):
-            raise InputError(f"there is no census {number} on this page; it was started with {len(self._open)}")
-        return self._open[number - 1]
+
+@cache
+def _shipped() -> list[OpenedCensus]:
+    """The embedded model's census, read when it is first asked for."""
+    return [OpenedCensus(1, Census.load(SHIPPED), SHIPPED_CORPUS)] if SHIPPED.is_file() else []
+
+
+def _first_words(text: str) -> str:
+    """A pasted text's name: how it begins."""
+    words = " ".join(text[:200].split())
+    return f"“{words}”" if len(words) <= 32 else f"“{words[:32].rstrip()}…”"
 
 
 class OpenedCensus:
-    """One census and its responses."""
+    """One census and its responses. ``corpus`` names a text that has no name of its own."""
 
-    def __init__(self, number: int, census: Census) -> None:
-        self.number, self.census = number, census
+    def __init__(self, number: int, census: Census, corpus: str | None = None) -> None:
+        self.number, self.census, self.corpus = number, census, corpus or census.corpus_name
         self.result: dict[str, Any] = census.recipe.data.get("result", {})
         self.columns = {str(head): column for column, head in enumerate(census.heads())}
         self.sites = [CensusSite(name=name, n_heads=heads) for name, heads in census.layout.sites]
@@ -168,9 +236,9 @@ class OpenedCensus:
     def summary(self) -> CensusSummary:
         return CensusSummary(
             number=self.number,
-            title=self.census.title,
+            title=f"{self.census.model_name} on {self.corpus}",
             model=self.census.model_name,
-            corpus=self.census.corpus_name,
+            corpus=self.corpus,
             tokens=int(self.result.get("tokens", 0)),
             documents=int(self.result.get("documents", 0)),
             heads=self.census.layout.n_heads,
@@ -215,6 +283,10 @@ class OpenedCensus:
         mine = pc.and_(pc.equal(table["head"], head), pc.equal(table["question"], question))
         examples = [_example(row) for row in table.filter(mine).to_pylist()]
         return CensusHead(head=head, question=question, examples=examples, spreads=self._histograms(head))
+
+    def archive(self) -> bytes:
+        """The census's files in a zip archive, which ``headscope serve --census`` opens."""
+        return archive_of(self.census.files())
 
     def _histograms(self, head: str) -> list[Histogram]:
         tally, column = self.census.tally, self.columns[head]

@@ -12,6 +12,7 @@
 // liest, bleiben englisch.
 import type { Words } from "../words";
 import byHand from "./by-hand";
+import censusScan from "./census-scan";
 import classroom from "./classroom";
 import examples from "./examples";
 import fourHeads from "./four-heads";
@@ -22,5 +23,17 @@ import microscope from "./microscope";
 import start from "./start";
 import tour from "./tour";
 
-const de: Words = { byHand, classroom, examples, fourHeads, frame, glossary, learn, microscope, start, tour };
+const de: Words = {
+  byHand,
+  censusScan,
+  classroom,
+  examples,
+  fourHeads,
+  frame,
+  glossary,
+  learn,
+  microscope,
+  start,
+  tour,
+};
 export default de;

@@ -1,4 +1,5 @@
 import byHand from "./by-hand";
+import censusScan from "./census-scan";
 import classroom from "./classroom";
 import examples from "./examples";
 import fourHeads from "./four-heads";
@@ -9,4 +10,4 @@ import microscope from "./microscope";
 import start from "./start";
 import tour from "./tour";
 
-export default { byHand, classroom, examples, fourHeads, frame, glossary, learn, microscope, start, tour };
+export default { byHand, censusScan, classroom, examples, fourHeads, frame, glossary, learn, microscope, start, tour };
