@@ -19,7 +19,7 @@ from headscope.heads.look.edits import Edit, EditFunction, edited
 from headscope.heads.look.importance import Importance, importance
 from headscope.heads.look.look import Look
 from headscope.heads.look.padded_batch import NotOneBatchError, read_in_one_batch
-from headscope.heads.look.sampling import Cuts, Sampling, cuts, draw
+from headscope.heads.look.sampling import Cuts, Sampling, Steps, draw
 from headscope.models.decoding import Decoder, generation_inputs
 from headscope.models.protocol import OpenModel, Token
 from headscope.names import Head, HeadName, ModelShape
@@ -56,7 +56,7 @@ class Generated:
 
     text: str
     tokens: tuple[Token, ...]
-    steps: tuple[Cuts, ...]
+    steps: Sequence[Cuts]
 
 
 class Scope:
@@ -112,15 +112,15 @@ class Scope:
         sampling = sampling or Sampling()
         decoder = Decoder(self.model, inputs, edited([edit.bound for edit in self._edits()]))
         generator = torch.Generator().manual_seed(sampling.seed)
-        logits, ids, steps = decoder.first(), [], []
+        logits, ids, steps = decoder.first(), [], Steps(sampling)
         for _ in range(n_tokens):
-            steps.append(cuts(logits, sampling))
+            steps.append(logits)
             ids.append(draw(logits, sampling, generator))
             if ids[-1] in self.model.end_tokens or len(ids) == n_tokens:
                 break
             logits = decoder.feed(ids[-1])
         chosen = torch.tensor(ids)
-        return Generated(self.model.processor.decode(chosen), self.model.processor.tokens_of(chosen), tuple(steps))
+        return Generated(self.model.processor.decode(chosen), self.model.processor.tokens_of(chosen), steps)
 
     def importance(self, texts: Sequence[Any], how: Literal["exact", "gradient"] = "exact") -> list[Importance]:
         """How much ablating each head changes the loss on these texts: exactly, or at first order from gradients.

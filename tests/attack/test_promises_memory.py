@@ -16,11 +16,12 @@ from headscope.attention.backends import dense, sdpa
 from headscope.attention.backends.fused.host import KernelInputs
 from headscope.attention.questions import Groups, single_or_groups
 from headscope.errors import BackendError
+from headscope.heads.look.sampling import Sampling, Steps, cuts
 from headscope.heads.questions.standard_questions import standard_questions
 from headscope.scan.options import ScanOptions
 from headscope.scan.run import scan
 from headscope.scope import Scope
-from tests.attention.memory import peak_tensor_bytes
+from tests.attention.memory import peak_tensor_bytes, storages_kept
 from tests.scan.tiny import open_tiny
 
 SHORT, LONG = 1_024, 4_096
@@ -44,7 +45,7 @@ def linear(work: Callable[[int], object]) -> bool:
 def scope() -> Iterator[Scope]:
     config = transformers.LlamaConfig(
         vocab_size=VOCABULARY, hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=2 * LONG,
+        num_key_value_heads=2, max_position_embeddings=2 * LONG, eos_token_id=None,
     )  # fmt: skip
     with load(transformers.LlamaForCausalLM(config).eval()) as scope:
         yield scope
@@ -138,3 +139,31 @@ def test_a_scan_takes_memory_in_proportion_to_its_context(text: str) -> None:
         return scan(model, [(text * n)[: n - 1]], options=options)
 
     assert linear(scanned)
+
+
+def test_generating_keeps_a_row_of_logits_a_token_and_no_allocation_of_its_own(
+    scope: Scope, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tensor kept per token lies between two growing KV caches, whose memory the allocator then cannot reuse."""
+    monkeypatch.setattr(Steps, "ROWS", 32)
+    short, long = 32, 64
+    sampling = Sampling(temperature=1.0, top_k=9, top_p=0.9)
+    allocations = {n: storages_kept(lambda n=n: scope.generate([7, 8], n, sampling)) for n in (short, long)}
+    assert allocations[long] == allocations[short] + 1
+    kept = [peak_tensor_bytes(lambda n=n: scope.generate([7, 8], n, sampling)) for n in (short, long)]
+    assert kept[1] <= 2.25 * kept[0]
+
+
+def test_the_distribution_of_each_step_is_that_of_its_logits(scope: Scope, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Steps, "ROWS", 8)
+    sampling = Sampling(temperature=0.7, top_k=9, top_p=0.9)
+    made = scope.generate([7, 8], Steps.ROWS + 3, sampling)
+    ids = [7, 8, *(token.id for token in made.tokens)]
+    assert len(made.steps) == len(made.tokens)
+    for step in (0, 1, Steps.ROWS - 1, Steps.ROWS, -1):
+        at = step % len(made.steps)
+        expected = cuts(scope.look(ids[: at + 2]).logits[-1], sampling)
+        torch.testing.assert_close(made.steps[step].model, expected.model)
+        torch.testing.assert_close(made.steps[at : at + 1][0].top_p, expected.top_p)
+    with pytest.raises(IndexError, match="step 11 of 11"):
+        made.steps[11]

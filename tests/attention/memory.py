@@ -46,3 +46,12 @@ def peak_tensor_bytes(work: Callable[[], object]) -> int:
         kept = work()
     del kept
     return counting.peak
+
+
+def storages_kept(work: Callable[[], object]) -> int:
+    """How many allocations made by this work are alive while its result is."""
+    with _Counting() as counting:
+        kept = work()
+        count = len(counting.known)
+    del kept
+    return count

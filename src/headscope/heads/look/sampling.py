@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import overload
 
 import torch
 from jaxtyping import Float
@@ -63,6 +65,42 @@ def cuts(logits: Float[Tensor, " vocabulary"], sampling: Sampling) -> Cuts:
     after_k = tempered if greedy or sampling.top_k is None else _keep_most(tempered, logits, sampling.top_k)
     after_p = after_k if sampling.top_p is None else _keep_share(after_k, sampling.top_p)
     return Cuts(model, tempered, after_k, after_p)
+
+
+class Steps(Sequence[Cuts]):
+    """The distribution at each generated token, computed from its logits when asked for.
+
+    Logits are kept many rows to a buffer: a small tensor that stays between two growing KV caches keeps the allocator
+    from giving their memory back, and generating then takes memory in proportion to the square of the length.
+    """
+
+    ROWS = 256
+
+    def __init__(self, sampling: Sampling) -> None:
+        self._sampling, self._length = sampling, 0
+        self._buffers: list[Float[Tensor, "rows vocabulary"]] = []
+
+    def append(self, logits: Float[Tensor, " vocabulary"]) -> None:
+        buffer, row = divmod(self._length, self.ROWS)
+        if not row:
+            self._buffers.append(logits.new_empty(self.ROWS, len(logits)))
+        self._buffers[buffer][row] = logits
+        self._length += 1
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> Cuts: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Cuts, ...]: ...
+    def __getitem__(self, index: int | slice) -> Cuts | tuple[Cuts, ...]:
+        if isinstance(index, slice):
+            return tuple(self[step] for step in range(*index.indices(len(self))))
+        step = index + len(self) if index < 0 else index
+        if not 0 <= step < len(self):
+            raise IndexError(f"step {index} of {len(self)}")
+        return cuts(self._buffers[step // self.ROWS][step % self.ROWS], self._sampling)
 
 
 def draw(logits: Float[Tensor, " vocabulary"], sampling: Sampling, generator: torch.Generator) -> int:
