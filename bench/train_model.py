@@ -1,43 +1,58 @@
-"""Train the embedded model: ``python bench/train_model.py novels.jsonl.xz source.jsonl.xz --out runs/embedded``.
+"""Train the embedded model: ``python -m bench.train_model novels.jsonl.xz source.jsonl.xz --out runs/embedded``.
 
 The first text is prose, of which four novels are marked as held out; the second is source code (see
-``bench/source_corpus.py``). A third, of templated stories about two people (``bench/name_stories.py``), is generated.
-``--trial`` runs the first steps of several variants instead.
+``bench/source_corpus.py``). Up to a fifth of the rows is generated (``bench/curriculum``), with its answers marked. The
+tokenizer is trained first, then the model in two stages: short rows, then long ones. A run that stops, by itself after
+``--seconds`` or killed, goes on where it was when the same command is given again.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import threading
 import time
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-import name_stories
 import torch
+from bench.curriculum import held_out, honesty, mixture, tokenizer
+from bench.curriculum.people import NamePool, names_of
+from tokenizers import Tokenizer
 
-from headscope.lab.train.training import Progress, TextFile, TrainingData, TrainingOptions, TrainingRun, prepare, train
+from headscope.errors import InputError
+from headscope.heads.film_tasks import FilmTask, TaskText
+from headscope.lab.train.options import TrainingOptions
+from headscope.lab.train.text_files import Document, TextFile, read_documents, split
+from headscope.lab.train.tokenizer import load_tokenizer, save_tokenizer
+from headscope.lab.train.training import Progress, TrainingRun
+from headscope.lab.train.training_data import prepare
 
-N_DOCUMENTS = 20_000
-WEIGHTS = (0.70, 0.28, 0.02)
+WEIGHTS = {"novels": 0.65, "code": 0.15, "generated": 0.20}  # shares of rows
+HAY, SHORTEST_HAY, LONGEST_HAY = 8_000, 200, 900
+FILMED = 48  # texts of each task of the film
 
 EMBEDDED = TrainingOptions(
     d_model=320,
-    n_layers=8,
+    n_layers=10,
     n_heads=8,
     n_kv_heads=4,
-    d_mlp=1056,
+    d_mlp=864,
     vocabulary=8192,
     context=512,
     rows=128,
-    steps=12_000,
+    steps=10_000,
     long_context=4096,
     long_steps=1_600,
     learning_rate=3e-3,
     warmup=200,
     decay=0.5,
-    repeats=0.1,
+    repeats=0.08,
+    mark_weight=3.0,
+    optimizer="muon",
     checkpoint_seconds=100.0,
 )
 
@@ -48,119 +63,180 @@ def log(*words: object) -> None:
     print(f"[{time.monotonic() - START:6.1f}s]", *words, flush=True)
 
 
-def texts(files: list[Path], out: Path) -> list[TextFile]:
-    """The given files, and the generated name stories."""
-    out.mkdir(parents=True, exist_ok=True)
-    stories = out / "people.jsonl"
-    lines = (json.dumps({"text": text}) for text in name_stories.documents(N_DOCUMENTS))
-    stories.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return [TextFile(path, weight) for path, weight in zip([*files, stories], WEIGHTS, strict=True)]
+@dataclass(frozen=True)
+class Mixture:
+    """Shares of rows, of kinds of generated text, the bytes to generate, and the seed."""
+
+    weights: Mapping[str, float]
+    shares: Mapping[str, float]
+    megabytes: float
+    seed: int
+
+    def __post_init__(self) -> None:
+        unknown = set(self.shares) - set(mixture.KINDS) | set(self.weights) - set(WEIGHTS)
+        if unknown:
+            raise InputError(f"unknown: {', '.join(sorted(unknown))}; kinds are {', '.join(mixture.KINDS)}")
+        total = sum(self.weights.values())
+        if self.weights["generated"] / total > mixture.MOST_GENERATED + 1e-9:
+            raise InputError(f"{self.weights['generated'] / total:.0%} of rows would be generated; at most a fifth may")
+
+    def kinds(self) -> dict[str, tuple[float, float]]:
+        """Each kind's share of all rows in the short and in the long stage."""
+        shares = {name: (self.shares.get(name, kind.share), kind.long_share) for name, kind in mixture.KINDS.items()}
+        sums = [sum(each) for each in zip(*shares.values(), strict=True)]
+        rows = self.weights["generated"] / sum(self.weights.values())
+        return {
+            name: (rows * short / sums[0], rows * long / sums[1])
+            for name, (short, long) in shares.items()
+            if short or long
+        }
 
 
-def log_point(run: TrainingRun) -> None:
-    """Print the losses and best scores of the film's newest point."""
-    film = run.recorder.film
-    point = film.points[-1]
-    log(
-        f"step {point.step:5d} loss {point.loss:.3f} text {point.text_loss:.3f} copies {point.first_copy:.2f} -> "
-        f"{point.second_copy:.2f} induction {film.best('induction')[-1]:.2f} previous {film.best('previous')[-1]:.2f} "
-        f"duplicate {film.best('duplicate')[-1]:.2f} first {film.best('first')[-1]:.2f}"
-    )
-
-
-def trial(data: TrainingData, out: Path, options: TrainingOptions, seconds: float) -> None:
-    """Train the first steps of several variants within a time limit."""
-    variants = {
-        "gqa4 seed0": options,
-        "mha seed0": replace(options, n_kv_heads=8, d_mlp=960),
-        "gqa4 seed1": replace(options, seed=1),
-        "gqa4 seed0 lr5e-3": replace(options, learning_rate=5e-3),
-        "mha seed1": replace(options, n_kv_heads=8, d_mlp=960, seed=1),
+def generate(novels: list[Document], out: Path, mixed: Mixture) -> dict[str, Path]:
+    """Write the generated text, or take what an earlier command with the same settings wrote."""
+    folder, kinds = out / "generated", mixed.kinds()
+    made = folder / "made.json"
+    sizes = {
+        name: round(mixed.megabytes * 1e6 * max(both) / sum(map(max, kinds.values()))) for name, both in kinds.items()
     }
-    for name, variant in variants.items():
+    settings = {"sizes": sizes, "seed": mixed.seed, "novels": len(novels)}
+    files = {name: folder / f"{name.replace(' ', '-')}.jsonl" for name in kinds}
+    if made.exists() and json.loads(made.read_text()) == settings:
+        return files
+    pool = NamePool(names_of(document.text for document in novels[::4]))
+    hay = paragraphs(novels)
+    log(f"{len(pool.found)} names and {len(hay)} paragraphs of novels")
+    files = mixture.write(folder, sizes, mixed.seed, pool, hay)
+    made.write_text(json.dumps(settings))
+    return files
+
+
+def paragraphs(novels: list[Document]) -> list[str]:
+    """Paragraphs of novels in which no name or template of a probe occurs, evenly over the novels."""
+    each = max(1, HAY // len(novels))
+    found = []
+    for novel in novels:
+        fitting = [part.strip() for part in novel.text.split("\n") if SHORTEST_HAY <= len(part.strip()) <= LONGEST_HAY]
+        chosen = fitting[:: max(1, len(fitting) // each)]
+        found += [part for part in chosen if honesty.refusal(part) is None][:each]
+    return found
+
+
+def trained_tokenizer(texts: list[Document], generated: Mapping[str, Path], out: Path, vocabulary: int) -> Path:
+    """Train the tokenizer, unless the run has one."""
+    file = out / "tokenizer.json"
+    if not file.exists():
+        some = [document.text for path in generated.values() for document in read_documents(path)[:2000]]
+        made = tokenizer.train([*(document.text for document in texts), *some], vocabulary)
+        save_tokenizer(made, out, EMBEDDED.long_context or EMBEDDED.context)
+        log("tokenizer", hashlib.sha256(file.read_bytes()).hexdigest()[:12])
+    return file
+
+
+def film_tasks(made: Tokenizer) -> dict[str, FilmTask]:
+    """The behaviours whose moments the film shows, on held-out questions whose answers are single tokens."""
+    asked = {
+        "indirect object": (
+            "Who receives it: the name of the two that has not acted.",
+            held_out.indirect_objects(FILMED * 2),
+        ),
+        "pronoun": ("Whose thing it is: he and she tell.", held_out.pronouns(FILMED * 2)),
+        "succession": ("What comes next in an ordered list.", held_out.succession(FILMED * 2)),
+        "retrieval": ("A fact that was stated once, some hundred words before.", held_out.needles(FILMED, 120)),
+    }
+    found = {}
+    for name, (sentence, questions) in asked.items():
+        texts = [text for question in questions if (text := task_text(made, question)) is not None][:FILMED]
+        if texts:
+            found[name] = FilmTask(sentence, tuple(texts))
+    return found
+
+
+def task_text(made: Tokenizer, question: held_out.Question) -> TaskText | None:
+    """A question as token ids; None if an answer is no single token."""
+    right, wrong = (made.encode(" " + word, add_special_tokens=False).ids for word in (question.right, question.wrong))
+    if len(right) != 1 or len(wrong) != 1:
+        return None
+    encoded = made.encode(question.text)
+    start, stop = question.source
+    here = [at for at, (begin, end) in enumerate(encoded.offsets) if begin < stop and end > start]
+    return TaskText(encoded.ids, right[0], wrong[0], here)
+
+
+def texts_of(given: argparse.Namespace, options: TrainingOptions, mixed: Mixture) -> tuple[list[TextFile], Path]:
+    """All text files with their shares of rows in both stages, and the tokenizer."""
+    read = [split(read_documents(path))[0] for path in given.texts]
+    generated = generate(read[0], given.out, mixed)
+    file = given.tokenizer or trained_tokenizer([*read[0], *read[1]], generated, given.out, options.vocabulary)
+    total = sum(mixed.weights.values())
+    files = [
+        TextFile(path, mixed.weights[name] / total) for path, name in zip(given.texts, ("novels", "code"), strict=True)
+    ]
+    return files + [TextFile(generated[name], *both) for name, both in mixed.kinds().items()], file
+
+
+def train(run: TrainingRun, seconds: float) -> bool:
+    """Train until the end or for so many seconds, and say whether the run is finished."""
+    stopped = threading.Event()
+
+    def report(progress: Progress) -> None:
         if time.monotonic() - START > seconds:
-            break
-        log("trial", name)
-        run = TrainingRun(data, out / name.replace(" ", "-"), replace(variant, decay=0.0, long_steps=0))
-        shown = 0
+            stopped.set()
+        if progress.step % 200 == 0:
+            speed = f"{progress.tokens_per_second / 1e6:.2f} M tokens/s, {progress.seconds_left:.0f} s left"
+            log(f"step {progress.step}/{progress.total} loss {progress.loss:.3f} {speed} | {newest(run)}")
 
-        def report(progress: Progress, run: TrainingRun = run) -> None:
-            nonlocal shown
-            if progress.step % 100 == 0:
-                log(f"step {progress.step} loss {progress.loss:.3f} {progress.tokens_per_second / 1e6:.2f} M tokens/s")
-            if len(run.recorder.film.points) >= shown + 5:
-                shown = len(run.recorder.film.points)
-                log_point(run)
-
-        run.loop(report, threading.Event())
-        log_point(run)
+    run.loop(report, stopped)
+    return run.step == run.options.total_steps
 
 
-def speed(data: TrainingData, out: Path, options: TrainingOptions) -> None:
-    """Time one step of both stages, and profile its kernels."""
-    run = TrainingRun(data, out / "speed", options)
-    forward = torch.compile(run.model.loss, dynamic=False) if run.on_gpu else run.model.loss
-    for stage, first in (("short", 0), ("long", options.steps)):
-        run.step = first
-        start = time.monotonic()
-        run._advance(forward)
-        _synchronize(run)
-        log(f"{stage}: compiled in {time.monotonic() - start:.1f} s")
-        for _ in range(5):
-            run._advance(forward)
-        _synchronize(run)
-        start = time.monotonic()
-        for _ in range(20):
-            run._advance(forward)
-        _synchronize(run)
-        rows, context = options.stage(first)
-        each = (time.monotonic() - start) / 20
-        log(f"{stage}: {each * 1e3:.1f} ms per step, {rows * context / each / 1e6:.2f} M tokens/s")
-        if run.on_gpu:
-            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-                run._advance(forward)
-                _synchronize(run)
-            print(profile.key_averages().table(sort_by="self_cuda_time_total", row_limit=16, max_name_column_width=70))
+def newest(run: TrainingRun) -> str:
+    """The film's newest point in a line."""
+    film = run.recorder.film
+    if not film.points:
+        return "no point yet"
+    point = film.points[-1]
+    words = [f"at {point.step}: text {point.text_loss:.3f}, second copy {point.second_copy:.2f}"]
+    for number, task in enumerate(film.tasks):
+        best = float(film.task_attention[-1][:, number].max())
+        right, loss = (float(values[-1][number]) for values in (film.task_right, film.task_loss))
+        words.append(f"{task['name']} {right:.0%} ({loss:.2f} nats, head {best:.2f})")
+    return ", ".join(words)
 
 
-def _synchronize(run: TrainingRun) -> None:
-    if run.on_gpu:
-        torch.cuda.synchronize()
-
-
-def main() -> None:
+def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("texts", type=Path, nargs=2, metavar="TEXT", help="prose, and source code")
     parser.add_argument("--out", type=Path, default=Path("runs/embedded"))
     parser.add_argument("--tokenizer", type=Path, help="a tokenizer.json to use instead of training one")
     parser.add_argument("--options", default="{}", help="JSON of training options that differ from the recipe")
-    parser.add_argument("--trial", type=float, metavar="SECONDS", help="try the first steps of several variants")
-    given = parser.parse_args()
+    parser.add_argument("--weights", default="{}", help=f"JSON of shares of rows that differ from {WEIGHTS}")
+    parser.add_argument("--shares", default="{}", help="JSON of shares of the kinds of generated text that differ")
+    parser.add_argument("--generated-mb", type=float, default=96.0, help="megabytes of text to generate")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="save and stop after this long")
+    return parser.parse_args()
+
+
+def main() -> None:
+    given = parsed()
     torch.set_float32_matmul_precision("high")
-    options = replace(EMBEDDED, tokenizer=given.tokenizer, **json.loads(given.options))
-    files = texts(given.texts, given.out)
-    if given.trial is not None:
-        data = prepare(files, options, given.out)
-        sizes = {stream.name: len(stream.tokens) for stream in data.streams}
-        log("prepared", sizes, "held out", len(data.held_out))
-        speed(data, given.out, options)
-        trial(data, given.out, options, given.trial)
-        return
-
-    def report(progress: Progress) -> None:
-        if progress.step % 200 == 0:
-            speed = f"{progress.tokens_per_second / 1e6:.2f} M tokens/s, {progress.seconds_left:.0f} s left"
-            log(f"step {progress.step}/{progress.total} loss {progress.loss:.3f} {speed}")
-
-    trained = train(files, given.out, options, report)
-    film = trained.film
-    log("finished" if trained.finished else "stopped", "at step", trained.step, "->", trained.folder)
-    for point, induction, previous in zip(film.points, film.best("induction"), film.best("previous"), strict=True):
-        print(
-            f"{point.step:6d} loss {point.loss:.3f} text {point.text_loss:.3f} at 50 {point.early_loss:.2f} at 500 "
-            f"{point.late_loss:.2f} copies {point.first_copy:.2f} -> {point.second_copy:.2f} "
-            f"induction {induction:.2f} previous {previous:.2f}"
-        )
+    changed: dict[str, Any] = json.loads(given.options)
+    options = replace(EMBEDDED, **changed)
+    mixed = Mixture(
+        {**WEIGHTS, **json.loads(given.weights)}, json.loads(given.shares), given.generated_mb, options.seed
+    )
+    given.out.mkdir(parents=True, exist_ok=True)
+    files, tokens = texts_of(given, options, mixed)
+    options = replace(options, tokenizer=tokens)
+    data = prepare(files, options, given.out)
+    log("prepared", {stream.name: len(stream.tokens) for stream in data.streams}, "held out", len(data.held_out))
+    data = replace(data, tasks=film_tasks(load_tokenizer(tokens)))
+    (given.out / "mixture.json").write_text(
+        json.dumps({"rows": mixed.weights, "kinds": mixed.kinds()}, indent=1) + "\n"
+    )
+    run = TrainingRun(data, given.out, options)
+    finished = train(run, given.seconds)
+    log("finished" if finished else "stopped", "at step", run.step, "->", run.folder, "|", newest(run))
 
 
 if __name__ == "__main__":

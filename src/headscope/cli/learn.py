@@ -152,8 +152,8 @@ def train(
     Example: headscope train --text book.txt --heads 4 --d-model 128
     """
     from headscope.app.terminal import training_bar
+    from headscope.lab.train.options import TrainingOptions
     from headscope.lab.train.text_files import TextFile
-    from headscope.lab.train.training import TrainingOptions
     from headscope.lab.train.training import train as train_model
 
     options = TrainingOptions(d_model=d_model, n_layers=layers, n_heads=heads, context=context, steps=steps, seed=seed)

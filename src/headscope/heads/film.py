@@ -24,6 +24,7 @@ from headscope.attention.engine import observe
 from headscope.attention.observer import Call, observing
 from headscope.errors import InputError
 from headscope.files import parsing, write_atomic
+from headscope.heads.film_tasks import FilmTask, measure
 from headscope.heads.questions.standard_questions import STANDARD
 from headscope.heads.roles.probes.repeat_probe import HeadScores, RepeatProbe, head_scores, token_losses
 from headscope.models.huggingface import attention
@@ -49,11 +50,12 @@ class FilmPoint:
 
 NUMBERS = tuple(FilmPoint.__dataclass_fields__)
 PER_HEAD = ("text", "entropy", "repeats")
+PER_TASK = ("task_loss", "task_right", "task_attention")
 
 
 @dataclass
 class Film:
-    """All recorded steps: losses, each head's mean scores on text and on repeated random tokens, and patterns."""
+    """All recorded steps: losses, each head's mean scores on text and on repeated random tokens, patterns, tasks."""
 
     heads: tuple[str, ...] = ()
     points: list[FilmPoint] = field(default_factory=list)
@@ -63,6 +65,10 @@ class Film:
     sentences: list[dict[str, Any]] = field(default_factory=list)
     pattern_steps: list[int] = field(default_factory=list)
     patterns: list[list[Float[Tensor, "head query key"]]] = field(default_factory=list)
+    tasks: list[dict[str, str]] = field(default_factory=list)
+    task_loss: list[Float[Tensor, " task"]] = field(default_factory=list)
+    task_right: list[Float[Tensor, " task"]] = field(default_factory=list)
+    task_attention: list[Float[Tensor, "head task"]] = field(default_factory=list)
 
     def series(self, name: str) -> list[float]:
         """One field of the points over time, such as ``second_copy``."""
@@ -75,7 +81,7 @@ class Film:
     def truncate(self, step: int) -> None:
         """Remove everything recorded after this step: a resumed run records it again."""
         keep = sum(point.step <= step for point in self.points)
-        for name in ("points", *PER_HEAD):
+        for name in ("points", *PER_HEAD, *PER_TASK):
             del getattr(self, name)[keep:]
         shown = sum(at <= step for at in self.pattern_steps)
         del self.pattern_steps[shown:], self.patterns[shown:]
@@ -86,7 +92,7 @@ class Film:
             for name in NUMBERS:
                 wide = torch.int64 if name in ("step", "tokens_seen") else torch.float32
                 arrays[f"points.{name}"] = torch.tensor([getattr(point, name) for point in self.points], dtype=wide)
-            for name in PER_HEAD:
+            for name in (*PER_HEAD, *(PER_TASK if self.tasks else ())):
                 arrays[name] = torch.stack(getattr(self, name)).to(torch.float32).contiguous()
         for number in range(len(self.sentences) if self.patterns else 0):
             kept = [frame[number] for frame in self.patterns]
@@ -97,7 +103,7 @@ class Film:
             "questions": STANDARD,
             "sentences": self.sentences,
             "pattern_steps": self.pattern_steps,
-        }
+        } | ({"tasks": self.tasks} if self.tasks else {})
         write_atomic(file, save(arrays, metadata={"film": json.dumps(about)}))
 
     @classmethod
@@ -111,11 +117,12 @@ class Film:
                     f"{file}: a film of schema {about['schema_version']}; this program reads {SCHEMA_VERSION}"
                 )
             film = cls(tuple(about["heads"]), sentences=about["sentences"], pattern_steps=about["pattern_steps"])
+            film.tasks = about.get("tasks", [])
             columns = {name: arrays[f"points.{name}"].tolist() for name in NUMBERS if f"points.{name}" in arrays}
             film.points = [
                 FilmPoint(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)
             ]
-            for name in PER_HEAD:
+            for name in (*PER_HEAD, *PER_TASK):
                 setattr(film, name, list(arrays[name].unbind()) if name in arrays else [])
             shown = [arrays[f"patterns.{n}"].unbind() for n in range(len(film.sentences)) if f"patterns.{n}" in arrays]
             film.patterns = [list(frame) for frame in zip(*shown, strict=True)]
@@ -139,6 +146,7 @@ class TrainingRecorder:
         text: Int[Tensor, "row token"] | None = None,
         probe: RepeatProbe | None = None,
         sentences: Mapping[str, Sequence[int]] | None = None,
+        tasks: Mapping[str, FilmTask] | None = None,
         file: Path | None = None,
         share: float = 0.02,
     ) -> None:
@@ -152,6 +160,8 @@ class TrainingRecorder:
         self.sentences = {name: torch.tensor([list(ids)], device=self.device) for name, ids in shown.items()}
         self.film = Film()
         self.film.sentences = [{"text": name, "tokens": ids[0].tolist()} for name, ids in self.sentences.items()]
+        self.tasks = dict(tasks or {})
+        self.film.tasks = [{"name": name, "sentence": task.sentence} for name, task in self.tasks.items()]
         self.next_step, self.spent, self.last_record, self.began = 0, 0.0, 0.0, time.perf_counter()
 
     def due(self, step: int) -> bool:
@@ -214,7 +224,15 @@ class TrainingRecorder:
         losses |= {"first_copy": copies.first, "second_copy": copies.second}
         self.film.text.append(_means(scores))
         self.film.entropy.append(scores.sums["entropy"] / scores.n_rows)
+        if self.tasks:
+            self._record_tasks()
         self.film.points.append(FilmPoint(step=step, tokens_seen=tokens_seen, loss=loss, **losses))
+
+    def _record_tasks(self) -> None:
+        seen = [measure(self._run, task, self.device) for task in self.tasks.values()]
+        self.film.task_loss.append(torch.tensor([each.loss for each in seen]))
+        self.film.task_right.append(torch.tensor([each.right for each in seen]))
+        self.film.task_attention.append(torch.stack([each.attention for each in seen], dim=1))
 
     def _run(self, tokens: Int[Tensor, "row token"]) -> Float[Tensor, "row token vocabulary"]:
         out = self.model.forward(tokens)

@@ -72,7 +72,7 @@ def test_no_text_is_refused() -> None:
 class Marked(BatchSampler):
     """A sampler whose text is one token, so that repeated segments are visible."""
 
-    def windows(self, n_rows: int, width: int) -> torch.Tensor:
+    def windows(self, n_rows: int, width: int, *, long: bool = False) -> torch.Tensor:
         return torch.arange(100, 100 + width).repeat(n_rows, 1)
 
 

@@ -162,7 +162,9 @@ def test_tokens_are_counted_over_both_stages() -> None:
 
 def test_weight_decay_applies_to_matrices_only(text: TextFile, tmp_path: Path) -> None:
     run = TrainingRun(prepare([text], TINY, tmp_path), tmp_path, replace(TINY, weight_decay=0.25))
-    decays = {id(weight): group["weight_decay"] for group in run.optimizer.param_groups for weight in group["params"]}
+    decays = {
+        id(weight): group["weight_decay"] for group in run.optimizers[0].param_groups for weight in group["params"]
+    }
     for name, weight in run.model.named_parameters():
         assert decays[id(weight)] == (0.0 if "norm" in name else 0.25), name
 
@@ -174,13 +176,13 @@ def test_gradients_are_clipped_at_norm_one(text: TextFile, tmp_path: Path) -> No
     run.model.loss(run.batches.batch(0, 4, 32)).mean().backward()
     own = [weight.grad for weight in run.model.parameters() if weight.grad is not None]
     assert float(torch.cat([slope.flatten() for slope in own]).norm()) > 2
-    run.optimizer.zero_grad()
+    run.optimizers[0].zero_grad()
 
     def before(optimizer: torch.optim.Optimizer, *_: object) -> None:
         slopes = [weight.grad.flatten() for group in optimizer.param_groups for weight in group["params"]]
         lengths.append(float(torch.cat(slopes).norm()))
 
-    run.optimizer.register_step_pre_hook(before)
+    run.optimizers[0].register_step_pre_hook(before)
     run._advance(run.model.loss)
     assert lengths == [pytest.approx(1, abs=1e-3)]
     assert run.step == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from headscope.errors import InputError
 from headscope.files import write_atomic
 
-MOMENTS = ("exp_avg", "exp_avg_sq")
+MOMENTS = ("exp_avg", "exp_avg_sq", "momentum_buffer")
 
 
 @dataclass(frozen=True)
@@ -28,28 +29,40 @@ class Checkpoint:
     machines: list[dict[str, Any]] = field(default_factory=list)
 
 
-def capture(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+def capture(model: nn.Module, *optimizers: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Collect weights and optimizer moments by weight name."""
     tensors = {}
     for name, weight in model.named_parameters():
         tensors[f"weight.{name}"] = weight.detach().cpu().contiguous()
+        state = _owner(weight, optimizers).state[weight]
         for moment in MOMENTS:
-            if moment in optimizer.state[weight]:
-                tensors[f"{moment}.{name}"] = optimizer.state[weight][moment].cpu().contiguous()
+            if moment in state:
+                tensors[f"{moment}.{name}"] = state[moment].cpu().contiguous()
     return tensors
 
 
 @torch.no_grad()
-def restore(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+def restore(checkpoint: Checkpoint, model: nn.Module, *optimizers: torch.optim.Optimizer) -> None:
     """Load weights and optimizer state, so that training continues exactly."""
     for name, weight in model.named_parameters():
         weight.copy_(checkpoint.tensors[f"weight.{name}"])
-        if f"exp_avg.{name}" in checkpoint.tensors:
-            state = optimizer.state[weight]
+        kept = [moment for moment in MOMENTS if f"{moment}.{name}" in checkpoint.tensors]
+        optimizer = _owner(weight, optimizers)
+        state = optimizer.state[weight] if kept else {}
+        for moment in kept:
+            state[moment] = checkpoint.tensors[f"{moment}.{name}"].to(weight.device)
+        if "exp_avg" in kept:
             where = weight.device if optimizer.defaults.get("fused") else "cpu"
             state["step"] = torch.tensor(float(checkpoint.step), device=where)
-            for moment in MOMENTS:
-                state[moment] = checkpoint.tensors[f"{moment}.{name}"].to(weight.device)
+
+
+def _owner(weight: Tensor, optimizers: Sequence[torch.optim.Optimizer]) -> torch.optim.Optimizer:
+    """The optimizer that updates this weight."""
+    return next(
+        optimizer
+        for optimizer in optimizers
+        if any(weight is each for group in optimizer.param_groups for each in group["params"])
+    )
 
 
 def write(file: Path, checkpoint: Checkpoint) -> None:

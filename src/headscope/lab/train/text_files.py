@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from tokenizers import Tokenizer
 from torch import Tensor
 
@@ -29,19 +29,21 @@ OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
 
 @dataclass(frozen=True)
 class TextFile:
-    """A text file and its sampling weight, by default its number of tokens."""
+    """A text file and its sampling weight, by default its number of tokens; ``long_weight`` in the long stage."""
 
     path: Path
     weight: float | None = None
+    long_weight: float | None = None
 
 
 @dataclass(frozen=True)
 class Document:
-    """One text. A JSON line with ``"split": "valid"`` is held out of training."""
+    """One text. A JSON line with ``"split": "valid"`` is held out; ``"marks"`` are spans of characters to weigh."""
 
     title: str
     text: str
     held_out: bool = False
+    marks: tuple[tuple[int, int], ...] = ()
 
 
 def read_documents(path: Path) -> list[Document]:
@@ -74,8 +76,9 @@ def _json_lines(path: Path, file: Iterable[str]) -> Iterator[Document]:
             title = str(record.get("title") or record.get("path") or number)
             text = record["text"]
             text.encode()  # half of a surrogate pair is a string, but no text
-            yield Document(title, text, record.get("split") == "valid")
-        except (ValueError, KeyError, AttributeError, RecursionError) as problem:
+            marks = tuple((int(start), int(stop)) for start, stop in record.get("marks", ()))
+            yield Document(title, text, record.get("split") == "valid", marks)
+        except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as problem:
             raise InputError(f'{path}, line {number}: not a JSON object with a "text" ({problem!r})') from problem
 
 
@@ -103,11 +106,39 @@ def encode(tokenizer: Tokenizer, documents: Iterable[Document]) -> Int[Tensor, "
     return torch.from_numpy(np.concatenate(rows)) if rows else torch.zeros(0, dtype=torch.int32)
 
 
+def encode_marked(
+    tokenizer: Tokenizer, documents: Sequence[Document]
+) -> tuple[Int[Tensor, " token"], Bool[Tensor, " token"] | None]:
+    """Tokens of all documents, and which of them overlap a mark; None where no document has marks."""
+    if not any(document.marks for document in documents):
+        return encode(tokenizer, documents), None
+    rows: list[Tensor] = []
+    marked: list[Tensor] = []
+    for at in range(0, len(documents), BATCH):
+        part = documents[at : at + BATCH]
+        encodings = tokenizer.encode_batch([each.text for each in part], add_special_tokens=False)
+        for document, encoding in zip(part, encodings, strict=True):
+            rows.append(torch.tensor([START_ID, *encoding.ids], dtype=torch.int32))
+            marked.append(_overlaps(encoding.offsets, document.marks))
+    return torch.cat(rows), torch.cat(marked)
+
+
+def _overlaps(offsets: Sequence[tuple[int, int]], marks: Sequence[tuple[int, int]]) -> Bool[Tensor, " token"]:
+    """Whether each token overlaps a mark, after the start token, which does not."""
+    starts, stops = torch.tensor(offsets, dtype=torch.long).view(-1, 2).unbind(dim=1)
+    found = torch.zeros(len(offsets) + 1, dtype=torch.bool)
+    for start, stop in marks:
+        found[1:] |= (starts < stop) & (stops > start)
+    return found
+
+
 def text_hash(documents: Iterable[Document]) -> str:
     """SHA-256 of all texts, in order."""
     digest = hashlib.sha256()
     for document in documents:
         digest.update(document.text.encode() + b"\0")
+        if document.marks:
+            digest.update(json.dumps(document.marks).encode())
     return digest.hexdigest()
 
 

@@ -15,13 +15,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
-from tokenizers import Tokenizer
+from jaxtyping import Float
 from torch import Tensor
 
 from headscope.errors import InputError
@@ -29,12 +28,14 @@ from headscope.files import write_atomic
 from headscope.heads.film import Film, TrainingRecorder, film_steps
 from headscope.heads.roles.probes.repeat_probe import RepeatProbe
 from headscope.lab.train import checkpoint as checkpoints
-from headscope.lab.train.batches import BatchSampler, TokenStream
+from headscope.lab.train.batches import BatchSampler
 from headscope.lab.train.card import card, machine
-from headscope.lab.train.gpt import GPT, GPTConfig
+from headscope.lab.train.gpt import GPT
 from headscope.lab.train.llama_folder import save_folder
-from headscope.lab.train.text_files import Document, TextFile, encode, read_documents, split, text_hash
-from headscope.lab.train.tokenizer import load_tokenizer, save_tokenizer, train_tokenizer
+from headscope.lab.train.optimizers import optimizers
+from headscope.lab.train.options import TrainingOptions
+from headscope.lab.train.text_files import TextFile
+from headscope.lab.train.training_data import TrainingData, prepare, recipe
 
 SENTENCES = (
     "The horse crossed the road because it was tired, and the horse stopped.",
@@ -42,74 +43,6 @@ SENTENCES = (
 )
 FILM_ROWS, FILM_WIDTH, LEAST_HELD_OUT = 8, 513, 64
 FRAMES = (0.0, 0.015, 0.025, 0.03, 0.05, 0.15, 0.5, 1.0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingOptions:
-    """Model sizes and training settings; ``long_steps`` follow at ``long_context``, with as many tokens per step."""
-
-    d_model: int = 128
-    n_layers: int = 4
-    n_heads: int = 4
-    n_kv_heads: int | None = None
-    d_mlp: int | None = None
-    vocabulary: int = 2048
-    tokenizer: Path | None = None
-    context: int = 256
-    rows: int = 16
-    steps: int = 1500
-    long_context: int | None = None
-    long_steps: int = 0
-    learning_rate: float = 3e-3
-    warmup: int = 100
-    decay: float = 0.5
-    weight_decay: float = 0.1
-    repeats: float = 0.1
-    seed: int = 0
-    film_points: int = 90
-    checkpoint_seconds: float = 60.0
-    device: str = "auto"
-
-    def __post_init__(self) -> None:
-        for name in ("context", "rows", "steps", "film_points"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name}={getattr(self, name)} must be at least 1")
-        if not 0 <= self.repeats <= 1 or not 0 <= self.decay <= 1:
-            raise InputError(f"repeats={self.repeats} and decay={self.decay} must be between 0 and 1")
-        self.gpt(self.vocabulary)
-
-    @property
-    def total_steps(self) -> int:
-        return self.steps + self.long_steps
-
-    def gpt(self, vocabulary: int) -> GPTConfig:
-        return GPTConfig(
-            vocabulary=vocabulary,
-            d_model=self.d_model,
-            n_layers=self.n_layers,
-            n_heads=self.n_heads,
-            n_kv_heads=self.n_kv_heads,
-            d_mlp=self.d_mlp,
-            context=self.long_context or self.context,
-        )
-
-    def stage(self, step: int) -> tuple[int, int]:
-        """Number of rows and context of this step."""
-        if step < self.steps or self.long_context is None:
-            return self.rows, self.context
-        return max(1, self.rows * self.context // self.long_context), self.long_context
-
-    def tokens(self, step: int) -> int:
-        """Number of training tokens before this step."""
-        early, late = min(step, self.steps), max(0, step - self.steps)
-        rows, context = self.stage(self.steps)
-        return early * self.rows * self.context + late * rows * context
-
-    def rate(self, step: int) -> float:
-        """The learning rate: linear warm-up, constant, then linear decay to zero."""
-        up = (step + 1) / self.warmup if step < self.warmup else 1.0
-        down = (self.total_steps - step) / max(1.0, self.decay * self.total_steps)
-        return self.learning_rate * min(up, down, 1.0)
 
 
 class Progress(NamedTuple):
@@ -133,16 +66,6 @@ class Trained:
     film: Film = field(repr=False)
 
 
-@dataclass(frozen=True)
-class TrainingData:
-    """The tokenized text: training streams, the first file's held-out tokens, and a hash of all text."""
-
-    tokenizer: Tokenizer
-    streams: list[TokenStream]
-    held_out: Int[Tensor, " token"]
-    text_hash: str
-
-
 Report = Callable[[Progress], None]
 
 
@@ -157,27 +80,6 @@ def train(
     return Trained(run.step == options.total_steps, run.step, run.model, run.folder, run.recorder.film)
 
 
-def prepare(texts: Sequence[TextFile], options: TrainingOptions, out: Path) -> TrainingData:
-    """Read the texts, train or load the tokenizer, and tokenize."""
-    if not texts:
-        raise InputError("training needs at least one text file")
-    read = [split(read_documents(text.path)) for text in texts]
-    out.mkdir(parents=True, exist_ok=True)
-    tokenizer = _tokenizer([document for training, _ in read for document in training], options, out)
-    streams = []
-    for text, (training, _) in zip(texts, read, strict=True):
-        tokens = encode(tokenizer, training)
-        longest = max(options.context, options.long_context or 0)
-        if len(tokens) < longest + 2:
-            raise InputError(
-                f"{text.path} has {len(tokens)} tokens for training, fewer than the context of {longest}; "
-                "give more text, or a shorter context"
-            )
-        streams.append(TokenStream(text.path.name, tokens, float(len(tokens)) if text.weight is None else text.weight))
-    digest = text_hash(document for training, held_out in read for document in [*training, *held_out])
-    return TrainingData(tokenizer, streams, encode(tokenizer, read[0][1]), digest)
-
-
 class TrainingRun:
     """One training run: the model, its optimizer, batches, film, and current step."""
 
@@ -188,8 +90,8 @@ class TrainingRun:
         self.on_gpu = self.device.type == "cuda"
         vocabulary = data.tokenizer.get_vocab_size()
         self.model = GPT(options.gpt(vocabulary), seed=options.seed).to(self.device)
-        self.optimizer = _optimizer(self.model, options, fused=self.on_gpu)
-        streams = [TokenStream(each.name, each.tokens.to(self.device), each.weight) for each in data.streams]
+        self.optimizers = optimizers(self.model, options, fused=self.on_gpu)
+        streams = [stream.to(self.device) for stream in data.streams]
         self.batches = BatchSampler(streams, vocabulary, repeats=options.repeats, seed=options.seed)
         self.recorder = self._recorder(vocabulary)
         self.recipe = recipe(options, data)
@@ -232,24 +134,28 @@ class TrainingRun:
         save_folder(self.model, self.data.tokenizer, self.folder)
         self.recorder.film.save(self.folder / "film.safetensors")
         write_atomic(self.folder / "README.md", card(self.step, self.options.total_steps, self.machines).encode())
-        tensors = checkpoints.capture(self.model, self.optimizer) | {"loss": self.loss.cpu()}
+        tensors = checkpoints.capture(self.model, *self.optimizers) | {"loss": self.loss.cpu()}
         checkpoints.write(self.file, checkpoints.Checkpoint(self.step, self.recipe, tensors, self.machines))
 
     def _advance(self, forward: Callable[[Tensor], Tensor]) -> Float[Tensor, ""]:
         """Take one optimizer step."""
         n_rows, context = self.options.stage(self.step)
-        for group in self.optimizer.param_groups:
+        long = self.step >= self.options.steps
+        for group in (group for optimizer in self.optimizers for group in optimizer.param_groups):
             group["lr"] = self.options.rate(self.step)
         self.model.train()
         precision = torch.autocast("cuda", torch.bfloat16) if self.on_gpu else nullcontext()
+        rows, marked = self.batches.marked_batch(self.step, n_rows, context, long=long)
         with precision:
-            loss = forward(self.batches.batch(self.step, n_rows, context)).mean()
-        loss.backward()  # type: ignore[no-untyped-call]
+            losses = forward(rows)
+        weights = torch.where(marked[:, 1:], self.options.mark_weight, 1.0)
+        ((losses * weights).sum() / weights.sum()).backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
         self.step += 1
-        return loss.detach()
+        return losses.detach().mean()
 
     def _recorder(self, vocabulary: int) -> TrainingRecorder:
         held_out = self.data.held_out
@@ -260,7 +166,8 @@ class TrainingRun:
         text[:, 0] = 0
         probe = RepeatProbe(vocabulary=vocabulary, length=min(50, vocabulary // 4))
         sentences = {text: self.data.tokenizer.encode(text).ids for text in SENTENCES}
-        return TrainingRecorder(self.model, text=text, probe=probe, sentences=sentences)
+        tasks = self.data.tasks
+        return TrainingRecorder(self.model, text=text, probe=probe, sentences=sentences, tasks=tasks)
 
     def _resume(self) -> None:
         found = checkpoints.read(self.file)
@@ -271,7 +178,7 @@ class TrainingRun:
                     f"{self.file} is a checkpoint of another run: {name} is {there!r} there and {here!r} here; "
                     "use the old settings, or choose another folder"
                 )
-        checkpoints.restore(found, self.model, self.optimizer)
+        checkpoints.restore(found, self.model, *self.optimizers)
         self.step, self.loss = found.step, found.tensors.get("loss", self.loss)
         here = self.machines[0]
         last = found.machines[-1] if found.machines else here | {"step": 0}
@@ -311,14 +218,6 @@ class TrainingRun:
             )
 
 
-def recipe(options: TrainingOptions, data: TrainingData) -> dict[str, Any]:
-    """The settings and data that determine a run: a checkpoint is resumed only with an equal recipe."""
-    elsewhere = {"device", "checkpoint_seconds", "tokenizer", "film_points"}
-    chosen = {name: value for name, value in asdict(options).items() if name not in elsewhere}
-    weights = {stream.name: stream.weight for stream in data.streams}
-    return chosen | {"text": data.text_hash, "weights": weights}
-
-
 class _Speed:
     """Tokens per second and time left, since the last report."""
 
@@ -352,25 +251,6 @@ def _stop_on_ctrl_c() -> Iterator[threading.Event]:
         yield stopped
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _optimizer(model: GPT, options: TrainingOptions, *, fused: bool) -> torch.optim.AdamW:
-    """AdamW with weight decay on matrices only."""
-    matrices = [weight for weight in model.parameters() if weight.ndim >= 2]
-    gains = [weight for weight in model.parameters() if weight.ndim < 2]
-    groups = [{"params": matrices, "weight_decay": options.weight_decay}, {"params": gains, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=options.learning_rate, betas=(0.9, 0.95), fused=fused)
-
-
-def _tokenizer(documents: Sequence[Document], options: TrainingOptions, out: Path) -> Tokenizer:
-    kept = out / "tokenizer.json"
-    if options.tokenizer is not None:
-        return load_tokenizer(options.tokenizer)
-    if kept.exists() and (out / "checkpoint.safetensors").exists():
-        return load_tokenizer(kept)
-    tokenizer = train_tokenizer((document.text for document in documents), options.vocabulary)
-    save_tokenizer(tokenizer, out, options.long_context or options.context)
-    return tokenizer
 
 
 def _device(name: str) -> torch.device:

@@ -1,0 +1,1 @@
+"""Generated training text in which the behaviours that papers name pay; one file per kind of text."""

@@ -1,0 +1,150 @@
+"""Generated training text: nothing that models are judged on, marked answers that follow, and variety."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+from bench.curriculum import held_out, honesty, people, words
+from bench.curriculum.mixture import KINDS, MOST_GENERATED, frames, passages
+from bench.curriculum.passage import answer, passage, sentence
+from bench.curriculum.people import NamePool
+from bench.curriculum.tokenizer import train, whole_words
+from bench.train_model import WEIGHTS
+
+from headscope.heads.roles.probes import grammar, text_probes
+
+POOL = NamePool([("Pickwick", "m"), ("Dorrit", "w"), ("Barnaby", ""), ("Copperfield", "m"), ("Havisham", "w")])
+HAY = ["The old clock ticked on. Nobody came down the stairs that evening.", "She was never seen in the town again."]
+CONTENT = frozenset((*words.THINGS, *words.ADJECTIVES, *words.PLACES, *words.TRADES, *words.GIVING, *words.MEETING))
+
+
+def generated(kind: str, n: int = 60) -> list[str]:
+    return [each.text for each in passages(kind, n, 5, POOL, HAY)]
+
+
+def probe_sentences() -> list[str]:
+    """Sentences of every probe that is made of text, and of every judged question."""
+    arcs = (grammar.COREFERENCE, grammar.VERB_TO_SUBJECT, grammar.NOUN_TO_MODIFIER, grammar.NEGATION)
+    found = [arc.text for templates in arcs for arc in grammar.arcs(templates, 40, 3)]
+    draw = random.Random(0)
+    for blank in text_probes.GIVING:
+        a, b = draw.sample(text_probes.NAMES, 2)
+        found.append(blank.format(a=a, b=b, s=a, place=draw.choice(text_probes.SHOPS), thing=text_probes.GIFTS[0]))
+    found += ["The red box holds the key.", "So we know that the blue box holds the"]
+    judged = (held_out.indirect_objects(30), held_out.pronouns(30), held_out.succession(9), held_out.needles(3, 200))
+    return found + [question.text for questions in judged for question in questions]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_sentence_template_or_name_of_a_probe_occurs_in_generated_text(kind: str) -> None:
+    texts = generated(kind, 6 if "long" in kind else 60)
+    assert list(honesty.refused(texts)) == []
+    probes = {part.strip() for text in probe_sentences() for part in text.removeprefix(grammar.LEAD).split(".")}
+    probes = {part for part in probes if len(part.split()) > 3}
+    for text in texts:
+        assert not any(part in text for part in probes)
+        assert held_out.NAMES.isdisjoint(honesty.TOKEN.findall(text))
+
+
+def test_every_probe_sentence_is_refused_whatever_its_names_are() -> None:
+    """Names are exchanged for ones that generated text may have, so that templates alone have to be recognised."""
+    allowed = iter(people.WOMEN * 100)
+    for text in probe_sentences():
+        renamed = " ".join(
+            next(allowed) + word[len(word.rstrip(".,;:")) :] if word.rstrip(".,;:") in held_out.NAMES else word
+            for word in text.split()
+        )
+        assert honesty.refusal(renamed) is not None, renamed
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("The tall baker saw the green wagon.", "saw the"),
+        ("It was Mary who came.", "a name"),
+        ("Hilda saw Oscar in the garden because she was late.", "saw … in the garden"),
+        ("Behind it the red box holds the door.", "box holds the"),
+        ("While Nell and Otto were working at the mill, Nell left.", "were working at"),
+    ],
+)
+def test_near_copies_are_refused_with_the_reason(text: str, reason: str) -> None:
+    refused = honesty.refusal(text)
+    assert refused is not None
+    assert reason in refused.reason
+
+
+@pytest.mark.parametrize("text", ["At the mill Hilda, who was tired, gave a lamp to Oscar.", "The box was red.", ""])
+def test_ordinary_sentences_are_not_refused(text: str) -> None:
+    assert honesty.refusal(text) is None
+
+
+def test_marks_are_the_answers() -> None:
+    made = passage(f"Anna gave it to {answer('Bo')}, not to {answer('Carl')}.")
+    assert made.text == "Anna gave it to Bo, not to Carl."
+    assert [made.text[start:stop] for start, stop in made.marks] == ["Bo", "Carl"]
+    assert sentence(f"{answer('she')}, a thief,. ran") == f"{answer('She')}, a thief. ran"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_documents_have_marked_answers_and_equal_seeds_give_equal_documents(kind: str) -> None:
+    made = list(passages(kind, 4, 1, POOL, HAY))
+    assert made == list(passages(kind, 4, 1, POOL, HAY))
+    assert made != list(passages(kind, 4, 2, POOL, HAY))
+    assert any(each.marks for each in made)
+    for each in made:
+        assert all(0 < start < stop <= len(each.text) for start, stop in each.marks)
+        assert all(stop <= start for (_, stop), (start, _) in pairwise(each.marks))
+        assert not {"⟦", "⟧", "{", "}"} & set(each.text) or kind == "brackets"
+        assert ",," not in each.text
+        assert ",." not in each.text
+
+
+def test_scenes_told_the_other_way_differ_in_who_did_what() -> None:
+    one = list(passages("scenes", 30, 0, POOL))
+    other = list(passages("scenes told the other way", 30, 0, POOL))
+    pairs = [(a, b) for a, b in zip(one, other, strict=True) if a != b]
+    assert len(pairs) > 15
+    assert all(sorted(a.text.split()) != [] and len(a.marks) == len(b.marks) for a, b in pairs)
+
+
+def test_the_answer_of_a_scene_is_the_other_person() -> None:
+    """In a scene of two people an answer is a person, and never the name that stands directly before it."""
+    for each in passages("scenes", 40, 3, POOL):
+        for start, stop in each.marks:
+            name = each.text[start:stop]
+            assert name in each.text[:start], each.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "least"),
+    [("scenes", 250), ("pronouns", 200), ("agreement", 200), ("adjectives", 150), ("negation", 200), ("bindings", 250)],
+)
+def test_sixty_documents_have_many_frames(kind: str, least: int) -> None:
+    assert len(frames(generated(kind), CONTENT)) >= least
+
+
+def test_shares_add_up_and_at_most_a_fifth_of_rows_is_generated() -> None:
+    assert sum(kind.share for kind in KINDS.values()) == pytest.approx(1.0)
+    assert sum(kind.long_share for kind in KINDS.values()) == pytest.approx(1.0)
+    assert WEIGHTS["generated"] <= MOST_GENERATED
+    assert sum(WEIGHTS.values()) == pytest.approx(1.0)
+
+
+def test_names_of_novels_are_found_with_the_gender_of_their_titles() -> None:
+    text = "and Mr. Wardle said to Miss Havisham, but Barkis was willing; " * 6
+    assert people.names_of([text]) == [("Wardle", "m"), ("Havisham", "w"), ("Barkis", "")]
+    assert people.names_of(["when Mary came, " * 9]) == []
+
+
+def test_words_of_behaviours_are_single_tokens_at_the_start_and_inside() -> None:
+    both, inside = whole_words()
+    few, more = [*both[::9], "Wednesday", "Mary"], inside[::30]
+    from bench.curriculum import tokenizer as trained
+
+    texts = ["It was a long way to the old town, and nobody knew why. " * 50]
+    made = trained.train_tokenizer(trained.weighted(texts, few, more), 900)
+    assert all(len(made.encode(word, add_special_tokens=False).ids) == 1 for word in few)
+    assert all(len(made.encode(" " + word, add_special_tokens=False).ids) == 1 for word in [*few, *more])
+    assert callable(train)

@@ -1,0 +1,119 @@
+"""Marked tokens weigh more in the loss, streams have a weight per stage, and Muon's runs resume exactly."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from headscope.errors import InputError
+from headscope.lab.train.batches import BatchSampler, TokenStream
+from headscope.lab.train.options import TrainingOptions
+from headscope.lab.train.text_files import Document, TextFile, encode, encode_marked, read_documents
+from headscope.lab.train.tokenizer import train_tokenizer
+from headscope.lab.train.training import TrainingRun, train
+from headscope.lab.train.training_data import prepare, recipe
+
+TEXT = "Anna gave the lamp to Bertil. " * 40
+TINY = TrainingOptions(
+    d_model=16, n_layers=1, n_heads=2, vocabulary=280, context=16, rows=4, steps=4, film_points=2, warmup=1,
+    device="cpu", repeats=0.5,
+)  # fmt: skip
+
+
+@pytest.fixture
+def marked(tmp_path: Path) -> Path:
+    file = tmp_path / "marked.jsonl"
+    spans = [[at, at + 6] for at in range(len(TEXT)) if TEXT.startswith("Bertil", at)]
+    file.write_text(json.dumps({"text": TEXT, "marks": spans}) + "\n" + json.dumps({"text": TEXT}) + "\n")
+    return file
+
+
+def test_marked_characters_become_marked_tokens(marked: Path) -> None:
+    documents = read_documents(marked)
+    tokenizer = train_tokenizer([TEXT], 300)
+    tokens, marks = encode_marked(tokenizer, documents)
+    assert torch.equal(tokens, encode(tokenizer, documents))
+    assert marks is not None
+    assert marks.shape == tokens.shape
+    assert set(tokenizer.decode(tokens[marks].tolist()).split()) == {"Bertil"}
+    assert int(marks.sum()) * 2 == sum(token in set(tokens[marks].tolist()) for token in tokens.tolist())
+    assert encode_marked(tokenizer, [Document("plain", TEXT)])[1] is None
+
+
+@pytest.mark.parametrize("marks", [[[1]], [3], "ab", [["a", "b"]]])
+def test_marks_that_are_no_spans_are_refused(tmp_path: Path, marks: object) -> None:
+    file = tmp_path / "bad.jsonl"
+    file.write_text(json.dumps({"text": "some text", "marks": marks}))
+    with pytest.raises(InputError, match="line 1"):
+        read_documents(file)
+
+
+def test_marks_move_with_their_tokens_into_repeats() -> None:
+    """Every seventh token is marked: wherever text stands, pasted or not, the multiples of seven are."""
+    text = torch.arange(1, 2001) % 900 + 1
+    stream = TokenStream("t", text, 1.0, marked=text % 7 == 0)
+    rows, marks = BatchSampler([stream], 1000, repeats=1.0, seed=0).marked_batch(3, 8, 128)
+    of_text = rows[1::2, 1:]  # the other rows hold random tokens, which are not marked
+    assert torch.equal(marks[1::2, 1:], of_text % 7 == 0)
+    assert (marks[::2] <= (rows[::2] % 7 == 0)).all()
+    assert not marks[:, 0].any()
+    assert rows.max() < 1000
+
+
+def test_each_stage_samples_by_its_own_weights() -> None:
+    streams = [
+        TokenStream("early", torch.full((500,), 1), 1.0, 0.0),
+        TokenStream("late", torch.full((500,), 2), 0.0, 1.0),
+    ]
+    made = BatchSampler(streams, 10, repeats=0.0, seed=0)
+    assert (made.batch(0, 20, 8)[:, 1:] == 1).all()
+    assert (made.batch(0, 20, 8, long=True)[:, 1:] == 2).all()
+    with pytest.raises(InputError, match="weight above 0"):
+        BatchSampler([TokenStream("never", torch.arange(9), 0.0)], 10, repeats=0.0, seed=0)
+
+
+def test_a_weight_on_marks_changes_the_update_and_not_the_reported_loss(marked: Path, tmp_path: Path) -> None:
+    reported, weights = [], []
+    for number, weight in enumerate((1.0, 4.0)):
+        options = replace(TINY, mark_weight=weight)
+        out = tmp_path / str(number)
+        run = TrainingRun(prepare([TextFile(marked)], options, out), out, options)
+        reported.append(float(run._advance(run.model.loss)))
+        weights.append(run.model.embedding.weight.detach().clone())
+    assert reported[0] == reported[1]
+    assert not torch.equal(*weights)
+
+
+@pytest.mark.parametrize("changed", [{"mark_weight": 0.0}, {"mark_weight": float("nan")}, {"optimizer": "sgd"}])
+def test_bad_settings_are_refused(changed: dict[str, object]) -> None:
+    with pytest.raises(InputError, match=next(iter(changed))):
+        replace(TINY, **changed)  # type: ignore[arg-type]
+
+
+def test_a_recipe_without_marks_is_the_one_of_earlier_runs(marked: Path, tmp_path: Path) -> None:
+    data = prepare([TextFile(marked, 1.0)], TINY, tmp_path)
+    assert {"mark_weight", "optimizer", "long_weights"}.isdisjoint(recipe(TINY, data))
+    changed = replace(TINY, mark_weight=2.0, optimizer="muon")
+    assert recipe(changed, data) | {"text": ""} == recipe(TINY, data) | {
+        "mark_weight": 2.0,
+        "optimizer": "muon",
+        "text": "",
+    }
+
+
+def test_a_run_with_muon_resumes_exactly(marked: Path, tmp_path: Path) -> None:
+    options = replace(TINY, optimizer="muon", mark_weight=3.0, film_points=1)
+    texts = [TextFile(marked)]
+    whole = train(texts, tmp_path / "whole", options)
+    halved = tmp_path / "halved"
+    run = TrainingRun(prepare(texts, options, halved), halved, options)
+    run._advance(run.model.loss)
+    run._advance(run.model.loss)
+    run.save()
+    resumed = train(texts, halved, options)
+    for name, weight in resumed.model.named_parameters():
+        assert torch.equal(weight, dict(whole.model.named_parameters())[name]), name
