@@ -8,7 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from headscope.app.model_registry import ModelRegistry
-from headscope.app.pages import lessons
+from headscope.app.pages.course import lessons
 from headscope.app.pages.course.classroom import Classroom
 from headscope.app.server.application import application
 from headscope.app.server.join import TRIES_AT_ONCE

@@ -1982,8 +1982,13 @@ export interface components {
                 [key: string]: unknown;
             };
         };
-        /** LessonList */
+        /**
+         * LessonList
+         * @description The table of contents; in a class, students see the open lessons. ``last`` is the number of the course's last.
+         */
         LessonList: {
+            /** Last */
+            last: number;
             /** Lessons */
             lessons: components["schemas"]["LessonSummary"][];
         };

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from headscope.app.pages import lessons as lessons_page
 from headscope.app.pages.cards import LONGEST, MOST_CHOICES, SHORTEST, CardRequest, Sizes, card_list, read_card
+from headscope.app.pages.course import lessons as lessons_page
 from headscope.errors import InputError
 from headscope.lab.cards.card import built_in
 from headscope.lab.teach import lessons

@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from headscope.app.model_registry import ModelRegistry
-from headscope.app.pages import lessons
-from headscope.app.pages.course.classroom import FEWEST_SHOWN, Classroom
+from headscope.app.pages.course import lessons
+from headscope.app.pages.course.classroom import FEWEST_SHOWN, Classroom, OpenLesson
 from headscope.app.pages.microscope import Session
 from headscope.app.server import application
 from headscope.app.server.token import Token
@@ -102,3 +102,15 @@ def test_a_page_is_shown_only_after_its_student_agreed(arrive: Arrive, room: Cla
     two.get_by_role("button", name="Show it").click()
     expect(one.get_by_role("link", name="Look at it")).to_be_visible()
     expect(teacher.get_by_text("A student's page is shown.", exact=False)).to_be_visible()
+
+
+def test_a_student_reads_of_the_whole_course_and_goes_to_open_lessons_only(arrive: Arrive, room: Classroom) -> None:
+    listed = lessons.contents()
+    room.open(OpenLesson(lesson=listed.lessons[2].number, open=True))
+    student = joined(arrive, room)
+    student.goto(student.url.split("#")[0] + "#learn?v=1&lesson=0")
+    expect(student.get_by_text(f"Lesson 0 of {listed.last}")).to_be_visible()
+    expect(student.get_by_role("navigation", name="Lessons").get_by_role("link")).to_have_count(2)
+    student.get_by_role("button", name="Next →").click()
+    expect(student.get_by_role("heading", level=1)).to_have_text(listed.lessons[2].title)
+    expect(student.get_by_role("button", name="Next →")).to_have_count(0)

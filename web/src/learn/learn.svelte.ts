@@ -30,6 +30,7 @@ function recalled(): Answers {
 
 export class Learner extends PageState {
   lines = $state.raw<LessonLine[]>([]);
+  last = $state(0); // of the whole course; in a class only the open lessons are listed
   lesson = $state.raw<Lesson | null>(null);
   number = $state(0);
   answers = $state<Answers>(recalled());
@@ -41,7 +42,9 @@ export class Learner extends PageState {
   async load(): Promise<void> {
     this.restore(location.hash);
     const listed = await this.guarded(async () => {
-      this.lines = (await askJson<Schemas["LessonList"]>("lessons")).lessons;
+      const told = await askJson<Schemas["LessonList"]>("lessons");
+      this.lines = told.lessons;
+      this.last = told.last;
     });
     if (listed) await this.open(this.number);
   }

@@ -13,8 +13,8 @@ from typing import Any
 import uvicorn
 
 from headscope.app.model_registry import ModelRegistry
-from headscope.app.pages import lessons
 from headscope.app.pages.census import Censuses
+from headscope.app.pages.course import lessons
 from headscope.app.pages.course.classroom import Classroom
 from headscope.app.pages.film import Films
 from headscope.app.server.application import application

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headscope.app.pages.course.classroom import HERE_SECONDS, Classroom, HideAnswers, OpenLesson, ShowPage
-from headscope.app.pages.lessons import LessonSummary
+from headscope.app.pages.course.lessons import LessonSummary
 from headscope.errors import InputError
 from headscope.lab.teach.course.questions import Marked
 from headscope.lab.teach.lessons import Lesson, lesson

@@ -17,7 +17,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from headscope.app.pages.lessons import LessonSummary
+from headscope.app.pages.course.lessons import LessonSummary
 from headscope.app.pages.schema import Request, Response
 from headscope.errors import InputError
 from headscope.lab.teach.course.questions import Marked

@@ -24,6 +24,13 @@ NOT_THE_TEACHER = "this is the teacher's: open the address that the terminal pri
 def routes(classroom: Classroom | None) -> APIRouter:
     """The class, where one is held, and worksheets; solved ones are the teacher's."""
     router = APIRouter(tags=["class"], responses=PROBLEM)
+    _add_students(router, classroom)
+    _add_teachers(router, classroom)
+    return router
+
+
+def _add_students(router: APIRouter, classroom: Classroom | None) -> None:
+    """What students may ask for, and the address that makes a browser the teacher's."""
 
     @router.get("/api/worksheet")
     def sheet(request: Request, seed: int = 0, solved: bool = False) -> worksheet.WorksheetResponse:
@@ -49,6 +56,10 @@ def routes(classroom: Classroom | None) -> APIRouter:
     @router.post("/api/class/show")
     def show(page: ShowPage) -> None:
         _held(classroom).show(page)
+
+
+def _add_teachers(router: APIRouter, classroom: Classroom | None) -> None:
+    """What only the teacher may do."""
 
     @router.get("/api/class/teacher")
     def view(request: Request, lesson: int = -1) -> TeacherView:
@@ -79,8 +90,6 @@ def routes(classroom: Classroom | None) -> APIRouter:
     @router.get("/api/class/progress.csv")
     def progress(request: Request) -> PlainTextResponse:
         return PlainTextResponse(_teachers(request, classroom).progress(), media_type="text/csv")
-
-    return router
 
 
 def is_teacher(request: Request, classroom: Classroom) -> bool:

@@ -7,11 +7,12 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from headscope.app.pages import cards, lessons
+from headscope.app.pages import cards
 from headscope.app.pages.cards import CardRequest, CardResponse
+from headscope.app.pages.course import lessons
 from headscope.app.pages.course.classroom import Classroom
+from headscope.app.pages.course.lessons import AnswerRequest, LessonList, LessonResponse
 from headscope.app.pages.film import FilmResponse, Films
-from headscope.app.pages.lessons import AnswerRequest, LessonList, LessonResponse
 from headscope.app.server.clients import client_id
 from headscope.app.server.routes.classroom import check_open, is_teacher
 from headscope.app.server.worker import PROBLEM, ContainerResponse, Worker, container_of
@@ -39,7 +40,8 @@ def routes(worker: Worker, films: Films, held: Classroom | None) -> APIRouter:
         listed = lessons.contents()
         if held is None or is_teacher(request, held):
             return listed
-        return LessonList(lessons=[lesson for lesson in listed.lessons if held.is_open(lesson.number)])
+        shown = [lesson for lesson in listed.lessons if held.is_open(lesson.number)]
+        return LessonList(lessons=shown, last=listed.last)
 
     @router.get("/lessons/{number}", responses=PROBLEM)
     def lesson(request: Request, number: int) -> LessonResponse:

@@ -26,7 +26,10 @@ class LessonSummary(Response):
 
 
 class LessonList(Response):
+    """The table of contents; in a class, students see the open lessons. ``last`` is the number of the course's last."""
+
     lessons: list[LessonSummary]
+    last: int
 
 
 class LessonQuestion(Response):
@@ -88,7 +91,7 @@ def contents() -> LessonList:
         text = (lessons.FOLDER / f"{number:02}-{name}.md").read_text(encoding="utf-8")
         count = len(re.findall("^### ", text.partition("\n## Questions\n")[2], re.M))
         listed.append(LessonSummary(number=number, name=name, title=title, questions=count))
-    return LessonList(lessons=listed)
+    return LessonList(lessons=listed, last=listed[-1].number)
 
 
 def lesson(number: int) -> LessonResponse:
