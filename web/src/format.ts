@@ -1,4 +1,5 @@
 // Numbers and tokens as text.
+import { words as catalogue } from "./words/words";
 
 /** A weight: .69, with a real minus and no leading zero. */
 export function short(value: number, digits = 2): string {
@@ -49,12 +50,12 @@ export function sentence(message: string): string {
 
 export function list(words: string[], most: number): string {
   if (words.length <= most) return words.join(", ");
-  return `${words.slice(0, most).join(", ")} and ${words.length - most} more`;
+  return catalogue.ui.more(words.slice(0, most).join(", "), words.length - most);
 }
 
 /** "layer 5" in a plain decoder; elsewhere a site's own name, as in decoder.5.cross. */
 export function siteTitle(site: string): string {
-  return /^\d+$/.test(site) ? `layer ${site}` : site;
+  return /^\d+$/.test(site) ? catalogue.ui.layer(site) : site;
 }
 
 /** A token as it is typed and shown in a field: its spaces at the front can be seen. */

@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { FIGURES, type TermKey } from "../src/glossary/figures";
 import en from "../src/words/en";
-import { LANGUAGES, NAMES } from "../src/words/words";
+import { served } from "../src/words/served";
+import { LANGUAGES, NAMES, speak } from "../src/words/words";
 
 type Leaf = string | ((...given: unknown[]) => string);
 
@@ -13,7 +14,7 @@ function leaves(of: unknown, path = ""): [string, Leaf][] {
 
 const ENGLISH = new Map(leaves(en));
 /** What may differ in number: a language has as many forms of a word as its grammar asks for. */
-const free = (path: string) => /^glossary\.terms\.\w+\.forms\.\d+$/.test(path);
+const free = (path: string) => /^glossary\.terms\.\w+\.forms\.\d+$|^served\./.test(path);
 const asked = [3, 1].flatMap((first) => [[first, 5, 7, 11, 13, 17]]);
 /** What each argument becomes in a sentence, so that one that is left out is seen. */
 const given = (leaf: Leaf, numbers: number[]) =>
@@ -21,6 +22,21 @@ const given = (leaf: Leaf, numbers: number[]) =>
 
 it("every language has a name, English too", () => {
   expect(Object.keys(NAMES).sort()).toEqual(["en", ...Object.keys(LANGUAGES)].sort());
+});
+
+it("what the program says is translated with its names and numbers", async () => {
+  await speak(["de-AT"]);
+  expect(served("They add up to .9, too little: a head shares out exactly 1.")).toBe(
+    "Zusammen ergeben sie .9, zu wenig: Ein Kopf verteilt genau 1.",
+  );
+  expect(served("Previous token")).toBe("Vorheriges Token");
+  expect(served("something new")).toBe("something new");
+  for (const [english, theirs] of Object.entries((await LANGUAGES.de()).default.served))
+    expect([...new Set(theirs.match(/\{\d\}/g) ?? [])].sort(), english).toEqual(
+      [...new Set(english.match(/\{\d\}/g) ?? [])].sort(),
+    );
+  await speak(["fr", "en-GB"]);
+  expect(served("Previous token")).toBe("Previous token");
 });
 
 describe.each(Object.keys(LANGUAGES))("the page in %s", async (code) => {

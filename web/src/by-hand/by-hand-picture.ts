@@ -4,6 +4,8 @@ import type { Mark, Picture } from "../save/picture";
 import { theme } from "../ui/theme.svelte";
 import type { Worked } from "./by-hand.svelte";
 import { shortNumber } from "./scorecard";
+import { words as catalogue } from "../words/words";
+import { served } from "../words/served";
 
 const [LINE, BLOCK] = [22, 420];
 
@@ -21,7 +23,7 @@ export function picture(card: Worked): Picture {
   });
   const vector = (values: number[]) => `(${values.map((value) => shortNumber(value)).join("  ")})`;
   const heads = card.heads.flatMap((head, index): Mark[] => [
-    text(index * BLOCK, 12, `Head ${index + 1}: ${head.asks}`, { bold: true }),
+    text(index * BLOCK, 12, `${catalogue.byHand.head(index + 1)}: ${served(head.asks)}`, { bold: true }),
     ...words.flatMap((word, row): Mark[] => {
       const y = 24 + row * LINE;
       const share = head.scorecard[word];
@@ -46,14 +48,14 @@ export function picture(card: Worked): Picture {
   const below = 40 + words.length * LINE + 14;
   return {
     file: "by-hand",
-    title: `“${card.reader}” in: ${card.sentence}`,
+    title: catalogue.byHand.pictureTitle(card.reader, card.sentence),
     note: card.steps.map((step) => `${step.title}: ${step.lines.join("; ")}`).join(". "),
     width: BLOCK * card.heads.length,
     height: below + 60,
     marks: [
       ...heads,
-      text(0, below + 30, `End to end: ${vector(card.concatenated)}`),
-      text(0, below + 52, `Through the mixing W_O: ${vector(card.mixed)}`),
+      text(0, below + 30, catalogue.byHand.pictureJoined(vector(card.concatenated))),
+      text(0, below + 52, catalogue.byHand.pictureMixed(vector(card.mixed))),
     ],
     table: {
       columns: [

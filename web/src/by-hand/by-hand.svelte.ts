@@ -4,6 +4,7 @@ import { PageState } from "../source/page-state.svelte";
 import { askJson } from "../source/server";
 import { addressOf, fieldsAt } from "../address-fields";
 import { withWeight, normalised } from "./scorecard";
+import { words } from "../words/words";
 
 type Schemas = components["schemas"];
 export type Worked = Required<Schemas["WorkedResponse"]>;
@@ -46,7 +47,7 @@ export class WorkedExample extends PageState {
     try {
       edits = JSON.parse(fields.get("e") ?? "{}");
     } catch {
-      this.problem = "The numbers in this address could not be read; these are the first ones.";
+      this.problem = words.byHand.unreadable;
     }
     this.draft = { ...structuredClone(this.first!), ...edits };
     if (fields.has("e")) await this.work();

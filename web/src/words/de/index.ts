@@ -20,20 +20,28 @@ import frame from "./frame";
 import glossary from "./glossary";
 import learn from "./learn";
 import microscope from "./microscope";
+import served from "./served";
 import start from "./start";
 import tour from "./tour";
+import ui from "./ui";
+import film from "./pages/film";
+import oneOrMany from "./pages/one-or-many";
 
 const de: Words = {
   byHand,
   censusScan,
   classroom,
   examples,
+  film,
   fourHeads,
   frame,
   glossary,
   learn,
   microscope,
+  oneOrMany,
+  served,
   start,
   tour,
+  ui,
 };
 export default de;

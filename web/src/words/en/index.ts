@@ -7,7 +7,27 @@ import frame from "./frame";
 import glossary from "./glossary";
 import learn from "./learn";
 import microscope from "./microscope";
+import served from "./served";
 import start from "./start";
 import tour from "./tour";
+import ui from "./ui";
+import film from "./pages/film";
+import oneOrMany from "./pages/one-or-many";
 
-export default { byHand, censusScan, classroom, examples, fourHeads, frame, glossary, learn, microscope, start, tour };
+export default {
+  byHand,
+  censusScan,
+  classroom,
+  examples,
+  film,
+  fourHeads,
+  frame,
+  glossary,
+  learn,
+  microscope,
+  oneOrMany,
+  served,
+  start,
+  tour,
+  ui,
+};

@@ -1,0 +1,121 @@
+// Film.
+import type en from "../../en/pages/film";
+
+export default {
+  tab: "Film · headscope",
+  title: "Sieh zu, wie Köpfe entstehen",
+  embedded: "Das Modell, das mit headscope kommt, vom ersten bis zum letzten Schritt.",
+  runOf: (name: string) => `Der Lauf von ${name}, vom ersten bis zum letzten Schritt.`,
+  phase:
+    "Eine Weile schaut niemand zurück auf das, was nach einer früheren Kopie kam; dann tut es auf einer kurzen Strecke ein Kopf, und Abschreiben wird möglich.",
+  noPhase:
+    "Keiner seiner Köpfe hat Induktion gelernt: Kein Score erreicht die Linie, die der Film des mitgelieferten Modells überschreitet.",
+  attempt: "Zieh über die Kurven oder drück auf Abspielen und sieh, wie sich die Köpfe unten ändern.",
+  film: "Film",
+  nextFrame: "Nächstes Bild",
+  pause: "Pause",
+  play: "Abspielen",
+  seen: "Token gesehen,",
+  step: "Schritt",
+  opening: "Der Film wird geöffnet",
+
+  filmOf: (head: string) => `Der Film von ${head}`,
+  framesKept: (count: number) => `die ${count} aufgehobenen Bilder`,
+  noFrames: "davon wurden keine Bilder aufgehoben",
+  strip: "der Filmstreifen",
+  stripTitle: (head: string, text: string) => `Der Film von Kopf ${head}: „${text}“`,
+  stripSays: (head: string, frames: number, first: number, last: string) =>
+    `Kopf ${head} in ${frames} Augenblicken des Trainings, von Schritt ${first} bis Schritt ${last}.`,
+  tokensSeen: " Token gesehen",
+  stepsUnit: " Schritte",
+  moment: "Augenblick des Trainings",
+  momentAt: (tokens: string, step: string) => `${tokens} Token gesehen, Schritt ${step}`,
+  columns: {
+    step: "Schritt",
+    query: "Anfrage",
+    key: "Schlüssel",
+    weight: "Gewicht",
+    tokens: "Token",
+    head: "Kopf",
+  },
+
+  allNow: "Alle Köpfe jetzt",
+  titleOn: (title: string, ground: string) => `${title}, auf ${ground}`,
+  random: "Zufallstoken",
+  heldOut: "ungesehenem Text",
+  map: "die Karte der Köpfe",
+  mapTitle: (step: number, title: string) => `Alle Köpfe bei Schritt ${step}: ${title}`,
+  mapWalk: (head: string, title: string, score: string) =>
+    `Alle Köpfe; Pfeiltasten gehen weiter. Kopf ${head}, ${title} ${score}`,
+
+  loss: "Verlust",
+  lossSays: "Nats je Token, auf ungesehenem Text und auf Zufallstoken,",
+  saidTwice: "zweimal gesagt",
+  lossCurves: "die Verlustkurven",
+  lossTitle: "Der Verlust, während Köpfe entstehen",
+  lossNote: "Nats je Token: auf ungesehenem Text, auf Zufallstoken und auf denselben Zufallstoken noch einmal.",
+  lossOver: (text: string, copy: string) =>
+    `Verlust im Training: ungesehener Text endet bei ${text}, die zweite Kopie der Zufallstoken fällt auf ${copy} Nats je Token.`,
+  saidAgain: "wiederholt",
+  text: "Text",
+  phaseShort: "Phasenwechsel",
+  phaseLong: "Phasenwechsel: Induktion entsteht",
+
+  headNow: (head: string) => `Kopf ${head} jetzt`,
+  frameOf: (step: string) => `Bild von Schritt ${step}`,
+  sentence: "Satz",
+  pattern: "das Muster",
+  patternTitle: (head: string, step: string) => `Kopf ${head} bei Schritt ${step}`,
+  patternSays: (head: string, step: number, token: string, reads: string) =>
+    `Muster von Kopf ${head} bei Schritt ${step}; auf und ab wählen ein Token. ${token} liest ${reads}`,
+  beginning: "Anfang",
+  frames: "Rahmen: wohin ein Induktionskopf schaut.",
+  framesOf: (title: string) => `Rahmen: wohin ein Kopf für „${title}“ schaut.`,
+  reads: "liest",
+
+  evidence: "Die Belege",
+  evidenceSays: "wann jede Zahl den halben Weg hinter sich hatte; Balken sind die Lücke zwischen zwei Messungen",
+  theEvidence: "die Belege",
+  halfTitle: "Der halbe Weg",
+  halfNote:
+    "Zwischen welchen zwei Messungen jede Zahl zuerst die Mitte zwischen ihrem ersten Wert und ihrem Extremwert überschritt.",
+  half: (name: string, start: string, end: string, before: string, after: string) =>
+    `${name}: von ${start} bis ${end}, der halbe Weg zwischen ${before} und ${after} Token`,
+  at: (before: string, after: string) => `, bei ${before}–${after}`,
+  evidenceColumns: {
+    what: "was",
+    start: "Anfang",
+    extreme: "Extremwert",
+    before: "Token davor",
+    after: "Token danach",
+  },
+
+  answers: (heads: number) => `Was ${heads} Köpfe antworten`,
+  question: "Frage",
+  pair: "vorheriges Token und Induktion",
+  measuredOn: "Gemessen auf",
+  randomShort: "Zufall",
+  curves: "die Kurven der Köpfe",
+  previousToken: "vorheriges Token",
+  comesFirst: "kommt zuerst, dann",
+  induction: "Induktion",
+  grey: "; graue Köpfe enden bei beidem unter .5",
+  coloured: "Farbige",
+  endAt: "Köpfe enden bei .5 oder mehr",
+  lostIt: "hatte es einmal und hat es verloren",
+  previousShort: "vorh.",
+  inductionShort: "Ind.",
+  scoresTitle: (heads: number) => `Was ${heads} Köpfe antworten, während sie entstehen`,
+  onRandom: "Auf zweimal gesagten Zufallstoken.",
+  onText: "Auf ungesehenem Text.",
+  scoresSay: (heads: number, head: string, score: string, question: string) =>
+    `Scores von ${heads} Köpfen im Training; Kopf ${head} hat jetzt ${score} bei ${question}.`,
+
+  itsScores: "Seine Scores",
+  through: "im Lauf des Trainings",
+  headScores: "die Scores dieses Kopfes",
+  entropy: "Entropie, Nats",
+  historyTitle: (head: string) => `Kopf ${head} im Lauf des Trainings`,
+  nowAndEnd: (title: string, now: string, end: string) => `${title} jetzt ${now}, am Ende ${end}`,
+  atTheEnd: (value: string) => `${value} am Ende`,
+} satisfies typeof en;

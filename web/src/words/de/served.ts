@@ -1,0 +1,140 @@
+// Sätze des Programms auf Deutsch; {1} und {2} stehen für Namen und Zahlen. Was hier fehlt, bleibt englisch.
+const served: Record<string, string> = {
+  // Von Hand
+  "Who is meant?": "Wer ist gemeint?",
+  "What is said of it?": "Was wird darüber gesagt?",
+  living: "Lebewesen",
+  place: "Ort",
+  link: "Bindewort",
+  verb: "Verb",
+  state: "Zustand",
+  pronoun: "Pronomen",
+  subject: "Subjekt",
+  late: "spät",
+  input: "Eingabe",
+  "head 1": "Kopf 1",
+  "head 2": "Kopf 2",
+  concatenate: "aneinanderh.",
+  output: "Ausgabe",
+  "{1} → {2}": "{1} → {2}",
+  "head {1}: shares": "Kopf {1}: Anteile",
+  "head {1}: sum": "Kopf {1}: Summe",
+  "two different questions": "zwei verschiedene Fragen",
+  concatenation: "Aneinanderhängen",
+  "They add up to 1.": "Zusammen ergeben sie 1.",
+  "They add up to {1}, too much: a head shares out exactly 1.":
+    "Zusammen ergeben sie {1}, zu viel: Ein Kopf verteilt genau 1.",
+  "They add up to {1}, too little: a head shares out exactly 1.":
+    "Zusammen ergeben sie {1}, zu wenig: Ein Kopf verteilt genau 1.",
+  "{1} has {2}; softmax never gives less than 0.": "{1} hat {2}; Softmax gibt nie weniger als 0.",
+  "One head reads {1} most, the other {2}.": "Ein Kopf liest vor allem {1}, der andere {2}.",
+  "Both heads read {1} most: the second tells you nothing new. Let one look for whom “{2}” means, and the other for what is said of it.":
+    "Beide Köpfe lesen vor allem {1}: Der zweite sagt dir nichts Neues. Lass den einen suchen, wer mit „{2}“ gemeint ist, und den anderen, was darüber gesagt wird.",
+  "They read {1} and {2} most; one should find whom “{3}” means ({4}), the other what is said of it ({5}).":
+    "Sie lesen vor allem {1} und {2}; einer soll finden, wer mit „{3}“ gemeint ist ({4}), der andere, was darüber gesagt wird ({5}).",
+  "End to end: {1}.": "Hintereinander: {1}.",
+  "The two are there, but in the other order: head 1 comes first.":
+    "Beide sind da, aber in der anderen Reihenfolge: Kopf 1 kommt zuerst.",
+  "It has {1} numbers, not {2}. You have added or averaged them; concatenation adds nothing: it lays them end to end.":
+    "Es hat {1} Zahlen, nicht {2}. Du hast addiert oder gemittelt; Aneinanderhängen addiert nichts: Es legt hintereinander.",
+  "It has {1} numbers, {2} of each head; you gave {3}.": "Es hat {1} Zahlen, {2} von jedem Kopf; du hast {3} gegeben.",
+  "The first half is not what head 1 brings home. Check that sum.":
+    "Die erste Hälfte ist nicht, was Kopf 1 heimbringt. Prüf diese Summe.",
+  "The second half is not what head 2 brings home. Check that sum.":
+    "Die zweite Hälfte ist nicht, was Kopf 2 heimbringt. Prüf diese Summe.",
+  "A value has {1} numbers, so the sum has too; you gave {2}.":
+    "Ein Wert hat {1} Zahlen, also auch die Summe; du hast {2} gegeben.",
+  "Number {1} is not {2}. Take number {3} of every value times the word's share, and add: {4} alone gives {5}.":
+    "Zahl {1} ist nicht {2}. Nimm Zahl {3} jedes Wertes mal den Anteil des Wortes und addiere: {4} allein gibt {5}.",
+  "Number {1} is {2} = {3}, not {4}.": "Zahl {1} ist {2} = {3}, nicht {4}.",
+  "Head 1 reads the input.": "Kopf 1 liest die Eingabe.",
+  "Head 2 reads the same input, at the same time.": "Kopf 2 liest dieselbe Eingabe, zur selben Zeit.",
+  "Its answer comes first.": "Seine Antwort kommt zuerst.",
+  "Its answer comes after.": "Seine Antwort kommt danach.",
+  "All answers together, then mixed.": "Alle Antworten zusammen, dann gemischt.",
+  "What W_O writes leaves the layer.": "Was W_O schreibt, verlässt die Schicht.",
+  "Heads do not feed each other: both read the input, side by side. A chain would be two layers.":
+    "Köpfe speisen einander nicht: Beide lesen die Eingabe, nebeneinander. Eine Kette wären zwei Schichten.",
+  "The answers lie end to end but are not mixed yet: W_O comes between.":
+    "Die Antworten liegen hintereinander, sind aber noch nicht gemischt: W_O kommt dazwischen.",
+  "Only the heads' answers are concatenated. (The input meets the output later, in the residual sum.)":
+    "Nur die Antworten der Köpfe werden aneinandergehängt. (Die Eingabe trifft später auf die Ausgabe, in der Residualsumme.)",
+  "W_O reads what the heads say, not the input itself.": "W_O liest, was die Köpfe sagen, nicht die Eingabe selbst.",
+  "That is the residual connection: true of the block, but outside the attention layer.":
+    "Das ist die Residualverbindung: Im Block stimmt sie, aber sie liegt außerhalb der Aufmerksamkeitsschicht.",
+  "The other way round: concatenate first, then mix.": "Andersherum: erst aneinanderhängen, dann mischen.",
+  "W_O is one matrix for all heads together: first lay their answers end to end.":
+    "W_O ist eine Matrix für alle Köpfe zusammen: Leg ihre Antworten zuerst hintereinander.",
+  "Nothing leaves the layer without W_O.": "Nichts verlässt die Schicht ohne W_O.",
+  "The other way round: {1} → {2}.": "Andersherum: {1} → {2}.",
+  "No number flows along this arrow.": "An diesem Pfeil fließt keine Zahl entlang.",
+  "This arrow is missing.": "Dieser Pfeil fehlt.",
+  "previous token": "vorheriges Token",
+  itself: "es selbst",
+  "first token": "erstes Token",
+  separators: "Satzzeichen",
+  "duplicate token": "wiederholtes Token",
+  induction: "Induktion",
+  "Every token reads the one before it.": "Jedes Token liest das vor ihm.",
+  "Every token reads itself.": "Jedes Token liest sich selbst.",
+  "Every token reads the first one: what a sink does.": "Jedes Token liest das erste: was eine Senke tut.",
+  "Every token reads the separators before it.": "Jedes Token liest die Satzzeichen vor ihm.",
+  "Every token reads earlier copies of itself, never itself; with none before it, it attends evenly.":
+    "Jedes Token liest frühere Kopien von sich, nie sich selbst; wo es keine gibt, verteilt es gleichmäßig.",
+  'Two layers: the first notes at each token which one stood before it; the second asks "who stood after me?".':
+    "Zwei Schichten: Die erste merkt sich bei jedem Token, welches davor stand; die zweite fragt: „Wer stand nach mir?“",
+
+  // Vier Köpfe
+  "Verb to subject": "Verb zu Subjekt",
+  "Who did it?": "Wer hat es getan?",
+  "Noun to modifier": "Nomen zu Adjektiv",
+  "What kind of thing?": "Was für ein Ding?",
+  "Pronoun to antecedent": "Pronomen zu Bezugswort",
+  "Previous token": "Vorheriges Token",
+  "What came just before?": "Was kam gerade davor?",
+  "{1} steps are too few: after {2} this row reaches {3}.":
+    "{1} Schritte sind zu wenige: Nach {2} erreicht diese Zeile {3}.",
+  "d_head={1} is too small: a head of {2} numbers reaches {3} on this row. One score is a product of so few numbers that the rows get in each other's way.":
+    "d_head={1} ist zu klein: Ein Kopf mit {2} Zahlen erreicht in dieser Zeile {3}. Ein Score ist ein Produkt aus so wenigen Zahlen, dass die Zeilen einander in die Quere kommen.",
+  "d_model={1} is too small to tell {2} words apart here: even a head of {3} numbers reaches only {4}.":
+    "d_model={1} ist zu klein, um hier {2} Wörter zu unterscheiden: Selbst ein Kopf mit {3} Zahlen erreicht nur {4}.",
+  "{1} at {2} and at {3} look alike without positions: no head can choose between them.":
+    "{1} an Platz {2} und an {3} sehen ohne Plätze gleich aus: Kein Kopf kann zwischen ihnen wählen.",
+  "{1} at {2} and at {3} have the same query without positions, but should attend to different words.":
+    "{1} an Platz {2} und an {3} haben ohne Plätze dieselbe Anfrage, sollen aber verschiedene Wörter lesen.",
+
+  // Einer oder viele
+  "two keys, two values": "zwei Schlüssel, zwei Werte",
+  "a subject and its modifier": "ein Subjekt und sein Adjektiv",
+  "2 heads": "2 Köpfe",
+  "one wide head": "ein breiter Kopf",
+  "one head, more layers": "ein Kopf, mehr Schichten",
+  "one head, bigger FFN": "ein Kopf, größeres FFN",
+  "more layers": "mehr Schichten",
+  "bigger FFN": "ein größeres FFN",
+  "1 head": "1 Kopf",
+  "{1} heads": "{1} Köpfe",
+  "{1} heads find both values {2} % of the time; one wide head with as many parameters {3} % (guessing gives {4}). It gets {5} % of the parts right: it can look at both keys at once, but their values arrive as one average, and which was asked first is lost.":
+    "{1} Köpfe finden beide Werte in {2} % der Fälle; ein breiter Kopf mit ebenso vielen Parametern in {3} % (Raten ergibt {4}). Von den Teilen hat er {5} % richtig: Er kann beide Schlüssel zugleich ansehen, aber ihre Werte kommen als ein Mittelwert an, und wonach zuerst gefragt war, ist verloren.",
+  "Having two heads is no promise that they will share the work: {1} of {2} seeds solve the task; in the rest they had not learned to when training ended.":
+    "Zwei Köpfe zu haben verspricht nicht, dass sie sich die Arbeit teilen: {1} von {2} Startwerten lösen die Aufgabe; in den übrigen hatten sie es am Ende des Trainings nicht gelernt.",
+  "Depth can stand in for heads here: one head, more layers, reaches {1} %. The first layer fetches one value, the second the other: in turn, not at once.":
+    "Tiefe kann hier Köpfe ersetzen: Ein Kopf mit mehr Schichten erreicht {1} %. Die erste Schicht holt den einen Wert, die zweite den anderen: nacheinander, nicht zugleich.",
+  "So can a bigger FFN here: one head, bigger FFN, reaches {1} %. The average still holds both tokens, and an FFN can compare them with the question.":
+    "Ein größeres FFN kann es hier auch: Ein Kopf mit größerem FFN erreicht {1} %. Der Mittelwert enthält noch beide Token, und ein FFN kann sie mit der Frage vergleichen.",
+  "One head, more layers, reaches {1} %: it did not catch up in this many steps.":
+    "Ein Kopf mit mehr Schichten erreicht {1} %: In so vielen Schritten hat er nicht aufgeholt.",
+  "One head, bigger FFN, reaches {1} %: it did not catch up in this many steps.":
+    "Ein Kopf mit größerem FFN erreicht {1} %: In so vielen Schritten hat er nicht aufgeholt.",
+  "Where each value's own token says what it is for, every arm solves the task, one wide head too: it averages two tokens that can be told apart again. Two things to find do not by themselves need two heads; two questions whose answers look alike do.":
+    "Wo das Token jedes Wertes selbst sagt, wofür er ist, lösen alle die Aufgabe, auch ein breiter Kopf: Er mittelt zwei Token, die sich wieder unterscheiden lassen. Zwei Dinge zu finden braucht für sich genommen keine zwei Köpfe; zwei Fragen, deren Antworten gleich aussehen, schon.",
+  "The first task again, in a narrower model (width {1}) and among {2} keys. All have the same number of parameters. Best are {3} heads (within 2 points of {4} %); one head reaches {5} %.":
+    "Noch einmal die erste Aufgabe, in einem schmaleren Modell (Breite {1}) und unter {2} Schlüsseln. Alle haben gleich viele Parameter. Am besten sind {3} Köpfe (höchstens 2 Punkte unter {4} %); ein Kopf erreicht {5} %.",
+  "The intervals of {1} overlap with the best: runs either solve the task or stay stuck, and {2} of them do not rank the counts; how many solved it says more than the mean.":
+    "Die Intervalle von {1} überlappen mit dem besten: Läufe lösen die Aufgabe oder bleiben stecken, und {2} davon ordnen die Anzahlen nicht; wie viele sie gelöst haben, sagt mehr als der Mittelwert.",
+  "At {1} heads of {2} number each it is down to {3} %: more questions, but so few numbers each to tell {4} keys apart with. Heads are a partition of the width, not an addition to it.":
+    "Mit {1} Köpfen zu je {2} Zahl sind es nur noch {3} %: mehr Fragen, aber je so wenige Zahlen, um {4} Schlüssel zu unterscheiden. Köpfe teilen die Breite auf, sie kommen nicht dazu.",
+  "This is the second set-up that was tried. In the first, twice as wide and among fewer keys, narrow heads did not fail (docs/log.md has its numbers): where the fall begins depends on the width and on how much there is to tell apart.":
+    "Dies ist der zweite Aufbau, der versucht wurde. Im ersten, doppelt so breit und mit weniger Schlüsseln, versagten schmale Köpfe nicht (die Zahlen stehen in docs/log.md): Wo der Abfall beginnt, hängt von der Breite ab und davon, wie viel zu unterscheiden ist.",
+};
+export default served;

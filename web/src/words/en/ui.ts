@@ -1,0 +1,12 @@
+// Controls that several pages share.
+export default {
+  save: (what: string) => `Save ${what}`,
+  saveIt: "Save",
+  kinds: { png: "PNG picture", svg: "SVG picture", csv: "CSV numbers", html: "HTML page" },
+  again: "Try again",
+  key: (name: string, top: string) => `Key: darker is more ${name}, from 0 to ${top}`,
+  weight: "weight",
+  attempt: "Try",
+  more: (shown: string, more: number) => `${shown} and ${more} more`,
+  layer: (site: string) => `layer ${site}`,
+};
