@@ -1,4 +1,5 @@
 // Bytes, counts, FLOPs and context lengths as text.
+import { words } from "../words/words";
 
 /** Bytes as a person says them: 128 KiB, 16 GiB. */
 export function formatBytes(count: number): string {
@@ -16,7 +17,7 @@ export function formatBytes(count: number): string {
 
 /** A count as a person says it: 124 M, 8.03 B. */
 export function formatCount(count: number | null): string {
-  if (count === null) return "not known";
+  if (count === null) return words.cards.notKnown;
   for (const [unit, factor] of [
     ["T", 1e12],
     ["B", 1e9],

@@ -19,7 +19,7 @@ export default {
   nav: "Seiten",
   skip: "Zum Inhalt springen",
   expert: "Ich kenne Aufmerksamkeit: zum Mikroskop",
-  expertShort: "zum Mikroskop",
+  expertShort: "Mikroskop",
   copy: "Link zu dieser Ansicht kopieren",
   copied: "Link kopiert",
   theme: "Hell oder dunkel",

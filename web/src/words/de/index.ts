@@ -24,11 +24,15 @@ import served from "./served";
 import start from "./start";
 import tour from "./tour";
 import ui from "./ui";
+import cards from "./pages/cards";
+import census from "./pages/census";
 import film from "./pages/film";
 import oneOrMany from "./pages/one-or-many";
 
 const de: Words = {
   byHand,
+  cards,
+  census,
   censusScan,
   classroom,
   examples,

@@ -136,5 +136,56 @@ const served: Record<string, string> = {
     "Mit {1} Köpfen zu je {2} Zahl sind es nur noch {3} %: mehr Fragen, aber je so wenige Zahlen, um {4} Schlüssel zu unterscheiden. Köpfe teilen die Breite auf, sie kommen nicht dazu.",
   "This is the second set-up that was tried. In the first, twice as wide and among fewer keys, narrow heads did not fail (docs/log.md has its numbers): where the fall begins depends on the width and on how much there is to tell apart.":
     "Dies ist der zweite Aufbau, der versucht wurde. Im ersten, doppelt so breit und mit weniger Schlüsseln, versagten schmale Köpfe nicht (die Zahlen stehen in docs/log.md): Wo der Abfall beginnt, hängt von der Breite ab und davon, wie viel zu unterscheiden ist.",
+
+  // Fragen und Merkmale, in Film, Mikroskop und Zensus
+  Itself: "Es selbst",
+  "First token": "Erstes Token",
+  "Duplicate token": "Wiederholtes Token",
+  Induction: "Induktion",
+  "Entropy, nats": "Entropie, Nats",
+  "Distance, tokens": "Abstand, Token",
+  Entropy: "Entropie",
+  Distance: "Abstand",
+  nats: "Nats",
+  tokens: "Token",
+  share: "Anteil",
+  document: "Dokument",
+  row: "Zeile",
+  "How much lands on the token just before?": "Wie viel fällt auf das Token direkt davor?",
+  "How much stays on the token that is asking?": "Wie viel bleibt auf dem Token, das fragt?",
+  "How much is parked on the first token?": "Wie viel ist auf dem ersten Token abgestellt?",
+  "How much lands on earlier copies of this token?": "Wie viel fällt auf frühere Kopien dieses Tokens?",
+  "How much lands on what followed this token before?": "Wie viel fällt auf das, was zuvor nach diesem Token kam?",
+  "How widely is its attention spread?": "Wie breit ist seine Aufmerksamkeit verteilt?",
+  "How far back does it read, on average?": "Wie weit zurück liest er im Mittel?",
+  "previous-token score": "Score „vorheriges Token“",
+  "induction score": "Score „Induktion“",
+  "loss on the second copy": "Verlust auf der zweiten Kopie",
+  "previous-token score, best head": "Score „vorheriges Token“, bester Kopf",
+  "induction score, best head": "Score „Induktion“, bester Kopf",
+  "loss on the second copy (nats)": "Verlust auf der zweiten Kopie (Nats)",
+
+  // Modellkarten
+  "token embeddings": "Token-Einbettungen",
+  "place embeddings": "Platz-Einbettungen",
+  "W_K and W_V, down": "W_K und W_V, hinab",
+  "W_K and W_V, up": "W_K und W_V, hinauf",
+  "attention, other": "Aufmerksamkeit, übrige",
+  experts: "Experten",
+  "shared experts": "geteilte Experten",
+  router: "Router",
+  norms: "Normen",
+  unembedding: "Ausgabe-Einbettung",
+  "looking back": "Zurückschauen",
+  attention: "Aufmerksamkeit",
+  "the config itself": "die Konfiguration selbst",
+  "sizes given by hand": "von Hand angegebene Größen",
+  "{1} query heads share each KV head: the cache is {2} times smaller than with a KV head for each, but there are still {3} different patterns per layer.":
+    "Je {1} Anfrageköpfe teilen sich einen KV-Kopf: Der Cache ist {2}-mal kleiner als mit einem KV-Kopf für jeden, aber es gibt weiterhin {3} verschiedene Muster je Schicht.",
+  "{1} × {2} = {3} is not d_model = {4}: d_head is chosen freely, and d_model / heads ({5}) would be wrong.":
+    "{1} × {2} = {3} ist nicht d_model = {4}: d_head ist frei gewählt, und d_model / Köpfe ({5}) wäre falsch.",
+  "The config leaves out the sizes of: {1}.": "In der Konfiguration fehlen die Größen von: {1}.",
+  "{1} layers have no heads at all and cache no keys or values.":
+    "{1} Schichten haben gar keine Köpfe und speichern weder Schlüssel noch Werte.",
 };
 export default served;

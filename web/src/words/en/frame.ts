@@ -17,7 +17,7 @@ export default {
   nav: "Pages",
   skip: "Skip to the page",
   expert: "I know attention: open the microscope",
-  expertShort: "open the microscope",
+  expertShort: "microscope",
   copy: "Copy a link to this view",
   copied: "Link copied",
   theme: "Light or dark",

@@ -11,11 +11,15 @@ import served from "./served";
 import start from "./start";
 import tour from "./tour";
 import ui from "./ui";
+import cards from "./pages/cards";
+import census from "./pages/census";
 import film from "./pages/film";
 import oneOrMany from "./pages/one-or-many";
 
 export default {
   byHand,
+  cards,
+  census,
   censusScan,
   classroom,
   examples,
