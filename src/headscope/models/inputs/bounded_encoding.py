@@ -42,8 +42,8 @@ class GrowthLimit:
 
     def __init__(self, tokenizer: Any) -> None:
         backend = getattr(tokenizer, "backend_tokenizer", None)
-        self.steps = _flat(_state(getattr(backend, "normalizer", None)), "normalizers")
-        splitting = _flat(_state(getattr(backend, "pre_tokenizer", None)), "pretokenizers")
+        self.steps = parts_of(getattr(backend, "normalizer", None))
+        splitting = parts_of(getattr(backend, "pre_tokenizer", None))
         self.splitting = 1
         for step in splitting:
             self.splitting *= 2 if step.get("type") == "ByteLevel" and self.splitting < 2**60 else 1
@@ -89,9 +89,15 @@ def _state(part: Any) -> dict[str, Any]:
     return read if isinstance(read, dict) else {}
 
 
-def _flat(state: dict[str, Any], inner: str) -> list[dict[str, Any]]:
+def parts_of(part: Any) -> list[dict[str, Any]]:
+    """The steps of a normalizer, pre-tokenizer or decoder as their JSON, sequences of them flattened."""
+    return _flat(_state(part))
+
+
+def _flat(state: dict[str, Any]) -> list[dict[str, Any]]:
     if state.get("type") == "Sequence":
-        return [step for part in state.get(inner, []) for step in _flat(part, inner)]
+        names = ("normalizers", "pretokenizers", "decoders")
+        return [step for name in names for part in state.get(name, []) for step in _flat(part)]
     return [state] if state else []
 
 

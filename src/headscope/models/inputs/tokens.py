@@ -11,6 +11,7 @@ from torch import Tensor
 
 from headscope.errors import InputError
 from headscope.models.inputs.bounded_encoding import BEGINNING, GrowthLimit, panics_as_errors
+from headscope.models.inputs.isolated import Isolation
 from headscope.models.inputs.media import MediaProcessors, Picture, Sound, media_tensors
 from headscope.models.protocol import Prepared, Token
 
@@ -29,6 +30,7 @@ class InputProcessor:
     ) -> None:
         self.tokenizer, self.vocabulary, self.context = tokenizer, vocabulary, context
         self._growth = GrowthLimit(tokenizer)
+        self.isolation = Isolation(tokenizer, self._growth)
         self.media = media or MediaProcessors()
         self.start = start
         """The first token of the decoder, in an encoder-decoder."""
@@ -71,6 +73,7 @@ class InputProcessor:
         """The text of these ids; the ids themselves without a tokenizer."""
         if self.tokenizer is None:
             return " ".join(str(int(token)) for token in ids)
+        self.isolation.try_ids(ids.tolist(), "these tokens")
         with panics_as_errors("these tokens"):
             return str(self.tokenizer.decode(ids.tolist(), skip_special_tokens=False))
 
@@ -125,8 +128,7 @@ class InputProcessor:
         tokenizer = self._require_tokenizer("read messages")
         if not getattr(tokenizer, "chat_template", None):
             raise InputError("this model's tokenizer has no chat template; give it text instead of messages")
-        text = tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
-        return self._tokenize(text, "the conversation", add_special_tokens=False)
+        return self._tokenize(self.isolation.render(messages), "the conversation", add_special_tokens=False)
 
     def _from_pair(self, source: str, target: str) -> Prepared:
         if self.start is None:
@@ -153,6 +155,7 @@ class InputProcessor:
         """Call the tokenizer within its limits."""
         tokenizer = self._require_tokenizer("read text")
         self._growth.check(text, what)
+        self.isolation.try_text(text, what)
         with panics_as_errors(what):
             return tokenizer(text, **options)
 
@@ -160,6 +163,7 @@ class InputProcessor:
         """The ids of what a decoder has written so far."""
         tokenizer = self._require_tokenizer("read text")
         self._growth.check(text, "the target")
+        self.isolation.try_text(text, "the target")
         with panics_as_errors("the target"):
             return list(tokenizer(text_target=text)["input_ids"])
 
@@ -179,6 +183,7 @@ class InputProcessor:
         return self.tokenizer
 
     def _decode_one(self, token: int) -> str:
+        self.isolation.try_ids([token], f"token {token}")
         with panics_as_errors(f"token {token}"):
             text = str(self.tokenizer.decode([token], clean_up_tokenization_spaces=False))
         stored = self.tokenizer.convert_ids_to_tokens(token)
