@@ -1704,6 +1704,29 @@ export interface components {
             };
         };
         /**
+         * FilmBehaviour
+         * @description A task: its loss and share of right answers at every point, the head that looks at the answer most at the end,
+         *     and between which two points it was learned (None where it was not).
+         */
+        FilmBehaviour: {
+            /** After */
+            after: number | null;
+            /** Attention */
+            attention: number[];
+            /** Before */
+            before: number | null;
+            /** Head */
+            head: string;
+            /** Loss */
+            loss: (number | null)[];
+            /** Name */
+            name: string;
+            /** Right */
+            right: number[];
+            /** Sentence */
+            sentence: string;
+        };
+        /**
          * FilmList
          * @description The films of this page; it opens on the first.
          */
@@ -1751,6 +1774,11 @@ export interface components {
          *     sentence, ``patterns0`` … [frame, head, query, key] as 65,535 times the weight.
          */
         FilmResponse: {
+            /**
+             * Behaviours
+             * @default []
+             */
+            behaviours: components["schemas"]["FilmBehaviour"][];
             /** Frames */
             frames: number[];
             /** Heads */

@@ -120,3 +120,17 @@ def test_a_broken_film_is_refused_and_the_others_still_load(tmp_path):
 def test_a_film_cannot_be_named_by_its_path():
     with pytest.raises(InputError, match=r"there is no film '\.\./film' on this page; it has embedded"):
         Films().film("../film")
+
+
+def test_every_task_of_a_film_is_a_behaviour_with_its_moment():
+    made = film([0.0, 0.3, 0.9])
+    made.tasks = [{"name": "giving", "sentence": "Who receives it."}, {"name": "pronoun", "sentence": "Whose it is."}]
+    made.task_right = [torch.tensor([0.5, 0.5]), torch.tensor([0.5, 0.9]), torch.tensor([0.5, 1.0])]
+    made.task_loss = [torch.tensor([math.nan, 5.0]), torch.tensor([4.0, 4.0]), torch.tensor([4.0, 1.0])]
+    made.task_attention = [torch.tensor([[0.1, 0.1], [0.2, 0.1], [0.0, moment / 2]]) for moment in range(3)]
+    pronoun, giving = read_film("run", made, Path("nowhere"))[0].behaviours
+    assert (pronoun.name, pronoun.sentence, pronoun.before, pronoun.after) == ("pronoun", "Whose it is.", 0, 1)
+    assert (pronoun.head, pronoun.attention) == ("1.0", pytest.approx([0.0, 0.5, 1.0]))
+    assert (giving.name, giving.before, giving.after, giving.head) == ("giving", None, None, "0.1")
+    assert giving.loss == [None, 4.0, 4.0]
+    assert read_film("run", film([0.0, 0.9]), Path("nowhere"))[0].behaviours == []

@@ -1,4 +1,4 @@
-"""The film page: scores and patterns of every head over a training run, and the phase change."""
+"""The film page: scores and patterns of every head over a training run, the phase change, and learned tasks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headscope.app.wire import Arrays
 from headscope.errors import InputError
 from headscope.heads.film import Film, FilmPoint
 from headscope.heads.questions.standard_questions import STANDARD
-from headscope.lab.train.phase_change import ABSENT, FORMED, Crossing, crossings, phase_change
+from headscope.lab.train.phase_change import ABSENT, FORMED, Behaviour, Crossing, behaviours, crossings, phase_change
 from headscope.scope import EMBEDDED
 
 FULL = 65_535
@@ -58,6 +58,20 @@ class FilmPhase(Response):
     evidence: list[Crossing]
 
 
+class FilmBehaviour(Response):
+    """A task: its loss and share of right answers at every point, the head that looks at the answer most at the end,
+    and between which two points it was learned (None where it was not)."""
+
+    name: str
+    sentence: str
+    loss: list[float | None]
+    right: list[float]
+    head: str
+    attention: list[float]
+    before: int | None
+    after: int | None
+
+
 class FilmResponse(Response):
     """A training run. Arrays: ``repeats``, ``text`` [point, head, question], ``entropy`` [point, head] and, for each
     sentence, ``patterns0`` … [frame, head, query, key] as 65,535 times the weight."""
@@ -69,6 +83,7 @@ class FilmResponse(Response):
     sentences: list[FilmSentence]
     frames: list[int]
     phase: FilmPhase | None
+    behaviours: list[FilmBehaviour] = []
 
 
 class Films:
@@ -111,6 +126,7 @@ def read_film(name: str, film: Film, tokenizer: Path) -> tuple[FilmResponse, Arr
         sentences=sentences,
         frames=list(film.pattern_steps),
         phase=_phase(film),
+        behaviours=[_behaviour(each) for each in behaviours(film)],
     )
     arrays: Arrays = {
         name: np.stack([each.float().numpy() for each in getattr(film, name)])
@@ -141,6 +157,11 @@ def _moment(point: FilmPoint) -> FilmMoment:
     numbers = {name: getattr(point, name) for name in ("loss", "text_loss", "first_copy", "second_copy")}
     finite = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
     return FilmMoment(step=point.step, tokens=point.tokens_seen, **finite)
+
+
+def _behaviour(found: Behaviour) -> FilmBehaviour:
+    loss = [each if math.isfinite(each) else None for each in found.loss]
+    return FilmBehaviour(**(vars(found) | {"loss": loss}))
 
 
 def _phase(film: Film) -> FilmPhase | None:

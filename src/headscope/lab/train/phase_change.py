@@ -1,4 +1,4 @@
-"""Find where induction forms in a film of training, and which numbers change with it."""
+"""Find where induction and other behaviours form in a film of training, and which numbers change with them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from headscope.errors import InputError
 from headscope.heads.film import Film
 
 ABSENT, FORMED = 0.1, 0.7
+CHANCE, LEARNED = 0.5, 0.75  # share of right answers: of two words by chance, and from which a task counts as learned
 
 
 @dataclass(frozen=True)
@@ -56,3 +57,42 @@ def phase_change(scores: Sequence[float]) -> tuple[int, int]:
     if not absent:
         raise InputError(f"induction never scores under {ABSENT} in this film; record it from the first step on")
     return absent[-1], formed
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """A task of a film over its points: loss, share of right answers, and the head that ends with the most attention.
+
+    ``before`` is the last point at which the share of right answers is below half of its way from chance to its end,
+    ``after`` the next; both are None where the task is not learned.
+    """
+
+    name: str
+    sentence: str
+    loss: list[float]
+    right: list[float]
+    head: str
+    attention: list[float]
+    before: int | None
+    after: int | None
+
+
+def behaviours(film: Film) -> list[Behaviour]:
+    """Every task of a film with its moment, the earliest first and those that are not learned last."""
+    found = []
+    for number, task in enumerate(film.tasks):
+        loss, right = ([float(each[number]) for each in series] for series in (film.task_loss, film.task_right))
+        best = int(film.task_attention[-1][:, number].argmax())
+        attention = [float(each[best, number]) for each in film.task_attention]
+        before = moment(right)
+        after = None if before is None else before + 1
+        found.append(Behaviour(task["name"], task["sentence"], loss, right, film.heads[best], attention, before, after))
+    return sorted(found, key=lambda each: len(film.points) if each.after is None else each.after)
+
+
+def moment(right: Sequence[float]) -> int | None:
+    """The last point below half of the way from chance to the end; None where the task is not learned or always was."""
+    if not right or right[-1] < LEARNED:
+        return None
+    middle = (CHANCE + right[-1]) / 2
+    return next((index for index in reversed(range(len(right))) if right[index] < middle), None)

@@ -2,6 +2,20 @@
 import type en from "../../en/pages/film";
 
 export default {
+  behaviours: {
+    title: "Verhalten",
+    caption: "wie oft das richtige Wort vor einem falschen liegt; schattiert, wo jede Aufgabe gelernt wird",
+    save: "das Verhalten",
+    learned: (before, after) => `Gelernt zwischen ${before} und ${after} Token`,
+    learnedBySteps: (before, after) => `Gelernt zwischen Schritt ${before} und ${after}`,
+    notLearned: "Nicht gelernt",
+    known: "Von Anfang an gekonnt",
+    head: "Am Ende schaut dieser Kopf am meisten auf die Antwort:",
+    now: (share, loss) => `jetzt ${share} richtig, Verlust ${loss} Nats`,
+    spoken: (name, share, when) => `${name}: am Ende ${share} richtig. ${when}.`,
+    note: "Anteil der Texte, in denen das richtige Wort wahrscheinlicher ist als ein falsches, und sein Verlust in Nats, zu jedem Zeitpunkt.",
+    columns: { step: "Schritt", tokens: "Token", right: "richtig", loss: "Verlust" },
+  },
   tab: "Film · headscope",
   title: "Sieh zu, wie Köpfe entstehen",
   embedded: "Das Modell, das mit headscope kommt, vom ersten bis zum letzten Schritt.",

@@ -1,5 +1,19 @@
 // Film.
 export default {
+  behaviours: {
+    title: "Behaviours",
+    caption: "how often the right word beats a wrong one; shaded where each task is learned",
+    save: "the behaviours",
+    learned: (before: string, after: string) => `Learned between ${before} and ${after} tokens`,
+    learnedBySteps: (before: string, after: string) => `Learned between steps ${before} and ${after}`,
+    notLearned: "Not learned",
+    known: "Known from the start",
+    head: "At the end the head that looks at the answer most is",
+    now: (share: string, loss: string) => `${share} right now, loss ${loss} nats`,
+    spoken: (name: string, share: string, when: string) => `${name}: ${share} right at the end. ${when}.`,
+    note: "Share of texts in which the right word is likelier than a wrong one, and its loss in nats, at every point.",
+    columns: { step: "step", tokens: "tokens", right: "right", loss: "loss" },
+  },
   tab: "Film · headscope",
   title: "Watch heads form",
   embedded: "The model that comes with headscope, from its first step to its last.",
