@@ -11,6 +11,8 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import shlex
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -231,9 +233,9 @@ def main() -> None:
     data = prepare(files, options, given.out)
     log("prepared", {stream.name: len(stream.tokens) for stream in data.streams}, "held out", len(data.held_out))
     data = replace(data, tasks=film_tasks(load_tokenizer(tokens)))
-    (given.out / "mixture.json").write_text(
-        json.dumps({"rows": mixed.weights, "kinds": mixed.kinds()}, indent=1) + "\n"
-    )
+    command = "python -m bench.train_model " + shlex.join(sys.argv[1:])
+    about = {"rows": mixed.weights, "kinds": mixed.kinds(), "command": command}
+    (given.out / "mixture.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     run = TrainingRun(data, given.out, options)
     finished = train(run, given.seconds)
     log("finished" if finished else "stopped", "at step", run.step, "->", run.folder, "|", newest(run))

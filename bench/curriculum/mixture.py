@@ -18,7 +18,7 @@ from bench.curriculum.passage import Passage, World, passage
 from bench.curriculum.people import NamePool
 
 MOST_GENERATED = 0.2
-CHUNK = 500  # documents of one kind drawn from one seed
+CHUNK, LONG_CHUNK = 500, 40  # documents of one kind drawn from one seed
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,10 @@ def write(folder: Path, sizes: dict[str, int], seed: int, pool: NamePool, hay: S
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as processes:
         for kind, size in sizes.items():
             written, at = 0, 0
+            n = CHUNK if KINDS[kind].share else LONG_CHUNK
             with files[kind].open("w", encoding="utf-8") as file:
                 while written < size:
-                    chunks = [
-                        Chunk(kind, seed * 1_000_003 + at + k, CHUNK, pool, hay[k::workers]) for k in range(workers)
-                    ]
+                    chunks = [Chunk(kind, seed * 1_000_003 + at + k, n, pool, hay[k::workers]) for k in range(workers)]
                     for lines in processes.map(Chunk.lines, chunks):
                         written += file.write(lines)
                     at += workers
