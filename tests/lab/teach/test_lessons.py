@@ -89,7 +89,9 @@ def test_the_numbers_that_lessons_speak_of() -> None:
     assert "12 heads of 64 make 768, and W_O is (768, 768)" in shown[2]["computed"]
     assert "(.62 .19 .085 .21 .355 .41 .12 .275)" in lesson(3).output
     assert "12288 / 96 = 128" in " ".join(shown[5]["computed"].split())
-    assert "65,536 numbers a token, 128 KiB in fp16" in shown[7]["computed"]
+    assert "65,536 numbers per token" in shown[7]["computed"]
+    assert "At two bytes each (fp16) that is 128 KiB." in " ".join(shown[7]["computed"].split())
+    assert "**32 / 8 = 4**: that many heads in a row" in shown[7]["idea"]
     assert "144 attention patterns" in shown[8]["computed"]
     assert "137 GB" in shown[10]["computed"]
     by_hand, random, trained = re.findall(r"(?:hand|random|trained) (\d\.\d+)", lesson(4).output)

@@ -14,13 +14,13 @@ export default {
   again: "Noch einmal versuchen",
   oneHead: {
     before:
-      "Derselbe Kopf, jetzt mit seinen Zahlen und dem englischen Satz: Er addiert Anteil × Wert, Wort für Wort. Zieh den Anteil von **animal** herunter und beobachte die fette Summe o₁.",
+      "Derselbe Kopf, jetzt mit seinen Zahlen und dem englischen Satz. Jedes Wort hat einen Wert, die Zeile von Zahlen, die es abgibt; der Kopf addiert Anteil × Wert, Wort für Wort. Zieh den Anteil von **animal** herunter und beobachte die fette Summe o₁.",
     after:
       "Die Summe o₁ hat sich zu den Werten der Wörter bewegt, die mehr bekommen haben. Ein Kopf bringt eine Summe heim, was auch immer er liest.",
   },
   shares: {
     before:
-      "In einem Modell zieht niemand an Anteilen: Es berechnet sie. *it* stellt eine Anfrage, jedes Wort hat einen Schlüssel, und Anfrage mal Schlüssel ist ein Score. Ändere eine Zahl von x oder W_Q und sieh, wie die Anteile folgen.",
+      "In einem Modell zieht niemand an Anteilen: Es berechnet sie. *it* stellt eine Anfrage, jedes Wort hat einen Schlüssel, und Anfrage mal Schlüssel ist ein Score. Die Anfrage entsteht aus x, den Zahlen von *it*, durch eine Tabelle von Gewichten, W_Q. Ändere eine Zahl von x oder W_Q und sieh, wie die Anteile folgen.",
     after:
       "Eine andere Anfrage, andere Scores, und Softmax hat andere Anteile daraus gemacht. W_Q ist gelernt: So kommt ein Kopf zu seiner Frage.",
   },
@@ -36,11 +36,11 @@ export default {
   },
   realHeads: {
     tested: (heads: number, named: number, head: string) =>
-      `${heads} echte Köpfe dieses Modells, jeder mit seinem Muster auf diesem Text. In Tests haben sich ${named} davon einen Namen verdient. Such Kopf ${head} im Raster und wähle ihn aus.`,
+      `${heads} echte Köpfe dieses Modells, jeder mit seinem Muster auf diesem Text. In Tests haben sich ${named} davon einen Namen verdient. Such Kopf ${head} im Raster und wähle ihn aus: Ein Kopf heißt Schicht.Kopf, beide von 0 an gezählt.`,
     here: (heads: number, head: string) =>
-      `${heads} echte Köpfe dieses Modells, jeder mit seinem Muster auf diesem Text. Keiner wurde auf eine Rolle geprüft; Kopf ${head} liest, was beim letzten Mal danach kam. Such ihn im Raster und wähle ihn aus.`,
+      `${heads} echte Köpfe dieses Modells, jeder mit seinem Muster auf diesem Text. Keiner wurde auf eine Rolle geprüft; Kopf ${head} liest, was beim letzten Mal danach kam. Such ihn im Raster und wähle ihn aus: Ein Kopf heißt Schicht.Kopf, beide von 0 an gezählt.`,
     pushes: (heads: number, head: string) =>
-      `${heads} echte Köpfe dieses Modells, jeder mit seinem Muster auf diesem Text. Keiner sucht, was beim letzten Mal danach kam; Kopf ${head} tut am meisten für das nächste Token. Such ihn im Raster und wähle ihn aus.`,
+      `${heads} echte Köpfe dieses Modells, jeder mit seinem Muster auf diesem Text. Keiner sucht, was beim letzten Mal danach kam; Kopf ${head} tut am meisten für das nächste Token. Such ihn im Raster und wähle ihn aus: Ein Kopf heißt Schicht.Kopf, beide von 0 an gezählt.`,
     afterInduction: (last: string, reads: string) =>
       `Ein Induktionskopf: Von *${last}* aus liest er **${reads}**, das weiter vorn im Text nach denselben Wörtern kam.`,
     after: (last: string, reads: string) => `Von *${last}* aus liest dieser Kopf vor allem **${reads}**.`,

@@ -12,13 +12,13 @@ export default {
   again: "Try again",
   oneHead: {
     before:
-      "The same head, now with its numbers: it adds up share × value, word by word. Drag the share of **animal** down, and watch the bold sum o₁.",
+      "The same head, now with its numbers. Each word has a value, the row of numbers that it hands over; the head adds up share × value, word by word. Drag the share of **animal** down, and watch the bold sum o₁.",
     after:
       "The sum o₁ moved towards the values of the words that got more. One head brings home one sum, whatever it reads.",
   },
   shares: {
     before:
-      "Nobody drags shares in a model: it computes them. *it* makes a query, each word has a key, and query times key is a score. Change a number of x or of W_Q, and watch the shares follow.",
+      "Nobody drags shares in a model: it computes them. *it* makes a query, each word has a key, and query times key is a score. The query is made of x, the numbers of *it*, by a table of weights called W_Q. Change a number of x or of W_Q, and watch the shares follow.",
     after:
       "Another query, other scores, and softmax made other shares of them. W_Q is learned: that is how a head gets its question.",
   },
@@ -33,11 +33,11 @@ export default {
   },
   realHeads: {
     tested: (heads: number, named: number, head: string) =>
-      `${heads} real heads of this model, each with its pattern on this text. In tests ${named} of them earned a name. Find head ${head} in the grid, and select it.`,
+      `${heads} real heads of this model, each with its pattern on this text. In tests ${named} of them earned a name. Find head ${head} in the grid, and select it: a head is written layer.head, both counted from 0.`,
     here: (heads: number, head: string) =>
-      `${heads} real heads of this model, each with its pattern on this text. None has been tested for a role; head ${head} reads what came next before. Find it in the grid, and select it.`,
+      `${heads} real heads of this model, each with its pattern on this text. None has been tested for a role; head ${head} reads what came next before. Find it in the grid, and select it: a head is written layer.head, both counted from 0.`,
     pushes: (heads: number, head: string) =>
-      `${heads} real heads of this model, each with its pattern on this text. None of them looks for what came next before; head ${head} does most for the next token. Find it in the grid, and select it.`,
+      `${heads} real heads of this model, each with its pattern on this text. None of them looks for what came next before; head ${head} does most for the next token. Find it in the grid, and select it: a head is written layer.head, both counted from 0.`,
     afterInduction: (last: string, reads: string) =>
       `An induction head: from *${last}* it reads **${reads}**, which came after the same words earlier in the text.`,
     after: (last: string, reads: string) => `From *${last}* this head reads **${reads}** most.`,
