@@ -6,7 +6,8 @@ stretch as much. ``--seconds`` is how long the students type.
 
 What is asked: a sentence of 64 tokens until its first pattern; all heads' thumbnails of 512 tokens; tiles of a deep
 zoom, each over at most 2,048 × 2,048 pairs of a text of 4,096 tokens; a text of 16,384 tokens, its overview the first
-time and again; 64 students with one settled edit every ten seconds, each edit four requests, as the page makes them;
+time and again; 64 students with one settled edit every ten seconds, each edit four requests, as the page makes them,
+and one of them running code;
 64 clients that send short texts as fast as they are answered, alone and beside two clients with texts of 4,096 tokens,
 in turn, so that a change of the machine's load meets both; and a short text right after a reading of 14,000 tokens was
 left by its client.
@@ -31,6 +32,7 @@ from typing import Any
 import httpx
 import measure
 
+from headscope.app.server import sandbox
 from headscope.app.wire import unpack
 
 STORY = (
@@ -202,7 +204,13 @@ async def students(address: str, head: str, seconds: float) -> tuple[list[float]
                     errors.append(f"{type(error).__name__}: {error}")
                 await asyncio.sleep(max(0.0, EVERY - (time.perf_counter() - began)))
 
-    await asyncio.gather(*(student(number) for number in range(STUDENTS)))
+    async def coder() -> None:
+        """One of them runs a lesson's code: in their own browser, so the server hands over Python's files, once."""
+        async with httpx.AsyncClient(base_url=address, timeout=60) as http:
+            for file in sorted(sandbox.FOLDER.iterdir()):
+                (await http.get(f"/python/{file.name}")).raise_for_status()
+
+    await asyncio.gather(coder(), *(student(number) for number in range(STUDENTS)))
     return taken, errors
 
 
