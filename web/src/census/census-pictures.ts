@@ -1,5 +1,6 @@
 // Model map and forest plot of a census as pictures to save.
 import { css } from "../draw/colour";
+import { dashColour, dashOf } from "../draw/signed-cell";
 import type { About, Mark, Picture, Table } from "../save/picture";
 import { theme } from "../ui/theme.svelte";
 
@@ -8,13 +9,15 @@ interface MapSheet {
   places: { row: number; column: number }[];
   values: number[];
   fill: (value: number) => string;
+  signedTop: number | null; // the largest difference, where differences are shown
   heads: string[];
   quantity: string;
   file: string;
   title: string;
 }
 
-export function mapPicture({ sites, places, values, fill, heads, quantity, file, title }: MapSheet): Picture {
+export function mapPicture(sheet: MapSheet): Picture {
+  const { sites, places, values, fill, heads, quantity, file, title } = sheet;
   const [cell, left] = [24, 84];
   const ink = css(theme.colours.ink);
   const marks: Mark[] = sites.map((site, row) => ({
@@ -27,15 +30,12 @@ export function mapPicture({ sites, places, values, fill, heads, quantity, file,
     size: 11,
   }));
   places.forEach(({ row, column }, k) => {
-    if (Number.isFinite(values[k]))
-      marks.push({
-        kind: "rect",
-        x: left + column * cell,
-        y: row * cell,
-        width: cell - 1,
-        height: cell - 1,
-        fill: fill(values[k]),
-      });
+    if (!Number.isFinite(values[k])) return;
+    const box = { x: left + column * cell, y: row * cell, width: cell - 1, height: cell - 1 };
+    marks.push({ kind: "rect", ...box, fill: fill(values[k]) });
+    const part = sheet.signedTop === null ? 0 : values[k] / sheet.signedTop;
+    const dash = dashOf(box, part);
+    if (dash) marks.push({ kind: "rect", ...dash, fill: css(dashColour(theme.colours, part)) });
   });
   const across = Math.max(...sites.map((site) => site.n_heads));
   const table: Table = { columns: ["head", quantity], rows: heads.map((head, k) => [head, values[k]]) };

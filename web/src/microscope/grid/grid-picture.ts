@@ -1,11 +1,13 @@
 // The grid of heads as a picture to save, with every head's scores as a table.
-import { css, type Palette } from "../../draw/colour";
+import { css, signedColour, weightColour, type Palette } from "../../draw/colour";
 import { drawThumbnails, type GridLayout, type Thumbnails } from "../../draw/head-grid";
+import { dashColour, dashOf } from "../../draw/signed-cell";
 import type { Microscope } from "../state/microscope.svelte";
 import type { Mark, Picture } from "../../save/picture";
 
 export interface GridShown {
-  shade: ((head: number) => string) | null; // one colour for each head instead of a thumbnail
+  shade: ((head: number) => number) | null; // one shade for each head, up to 1, instead of a thumbnail
+  signed: boolean; // the shades are differences, from −1
   brightness: (head: number) => number;
 }
 
@@ -27,7 +29,7 @@ export function gridPicture(scope: Microscope, grid: GridLayout, shown: GridShow
     width: grid.width,
     height: grid.height,
     marks: [
-      ...(shown.shade ? shades(grid, shown.shade) : [image(grid, thumbnailsOf(scope, shown.brightness), colours)]),
+      ...(shown.shade ? shades(grid, shown, colours) : [image(grid, thumbnailsOf(scope, shown.brightness), colours)]),
       ...rows,
     ],
     table: {
@@ -52,9 +54,15 @@ const label = (text: string, x: number, y: number, colours: Palette): Mark => ({
   fill: css(colours.ink3),
 });
 
-function shades(grid: GridLayout, shade: (head: number) => string): Mark[] {
+function shades(grid: GridLayout, { shade, signed }: GridShown, colours: Palette): Mark[] {
   const [width, height] = [grid.cell - 1, grid.cellHeight - 1];
-  return grid.cells.map(({ x, y, head }): Mark => ({ kind: "rect", x, y, width, height, fill: shade(head) }));
+  return grid.cells.flatMap(({ x, y, head }): Mark[] => {
+    const value = shade!(head);
+    const colour = signed ? signedColour(colours, value) : weightColour(colours, value);
+    const dash = signed ? dashOf({ x, y, width, height }, value) : null;
+    const cell: Mark = { kind: "rect", x, y, width, height, fill: css(colour) };
+    return dash ? [cell, { kind: "rect", ...dash, fill: css(dashColour(colours, value)) }] : [cell];
+  });
 }
 
 /** The patterns that a look came with, as the grid paints them. */

@@ -12,12 +12,13 @@ const largest = (values: Float32Array) => values.reduce((most, value) => Math.ma
 function strip(values: Float32Array, x: number, y: number, width: number, top: number, colours: Palette): Mark[] {
   const cells = strongest(values, Math.floor(width / 2));
   const unit = width / cells.length;
+  const half = (ROW - 4) / 2; // positive above, negative below, as on the page: the sign shows without colour
   return cells.map((value, k): Mark => ({
     kind: "rect",
     x: x + k * unit,
-    y,
+    y: value < 0 ? y + half : y,
     width: unit + 0.2,
-    height: ROW - 4,
+    height: half,
     fill: css(signedColour(colours, value / top)),
   }));
 }

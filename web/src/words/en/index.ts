@@ -1,5 +1,5 @@
 import byHand from "./by-hand";
-import censusScan from "./census-scan";
+import censusScan from "./pages/census-scan";
 import classroom from "./classroom";
 import examples from "./examples";
 import fourHeads from "./four-heads";

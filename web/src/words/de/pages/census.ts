@@ -90,7 +90,7 @@ export default {
   noAnswer: "keine Antwort",
   mapWalk: (head: string, title: string, value: string) =>
     `Karte des Modells; Pfeiltasten gehen weiter. Kopf ${head}, ${title} ${value}`,
-  less: "weniger",
+  less: "weniger (mit einem Strich)",
   and: "und",
   moreWord: "mehr",
   than: (largest: string) => `als vorher, bis zu ${largest}`,

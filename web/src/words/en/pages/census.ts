@@ -87,7 +87,7 @@ export default {
   differenceIn: "the difference in ",
   noAnswer: "no answer",
   mapWalk: (head: string, title: string, value: string) => `Model map; arrows walk. Head ${head}, ${title} ${value}`,
-  less: "less",
+  less: "less (with a dash)",
   and: "and",
   moreWord: "more",
   than: (largest: string) => `than before, up to ${largest}`,

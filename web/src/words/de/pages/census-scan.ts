@@ -1,5 +1,5 @@
 // Texte der Zählung eines eingefügten Textes.
-import type { Words } from "../words";
+import type { Words } from "../../words";
 
 const censusScan: Words["censusScan"] = {
   title: "Einen eigenen Text zählen",
