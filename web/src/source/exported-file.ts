@@ -4,16 +4,38 @@ import { tileFrom, lookFrom, attributionFrom } from "./decode";
 import { tileOf, partsFrom } from "./recompute-weights";
 import {
   Problem,
+  type CutPath,
   type Tile,
   type ModelCard,
   type PaperClaim,
   type Prediction,
   type Roles,
   type Source,
+  type Trace,
+  type TraceRequest,
   type WeightsRequest,
+  type Why,
 } from "./source";
 
 const NOT_HERE = "This file holds one text and no model. For this, open the text in headscope.";
+
+/** What a file explains: one trace, its arrows, and one cut of each. */
+interface Explained {
+  trace: Trace | null;
+  arrows: Record<string, Why>;
+  cuts: Record<string, CutPath>;
+}
+
+function held<Answer>(found: Answer | undefined): Answer {
+  if (found === undefined) throw new Problem("NotInFile", NOT_HERE);
+  return found;
+}
+
+const fits = (trace: Trace, wanted: TraceRequest) =>
+  wanted.position === trace.position.position &&
+  (wanted.token === null || wanted.token === trace.token.id) &&
+  wanted.minus === null &&
+  wanted.floor === trace.floor;
 
 /** Each answer is a container of its own, and must begin at a place of its own for typed arrays to lie on it. */
 function part(bundle: Container, name: string): ArrayBuffer {
@@ -24,11 +46,12 @@ function part(bundle: Container, name: string): ArrayBuffer {
 
 export function fileSource(bytes: ArrayBuffer): Source {
   const bundle = unpack(bytes);
-  const { model, predictions, roles, featured } = bundle.values as {
+  const { model, predictions, roles, featured, explained } = bundle.values as {
     model: ModelCard;
     predictions: Prediction[];
     roles: Roles;
     featured: { claims: PaperClaim[] };
+    explained?: Explained;
   };
   const absent = async () => {
     throw new Problem("NotInFile", NOT_HERE);
@@ -40,6 +63,10 @@ export function fileSource(bytes: ArrayBuffer): Source {
     weights: async (wanted) => weights(bundle, wanted),
     attribution: async ({ site, position }) => attributionFrom(part(bundle, `mix ${site} ${position}`)),
     predict: async ({ position }) => predictions[position],
+    why: async ({ head, query, key, minus }) => held(explained?.arrows[`${head} ${query} ${key} ${minus}`]),
+    cutPath: async ({ writer, reader, into, query, key }) =>
+      held(explained?.cuts[`${writer} ${reader} ${into} ${query} ${key}`]),
+    trace: async (wanted) => held(explained?.trace && fits(explained.trace, wanted) ? explained.trace : undefined),
     importance: absent,
     featured: async () => featured.claims,
     roles: async () => roles,

@@ -2,12 +2,15 @@
 import { tileFrom, importanceFrom, lookFrom, attributionFrom } from "./decode";
 import {
   Problem,
+  type CutPath,
   type FoundToken,
   type ModelCard,
   type PaperClaim,
   type Prediction,
   type Roles,
   type Source,
+  type Trace,
+  type Why,
 } from "./source";
 
 interface Answer {
@@ -47,6 +50,9 @@ export function notebookSource(first: string, ask: ReturnType<typeof requester>)
     attribution: async (wanted) => attributionFrom(await bytes("mix", wanted)),
     token: (wanted) => value<FoundToken>("token", wanted),
     predict: (wanted) => value<Prediction>("predict", wanted),
+    why: (wanted) => value<Why>("why", wanted),
+    cutPath: (wanted) => value<CutPath>("cut-path", wanted),
+    trace: (wanted) => value<Trace>("trace", wanted),
     importance: async (wanted) => importanceFrom(await bytes("importance", wanted)),
     featured: async () => (await value<{ claims: PaperClaim[] }>("featured")).claims,
     roles: () => value<Roles>("roles"),

@@ -3,6 +3,7 @@ import { unpack, type Container } from "../wire";
 import { attributionFrom, importanceFrom, lookFrom, tileFrom } from "./decode";
 import {
   Problem,
+  type CutPath,
   type FoundToken,
   type ModelCard,
   type Models,
@@ -11,6 +12,8 @@ import {
   type Progress,
   type Roles,
   type Source,
+  type Trace,
+  type Why,
 } from "./source";
 
 const KEPT = 200;
@@ -98,6 +101,9 @@ export function serverSource(model?: string): Source {
     attribution: cached(async (wanted, signal) => attributionFrom(await bytes("mix", wanted, signal))),
     token: (wanted) => json<FoundToken>("token", wanted),
     predict: cached(async (wanted, signal) => (await about("predict", wanted, signal)).json() as Promise<Prediction>),
+    why: cached(async (wanted, signal) => (await about("why", wanted, signal)).json() as Promise<Why>),
+    cutPath: cached(async (wanted, signal) => (await about("cut-path", wanted, signal)).json() as Promise<CutPath>),
+    trace: cached(async (wanted, signal) => (await about("trace", wanted, signal)).json() as Promise<Trace>),
     progress: () => json<Progress>("progress"),
     importance: cached(async (wanted, signal) => importanceFrom(await bytes("importance", wanted, signal))),
     featured: async () => (await json<{ claims: PaperClaim[] }>("featured")).claims,

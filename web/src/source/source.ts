@@ -21,6 +21,15 @@ export type Prediction = Schemas["PredictResponse"];
 export type Roles = Schemas["Roles"];
 export type Finding = Schemas["Finding"];
 export type RoleTrial = Schemas["RoleTrial"];
+export type WhyRequest = Required<Schemas["WhyRequest"]>;
+export type Why = Schemas["WhyResponse"];
+export type WriterShare = Schemas["WriterShare"];
+export type TraceRequest = Required<Schemas["TraceRequest"]>;
+export type Trace = Schemas["TraceResponse"];
+export type TraceStep = Schemas["TraceStep"];
+export type TraceRead = Schemas["TraceRead"];
+export type CutPathRequest = Required<Schemas["CutPathRequest"]>;
+export type CutPath = Schemas["CutPathResponse"];
 export type PaperClaim = Schemas["PaperClaim"];
 
 export interface Look extends LookCard {
@@ -74,6 +83,10 @@ export interface Source {
   /** the token that is meant by what somebody typed; a file has no tokenizer to ask */
   token?(wanted: { text: string }): Promise<FoundToken>;
   predict(wanted: PredictRequest, signal?: AbortSignal): Promise<Prediction>;
+  /** why a head looks there; what cutting one path does; where a prediction comes from */
+  why?(wanted: WhyRequest, signal?: AbortSignal): Promise<Why>;
+  cutPath?(wanted: CutPathRequest, signal?: AbortSignal): Promise<CutPath>;
+  trace?(wanted: TraceRequest, signal?: AbortSignal): Promise<Trace>;
   /** how far the program is with what it is doing; only a server can be asked while it works */
   progress?(): Promise<Progress>;
   importance(wanted: { look: string }, signal?: AbortSignal): Promise<Importance>;

@@ -31,6 +31,15 @@ const FULL: State = {
   sampling: { temperature: 0.7, top_k: 40, top_p: 0.9 },
   toward: 17,
   minus: 4,
+  explain: {
+    arrow: { query: 3, key: 1 },
+    against: "others",
+    pin: { side: "k", name: "mlp 3" },
+    tracing: true,
+    floor: 0.05,
+    part: "5.6",
+    path: { writer: "decoder.4.3", reader: "5.6", into: "k", key: 7 },
+  },
   other: { model: null, text: "and another", look: null, token: 2 },
 };
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from headscope.app.export import saved_patterns
+from headscope.app.export.saved_explanations import explained
 from headscope.app.pages.attribution import AttributionRequest
 from headscope.app.pages.microscope import LookRequest, Session
 from headscope.app.pages.predictions import PredictRequest
@@ -103,6 +104,7 @@ def bundle(look: Look) -> bytes:
         "roles": session.roles(),
         "featured": session.featured(),
         "rules": session.words.state(),
+        "explained": explained(session, name, last),
         "predictions": [session.predict(PredictRequest(look=name, position=at)) for at in range(last + 1)],
     }
     return pack(values, {key: np.frombuffer(pack(*each), dtype=np.uint8) for key, each in responses.items()})

@@ -2,6 +2,8 @@
 import type { Viewport } from "../../draw/heat-map";
 import type { Edge, Measure } from "../../source/source";
 
+import { EXPLAIN, readExplain, writeExplain, type Explain } from "../why/explain-address";
+
 export interface Sampling {
   temperature: number;
   top_k: number | null;
@@ -33,6 +35,7 @@ export interface State extends Place {
   sampling: Sampling | null;
   toward: number | null;
   minus: number | null;
+  explain: Explain; // an arrow, or a prediction, that is explained
   other: Place | null; // what stands beside it, to compare
 }
 
@@ -55,6 +58,7 @@ export const INITIAL: State = {
   sampling: null,
   toward: null,
   minus: null,
+  explain: EXPLAIN,
   other: null,
 };
 
@@ -83,6 +87,7 @@ export function writeAddress(state: State): string {
   put("p", state.sampling?.top_p ?? null);
   put("toward", state.toward);
   put("minus", state.minus);
+  writeExplain(put, state.explain);
   if (state.other) writePlace(put, state.other, "2");
   return `#microscope?${fields}`;
 }
@@ -117,6 +122,7 @@ export function readAddress(address: string): State {
     sampling: readSampling(fields),
     toward: whole(fields.get("toward")),
     minus: whole(fields.get("minus")),
+    explain: readExplain(fields),
     other: Object.values(other).every((value) => value === null) ? null : other,
   };
 }

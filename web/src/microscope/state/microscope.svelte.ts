@@ -17,6 +17,7 @@ import {
   type TokenCard,
 } from "../../source/source";
 import { type Place, type State } from "./address";
+import { Explaining } from "../why/explain.svelte";
 import { Settings } from "./settings.svelte";
 import { scoresIn, argmax, headsOf, weightsBetween, type HeadInfo } from "./look-statistics";
 import { roleScores, isRole } from "./roles";
@@ -67,6 +68,7 @@ export class Microscope extends PendingRequests {
   knockOuts = $state.raw<Edge[]>([]);
   toward = $state<number | null>(null);
   minus = $state<number | null>(null);
+  readonly explaining = new Explaining();
   viewport = $state.raw<Viewport>({ row: 0, column: 0, span: 1 });
 
   heads = $derived.by((): HeadInfo[] => headsOf(this.model));
@@ -102,7 +104,7 @@ export class Microscope extends PendingRequests {
   constructor(
     source: Source,
     readonly settings: Settings = new Settings(),
-    private readonly follows = false,
+    readonly follows = false,
   ) {
     super();
     this.source = source;
@@ -118,6 +120,11 @@ export class Microscope extends PendingRequests {
 
   /** Show what an address says; without a text, the first example. */
   async restore(state: State): Promise<void> {
+    await this.restoreLook(state);
+    this.explaining.apply(state.explain); // about the selected token, which is there by now
+  }
+
+  private async restoreLook(state: State): Promise<void> {
     Object.assign(this, { show: state.show, order: state.order, knockOuts: state.knockOuts });
     const opened = await this.modelSource(state.model);
     if (!opened) return;
@@ -181,6 +188,7 @@ export class Microscope extends PendingRequests {
       knockOuts,
       toward,
       minus,
+      explain: this.explaining.values(),
       other,
     };
   }

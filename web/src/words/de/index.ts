@@ -28,6 +28,8 @@ import cards from "./pages/cards";
 import census from "./pages/census";
 import film from "./pages/film";
 import oneOrMany from "./pages/one-or-many";
+import trace from "./pages/trace";
+import why from "./pages/why";
 
 const de: Words = {
   byHand,
@@ -46,6 +48,8 @@ const de: Words = {
   served,
   start,
   tour,
+  trace,
   ui,
+  why,
 };
 export default de;

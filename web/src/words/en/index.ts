@@ -15,6 +15,8 @@ import cards from "./pages/cards";
 import census from "./pages/census";
 import film from "./pages/film";
 import oneOrMany from "./pages/one-or-many";
+import trace from "./pages/trace";
+import why from "./pages/why";
 
 export default {
   byHand,
@@ -33,5 +35,7 @@ export default {
   served,
   start,
   tour,
+  trace,
   ui,
+  why,
 };
