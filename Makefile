@@ -5,6 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 JOBS ?= 2
+RUN ?= runs/embedded
 SEED := $(or $(SEED),$(shell date +%s))
 RANDOM_ORDER := $(if $(filter random,$(ORDER)),--random-order --random-order-seed=$(SEED))
 
@@ -48,7 +49,9 @@ conformance: $(READY) .venv/libraries/.ready
 
 model: $(READY)
 	@test -n "$(TEXT)" || { echo 'make model TEXT="novels.jsonl.xz source.jsonl.xz": see src/headscope/models/embedded/MODEL_CARD.md'; exit 1; }
-	$(BIN)/python bench/train_model.py $(TEXT) --out runs/embedded --tokenizer src/headscope/models/embedded/tokenizer.json
+	$(BIN)/python -m bench.train_model $(TEXT) --out $(RUN) $(WITH)
+	$(BIN)/python -m bench.judge_model $(RUN)/model --novels $(firstword $(TEXT)) --out $(RUN)/judged.json
+	$(BIN)/python -m bench.pack_model $(RUN) --into $(RUN)/packed --anyway
 
 docs: $(READY)
 	$(BIN)/python -m docs.generate.commands docs/reference/commands.md
@@ -77,7 +80,8 @@ help:
 	@echo "make web    rebuild the page (needs Node 20 or later); make verify lints its sources and compares them with it"
 	@echo "make conformance   every model family of the installed transformers, and models of other libraries, held against"
 	@echo "            their own attention (half an hour)"
-	@echo "make model TEXT=…  train the embedded model again (a GPU and ten minutes)"
+	@echo "make model TEXT=…  train, judge and pack another embedded model into runs/embedded (a GPU and half an hour;"
+	@echo "            RUN=folder, WITH='more arguments of bench.train_model')"
 	@echo "make docs   build the documentation into site/"
 	@echo "make wheel  build the wheel and the sdist, check what is inside, and look at a text with it in a fresh environment"
 	@echo "make peers  the same tasks with TransformerLens, nnsight, BertViz and CircuitsVis; writes the README's table"

@@ -63,3 +63,16 @@ def test_the_page_prints_the_numbers_of_the_film_it_is_given() -> None:
     assert "For its first 2 million tokens the model has no induction head: the best score stays under 0.1" in told
     assert "By 3 million it has one." in told
     assert "costs 1.00 nats per token around its 50th token and 2.00 around its 500th" in told
+
+
+def test_a_film_with_tasks_has_a_section_on_when_each_was_learned() -> None:
+    film = made_film()
+    assert "Other behaviours" not in page(film)
+    film.tasks = [{"name": "pronoun", "sentence": "Whose it is."}, {"name": "giving", "sentence": "Who receives it."}]
+    for step in range(5):
+        film.task_right.append(torch.tensor([0.5 if step < 3 else 1.0, 0.5]))
+        film.task_loss.append(torch.tensor([5.0 - step, 4.0]))
+        film.task_attention.append(torch.tensor([[0.0, 0.2], [step / 10, 0.1]]))
+    written = page(film)
+    assert "| pronoun | 100% | 1.00 | 0.1 | 2.0 – 3.0 |" in written
+    assert "| giving | 50% | 4.00 | 0.0 | not learned |" in written
