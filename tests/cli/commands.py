@@ -144,5 +144,5 @@ def run_all(lines: Mapping[str, Line], folder: Path) -> dict[str, Done]:
     }
     warm = json.dumps([["look", "hello", "--json"], ["card", "gpt2"], ["learn", "3"]])
     command = [sys.executable, "-c", DRIVER, str(asked), str(answered), warm]
-    subprocess.run(command, cwd=folder, env=environment, check=True, timeout=900)
+    subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, timeout=500)
     return {name: Done(*response) for name, response in json.loads(answered.read_text(encoding="utf-8")).items()}

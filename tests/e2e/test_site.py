@@ -14,7 +14,8 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_site_searches_from_the_disk_without_a_network(browser: Browser, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
-    subprocess.run(command, cwd=ROOT, check=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
+    env = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    subprocess.run(command, cwd=ROOT, check=True, env=env, capture_output=True, timeout=500)
     page = browser.new_page()
     strays: list[str] = []
     page.on("request", lambda request: request.url.startswith("file:") or strays.append(request.url))

@@ -107,7 +107,7 @@ def test_two_servers_on_one_machine_use_different_cookies():
 def test_the_command_serves_other_machines_with_the_token_it_prints(tmp_path: Path):
     program_text = "from headscope.cli import main; main()"
     command = [sys.executable, "-c", program_text, "serve", "--host", "0.0.0.0", "--no-open"]
-    program = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    program = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
     try:
         assert program.stderr is not None
         said = next(line for line in program.stderr if "?token=" in line)

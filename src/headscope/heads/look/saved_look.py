@@ -23,6 +23,7 @@ from headscope.errors import InputError
 from headscope.files import parsing, write_atomic
 from headscope.heads.look.activation_cache import SiteActivations
 from headscope.heads.look.look import Look
+from headscope.heads.look.saved_look_checks import check_saved_look
 from headscope.models.huggingface import sparse_masks
 from headscope.models.protocol import OpenModel, Prepared, Token
 from headscope.models.weight_hash import weight_hash
@@ -65,8 +66,10 @@ def open_saved_look(path: Path, model: OpenModel | None = None) -> Look:
     with parsing(str(path), "save the look again"), safe_open(path, framework="pt") as file:
         header = json.loads((file.metadata() or {})["headscope_look"])
         content = cast(dict[str, Any], _decode(header, file.get_tensor))
-    if content["schema_version"] != SCHEMA_VERSION:
-        raise InputError(f"{path} has schema_version {content['schema_version']}; this program reads {SCHEMA_VERSION}")
+        version = content["schema_version"]
+        if version != SCHEMA_VERSION:
+            raise InputError(f"{path} has schema_version {version}; this program reads {SCHEMA_VERSION}")
+        check_saved_look(content)
     if model is not None and weight_hash(model.model) != content["weights_sha256"]:
         raise InputError(f"{path} was saved from {content['shape'].name} with other weights than this model's")
     if model is None or content["edits"]:  # the edits themselves are not in the file, so no pass can be run again

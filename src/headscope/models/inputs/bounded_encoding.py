@@ -24,11 +24,14 @@ _UNICODE |= {"ByteLevel": 4}
 
 @contextmanager
 def panics_as_errors(what: str) -> Iterator[None]:
-    """Turn a panic of the tokenizers library, which no ``except Exception`` catches, into an InputError."""
+    """Turn a panic of the tokenizers library, which no ``except Exception`` catches, into an InputError.
+
+    Its errors are bare Exceptions, and become one too.
+    """
     try:
         yield
     except BaseException as error:
-        if type(error).__name__ != "PanicException":
+        if type(error).__name__ != "PanicException" and type(error) is not Exception:
             raise
         why = (str(error).strip().splitlines() or ["no reason given"])[0][:200]
         raise InputError(
