@@ -21,7 +21,17 @@ function marked(): Plugin {
   };
 }
 
-// `vite build` makes the server's page, one script a page; `vite build --mode saved` the microscope as one script, for files
+// The runtime of published models is not built: scripts/runtime.mjs puts a compressed copy into the Python package.
+function withoutRuntime(): Plugin {
+  return {
+    name: "headscope-without-runtime",
+    generateBundle(_, bundle) {
+      for (const name of Object.keys(bundle)) if (name.endsWith(".wasm")) delete bundle[name];
+    },
+  };
+}
+
+// `vite build` makes the server's page and that of published sites, one script a page; `vite build --mode saved` the microscope as one script, for files
 // and notebooks.
 export default defineConfig(({ mode }) => ({
   base: "./",
@@ -34,7 +44,7 @@ export default defineConfig(({ mode }) => ({
     modulePreload: { polyfill: false },
     target: "es2022",
     rollupOptions: {
-      input: mode === "saved" ? "saved.html" : "index.html",
+      input: mode === "saved" ? "saved.html" : ["index.html", "published.html"],
       output: {
         codeSplitting: mode !== "saved",
         entryFileNames: "assets/[name].js",
@@ -42,6 +52,12 @@ export default defineConfig(({ mode }) => ({
         assetFileNames: "assets/[name][extname]",
       },
     },
+  },
+  // a published site's worker: one script of its own, which needs no other
+  worker: {
+    format: "es",
+    plugins: () => [withoutRuntime(), marked()],
+    rollupOptions: { output: { entryFileNames: "assets/[name].js" } },
   },
   server: { proxy: { "/api": "http://127.0.0.1:8800" } },
   test: { include: ["tests/**/*.test.ts"] },

@@ -22,11 +22,14 @@ function firstVisit(pages) {
   return [...scripts, ...styles].reduce((sum, name) => sum + zipped(`assets/${name}`), 0);
 }
 
-const every = assets.filter((name) => /\.(js|css)$/.test(name) && !name.startsWith("saved"));
+// what only exported files or published sites load
+const apart = (name) => /^(saved|published|worker)\./.test(name);
+const every = assets.filter((name) => /\.(js|css)$/.test(name) && !apart(name));
 const rows = [
   ["a first visit: Start", firstVisit(["StartPage"]), 90_000],
   ["the microscope opened first", firstVisit(["MicroscopePage"]), 200_000],
   ["all pages", every.reduce((sum, name) => sum + zipped(`assets/${name}`), 0), 400_000],
+  ["a published site's worker", zipped("assets/worker.js"), 60_000],
   [
     "fonts",
     assets

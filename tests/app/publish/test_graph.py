@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,8 +15,10 @@ from tests.app.publish.conftest import copied, unchecked_shapes, written
 
 import headscope
 from headscope.app.publish.graph import Exported, ExportError, export
+from headscope.app.publish.site import write_model
 from headscope.app.publish.verify import Session, gap, verify
 from headscope.app.publish.weights import FILE, Stored, store
+from headscope.app.wire import unpack
 from headscope.scope import Scope
 
 TEXT = " ".join(WORDS)
@@ -109,6 +112,18 @@ def test_nothing_of_the_machine_is_in_the_graph(stored: Stored) -> None:
     written = stored.graph.SerializeToString()
     for trace in (b"site-packages", b".py", str(Path.home()).encode(), b"File ", b"transformers"):
         assert trace not in written
+
+
+def test_a_model_is_described_beside_its_graph(scope: Scope, exported: Exported, tmp_path: Path) -> None:
+    verified = write_model(scope, exported, tmp_path)
+    card = unpack((tmp_path / "model.bin").read_bytes()).values
+    assert card["texts"][1] == "the"
+    assert card["model"]["context"] == 1024
+    assert card["scores"]["1"]["scale"] == pytest.approx(8**-0.5)
+    # random weights are changed too much by half precision, and are kept as they are
+    assert verified.passed
+    assert card["dtype"] == "weights in float32"
+    assert json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]["the"] == 1
 
 
 def test_what_cannot_be_exported_is_refused_by_name() -> None:

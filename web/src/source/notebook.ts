@@ -21,7 +21,7 @@ interface Answer {
 }
 
 /** Sends numbered questions and hands each answer to the one who asked; the host may answer in any order. */
-export function requester(port: MessagePort) {
+export function requester(port: Pick<MessagePort, "postMessage" | "onmessage">) {
   const waiting = new Map<number, { resolve: (answer: Answer) => void; reject: (error: Error) => void }>();
   let last = 0;
   port.onmessage = ({ data }: MessageEvent<Answer>) => {

@@ -69,6 +69,8 @@ export interface Importance {
 export interface Source {
   /** false in an exported file: what needs the model is switched off, and the page says so */
   readonly live: boolean;
+  /** true in a published site, where the model runs in the browser and there is no program to ask */
+  readonly published?: boolean;
   /** the look that a notebook shows before anybody types */
   readonly first?: string;
   /** the models at hand, and a source for each; only a server has several */

@@ -20,6 +20,7 @@ import frame from "./frame";
 import glossary from "./glossary";
 import learn from "./learn";
 import microscope from "./microscope";
+import published from "./published";
 import served from "./served";
 import start from "./start";
 import tour from "./tour";
@@ -45,6 +46,7 @@ const de: Words = {
   learn,
   microscope,
   oneOrMany,
+  published,
   served,
   start,
   tour,

@@ -7,6 +7,7 @@ import frame from "./frame";
 import glossary from "./glossary";
 import learn from "./learn";
 import microscope from "./microscope";
+import published from "./published";
 import served from "./served";
 import start from "./start";
 import tour from "./tour";
@@ -32,6 +33,7 @@ export default {
   learn,
   microscope,
   oneOrMany,
+  published,
   served,
   start,
   tour,

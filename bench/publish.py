@@ -1,0 +1,189 @@
+"""A published site beside Python, in a real browser: ``python bench/publish.py SITE --out bench/results/publish.json``.
+
+SITE is what ``headscope publish --out SITE`` wrote for the embedded model. Its own worker reads 200 texts (sentences,
+random letters, code, emoji, odd spaces, one token, 512 tokens). Reported: whether all token ids are equal; the largest
+difference of a probability, of an attention weight and of a head's score; sizes; times of reading 16 and 256 tokens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import http.server
+import json
+import os
+import platform
+import random
+import shutil
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from playwright.sync_api import Page, sync_playwright
+
+import headscope
+from headscope.app.pages.microscope import LookRequest, Session
+from headscope.app.pages.predictions import PredictRequest
+from headscope.app.publish.site import sizes_of
+from headscope.lab.teach.course.passages import lesson_passages
+
+COUNT, HEAD = 200, "5.6"
+BEFORE_THE_MODEL = ("assets", "answers", "index.html", "site.json", "icon.svg")
+WORKER = """async ([runtime, folder]) => {
+  const worker = new Worker("assets/worker.js", { type: "module" });
+  const waiting = new Map();
+  let last = 0;
+  worker.onmessage = ({ data }) => {
+    if (data.progress) return;
+    waiting.get(data.id)(data.problem ? { problem: data.problem.message } : data.value);
+  };
+  window.ask = (ask, body) => new Promise((resolve) => {
+    waiting.set(++last, resolve);
+    worker.postMessage({ id: last, ask, body });
+  });
+  const absolute = (path) => new URL(path, document.baseURI).href;
+  const began = performance.now();
+  await window.ask("open", { runtime: absolute(runtime), folder: absolute(folder), bytes: 1 });
+  return performance.now() - began;
+}"""
+READ = """async ([text, head]) => {
+  const began = performance.now();
+  const look = await window.ask("look", { text });
+  if (look.problem) throw new Error(look.problem);
+  const read = performance.now() - began;
+  const position = look.tokens.length - 1;
+  const asked = { look: look.look, position, off: [], cuts: [], how: "zero", count: 6, sampling: null, rules: [] };
+  const { guesses } = await window.ask("predict", asked);
+  const { without } = await window.ask("predict", { ...asked, off: [head] });
+  const all = [0, look.tokens.length];
+  const rows = [Math.max(0, position - 40), position + 1];
+  const tile = await window.ask("weights", {
+    look: look.look, head, rows, columns: all, pool: 1, how: "max", measure: "weight", aside: false,
+  });
+  return { ids: look.tokens.map((token) => token.id), scores: [...look.scores], guesses, without,
+    weights: [...tile.weights], read };
+}"""
+
+
+def texts() -> list[str]:
+    """The same 200 texts on every run."""
+    draw = random.Random(0)
+    letters = "abcdefghijklmnopqrstuvwxyz ABC 0123456789 .,;:!?()[]{}<>/\\|@#$%^&*_+-='\"\n\t"
+    odd = [
+        "🙂🙃",
+        "naïve café",
+        "東京に行く",
+        "Ünïcödé",
+        "  two  spaces  ",
+        "tab\there",
+        "a\u00a0b",
+        "é",
+        "👩‍👩‍👧",
+        "\r\n",
+        "x² ≤ ∞",
+    ]
+    code = ["def f(x):\n    return x ** 2  # square", "for (let i = 0; i < 9; i++) { s += a[i]; }", "SELECT * FROM t;"]
+    passages = lesson_passages()
+    found = ["A", "the", *code, *odd, " ".join(passages)[:2200]]
+    while len(found) < COUNT // 2:
+        found.append("".join(draw.choice(letters) for _ in range(draw.randint(3, 80))) + draw.choice(odd))
+    while len(found) < COUNT:
+        passage = draw.choice(passages)
+        begins = draw.randrange(max(1, len(passage) - 200))
+        found.append(passage[begins : begins + draw.randint(20, 200)] + draw.choice(["", *odd]))
+    return [text if text.strip() else f"{text}x" for text in found]
+
+
+def compare(page: Page, session: Session) -> dict[str, Any]:
+    """Read every text in both, and keep the largest differences."""
+    worst = {"probability": 0.0, "probability_without_a_head": 0.0, "weight": 0.0, "score": 0.0}
+    different, longest = [], 0
+    for text in texts():
+        ours = page.evaluate(READ, [text, HEAD])
+        told, arrays = session.look(LookRequest(text=text))
+        ids = [token.id for token in told.tokens]
+        longest = max(longest, len(ids))
+        if ids != ours["ids"]:
+            different.append(text)
+            continue
+        at = len(ids) - 1
+        asked = PredictRequest(look=told.look, position=at, off=[HEAD])
+        theirs = session.predict(asked)
+        mine = {guess["id"]: guess["probability"] for guess in ours["guesses"]}
+        pairs = {
+            "probability": [(mine[each.id], each.probability) for each in theirs.guesses if each.id in mine],
+            "probability_without_a_head": [
+                (edited, theirs.without[index])
+                for index, (guess, edited) in enumerate(zip(ours["guesses"], ours["without"], strict=True))
+                if theirs.without and guess["id"] == theirs.guesses[index].id
+            ],
+            "weight": list(zip(ours["weights"], _rows(session, told.look, at), strict=True)),
+            "score": [
+                pair for pair in zip(ours["scores"], arrays["answers"].flatten().tolist(), strict=True)
+                if not (pair[0] is None or np.isnan(pair[1]))
+            ],
+        }  # fmt: skip
+        for name, values in pairs.items():
+            worst[name] = max([worst[name], *(abs(one - other) for one, other in values)])
+    return {"texts": COUNT, "longest": longest, "different_ids": different, "largest_difference": worst}
+
+
+def _rows(session: Session, look: str, at: int) -> list[float]:
+    """The weights of one head at the last rows of a text."""
+    opened = session.kept.look(look)
+    assert opened is not None
+    return opened.look.pattern(HEAD)[max(0, at - 40) :].flatten().tolist()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("site", type=Path)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    handler = functools.partial(Quiet, directory=str(given.site))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    described = json.loads((given.site / "site.json").read_text(encoding="utf-8"))
+    with headscope.load() as scope, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page()
+        page.set_default_timeout(300_000)
+        page.goto(f"http://127.0.0.1:{server.server_port}/#cards")
+        opened = page.evaluate(WORKER, [described["runtime"], described["models"][0]["folder"]])
+        results = compare(page, Session(scope)) | {"milliseconds": {"model_ready": opened, **times(page, scope)}}
+        browser.close()
+    server.shutdown()
+    sizes = sizes_of(given.site)
+    results |= {"bytes": sizes, "first_visit": sum(sizes.values()) - sizes.get("looks", 0)}
+    results["before_the_model"] = sum(sizes.get(part, 0) for part in BEFORE_THE_MODEL)
+    results["machine"] = {"cores": os.cpu_count(), "processor": platform.machine(), "busy": os.getloadavg()[0]}
+    written = json.dumps(results, indent=2, ensure_ascii=False)
+    print(written)
+    if given.out:
+        given.out.write_text(written + "\n", encoding="utf-8")
+
+
+def times(page: Page, scope: headscope.scope.Scope) -> dict[str, float]:
+    """Milliseconds to read texts of 16 and 256 tokens for the first time, here and in Python: medians of five."""
+    found = {}
+    for length in (16, 256):
+        here, there = [], []
+        for number in range(5):
+            text = f"{number}" + " river" * (length - 2)
+            here.append(page.evaluate(READ, [text, HEAD])["read"])
+            began = time.perf_counter()
+            Session(scope).look(LookRequest(text=text))
+            there.append((time.perf_counter() - began) * 1e3)
+        found |= {f"{length} tokens": float(np.median(here)), f"{length} tokens, Python": float(np.median(there))}
+    return found
+
+
+if __name__ == "__main__":
+    main()

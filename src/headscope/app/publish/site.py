@@ -1,0 +1,238 @@
+"""Write a static site: the pages, models that run in the visitor's browser, stored answers and saved looks."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headscope import __version__
+from headscope.app.export.html import STATIC, save_html
+from headscope.app.pages.census import Censuses
+from headscope.app.pages.microscope import Session
+from headscope.app.pages.roles import model_title
+from headscope.app.publish.answers import stored_answers, stored_marks
+from headscope.app.publish.graph import Exported, ExportError, export
+from headscope.app.publish.licence import Licence, licence_of, require
+from headscope.app.publish.verify import GRAPH, Verified, verify
+from headscope.app.publish.weights import FILE, DType, Stored, attribution, store
+from headscope.app.wire import pack
+from headscope.errors import InputError
+from headscope.files import atomic_folder
+from headscope.models.weight_hash import weight_hash
+from headscope.scope import EMBEDDED, Scope, load
+
+RUNTIME = Path(__file__).parent / "runtime" / "ort.wasm.gz"
+POLICY = (
+    "default-src 'none'",
+    "script-src 'self' 'wasm-unsafe-eval'",
+    "worker-src 'self'",
+    "style-src 'self'",
+    "connect-src 'self'",
+    "font-src 'self'",
+    "img-src 'self' data: blob:",
+    "base-uri 'none'",
+    "form-action 'none'",
+)
+NOT_IN_SITE = ("index.html", "saved.html", "saved.js", "saved.css", "published.html", "index.js")
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishOptions:
+    """What goes into a site. ``i_may``: the person vouches for weights whose licence is not stated."""
+
+    out: Path
+    models: Sequence[str] = ()
+    censuses: Sequence[Path] = ()
+    looks: Sequence[str] = ()
+    title: str = ""
+    text: str = ""
+    dtype: DType | None = None
+    i_may: bool = False
+
+    def __post_init__(self) -> None:
+        if self.out.exists() and (not self.out.is_dir() or any(self.out.iterdir())):
+            raise InputError(f"{self.out} exists and is not empty; give a new folder")
+        if not (STATIC / "published.html").exists():
+            raise InputError("this copy of headscope lacks the page of published sites; run `make web`")
+
+
+@dataclass
+class PublishedModelEntry:
+    """One model of a site; without a folder it is there by its saved looks only, and ``why_not`` says why."""
+
+    name: str
+    title: str
+    licence: Licence
+    folder: str = ""
+    why_not: str = ""
+    bytes: int = 0
+    verified: Verified | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        shown = {key: getattr(self, key) for key in ("name", "title", "folder", "why_not", "bytes")}
+        return shown | {"licence": self.licence.name, "source": self.licence.source}
+
+
+@dataclass
+class Published:
+    """A finished site: its folder, its models, and the sizes of its parts in bytes."""
+
+    out: Path
+    models: list[PublishedModelEntry] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
+
+
+def publish(options: PublishOptions, say: Say = lambda _: None) -> Published:
+    """Write the site into a new folder, whole or not at all."""
+    made = Published(options.out)
+    with atomic_folder(options.out) as folder:
+        _write(replace(options, out=folder), made, say)
+        made.sizes = sizes_of(folder)
+    return made
+
+
+def _write(options: PublishOptions, made: Published, say: Say) -> None:
+    looks: list[dict[str, str]] = []
+    for number, name in enumerate(options.models or [None]):
+        folder = EMBEDDED if name is None else Path(name) if Path(name).is_dir() else None
+        say(f"opening {name or 'the embedded model'}")
+        with load(name) as scope:
+            licence = licence_of(scope.shape.name, folder)
+            require(licence, scope.shape.name, options.i_may)
+            made.models.append(_publish_model(scope, licence, options, f"models/{number}/", say))
+            looks += _save_looks(scope, options, number)
+    say("writing the pages")
+    _write_pages(options)
+    site = {
+        "title": options.title,
+        "text": options.text,
+        "version": __version__,
+        "command": f"headscope serve {' '.join(model.name for model in made.models if options.models)}".strip(),
+        "models": [model.to_dict() for model in made.models],
+        "looks": looks,
+        "runtime": f"runtime/{RUNTIME.name}",
+        **_write_answers(options),
+    }
+    (options.out / "site.json").write_text(json.dumps(site, ensure_ascii=False), encoding="utf-8")
+
+
+def sizes_of(folder: Path) -> dict[str, int]:
+    """Bytes of each part of a site, by the first folder or file of its path."""
+    sizes: dict[str, int] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            part = path.relative_to(folder).parts[0]
+            sizes[part] = sizes.get(part, 0) + path.stat().st_size
+    return sizes
+
+
+def _publish_model(
+    scope: Scope, licence: Licence, options: PublishOptions, place: str, say: Say
+) -> PublishedModelEntry:
+    entry = PublishedModelEntry(scope.shape.name, model_title(scope), licence)
+    folder = options.out / place
+    try:
+        say(f"exporting {entry.title}")
+        exported = export(scope.model)
+        entry.verified = write_model(scope, exported, folder, options.dtype, say)
+    except ExportError as why:
+        shutil.rmtree(folder, ignore_errors=True)
+        entry.why_not = str(why)
+        say(f"{entry.title} is published without its model: {why}")
+        return entry
+    entry.folder = place
+    entry.bytes = sum(path.stat().st_size for path in folder.iterdir()) + RUNTIME.stat().st_size
+    return entry
+
+
+def write_model(
+    scope: Scope, exported: Exported, folder: Path, dtype: DType | None = None, say: Say = lambda _: None
+) -> Verified:
+    """Write a model's files and verify them: in half precision if that is close enough, else in float32."""
+    import onnx
+
+    folder.mkdir(parents=True, exist_ok=True)
+    kinds: list[DType] = [dtype] if dtype else ["float16", "float32"]
+    for kind in kinds:
+        graph = onnx.ModelProto()
+        graph.CopyFrom(exported.graph)
+        stored = store(graph, scope.model, kind)
+        (folder / GRAPH).write_bytes(stored.graph.SerializeToString())
+        (folder / FILE).write_bytes(stored.weights)
+        found = verify(folder, scope, exported, kind)
+        say(f"{kind} weights: {found}")
+        if found.passed:
+            _describe(scope, exported, stored, found, folder)
+            return found
+    raise ExportError(f"what the exported model computes is {found}")
+
+
+def _describe(scope: Scope, exported: Exported, stored: Stored, verified: Verified, folder: Path) -> None:
+    """What the page knows of the model beside its graph: sites, roles, texts of tokens, places of weights."""
+    session, processor = Session(scope), scope.model.processor
+    context = min(exported.longest, scope.shape.context or exported.longest)
+    values, arrays = attribution(scope.model)
+    card = {
+        "model": session.model().model_copy(update={"context": context}),
+        "roles": session.roles(),
+        "featured": session.featured(),
+        "longest": exported.longest,
+        "texts": [processor.text_of(token) for token in range(scope.shape.vocabulary or 0)],
+        "scores": {site: vars(scores) for site, scores in exported.scores.items()},
+        "tables": {name: table.to_dict() for name, table in stored.tables.items()},
+        "attribution": values,
+        "hash": weight_hash(scope.model.model, torch.float32),
+        "dtype": f"weights in {next(iter(stored.tables.values())).dtype}" if stored.tables else "",
+        "verified": str(verified),
+    }
+    (folder / "model.bin").write_bytes(pack(card, arrays))
+    tokenizer = processor.tokenizer
+    (folder / "tokenizer.json").write_text(tokenizer.backend_tokenizer.to_str(), encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text('{"clean_up_tokenization_spaces": false}', encoding="utf-8")
+
+
+def _save_looks(scope: Scope, options: PublishOptions, number: int) -> list[dict[str, str]]:
+    saved = []
+    for index, text in enumerate(options.looks):
+        file = f"looks/{number}-{index}.html"
+        (options.out / "looks").mkdir(exist_ok=True)
+        save_html(scope.look(text), options.out / file)
+        saved.append({"name": scope.shape.name, "file": file, "text": text[:200]})
+    return saved
+
+
+def _write_pages(options: PublishOptions) -> None:
+    """The built page of published sites, under a strict content security policy, and the runtime."""
+    kept = shutil.ignore_patterns(*NOT_IN_SITE)
+    shutil.copytree(STATIC, options.out, ignore=kept, dirs_exist_ok=True)
+    page = (STATIC / "published.html").read_text(encoding="utf-8")
+    policy = f'<meta http-equiv="Content-Security-Policy" content="{"; ".join(POLICY)}">'
+    title = html.escape(options.title or "headscope")
+    page = re.sub("<title>.*?</title>", lambda _: f"{policy}\n    <title>{title}</title>", page, count=1)
+    (options.out / "index.html").write_text(page, encoding="utf-8")
+    (options.out / "runtime").mkdir()
+    shutil.copy(RUNTIME, options.out / "runtime" / RUNTIME.name)
+
+
+def _write_answers(options: PublishOptions) -> dict[str, Any]:
+    folder = options.out / "answers"
+    folder.mkdir()
+    named: dict[str, str] = {}
+    written: dict[bytes, str] = {}
+    for request, answer in stored_answers(Censuses(options.censuses)).items():
+        if answer not in written:
+            written[answer] = f"answers/{len(written)}.{'json' if answer[:1] in b'{[n' else 'bin'}"
+            (options.out / written[answer]).write_bytes(answer)
+        named[request] = written[answer]
+    (folder / "marks.json").write_bytes(stored_marks())
+    return {"answers": named, "marks": "answers/marks.json"}

@@ -1,0 +1,51 @@
+"""The publish command: a microscope as a static site."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headscope.cli.options import AsJson, app, say, show_json
+
+MEGABYTE = 1e6
+
+
+@app.command()
+def publish(
+    out: Annotated[Path, typer.Option("--out", "-o", help="A new folder for the site.")],
+    models: Annotated[
+        list[str] | None, typer.Argument(help="Hub names or folders; the embedded model if none.")
+    ] = None,
+    census: Annotated[list[Path] | None, typer.Option(help="A census to show; may be repeated.")] = None,
+    look: Annotated[list[str] | None, typer.Option(help="A text to save with the site; may be repeated.")] = None,
+    title: Annotated[str, typer.Option(help="The title of the site.")] = "",
+    text: Annotated[str, typer.Option(help="A sentence of your own at its foot.")] = "",
+    dtype: Annotated[
+        str | None, typer.Option(help="float16 or float32; unless given, half precision where it is close enough.")
+    ] = None,
+    i_may: Annotated[bool, typer.Option("--i-may", help="Publish weights whose licence is not stated.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write the microscope as a static site, whose model runs in the visitor's browser, without Python.
+
+    Example: headscope publish --out site --title 'Heads of a small model'
+    """
+    from headscope.app.publish.site import PublishOptions, publish
+    from headscope.errors import InputError
+
+    if dtype not in (None, "float16", "float32"):
+        raise InputError(f"--dtype {dtype}: weights are published as float16 or float32")
+    options = PublishOptions(
+        out=out, models=models or (), censuses=census or (), looks=look or (), title=title, text=text,
+        dtype=dtype, i_may=i_may,  # type: ignore[arg-type]
+    )  # fmt: skip
+    made = publish(options, lambda line: None if as_json else say(line, err=True))
+    if as_json:
+        entries = [model.to_dict() | {"verified": model.verified and vars(model.verified)} for model in made.models]
+        show_json({"folder": str(out), "models": entries, "bytes": made.sizes})
+        return
+    for part, size in sorted(made.sizes.items(), key=lambda item: -item[1]):
+        say(f"{size / MEGABYTE:8.2f} MB  {part}")
+    say(f"{sum(made.sizes.values()) / MEGABYTE:8.2f} MB  in {out}; try it: python -m http.server --directory {out}")

@@ -1,0 +1,93 @@
+"""What a site is made of: licences, stored answers, escaped names, and nothing of the machine it was made on."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from headscope.app.pages.census import Censuses
+from headscope.app.pages.course import lessons
+from headscope.app.publish import site
+from headscope.app.publish.answers import stored_answers, stored_marks
+from headscope.app.publish.graph import Exported, ExportError
+from headscope.app.publish.licence import licence_of, require
+from headscope.app.publish.site import PublishOptions, publish, sizes_of
+from headscope.app.wire import unpack
+from headscope.errors import InputError
+from headscope.lab.teach import lessons as course
+from headscope.scope import EMBEDDED
+
+
+def test_the_licence_is_what_the_model_card_says(tmp_path: Path) -> None:
+    assert licence_of("embedded", EMBEDDED).name == "apache-2.0"
+    (tmp_path / "README.md").write_text("---\nlanguage: en\nlicense: mit\n---\n# A model\n", encoding="utf-8")
+    assert licence_of("mine", tmp_path).name == "mit"
+    (tmp_path / "README.md").write_text("---\nlicense: other\n---\nlicense: mit\n", encoding="utf-8")
+    assert not licence_of("mine", tmp_path).stated
+
+
+def test_weights_without_a_licence_are_published_only_by_those_who_may(tmp_path: Path) -> None:
+    unknown = licence_of("mine", tmp_path)
+    with pytest.raises(InputError, match=r"mine comes with no model card that states a licence.*--i-may"):
+        require(unknown, "mine", allowed=False)
+    require(unknown, "mine", allowed=True)
+
+
+def test_every_lesson_and_card_has_a_file_under_the_name_of_its_request() -> None:
+    found = stored_answers(Censuses())
+    lesson = json.loads(found["lessons/1"])
+    assert lesson["title"] == lessons.lesson(1).title
+    assert json.loads(found['card {"name":"gpt2","n_heads":null,"n_kv_heads":null}'])["name"] == "gpt2"
+    assert json.loads(found["class"]) is None
+    assert unpack(found["film"]).arrays
+
+
+def test_marks_are_those_of_the_server() -> None:
+    marks = json.loads(stored_marks())
+    for number, *_ in course.contents():
+        for index, question in enumerate(course.lesson(number).questions):
+            stored = marks[str(number)][index]
+            for letter, option in zip("abcdefgh", stored["options"], strict=False):
+                answer = option["text"] if question.numeric else letter
+                assert option["replies"] == [question.mark(answer, attempt).to_dict() for attempt in (1, 2, 3)]
+
+
+def test_a_site_whose_model_cannot_be_exported_says_why_and_keeps_its_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object) -> Exported:
+        raise ExportError("it is a test")
+
+    monkeypatch.setattr(site, "export", refuse)
+    text = "The <b>horse</b> crossed"
+    made = publish(PublishOptions(out=tmp_path / "site", title="<script>alert(1)</script>", looks=[text]))
+    described = json.loads((tmp_path / "site" / "site.json").read_text(encoding="utf-8"))
+    assert described["models"][0]["why_not"] == "it is a test"
+    assert described["models"][0]["folder"] == ""
+    assert described["looks"] == [{"name": "embedded", "file": "looks/0-0.html", "text": text}]
+    page = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    assert "<script>alert" not in page
+    assert "script-src 'self' 'wasm-unsafe-eval'" in page
+    assert made.sizes == sizes_of(tmp_path / "site")
+    _assert_nothing_of_this_machine(tmp_path / "site")
+
+
+def _assert_nothing_of_this_machine(folder: Path) -> None:
+    """Neither this user, nor this machine, nor a path of it."""
+    names = [name for name in (socket.gethostname(), getpass.getuser()) if len(name) > 5]  # "root" is a word
+    traces = [str(Path(__file__).parents[3]), str(folder.parent), "site-packages", "/home/", *names]
+    for path in folder.rglob("*"):
+        if path.is_file():
+            written = path.read_bytes()
+            for trace in traces:
+                assert trace.encode() not in written, f"{trace} is in {path.name}"
+
+
+def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine", encoding="utf-8")
+    with pytest.raises(InputError, match="exists and is not empty"):
+        PublishOptions(out=tmp_path)

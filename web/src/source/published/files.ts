@@ -1,0 +1,71 @@
+// What a published site holds of a model; src/headscope/app/publish/ writes it.
+import type { AttributionCard, ModelCard, PaperClaim, Roles } from "../source";
+
+/** A matrix in the file of weights. */
+export interface WeightTable {
+  offset: number; // bytes
+  shape: number[];
+  dtype: "float16" | "float32";
+  transposed: boolean;
+}
+
+export interface PublishedModel {
+  model: ModelCard;
+  roles: Roles;
+  featured: { claims: PaperClaim[] };
+  longest: number; // tokens that are read here
+  texts: string[]; // of every token of the vocabulary
+  scores: Record<string, { scale: number; softcap: number | null }>; // by site
+  tables: Record<string, WeightTable>;
+  attribution: {
+    kinds: Record<string, AttributionCard["kind"]>; // what the parts of a site's heads add up to
+    scales: Record<string, number>; // on a site's way to the final norm
+    why_not: string;
+    note: string;
+    centred: boolean;
+  };
+  hash: string;
+  dtype: string;
+  verified: string;
+}
+
+export interface ModelEntry {
+  name: string;
+  title: string;
+  folder: string; // "" where the model itself is not in the site
+  why_not: string;
+  licence: string;
+  source: string;
+  bytes: number;
+}
+
+export interface PublishedSite {
+  title: string;
+  text: string;
+  version: string;
+  command: string;
+  models: ModelEntry[];
+  looks: { name: string; file: string; text: string }[];
+  runtime: string;
+  answers: Record<string, string>; // path of a request → file
+  marks: string;
+}
+
+/** A file of the site; `told` hears how many bytes have come. */
+export async function fetchBytes(path: string, told?: (bytes: number) => void): Promise<ArrayBuffer> {
+  const response = await fetch(path);
+  if (!response.ok) throw new Error(`${path} is missing from this site (${response.status}).`);
+  if (!told || !response.body) return response.arrayBuffer();
+  const parts: BlobPart[] = [];
+  let bytes = 0;
+  for (const reader = response.body.getReader(); ;) {
+    const { done, value } = await reader.read();
+    if (done) return new Blob(parts).arrayBuffer();
+    parts.push(value as BlobPart);
+    told((bytes += value.length));
+  }
+}
+
+export function unzipped(bytes: ArrayBuffer): Promise<ArrayBuffer> {
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
+}

@@ -1,0 +1,86 @@
+// Source of a published site: a worker runs the model in the visitor's browser; what needs Python says so.
+import { words } from "../../words/words";
+import { unpack } from "../../wire";
+import { cached } from "../server";
+import { requester } from "../notebook";
+import {
+  Problem,
+  type Attribution,
+  type FoundToken,
+  type Look,
+  type Prediction,
+  type Progress,
+  type Source,
+  type Tile,
+} from "../source";
+import { fetchBytes, type ModelEntry, type PublishedModel, type PublishedSite } from "./files";
+
+export function needsPython(command: string): Problem {
+  return new Problem("NeedsPython", words.published.needsPython(command));
+}
+
+/** One model of the site, whose files are fetched when the first text is read. */
+export function publishedSource(site: PublishedSite, name?: string): Source {
+  const entry = site.models.find((model) => model.name === name) ?? site.models[0];
+  const absolute = (path: string) => new URL(path, document.baseURI).href;
+  let progress: Progress = { what: "", done: 0, total: 0, place: 0 };
+  let asking: ReturnType<typeof requester> | null = null;
+
+  function worker(): ReturnType<typeof requester> {
+    if (asking) return asking;
+    const made = new Worker(new URL("./worker.ts", import.meta.url), { type: "module", name: entry.name });
+    const port = { postMessage: made.postMessage.bind(made), onmessage: null } as Pick<
+      MessagePort,
+      "postMessage" | "onmessage"
+    >;
+    asking = requester(port);
+    made.onmessage = (event: MessageEvent) => {
+      if (event.data.progress) progress = { ...event.data.progress, place: 0 };
+      else port.onmessage!.call(port as MessagePort, event);
+    };
+    const files = { runtime: absolute(site.runtime), folder: absolute(entry.folder), bytes: entry.bytes };
+    asking("open", files).then(
+      () => (progress = { what: "", done: 0, total: 0, place: 0 }),
+      () => undefined,
+    );
+    return asking;
+  }
+
+  const card = cardOf(entry, absolute(entry.folder));
+  const ask = async <Answer>(what: string, body: unknown) => (await worker()(what, body)).value as Answer;
+  const absent = (command: string) => async () => {
+    throw needsPython(command);
+  };
+  return {
+    live: true,
+    published: true,
+    models: async () => ({
+      names: site.models.map((model) => model.name),
+      titles: site.models.map((model) => model.title),
+      opens: false,
+    }),
+    of: (other) =>
+      other === null || other === entry.name ? publishedSource(site, entry.name) : publishedSource(site, other),
+    model: async () => (await card()).model,
+    look: (wanted) => ask<Look>("look", wanted),
+    weights: cached((wanted) => ask<Tile>("weights", wanted)),
+    attribution: cached((wanted) => ask<Attribution>("attribution", wanted)),
+    token: (wanted) => ask<FoundToken>("token", wanted),
+    predict: cached((wanted) => ask<Prediction>("predict", wanted)),
+    progress: async () => progress,
+    importance: absent(`headscope serve`),
+    featured: async () => (await card()).featured.claims,
+    roles: async () => (await card()).roles,
+    testHeads: absent("headscope heads"),
+  };
+}
+
+/** The model's description, fetched once; refused with the reason where the site holds no model. */
+function cardOf(entry: ModelEntry, folder: string): () => Promise<PublishedModel> {
+  let found: Promise<PublishedModel> | null = null;
+  return async () => {
+    if (!entry.folder) throw new Problem("NotPublished", entry.why_not);
+    found ??= fetchBytes(`${folder}model.bin`).then((bytes) => unpack(bytes).values as PublishedModel);
+    return found;
+  };
+}

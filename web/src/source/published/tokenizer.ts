@@ -1,0 +1,52 @@
+// Text into tokens in the browser, by the model's own tokenizer.json.
+import { Tokenizer } from "@huggingface/tokenizers";
+import { Problem, type FoundToken, type TokenCard } from "../source";
+
+export class Tokens {
+  private readonly tokenizer: Tokenizer;
+
+  constructor(
+    tokenizer: object,
+    config: object,
+    private readonly texts: string[],
+  ) {
+    this.tokenizer = new Tokenizer(tokenizer, config);
+  }
+
+  ids(text: string, special = true): number[] {
+    return this.tokenizer.encode(text, { add_special_tokens: special }).ids;
+  }
+
+  textOf(id: number): string {
+    return this.texts[id] ?? `[${id}]`;
+  }
+
+  /** The tokens at their places in the text; one that the tokenizer added has none. */
+  cards(ids: number[], text: string): TokenCard[] {
+    let at = 0;
+    return ids.map((id) => {
+      const shown = this.textOf(id);
+      const bytes = shown.includes("\ufffd"); // a part of a character
+      const found = bytes ? at : text.indexOf(shown.trim() || shown, at);
+      const near = found >= 0 && found - at <= 2;
+      if (!near) return { text: shown, id, start: null, end: null };
+      const end = bytes ? Math.min(at + 1, text.length) : found + (shown.trim() || shown).length;
+      const start = at;
+      at = bytes ? at : end;
+      return { text: shown, id, start, end: Math.max(end, start + 1) };
+    });
+  }
+
+  /** The first token of what somebody typed, and that of the same after a space. */
+  find(typed: string): FoundToken {
+    if (!typed)
+      throw new Problem("InputError", "no token was typed; type a word, with a space before it where the text has one");
+    const first = this.ids(typed, false);
+    if (!first.length)
+      throw new Problem("InputError", `${JSON.stringify(typed)} has no tokens for this model; type a word or a sign`);
+    const named = (id: number) => ({ id, text: this.textOf(id) });
+    const other = /^\s/.test(typed) ? [] : this.ids(` ${typed}`, false);
+    const spaced = other.length && other[0] !== first[0] && other.length <= first.length ? named(other[0]) : null;
+    return { ...named(first[0]), of: first.length, spaced };
+  }
+}

@@ -1,0 +1,113 @@
+import { describe, expect, it } from "vitest";
+import type { Parts } from "../../src/source/recompute-weights";
+import type { SiteCard } from "../../src/source/source";
+import { answerable, cellsOf, matches, measureSite } from "../../src/source/published/head-scores";
+import { effectOf, guessesOf, likeliest, sampledFrom, softmax } from "../../src/source/published/next-token";
+import { markOf, numberOf, type StoredQuestion } from "../../src/source/published/stored-answers";
+import { half, rowOf } from "../../src/source/published/weights-file";
+
+const close = (found: ArrayLike<number>, wanted: number[]) =>
+  wanted.forEach((each, at) => expect(found[at]).toBeCloseTo(each, 6));
+
+describe("the file of weights", () => {
+  it("reads half precision: normal, small, negative and infinite numbers", () => {
+    expect([0x3c00, 0xc000, 0x0001, 0x8400, 0x7c00].map(half)).toEqual([1, -2, 2 ** -24, -(2 ** -14), Infinity]);
+    expect(half(0x7e00)).toBeNaN();
+  });
+
+  it("gives a row of a matrix, also where it lies transposed", () => {
+    const file = Float32Array.from([0, 1, 2, 3, 4, 5]).buffer;
+    const table = { offset: 0, shape: [2, 3], dtype: "float32" as const, transposed: false };
+    expect([...rowOf(file, table, 1)]).toEqual([3, 4, 5]);
+    expect([...rowOf(file, { ...table, transposed: true }, 1)]).toEqual([1, 4]);
+  });
+});
+
+describe("scores of heads", () => {
+  const site = { name: "0", causal: true } as SiteCard;
+  const ids = [7, 8, 7];
+  const parts: Parts = {
+    scale: 1,
+    softcap: null,
+    q: Float32Array.from([0, 0, 0]), // every score is 0, so each row is uniform over the keys it sees
+    k: Float32Array.from([1, 2, 3]),
+    logsumexp: new Float32Array(0),
+    runs: Int32Array.from([0, 1, 0, 2, 0, 3]),
+    heads: 1,
+    kvHeads: 1,
+    queries: 3,
+    keys: 3,
+    width: 1,
+  };
+
+  it("are means over the rows that can answer", () => {
+    const { scores, logsumexp, thumbnails } = measureSite(parts, site, ids, 3);
+    close(logsumexp, [0, Math.log(2), Math.log(3)]);
+    expect(scores.previous[0]).toBeCloseTo((1 / 2 + 1 / 3) / 2, 6);
+    expect(scores.itself[0]).toBeCloseTo((1 / 2 + 1 / 3) / 2, 6);
+    expect(scores.duplicate[0]).toBeCloseTo(1 / 3, 6); // the last row alone has an earlier copy
+    expect(scores.induction[0]).toBeCloseTo(1 / 3, 6);
+    expect(scores.entropy[0]).toBeCloseTo((Math.log(2) + Math.log(3)) / 2, 6);
+    expect(scores.distance[0]).toBeCloseTo((0.5 + 1) / 2, 6);
+    expect(thumbnails[0]).toBe(255);
+    expect(thumbnails[2]).toBe(0);
+  });
+
+  it("count the rows that can answer, and find copies and what followed them", () => {
+    expect(matches(ids, true)).toEqual({ duplicate: [[], [], [0]], induction: [[], [], [1]] });
+    expect(answerable(ids, true)).toMatchObject({ previous: 2, itself: 2, first: 2, duplicate: 1, induction: 1 });
+    expect(answerable([1, 2], false).itself).toBe(2);
+  });
+
+  it("put each token into the cells that adaptive pooling shares it with", () => {
+    expect([0, 1, 2].map((at) => cellsOf(at, 3, 2))).toEqual([[0], [0, 1], [1]]);
+    expect([0, 1, 2].map((at) => cellsOf(at, 3, 3))).toEqual([[0], [1], [2]]);
+  });
+});
+
+describe("the next token", () => {
+  const logits = Float32Array.from([0, 2, 1, -1]);
+
+  it("is guessed best first", () => {
+    expect(likeliest(logits, 3)).toEqual([1, 2, 0]);
+    const [first] = guessesOf(logits, 1, (id) => `t${id}`);
+    expect(first).toMatchObject({ id: 1, text: "t1" });
+    expect(first.probability).toBeCloseTo(softmax(logits)[1], 9);
+  });
+
+  it("is sampled after temperature, top-k and top-p", () => {
+    const guesses = guessesOf(logits, 4, String);
+    const cut = sampledFrom(logits, { temperature: 1, top_k: 3, top_p: 0.8 }, guesses);
+    expect([cut.after_k, cut.kept]).toEqual([3, 2]);
+    expect(cut.probabilities[2]).toBe(0);
+    expect(cut.probabilities[0] + cut.probabilities[1]).toBeCloseTo(1, 9);
+    expect(sampledFrom(logits, { temperature: 0 }, guesses)).toMatchObject({ kept: 1, mass: 1, after_k: 1 });
+  });
+
+  it("differs from itself by nothing, and from another by its KL divergence", () => {
+    expect(effectOf(logits, logits, guessesOf(logits, 2, String)).kl).toBe(0);
+    const { kl } = effectOf(Float32Array.from([0, 0]), Float32Array.from([0, Math.log(3)]), []);
+    expect(kl).toBeCloseTo(0.5 * Math.log(0.5 / 0.25) + 0.5 * Math.log(0.5 / 0.75), 6);
+  });
+});
+
+describe("a lesson's questions", () => {
+  const reply = (says: string, right = false) => ({ right, says, kind: "reason" });
+  const question: StoredQuestion = {
+    numeric: true,
+    options: [
+      { text: ".3", replies: [reply("yes", true), reply("yes", true), reply("yes", true)] },
+      { text: "144", replies: [reply("hint"), reply("no"), reply("no")] },
+    ],
+    other: [reply("hint"), reply("hint"), reply("It is .3.")],
+  };
+
+  it("take a number however it is typed", () => {
+    for (const answer of [".3", "0.3", "30 %", "3/10"])
+      expect(markOf(question, { question: 1, answer, attempt: 1 }).right).toBe(true);
+    expect(markOf(question, { question: 1, answer: "144", attempt: 2 }).says).toBe("no");
+    expect(markOf(question, { question: 1, answer: "7", attempt: 9 }).says).toBe("It is .3.");
+    expect(() => markOf(question, { question: 1, answer: "many", attempt: 1 })).toThrow("could not read");
+    expect(numberOf("")).toBeNaN();
+  });
+});
