@@ -1,5 +1,6 @@
 // Source of the server's page: HTTP requests, the last few hundred answers cached.
 import { unpack, type Container } from "../wire";
+import { language, words } from "../words/words";
 import { attributionFrom, importanceFrom, lookFrom, tileFrom } from "./decode";
 import {
   Problem,
@@ -18,7 +19,6 @@ import {
 
 const KEPT = 200;
 const TAB = Math.random().toString(36).slice(2); // names this tab's requests, whose progress it asks for
-const STOPPED = "The program on this machine has stopped. What you see is the last good picture.";
 
 type Transport = (path: string, body?: unknown, signal?: AbortSignal) => Promise<Response>;
 let transport: Transport | null = null;
@@ -34,20 +34,17 @@ export async function askServer(path: string, body?: unknown, signal?: AbortSign
   try {
     response = await fetch(`./api/${path}`, {
       method: body === undefined ? "GET" : "POST",
-      headers: body === undefined ? {} : { "Content-Type": "application/json" },
+      headers: { "Accept-Language": language, ...(body === undefined ? {} : { "Content-Type": "application/json" }) },
       body: body === undefined ? undefined : JSON.stringify(body),
       signal,
     });
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new Problem("Stopped", STOPPED);
+    throw new Problem("Stopped", words.frame.lastPicture);
   }
   if (response.ok) return response;
   const told = await response.json().catch(() => null);
-  throw new Problem(
-    told?.kind ?? "Failed",
-    told?.message ?? `The program answered with an error (${response.status}).`,
-  );
+  throw new Problem(told?.kind ?? "Failed", told?.message ?? words.frame.answered(response.status));
 }
 
 export async function askJson<Answer>(path: string, body?: unknown, signal?: AbortSignal): Promise<Answer> {

@@ -2,6 +2,7 @@
 
 The Python block of a lesson runs when it is loaded, and every number in its text is a variable of that block
 (``course/live_text.py``). The numpy block is the reader's: the page runs it in the browser, a terminal prints it.
+A translation is a file of the same name in a folder of its language, with empty code blocks: they are the English ones.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from headscope.lab.teach.course.questions import TOLD_AT, Marked, Option, Questi
 __all__ = ["Block", "Figure", "Lesson", "Marked", "Option", "Question", "contents", "fill", "lesson"]
 
 FOLDER = Path(__file__).with_name("lessons")
+LANGUAGES = ("en", "de")
 SECTIONS = ("Idea", "Computed", "Try it", "Questions")
 CODE = "<code block>"
 
@@ -76,30 +78,44 @@ class Lesson:
         return self.questions[question - 1].mark(answer, attempt)
 
 
-def contents() -> list[tuple[int, str, str]]:
+def contents(language: str = "en") -> list[tuple[int, str, str]]:
     """Number, name and title of every lesson, without running them."""
     listed = []
     for file in sorted(FOLDER.glob("*.md")):
         number, name = file.stem.split("-", 1)
-        listed.append((int(number), name, file.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")))
+        title = _text(file, language).partition("\n")[0].removeprefix("# ")
+        listed.append((int(number), name, title))
     return listed
 
 
-def lesson(which: int | str) -> Lesson:
+def lesson(which: int | str, language: str = "en") -> Lesson:
     """Load and run the lesson of this number or name."""
     wanted = str(which).strip().lower()
     for number, name, _ in contents():
         if wanted in (str(number), name):
-            return _read(FOLDER / f"{number:02}-{name}.md")
+            return _read(FOLDER / f"{number:02}-{name}.md", language)
     names = ", ".join(f"{number} {name}" for number, name, _ in contents())
     raise InputError(f"there is no lesson {which!r}; there are {names}")
 
 
+def _text(file: Path, language: str) -> str:
+    """A lesson's text; a translation's empty code blocks are filled with the English ones."""
+    if language not in LANGUAGES:
+        raise InputError(f"there are no lessons in {language!r}; there are {', '.join(LANGUAGES)}")
+    english = file.read_text(encoding="utf-8")
+    if language == "en":
+        return english
+    translated = (file.parent / language / file.name).read_text(encoding="utf-8")
+    blocks = re.compile(r"^```(python|numpy|solution)\n(.*?)^```$", flags=re.M | re.S)
+    code = dict(blocks.findall(english))
+    return blocks.sub(lambda found: f"```{found[1]}\n{found[2] or code[found[1]]}```", translated)
+
+
 @cache
-def _read(file: Path) -> Lesson:
-    text = file.read_text(encoding="utf-8")
+def _read(file: Path, language: str = "en") -> Lesson:
+    text = _text(file, language)
     code = _code(text, file.name)
-    names, output = _run(code, file.name)
+    names, output = _computed(code, file.name)
     rest, figures = take_figures(text.replace(f"```python\n{code}```\n", CODE, 1), names)
     figures = [Figure(each.kind, each.props, live(each.caption, names)) for each in figures]
     title, parts = _sections(live(rest, names), file.name)
@@ -107,7 +123,8 @@ def _read(file: Path) -> Lesson:
     before, _, after = (part.strip() for part in parts["Computed"].partition(CODE))
     idea = f"{parts['Idea']}\n\n{before}".strip()
     try_it, block = _block(parts["Try it"])
-    questions = [parse_question(plain(part)) for part in re.split(r"^### ", parts["Questions"], flags=re.M)[1:]]
+    told = {"de": "Es ist {}."}.get(language, "It is {}.")
+    questions = [parse_question(plain(part), told) for part in re.split(r"^### ", parts["Questions"], flags=re.M)[1:]]
     return Lesson(int(number), name, plain(title), idea, code, output, after, try_it, block, figures, questions)
 
 
@@ -126,6 +143,12 @@ def _block(text: str) -> tuple[str, Block | None]:
     code, hint, solution = found.groups()
     around = text[: found.start()].rstrip() + "\n\n" + text[found.end() :].lstrip()
     return around.strip(), Block(code, " ".join(hint.split()), solution)
+
+
+@cache
+def _computed(code: str, name: str) -> tuple[Mapping[str, Any], str]:
+    """Run a lesson's code once, whatever the languages it is read in."""
+    return _run(code, name)
 
 
 def _run(code: str, name: str) -> tuple[Mapping[str, Any], str]:

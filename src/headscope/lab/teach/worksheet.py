@@ -171,7 +171,7 @@ def _triangle(draw: random.Random, sentence: str, words: tuple[str, ...]) -> Tas
         f"and .{shares[2]}, but the third comes later. It is left out before the softmax; what are the other two then?",
         [],
         [f"How many words can word {at + 1}, “{text[at]}”, look at?", "In an encoder (BERT):", "The two shares:"],
-        [str(at + 1), str(len(text)), f"{kept[0]:.2f} and {kept[1]:.2f}"],
+        [str(at + 1), str(len(text)), f"{kept[0]:.2f}, {kept[1]:.2f}"],
         f"Itself and everything before it. Without the third, the first two share out 1 in the same proportion: "
         f".{shares[0]} / {number(left / 10)} and .{shares[1]} / {number(left / 10)}.",
     )

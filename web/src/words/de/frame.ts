@@ -25,6 +25,8 @@ export default {
   theme: "Hell oder dunkel",
   language: "Sprache",
   opening: "Die Seite wird geöffnet",
+  lastPicture: "Das Programm auf diesem Rechner läuft nicht mehr. Du siehst das letzte gute Bild.",
+  answered: (status: number) => `Das Programm hat mit einem Fehler geantwortet (${status}).`,
   stopped:
     "Das Programm auf diesem Rechner läuft nicht mehr, deshalb ließ sich die Seite nicht öffnen. Starte es neu und lade die Seite noch einmal.",
 } satisfies typeof en;

@@ -16,7 +16,6 @@ const served: Record<string, string> = {
   "head 2": "Kopf 2",
   concatenate: "aneinanderh.",
   output: "Ausgabe",
-  "{1} → {2}": "{1} → {2}",
   "head {1}: shares": "Kopf {1}: Anteile",
   "head {1}: sum": "Kopf {1}: Summe",
   "two different questions": "zwei verschiedene Fragen",
@@ -187,5 +186,118 @@ const served: Record<string, string> = {
   "The config leaves out the sizes of: {1}.": "In der Konfiguration fehlen die Größen von: {1}.",
   "{1} layers have no heads at all and cache no keys or values.":
     "{1} Schichten haben gar keine Köpfe und speichern weder Schlüssel noch Werte.",
+
+  // Titel der Lektionen
+  "One head": "Ein Kopf",
+  "Why one head is not enough": "Warum ein Kopf nicht genügt",
+  "Split, attend, concatenate, mix": "Aufteilen, aufmerken, aneinanderhängen, mischen",
+  "What W_O does": "Was W_O tut",
+  "What real heads learn, and that most have no name":
+    "Was echte Köpfe lernen, und dass die meisten keinen Namen haben",
+  "Head count is a partition": "Die Anzahl der Köpfe ist eine Aufteilung",
+  "Self and cross": "Selbst- und Kreuzaufmerksamkeit",
+  "MQA and GQA: sharing keys and values": "MQA und GQA: Schlüssel und Werte teilen",
+  "Heads are not layers, not experts": "Köpfe sind keine Schichten und keine Experten",
+  "From distribution to token": "Von der Verteilung zum Token",
+  "Measuring heads without storing the pattern": "Köpfe messen, ohne das Muster zu speichern",
+  "The rest of a block: residual, norm, FFN": "Der Rest eines Blocks: Residuum, Norm, FFN",
+  "Why heads drift apart": "Warum Köpfe auseinanderdriften",
+  "From text to the next token: the whole way": "Vom Text zum nächsten Token: der ganze Weg",
+  "Takeaways, in five minutes": "Das Wichtigste, in fünf Minuten",
+
+  // Namen, die der Code einer Lektion macht
+  someone: "jemand",
+  doing: "tut etwas",
+  linking: "verbindet",
+  "points back": "verweist zurück",
+  "What the model is given": "Was das Modell bekommt",
+  "one head": "ein Kopf",
+  "a second head": "ein zweiter Kopf",
+  "twice as wide": "doppelt so breit",
+  "another layer": "eine weitere Schicht",
+  "a bigger FFN": "ein größeres FFN",
+  "The row is shared out once. It finds one of the two values, and guesses the other.":
+    "Die Zeile wird einmal verteilt. Er findet einen der beiden Werte und rät den anderen.",
+  "Each head fetches one of the values, and they come home side by side.":
+    "Jeder Kopf holt einen der Werte, und sie kommen nebeneinander heim.",
+  "A wider head has more numbers, but still one set of shares: one average.":
+    "Ein breiterer Kopf hat mehr Zahlen, aber weiterhin einen Satz von Anteilen: einen Mittelwert.",
+  "The second layer asks the second question, one step later.":
+    "Die zweite Schicht stellt die zweite Frage, einen Schritt später.",
+  "Every token here carries its key, so the blend still says which value is whose; a network that also knows the question can pick it apart.":
+    "Jedes Token trägt hier seinen Schlüssel, also sagt die Mischung noch, welcher Wert wem gehört; ein Netz, das auch die Frage kennt, kann sie auseinandernehmen.",
+  previous: "vorheriges",
+  first: "erstes",
+  "Heads in a layer": "Köpfe in einer Schicht",
+  "strength of the first layer": "Stärke der ersten Schicht",
+  "length of the text": "Länge des Textes",
+  "log₁₀ bytes of patterns": "log₁₀ Bytes der Muster",
+  "log₁₀ bytes of rows": "log₁₀ Bytes der Zeilen",
+  "how far token 5 is moved": "wie weit Token 5 verschoben wird",
+  "attention elsewhere": "Aufmerksamkeit anderswo",
+  "FFN elsewhere": "FFN anderswo",
+  "run 1": "Lauf 1",
+  "run 2": "Lauf 2",
+  "run 3": "Lauf 3",
+  "started equal": "gleich begonnen",
+  step: "Schritt",
+  "the embedding": "der Einbettung",
+  embedding: "Einbettung",
+  "block {1}": "Block {1}",
+  "read after": "gelesen nach",
+  "a space": "ein Leerzeichen",
+  "multi-head attention": "Multi-Head-Aufmerksamkeit",
+  "multi-query attention": "Multi-Query Attention",
+  "{1} heads share each": "je {1} Köpfe teilen sich einen",
+  "Released models": "Veröffentlichte Modelle",
+
+  // Arbeitsblatt
+  "From query and key to a score": "Von Anfrage und Schlüssel zum Score",
+  "In “{1}”, the query of *it* is q = {2} and the key of *{3}* is k = {4}. Compute q·k. Then scale: the keys of a head of size d = {5} gave the products below; divide each by √d.":
+    "In „{1}“ ist die Anfrage von *it* q = {2} und der Schlüssel von *{3}* k = {4}. Berechne q·k. Skaliere dann: Die Schlüssel eines Kopfes der Größe d = {5} ergaben die Produkte unten; teile jedes durch √d.",
+  "scaled scores:": "skalierte Scores:",
+  "q·k = {1}. Each product is divided by {2}, so that scores do not grow with the size of the head.":
+    "q·k = {1}. Jedes Produkt wird durch {2} geteilt, damit die Scores nicht mit der Größe des Kopfes wachsen.",
+  "From scores to shares": "Von Scores zu Anteilen",
+  "Softmax: take e to the power of each score, then divide by the sum (e⁰ = 1.0, e¹ = 2.7, e² = 7.4, e³ = 20.1). Whom does *it* read most in “{1}”?":
+    "Softmax: Nimm e hoch jeden Score und teile dann durch die Summe (e⁰ = 1.0, e¹ = 2.7, e² = 7.4, e³ = 20.1). Wen liest *it* in „{1}“ am meisten?",
+  score: "Score",
+  "e to the score": "e hoch Score",
+  value: "Wert",
+  "sum of the second row:": "Summe der zweiten Zeile:",
+  "shares, two digits:": "Anteile, zwei Stellen:",
+  "read most:": "am meisten gelesen:",
+  "{1}; each share is its part of that, so the shares add up to 1 (up to rounding).":
+    "{1}; jeder Anteil ist sein Teil davon, also ergeben die Anteile zusammen 1 (bis auf Rundung).",
+  "From shares to the head's output": "Von Anteilen zur Ausgabe des Kopfes",
+  "The head's output for *it* is the average of the values, weighted by the shares.":
+    "Die Ausgabe des Kopfes für *it* ist der Mittelwert der Werte, gewichtet mit den Anteilen.",
+  "If all shares were .25, z =": "Wären alle Anteile .25: z =",
+  "First number: {1}; the second in the same way.": "Erste Zahl: {1}; die zweite ebenso.",
+  "Two heads side by side, then mixed": "Zwei Köpfe nebeneinander, dann gemischt",
+  "Head 1 gives z₁ = {1}, head 2 gives z₂ = {2}. Lay them end to end, then multiply by W_O.":
+    "Kopf 1 ergibt z₁ = {1}, Kopf 2 ergibt z₂ = {2}. Häng sie aneinander und multipliziere dann mit W_O.",
+  "row of W_O": "Zeile von W_O",
+  "column 1": "Spalte 1",
+  "column 2": "Spalte 2",
+  "end to end:": "hintereinander:",
+  "times W_O:": "mal W_O:",
+  "What would be lost if head 2 were zero? Output then:": "Was ginge verloren, wenn Kopf 2 null wäre? Ausgabe dann:",
+  "First number: {1}. Rows 1–2 of W_O belong to head 1, rows 3–4 to head 2; their parts add up.":
+    "Erste Zahl: {1}. Die Zeilen 1–2 von W_O gehören zu Kopf 1, die Zeilen 3–4 zu Kopf 2; ihre Teile addieren sich.",
+  "The triangle": "Das Dreieck",
+  "So far *it* could read words that come later, as in an encoder. A model that writes may only look back. Number the words of “{1}” from 1. And: a head gave three words the shares {2}, {3} and {4}, but the third comes later. It is left out before the softmax; what are the other two then?":
+    "Bisher konnte *it* auch Wörter lesen, die später kommen, wie in einem Encoder. Ein Modell, das schreibt, darf nur zurückschauen. Nummeriere die Wörter von „{1}“ ab 1. Und: Ein Kopf gab drei Wörtern die Anteile {2}, {3} und {4}, aber das dritte kommt später. Es wird vor dem Softmax weggelassen; wie groß sind dann die anderen beiden?",
+  "How many words can word {1}, “{2}”, look at?": "Wie viele Wörter kann Wort {1}, „{2}“, ansehen?",
+  "In an encoder (BERT):": "In einem Encoder (BERT):",
+  "The two shares:": "Die beiden Anteile:",
+  "Itself and everything before it. Without the third, the first two share out 1 in the same proportion: {1} and {2}.":
+    "Sich selbst und alles davor. Ohne das dritte teilen sich die ersten beiden 1 im selben Verhältnis: {1} und {2}.",
+  "Reading a model card": "Eine Modellkarte lesen",
+  "A card says: d_model {1}, {2} heads, {3} KV heads, {4} layers, 2 bytes per number. The cache keeps one key and one value for each token, layer and KV head.":
+    "Auf einer Karte steht: d_model {1}, {2} Köpfe, {3} KV-Köpfe, {4} Schichten, 2 Bytes je Zahl. Der Cache hebt für jedes Token, jede Schicht und jeden KV-Kopf einen Schlüssel und einen Wert auf.",
+  "query heads that share one KV head:": "Anfrageköpfe, die sich einen KV-Kopf teilen:",
+  "bytes of cache for each token:": "Bytes im Cache für jedes Token:",
+  "with as many KV heads as heads:": "mit so vielen KV-Köpfen wie Köpfen:",
 };
 export default served;

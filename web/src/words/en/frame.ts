@@ -23,5 +23,7 @@ export default {
   theme: "Light or dark",
   language: "Language",
   opening: "Opening the page",
+  lastPicture: "The program on this machine has stopped. What you see is the last good picture.",
+  answered: (status: number) => `The program answered with an error (${status}).`,
   stopped: "The program on this machine has stopped, so this page could not be opened. Start it again and reload.",
 };

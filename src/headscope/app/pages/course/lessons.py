@@ -84,26 +84,26 @@ class AnswerRequest(Request):
     attempt: Annotated[int, Field(ge=1, le=1000)] = Field(default=1, description="a wrong first one gets a hint")
 
 
-def contents() -> LessonList:
+def contents(language: str = "en") -> LessonList:
     """The table of contents; no lesson's code is run."""
     listed = []
-    for number, name, title in lessons.contents():
+    for number, name, title in lessons.contents(language):
         text = (lessons.FOLDER / f"{number:02}-{name}.md").read_text(encoding="utf-8")
         count = len(re.findall("^### ", text.partition("\n## Questions\n")[2], re.M))
         listed.append(LessonSummary(number=number, name=name, title=title, questions=count))
     return LessonList(lessons=listed, last=listed[-1].number)
 
 
-def lesson(number: int) -> LessonResponse:
+def lesson(number: int, language: str = "en") -> LessonResponse:
     """A lesson with its numbers filled in and its code's output."""
-    return LessonResponse(**_computed(number).page())
+    return LessonResponse(**_computed(number, language).page())
 
 
-def mark(number: int, asked: AnswerRequest) -> Marked:
+def mark(number: int, asked: AnswerRequest, language: str = "en") -> Marked:
     """Whether an answer is right, and why."""
-    return _computed(number).check(asked.question, asked.answer, asked.attempt)
+    return _computed(number, language).check(asked.question, asked.answer, asked.attempt)
 
 
-def _computed(number: int) -> Lesson:
+def _computed(number: int, language: str) -> Lesson:
     with _computing:
-        return lessons.lesson(number)
+        return lessons.lesson(number, language)

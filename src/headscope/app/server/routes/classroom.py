@@ -12,6 +12,7 @@ from starlette.requests import Request
 from headscope.app.pages.course import worksheet
 from headscope.app.pages.course.classroom import ClassNews, Classroom, HideAnswers, OpenLesson, ShowPage, TeacherView
 from headscope.app.server.clients import client_id
+from headscope.app.server.language import language_of
 from headscope.app.server.worker import PROBLEM
 from headscope.lab.teach import lessons
 
@@ -65,7 +66,8 @@ def _add_teachers(router: APIRouter, classroom: Classroom | None) -> None:
     def view(request: Request, lesson: int = -1) -> TeacherView:
         room = _teachers(request, classroom)
         known = any(number == lesson for number, *_ in lessons.contents())
-        return room.view(lessons.lesson(lesson) if known else None, join=f"{request.headers.get('host', '')}/class")
+        shown = lessons.lesson(lesson, language_of(request)) if known else None
+        return room.view(shown, join=f"{request.headers.get('host', '')}/class")
 
     @router.post("/api/class/open")
     def open_lesson(asked: OpenLesson, request: Request) -> None:

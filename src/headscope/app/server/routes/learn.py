@@ -14,6 +14,7 @@ from headscope.app.pages.course.classroom import Classroom
 from headscope.app.pages.course.lessons import AnswerRequest, LessonList, LessonResponse
 from headscope.app.pages.film import FilmResponse, Films
 from headscope.app.server.clients import client_id
+from headscope.app.server.language import language_of
 from headscope.app.server.routes.classroom import check_open, is_teacher
 from headscope.app.server.worker import PROBLEM, ContainerResponse, Worker, container_of
 from headscope.app.wire import pack
@@ -37,7 +38,7 @@ def routes(worker: Worker, films: Films, held: Classroom | None) -> APIRouter:
 
     @router.get("/lessons", responses=PROBLEM)
     def contents(request: Request) -> LessonList:
-        listed = lessons.contents()
+        listed = lessons.contents(language_of(request))
         if held is None or is_teacher(request, held):
             return listed
         shown = [lesson for lesson in listed.lessons if held.is_open(lesson.number)]
@@ -46,12 +47,12 @@ def routes(worker: Worker, films: Films, held: Classroom | None) -> APIRouter:
     @router.get("/lessons/{number}", responses=PROBLEM)
     def lesson(request: Request, number: int) -> LessonResponse:
         check_open(request, held, number)
-        return lessons.lesson(number)
+        return lessons.lesson(number, language_of(request))
 
     @router.post("/lessons/{number}/answer", responses=PROBLEM)
     def mark(request: Request, number: int, asked: AnswerRequest) -> Marked:
         check_open(request, held, number)
-        marked = lessons.mark(number, asked)
+        marked = lessons.mark(number, asked, language_of(request))
         return marked if held is None else held.answered(client_id(request), number, asked.question, marked)
 
     return router
