@@ -19,6 +19,7 @@ from bench.curriculum.people import NamePool
 
 MOST_GENERATED = 0.2
 CHUNK, LONG_CHUNK = 500, 40  # documents of one kind drawn from one seed
+PARTS = 16  # chunks drawn at a time, on however many cores: equal seeds give equal text everywhere
 
 
 @dataclass(frozen=True)
@@ -82,17 +83,16 @@ def write(folder: Path, sizes: dict[str, int], seed: int, pool: NamePool, hay: S
     """Write one file per kind with at least so many bytes, on all cores."""
     folder.mkdir(parents=True, exist_ok=True)
     files = {kind: folder / f"{kind.replace(' ', '-')}.jsonl" for kind in sizes}
-    workers = len(os.sched_getaffinity(0))
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as processes:
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0)), mp_context=get_context("spawn")) as processes:
         for kind, size in sizes.items():
             written, at = 0, 0
             n = CHUNK if KINDS[kind].share else LONG_CHUNK
             with files[kind].open("w", encoding="utf-8") as file:
                 while written < size:
-                    chunks = [Chunk(kind, seed * 1_000_003 + at + k, n, pool, hay[k::workers]) for k in range(workers)]
+                    chunks = [Chunk(kind, seed * 1_000_003 + at + k, n, pool, hay[k::PARTS]) for k in range(PARTS)]
                     for lines in processes.map(Chunk.lines, chunks):
                         written += file.write(lines)
-                    at += workers
+                    at += PARTS
     return files
 
 
