@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 import headscope
 from headscope.app.pages.microscope import Session
@@ -135,26 +135,50 @@ def test_from_the_first_page_to_a_switched_off_head_by_keyboard_alone(visit: Vis
     expect(page.get_by_role("list", name="Edits")).to_contain_text(f"{said[1]} off")
 
 
-def test_the_tour_by_touch_on_a_phone(touched: Page, address: str) -> None:
-    page = touched
-    page.goto(f"{address}#tour/1")
-    slider = page.get_by_role("slider", name="Share of animal in head 1")
+def tap_at(page: Page, slider: Locator, along: float) -> None:
+    """Tap a slider at a part of its way."""
+    slider.scroll_into_view_if_needed()
     expect(slider).to_be_in_viewport()
     box = slider.bounding_box()
     assert box is not None
-    page.touchscreen.tap(box["x"] + box["width"] * 0.3, box["y"] + box["height"] / 2)
+    page.touchscreen.tap(box["x"] + box["width"] * along, box["y"] + box["height"] / 2)
+
+
+def go_on_by_touch(page: Page, number: int) -> None:
+    page.get_by_role("link", name="Next").tap()
+    stop(page, number, done=False)
+
+
+def test_from_the_first_page_to_a_switched_off_head_by_touch_on_a_phone(touched: Page, address: str) -> None:
+    page = touched
+    page.goto(address)
+    tap_at(page, page.locator("[data-share='1.animal']"), 0.8)
+    expect(page.locator("[data-answer=who]")).to_have_text("the animal")
+    tap_at(page, page.locator("[data-share='1.tired']"), 0.5)
+    page.get_by_role("button", name="Give it a second head").tap()
+    tap_at(page, page.locator("[data-share='2.tired']"), 0.9)
+    expect(page.locator("[data-answer=how]")).not_to_have_text("not known")
+    page.get_by_role("link", name="Begin the tour").tap()
+
+    stop(page, 1, done=False)
+    tap_at(page, page.get_by_role("slider", name="Share of animal in head 1"), 0.3)
     stop(page, 1, done=True)
-    for number in (2, 3, 4):
-        page.get_by_role("link", name="Next").tap()
-        stop(page, number, done=False)
+    go_on_by_touch(page, 2)
+    cell = page.get_by_role("group", name="W_Q of head 1").get_by_role("textbox").first
+    cell.tap()
+    cell.fill("3")
+    page.locator("[data-stop]").tap()  # beside the field, so that it is left
+    stop(page, 2, done=True)
+    go_on_by_touch(page, 3)
+    tap_at(page, page.get_by_role("slider", name="Share of tired in head 2"), 0.3)
+    stop(page, 3, done=True)
+    go_on_by_touch(page, 4)
     mixing = page.get_by_role("button", name="mixing", exact=True)
     expect(mixing).to_be_in_viewport()
     mixing.tap()
     stop(page, 4, done=True)
-    page.get_by_role("link", name="Next").tap()
-    stop(page, 5, done=False)
-    page.get_by_role("link", name="Next").tap()
-    stop(page, 6, done=False)
+    go_on_by_touch(page, 5)
+    go_on_by_touch(page, 6)
     page.get_by_role("button", name=re.compile("^Switch .* off$")).tap()
     stop(page, 6, done=True)
     page.get_by_role("link", name="Go on in the microscope").tap()
