@@ -22,7 +22,9 @@ import torch
 import transformers
 
 import headscope
+from headscope.attention.observer import Call, plain
 from headscope.heads.explain.arrows import explained
+from headscope.heads.explain.path_effect import path_effect, predicted_change
 from headscope.heads.look.look import Look
 from headscope.scope import Scope
 
@@ -75,27 +77,55 @@ def speed() -> dict[str, Any]:
 
 
 def paths(count: int = 10) -> dict[str, Any]:
-    """The paths whose cut is predicted to move the likeliest token's logit most, predicted and true."""
+    """The paths whose cut is predicted to move the likeliest token's logit most: predicted in two ways, and true.
+
+    ``predicted`` holds everything after the reader; ``first_order`` lets it answer, linearly: the same change of the
+    reader's z times the gradient of the logit with respect to that z.
+    """
     rows = []
     with headscope.load() as scope:
         for text in TEXTS:
             look = scope.look(text)
             token = look.predictions(count=1)[0].token
+            gradients = _z_gradients(scope, look, token.id)
             ranked = sorted(_predicted(scope, look, token.id), key=lambda each: -abs(each["predicted"]))[:count]
             for each in ranked:
                 cut = headscope.path(each["writer"], each["reader"], into="k", query=each["query"], key=each["key"])
-                with scope.edit(headscope.ablate(cut)):
-                    after = scope.look(text).logits[-1, token.id]
-                rows.append(
-                    {**each, "text": text, "token": token.text, "true": float(after - look.logits[-1, token.id])}
-                )
-    predicted, true = (torch.tensor([row[name] for row in rows]) for name in ("predicted", "true"))
-    correlation = float(torch.corrcoef(torch.stack((predicted, true)))[0, 1])
+                effect = path_effect(look, cut, token.id)
+                head = headscope.Head.parse(each["reader"])
+                _, change = predicted_change(look, cut)
+                first = float(change.detach() @ gradients[head.site][0, head.head, each["query"]].double())
+                later = [(name, value) for name, value in effect.answers.items() if name != each["reader"]][:3]
+                numbers = {"predicted": effect.logit.predicted_change, "first_order": first}
+                named = {"text": text, "token": token.text, "answers": dict(later)}
+                rows.append({**each, **numbers, "true": effect.logit.true_change, **named})
     return {
-        "correlation": correlation,
-        "other_sign": [r for r in rows if r["predicted"] * r["true"] < 0],
+        "correlation": _correlation(rows, "predicted"),
+        "correlation_first_order": _correlation(rows, "first_order"),
+        "other_sign": [row for row in rows if row["predicted"] * row["true"] < 0],
+        "other_sign_first_order": [row for row in rows if row["first_order"] * row["true"] < 0],
         "paths": rows,
     }
+
+
+def _correlation(rows: list[dict[str, Any]], name: str) -> float:
+    pair = torch.tensor([[row[name] for row in rows], [row["true"] for row in rows]])
+    return float(torch.corrcoef(pair)[0, 1])
+
+
+def _z_gradients(scope: Scope, look: Look, token: int) -> dict[str, torch.Tensor]:
+    """The gradient of the last position's logit with respect to every head's z, through all that comes after."""
+    leaves: dict[str, torch.Tensor] = {}
+
+    def observer(site: str, call: Call) -> torch.Tensor:
+        z = plain(call)
+        leaves[site] = torch.zeros_like(z).requires_grad_()
+        return z + leaves[site]
+
+    with torch.enable_grad():
+        logit = scope.model.run(look.prepared.inputs, observer).logits[0, -1, token]
+        found = torch.autograd.grad(logit, list(leaves.values()))
+    return dict(zip(leaves, found, strict=True))
 
 
 @torch.no_grad()

@@ -81,7 +81,7 @@ def path_effect(
     found = explained(look)
     own = look.logits[place].double()
     with torch.no_grad():
-        weights, change = _predicted(look, found, path, (head, row))
+        weights, change = predicted_change(look, path)
         direct = own + (_direct(look, found, head, place, change).double() if row == place else 0.0)
         clean = logit_shares(found.stream, look.model, place, ids)
         true, cut = _true(look, path, place, ids)
@@ -131,9 +131,9 @@ def _parts(found: Explained, path: Path, head: Head) -> tuple[Tensor, Tensor]:
     return whole - reading.parts([writer]).parts[0], read_again(node, changed)[0, index]
 
 
-def _predicted(look: Look, found: Explained, path: Path, at: tuple[Head, int]) -> tuple[tuple[Tensor, ...], Tensor]:
+def predicted_change(look: Look, path: Path) -> tuple[tuple[Tensor, ...], Tensor]:
     """The row's pattern as it is, with the norm held and with it computed again; and the change of z, norm held."""
-    head, row = at
+    (head, row), found = _checked(look, path), explained(look)
     held, fresh = _parts(found, path, head)
     source = look.source(head)
     before = look.weights(head, slice(row, row + 1))[0].double()
