@@ -42,7 +42,16 @@ export async function shownBy(source: Source, model: ModelCard, not: Example): P
   for (const example of EXAMPLES.filter((each) => each !== not)) {
     const look = await source.look({ text: example.text });
     const position = look.tokens.length - 1;
-    const asked = { look: look.look, position, off: [], how: "zero" as const, cuts: [], count: 6, sampling: null };
+    const asked = {
+      look: look.look,
+      position,
+      off: [],
+      how: "zero" as const,
+      cuts: [],
+      rules: [],
+      count: 6,
+      sampling: null,
+    };
     const prediction = example.expects ? await source.predict(asked) : null;
     if (shows(example, look, model, prediction)) return example;
   }

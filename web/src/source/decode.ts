@@ -1,6 +1,15 @@
 // Decode the server's binary containers: looks, tiles of weights, attributions, importance.
 import { unpack } from "../wire";
-import type { Tile, Importance, Look, LookCard, Attribution, AttributionCard, WeightsRequest } from "./source";
+import type {
+  Tile,
+  RulePattern,
+  Importance,
+  Look,
+  LookCard,
+  Attribution,
+  AttributionCard,
+  WeightsRequest,
+} from "./source";
 
 export function lookFrom(bytes: ArrayBuffer): Look {
   const { values, arrays } = unpack(bytes);
@@ -37,4 +46,9 @@ export function attributionFrom(bytes: ArrayBuffer): Attribution {
 export function importanceFrom(bytes: ArrayBuffer): Importance {
   const { values, arrays } = unpack(bytes);
   return { ...(values as { look: string; read: number }), importance: arrays.importance.data as Float32Array };
+}
+
+export function rulePatternFrom(bytes: ArrayBuffer): RulePattern {
+  const { values, arrays } = unpack(bytes);
+  return { ...(values as { look: string; head: string }), weights: arrays.weights.data as Float32Array };
 }

@@ -1,5 +1,5 @@
 // Source of a notebook widget: requests go over a message channel to the kernel (app/export/widget.py answers).
-import { tileFrom, importanceFrom, lookFrom, attributionFrom } from "./decode";
+import { tileFrom, importanceFrom, lookFrom, attributionFrom, rulePatternFrom } from "./decode";
 import {
   Problem,
   type CutPath,
@@ -8,6 +8,8 @@ import {
   type PaperClaim,
   type Prediction,
   type Roles,
+  type RuleCost,
+  type RulesCard,
   type Source,
   type Trace,
   type Why,
@@ -57,6 +59,10 @@ export function notebookSource(first: string, ask: ReturnType<typeof requester>)
     featured: async () => (await value<{ claims: PaperClaim[] }>("featured")).claims,
     roles: () => value<Roles>("roles"),
     testHeads: () => value<Roles>("testHeads"),
+    rules: () => value<RulesCard>("rules"),
+    fitRules: () => value<RulesCard>("fitRules"),
+    rulePattern: async (wanted) => rulePatternFrom(await bytes("rules/pattern", wanted)),
+    ruleCost: (wanted) => value<RuleCost>("rules/cost", wanted),
   };
 }
 

@@ -1,7 +1,7 @@
 // Source of the server's page: HTTP requests, the last few hundred answers cached.
 import { unpack, type Container } from "../wire";
 import { language, words } from "../words/words";
-import { attributionFrom, importanceFrom, lookFrom, tileFrom } from "./decode";
+import { attributionFrom, importanceFrom, lookFrom, rulePatternFrom, tileFrom } from "./decode";
 import {
   Problem,
   type CutPath,
@@ -12,6 +12,8 @@ import {
   type Prediction,
   type Progress,
   type Roles,
+  type RuleCost,
+  type RulesCard,
   type Source,
   type Trace,
   type Why,
@@ -115,5 +117,9 @@ export function serverSource(model?: string): Source {
     featured: async () => (await json<{ claims: PaperClaim[] }>("featured")).claims,
     roles: () => json<Roles>("roles"),
     testHeads: () => json<Roles>("roles", {}),
+    rules: () => json<RulesCard>("rules"),
+    fitRules: (signal) => json<RulesCard>("rules", {}, signal),
+    rulePattern: cached(async (wanted, signal) => rulePatternFrom(await bytes("rules/pattern", wanted, signal))),
+    ruleCost: cached((wanted, signal) => json<RuleCost>("rules/cost", wanted, signal)),
   };
 }

@@ -13,7 +13,16 @@ test("an answer reaches the one who asked, and a problem is a sentence", async (
     ask === "predict" ? { value: { asked: body } } : { problem: { kind: "InputError", message: "no such head" } },
   );
   const source = notebookSource("abc", ask);
-  const wanted = { look: "abc", position: 3, off: [], cuts: [], how: "zero" as const, count: 6, sampling: null };
+  const wanted = {
+    look: "abc",
+    position: 3,
+    off: [],
+    cuts: [],
+    rules: [],
+    how: "zero" as const,
+    count: 6,
+    sampling: null,
+  };
   const [told, failed] = await Promise.all([source.predict(wanted), source.model().catch((error) => error)]);
   expect(told).toEqual({ asked: wanted });
   expect(failed).toBeInstanceOf(Problem);

@@ -21,6 +21,8 @@ import { Explaining } from "../why/explain.svelte";
 import { Settings } from "./settings.svelte";
 import { scoresIn, argmax, headsOf, weightsBetween, type HeadInfo } from "./look-statistics";
 import { roleScores, isRole } from "./roles";
+import { isRuleScore, ruleScores } from "../rules/head-words";
+import { HeadsInWords } from "../rules/heads-in-words.svelte";
 import { PendingRequests } from "./pending.svelte";
 
 export const WHOLE = 512; // up to here a pattern is fetched whole and exact; past it, as much as the picture can show
@@ -60,6 +62,7 @@ export class Microscope extends PendingRequests {
   importanceError = $state(""); // why the heads' importance is not known
   roles = $state.raw<Roles | null>(null);
   featured = $state.raw<PaperClaim[]>([]);
+  readonly words = new HeadsInWords();
 
   text = $state("");
   token = $state(0);
@@ -87,8 +90,9 @@ export class Microscope extends PendingRequests {
     const name = this.here?.name;
     const known = off.filter((other) => this.heads.some((place) => place.name === other));
     if (!this.source.live) return [];
-    return !compare || !name || known.includes(name) ? known : [...known, name];
+    return !compare || !name || known.includes(name) || this.onRules.includes(name) ? known : [...known, name];
   });
+  onRules = $derived.by(() => this.settings.onRules.filter((head) => this.source.live && this.words.of(head)));
   edges = $derived(this.knockOuts.filter((edge) => this.inText(edge)));
   /** What the darkest colour stands for. */
   top = $derived.by(() => {
@@ -250,6 +254,7 @@ export class Microscope extends PendingRequests {
       overview: null,
     });
     this.fetchRoles();
+    this.words.open(opened.source);
     opened.source.featured().then(
       (claims) => opened.model === this.model && (this.featured = claims),
       () => undefined,
@@ -321,6 +326,7 @@ export class Microscope extends PendingRequests {
           this.heads.map((place) => place.name),
         )
       );
+    if (isRuleScore(question)) return ruleScores(this.words, question, this.heads);
     return this.look && this.model && scoresIn(this.look, this.model, question);
   }
 

@@ -89,7 +89,7 @@ export function fetchAttribution(scope: Microscope): Undo {
 }
 
 export function fetchPrediction(scope: Microscope): Undo {
-  const { look, here, token, ablated, edges } = scope;
+  const { look, here, token, ablated, edges, onRules } = scope;
   const { how, sampling } = scope.settings;
   if (!look || !here) return;
   const written = tokensOf(look, "written");
@@ -99,6 +99,7 @@ export function fetchPrediction(scope: Microscope): Undo {
     position,
     off: ablated,
     cuts: edges,
+    rules: onRules,
     how,
     count: sampling ? GUESSES_CUT : GUESSES,
     sampling,

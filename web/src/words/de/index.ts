@@ -29,6 +29,7 @@ import cards from "./pages/cards";
 import census from "./pages/census";
 import film from "./pages/film";
 import oneOrMany from "./pages/one-or-many";
+import rules from "./pages/rules";
 import trace from "./pages/trace";
 import why from "./pages/why";
 
@@ -47,6 +48,7 @@ const de: Words = {
   microscope,
   oneOrMany,
   published,
+  rules,
   served,
   start,
   tour,

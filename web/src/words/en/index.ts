@@ -16,6 +16,7 @@ import cards from "./pages/cards";
 import census from "./pages/census";
 import film from "./pages/film";
 import oneOrMany from "./pages/one-or-many";
+import rules from "./pages/rules";
 import trace from "./pages/trace";
 import why from "./pages/why";
 
@@ -34,6 +35,7 @@ export default {
   microscope,
   oneOrMany,
   published,
+  rules,
   served,
   start,
   tour,

@@ -1,0 +1,107 @@
+// A head's rules: its sentence, the parts of its bar, and every head's score for the grid.
+import { short } from "../../format";
+import type { HeadWords } from "../../source/source";
+import { words } from "../../words/words";
+import type { HeadInfo } from "../state/look-statistics";
+
+export type RuleInfo = HeadWords["rules"][number];
+
+const RESTS = 0.15; // as in heads/rules/sentence.py
+const SAID = 0.01;
+const FIRST = "first token";
+export const REST = "rules:rest";
+export const GAIN = "rules:gain";
+export const asRule = (name: string): string => `rule:${name}`;
+export const isRuleScore = (question: string): boolean => /^rules?:/.test(question);
+export const ruleOf = (question: string): string | null =>
+  question.startsWith("rule:") ? question.slice("rule:".length) : null;
+
+/** The rules that the sentence names, in its order. */
+export function said(head: HeadWords): RuleInfo[] {
+  return head.rules.filter((rule) => rule.name !== FIRST && rule.part >= SAID).toSorted((a, b) => b.part - a.part);
+}
+
+export const phraseOf = (rule: Pick<RuleInfo, "name" | "phrase">): string => words.rules.phrase(rule.name, rule.phrase);
+
+/** The head in a sentence; in English the one that Python writes. */
+export function sentenceOf(head: HeadWords): string {
+  const rests = head.first >= RESTS;
+  const [first, left] = [short(head.first), short(1 - head.rest.value)];
+  const clauses = said(head).map((rule) => clauseOf(rule));
+  const { rests: some, hardlyRests, restsOnly, hardlyRestsOnly } = words.rules;
+  if (!clauses.length) return (rests ? restsOnly : hardlyRestsOnly)(first, left);
+  return (rests ? some : hardlyRests)(first, clauses.join(", "), left);
+}
+
+function clauseOf(rule: RuleInfo): string {
+  const [part, phrase] = [short(rule.part), phraseOf(rule)];
+  return rule.applies >= 0.995
+    ? words.rules.goesTo(part, phrase)
+    : words.rules.goesToWhere(part, phrase, String(Math.round(rule.applies * 100)));
+}
+
+export interface Piece {
+  text: string;
+  kind: "text" | "number" | "where";
+}
+
+/** The sentence with its numbers, and its places in brackets, set apart. */
+export function piecesOf(sentence: string): Piece[] {
+  return sentence
+    .split(/(\([^()]*\d+ %[^()]*\)|−?\d?\.\d\d(?!\d))/)
+    .filter(Boolean)
+    .map((text) => ({ text, kind: text.startsWith("(") ? "where" : /^−?\d?\.\d\d$/.test(text) ? "number" : "text" }));
+}
+
+export interface Segment {
+  from: number;
+  to: number;
+  name: string; // empty: not explained
+  part: number;
+}
+
+/** The bar of the rest: one segment per rule that is said, and what is not explained. */
+export function segmentsOf(head: HeadWords): Segment[] {
+  let at = 0;
+  const found = said(head).map((rule) => ({ from: at, to: (at += rule.part), name: rule.name, part: rule.part }));
+  return [...found, { from: Math.min(1, at), to: 1, name: "", part: 1 - head.rest.value }];
+}
+
+/** For the grid: a measure of every head, or the part of one rule where it is the strongest; else nothing. */
+export function ruleScores(
+  known: { of: (head: string) => HeadWords | undefined; card: unknown },
+  question: string,
+  heads: HeadInfo[],
+): Float32Array | null {
+  if (!known.card) return null;
+  const rule = ruleOf(question);
+  return Float32Array.from(heads, ({ name }) => {
+    const head = known.of(name);
+    if (!head) return NaN;
+    if (rule !== null)
+      return head.strongest === rule ? (head.rules.find((each) => each.name === rule)?.part ?? NaN) : NaN;
+    return Math.max(0, question === GAIN ? head.gain.value : head.rest.value);
+  });
+}
+
+/** The strongest rules of all heads, the most frequent first. */
+export function strongestRules(heads: HeadWords[]): { rule: RuleInfo; count: number }[] {
+  const found = new Map<string, { rule: RuleInfo; count: number }>();
+  for (const head of heads) {
+    const rule = head.rules.find((each) => each.name === head.strongest);
+    if (!rule) continue;
+    const entry = found.get(rule.name);
+    if (entry) entry.count++;
+    else found.set(rule.name, { rule, count: 1 });
+  }
+  return [...found.values()].sort((a, b) => b.count - a.count || a.rule.name.localeCompare(b.rule.name));
+}
+
+/** What two patterns have in common: 1 − total variation, the mean over rows with more than one key. */
+export function inCommon(pattern: Float32Array, rule: Float32Array, side: number): number {
+  let [sum, rows] = [0, 0];
+  for (let row = 1; row < side; row++, rows++)
+    for (let column = 0; column < side; column++)
+      sum += Math.min(pattern[row * side + column], rule[row * side + column]);
+  return rows ? sum / rows : 1;
+}

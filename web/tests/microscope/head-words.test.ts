@@ -1,0 +1,80 @@
+import { describe, expect, it } from "vitest";
+import {
+  GAIN,
+  REST,
+  asRule,
+  inCommon,
+  piecesOf,
+  ruleScores,
+  said,
+  segmentsOf,
+  sentenceOf,
+  strongestRules,
+} from "../../src/microscope/rules/head-words";
+import type { HeadWords } from "../../src/source/source";
+import { speak } from "../../src/words/words";
+import shipped from "../../../src/headscope/models/embedded/rules.json";
+
+const heads = shipped.heads as unknown as HeadWords[];
+const places = heads.map(({ head }) => ({ name: head }) as Parameters<typeof ruleScores>[2][number]);
+const known = { card: {}, of: (name: string) => heads.find(({ head }) => head === name) };
+
+describe("the sentence of a head", () => {
+  it("is Python's, number by number, for every head of the embedded model", async () => {
+    await speak(["en"]);
+    for (const head of heads) expect(sentenceOf(head)).toBe(head.sentence);
+  });
+
+  it("sets its numbers apart and loses no letter", () => {
+    for (const head of heads) {
+      const pieces = piecesOf(head.sentence);
+      expect(pieces.map(({ text }) => text).join("")).toBe(head.sentence);
+      const places = said(head).filter(({ applies }) => applies < 0.995).length;
+      expect(pieces.filter(({ kind }) => kind === "where")).toHaveLength(places);
+      expect(pieces.filter(({ kind }) => kind === "number")).toHaveLength(2 + said(head).length);
+    }
+  });
+
+  it("names every built-in rule of these heads in German, and keeps the numbers", async () => {
+    await speak(["de"]);
+    for (const head of heads) {
+      const numbers = (text: string) => text.match(/\.\d\d|\d+(?= %)/g);
+      expect(numbers(sentenceOf(head))).toEqual(numbers(head.sentence));
+      for (const { phrase } of said(head)) expect(sentenceOf(head)).not.toContain(phrase);
+    }
+    await speak(["en"]);
+  });
+});
+
+describe("the bar", () => {
+  it("ends at 1, and its parts are the fitted ones", () => {
+    for (const head of heads) {
+      const segments = segmentsOf(head);
+      expect(segments.at(-1)!.to).toBe(1);
+      expect(segments.at(-1)!.part).toBeCloseTo(1 - head.rest.value);
+      segments.slice(0, -1).forEach((segment, k) => expect(segment.to - segment.from).toBeCloseTo(said(head)[k].part));
+    }
+  });
+});
+
+describe("scores for the grid", () => {
+  it("are the measures, and the part of the strongest rule where it is the strongest", () => {
+    const at = heads.findIndex(({ head }) => head === "4.3");
+    expect(ruleScores(known, REST, places)![at]).toBeCloseTo(heads[at].rest.value);
+    expect(ruleScores(known, GAIN, places)![at]).toBeCloseTo(heads[at].gain.value);
+    const scores = ruleScores(known, asRule("previous token"), places)!;
+    heads.forEach((head, k) => expect(Number.isNaN(scores[k])).toBe(head.strongest !== "previous token"));
+    expect(ruleScores({ ...known, card: null }, REST, places)).toBeNull();
+  });
+
+  it("count every head with a strongest rule once", () => {
+    const counted = strongestRules(heads).reduce((sum, { count }) => sum + count, 0);
+    expect(counted).toBe(heads.filter(({ strongest }) => strongest).length);
+  });
+});
+
+it("two patterns have in common the smaller of each weight, the first row apart", () => {
+  const pattern = Float32Array.from([1, 0, 0.25, 0.75]);
+  const rule = Float32Array.from([1, 0, 0.5, 0.5]);
+  expect(inCommon(pattern, rule, 2)).toBeCloseTo(0.75);
+});
