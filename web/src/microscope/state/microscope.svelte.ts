@@ -317,15 +317,8 @@ export class Microscope extends PendingRequests {
     if (question === "share") return this.attribution ? this.attribution.logits.map(Math.abs) : null;
     if (question === "importance")
       return this.importance?.look === this.look?.look ? (this.importance?.importance.map(Math.abs) ?? null) : null;
-    if (isRole(question))
-      return (
-        this.roles &&
-        roleScores(
-          this.roles,
-          question,
-          this.heads.map((place) => place.name),
-        )
-      );
+    const names = this.heads.map((place) => place.name);
+    if (isRole(question)) return this.roles && roleScores(this.roles, question, names);
     if (isRuleScore(question)) return ruleScores(this.words, question, this.heads);
     return this.look && this.model && scoresIn(this.look, this.model, question);
   }
