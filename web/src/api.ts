@@ -625,6 +625,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/media": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Media */
+        post: operations["media_api_media_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/mix": {
         parameters: {
             query?: never;
@@ -705,6 +722,23 @@ export interface paths {
         get: operations["progress_api_progress_get"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/received": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Received */
+        post: operations["received_api_received_post"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1832,6 +1866,18 @@ export interface components {
             ][];
         };
         /**
+         * GridInfo
+         * @description Patches row by row: rows × columns positions from ``first`` on.
+         */
+        GridInfo: {
+            /** Columns */
+            columns: number;
+            /** First */
+            first: number;
+            /** Rows */
+            rows: number;
+        };
+        /**
          * HandRequest
          * @description A model by hand to open in the microscope.
          */
@@ -2107,6 +2153,7 @@ export interface components {
             length: number;
             /** Look */
             look: string;
+            media: components["schemas"]["MediaInfo"] | null;
             /**
              * Read
              * @description tokens the model reads: what is shown
@@ -2117,6 +2164,25 @@ export interface components {
              * @default 1
              */
             schema_version: number;
+            /**
+             * Sides
+             * @description where a site's queries and keys are not the model's usual token sequences
+             * @default {}
+             */
+            sides: {
+                [key: string]: [
+                    string,
+                    string
+                ];
+            };
+            /**
+             * Streams
+             * @description other token sequences, as a picture's patches
+             * @default {}
+             */
+            streams: {
+                [key: string]: components["schemas"]["TokenInfo"][];
+            };
             /** Text */
             text: string;
             /** Tokens */
@@ -2172,6 +2238,54 @@ export interface components {
             value: number;
         };
         /**
+         * MediaInfo
+         * @description A picture or sound that was read.
+         *
+         *     Arrays beside it: ``picture`` uint8 [row, column, 3], the pixels the model has read; ``waveform`` float32
+         *     [bin, 2], the lowest and highest sample of each part of the sound.
+         */
+        MediaInfo: {
+            /**
+             * Covered
+             * @description by token sequence: the seconds that its positions cover
+             */
+            covered: {
+                [key: string]: number;
+            };
+            /**
+             * Grids
+             * @description by token sequence: which of its positions are patches
+             */
+            grids: {
+                [key: string]: components["schemas"]["GridInfo"];
+            };
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "picture" | "sound";
+            /**
+             * Note
+             * @default
+             */
+            note: string;
+            /**
+             * Seconds
+             * @description how long the sound is
+             */
+            seconds: number | null;
+        };
+        /**
+         * MediaRequest
+         * @description A picture or sound in base64, and the text that goes in beside it or that the decoder has written.
+         */
+        MediaRequest: {
+            /** Data */
+            data: string;
+            /** Text */
+            text?: string | null;
+        };
+        /**
          * MissedRow
          * @description A row that covers little of its target, and why.
          */
@@ -2203,6 +2317,13 @@ export interface components {
             notes: string[];
             /** Questions */
             questions: components["schemas"]["QuestionInfo"][];
+            /**
+             * Reads
+             * @default [
+             *       "text"
+             *     ]
+             */
+            reads: ("text" | "pictures" | "sound")[];
             /**
              * Schema Version
              * @default 1
@@ -2583,6 +2704,28 @@ export interface components {
              * @enum {string}
              */
             unit: "share" | "nats" | "tokens";
+        };
+        /**
+         * ReceivedRequest
+         * @description How much attention each key of a head receives.
+         */
+        ReceivedRequest: {
+            /** Head */
+            head: string;
+            /** Look */
+            look: string;
+        };
+        /**
+         * ReceivedResponse
+         * @description Mean weight per key over all queries. Arrays: ``received`` float32 [key]. ``sink``: the key with most of it.
+         */
+        ReceivedResponse: {
+            /** Head */
+            head: string;
+            /** Look */
+            look: string;
+            /** Sink */
+            sink: number;
         };
         /**
          * Remark
@@ -4673,6 +4816,41 @@ export interface operations {
             };
         };
     };
+    media_api_media_post: {
+        parameters: {
+            query?: {
+                model?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MediaRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-headscope": components["schemas"]["LookResponse"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-headscope": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     attribution_api_mix_post: {
         parameters: {
             query?: {
@@ -4863,6 +5041,41 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    received_api_received_post: {
+        parameters: {
+            query?: {
+                model?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ReceivedRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-headscope": components["schemas"]["ReceivedResponse"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-headscope": components["schemas"]["Problem"];
                 };
             };
         };

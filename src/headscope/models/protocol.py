@@ -46,6 +46,9 @@ class Prepared:
     """The decoder's tokens, in an encoder-decoder."""
     stacks: Mapping[str, tuple[Token, ...]] = field(default_factory=dict)
     """Positions of stacks that read something beside the text (image patches), by the first word of their sites."""
+    samples: Float[Tensor, " sample"] | None = None
+    """The sound that was given, before features were made of it."""
+    sampling_rate: int | None = None
 
 
 @dataclass(frozen=True)

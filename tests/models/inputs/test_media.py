@@ -245,10 +245,6 @@ def test_empty_and_truncated_files_are_refused(tmp_path: Path) -> None:
     stereo(silent, 0)
     with pytest.raises(InputError, match=r"silent.wav holds no samples; give a longer recording"):
         recognise(silent)
-    deep = tmp_path / "deep.wav"
-    stereo(deep, 0, width=3)
-    with pytest.raises(InputError, match=r"deep.wav has 24 bits per sample; give a .wav file with 16"):
-        recognise(deep)
     for name in ("half.png", "half.jpg"):
         file = tmp_path / name
         Image.fromarray(np.random.default_rng(0).integers(0, 255, (40, 40, 3), dtype=np.uint8)).save(file)

@@ -5,6 +5,7 @@ import type {
   RulePattern,
   Importance,
   Look,
+  Received,
   LookCard,
   Attribution,
   AttributionCard,
@@ -13,13 +14,28 @@ import type {
 
 export function lookFrom(bytes: ArrayBuffer): Look {
   const { values, arrays } = unpack(bytes);
-  const { answers, thumbnails } = arrays;
+  const { answers, thumbnails, picture, waveform } = arrays;
   return {
     ...(values as LookCard),
     scores: answers.data as Float32Array,
     thumbnails: thumbnails.data as Uint8Array,
     side: thumbnails.shape[1],
+    pixels: picture ? { height: picture.shape[0], width: picture.shape[1], bytes: picture.data as Uint8Array } : null,
+    waveform: waveform ? (waveform.data as Float32Array) : null,
   };
+}
+
+export function receivedFrom(bytes: ArrayBuffer): Received {
+  const { values, arrays } = unpack(bytes);
+  return { ...(values as Omit<Received, "received">), received: arrays.received.data as Float32Array };
+}
+
+/** The same from a head's whole pattern, where there is no program to ask. */
+export function receivedIn(tile: Tile): Received {
+  const received = new Float32Array(tile.width);
+  tile.weights.forEach((weight, at) => (received[at % tile.width] += weight / tile.height));
+  const sink = received.reduce((most, value, key) => (value > received[most] ? key : most), 0);
+  return { look: tile.look, head: tile.head, sink, received };
 }
 
 export function tileFrom(bytes: ArrayBuffer): Tile {

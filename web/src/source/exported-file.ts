@@ -1,6 +1,6 @@
 // Source of an exported HTML file: all answers lie in one container inside it (app/export/html.py writes it).
 import { unpack, type Container } from "../wire";
-import { tileFrom, lookFrom, attributionFrom } from "./decode";
+import { tileFrom, lookFrom, attributionFrom, receivedIn } from "./decode";
 import { tileOf, partsFrom } from "./recompute-weights";
 import {
   Problem,
@@ -69,12 +69,18 @@ export function fileSource(bytes: ArrayBuffer): Source {
     cutPath: async ({ writer, reader, into, query, key }) =>
       held(explained?.cuts[`${writer} ${reader} ${into} ${query} ${key}`]),
     trace: async (wanted) => held(explained?.trace && fits(explained.trace, wanted) ? explained.trace : undefined),
+    received: async ({ look, head }) => receivedIn(weights(bundle, wholePattern(look, head))),
     importance: absent,
     featured: async () => featured.claims,
     roles: async () => roles,
     testHeads: async () => roles,
     rules: rules && (async () => rules),
   };
+}
+
+function wholePattern(look: string, head: string): WeightsRequest {
+  const all: [number, number] = [0, 2 ** 31];
+  return { look, head, rows: all, columns: all, pool: 1, how: "max", measure: "weight", aside: false };
 }
 
 /** A file holds a head's pattern whole, or, of a long text, what it is made from. */

@@ -1,5 +1,5 @@
 // Source of a notebook widget: requests go over a message channel to the kernel (app/export/widget.py answers).
-import { tileFrom, importanceFrom, lookFrom, attributionFrom, rulePatternFrom } from "./decode";
+import { tileFrom, importanceFrom, lookFrom, attributionFrom, receivedFrom, rulePatternFrom } from "./decode";
 import {
   Problem,
   type CutPath,
@@ -47,7 +47,12 @@ export function notebookSource(first: string, ask: ReturnType<typeof requester>)
     live: true,
     first,
     model: () => value<ModelCard>("model"),
-    look: async (wanted) => lookFrom(await bytes("look", wanted)),
+    look: async (wanted) =>
+      lookFrom(
+        await ("media" in wanted
+          ? bytes("media", { data: wanted.media.data, text: wanted.media.text })
+          : bytes("look", wanted)),
+      ),
     weights: async (wanted) => tileFrom(await bytes("weights", wanted)),
     attribution: async (wanted) => attributionFrom(await bytes("mix", wanted)),
     token: (wanted) => value<FoundToken>("token", wanted),
@@ -55,6 +60,7 @@ export function notebookSource(first: string, ask: ReturnType<typeof requester>)
     why: (wanted) => value<Why>("why", wanted),
     cutPath: (wanted) => value<CutPath>("cut-path", wanted),
     trace: (wanted) => value<Trace>("trace", wanted),
+    received: async (wanted) => receivedFrom(await bytes("received", wanted)),
     importance: async (wanted) => importanceFrom(await bytes("importance", wanted)),
     featured: async () => (await value<{ claims: PaperClaim[] }>("featured")).claims,
     roles: () => value<Roles>("roles"),

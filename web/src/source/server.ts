@@ -1,11 +1,12 @@
 // Source of the server's page: HTTP requests, the last few hundred answers cached.
 import { unpack, type Container } from "../wire";
 import { language, words } from "../words/words";
-import { attributionFrom, importanceFrom, lookFrom, rulePatternFrom, tileFrom } from "./decode";
+import { attributionFrom, importanceFrom, lookFrom, receivedFrom, rulePatternFrom, tileFrom } from "./decode";
 import {
   Problem,
   type CutPath,
   type FoundToken,
+  type MediaFile,
   type ModelCard,
   type Models,
   type PaperClaim,
@@ -17,6 +18,7 @@ import {
   type Source,
   type Trace,
   type Why,
+  type Wanted,
 } from "./source";
 
 const KEPT = 200;
@@ -73,18 +75,23 @@ export function cached<Wanted, Answer>(fetchIt: (wanted: Wanted, signal?: AbortS
 
 /** One of the server's models; its first where none is named. */
 export function serverSource(model?: string): Source {
-  const texts = new Map<string, string>();
+  const read = new Map<string, { text: string } | { media: MediaFile }>(); // what each look was of
   const asked = new URLSearchParams({ request: TAB, ...(model === undefined ? {} : { model }) });
   const ask = (path: string, body?: unknown, signal?: AbortSignal) => askServer(`${path}?${asked}`, body, signal);
 
-  // A server that was restarted under an open page has forgotten its looks: read the text to it again, once.
+  const askLook = (wanted: Wanted, signal?: AbortSignal) =>
+    "media" in wanted
+      ? ask("media", { data: wanted.media.data, text: wanted.media.text }, signal)
+      : ask("look", wanted, signal);
+
+  // A server that was restarted under an open page has forgotten its looks: send what they were of again, once.
   async function about(path: string, wanted: { look: string }, signal?: AbortSignal): Promise<Response> {
     try {
       return await ask(path, wanted, signal);
     } catch (error) {
-      const text = texts.get(wanted.look);
-      if (!(error instanceof Problem) || error.kind !== "ForgottenLookError" || text === undefined) throw error;
-      await ask("look", { text }, signal);
+      const again = read.get(wanted.look);
+      if (!(error instanceof Problem) || error.kind !== "ForgottenLookError" || again === undefined) throw error;
+      await askLook(again, signal);
       return ask(path, wanted, signal);
     }
   }
@@ -101,8 +108,10 @@ export function serverSource(model?: string): Source {
     openModel: async (name) => (await askJson<{ name: string }>("models", { name })).name,
     model: (signal) => json<ModelCard>("model", undefined, signal),
     look: async (wanted, signal) => {
-      const look = lookFrom(await (await ask("look", wanted, signal)).arrayBuffer());
-      texts.set(look.look, look.text);
+      const look = lookFrom(await (await askLook(wanted, signal)).arrayBuffer());
+      if ("media" in wanted) read.set(look.look, { media: wanted.media });
+      else if (!look.media) read.set(look.look, { text: look.text });
+      if (read.size > KEPT) read.delete(read.keys().next().value!);
       return look;
     },
     weights: cached(async (wanted, signal) => tileFrom(await bytes("weights", wanted, signal))),
@@ -113,6 +122,7 @@ export function serverSource(model?: string): Source {
     cutPath: cached(async (wanted, signal) => (await about("cut-path", wanted, signal)).json() as Promise<CutPath>),
     trace: cached(async (wanted, signal) => (await about("trace", wanted, signal)).json() as Promise<Trace>),
     progress: () => json<Progress>("progress"),
+    received: cached(async (wanted, signal) => receivedFrom(await bytes("received", wanted, signal))),
     importance: cached(async (wanted, signal) => importanceFrom(await bytes("importance", wanted, signal))),
     featured: async () => (await json<{ claims: PaperClaim[] }>("featured")).claims,
     roles: () => json<Roles>("roles"),

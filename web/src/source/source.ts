@@ -35,10 +35,39 @@ export type RulesCard = Schemas["RulesResponse"];
 export type HeadWords = Schemas["HeadWords"];
 export type RuleCost = Schemas["RuleCostResponse"];
 
+export type PatchGrid = Schemas["GridInfo"];
+
+/** The pixels that a model has read, three bytes each, row by row. */
+export interface Pixels {
+  width: number;
+  height: number;
+  bytes: Uint8Array;
+}
+
 export interface Look extends LookCard {
   scores: Float32Array; // [question, head]
   thumbnails: Uint8Array; // [head, side, side], 255·√weight
   side: number;
+  pixels: Pixels | null; // of a picture
+  waveform: Float32Array | null; // of a sound: lowest and highest sample of each part
+}
+
+/** A picture or sound to look at, in base64, with the text beside it (or written by the decoder), if the model takes one. */
+export interface MediaFile {
+  name: string;
+  data: string;
+  text: string | null;
+}
+
+/** What is looked at: a text, a picture or sound, or a look that the program keeps. */
+export type Wanted = { text: string } | { look: string } | { media: MediaFile };
+
+/** How much of a head's attention each key receives, on average over the queries. */
+export interface Received {
+  look: string;
+  head: string;
+  sink: number; // the key that receives most
+  received: Float32Array;
 }
 
 export interface Tile {
@@ -89,7 +118,7 @@ export interface Source {
   /** has the program open one more model, by its hub name or folder; its name here */
   openModel?(name: string): Promise<string>;
   model(signal?: AbortSignal): Promise<ModelCard>;
-  look(wanted: { text: string } | { look: string }, signal?: AbortSignal): Promise<Look>;
+  look(wanted: Wanted, signal?: AbortSignal): Promise<Look>;
   weights(wanted: WeightsRequest, signal?: AbortSignal): Promise<Tile>;
   attribution(wanted: AttributionRequest, signal?: AbortSignal): Promise<Attribution>;
   /** the token that is meant by what somebody typed; a file has no tokenizer to ask */
@@ -101,6 +130,8 @@ export interface Source {
   trace?(wanted: TraceRequest, signal?: AbortSignal): Promise<Trace>;
   /** how far the program is with what it is doing; only a server can be asked while it works */
   progress?(): Promise<Progress>;
+  /** a published site reads text alone, and has no sink of a picture to name */
+  received?(wanted: { look: string; head: string }, signal?: AbortSignal): Promise<Received>;
   importance(wanted: { look: string }, signal?: AbortSignal): Promise<Importance>;
   roles(): Promise<Roles>;
   /** what papers say of this model's heads */
@@ -116,9 +147,14 @@ export interface Source {
   ruleCost?(wanted: { head: string }, signal?: AbortSignal): Promise<RuleCost>;
 }
 
-/** The tokens that look, or are looked at: of most models there is one text and it looks at itself. */
-export function tokensOf(look: Pick<LookCard, "tokens" | "written">, which: SiteCard["queries"]): TokenCard[] {
-  return which === "written" && look.written.length ? look.written : look.tokens;
+/** A token sequence by name: the text, what the decoder has written, or another, as a picture's patches. */
+export function tokensOf(look: Pick<LookCard, "tokens" | "written" | "streams">, which: string): TokenCard[] {
+  return look.streams?.[which] ?? (which === "written" && look.written.length ? look.written : look.tokens);
+}
+
+/** The names of the token sequences that look, and are looked at: of most models there is one text. */
+export function streamsOf(look: Pick<LookCard, "sides">, site: SiteCard): [string, string] {
+  return look.sides?.[site.name] ?? [site.queries, site.keys];
 }
 
 /** A sentence for the person at the page. */

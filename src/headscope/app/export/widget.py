@@ -20,6 +20,8 @@ from headscope.app.pages.attribution import AttributionRequest, TokenRequest
 from headscope.app.pages.explain.path_cut import CutPathRequest
 from headscope.app.pages.explain.trace import TraceRequest
 from headscope.app.pages.explain.why import WhyRequest
+from headscope.app.pages.media.shown import ReceivedRequest
+from headscope.app.pages.media.upload import MediaRequest
 from headscope.app.pages.microscope import ImportanceRequest, LookRequest, Session
 from headscope.app.pages.predictions import PredictRequest
 from headscope.app.pages.rules.head_words import RuleCostRequest, RulePatternRequest
@@ -33,6 +35,8 @@ LOOK_ID = "headscope-look"
 
 REQUESTS: dict[str, tuple[type[BaseModel], Callable[[Session, Any], Any]]] = {
     "look": (LookRequest, Session.look),
+    "media": (MediaRequest, Session.look_media),
+    "received": (ReceivedRequest, Session.received),
     "weights": (WeightsRequest, Session.weights),
     "mix": (AttributionRequest, Session.attribution),
     "token": (TokenRequest, Session.token),

@@ -13,7 +13,9 @@ from headscope.app.pages.predictions import NextToken
 from headscope.app.pages.schema import Request, Response
 from headscope.app.wire import Arrays, numbers
 from headscope.errors import InputError, ModelError
+from headscope.heads.look.attribution import SiteContribution, contributions_at
 from headscope.heads.look.look import Look
+from headscope.models.modes import own_precision
 from headscope.models.protocol import HeadSum, OpenModel
 from headscope.names import Head
 
@@ -68,11 +70,11 @@ class TokenResponse(NamedToken):
 
 def attribute(look: Look, asked: AttributionRequest) -> tuple[AttributionResponse, Arrays]:
     """One site at one position, head by head, and every head's share of the requested logit."""
-    position = look.position(asked.position)
     look.shape.find(Head(asked.site, 0))
+    position = _position(look, asked)
     reads = [look.weights(head, slice(position, position + 1))[0] for head in look.shape.sites[asked.site].heads()]
     toward, minus, note, shares = _shares(look, position, asked)
-    part = look.contributions(position, [asked.site]).sites[asked.site]  # after the shares: their pass runs every site
+    part = _contributions(look, asked.site, position)  # after the shares: their pass runs every site
     found = AttributionResponse(
         look=asked.look, site=asked.site, position=position, toward=toward, minus=minus, kind=part.kind, note=note
     )
@@ -84,6 +86,19 @@ def attribute(look: Look, asked: AttributionRequest) -> tuple[AttributionRespons
         "output": numbers(part.output),
         "shares": shares,
     }
+
+
+def _position(look: Look, asked: AttributionRequest) -> int:
+    """The position of a site's query; a site that reads patches, or an encoder, has others than what is written."""
+    length = len(look.query_tokens(asked.site))
+    if asked.position >= length:
+        raise InputError(f"position {asked.position}: the queries of {asked.site} are positions 0–{length - 1}")
+    return asked.position
+
+
+@own_precision()
+def _contributions(look: Look, site: str, position: int) -> SiteContribution:
+    return contributions_at(look.model, look.cache.outputs([site], position), position, row=0).sites[site]
 
 
 def _shares(

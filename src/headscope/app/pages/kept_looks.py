@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
+from typing import Any
 
 from headscope.app.lru import LRU
 from headscope.app.pages.explain.why import stream_bytes
@@ -27,14 +28,18 @@ _numbers = count(1)
 
 @dataclass(frozen=True)
 class Opened:
-    """A kept look: its name and text, what was passed to the model, and how many tokens the text has."""
+    """A kept look: its name and text, what was passed to the model, and how many tokens the text has.
+
+    ``sent``: it is of a picture or sound, which is not kept; once the look is dropped, its client sends it again.
+    """
 
     name: str
     text: str
-    source: str | list[int]
+    source: Any
     look: Look
     length: int
     tiles: PatternTiles
+    sent: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -90,7 +95,8 @@ class KeptPart:
 
     def keep(self, opened: Opened) -> Opened:
         with self.whole.locked():
-            self.whole.texts[self.number, opened.name] = opened.text
+            if not opened.sent:
+                self.whole.texts[self.number, opened.name] = opened.text
             self.whole.looks[self.number, opened.name] = opened
         return opened
 

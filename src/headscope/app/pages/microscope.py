@@ -33,6 +33,9 @@ from headscope.app.pages.explain.trace import TraceRequest, TraceResponse, trace
 from headscope.app.pages.explain.why import WhyRequest, WhyResponse, split_arrow
 from headscope.app.pages.head_scores import QUESTIONS, QuestionInfo, site_scores
 from headscope.app.pages.kept_looks import KeptLooks, Opened
+from headscope.app.pages.media.shown import MediaInfo, ReceivedRequest, ReceivedResponse, media_info, received
+from headscope.app.pages.media.streams import Stream, token_streams, usual_sides
+from headscope.app.pages.media.upload import MediaRequest, decoded, media_name, media_source
 from headscope.app.pages.predictions import (
     PredictRequest,
     PredictResponse,
@@ -52,7 +55,8 @@ from headscope.heads.look.edits import Edit
 from headscope.heads.look.look import Look
 from headscope.heads.questions.standard_questions import answerable, standard_questions
 from headscope.heads.roles.report import Report
-from headscope.models.protocol import Token
+from headscope.models.inputs.media import input_kinds
+from headscope.models.protocol import OpenModel, Token
 from headscope.names import Site
 from headscope.scan.measure import threads
 from headscope.scope import Scope
@@ -66,7 +70,7 @@ LONG_TEXT = 2_048  # tokens from which a look takes seconds, and gets every core
 CORES = torch.get_num_threads()
 MEASURED = 1_024  # tokens of a text on which the heads' importance is measured
 
-Stream = Literal["text", "written"]
+Kind = Literal["text", "pictures", "sound"]
 Explanation = TypeVar("Explanation")
 
 
@@ -91,6 +95,7 @@ class ModelInfo(Response):
     sites: list[SiteInfo]
     questions: list[QuestionInfo]
     notes: list[str] = []
+    reads: list[Kind] = ["text"]
 
 
 class TokenInfo(Response):
@@ -125,6 +130,12 @@ class LookResponse(Response):
     read: int = Field(description="tokens the model reads: what is shown")
     length: int = Field(description="tokens the text has")
     asked: list[int] = Field(description="for each question, at how many positions of this text it can be asked")
+    streams: dict[str, list[TokenInfo]] = Field(default={}, description="other token sequences, as a picture's patches")
+    sides: dict[str, tuple[str, str]] = Field(
+        default={},
+        description="where a site's queries and keys are not the model's usual token sequences",
+    )
+    media: MediaInfo | None = None
 
 
 class ImportanceRequest(Request):
@@ -176,7 +187,12 @@ class Session:
         sizes = {name: getattr(shape, name) for name in ("name", "d_model", "vocabulary", "context", "trained")}
         sites = [_site_info(site) for site in shape.sites.values()]
         return ModelInfo(
-            **sizes, title=model_title(self.scope), sites=sites, questions=list(QUESTIONS), notes=list(self.scope.notes)
+            **sizes,
+            title=model_title(self.scope),
+            sites=sites,
+            questions=list(QUESTIONS),
+            notes=list(self.scope.notes),
+            reads=_kinds(self.scope.model),
         )
 
     @cached_property
@@ -185,11 +201,23 @@ class Session:
         return sum(weight.numel() for weight in self.scope.model.model.parameters())
 
     def look(self, asked: LookRequest) -> tuple[LookResponse, Arrays]:
-        opened = self._open_text(asked.text) if asked.text is not None else self._open(asked.look or "")
+        return self._shown(self._open_text(asked.text) if asked.text is not None else self._open(asked.look or ""))
+
+    def look_media(self, asked: MediaRequest, owner: str = "") -> tuple[LookResponse, Arrays]:
+        """Look at a picture or sound that a client has sent; it is found again by that client alone."""
+        name = media_name(asked, owner)
+        return self._shown(self.kept.look(name) or self.kept.keep(self._read_media(name, asked)))
+
+    def received(self, asked: ReceivedRequest) -> tuple[ReceivedResponse, Arrays]:
+        return received(self._open(asked.look).look, asked)
+
+    def _shown(self, opened: Opened) -> tuple[LookResponse, Arrays]:
         look, sites = opened.look, self.scope.shape.sites.values()
         ids = torch.tensor([[token.id for token in look.tokens]])
         causal = all(site.causal for site in sites)
         rows = {name: int(answerable(each, causal).sum()) for name, each in standard_questions(ids).items()}
+        streams = token_streams(look)
+        media, arrays = media_info(look, streams.tokens)
         found = LookResponse(
             look=opened.name,
             text=opened.text,
@@ -198,10 +226,13 @@ class Session:
             read=len(look.tokens),
             length=opened.length,
             asked=[rows.get(question.name, len(look.tokens) - 1) for question in QUESTIONS],
+            streams={name: _token_infos(tokens) for name, tokens in streams.other.items()},
+            sides=streams.sides,
+            media=media,
         )
         scores = np.concatenate([site_scores(look, site) for site in sites], axis=1)
         thumbnails = np.concatenate([opened.tiles.thumbnails(site) for site in sites])
-        return found, {"answers": scores, "thumbnails": thumbnails}
+        return found, {"answers": scores, "thumbnails": thumbnails, **arrays}
 
     def weights(self, asked: WeightsRequest) -> tuple[WeightsResponse, Arrays]:
         found, weights = self._open(asked.look).tiles.tile(asked)
@@ -288,7 +319,9 @@ class Session:
         ids = [token.id for token in look.tokens]
         typed = [token for token in look.tokens if token.start is not None]  # not what the tokenizer added
         text = "".join(token.text for token in typed or look.tokens)
-        name = hashlib.sha256(repr(ids).encode()).hexdigest()[:16]
+        inputs = look.prepared.inputs if not typed else {}
+        sums = [float(value.double().sum()) for value in inputs.values()]  # the same patches of another picture
+        name = hashlib.sha256(repr((ids, *sums)).encode()).hexdigest()[:16]
         return self.kept.keep(Opened(name, text, ids, look, len(ids), PatternTiles(look))).name
 
     def forget(self) -> None:
@@ -308,7 +341,7 @@ class Session:
     def _open(self, name: str) -> Opened:
         opened, text = self.kept.look(name), self.kept.text(name)
         if opened is None and text is None:
-            raise ForgottenLookError(f"the text of look {name!r} is no longer kept; type or paste it again")
+            raise ForgottenLookError(f"the text of look {name!r} is no longer kept; type it or drop its file again")
         return opened or self.kept.keep(self._read(name, text or ""))
 
     def _read(self, name: str, text: str) -> Opened:
@@ -322,6 +355,11 @@ class Session:
             look = self.scope.look(source)
         return Opened(name, text, source, look, max(len(ids), len(look.tokens)), PatternTiles(look))
 
+    def _read_media(self, name: str, asked: MediaRequest) -> Opened:
+        source = media_source(decoded(asked), asked.text or None)
+        look = self.scope.look(source)
+        return Opened(name, asked.text or "", source, look, len(look.tokens), PatternTiles(look), sent=True)
+
     def _under(self, opened: Opened, position: int, edits: list[Edit]) -> Tensor:
         """The logits at one position under these edits."""
         key = (opened.name, "|".join(sorted(edit.key() for edit in edits)), position)
@@ -332,6 +370,12 @@ def _token_infos(tokens: Sequence[Token]) -> list[TokenInfo]:
     return [TokenInfo(**vars(token)) for token in tokens]
 
 
+def _kinds(model: OpenModel) -> list[Kind]:
+    """What a model reads; text where it does not say."""
+    kinds = set(input_kinds(getattr(model, "takes", frozenset())))
+    return [kind for kind in ("text", "pictures", "sound") if kind in kinds] or ["text"]
+
+
 def _site_info(site: Site) -> SiteInfo:
-    queries: Stream = "written" if site.name.startswith("decoder") else "text"
-    return SiteInfo(**asdict(site), queries=queries, keys="text" if site.kind == "cross" else queries)
+    queries, keys = usual_sides(site)
+    return SiteInfo(**asdict(site), queries=queries, keys=keys)

@@ -88,7 +88,8 @@ class PatternTiles:
 
     def thumbnails(self, site: Site) -> UInt8[np.ndarray, "head side side"]:
         """A site's patterns, small: round(255·√weight), pooled by the maximum."""
-        side = min(len(self.look.tokens), THUMBNAIL_SIDE)
+        longest = max(map(len, (self.look.tokens, *self.look.prepared.stacks.values())))
+        side = min(longest, THUMBNAIL_SIDE)
         if site.name not in self.look.sites:
             return np.zeros((site.n_heads, side, side), dtype=np.uint8)
         source, length = self.look.site_source(site.name), len(self.look.query_tokens(site.name))

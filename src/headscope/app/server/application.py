@@ -17,7 +17,7 @@ from headscope.app.server import sandbox
 from headscope.app.server.errors import add_error_handlers
 from headscope.app.server.guard import Guard
 from headscope.app.server.join import Join
-from headscope.app.server.routes import census, classroom, explain, lab, learn, microscope, models, rules
+from headscope.app.server.routes import census, classroom, explain, lab, learn, media, microscope, models, rules
 from headscope.app.server.token import Token
 from headscope.app.server.worker import Worker
 
@@ -39,6 +39,7 @@ def application(
     app.include_router(microscope.routes(worker))
     app.include_router(rules.routes(worker))
     app.include_router(explain.routes(worker))
+    app.include_router(media.routes(worker))
     app.include_router(lab.routes(worker))
     app.include_router(learn.routes(worker, films or Films(), held))
     app.include_router(classroom.routes(held))

@@ -12,7 +12,7 @@ from headscope.attention.observer import Call
 from headscope.errors import HeadscopeError, InputError
 from headscope.models.any_torch.arguments import IDS, FunctionInputs
 from headscope.models.inputs import media
-from headscope.models.inputs.patch_labels import NOT_TEXT, numbered_labels
+from headscope.models.inputs.patch_labels import NOT_TEXT, numbered_labels, patch_names
 from headscope.models.protocol import Prepared, Token
 from headscope.names import Site
 
@@ -100,7 +100,7 @@ def labels(site: Site, length: int, *, windowed: bool = False) -> list[str]:
         extra = length - height * width
         if extra >= 0:
             before = ["CLS", *(f"register {number}" for number in range(extra - 1))][:extra]
-            return before + [f"patch {row},{column}" for row in range(height) for column in range(width)]
+            return before + patch_names(height, width)
     return numbered_labels(length, windowed=windowed)
 
 

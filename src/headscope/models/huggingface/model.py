@@ -118,6 +118,9 @@ class HuggingFaceModel(RecordedModel):
         except Exception as error:
             both = media.PIXELS in inputs and "input_ids" in self.takes and "input_ids" not in inputs
             hint = "; it may need a text beside the picture: look((picture, text))" if both else ""
+            if self.takes & media.KEYS and not media.KEYS & set(inputs):
+                kinds = " or ".join(kind for kind in media.input_kinds(self.takes) if kind != "text")
+                hint = f"; it may need {kinds} beside the text: look((picture, text))"
             raise InputError(
                 f"this model does not run on {_shapes(inputs)}: {type(error).__name__}: {error}{hint}"
             ) from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import wave
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,7 +71,9 @@ def recognise(given: Any) -> tuple[Picture | Sound | None, str | None]:
         medium, _ = recognise(given[0])
         return (medium, given[1]) if medium is not None else (None, None)
     if isinstance(given, Path):
-        return _from_file(given), None
+        from headscope.models.inputs.media_files import read_file
+
+        return read_file(given), None
     if type(given).__module__.partition(".")[0] == "PIL":
         return Picture(given), None
     if isinstance(given, Mapping) and "array" in given and "sampling_rate" in given:
@@ -95,6 +96,7 @@ def media_tensors(
     if not takes & ({PIXELS} if picture else {FEATURES, WAVE}):
         reads = " and ".join(input_kinds(takes)) or "tensors by name"
         raise InputError(f"{name} takes no {'picture' if picture else 'sound'}; it reads {reads}")
+    text = _with_image_token(text, processors) if picture and "input_ids" in takes else text
     text = text if "input_ids" in takes else None
     made = (
         _picture_tensors(medium, text, processors)
@@ -119,6 +121,14 @@ def _picture_tensors(medium: Picture, text: str | None, processors: MediaProcess
     if text is None:
         return dict(processors.image(images=image, return_tensors="pt"))
     return dict(_combined_processor(processors)(images=image, text=text, return_tensors="pt"))
+
+
+def _with_image_token(text: str | None, processors: MediaProcessors) -> str | None:
+    """The text with a place for the picture, where the processor wants one and the text has none."""
+    token = getattr(processors.both, "boi_token", None) or getattr(processors.both, "image_token", None)
+    if not isinstance(token, str) or (text is not None and token in text):
+        return text
+    return token if text is None else f"{token}\n{text}"
 
 
 def _sound_tensors(
@@ -165,40 +175,6 @@ def _combined_processor(processors: MediaProcessors) -> Any:
     if processors.both is None:
         raise InputError("a picture or sound with a text needs a processor that takes both; pass it as processor=")
     return processors.both
-
-
-def _from_file(path: Path) -> Picture | Sound:
-    if not path.is_file():
-        raise InputError(f"there is no file {path}")
-    if path.suffix.lower() == ".wav":
-        return _from_wav(path)
-    try:
-        from PIL import Image, UnidentifiedImageError
-    except ImportError as error:
-        raise InputError("reading pictures from files needs Pillow; pip install pillow") from error
-    try:
-        with Image.open(path) as opened:
-            return Picture(opened.convert("RGB"))
-    except UnidentifiedImageError as error:
-        raise InputError(f"{path} is neither a picture that Pillow reads nor a .wav file") from error
-    except (OSError, SyntaxError, Image.DecompressionBombError) as error:  # a broken PNG is a SyntaxError there
-        raise InputError(f"{path} is a picture that cannot be read to its end: {error}; fetch it again") from error
-
-
-def _from_wav(path: Path) -> Sound:
-    try:
-        with wave.open(str(path), "rb") as file:
-            width, channels, rate = file.getsampwidth(), file.getnchannels(), file.getframerate()
-            raw = file.readframes(file.getnframes())
-    except (wave.Error, EOFError) as error:
-        raise InputError(f"{path} is not a .wav file that can be read: {error}") from error
-    if width != 2:
-        raise InputError(f"{path} has {8 * width} bits per sample; give a .wav file with 16")
-    whole = len(raw) // (width * channels) * channels  # a truncated file may end within a frame
-    if not whole:
-        raise InputError(f"{path} holds no samples; give a longer recording")
-    samples = np.frombuffer(raw, dtype="<i2", count=whole).astype(np.float32) / 32768
-    return Sound(samples.reshape(-1, channels).mean(axis=1), rate)
 
 
 def _samples(given: Any) -> npt.NDArray[np.float32]:

@@ -26,6 +26,11 @@ def position_labels(
     return tuple(Token(NOT_TEXT, label) for label in labels or numbered_labels(count, windowed=windowed))
 
 
+def patch_names(rows: int, columns: int) -> list[str]:
+    """Labels of the patches of a grid, row by row; ``media_positions.patch_grid`` reads them back."""
+    return [f"patch {row},{column}" for row in range(rows) for column in range(columns)]
+
+
 def numbered_labels(count: int, *, windowed: bool = False) -> list[str]:
     """Positions by number; ``windowed`` where the model splits its input into windows, of which this is the first."""
     return [f"window 1 [{position}]" if windowed else f"[{position}]" for position in range(count)]
@@ -43,7 +48,7 @@ def _patches(config: Any, pixels: Tensor, count: int) -> list[str] | None:
     before = _labels_before_patches(vision, count - rows * columns)
     if before is None:
         return None
-    return before + [f"patch {row},{column}" for row in range(rows) for column in range(columns)]
+    return before + patch_names(rows, columns)
 
 
 def _labels_before_patches(vision: Any, extra: int) -> list[str] | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -34,7 +36,7 @@ def prepare(opened: TransformersModel, given: Any) -> Prepared:
     if medium is not None:
         made = opened.processor.media_inputs(medium, text, opened.takes, opened.shape.name)
         made = _with_prompt(opened, made, text)
-        return _from_tensors(opened, made, made)
+        return _with_sound(_from_tensors(opened, made, made), medium, opened.processor.media)
     if isinstance(given, Mapping):
         return _from_tensors(opened, {key: value for key, value in given.items() if isinstance(value, Tensor)}, given)
     if isinstance(given, Tensor) and given.is_floating_point():
@@ -42,7 +44,32 @@ def prepare(opened: TransformersModel, given: Any) -> Prepared:
     if "input_ids" not in opened.takes:
         reads = " and ".join(media.input_kinds(opened.takes)) or f"tensors named {', '.join(sorted(opened.takes))}"
         raise InputError(f"{opened.shape.name} reads {reads}, not text")
-    return opened.processor.prepare(given)
+    prepared = opened.processor.prepare(given)
+    if opened.takes & media.KEYS and opened not in _READ_TEXT_ALONE:
+        _try_text_alone(opened, prepared)
+    return prepared
+
+
+_READ_TEXT_ALONE: WeakSet[TransformersModel] = WeakSet()
+"""Models that take pictures or sound and are known to run on a text without."""
+
+SHORT = 4  # tokens of a text on which a model is tried
+
+
+def _try_text_alone(opened: TransformersModel, prepared: Prepared) -> None:
+    """Refuse a text for a model that cannot run without a picture or sound, as CLIP's two towers."""
+    short = {**prepared.inputs, "input_ids": prepared.inputs["input_ids"][:, :SHORT]}
+    with torch.no_grad(), opened.explained_errors(short):
+        opened.run(short)
+    _READ_TEXT_ALONE.add(opened)
+
+
+def _with_sound(prepared: Prepared, medium: media.Picture | media.Sound, processors: media.MediaProcessors) -> Prepared:
+    """Keep the samples of a sound; a model may read only features that were made of them."""
+    if not isinstance(medium, media.Sound):
+        return prepared
+    rate = medium.rate or getattr(processors.sound, "sampling_rate", None)
+    return replace(prepared, samples=torch.from_numpy(medium.samples.copy()), sampling_rate=rate)
 
 
 def _with_prompt(opened: TransformersModel, made: dict[str, Tensor], text: str | None) -> dict[str, Tensor]:

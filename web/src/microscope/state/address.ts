@@ -20,7 +20,7 @@ export interface Place {
 
 export interface State extends Place {
   head: string | null;
-  view: "map" | "arcs";
+  view: "map" | "arcs" | "media";
   measure: Measure;
   facing: "reads" | "read";
   zoom: Viewport | null;
@@ -113,7 +113,7 @@ export function readAddress(address: string): State {
   return {
     ...readPlace(fields, ""),
     head: fields.get("head"),
-    view: oneOf("view", ["map", "arcs"]),
+    view: oneOf("view", ["map", "arcs", "media"]),
     measure: oneOf("measure", ["weight", "row", "value"]),
     facing: oneOf("facing", ["reads", "read"]),
     zoom: readZoom(fields.get("zoom")),

@@ -2,19 +2,23 @@
 import { EXAMPLES, type Example } from "../../examples";
 import { clampViewport, poolFor, type Viewport } from "../../draw/heat-map";
 import {
+  streamsOf,
   tokensOf,
   type Edge,
   type Tile,
   type Importance,
   type Look,
+  type MediaFile,
   type Measure,
   type Attribution,
   type ModelCard,
   type PaperClaim,
   type Prediction,
+  type Received,
   type Roles,
   type Source,
   type TokenCard,
+  type Wanted,
 } from "../../source/source";
 import { type Place, type State } from "./address";
 import { Explaining } from "../why/explain.svelte";
@@ -24,29 +28,13 @@ import { roleScores, isRole } from "./roles";
 import { isRuleScore, ruleScores } from "../rules/head-words";
 import { HeadsInWords } from "../rules/heads-in-words.svelte";
 import { PendingRequests } from "./pending.svelte";
+import type { LogitTarget, ModelSource, PatternLine, Selection } from "./selection";
+import { mediaPlace, takesText, withFile } from "../media/media-file";
 
 export const WHOLE = 512; // up to here a pattern is fetched whole and exact; past it, as much as the picture can show
 const COMPARED = 1024; // past this many tokens a second pass, without the head, waits until it is asked for
 const TYPING = 280;
 const ASK_AGAIN = 2000; // while another page has the heads tested
-
-/** A model and the way to it. */
-interface ModelSource {
-  source: Source;
-  model: ModelCard;
-}
-
-/** One line of a pattern: what a token reads, or who reads it. */
-export interface PatternLine {
-  look: string;
-  head: string;
-  token: number;
-  weights: Float32Array;
-}
-
-/** Whose logit is split over the heads; the likeliest next token's where none is named. */
-type LogitTarget = Pick<State, "toward" | "minus">;
-type Selection = (look: Look) => { head: number; token: number; zoom?: Viewport | null; asked?: LogitTarget };
 
 export class Microscope extends PendingRequests {
   source = $state.raw<Source>(null!);
@@ -65,6 +53,9 @@ export class Microscope extends PendingRequests {
   readonly words = new HeadsInWords();
 
   text = $state("");
+  file = $state.raw<MediaFile | null>(null); // a picture or sound, looked at with the text
+  received = $state.raw<Received | null>(null); // how much attention each key of a picture or sound receives
+  sink = $state(0); // the key that receives most of this head's attention, in a picture or sound
   token = $state(0);
   show = $state("");
   order = $state<State["order"]>("layers");
@@ -76,10 +67,11 @@ export class Microscope extends PendingRequests {
 
   heads = $derived.by((): HeadInfo[] => headsOf(this.model));
   here = $derived<HeadInfo | undefined>(this.heads.find((place) => place.name === this.settings.head) ?? this.heads[0]);
+  streams = $derived(this.look && this.here ? streamsOf(this.look, this.here.site) : (["text", "text"] as const));
   /** rows: the queries */
-  tokens = $derived<TokenCard[]>(this.look && this.here ? tokensOf(this.look, this.here.site.queries) : []);
+  tokens = $derived<TokenCard[]>(this.look && this.here ? tokensOf(this.look, this.streams[0]) : []);
   /** columns: the keys */
-  keys = $derived<TokenCard[]>(this.look && this.here ? tokensOf(this.look, this.here.site.keys) : []);
+  keys = $derived<TokenCard[]>(this.look && this.here ? tokensOf(this.look, this.streams[1]) : []);
   length = $derived(this.tokens.length);
   extent = $derived(Math.max(this.length, this.keys.length));
   whole = $derived(this.extent <= WHOLE);
@@ -136,6 +128,7 @@ export class Microscope extends PendingRequests {
     const kept = state.look ?? opened.source.first ?? null;
     const wanted = state.text !== null ? { text: state.text } : kept !== null ? { look: kept } : null;
     const asked = { toward: state.toward, minus: state.minus };
+    if (opened.source.live && wanted === null && !opened.model.reads.includes("text")) return this.switchModel(opened);
     if (opened.source.live && wanted === null)
       return this.openExample(EXAMPLES[0], { head, token: state.token, asked }, opened);
     await this.open(
@@ -145,6 +138,7 @@ export class Microscope extends PendingRequests {
         token: state.token ?? Infinity,
         zoom: state.zoom,
         asked,
+        ...(head < 0 && state.token === null ? mediaPlace(look, null, opened.model) : null),
       }),
       opened,
     );
@@ -174,7 +168,7 @@ export class Microscope extends PendingRequests {
   place(first: string | undefined): Place {
     const model = this.model && this.model.name !== first ? this.model.name : null;
     return this.look
-      ? { model, text: this.look.text, look: this.look.look, token: this.token }
+      ? { model, text: this.look.media ? null : this.look.text, look: this.look.look, token: this.token }
       : { model, text: null, look: null, token: null };
   }
 
@@ -199,24 +193,29 @@ export class Microscope extends PendingRequests {
 
   /** Read a text (or a look the program keeps). The last picture stays, whole, until the new one is there. */
   async open(
-    wanted: { text: string } | { look: string },
+    given: Wanted,
     select?: Selection,
     opened: ModelSource = { source: this.source, model: this.model! },
   ): Promise<void> {
     clearTimeout(this.typing);
     this.opening?.abort();
     const opening = (this.opening = new AbortController());
-    if ("text" in wanted) this.text = wanted.text;
+    if ("text" in given) this.text = given.text;
+    const wanted = withFile(given, this.file, opened.model);
     if ("text" in wanted && wanted.text === "") return;
     const look = await this.track("look", opened.source.look(wanted, opening.signal), opening.signal);
-    if (!look) return;
+    if (!look) return void (this.model ?? this.switchModel(opened));
     const places = headsOf(opened.model);
     const named = places.findIndex((place) => place.name === this.settings.head);
-    const at = select?.(look) ?? { head: named, token: this.token >= this.length - 1 ? Infinity : this.token };
+    const at = select?.(look) ??
+      mediaPlace(look, this.look, opened.model, named) ?? {
+        head: named,
+        token: this.token >= this.length - 1 ? Infinity : this.token,
+      };
     const { name, site } = places[Math.max(0, at.head)];
     // a selection that changes while the pattern is on its way is kept
     const [head, token] = [this.settings.head, this.token];
-    const [rows, columns] = [tokensOf(look, site.queries).length, tokensOf(look, site.keys).length];
+    const [rows, columns] = streamsOf(look, site).map((stream) => tokensOf(look, stream).length);
     const span = Math.max(rows, columns);
     const tile = await this.track(
       "weights",
@@ -224,7 +223,8 @@ export class Microscope extends PendingRequests {
       opening.signal,
     );
     if (!tile) return;
-    if (!("text" in wanted)) this.text = look.text;
+    if (!("text" in given)) this.text = look.text;
+    if (look.media && !this.look?.media) this.settings.view = "media";
     if (span > COMPARED) this.settings.compare = false;
     // another model has other tokens
     const asked: LogitTarget | undefined =
@@ -301,6 +301,11 @@ export class Microscope extends PendingRequests {
     );
   }
 
+  openFile(file: MediaFile | null): Promise<void> {
+    this.file = file; // null: back to the text alone
+    return this.open({ text: this.model && takesText(this.model) ? this.text : "" });
+  }
+
   type(text: string): void {
     this.text = text;
     clearTimeout(this.typing);
@@ -353,8 +358,8 @@ export class Microscope extends PendingRequests {
     return (
       !!place &&
       !!this.look &&
-      edge.query < tokensOf(this.look, place.site.queries).length &&
-      edge.key < tokensOf(this.look, place.site.keys).length
+      edge.query < tokensOf(this.look, streamsOf(this.look, place.site)[0]).length &&
+      edge.key < tokensOf(this.look, streamsOf(this.look, place.site)[1]).length
     );
   }
 

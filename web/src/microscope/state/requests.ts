@@ -2,7 +2,8 @@
 import { untrack } from "svelte";
 import { poolFor } from "../../draw/heat-map";
 import { tokensOf, type Tile } from "../../source/source";
-import { WHOLE, type PatternLine, type Microscope } from "./microscope.svelte";
+import { WHOLE, type Microscope } from "./microscope.svelte";
+import type { PatternLine } from "./selection";
 
 const PROGRESS = 600;
 const GUESSES = 6;
@@ -93,7 +94,7 @@ export function fetchPrediction(scope: Microscope): Undo {
   const { how, sampling } = scope.settings;
   if (!look || !here) return;
   const written = tokensOf(look, "written");
-  const position = tokensOf(look, here.site.queries) === written ? token : written.length - 1;
+  const position = scope.tokens === written ? token : written.length - 1;
   const wanted = {
     look: look.look,
     position,
@@ -108,6 +109,20 @@ export function fetchPrediction(scope: Microscope): Undo {
     "predict",
     (signal) => scope.source.predict(wanted, signal),
     (prediction) => (scope.prediction = prediction),
+  );
+}
+
+/** Which key receives most of the head's attention; of a picture or sound, where it need not be the first. */
+export function fetchReceived(scope: Microscope): Undo {
+  const { look, here } = scope;
+  scope.sink = 0;
+  scope.received = null;
+  const { source } = scope;
+  if (!look?.media || !here || !source.received) return;
+  return scope.fetch(
+    "received",
+    (signal) => source.received!({ look: look.look, head: here.name }, signal),
+    (received) => Object.assign(scope, { received, sink: received.sink }),
   );
 }
 

@@ -156,6 +156,11 @@ export class ModelReader {
       scores: joined(questions.flatMap((question) => measured.map((site) => site.scores[question.name]))),
       thumbnails: joinedBytes(measured.map((site) => site.thumbnails)),
       side,
+      streams: {},
+      sides: {},
+      media: null,
+      pixels: null,
+      waveform: null,
     };
     return { look, ids, outputs, parts };
   }

@@ -28,6 +28,7 @@ import ui from "./ui";
 import cards from "./pages/cards";
 import census from "./pages/census";
 import film from "./pages/film";
+import media from "./pages/media";
 import oneOrMany from "./pages/one-or-many";
 import rules from "./pages/rules";
 import trace from "./pages/trace";
@@ -45,6 +46,7 @@ const de: Words = {
   frame,
   glossary,
   learn,
+  media,
   microscope,
   oneOrMany,
   published,

@@ -15,6 +15,7 @@ import ui from "./ui";
 import cards from "./pages/cards";
 import census from "./pages/census";
 import film from "./pages/film";
+import media from "./pages/media";
 import oneOrMany from "./pages/one-or-many";
 import rules from "./pages/rules";
 import trace from "./pages/trace";
@@ -32,6 +33,7 @@ export default {
   frame,
   glossary,
   learn,
+  media,
   microscope,
   oneOrMany,
   published,

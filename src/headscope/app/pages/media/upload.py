@@ -1,0 +1,50 @@
+"""Pictures and sound that a client sends: decoded within limits, named so that only that client finds them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from typing import Any
+
+from pydantic import Field
+
+from headscope.app.pages.schema import Request
+from headscope.errors import InputError
+from headscope.models.inputs.media import Picture, Sound
+from headscope.models.inputs.media_files import MediaLimits, read_bytes
+
+LIMITS = MediaLimits()
+MAX_BASE64 = 4 * (LIMITS.n_bytes // 3) + 64
+MAX_TEXT = 20_000
+
+
+class MediaRequest(Request):
+    """A picture or sound in base64, and the text that goes in beside it or that the decoder has written."""
+
+    data: str = Field(max_length=MAX_BASE64)
+    text: str | None = Field(default=None, max_length=MAX_TEXT)
+
+
+def decoded(asked: MediaRequest) -> Picture | Sound:
+    """The picture or sound of a request, within the limits."""
+    try:
+        data = base64.b64decode(asked.data, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InputError(f"the file did not arrive whole ({error}); send it again") from error
+    return read_bytes(data, LIMITS)
+
+
+def media_name(asked: MediaRequest, owner: str) -> str:
+    """The name of a look at something that one client has sent; no other client can find it by its content."""
+    parts = (owner, asked.data, "" if asked.text is None else f"text {asked.text}")
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def media_source(medium: Picture | Sound, text: str | None) -> Any:
+    """What ``scope.look`` takes for it."""
+    if isinstance(medium, Picture):
+        given: Any = medium.image
+    else:
+        given = {"array": medium.samples, "sampling_rate": medium.rate}
+    return (given, text) if text is not None else given

@@ -1,0 +1,123 @@
+"""Which positions of a look stand for which part of a picture or sound: grids of patches, seconds; the pixels read.
+
+Everything is read off a look's labels and inputs, so that it is there for a saved look too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from headscope.models.inputs.media import PIXELS
+from headscope.models.inputs.patch_labels import NOT_TEXT, patch_names
+from headscope.models.protocol import Token
+
+MOST_PIXELS = 2**20
+"""Pixels of a picture as it is shown; a larger one is made smaller."""
+
+STRETCHED = "its brightness is stretched: how the pixels were normalised is not known"
+TILES = "the model reads this picture in several tiles, so no patches are drawn over it"
+
+
+@dataclass(frozen=True)
+class PatchGrid:
+    """Patches row by row: ``rows × columns`` positions from ``first`` on."""
+
+    first: int
+    rows: int
+    columns: int
+
+
+@dataclass(frozen=True)
+class ShownPicture:
+    """The pixels that a model has read, cropped and resized by its processor, as bytes; with a note if need be."""
+
+    pixels: npt.NDArray[np.uint8]
+    note: str = ""
+
+
+def patch_grid(tokens: Sequence[Token]) -> PatchGrid | None:
+    """The grid of patches among labelled positions; None where there is none, or it is not whole."""
+    named = [index for index, token in enumerate(tokens) if token.id == NOT_TEXT and _PATCH.fullmatch(token.text)]
+    last = _PATCH.fullmatch(tokens[named[-1]].text) if named else None
+    if last is None:
+        return None
+    grid = PatchGrid(named[0], int(last[1]) + 1, int(last[2]) + 1)
+    texts = [token.text for token in tokens[grid.first : grid.first + grid.rows * grid.columns]]
+    return grid if texts == patch_names(grid.rows, grid.columns) and len(named) == len(texts) else None
+
+
+def image_token_grid(tokens: Sequence[Token], image_token: int | None, vision: PatchGrid | None) -> PatchGrid | None:
+    """The grid of image tokens within a text: the vision tower's patches, or squares of them merged into one token."""
+    places = [index for index, token in enumerate(tokens) if token.id == image_token]
+    if not places or vision is None or places != list(range(places[0], places[0] + len(places))):
+        return None
+    for merged in range(1, min(vision.rows, vision.columns) + 1):
+        rows, columns = vision.rows // merged, vision.columns // merged
+        if rows * merged == vision.rows and columns * merged == vision.columns and rows * columns == len(places):
+            return PatchGrid(places[0], rows, columns)
+    return None
+
+
+def seconds_covered(tokens: Sequence[Token]) -> float | None:
+    """The seconds that positions labelled by time cover together; None for other labels."""
+    times = [_TIME.fullmatch(token.text) for token in (tokens[0], tokens[-1])] if len(tokens) > 1 else [None]
+    if not all(times) or tokens[0].id != NOT_TEXT:
+        return None
+    begin, end = (float(time[1]) for time in times if time)
+    return (end - begin) * len(tokens) / (len(tokens) - 1)
+
+
+def picture_read(inputs: Mapping[str, Tensor], processor: Any) -> ShownPicture | str | None:
+    """The picture among a model's inputs; why it cannot be shown; None where there is none.
+
+    ``processor`` is the image processor, which knows how pixels were normalised.
+    """
+    pixels = inputs.get(PIXELS)
+    if pixels is None:
+        alike = (each for each in inputs.values() if each.ndim == 4 and each.shape[1] in (1, 3))
+        pixels = next((each for each in alike if each.is_floating_point()), None)
+    if pixels is None:
+        return None
+    if pixels.ndim != 4 or len(pixels) != 1 or pixels.shape[1] not in (1, 3):
+        return TILES
+    image = pixels[0].detach().float().cpu()
+    restored = _restored(image, processor)
+    low, high = float(image.min()), float(image.max())
+    shown = (image - low) / max(high - low, 1e-12) if restored is None else restored
+    small = _at_most(shown, MOST_PIXELS).clamp(0, 1)
+    small = small.expand(3, -1, -1).permute(1, 2, 0)
+    made = (small * 255).round().to(torch.uint8).contiguous().numpy()
+    return ShownPicture(made, STRETCHED if restored is None else "")
+
+
+def _restored(image: Tensor, processor: Any) -> Tensor | None:
+    """Pixels between 0 and 1, before they were normalised; None where that is not known."""
+    if processor is None or not getattr(processor, "do_rescale", True):
+        return None
+    if getattr(processor, "do_normalize", False):
+        mean, std = (getattr(processor, name, None) for name in ("image_mean", "image_std"))
+        if mean is None or std is None or len(mean) != len(image):
+            return None
+        image = image * torch.tensor(std)[:, None, None] + torch.tensor(mean)[:, None, None]
+    return image if bool((image > -0.05).all() and (image < 1.05).all()) else None
+
+
+def _at_most(image: Tensor, most: int) -> Tensor:
+    height, width = image.shape[-2:]
+    factor = (most / (height * width)) ** 0.5
+    if factor >= 1:
+        return image
+    size = (max(1, int(height * factor)), max(1, int(width * factor)))
+    return torch.nn.functional.interpolate(image[None], size=size, mode="area")[0]
+
+
+_PATCH = re.compile(r"patch (\d+),(\d+)")
+_TIME = re.compile(r"(\d+\.\d+) s")

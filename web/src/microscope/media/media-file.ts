@@ -1,0 +1,58 @@
+// A picture or sound that is chosen or dropped: read into base64, and joined with the text where the model takes both.
+import { streamsOf, type Look, type MediaFile, type ModelCard, type SiteCard, type Wanted } from "../../source/source";
+import { words } from "../../words/words";
+import { headsOf } from "../state/look-statistics";
+import type { Selection } from "../state/selection";
+
+export const MOST_BYTES = 6_000_000; // the program reads no more
+
+/** Whether a model reads text, or writes it: then a text goes with a picture or sound. */
+export function takesText(model: ModelCard): boolean {
+  return model.reads.includes("text") || model.sites.some((site) => site.queries === "written");
+}
+
+/** Whether a model reads pictures or sound. */
+export function takesMedia(model: ModelCard): boolean {
+  return model.reads.some((kind) => kind !== "text");
+}
+
+/** "a picture or a .wav file": what a model reads beside text, in words. */
+export function kindsInWords(model: ModelCard): string {
+  const said = words.media;
+  const kinds = [
+    ...(model.reads.includes("pictures") ? [said.pictures] : []),
+    ...(model.reads.includes("sound") ? [said.sounds] : []),
+  ];
+  return kinds.length > 1 ? said.or(kinds[0], kinds[1]) : (kinds[0] ?? "");
+}
+
+export async function readMedia(file: File): Promise<MediaFile> {
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  let letters = "";
+  for (let at = 0; at < bytes.length; at += 0x8000) letters += String.fromCharCode(...bytes.subarray(at, at + 0x8000));
+  return { name: file.name, data: btoa(letters), text: null };
+}
+
+/** What is looked at when a text is typed while a file is open: both. */
+export function withFile(wanted: Wanted, file: MediaFile | null, model: ModelCard): Wanted {
+  if (!("text" in wanted) || !file) return wanted;
+  return { media: { ...file, text: takesText(model) && wanted.text.trim() ? wanted.text : null } };
+}
+
+/** Whether a site's keys are patches of the picture or times of the sound. */
+export function readsMedia(look: Look, site: SiteCard): boolean {
+  const [, keys] = streamsOf(look, site);
+  return !!look.media && (keys in look.media.grids || keys in look.media.covered);
+}
+
+/** Where to stand in the first look at a picture or sound: the chosen head where it reads it, else one that does; in
+ * cross-attention at the last word, else at the first token. */
+export function mediaPlace(look: Look, last: Look | null, model: ModelCard, chosen = -1): ReturnType<Selection> | null {
+  if (!look.media || last?.media) return null;
+  const heads = headsOf(model);
+  const reading = (cross: boolean) =>
+    heads.findIndex(({ site }) => readsMedia(look, site) && (!cross || site.kind === "cross"));
+  const found = reading(true) >= 0 ? reading(true) : Math.max(0, reading(false));
+  const head = chosen >= 0 && readsMedia(look, heads[chosen].site) ? chosen : found;
+  return { head, token: heads[head]?.site.kind === "cross" ? Infinity : 0 };
+}
