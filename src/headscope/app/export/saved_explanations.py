@@ -11,7 +11,7 @@ from headscope.app.pages.microscope import Session
 from headscope.errors import HeadscopeError
 
 MOST_ARROWS = 12
-MOST_TOKENS = 512  # past it a file explains nothing: each explanation would take seconds
+MOST_TOKENS = 256  # past it a file explains nothing: each explanation would take seconds
 
 
 def explained(session: Session, look: str, last: int) -> dict[str, Any]:
