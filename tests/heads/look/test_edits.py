@@ -111,6 +111,30 @@ def test_cutting_an_arrow_renormalises_the_row_without_it(scope: Scope, ids: lis
         close(scope.look(ids).logits, by_hand(scope, ids, change))
 
 
+def test_arrows_of_one_row_are_hidden_together(scope: Scope, ids: list[int]) -> None:
+    row = scope.look(ids).pattern("0.1")[8].clone()
+    row[[3, 5]] = 0
+    row = row / row.sum()
+
+    def change(site: str, call: Call, z: torch.Tensor) -> torch.Tensor:
+        if site == "0":
+            z[:, 1, 8] = row @ call.v[0, 1 // (call.q.shape[1] // call.k.shape[1])]
+        return z
+
+    expected = by_hand(scope, ids, change)
+    with scope.edit(knock_out("0.1", query=8, key=3), knock_out("0.1", query=8, key=5)):
+        close(scope.look(ids).logits, expected)
+    with scope.edit(knock_out("0.1", query=8, key=5)), scope.edit(knock_out("0.1", query=8, key=3)):
+        close(scope.look(ids).logits, expected)
+
+
+def test_an_ablated_head_stays_ablated_when_its_arrows_are_knocked_out(scope: Scope, ids: list[int]) -> None:
+    with scope.edit(ablate("0.1")):
+        ablated = scope.look(ids).logits
+    with scope.edit(ablate("0.1"), knock_out("0.1", query=8, key=3)):
+        close(scope.look(ids).logits, ablated)
+
+
 def test_forcing_a_heads_own_pattern_changes_nothing(scope: Scope, ids: list[int]) -> None:
     look = scope.look(ids)
     with scope.edit(force("1.2", look.pattern("1.2"))):

@@ -19,6 +19,7 @@ from headscope.attention.progress import report_progress
 from headscope.attention.questions import Question
 from headscope.attention.scores import Scores
 from headscope.heads.look.edits import EditFunction, edited, under
+from headscope.heads.look.knock_outs import in_order
 from headscope.heads.look.layer_cache import LayerCache
 from headscope.models.protocol import ForwardPass, OpenModel, SiteObserver, SiteOutput
 from headscope.models.recording import note_logsumexp
@@ -43,7 +44,7 @@ class ActivationCache:
     """Activations of one text under edits: an unobserved pass for predictions, one observed pass for all the rest."""
 
     def __init__(self, model: OpenModel, inputs: Mapping[str, Tensor], edits: Sequence[EditFunction]) -> None:
-        self.model, self.inputs, self.edits = model, inputs, tuple(edits)
+        self.model, self.inputs, self.edits = model, inputs, in_order(edits)
         self.reached: dict[str, tuple[int, int]] = {}
         """Queries and keys of every site that this text reached, in order."""
         self.n_windows: dict[str, int] = {}

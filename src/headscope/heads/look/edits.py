@@ -1,4 +1,4 @@
-"""Edits to heads: ablate, scale, patch, knock out, force. Each changes z inside the attention call, in order."""
+"""Edits to heads: knock out arrows first, then ablate, scale, patch and force in the order given. Each changes z."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from headscope.attention.observer import Call, plain
 from headscope.errors import EditError
+from headscope.heads.look.knock_outs import KnockOut, in_order
 from headscope.models.protocol import OpenModel, SiteObserver
 from headscope.names import Head, HeadName
 
@@ -59,10 +60,11 @@ class Edit(Protocol):
 
 def edited(edits: Sequence[EditFunction]) -> SiteObserver:
     """Observe nothing; compute z and apply these edits to it in order."""
+    ordered = in_order(edits)
 
     def attend(site: str, call: Call) -> Tensor:
         z = plain(call)
-        for edit in edits:
+        for edit in ordered:
             z = edit(site, call, z)
         return z
 
@@ -188,32 +190,6 @@ class Patch:
 
     def key(self) -> str:
         return f"patch({','.join(map(str, self.heads))};{self.positions};{self.source.key})"
-
-
-@dataclass(frozen=True)
-class KnockOut:
-    """Knock out one arrow: hide one key from one query; softmax shares its weight among the other keys."""
-
-    head: HeadName
-    query: int
-    key_position: int
-
-    def bind(self, model: OpenModel) -> EditFunction:
-        head = model.shape.find(self.head)
-
-        def change(site: str, call: Call, z: Tensor) -> Tensor:
-            offset = call.k.shape[2] - call.q.shape[2]
-            row = self.query - offset
-            if site != head.site or not 0 <= row < call.q.shape[2] or self.key_position >= call.k.shape[2]:
-                return z
-            z = z.clone()
-            z[:, head.head, row] = _row_without(call, head.head, row, self.key_position).to(z)
-            return z
-
-        return change
-
-    def key(self) -> str:
-        return f"knock_out({self.head};{self.query};{self.key_position})"
 
 
 @dataclass(frozen=True)
@@ -373,17 +349,3 @@ def draw(pool: Float[Tensor, "head position d"], shape: torch.Size, call: Call, 
     n_key, n_query = call.k.shape[2], call.q.shape[2]
     places = torch.randint(pool.shape[1], (n_key,), generator=generator)[n_key - n_query :]
     return pool[:, places].expand(shape[0], -1, -1, -1)
-
-
-def _row_without(call: Call, head: int, row: int, key: int) -> Float[Tensor, "batch d_value"]:
-    """z of one query when one key is hidden from it."""
-    scores = call.scores.bind(call.q, call.k)
-    n_query, n_key = call.q.shape[2], call.k.shape[2]
-    rows = torch.tensor([row], device=call.q.device)
-    columns = torch.arange(n_key, device=call.q.device)
-    logits = scores.block(call.q[:, :, row : row + 1], call.k, rows, columns, n_key - n_query)[:, head, 0]
-    logits = logits.index_fill(1, torch.tensor([key], device=logits.device), float("-inf"))
-    if scores.sinks is not None:
-        logits = torch.cat((logits, scores.sinks[head].to(logits).expand(len(logits), 1)), dim=1)
-    weights = torch.softmax(logits, dim=-1).nan_to_num(0.0)[:, :n_key]
-    return torch.einsum("bk,bkd->bd", weights, call.v[:, head // (call.q.shape[1] // call.k.shape[1])].to(weights))

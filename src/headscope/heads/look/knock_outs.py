@@ -1,0 +1,78 @@
+"""Knock out arrows: hide keys from a query. Softmax shares their weight among the other keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headscope.attention.observer import Call
+from headscope.models.protocol import OpenModel
+from headscope.names import Head, HeadName
+
+
+@dataclass(frozen=True)
+class KnockOut:
+    """Knock out one arrow: hide one key from one query."""
+
+    head: HeadName
+    query: int
+    key_position: int
+
+    def bind(self, model: OpenModel) -> HiddenKeys:
+        return HiddenKeys(model.shape.find(self.head), self.query, (self.key_position,))
+
+    def key(self) -> str:
+        return f"knock_out({self.head};{self.query};{self.key_position})"
+
+
+@dataclass(frozen=True)
+class HiddenKeys:
+    """The bound edit: z of one query of a head, with some keys hidden from it."""
+
+    head: Head
+    query: int
+    keys: tuple[int, ...]
+
+    def __call__(self, site: str, call: Call, z: Tensor) -> Tensor:
+        n_query, n_key = call.q.shape[2], call.k.shape[2]
+        row, keys = self.query - (n_key - n_query), [key for key in self.keys if key < n_key]
+        if site != self.head.site or not 0 <= row < n_query or not keys:
+            return z
+        z = z.clone()
+        z[:, self.head.head, row] = _row_without(call, self.head.head, row, keys).to(z)
+        return z
+
+
+def in_order(
+    edits: Sequence[Callable[[str, Call, Tensor], Tensor]],
+) -> tuple[Callable[[str, Call, Tensor], Tensor], ...]:
+    """Edits in the order of the computation: arrows first, those of one row together, then what replaces z.
+
+    A row with hidden keys is computed from its scores; made one by one, each would undo what came before it.
+    """
+    hidden: dict[tuple[Head, int], dict[int, None]] = {}
+    others: list[Callable[[str, Call, Tensor], Tensor]] = []
+    for edit in edits:
+        if isinstance(edit, HiddenKeys):
+            hidden.setdefault((edit.head, edit.query), {}).update(dict.fromkeys(edit.keys))
+        else:
+            others.append(edit)
+    return (*(HiddenKeys(head, query, tuple(keys)) for (head, query), keys in hidden.items()), *others)
+
+
+def _row_without(call: Call, head: int, row: int, keys: list[int]) -> Float[Tensor, "batch d_value"]:
+    """z of one query when these keys are hidden from it."""
+    scores = call.scores.bind(call.q, call.k)
+    n_query, n_key = call.q.shape[2], call.k.shape[2]
+    rows = torch.tensor([row], device=call.q.device)
+    columns = torch.arange(n_key, device=call.q.device)
+    logits = scores.block(call.q[:, :, row : row + 1], call.k, rows, columns, n_key - n_query)[:, head, 0]
+    logits = logits.index_fill(1, torch.tensor(keys, device=logits.device), float("-inf"))
+    if scores.sinks is not None:
+        logits = torch.cat((logits, scores.sinks[head].to(logits).expand(len(logits), 1)), dim=1)
+    weights = torch.softmax(logits, dim=-1).nan_to_num(0.0)[:, :n_key]
+    return torch.einsum("bk,bkd->bd", weights, call.v[:, head // (call.q.shape[1] // call.k.shape[1])].to(weights))
