@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { Tokens } from "../../src/source/published/tokenizer";
 import type { Parts } from "../../src/source/recompute-weights";
 import type { SiteCard } from "../../src/source/source";
 import { answerable, cellsOf, matches, measureSite } from "../../src/source/published/head-scores";
@@ -109,5 +110,25 @@ describe("a lesson's questions", () => {
     expect(markOf(question, { question: 1, answer: "7", attempt: 9 }).says).toBe("It is .3.");
     expect(() => markOf(question, { question: 1, answer: "many", attempt: 1 })).toThrow("could not read");
     expect(numberOf("")).toBeNaN();
+  });
+});
+
+describe("tokens in the browser", () => {
+  const words = (unk_token: string | null) => ({
+    version: "1.0",
+    added_tokens: [],
+    normalizer: null,
+    pre_tokenizer: { type: "Whitespace" },
+    post_processor: null,
+    decoder: null,
+    model: { type: "WordLevel", vocab: { "[UNK]": 0, the: 1, cat: 2 }, unk_token },
+  });
+
+  it("gives a word outside the vocabulary the unknown token", () => {
+    expect(new Tokens(words("[UNK]"), {}, []).ids("the dog")).toEqual([1, 0]);
+  });
+
+  it("refuses such a word where the model has no unknown token", () => {
+    expect(() => new Tokens(words(null), {}, []).ids("the dog")).toThrow("no token for");
   });
 });

@@ -2,8 +2,14 @@
 import { Tokenizer } from "@huggingface/tokenizers";
 import { Problem, type FoundToken, type TokenCard } from "../source";
 
+/** What tokenizer.json says of words that are not in its vocabulary. */
+interface Vocabulary {
+  model?: { unk_token?: string | null; vocab?: Record<string, number> };
+}
+
 export class Tokens {
   private readonly tokenizer: Tokenizer;
+  private readonly unknown: number | undefined;
 
   constructor(
     tokenizer: object,
@@ -11,10 +17,17 @@ export class Tokens {
     private readonly texts: string[],
   ) {
     this.tokenizer = new Tokenizer(tokenizer, config);
+    const { unk_token, vocab } = (tokenizer as Vocabulary).model ?? {};
+    this.unknown = unk_token ? vocab?.[unk_token] : undefined;
   }
 
   ids(text: string, special = true): number[] {
-    return this.tokenizer.encode(text, { add_special_tokens: special }).ids;
+    // A word of a WordLevel vocabulary that is not in it comes back as undefined.
+    const found: (number | undefined)[] = this.tokenizer.encode(text, { add_special_tokens: special }).ids;
+    const ids = found.map((id) => id ?? this.unknown);
+    if (ids.some((id) => id === undefined))
+      throw new Problem("InputError", "this text has words that the model's tokenizer has no token for");
+    return ids as number[];
   }
 
   textOf(id: number): string {
