@@ -5,6 +5,7 @@ import type { Attribution, Prediction } from "../../source/source";
 import type { Microscope } from "../state/microscope.svelte";
 import { percent, signed, siteTitle, visible } from "../../format";
 import type { Mark, Picture } from "../../save/picture";
+import { words } from "../../words/words";
 
 const ROW = 18;
 const largest = (values: Float32Array) => values.reduce((most, value) => Math.max(most, Math.abs(value)), 1e-12);
@@ -29,6 +30,7 @@ export function attributionPicture(
   first: number,
   colours: Palette,
 ): Picture {
+  const say = words.prediction.picture;
   const n = scope.model!.sites.find((site) => site.name === attribution.site)!.n_heads;
   const part = (values: Float32Array, row: number) =>
     values.subarray((row * values.length) / n, ((row + 1) * values.length) / n);
@@ -42,9 +44,9 @@ export function attributionPicture(
     largest(attribution.z),
     Math.max(largest(attribution.headOutputs), largest(attribution.output)),
   ];
-  const text = (words: string, x: number, y: number, anchor: "start" | "end" = "start"): Mark => ({
+  const text = (text: string, x: number, y: number, anchor: "start" | "end" = "start"): Mark => ({
     kind: "text",
-    text: words,
+    text,
     x,
     y,
     anchor,
@@ -72,7 +74,7 @@ export function attributionPicture(
   const foot = 30 + n * ROW;
   marks.push(
     { kind: "line", x1: 0, x2: bar + 130, y1: foot - 5, y2: foot - 5, stroke: css(colours.ink3) },
-    text("all", 0, foot + 11),
+    text(words.prediction.attribution.all, 0, foot + 11),
   );
   marks.push(
     ...strip(attribution.z, delivers, foot, 210, topDelivered, colours),
@@ -80,21 +82,21 @@ export function attributionPicture(
   );
   marks.push(
     text("z", delivers, 10),
-    text("through W_O", parts, 10),
-    text(attribution.toward ? `toward ${whose}` : "", bar, 10),
+    text(say.through, parts, 10),
+    text(attribution.toward ? say.toward(whose) : "", bar, 10),
   );
   const token = visible(scope.tokens[attribution.position].text);
   return {
     file: `mix-${attribution.site}-${attribution.position}`,
-    title: `${scope.model!.title}: what ${siteTitle(attribution.site)} adds at “${token}”`,
+    title: say.attribution(scope.model!.title, siteTitle(attribution.site), token),
     width: bar + 132,
     height: foot + ROW,
     marks,
     table: {
       columns: [
-        "head",
-        whose ? `share of the logit of ${whose}` : "logit share",
-        ...Array.from({ length: attribution.z.length / n }, (_, k) => `delivered ${k}`),
+        say.head,
+        whose ? say.shareOf(whose) : say.share,
+        ...Array.from({ length: attribution.z.length / n }, (_, k) => say.delivered(k)),
       ],
       rows: Array.from({ length: n }, (_, row) => [
         scope.heads[first + row].name,
@@ -112,6 +114,7 @@ export function nextTokenPicture(
   axis: number,
   colours: Palette,
 ): Picture {
+  const say = words.prediction.picture;
   const left = 110;
   const marks = found.guesses.flatMap((guess, k): Mark[] => {
     const y = k * 24 + 12;
@@ -139,20 +142,18 @@ export function nextTokenPicture(
     ];
   });
   const edits = [
-    ...found.off.map((head) => `${head} off`),
-    ...(found.cuts ?? []).map((edge) => `${edge.head} ${edge.query}→${edge.key} cut`),
+    ...found.off.map(words.prediction.edits.isOff),
+    ...(found.cuts ?? []).map((edge) => say.cut(edge.head, edge.query, edge.key)),
   ];
   return {
     file: `next-token-${found.position}`,
-    title: `${scope.model!.title}: next token after “${visible(scope.tokens[scope.token].text)}”`,
-    note: edits.length
-      ? `Open circles and second numbers: with ${edits.join(", ")}. KL ${found.kl?.toFixed(4)} nats.`
-      : undefined,
+    title: say.next(scope.model!.title, visible(scope.tokens[scope.token].text)),
+    note: edits.length ? say.note(edits.join(", "), String(found.kl?.toFixed(4))) : undefined,
     width: left + axis + 102,
     height: found.guesses.length * 24,
     marks,
     table: {
-      columns: ["token", "id", "probability", "edited", "drawn"],
+      columns: say.columns,
       rows: found.guesses.map((guess, k) => [
         guess.text,
         guess.id,

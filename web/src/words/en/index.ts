@@ -17,6 +17,7 @@ import census from "./pages/census";
 import film from "./pages/film";
 import media from "./pages/media";
 import oneOrMany from "./pages/one-or-many";
+import prediction from "./pages/prediction";
 import rules from "./pages/rules";
 import trace from "./pages/trace";
 import why from "./pages/why";
@@ -36,6 +37,7 @@ export default {
   media,
   microscope,
   oneOrMany,
+  prediction,
   published,
   rules,
   served,
