@@ -4,6 +4,9 @@ import { drawThumbnails, type GridLayout, type Thumbnails } from "../../draw/hea
 import { dashColour, dashOf } from "../../draw/signed-cell";
 import type { Microscope } from "../state/microscope.svelte";
 import type { Mark, Picture } from "../../save/picture";
+import { served } from "../../words/served";
+import { small } from "../../words/small";
+import { words } from "../../words/words";
 
 export interface GridShown {
   shade: ((head: number) => number) | null; // one shade for each head, up to 1, instead of a thumbnail
@@ -24,7 +27,7 @@ export function gridPicture(scope: Microscope, grid: GridLayout, shown: GridShow
         );
   return {
     file: "heads",
-    title: `${scope.model!.title}, all heads${asked ? `: ${asked.toLowerCase()}` : ""}`,
+    title: `${words.grid.picture(scope.model!.title)}${asked ? `: ${small(served(asked))}` : ""}`,
     note: scope.look!.text.slice(0, 400),
     width: grid.width,
     height: grid.height,
@@ -33,7 +36,7 @@ export function gridPicture(scope: Microscope, grid: GridLayout, shown: GridShow
       ...rows,
     ],
     table: {
-      columns: ["head", ...scope.model!.questions.map((question) => question.title)],
+      columns: [words.grid.column, ...scope.model!.questions.map((question) => served(question.title))],
       rows: scope.heads.map((place, head) => [
         place.name,
         ...scope.model!.questions.map((question) =>

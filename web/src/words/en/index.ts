@@ -15,6 +15,7 @@ import ui from "./ui";
 import cards from "./pages/cards";
 import census from "./pages/census";
 import film from "./pages/film";
+import grid from "./pages/grid";
 import media from "./pages/media";
 import oneOrMany from "./pages/one-or-many";
 import prediction from "./pages/prediction";
@@ -33,6 +34,7 @@ export default {
   fourHeads,
   frame,
   glossary,
+  grid,
   learn,
   media,
   microscope,
