@@ -4,6 +4,7 @@ import { css, type Palette } from "../../draw/colour";
 import type { Microscope } from "../state/microscope.svelte";
 import { short, visible } from "../../format";
 import type { Mark, Picture } from "../../save/picture";
+import { words } from "../../words/words";
 
 const ROW = 26;
 const WORDS = 260; // where the words begin
@@ -13,6 +14,7 @@ export function arcsPicture(
   weight: (query: number, key: number) => number,
   colours: Palette,
 ): Picture {
+  const said = words.head.arcs.columns;
   const drawn = arcs({ length: scope.length, weight, cell: ROW, x: WORDS, selected: scope.token });
   const marks = drawn.map((arc): Mark => {
     const stroke = css(arc.selected ? colours.accent : colours.ink);
@@ -20,7 +22,7 @@ export function arcsPicture(
     const r = Math.sqrt(arc.weight) * ROW * 0.17;
     return { kind: "circle", x: WORDS - 4 - r, y: (arc.query + 0.5) * ROW, r, fill: stroke, opacity: arc.opacity };
   });
-  const words = scope.tokens.map((token, row): Mark => ({
+  const tokens = scope.tokens.map((token, row): Mark => ({
     kind: "text",
     text: visible(token.text),
     x: WORDS + 6,
@@ -31,12 +33,12 @@ export function arcsPicture(
   }));
   return {
     file: `arcs-${scope.here!.name}`,
-    title: `${scope.model!.title}, head ${scope.here!.name}`,
+    title: words.head.arcs.picture(scope.model!.title, scope.here!.name),
     width: WORDS + 120,
     height: scope.length * ROW,
-    marks: [...marks, ...words],
+    marks: [...marks, ...tokens],
     table: {
-      columns: ["query", "reads", "key", "token", "weight"],
+      columns: [said.query, said.reads, said.key, said.token, said.weight],
       rows: drawn
         .toSorted((a, b) => a.query - b.query || a.key - b.key)
         .map((arc) => [
@@ -60,6 +62,7 @@ export interface ScoreLine {
 
 export function scoresPicture(scope: Microscope, lines: ScoreLine[], colours: Palette): Picture {
   const [left, wide] = [140, 240];
+  const said = words.head.scores;
   const marks = lines.flatMap((line, k): Mark[] => {
     const floor = k * 34 + 28;
     const unit = wide / line.bars.length;
@@ -90,9 +93,9 @@ export function scoresPicture(scope: Microscope, lines: ScoreLine[], colours: Pa
           },
         ]
       : [];
-    const text = (words: string, x: number, fill: string, anchor: "start" | "end" = "start"): Mark => ({
+    const text = (written: string, x: number, fill: string, anchor: "start" | "end" = "start"): Mark => ({
       kind: "text",
-      text: words,
+      text: written,
       x,
       y: floor - 5,
       fill,
@@ -105,7 +108,7 @@ export function scoresPicture(scope: Microscope, lines: ScoreLine[], colours: Pa
       text(line.title, 0, css(colours.ink)),
       text(short(line.value), left + wide + 46, css(colours.ink), "end"),
       text(
-        Number.isFinite(line.value) ? `${line.rank} of ${scope.heads.length}` : "",
+        Number.isFinite(line.value) ? `${line.rank}${said.of(String(scope.heads.length))}` : "",
         left + wide + 120,
         css(colours.ink3),
         "end",
@@ -114,13 +117,13 @@ export function scoresPicture(scope: Microscope, lines: ScoreLine[], colours: Pa
   });
   return {
     file: `answers-${scope.here!.name}`,
-    title: `${scope.model!.title}, head ${scope.here!.name} among ${scope.heads.length} heads`,
+    title: said.picture(scope.model!.title, scope.here!.name, scope.heads.length),
     note: scope.look!.text.slice(0, 400),
     width: left + wide + 124,
     height: lines.length * 34,
     marks,
     table: {
-      columns: ["question", "answer", "rank", "heads"],
+      columns: [said.columns.question, said.columns.answer, said.columns.rank, said.columns.heads],
       rows: lines.map((line) => [line.title, line.value, line.rank, scope.heads.length]),
     },
   };

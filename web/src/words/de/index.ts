@@ -29,6 +29,7 @@ import cards from "./pages/cards";
 import census from "./pages/census";
 import film from "./pages/film";
 import grid from "./pages/grid";
+import head from "./pages/head";
 import media from "./pages/media";
 import oneOrMany from "./pages/one-or-many";
 import prediction from "./pages/prediction";
@@ -48,6 +49,7 @@ const de: Words = {
   frame,
   glossary,
   grid,
+  head,
   learn,
   media,
   microscope,

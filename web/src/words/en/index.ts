@@ -16,6 +16,7 @@ import cards from "./pages/cards";
 import census from "./pages/census";
 import film from "./pages/film";
 import grid from "./pages/grid";
+import head from "./pages/head";
 import media from "./pages/media";
 import oneOrMany from "./pages/one-or-many";
 import prediction from "./pages/prediction";
@@ -35,6 +36,7 @@ export default {
   frame,
   glossary,
   grid,
+  head,
   learn,
   media,
   microscope,
