@@ -164,6 +164,49 @@ const served: Record<string, string> = {
   "induction score, best head": "Score „Induktion“, bester Kopf",
   "loss on the second copy (nats)": "Verlust auf der zweiten Kopie (Nats)",
 
+  // Rollen
+  "next token": "nächstes Token",
+  copying: "Abschreiben",
+  successor: "Nachfolger",
+  "name mover": "Name-Mover",
+  "negative name mover": "negativer Name-Mover",
+  "S-inhibition": "S-Inhibition",
+  retrieval: "Abruf",
+  coreference: "Koreferenz",
+  "verb to subject": "Verb zu Subjekt",
+  "noun to modifier": "Nomen zu Adjektiv",
+  negation: "Verneinung",
+  alignment: "Ausrichtung",
+  "alignment ahead": "Ausrichtung voraus",
+  "Looks at the token before.": "Schaut auf das Token davor.",
+  "Looks at the token after.": "Schaut auf das Token danach.",
+  "Looks at its own token.": "Schaut auf sein eigenes Token.",
+  "Rests on the first token: a sink, where attention goes that has nothing to look for.":
+    "Ruht auf dem ersten Token: eine Senke, in die Aufmerksamkeit fließt, die nichts zu suchen hat.",
+  "Looks at punctuation and separators.": "Schaut auf Satz- und Trennzeichen.",
+  "Looks at earlier copies of its own token.": "Schaut auf frühere Kopien seines eigenen Tokens.",
+  "Its OV circuit raises the token that it reads.": "Sein OV-Schaltkreis hebt das Token, das er liest.",
+  "Finds an earlier copy of the token, and looks at (and predicts) what followed it there.":
+    "Findet eine frühere Kopie des Tokens und schaut auf das, was dort folgte (und sagt es voraus).",
+  "Raises what comes next after the token that it reads: Tuesday after Monday, 4 after 3.":
+    "Hebt, was auf das gelesene Token folgt: Tuesday nach Monday, 4 nach 3.",
+  "Where a name is due, looks at the person who has not acted yet and raises that name.":
+    "Wo ein Name kommen muss, schaut er auf die Person, die noch nicht gehandelt hat, und hebt ihren Namen.",
+  "Where a name is due, looks at the person who has not acted yet and lowers that name.":
+    "Wo ein Name kommen muss, schaut er auf die Person, die noch nicht gehandelt hat, und senkt ihren Namen.",
+  "Looks at the person who was named twice, and turns the name movers away from them.":
+    "Schaut auf die Person, die zweimal genannt wurde, und lenkt die Name-Mover von ihr weg.",
+  "Finds the one fact in a long text that the end asks about, and raises what it says.":
+    "Findet in einem langen Text die eine Tatsache, nach der das Ende fragt, und hebt, was sie sagt.",
+  "A pronoun looks at the person it stands for.": "Ein Pronomen schaut auf die Person, für die es steht.",
+  "A verb looks at its subject, past other nouns.": "Ein Verb schaut auf sein Subjekt, an anderen Nomen vorbei.",
+  "A noun looks at its own adjective.": "Ein Nomen schaut auf sein eigenes Adjektiv.",
+  "A negated word looks at its “not”.": "Ein verneintes Wort schaut auf sein „not“.",
+  "Looks at the same word in the source.": "Schaut auf dasselbe Wort in der Quelle.",
+  "Looks at the word of the source that is to be written next.":
+    "Schaut auf das Wort der Quelle, das als nächstes zu schreiben ist.",
+  "Looks where your question's labels are equal.": "Schaut dorthin, wo die Marken deiner Frage gleich sind.",
+
   // Modellkarten
   "token embeddings": "Token-Einbettungen",
   "place embeddings": "Platz-Einbettungen",
