@@ -32,6 +32,7 @@ import grid from "./pages/grid";
 import head from "./pages/head";
 import media from "./pages/media";
 import oneOrMany from "./pages/one-or-many";
+import pattern from "./pages/pattern";
 import prediction from "./pages/prediction";
 import rules from "./pages/rules";
 import trace from "./pages/trace";
@@ -54,6 +55,7 @@ const de: Words = {
   media,
   microscope,
   oneOrMany,
+  pattern,
   prediction,
   published,
   rules,

@@ -19,6 +19,7 @@ import grid from "./pages/grid";
 import head from "./pages/head";
 import media from "./pages/media";
 import oneOrMany from "./pages/one-or-many";
+import pattern from "./pages/pattern";
 import prediction from "./pages/prediction";
 import rules from "./pages/rules";
 import trace from "./pages/trace";
@@ -41,6 +42,7 @@ export default {
   media,
   microscope,
   oneOrMany,
+  pattern,
   prediction,
   published,
   rules,
