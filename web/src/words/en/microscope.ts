@@ -1,6 +1,53 @@
-// The microscope.
+// The microscope: its page, and what it is given to read.
 export default {
   triangle: "Why is it a triangle?",
   square: "Why is it a square?",
   pattern: "What is shown?",
+
+  regions: {
+    all: "All heads",
+    trace: "Trace",
+    head: "One head",
+    role: "What this head is",
+    attribution: "Logit attribution",
+    next: "Next token",
+    headRight: "One head, right",
+    both: "Left and right",
+    nextRight: "Next token, right",
+    attributionRight: "Logit attribution, right",
+  },
+  compare: "Compare",
+  compareWhy: "Put a second text, or another model, beside this one",
+  close: "Close",
+
+  sentence: "Sentence",
+  textRight: "Text on the right",
+  type: "Type a sentence",
+  nextInLine: "next in line",
+  inLine: (place: number) => `number ${place} in line`,
+  far: (what: string, done: number, total: number) => `${what}, ${done} of ${total}`,
+  working: "working",
+
+  tokens: "Tokens",
+  weight: (weight: string) => `, weight ${weight}`,
+  bars: "Bars: what",
+  onTheRight: "On the right: what",
+  readsFrom: "reads from",
+
+  typeOrPick: "Type a sentence, or pick an example. Nothing leaves this machine.",
+  truncated: (length: string, read: string) =>
+    `The text has ${length} tokens and this model reads ${read}. You see the first ${read}.`,
+  beyondTraining: (read: string, trained: string) =>
+    `The text has ${read} tokens. This model was trained on texts of up to ${trained}: what its heads do beyond that, nobody taught them.`,
+  reading: "Reading the sentence",
+  openingModel: "Opening the model",
+
+  model: "Model",
+  modelRight: "Model on the right",
+  another: "another …",
+  nameOrFolder: "A model's name or folder",
+  hubOrFolder: "a hub name or a folder",
+  open: "Open",
+  opening: "Opening",
+  cancel: "Cancel",
 };
