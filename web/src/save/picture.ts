@@ -1,4 +1,5 @@
 // A picture to save as a list of marks and a table, and its files: SVG, CSV and HTML (png.ts makes the PNG).
+import { language, words } from "../words/words";
 
 export type Mark =
   | {
@@ -158,10 +159,11 @@ export function html(picture: Picture, page: PageColours): string {
     "body{margin:24px auto;max-width:1100px;padding:0 16px;" +
     `background:${page.paper};color:${page.ink};font:14px/1.5 ${FACES.sans.replace(/'/g, "")}}`;
   return (
-    '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">' +
+    `<!doctype html>\n<html lang="${language}"><head><meta charset="utf-8">` +
+    '<meta name="viewport" content="width=device-width">' +
     `<title>${safe(picture.title)}</title><style>${body}${STYLE}</style></head>` +
     `<body>${svg(picture, page)}${picture.note ? `<p>${safe(picture.note)}</p>` : ""}` +
-    "<details><summary>The numbers</summary><table>" +
+    `<details><summary>${safe(words.ui.numbers)}</summary><table>` +
     `<thead>${row("th", picture.table.columns)}</thead>` +
     `<tbody>${picture.table.rows.map((values) => row("td", values)).join("")}</tbody>` +
     "</table></details></body></html>\n"

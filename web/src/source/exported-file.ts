@@ -1,4 +1,5 @@
 // Source of an exported HTML file: all answers lie in one container inside it (app/export/html.py writes it).
+import { words } from "../words/words";
 import { unpack, type Container } from "../wire";
 import { tileFrom, lookFrom, attributionFrom, receivedIn } from "./decode";
 import { tileOf, partsFrom } from "./recompute-weights";
@@ -18,7 +19,7 @@ import {
   type Why,
 } from "./source";
 
-const NOT_HERE = "This file holds one text and no model. For this, open the text in headscope.";
+const notInFile = () => new Problem("NotInFile", words.ui.notInFile);
 
 /** What a file explains: one trace, its arrows, and one cut of each. */
 interface Explained {
@@ -28,7 +29,7 @@ interface Explained {
 }
 
 function held<Answer>(found: Answer | undefined): Answer {
-  if (found === undefined) throw new Problem("NotInFile", NOT_HERE);
+  if (found === undefined) throw notInFile();
   return found;
 }
 
@@ -41,7 +42,7 @@ const fits = (trace: Trace, wanted: TraceRequest) =>
 /** Each answer is a container of its own, and must begin at a place of its own for typed arrays to lie on it. */
 function part(bundle: Container, name: string): ArrayBuffer {
   const found = bundle.arrays[name];
-  if (!found) throw new Problem("NotInFile", NOT_HERE);
+  if (!found) throw notInFile();
   return found.data.slice().buffer as ArrayBuffer;
 }
 
@@ -56,7 +57,7 @@ export function fileSource(bytes: ArrayBuffer): Source {
     explained?: Explained;
   };
   const absent = async () => {
-    throw new Problem("NotInFile", NOT_HERE);
+    throw notInFile();
   };
   return {
     live: false,

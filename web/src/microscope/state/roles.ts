@@ -1,6 +1,8 @@
 // Roles from the battery's report: findings, evidence rows and scores of a head.
 import type { Finding, Roles, RoleTrial } from "../../source/source";
 import { short } from "../../format";
+import { served } from "../../words/served";
+import { words } from "../../words/words";
 
 export const NAMELESS = "role:";
 export const isRole = (question: string): boolean => question.startsWith("role:");
@@ -38,16 +40,11 @@ export function roleScores(roles: Roles, question: string, heads: string[]): Flo
   return Float32Array.from(heads, (head) => scores.get(head) ?? NaN);
 }
 
-const KINDS: Record<string, string> = {
-  attention: "attention there",
-  reading: "raises its token",
-  share: "pushes the name",
-  effect: "effect on movers",
-};
-
 function measured(measure: string): { name: string; share: boolean } {
   const [kind, of] = measure.split(": ");
-  const name = kind === "reading" && of !== "itself" ? `raises the ${of}` : (KINDS[kind] ?? measure);
+  const { attention, reading, share, effect, raises } = words.microscope.evidence;
+  const kinds: Record<string, string> = { attention, reading, share, effect };
+  const name = kind === "reading" && of !== "itself" ? raises(served(of)) : (kinds[kind] ?? served(measure));
   return { name, share: kind === "attention" || kind === "reading" };
 }
 
@@ -60,7 +57,7 @@ export function evidenceRows(finding: Finding): EvidenceRow[] {
       value: piece.score,
       top: share ? 1 : Math.max(piece.high, piece.threshold) * 1.25,
       text: short(piece.score),
-      note: `next best ${short(piece.rival)}`,
+      note: words.microscope.evidence.nextBest(short(piece.rival)),
       interval: [piece.low, piece.high],
       chance: [0, piece.rival],
       threshold: piece.threshold,
@@ -69,11 +66,11 @@ export function evidenceRows(finding: Finding): EvidenceRow[] {
   const lost = finding.ablated;
   if (lost)
     rows.push({
-      name: "lost without it",
+      name: words.microscope.evidence.lost,
       value: lost.loss,
       top: Math.max(0.3, lost.high * 1.2),
       text: short(lost.loss),
-      note: lost.task.split(", ").at(-1)!,
+      note: served(lost.task.split(", ").at(-1)!),
       interval: [lost.low, lost.high],
     });
   return rows;
@@ -91,11 +88,11 @@ export function nearest(roles: Roles, head: number, most: number): EvidenceRow[]
     .sort((a, b) => b.lead - a.lead)
     .slice(0, most)
     .map(({ trial, score, rival }) => ({
-      name: trial.role,
+      name: served(trial.role),
       value: score,
       top: 1,
       text: short(score),
-      note: `next best ${short(rival)}`,
+      note: words.microscope.evidence.nextBest(short(rival)),
       chance: [0, rival] as [number, number],
       threshold: trial.threshold!,
     }));

@@ -52,4 +52,14 @@ export default {
   open: "Öffnen",
   opening: "Wird geöffnet",
   cancel: "Abbrechen",
+
+  evidence: {
+    attention: "Aufmerksamkeit",
+    reading: "hebt sein Token",
+    share: "schiebt den Namen",
+    effect: "wirkt auf Mover",
+    raises: (token: string) => `hebt: ${token}`,
+    nextBest: (score: string) => `nächstbester ${score}`,
+    lost: "fehlt ohne ihn",
+  },
 } satisfies typeof en;

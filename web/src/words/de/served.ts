@@ -206,6 +206,8 @@ const served: Record<string, string> = {
   "Looks at the word of the source that is to be written next.":
     "Schaut auf das Wort der Quelle, das als nächstes zu schreiben ist.",
   "Looks where your question's labels are equal.": "Schaut dorthin, wo die Marken deiner Frage gleich sind.",
+  "nats per token": "Nats je Token",
+  "accuracy: {1}": "Genauigkeit: {1}",
 
   // Modellkarten
   "token embeddings": "Token-Einbettungen",

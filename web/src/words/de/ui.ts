@@ -5,6 +5,8 @@ export default {
   save: (what: string) => `Speichern: ${what}`,
   saveIt: "Speichern",
   kinds: { png: "PNG-Bild", svg: "SVG-Bild", csv: "CSV-Zahlen", html: "HTML-Seite" },
+  numbers: "Die Zahlen",
+  notInFile: "Diese Datei enthält einen Text und kein Modell. Öffne den Text dafür in headscope.",
   again: "Noch einmal versuchen",
   key: (name: string, top: string) => `Legende: dunkler ist mehr ${name}, von 0 bis ${top}`,
   weight: "Gewicht",

@@ -50,4 +50,14 @@ export default {
   open: "Open",
   opening: "Opening",
   cancel: "Cancel",
+
+  evidence: {
+    attention: "attention there",
+    reading: "raises its token",
+    share: "pushes the name",
+    effect: "effect on movers",
+    raises: (token: string) => `raises the ${token}`,
+    nextBest: (score: string) => `next best ${score}`,
+    lost: "lost without it",
+  },
 };

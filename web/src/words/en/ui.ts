@@ -3,6 +3,8 @@ export default {
   save: (what: string) => `Save ${what}`,
   saveIt: "Save",
   kinds: { png: "PNG picture", svg: "SVG picture", csv: "CSV numbers", html: "HTML page" },
+  numbers: "The numbers",
+  notInFile: "This file holds one text and no model. For this, open the text in headscope.",
   again: "Try again",
   key: (name: string, top: string) => `Key: darker is more ${name}, from 0 to ${top}`,
   weight: "weight",
