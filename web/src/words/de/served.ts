@@ -208,6 +208,20 @@ const served: Record<string, string> = {
   "Looks where your question's labels are equal.": "Schaut dorthin, wo die Marken deiner Frage gleich sind.",
   "nats per token": "Nats je Token",
   "accuracy: {1}": "Genauigkeit: {1}",
+  "{1} random whole-word tokens, twice": "{1} zufälligen ganzen Wörtern, zweimal",
+  "{1} random whole-word tokens, then the same in another order":
+    "{1} zufälligen ganzen Wörtern, dann denselben in anderer Reihenfolge",
+  "plain sentences, {1} tokens": "einfachen Sätzen, {1} Token",
+  "random tokens among separators, {1} tokens": "Zufallstoken zwischen Trennzeichen, {1} Token",
+  "the distractor": "das ablenkende Wort",
+  "the earlier copy itself": "die frühere Kopie selbst",
+  "two after the earlier copy": "zwei nach der früheren Kopie",
+
+  // Fortschritt
+  "reading the text": "Text wird gelesen",
+  "drawing the pattern": "Muster wird gezeichnet",
+  "finding each row's largest weight": "Größtes Gewicht jeder Zeile wird gesucht",
+  "tracing back": "Vorhersage wird zurückverfolgt",
 
   // Modellkarten
   "token embeddings": "Token-Einbettungen",
