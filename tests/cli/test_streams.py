@@ -36,6 +36,7 @@ JSON = {
     "rules": ("rules", "-t", "book.txt", "-n", "3", "--no-tables"),
     "exercise": ("exercise", "mine.py"),
     "explain": ("explain", "shape"),
+    "publish": ("publish", "--out", "site"),
 }
 SHOWN = {
     "look": ("look", TEXT),

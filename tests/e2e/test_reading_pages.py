@@ -237,11 +237,11 @@ def test_two_censuses_are_compared(show: Show, folders: list[Path]):
     assert "against=2" in page.url
 
 
-def test_without_a_census_the_page_says_how_to_make_one(session: Session, browser: Browser):
+def test_without_a_census_the_page_shows_the_embedded_models(session: Session, browser: Browser):
     with served(session) as bare:
         page = browser.new_page()
         page.goto(f"{bare}#census")
-        expect(page.get_by_text("headscope scan --corpus book.txt --out census")).to_be_visible()
+        expect(page.get_by_role("heading", name="embedded on stories, a licence and code")).to_be_visible()
         page.close()
 
 

@@ -20,7 +20,7 @@ from headscope.app.server.token import Token
 
 pytestmark = pytest.mark.promise("Access token for other machines")
 
-PATHS = ["/", "/index.html", "/icon.svg", "/assets/index.js", "/assets/index.css", "/api/model", "/openapi.json"]
+PATHS = ["/", "/index.html", "/icon.svg", "/assets/index.js", "/assets/all.css", "/api/model", "/openapi.json"]
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ EXTRAS = {
     "gguf": ("gguf", "models in GGUF files"),
     "data": ("datasets", "corpora from the datasets library"),
     "plot": ("matplotlib", "PNG pictures from the command line"),
+    "publish": ("onnxruntime", "static sites whose model runs in the browser"),
 }
 
 

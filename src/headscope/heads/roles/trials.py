@@ -131,10 +131,10 @@ def why_no_text(model: OpenModel) -> str | None:
         try:
             with torch.no_grad():
                 model.run(model.prepare([1, 2, 1]).inputs)
-        except InputError as error:
-            reason = f"probes are texts: {error}"
-        except (RuntimeError, ValueError, TypeError, AttributeError, LookupError):
-            reason = "probes are texts, and this model does not run on a text alone"
+        except (InputError, RuntimeError, ValueError, TypeError, AttributeError, LookupError) as error:
+            ours = isinstance(error, InputError) and error.__cause__ is None
+            alone = "probes are texts, and this model does not run on a text alone"
+            reason = f"probes are texts: {error}" if ours else alone
         _reads_no_text[model.model] = reason
     return _reads_no_text[model.model]
 
