@@ -7,6 +7,7 @@ transfer, so that only who did what tells the rows apart.
 
 from __future__ import annotations
 
+from bench.curriculum.acts import TO_THE_OTHER
 from bench.curriculum.passage import World, a, answer, prose
 from bench.curriculum.people import Person
 from bench.curriculum.words import ADJECTIVES, GIVING, LEADS, MEETING, PLACES, STATURES, THINGS, TRADES, VERBS, WEATHER
@@ -23,41 +24,6 @@ CAME = [
     "stayed at",
     "arrived at",
 ]
-TO_THE_OTHER = (
-    "{g} {gave} {thing} to {r}",
-    "{g} {gave} {thing} over to {r}",
-    "{g} had brought {thing} for {r}",
-    "{g} bought {thing} for {r}",
-    "{g} took {thing} away from {r}",
-    "{g} borrowed {thing} from {r}",
-    "{g} hid {thing} from {r}",
-    "{g} explained everything to {r}",
-    "{g} told the whole story to {r}",
-    "{g} sat down beside {r}",
-    "{g} went for a walk with {r}",
-    "{g} made room for {r}",
-    "{g} apologised to {r}",
-    "{g} asked a favour of {r}",
-    "{g} held {thing} out to {r}",
-    "{g} wanted to share {thing} with {r}",
-    "{g} owed {thing} to {r}",
-    "{g} wrapped {thing} in paper and {gave} it to {r}",
-    "{g} shook hands with {r}",
-    "{g} put {thing} down in front of {r}",
-    "{g} found {thing} and kept it for {r}",
-    "{g} threw {thing} after {r}",
-    "{g} drank to the health of {r}",
-    "{g} could not stop laughing at {r}",
-    "{g} left {thing} behind for {r}",
-    "{g} turned round and looked at {r}",
-    "{g} had a message for {r}",
-    "{g} waited for {r}",
-    "{g} thanked {r}",
-    "{g} did not believe {r}",
-    "{g} paid {r} for {thing}",
-    "{g} {gave} {r} {thing}",
-    "{g} taught {r} a song",
-)
 TAILS = (
     "",
     "",
@@ -72,6 +38,56 @@ TAILS = (
     " instead",
     " without being asked",
     ", and both laughed",
+)
+AGAIN = (  # a person is named a second time, and will not be meant
+    "{p} did not want {thing}",
+    "{p} had already gone home",
+    "{p} fell asleep",
+    "{p} got nothing",
+    "for {p} there was {thing}",
+    "nobody asked {p}",
+    "{p} had no time, or so {he} said",
+    "it could not be {p}",
+    "{p} was far away by then",
+    "{thing} was not meant for {p}",
+    "they had forgotten {p}",
+    "{p} went to bed",
+    "everybody thought of {p}, but {he} was ill",
+    "first {p} got {thing}",
+    "{p} left the room",
+    "{p} refused",
+)
+LEFT = (
+    "{thing} was given to {r}",
+    "so they chose {r}",
+    "there was nobody left but {r}",
+    "it was the turn of {r}",
+    "everything depended on {r}",
+    "the rest was for {r}",
+    "{thing} went to {r}",
+    "that left only {r}",
+    "the innkeeper {gave} {thing} to {r}",
+    "a stranger {gave} {thing} to {r}",
+    "the prize was won by {r}",
+    "all eyes were on {r}",
+    "the dog ran to {r}",
+    "the one who stayed was {r}",
+    "the letter was addressed to {r}",
+    "they all waited for {r}",
+    "the last place belonged to {r}",
+    "{thing} must have come from {r}",
+    "in the dark stood {r}",
+    "it had to be {r}",
+)
+ALONE = (
+    "stood up",
+    "laughed",
+    "hesitated for a moment",
+    "came closer",
+    "had an idea",
+    "said nothing",
+    "took off the hat",
+    "was the first to speak",
 )
 GAPS = (
     "{p} {verb}",
@@ -125,6 +141,15 @@ def opening(world: World, people: list[Person]) -> str:
                 f"{together} made a plan",
                 f"this is a story about {together}",
                 f"everybody in the {place} knew {together}",
+                f"{together} sat at one table of the {place}",
+                f"the {world.pick(TRADES)} had invited {together}",
+                f"between them {together} owned the {place}",
+                f"only {together} were left in the {place}",
+                f"the {place} was built by {together}",
+                f"{together} did not like each other",
+                f"{together} grew up together near the {other}",
+                f"someone had seen {together} behind the {place}",
+                f"what happened at the {place} is known to {together}",
             )
         )
     return _two(world, *names)
@@ -173,7 +198,7 @@ def transfer(world: World, giver: Person, receiver: Person) -> str:
     told = world.pick(TO_THE_OTHER).format(
         g=giver.name, r=answer(receiver.name), gave=world.pick(GIVING), thing=thing(world)
     )
-    form = world.draw.randrange(5)
+    form = world.draw.randrange(7)
     if form == 0:
         return f"{world.pick(LEADS)} {told}{world.pick(TAILS)}"
     if form == 1:
@@ -183,6 +208,8 @@ def transfer(world: World, giver: Person, receiver: Person) -> str:
     if form == 3:
         reason = f"it was {world.pick(('late', 'cold', 'dark', 'Sunday', 'a holiday'))}"
         return f"{world.pick(('because', 'since', 'although', 'as'))} {reason}, {told}"
+    if form == 4:
+        return f"{giver.name} {world.pick(ALONE)}. {told[0].upper() + told[1:]}{world.pick(TAILS)}"
     return world.told(told, 0.3) + world.pick(TAILS)
 
 
@@ -200,6 +227,22 @@ def scene(world: World, *, swap: bool = False) -> str:
         parts.append(transfer(world, giver, receiver))
         if world.maybe(0.5):
             giver, receiver = receiver, giver
+    return prose(parts)
+
+
+def left_over(world: World, *, swap: bool = False) -> str:
+    """Two to four people of whom all but one are named again: the last one is meant, wherever the others stood."""
+    people = world.people(world.pick((2, 3, 3, 4)))
+    parts = [world.told(opening(world, people), 0.2)]
+    order = world.some(people, len(people))
+    if swap:
+        order = [*order[1:], order[0]]
+    *others, last = order
+    for person in others:
+        parts.append(world.told(world.pick(AGAIN).format(p=person.name, thing=thing(world), he=person.he), 0.15))
+        parts += [gap(world, people)] * world.maybe(0.25)
+    end = world.pick(LEFT).format(r=answer(last.name), thing=thing(world), gave=world.pick(GIVING))
+    parts.append(f"{world.pick(LEADS)} {end}{world.pick(TAILS)}" if world.maybe(0.4) else end + world.pick(TAILS))
     return prose(parts)
 
 
@@ -231,4 +274,7 @@ def owners(world: World) -> str:
 
 
 def document(world: World, *, swap: bool = False) -> str:
-    return owners(world) if world.maybe(0.25) else scene(world, swap=swap)
+    kind = world.draw.random()
+    if kind < 0.12:
+        return owners(world)
+    return left_over(world, swap=swap) if kind < 0.42 else scene(world, swap=swap)
