@@ -24,8 +24,13 @@ export function percent(probability: number): string {
   return value.toFixed(value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2);
 }
 
+/** The thousands of a number as the language parts them: 8,192 or 8 192. */
+export function grouped(number: string): string {
+  return number.replaceAll(",", catalogue.ui.thousands);
+}
+
 export function count(value: number): string {
-  return value.toLocaleString("en");
+  return grouped(value.toLocaleString("en"));
 }
 
 /** 1 head, 2 heads. */

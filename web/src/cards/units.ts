@@ -1,4 +1,5 @@
 // Bytes, counts, FLOPs and context lengths as text.
+import { count } from "../format";
 import { words } from "../words/words";
 
 /** Bytes as a person says them: 128 KiB, 16 GiB. */
@@ -42,7 +43,7 @@ export function formatFlops(count: number): string {
 /** 8 k, 128 k, 1 M; lengths that are not powers stay whole. */
 export function formatLength(length: number): string {
   if (length >= 2 ** 20 && length % 2 ** 20 === 0) return `${length / 2 ** 20} M`;
-  return length >= 1024 && length % 1024 === 0 ? `${length / 1024} k` : length.toLocaleString("en");
+  return length >= 1024 && length % 1024 === 0 ? `${length / 1024} k` : count(length);
 }
 
 export function nearestLength(lengths: number[], wanted: number): number {

@@ -1,6 +1,7 @@
 // The numbers of the open lesson by name. Prose, captions, code and figures read the same ones.
 
 import { untrack } from "svelte";
+import { grouped } from "../format";
 
 export type Shown = number | string;
 
@@ -75,9 +76,9 @@ export function formatted(value: Shown, form: string): string {
   if (!found) return String(value);
   const digits = found[2] === undefined ? undefined : Number(found[2]);
   if (found[1])
-    return value
-      .toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits ?? 3 })
-      .replace("-", "−");
+    return grouped(
+      value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits ?? 3 }),
+    ).replace("-", "−");
   return (digits === undefined ? String(value) : value.toFixed(digits)).replace("-", "−");
 }
 

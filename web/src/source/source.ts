@@ -1,4 +1,5 @@
 // The interface to the model's data, whether it comes from a server, a notebook or a file.
+import { served } from "../words/served";
 import type { components } from "../api";
 
 type Schemas = components["schemas"];
@@ -157,13 +158,13 @@ export function streamsOf(look: Pick<LookCard, "sides">, site: SiteCard): [strin
   return look.sides?.[site.name] ?? [site.queries, site.keys];
 }
 
-/** A sentence for the person at the page. */
+/** A sentence for the person at the page, in its language where the catalogue has it. */
 export class Problem extends Error {
   constructor(
     readonly kind: string,
     message: string,
   ) {
-    super(message);
+    super(served(message));
   }
 }
 

@@ -23,10 +23,17 @@ function compiled(all: Record<string, string>): [RegExp, string][] {
   return made;
 }
 
+/** A number alone, with its thousands as the language parts them. */
+const parted = (text: string) =>
+  /^\d{1,3}(,\d{3})+(\.\d+)?$/.test(text) ? text.replaceAll(",", words.ui.thousands) : text;
+
 /** What the program said, translated where the catalogue has it, else as it is. */
 export function served(text: string): string {
   const all = words.served;
   if (text in all) return all[text];
-  for (const [pattern, theirs] of compiled(all)) if (pattern.test(text)) return text.replace(pattern, theirs);
-  return text;
+  for (const [pattern, theirs] of compiled(all)) {
+    const found = pattern.exec(text);
+    if (found) return theirs.replace(/\$(\d)/g, (_, at) => parted(found[Number(at)]));
+  }
+  return parted(text);
 }

@@ -1,4 +1,5 @@
 // What pages other than the microscope ask, answered from the site's files; what no file answers needs Python.
+import { words } from "../../words/words";
 import { Problem } from "../source";
 import type { PublishedSite } from "./files";
 import { needsPython } from "./source";
@@ -30,7 +31,7 @@ export function siteTransport(site: PublishedSite) {
     const file = site.answers[body === undefined ? path : `${path} ${JSON.stringify(body)}`];
     if (file === undefined) throw needsPython(site.command);
     const response = await fetch(file, { signal });
-    if (!response.ok) throw new Problem("Missing", `${file} is missing from this site (${response.status}).`);
+    if (!response.ok) throw new Problem("Missing", words.published.missing(file, response.status));
     return response;
   };
 }

@@ -14,6 +14,7 @@ import type { Words } from "../words";
 import byHand from "./by-hand";
 import censusScan from "./pages/census-scan";
 import classroom from "./classroom";
+import errors from "./errors";
 import examples from "./examples";
 import fourHeads from "./four-heads";
 import frame from "./frame";
@@ -59,7 +60,7 @@ const de: Words = {
   prediction,
   published,
   rules,
-  served,
+  served: { ...served, ...errors },
   start,
   tour,
   trace,

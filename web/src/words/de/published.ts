@@ -14,5 +14,6 @@ export default {
   looks: "Gespeicherte Blicke",
   install: (command) => `Dasselbe auf deinem Rechner: ${command}`,
   cite: "Zitieren",
+  missing: (file, status) => `${file} fehlt auf dieser Seite (${status}).`,
   broken: "Diese Seite ist unvollständig: eine Datei fehlt. Veröffentliche sie neu und kopiere den ganzen Ordner.",
 } satisfies typeof en;

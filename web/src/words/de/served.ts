@@ -164,7 +164,17 @@ const served: Record<string, string> = {
   "induction score, best head": "Score „Induktion“, bester Kopf",
   "loss on the second copy (nats)": "Verlust auf der zweiten Kopie (Nats)",
 
+  // Das Modell, und eine veröffentlichte Seite
+  "The embedded model": "Das mitgelieferte Modell",
+  "this text has words that the model's tokenizer has no token for":
+    "dieser Text hat Wörter, für die der Tokenizer des Modells kein Token hat",
+  "this text is no longer kept; type it again": "dieser Text ist nicht mehr da; schreib ihn noch einmal",
+  "This needs headscope on your machine: heads that run on their rules. Install it with: pip install headscope":
+    "Das braucht headscope auf deinem Rechner: Köpfe, die nach ihren Regeln laufen. Installiere es mit: pip install headscope",
+
   // Rollen
+  "{1} inputs per probe, seed {2}; family-wise α {3} over {4} trials; Wilcoxon's signed ranks, one-sided, exact, score against the head's own strongest rival; Holm; 95 % bootstrap over inputs, {5} draws; {6} on {7}; {8}":
+    "{1} Eingaben je Probe, Startwert {2}; familienweises α {3} über {4} Versuche; Wilcoxons Vorzeichen-Rang-Test, einseitig, exakt, Score gegen die stärkste andere Antwort des Kopfes; Holm; 95-%-Bootstrap über Eingaben, {5} Ziehungen; {6} auf {7}; {8}",
   "next token": "nächstes Token",
   copying: "Abschreiben",
   successor: "Nachfolger",

@@ -12,5 +12,6 @@ export default {
   weight: "Gewicht",
   attempt: "Probier:",
   more: (shown: string, more: number) => `${shown} und ${more} weitere`,
+  thousands: "\u202f",
   layer: (site: string) => `Schicht ${site}`,
 } satisfies typeof en;

@@ -12,5 +12,6 @@ export default {
   looks: "Saved looks",
   install: (command: string) => `The same on your machine: ${command}`,
   cite: "Cite",
+  missing: (file: string, status: number) => `${file} is missing from this site (${status}).`,
   broken: "This site is incomplete: a file is missing. Publish it again, and copy the whole folder.",
 };

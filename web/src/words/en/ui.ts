@@ -10,5 +10,7 @@ export default {
   weight: "weight",
   attempt: "Try",
   more: (shown: string, more: number) => `${shown} and ${more} more`,
+  /** Between thousands: 8,192. */
+  thousands: ",",
   layer: (site: string) => `layer ${site}`,
 };

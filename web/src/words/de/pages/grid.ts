@@ -1,8 +1,8 @@
 // Das Raster der Köpfe im Mikroskop.
 import type en from "../../en/pages/grid";
 
-const plural = (count: number, one: string, many: string) =>
-  `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
+const grouped = (count: number) => count.toLocaleString("en").replaceAll(",", "\u202f");
+const plural = (count: number, one: string, many: string) => `${grouped(count)} ${count === 1 ? one : many}`;
 
 export default {
   layers: (count: number) => plural(count, "Schicht", "Schichten"),
@@ -38,7 +38,7 @@ export default {
   moreLeft: "links mehr.",
   differently:
     "Je dunkler, desto verschiedener antwortet ein Kopf links und rechts: der größte Unterschied unter den Fragen nach Anteilen.",
-  askedAt: (tokens: number) => `Gefragt an ${tokens.toLocaleString("en")} Token dieses Textes.`,
+  askedAt: (tokens: number) => `Gefragt an ${grouped(tokens)} Token dieses Textes.`,
   nowhere: "In diesem Text gibt es keine Stelle, an der sich das fragen lässt.",
   likeliest: "das wahrscheinlichste nächste Token",
   whichPush: "Welche Köpfe sprechen für",
