@@ -59,7 +59,7 @@ def _raw_share(look: Any, head: str, query: int, key: int, column: int) -> float
     return float(scores.q.parts[:, query].sum(0) @ scores.k.parts[column, key]) * scores.scale
 
 
-def _values(look: Any, scope: Scope, head: int) -> torch.Tensor:
+def _values(look: Any, scope: Scope, head: int, site: str = "1") -> torch.Tensor:
     kept = {}
 
     def keep(site: str, call: Any) -> torch.Tensor:
@@ -68,7 +68,7 @@ def _values(look: Any, scope: Scope, head: int) -> torch.Tensor:
 
     with torch.no_grad():
         scope.model.run(look.prepared.inputs, keep)
-    return kept["1"][0, head // scope.shape.sites["1"].group_size]
+    return kept[site][0, head // scope.shape.sites[site].group_size]
 
 
 def test_only_the_named_query_head_changes_unless_the_group_is_named(llama: Scope, ids: list[int]) -> None:
@@ -92,6 +92,34 @@ def test_positions_limit_a_cut_to_a_row_and_a_column(scope: Scope, ids: list[int
         column = scope.look(ids).z("1")
     assert [i for i in range(len(ids)) if not torch.equal(row[3, i], whole[3, i])] == [7]
     assert next(i for i in range(len(ids)) if not torch.allclose(column[3, i], whole[3, i], atol=1e-6)) == 7
+
+
+@pytest.mark.parametrize("place", [{}, {"query": 9}, {"key": 4}, {"query": 9, "key": 4}])
+def test_a_look_shows_the_pattern_without_the_path(scope: Scope, ids: list[int], place: dict[str, int]) -> None:
+    """Pattern, statistics and z of a cut look are of one pass; only the reader's row and column changed."""
+    look = scope.look(ids)
+    paths = [headscope.path("0.1", "1.2", into="q", **place), headscope.path("mlp 0", "1.2", into="k", **place)]
+    with scope.edit(headscope.ablate(*paths)):
+        cut = scope.look(ids)
+        values = _values(look, scope, 2)
+        torch.testing.assert_close(cut.pattern("1.2") @ values, cut.z("1")[2], rtol=1e-4, atol=1e-5)
+        strongest = cut.statistics("1").strongest
+        assert strongest is not None
+        torch.testing.assert_close(strongest.weight[0, 2], cut.pattern("1.2").amax(-1), rtol=1e-4, atol=1e-5)
+        moved = (cut.pattern("1.2") - look.pattern("1.2")).abs() > 1e-5
+        assert {int(row) for row in moved.any(1).nonzero()} <= ({9} if "query" in place else set(range(len(ids))))
+        assert bool(moved.any())
+        torch.testing.assert_close(cut.pattern("1.1"), look.pattern("1.1"))
+
+
+def test_a_position_bias_stays_in_the_pattern_of_a_cut_look() -> None:
+    with headscope.load(MODELS["t5"]()) as scope:
+        cut = headscope.path("encoder.0.1", "encoder.1.2", into="k", query=5)
+        with scope.edit(headscope.ablate(cut)):
+            under = scope.look(inputs_of("t5"))
+            whole, pattern = under.z("encoder.1"), under.pattern("encoder.1.2")
+        values = _values(under, scope, 2, "encoder.1")
+        torch.testing.assert_close(pattern @ values, whole[2], rtol=1e-4, atol=1e-5)
 
 
 def test_all_writers_cut_together_leave_a_zero_query(llama: Scope, ids: list[int]) -> None:

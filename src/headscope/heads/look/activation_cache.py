@@ -18,7 +18,7 @@ from headscope.attention.observer import Call
 from headscope.attention.progress import report_progress
 from headscope.attention.questions import Question
 from headscope.attention.scores import Scores
-from headscope.heads.look.edits import EditFunction, edited, under
+from headscope.heads.look.edits import EditFunction, edited, scores_under, under
 from headscope.heads.look.knock_outs import in_order
 from headscope.heads.look.layer_cache import LayerCache
 from headscope.models.protocol import ForwardPass, OpenModel, SiteObserver, SiteOutput
@@ -70,7 +70,8 @@ class ActivationCache:
         """Observe one attention call, keep what was observed, and return z under the edits."""
         self._reach(site, call)  # before the questions, which are about its positions
         report_progress("reading the text", len(self.sites), len(self.model.shape.sites))
-        seen = observe(call.q, call.k, call.v, scores=call.scores, questions=questions(site, call))
+        scores = scores_under(self.edits, site, call)
+        seen = observe(call.q, call.k, call.v, scores=scores, questions=questions(site, call))
         note_logsumexp(site, seen.logsumexp)
         z = seen.output
         for edit in self.edits:

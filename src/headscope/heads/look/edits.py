@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 import torch
@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.attention.observer import Call, plain
+from headscope.attention.scores import Scores
 from headscope.errors import EditError
 from headscope.heads.look.knock_outs import KnockOut, in_order
 from headscope.models.protocol import OpenModel, SiteObserver
@@ -89,6 +90,16 @@ def under(edits: Sequence[EditFunction], observer: SiteObserver) -> SiteObserver
 
     attend.during = during  # type: ignore[attr-defined]
     return attend
+
+
+def scores_under(edits: Sequence[EditFunction], site: str, call: Call) -> Scores:
+    """The scores of a call under the edits that change scores and say so: ablated paths."""
+    scores = call.scores
+    for edit in edits:
+        cut = getattr(edit, "scores", None)
+        if cut is not None:
+            scores = cut(site, call if scores is call.scores else replace(call, scores=scores))
+    return scores
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,18 @@ before stays as it is, what comes after is computed again with the rest of the m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
+from weakref import ref
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from headscope.attention.observer import Call
+from headscope.attention.scores import Bias, BiasBlock, Scores
 from headscope.errors import EditError
 from headscope.heads.look.edits import HOW, EditFunction, Path, RunningMean, draw
 from headscope.models.protocol import OpenModel
@@ -69,7 +72,15 @@ class AblatePaths:
         def during() -> AbstractContextManager[Any]:
             return recording_stream(model)
 
+        def cut_scores(site: str, call: Call) -> Scores:
+            bound = by_site.get(site, [])
+            if all(each.path.into == "v" for each in bound):
+                return call.scores
+            assert not isinstance(call.scores.bias, Tensor), "tensors are wrapped when Scores is made"
+            return replace(call.scores, bias=CutBias(call.q.shape[1], _cuts(call, bound), call.scores.bias))
+
         change.during = during  # type: ignore[attr-defined]
+        change.scores = cut_scores  # type: ignore[attr-defined]
         return change
 
     def key(self) -> str:
@@ -88,9 +99,15 @@ class _Bound:
         self.pool = torch.cat([self._in_text(model, text) for text in elsewhere]) if elsewhere else None
         self._running = RunningMean()
         self._seen: Tensor | None = None
+        self._latest: tuple[ref[Call], Tensor] | None = None
 
     def read(self, call: Call) -> Tensor:
         """q, k or v of the reader without the writer, ``[batch, kv or head, position, d]``; cached keys included."""
+        if self._latest is None or self._latest[0]() is not call:  # a call is read once, for its scores and for z
+            self._latest = (ref(call), self._read(call))
+        return self._latest[1]
+
+    def _read(self, call: Call) -> Tensor:
         recorder = current_recorder.get()
         if recorder is None:
             raise EditError("a path can only be ablated in a pass that is recorded; use `with scope.edit(…)`")
@@ -160,67 +177,115 @@ def _held(node: Node, changed: Mapping[Node, Tensor]) -> Tensor:
     return total
 
 
-def _without(call: Call, z: Tensor, bound: list[_Bound]) -> Tensor:
-    """z of the readers, computed again from the changed q, k and v of all paths into each."""
-    z = z.clone()
+def _cuts(call: Call, bound: Sequence[_Bound]) -> dict[int, HeadCut]:
+    """The cut scores of every reader of one call."""
     by_head: dict[int, list[_Bound]] = {}
     for each in bound:
         by_head.setdefault(each.head.head, []).append(each)
-    for head, paths in by_head.items():
-        changes = [(each.path, each.read(call)) for each in paths]
-        for rows in torch.split(_changed_rows(call, [path for path, _ in changes]), BLOCK):
+    return {
+        head: HeadCut(call, head, [(each.path, each.read(call)) for each in some]) for head, some in by_head.items()
+    }
+
+
+def _without(call: Call, z: Tensor, bound: Sequence[_Bound]) -> Tensor:
+    """z of the readers, computed again from the changed q, k and v of all paths into each."""
+    z = z.clone()
+    for head, cut in _cuts(call, bound).items():
+        for rows in torch.split(cut.changed_rows(), BLOCK):
             if len(rows):
-                z[:, head, rows] = _rows(call, head, rows, changes).to(z)
+                z[:, head, rows] = cut.z(rows, call.v).to(z)
     return z
 
 
-def _changed_rows(call: Call, paths: list[Path]) -> Tensor:
-    """The rows of this call in which some path counts."""
-    n_query, offset = call.q.shape[2], call.k.shape[2] - call.q.shape[2]
-    rows = torch.arange(n_query, device=call.q.device)
-    if any(path.query is None for path in paths):
-        return rows
-    wanted = torch.tensor([path.query for path in paths], device=rows.device)
-    return rows[torch.isin(rows + offset, wanted)]
+class HeadCut:
+    """One head with paths into it cut. A change counts in its row and column alone, where it has one."""
+
+    def __init__(self, call: Call, head: int, changes: Sequence[tuple[Path, Tensor]]) -> None:
+        """``changes``: q, k or v of the whole site without a path."""
+        self.kv = head // (call.q.shape[1] // call.k.shape[1])
+        self.q, self.k = call.q[:, head : head + 1], call.k[:, self.kv : self.kv + 1]
+        self.scores = call.scores.bind(call.q, call.k).only(head)
+        self.offset = call.k.shape[2] - call.q.shape[2]
+        self.changes = {side: [(path, new) for path, new in changes if path.into == side] for side in ("q", "k", "v")}
+        own = {"q": head, "k": self.kv, "v": self.kv}
+        for side, some in self.changes.items():
+            self.changes[side] = [(path, new[:, own[side] : own[side] + 1]) for path, new in some]
+
+    def changed_rows(self) -> Tensor:
+        """The rows of this call in which some path counts."""
+        rows = torch.arange(self.q.shape[2], device=self.q.device)
+        places = [path.query for some in self.changes.values() for path, _ in some]
+        if None in places:
+            return rows
+        return rows[torch.isin(rows + self.offset, torch.tensor(places, device=rows.device))]
+
+    def logits(self, rows: Tensor, columns: Tensor) -> Float[Tensor, "batch query key"]:
+        """Scores before the mask, without the paths."""
+        q, k = self.q[:, :, rows], self.k[:, :, columns]
+        made = self.scores.before_mask(q, k, rows, columns, self.offset)[:, 0]
+        everywhere = torch.ones(len(rows), len(columns), dtype=torch.bool, device=rows.device)
+        queries: list[tuple[Tensor, Tensor | None]] = [(everywhere, None)]
+        queries += [(self._inside(path, rows, columns), new) for path, new in self.changes["q"]]
+        keys: list[tuple[Tensor, Tensor | None]] = [(everywhere, None)]
+        keys += [(self._inside(path, rows, columns), new) for path, new in self.changes["k"]]
+        for q_here, new_q in queries:
+            for k_here, new_k in keys:
+                here = q_here & k_here
+                if (new_q is None and new_k is None) or not bool(here.any()):
+                    continue
+                q_now, k_now = q if new_q is None else new_q[:, :, rows], k if new_k is None else new_k[:, :, columns]
+                again = self.scores.before_mask(q_now, k_now, rows, columns, self.offset)[:, 0]
+                made = torch.where(here, again, made)
+        return made
+
+    def z(self, rows: Tensor, v: Tensor) -> Float[Tensor, "batch query d_value"]:
+        """z in these rows."""
+        columns = torch.arange(self.k.shape[2], device=rows.device)
+        logits = self.logits(rows, columns)
+        if not self.scores.mask.is_full:
+            logits = logits.masked_fill(~self.scores.mask.block(rows, columns, self.offset)[:, 0], float("-inf"))
+        if self.scores.sinks is not None:
+            logits = torch.cat((logits, self.scores.sinks.to(logits).expand(*logits.shape[:-1], 1)), dim=-1)
+        weights = torch.softmax(logits, dim=-1).nan_to_num(0.0)[..., : len(columns)]
+        own = v[:, self.kv]
+        total = weights @ own.to(weights)
+        for path, changed in self.changes["v"]:
+            here = self._inside(path, rows, columns)
+            total = total + torch.where(here, weights, torch.zeros_like(weights)) @ (changed[:, 0] - own).to(weights)
+        return total
+
+    def _inside(self, path: Path, rows: Tensor, columns: Tensor) -> Tensor:
+        """Where a path counts: its row and column, or all of them."""
+        here = torch.ones(len(rows), len(columns), dtype=torch.bool, device=rows.device)
+        if path.query is not None:
+            here &= (rows + self.offset == path.query)[:, None]
+        if path.key is not None:
+            here &= (columns == path.key)[None]
+        return here
 
 
-def _rows(call: Call, head: int, rows: Tensor, changes: list[tuple[Path, Tensor]]) -> Tensor:
-    """z of one head in these rows. A change counts in its row and column alone, where it has one."""
-    scores = call.scores.bind(call.q, call.k).only(head)
-    kv, offset = head // (call.q.shape[1] // call.k.shape[1]), call.k.shape[2] - call.q.shape[2]
-    columns = torch.arange(call.k.shape[2], device=rows.device)
-    q, k, v = call.q[:, head : head + 1, rows], call.k[:, kv : kv + 1], call.v[:, kv]
-    logits = scores.block(q, k, rows, columns, offset)[:, 0]
-    hidden = logits.isneginf()
-    versions = {
-        side: [(_inside(path, rows + offset, columns), changed) for path, changed in changes if path.into == side]
-        for side in ("q", "k")
-    }
-    everywhere = torch.ones_like(hidden[0])
-    for q_here, new_q in [(everywhere, None), *versions["q"]]:
-        for k_here, new_k in [(everywhere, None), *versions["k"]]:
-            if new_q is None and new_k is None:
-                continue
-            q_now = q if new_q is None else new_q[:, head : head + 1, rows]
-            k_now = k if new_k is None else new_k[:, kv : kv + 1]
-            again = scores.block(q_now, k_now, rows, columns, offset)[:, 0]
-            logits = torch.where(q_here & k_here & ~hidden, again, logits)
-    if scores.sinks is not None:
-        logits = torch.cat((logits, scores.sinks.to(logits).expand(*logits.shape[:-1], 1)), dim=-1)
-    weights = torch.softmax(logits, dim=-1).nan_to_num(0.0)[..., : len(columns)]
-    total = weights @ v.to(weights)
-    for path, changed in changes:
-        if path.into == "v":
-            here = _inside(path, rows + offset, columns)
-            total = total + torch.where(here, weights, torch.zeros_like(weights)) @ (changed[:, kv] - v).to(weights)
-    return total
+@dataclass(frozen=True)
+class CutBias:
+    """A bias that moves the scores of some heads to what they are without the paths into them, block by block."""
 
+    n_heads: int
+    cuts: Mapping[int, HeadCut]
+    before: Bias | None
 
-def _inside(path: Path, rows: Tensor, columns: Tensor) -> Tensor:
-    """Where a path counts: its row and column, or all of them."""
-    here = torch.ones(len(rows), len(columns), dtype=torch.bool, device=rows.device)
-    if path.query is not None:
-        here &= (rows == path.query)[:, None]
-    if path.key is not None:
-        here &= (columns == path.key)[None]
-    return here
+    def block(self, rows: Tensor, columns: Tensor, offset: int) -> BiasBlock:
+        batch = next(iter(self.cuts.values())).q.shape[0] if self.cuts else 1
+        made = torch.zeros(batch, self.n_heads, len(rows), len(columns), device=rows.device)
+        if self.before is not None:
+            made = made + self.before.block(rows, columns, offset)
+        for head, cut in self.cuts.items():
+            scores = cut.scores.before_mask(cut.q[:, :, rows], cut.k[:, :, columns], rows, columns, offset)[:, 0]
+            made[:, head] += cut.logits(rows, columns) - scores
+        return made
+
+    def only(self, head: int) -> CutBias:
+        before = None if self.before is None else self.before.only(head)
+        return CutBias(1, {0: self.cuts[head]} if head in self.cuts else {}, before)
+
+    def check(self, batch: int, n_heads: int, n_query: int, n_key: int) -> None:
+        if self.before is not None:
+            self.before.check(batch, n_heads, n_query, n_key)
