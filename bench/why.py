@@ -4,8 +4,8 @@
     python bench/why.py --only paths          # speed, paths or circuit; what was measured before is kept
 
 ``speed``: one arrow, and all arrows of a row, against one forward pass, on a random model of GPT-2 small's shape.
-``paths``: the strongest paths into the keys of the embedded model: the change of the logit that the split predicts, all
-else held, beside the true one. ``circuit``: a circuit on 32 pairs of 20 tokens of GPT-2 small's shape, and the
+``paths``: the strongest paths into the keys of the embedded model: the change of the logit that is predicted, all later
+parts held, beside the true one. ``circuit``: a circuit on 32 pairs of 20 tokens of GPT-2 small's shape, and the
 embedded model's induction circuit.
 """
 
@@ -24,7 +24,7 @@ import transformers
 import headscope
 from headscope.attention.observer import Call, plain
 from headscope.heads.explain.arrows import explained
-from headscope.heads.explain.path_effect import path_effect, predicted_change
+from headscope.heads.explain.path_effect import cut_reader, path_effect
 from headscope.heads.look.look import Look
 from headscope.scope import Scope
 
@@ -77,35 +77,48 @@ def speed() -> dict[str, Any]:
 
 
 def paths(count: int = 10) -> dict[str, Any]:
-    """The paths whose cut is predicted to move the likeliest token's logit most: predicted in two ways, and true.
+    """The paths whose cut is predicted to move the likeliest token's logit most: predicted in three ways, and true.
 
-    ``predicted`` holds everything after the reader; ``first_order`` lets it answer, linearly: the same change of the
-    reader's z times the gradient of the logit with respect to that z.
+    ``held`` takes the writer's pairs out of the scores, the reader's norm at its scale; ``predicted`` computes that
+    norm again; both hold everything after the reader. ``first_order`` lets it answer, linearly: the change of its z
+    times the gradient of the logit with respect to that z. ``by_held`` are the paths that are largest by ``held``,
+    ``by_predicted``, of four times as many of them, those that are largest by ``predicted``.
     """
-    rows = []
+    rows, others = [], []
     with headscope.load() as scope:
         for text in TEXTS:
             look = scope.look(text)
             token = look.predictions(count=1)[0].token
             gradients = _z_gradients(scope, look, token.id)
-            ranked = sorted(_predicted(scope, look, token.id), key=lambda each: -abs(each["predicted"]))[:count]
+            ranked = sorted(_predicted(scope, look, token.id), key=lambda each: -abs(each["held"]))[: 4 * count]
             for each in ranked:
                 cut = headscope.path(each["writer"], each["reader"], into="k", query=each["query"], key=each["key"])
                 effect = path_effect(look, cut, token.id)
                 head = headscope.Head.parse(each["reader"])
-                _, change = predicted_change(look, cut)
+                change = cut_reader(look, cut).change
                 first = float(change.detach() @ gradients[head.site][0, head.head, each["query"]].double())
                 later = [(name, value) for name, value in effect.answers.items() if name != each["reader"]][:3]
-                numbers = {"predicted": effect.logit.predicted_change, "first_order": first}
+                weight = None if effect.weight is None else vars(effect.weight)
+                numbers = {"predicted": effect.logit.predicted_change, "first_order": first, "weight": weight}
                 named = {"text": text, "token": token.text, "answers": dict(later)}
-                rows.append({**each, **numbers, "true": effect.logit.true_change, **named})
-    return {
-        "correlation": _correlation(rows, "predicted"),
-        "correlation_first_order": _correlation(rows, "first_order"),
-        "other_sign": [row for row in rows if row["predicted"] * row["true"] < 0],
-        "other_sign_first_order": [row for row in rows if row["first_order"] * row["true"] < 0],
-        "paths": rows,
-    }
+                each.update({**numbers, "true": effect.logit.true_change, **named})
+            rows += ranked[:count]
+            others += sorted(ranked, key=lambda each: -abs(each["predicted"]))[:count]
+    return {"by_held": _compared(rows), "by_predicted": _compared(others)}
+
+
+def _compared(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Correlation, wrong signs and mean error of each prediction."""
+    found: dict[str, Any] = {}
+    for name in ("held", "predicted", "first_order"):
+        wrong = [row for row in rows if row[name] * row["true"] < 0]
+        found[name] = {
+            "correlation": _correlation(rows, name),
+            "mean_error": sum(abs(row[name] - row["true"]) for row in rows) / len(rows),
+            "other_sign": len(wrong),
+            "largest_of_other_sign": max((min(abs(row[name]), abs(row["true"])) for row in wrong), default=0.0),
+        }
+    return {**found, "other_sign": [row for row in rows if row["predicted"] * row["true"] < 0], "paths": rows}
 
 
 def _correlation(rows: list[dict[str, Any]], name: str) -> float:
@@ -152,7 +165,7 @@ def _predicted(scope: Scope, look: Look, token: int) -> list[dict[str, Any]]:
                 fallen[key] = fallen[key] * torch.exp(torch.tensor(-share))
                 change = float((fallen / fallen.sum() @ values - z) @ reading)
                 names = {"writer": writer.name, "reader": str(head), "query": query, "key": key}
-                found += [{**names, "predicted": change}] if writer.kind in ("head", "mlp", "embedding") else []
+                found += [{**names, "held": change}] if writer.kind in ("head", "mlp", "embedding") else []
     return found
 
 

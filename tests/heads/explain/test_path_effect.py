@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 from tests.heads.explain.families import FAMILIES, inputs_of
 
 import headscope
 from headscope.errors import InputError, ModelError
+from headscope.heads.explain.logit_shares import logit_direction
 from headscope.heads.explain.path_effect import path_effect
 from headscope.scope import Scope
 
@@ -48,15 +51,35 @@ def test_the_predicted_weight_is_the_pattern_without_the_writers_pairs(scope: Sc
     assert found.weight.predicted == pytest.approx(float(fallen[key] / fallen.sum()), abs=1e-6)
 
 
+def test_a_logit_is_predicted_from_the_row_with_its_norm_computed_again(scope: Scope, ids: list[int]) -> None:
+    """The predicted change of the logit is the change of z in the edited pass, on the direct way."""
+    look = scope.look(ids)
+    query, reader = len(ids) - 1, headscope.Head("1", 2)
+    cut = headscope.path("mlp 0", str(reader), into="k", query=query, key=3)
+    found = path_effect(look, cut, token=5)
+    with scope.edit(headscope.ablate(cut)):
+        changed = scope.look(ids).z("1")[2, query] - look.z("1")[2, query]
+    residual = look.cache.final_residual(query)
+    assert residual is not None
+    direction = logit_direction(look.model, residual, [5])
+    written = changed @ look.model.output_weight("1").weight[2].detach()
+    assert found.logit.predicted_change == pytest.approx(float(written @ direction), abs=1e-5)
+    held = path_effect(look, dataclasses.replace(cut, norm="hold"), token=5)
+    assert held.weight is not None
+    assert found.weight is not None
+    assert held.weight.true == held.weight.predicted == found.weight.predicted
+    assert abs(found.weight.true - found.weight.predicted) > 1e-6
+
+
 def test_a_path_into_values_is_predicted_by_its_share_of_the_logit(scope: Scope, ids: list[int]) -> None:
-    """With the pattern held, what a writer gave to a value is a term of the logit, which `trace` shows."""
+    """With pattern and norm held, what a writer gave to a value is a term of the logit, which `trace` shows."""
     look = scope.look(ids)
     query = len(ids) - 1
     traced = look.trace(5, floor=0.005)
     head = next(step for step in traced.steps if step.kind == "head" and step.name.startswith("1.") and step.reads)
     read = next(each for each in head.reads if each.values)
     writer = next(each for each in read.values if each.kind != "reader")
-    cut = headscope.path(writer.name, head.name, into="v", query=query, key=read.place.position)
+    cut = headscope.path(writer.name, head.name, into="v", query=query, key=read.place.position, norm="hold")
     assert path_effect(look, cut, token=5).logit.predicted_change == pytest.approx(-writer.share, abs=1e-5)
 
 

@@ -1,16 +1,17 @@
 """What cutting one path does to a prediction: as the split predicts it, and in truth.
 
-The prediction holds everything else: the writer's part leaves the score (or value) of one row, the pattern of that row
-is computed again, and what the head writes then reaches the logit directly, through the final norm at its scale. The
-truth is another pass in which the reader's norm and everything after it are computed again. They differ by what later
-parts make of the change; ``answers`` says which.
+The weight is predicted by the split: the writer's pairs leave the scores of one row, the reader's norm at its scale. In
+truth that norm is computed again. The logit is predicted from the row as it truly is, so that it errs only in what it
+holds: what the head writes then reaches the logit directly, through the final norm at its scale. The truth is another
+pass in which everything after the reader is computed again. They differ by what later parts make of the change;
+``answers`` says which.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Moved:
-    """A number as it is, as the split predicts it without the path, and as it truly is without it."""
+    """A number as it is, as it is predicted without the path, and as it truly is without it."""
 
     as_is: float
     predicted: float
@@ -59,9 +60,9 @@ class PathEffect:
     minus: int | None
     position: int
     weight: Moved | None
-    """None where the path goes into v, or is not of one key."""
+    """Predicted by the split, its norm held. None where the path goes into v, or is not of one key."""
     logit: Moved
-    """With ``minus``, the difference of the two logits."""
+    """Predicted with the reader's norm computed again and all later parts held. With ``minus``, the difference."""
     probability: Moved
     answers: Mapping[str, float]
     """How the share of every part of the logit changes when the path is cut, the largest change first."""
@@ -81,14 +82,14 @@ def path_effect(
     found = explained(look)
     own = look.logits[place].double()
     with torch.no_grad():
-        weights, change = predicted_change(look, path)
-        direct = own + (_direct(look, found, head, place, change).double() if row == place else 0.0)
+        reader = cut_reader(look, path)
+        direct = own + (_direct(look, found, head, place, reader.change).double() if row == place else 0.0)
         clean = logit_shares(found.stream, look.model, place, ids)
         true, cut = _true(look, path, place, ids)
     answers = {name: cut.get(name, 0.0) - share for name, share in clean.items()}
     return PathEffect(
         path, chosen, None if minus is None else ids[1], place,
-        None if path.key is None or path.into == "v" else Moved(*(float(each[path.key]) for each in weights)),
+        None if path.key is None or path.into == "v" else Moved(*(float(each[path.key]) for each in reader.weights)),
         Moved(*(_difference(each, ids) for each in (own, direct, true))),
         Moved(*(float(each.softmax(-1)[chosen]) for each in (own, direct, true))),
         dict(sorted(answers.items(), key=lambda item: -abs(item[1]))),
@@ -131,15 +132,27 @@ def _parts(found: Explained, path: Path, head: Head) -> tuple[Tensor, Tensor]:
     return whole - reading.parts([writer]).parts[0], read_again(node, changed)[0, index]
 
 
-def predicted_change(look: Look, path: Path) -> tuple[tuple[Tensor, ...], Tensor]:
-    """The row's pattern as it is, with the norm held and with it computed again; and the change of z, norm held."""
+class CutReader(NamedTuple):
+    """One row of a head without a path: ``weights`` as they are, with the norm held, and as they truly are."""
+
+    weights: tuple[Float[Tensor, " key"], Float[Tensor, " key"], Float[Tensor, " key"]]
+    held_change: Float[Tensor, " d_head"]
+    """How z of the row changes with the norm held."""
+    change: Float[Tensor, " d_head"]
+    """How z of the row truly changes."""
+
+
+def cut_reader(look: Look, path: Path) -> CutReader:
+    """The reader's row without the path. Nothing before it changes, so its true row needs no further pass."""
     (head, row), found = _checked(look, path), explained(look)
-    held, fresh = _parts(found, path, head)
+    held, again = _parts(found, path, head)
+    fresh = held if path.norm == "hold" else again
     source = look.source(head)
     before = look.weights(head, slice(row, row + 1))[0].double()
-    after = [_weights(source, row, path, changed) for changed in (held, fresh)]
     values = Reading(found.stream, head.site, "v", _kv(look, head)).parts().parts.sum(0).double()
-    return (before, *after), _z_change(path, values, before, (after[0], held))
+    after = [_weights(source, row, path, changed) for changed in (held, fresh)]
+    changes = [_z_change(path, values, before, pair) for pair in zip(after, (held, fresh), strict=True)]
+    return CutReader((before, after[0], after[1]), changes[0], changes[1])
 
 
 def _weights(source: pattern.Source, row: int, path: Path, changed: Tensor) -> Float[Tensor, " key"]:

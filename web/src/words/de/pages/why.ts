@@ -94,7 +94,7 @@ export default {
   logitOf: (token: string) => `Logit von *${token}*`,
   chanceOf: (token: string) => `Chance von *${token}*`,
   legend:
-    "● wie es ist, │ aus der Zerlegung vorhergesagt, alles andere festgehalten, ○ wahr: Normen und alles danach neu berechnet.",
+    "● wie es ist, │ vorhergesagt: das Gewicht aus der Zerlegung, die Norm festgehalten; das Logit aus den wahren Gewichten, spätere Teile festgehalten. ○ wahr: Normen und alles danach neu berechnet.",
   otherSign: (predicted: string, truth: string, parts: string) =>
     `Die Vorhersage hat das falsche Vorzeichen: Das Logit sollte sich um **${predicted}** bewegen und bewegt sich um **${truth}**, weil spätere Teile antworten, vor allem ${parts}.`,
   leans: (predicted: string, truth: string, parts: string) =>

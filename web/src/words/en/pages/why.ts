@@ -89,7 +89,8 @@ export default {
   weightOn: (token: string) => `weight on *${token}*`,
   logitOf: (token: string) => `logit of *${token}*`,
   chanceOf: (token: string) => `chance of *${token}*`,
-  legend: "● as is, │ predicted from the split with all else held, ○ true: norms and everything after recomputed.",
+  legend:
+    "● as is, │ predicted: the weight from the split, its norm held; the logit from the true weights, later parts held. ○ true: norms and everything after recomputed.",
   otherSign: (predicted: string, truth: string, parts: string) =>
     `The prediction has the wrong sign: the logit was to move by **${predicted}** and moves by **${truth}**, because later parts answer, most of all ${parts}.`,
   leans: (predicted: string, truth: string, parts: string) =>
