@@ -79,6 +79,25 @@ def clip() -> PreTrainedModel:
     return build("CLIPConfig", "CLIPModel", text_config=text, vision_config=vision, projection_dim=16)
 
 
+def vit_classifier() -> PreTrainedModel:
+    """Pictures of 4 × 4 patches, put into one of five classes."""
+    names = dict(enumerate(("cat", "dog", "horse", "road", "river")))
+    sizes = {**NO_WORDS, "image_size": 32, "patch_size": 8, "initializer_range": 0.2}
+    return build("ViTConfig", "ViTForImageClassification", **sizes, id2label=names, label2id=None)
+
+
+def llava() -> PreTrainedModel:
+    """A picture of 4 × 4 patches within a text; token 13 stands for a patch."""
+    from transformers import CLIPVisionConfig, LlamaConfig
+
+    vision = CLIPVisionConfig(**NO_WORDS, image_size=32, patch_size=8)
+    text = LlamaConfig(**{**SIZES, "num_key_value_heads": 2, "max_position_embeddings": 64})
+    return build(
+        "LlavaConfig", "LlavaForConditionalGeneration", vision_config=vision, text_config=text, image_token_id=13,
+        image_seq_length=16, vision_feature_layer=-1, vision_feature_select_strategy="default",
+    )  # fmt: skip
+
+
 def whisper() -> PreTrainedModel:
     """A second of sound in 50 positions, and a text."""
     return build(

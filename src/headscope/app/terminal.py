@@ -17,12 +17,14 @@ from headscope.heads.questions.standard_questions import STANDARD
 from headscope.names import Head, printable
 
 if TYPE_CHECKING:
+    from headscope.app.pages.media.head_map import HeadMap
     from headscope.heads.look.look import Look
     from headscope.lab.teach.lessons import Lesson
     from headscope.lab.train.training import Progress
     from headscope.scan.compare import Comparison
 
 WIDEST = 48  # tokens a terminal can show side by side
+SHADES = " ░▒▓█"
 
 
 def summary(look: Look) -> RenderableType:
@@ -100,6 +102,25 @@ def pattern(look: Look, head: str) -> RenderableType:
             line.append(label, style=f"{ink} on rgb({red},{green},{blue})")
         lines.append(line.append(f" {names[index] if index < len(names) else index}"))
     return Group(*lines)
+
+
+def patch_map(drawn: HeadMap) -> RenderableType:
+    """What a query reads of a picture, one cell per patch; the darkest is the patch that is read most."""
+    rows, columns = drawn.weights.shape
+    if columns > WIDEST:
+        raise InputError(f"a picture of {rows}×{columns} patches does not fit a terminal; use --png or the page")
+    top = max(float(drawn.weights.max()), 1e-12)
+    who = "the mean over all queries" if drawn.query == "mean" else visible(drawn.query)
+    lines = [Text(f"head {drawn.head}: what {who} reads of the picture", style="bold")]
+    for row in drawn.weights.tolist():
+        line = Text()
+        for value in row:
+            red, green, blue = weight_colour(value / top)
+            shade = SHADES[min(int((value / top) ** 0.5 * len(SHADES)), len(SHADES) - 1)]  # for output without colour
+            line.append(2 * shade, style=f"rgb({red},{green},{blue}) on rgb({red},{green},{blue})")
+        lines.append(line)
+    darkest = f"darkest {top:.3f}; {share(drawn.outside)} lies outside the picture; {visible(drawn.sink)} is read most"
+    return Group(*lines, Text(darkest))
 
 
 def ablation_table(change: Mapping[str, Any]) -> Table:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headscope.cli.options import AsJson, Classes, Heads, Model, app, read_texts, say, show, show_json, text_or_media
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from headscope.heads.look.look import Look
 
 
 @app.command()
@@ -76,7 +81,14 @@ def look(
     text: Annotated[str, typer.Argument(help="The text; for models of pictures or sound a .png, .jpg or .wav file.")],
     model: Model = None,
     head: Annotated[str | None, typer.Option("--head", "-h", help="Draw this head's pattern, as in 3.5.")] = None,
-    png: Annotated[Path | None, typer.Option(help="Save the head's pattern as a picture (needs --head).")] = None,
+    query: Annotated[
+        str | None,
+        typer.Option(help="What reads a picture: its label or position, as in CLS, 'patch 3,4' or -1."),
+    ] = None,
+    png: Annotated[
+        Path | None,
+        typer.Option(help="Save the head's pattern, or the picture or sound under it; of a picture all heads if none."),
+    ] = None,
     html: Annotated[Path | None, typer.Option(help="Save the microscope as one file that opens offline.")] = None,
     question: Classes = None,
     written: Annotated[
@@ -97,24 +109,40 @@ def look(
     from headscope.scope import load
 
     rules = [read_class(entry) for entry in question or ()]
-    if png is not None and head is None:
+    given = text_or_media(text)
+    if png is not None and head is None and isinstance(given, str):
         raise InputError("--png draws one head; name it with --head, as in --head 3.5")
     with load(model) as scope:
-        given = text_or_media(text)
         seen = scope.look(given if written is None else (given, written))
         if html is not None:
             save_html(seen, html)
-        if png is not None and head is not None:
-            png_export.save_png(seen, head, png)
+        if png is not None:
+            png_export.save_png(seen, head, png, query)
         answers = {rule.name: seen.ask(rule) for rule in rules}
         if as_json:
             show_json(json_output.look_json(seen, head) | json_output.questions_json(answers))
             return
-        show(terminal.summary(seen) if head is None else terminal.pattern(seen, head))
+        show(terminal.summary(seen) if head is None else _drawn(seen, head, query, saved=bool(png or html)))
         for name, masses in answers.items():
             show(terminal.question_row(name, masses))
         for saved in filter(None, (png, html)):
             say(f"saved {saved}")
+
+
+def _drawn(seen: Look, head: str, query: str | None, *, saved: bool) -> RenderableType:
+    """A head over its picture, or its pattern; the summary where that does not fit a terminal and a file has it."""
+    from headscope.app import terminal
+    from headscope.app.pages.media.head_map import head_map, map_grid
+    from headscope.errors import InputError
+
+    try:
+        if map_grid(seen, seen.shape.find(head).site) is not None:
+            return terminal.patch_map(head_map(seen, head, query))
+        return terminal.pattern(seen, head)
+    except InputError:
+        if not saved:
+            raise
+        return terminal.summary(seen)
 
 
 @app.command()

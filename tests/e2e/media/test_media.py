@@ -5,67 +5,24 @@ from __future__ import annotations
 import csv
 import io
 import re
-import wave
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page, expect
-from transformers import WhisperFeatureExtractor
+from playwright.sync_api import Page, expect
 
-import headscope
 from headscope.app.export.html import save_html
 from headscope.app.pages.microscope import Session
 from headscope.scope import Scope
-from tests.e2e.conftest import PATIENCE, fits, served
-from tests.models import tiny
-from tests.models.inputs.test_media import hum, of_size, picture
-
-RATE = 16_000
-
-
-@pytest.fixture(scope="module")
-def vit() -> Iterator[Scope]:
-    with headscope.load(tiny.vit(), of_size(32)) as scope:
-        yield scope
-
-
-@pytest.fixture(scope="module")
-def whisper() -> Iterator[Scope]:
-    extractor = WhisperFeatureExtractor(feature_size=8, chunk_length=1, sampling_rate=RATE)
-    with headscope.load(tiny.whisper(), tiny.tokenizer(), processor=extractor) as scope:
-        yield scope
+from tests.e2e.conftest import fits, served
+from tests.models.media import as_sixteen_bits, hum, picture
 
 
 @pytest.fixture(scope="module")
 def address(vit: Scope, whisper: Scope) -> Iterator[str]:
     with served(Session(vit), Session(whisper)) as opened:
         yield opened
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("media")
-    picture().save(folder / "scene.png")
-    with wave.open(str(folder / "hum.wav"), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(RATE)
-        file.writeframes((hum(0.7) * 32767).astype("<i2").tobytes())
-    (folder / "letters.png").write_text("no picture")
-    return folder
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    opened = browser.new_page(viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
-    opened.set_default_timeout(PATIENCE)
-    errors: list[str] = []
-    opened.on("pageerror", lambda error: errors.append(str(error)))
-    yield opened
-    opened.close()
-    assert errors == []
 
 
 def choose(page: Page, file: Path) -> None:
@@ -128,7 +85,7 @@ def test_a_sound_lies_over_what_each_word_reads_of_it(page: Page, address: str, 
     page.get_by_placeholder("What the decoder has written").fill("the horse")
     expect(page.get_by_role("option", name="horse")).to_be_visible()
     page.get_by_role("option", name="horse").click()
-    samples = (hum(0.7) * 32767).astype("<i2").astype(np.float32) / 32768
+    samples = as_sixteen_bits(hum(0.7))
     expected = whisper.look((samples, "the horse")).weights("decoder.0.cross.0").numpy()
     expect(page.locator("[data-sound]")).to_have_attribute("aria-label", re.compile("reads from horse"))
     np.testing.assert_allclose(drawn(page, "sound", "decoder.0.cross.0"), expected[2], atol=1e-5)

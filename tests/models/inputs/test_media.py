@@ -10,16 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
 from PIL import Image
 from tests.models import tiny
+from tests.models.media import RATE, clip_processor, hum, of_size, picture
 from transformers import (
-    CLIPImageProcessorPil,
-    CLIPProcessor,
     PreTrainedTokenizerFast,
-    ViTImageProcessorPil,
     Wav2Vec2FeatureExtractor,
     WhisperFeatureExtractor,
 )
@@ -30,22 +27,6 @@ from headscope.cli import app
 from headscope.errors import InputError
 from headscope.models.inputs.media import Picture, Sound, recognise, resampled
 from headscope.models.inputs.tokens import InputProcessor
-
-RATE = 16000
-
-
-def picture(width: int = 50, height: int = 40) -> Image.Image:
-    generator = np.random.default_rng(0)
-    return Image.fromarray(generator.integers(0, 255, (height, width, 3), dtype=np.uint8))
-
-
-def hum(seconds: float = 1.0) -> npt.NDArray[np.float32]:
-    time = np.arange(int(RATE * seconds)) / RATE
-    return (0.3 * np.sin(2 * np.pi * 440 * time)).astype(np.float32)
-
-
-def of_size(edge: int) -> ViTImageProcessorPil:
-    return ViTImageProcessorPil(size={"height": edge, "width": edge})
 
 
 def test_the_positions_of_a_picture_are_its_patches() -> None:
@@ -92,11 +73,6 @@ def test_registers_are_labelled() -> None:
 @pytest.fixture(scope="module")
 def clip() -> Any:
     return tiny.clip()
-
-
-def clip_processor(tokenizer: PreTrainedTokenizerFast) -> CLIPProcessor:
-    images = CLIPImageProcessorPil(size={"shortest_edge": 16}, crop_size={"height": 16, "width": 16})
-    return CLIPProcessor(images, tokenizer)
 
 
 def test_two_towers_each_have_positions_of_their_own(clip: Any) -> None:

@@ -10,8 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 from tests.app.export.test_widget import Kernel
-from tests.app.pages.media.conftest import png_base64, wav_base64
-from tests.models.inputs.test_media import hum, picture
+from tests.models.media import as_sixteen_bits, hum, picture, png_base64, wav_base64
 
 import headscope
 from headscope.app.model_registry import ModelRegistry
@@ -77,7 +76,7 @@ def test_a_sound_has_its_waveform_and_the_decoders_words(whisper: Scope) -> None
     assert [token.text for token in found.written] == ["[start]", "the", "horse"]
     assert arrays["waveform"].shape == (1200, 2)
     assert arrays["waveform"].max() == pytest.approx(0.3, abs=1e-3)
-    samples = (hum(0.7) * 32767).astype("<i2").astype(np.float32) / 32768
+    samples = as_sixteen_bits(hum(0.7))
     expected = whisper.look((samples, "the horse")).weights("decoder.1.cross.2")
     asked = WeightsRequest(look=found.look, head="decoder.1.cross.2", rows=ALL, columns=ALL)
     np.testing.assert_allclose(session.weights(asked)[1]["weights"], expected, atol=1e-6)

@@ -66,8 +66,8 @@ class ReceivedResponse(Response):
 
 def media_info(look: Look, streams: Mapping[str, Sequence[Token]]) -> tuple[MediaInfo | None, Arrays]:
     """What the page draws of a look's picture or sound; ``streams`` are its token sequences by name."""
-    shown = picture_read(look.prepared.inputs, _image_processor(look))
-    grids = _grids(look, streams)
+    shown = picture_of(look)
+    grids = media_grids(look, streams)
     if isinstance(shown, ShownPicture):
         found = {name: GridInfo(**vars(grid)) for name, grid in grids.items()}
         return MediaInfo(kind="picture", grids=found, covered={}, note=shown.note), {"picture": shown.pixels}
@@ -80,6 +80,22 @@ def media_info(look: Look, streams: Mapping[str, Sequence[Token]]) -> tuple[Medi
     seconds = None if samples is None or rate is None else len(samples) / rate
     arrays: Arrays = {} if samples is None else {"waveform": waveform(samples.numpy())}
     return MediaInfo(kind="sound", grids={}, covered=covered, seconds=seconds), arrays
+
+
+def picture_of(look: Look) -> ShownPicture | str | None:
+    """The picture that a look's model has read; why it cannot be shown; None where there is none."""
+    return picture_read(look.prepared.inputs, _image_processor(look))
+
+
+def media_grids(look: Look, streams: Mapping[str, Sequence[Token]]) -> dict[str, PatchGrid]:
+    """The grids of patches, by token sequence: those of a vision tower, and of image tokens within a text."""
+    grids = {name: grid for name, tokens in streams.items() if (grid := patch_grid(tokens)) is not None}
+    vision = next(iter(grids.values()), None)
+    for name, tokens in streams.items():
+        placed = None if name in grids else image_token_grid(tokens, _image_token(look), vision)
+        if placed is not None:
+            grids[name] = placed
+    return grids
 
 
 def waveform(samples: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -95,16 +111,6 @@ def received(look: Look, asked: ReceivedRequest) -> tuple[ReceivedResponse, Arra
     mean = look.pooled(head, (1, n_keys)).mean[0, 0]
     found = ReceivedResponse(look=asked.look, head=asked.head, sink=int(mean.argmax()))
     return found, {"received": numbers(mean)}
-
-
-def _grids(look: Look, streams: Mapping[str, Sequence[Token]]) -> dict[str, PatchGrid]:
-    grids = {name: grid for name, tokens in streams.items() if (grid := patch_grid(tokens)) is not None}
-    vision = next(iter(grids.values()), None)
-    for name, tokens in streams.items():
-        placed = None if name in grids else image_token_grid(tokens, _image_token(look), vision)
-        if placed is not None:
-            grids[name] = placed
-    return grids
 
 
 def _image_token(look: Look) -> int | None:
