@@ -102,6 +102,19 @@ def test_the_numbers_that_lessons_speak_of() -> None:
     assert float(silent) < 0.04
 
 
+def test_the_head_that_feeds_the_reader_has_read_the_token_before() -> None:
+    """What the lesson says of its first writer is true of the embedded model."""
+    props = lesson("how-one-head-feeds-another").figures[0].props["of"]
+    first = props["rows"][0]["publish"]
+    output = lesson("how-one-head-feeds-another").output
+    reader = output.split()[0]
+    assert first["read"] == "the"
+    assert first["read_weight"] > 0.5
+    assert int(first["writer"].partition(".")[0]) < int(reader.partition(".")[0])
+    assert first["true"] < first["predicted"] < 0
+    assert all(row["value"] <= props["top"] for row in props["rows"])
+
+
 def test_answers_that_a_person_may_write() -> None:
     seven = lesson(7)
     assert seven.check(1, " 32. ").right

@@ -319,6 +319,7 @@ const served: Record<string, string> = {
   "multi-query attention": "Multi-Query Attention",
   "{1} heads share each": "je {1} Köpfe teilen sich einen",
   "Released models": "Veröffentlichte Modelle",
+  "Heads that wrote into the key": "Köpfe, die in den Schlüssel geschrieben haben",
 
   // Arbeitsblatt
   "From query and key to a score": "Von Anfrage und Schlüssel zum Score",
