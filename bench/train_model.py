@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import random
 import shlex
 import sys
 import threading
@@ -21,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from bench.curriculum import held_out, honesty, mixture, tokenizer
+from bench.curriculum import held_out, honesty, mixture, renamed, tokenizer
+from bench.curriculum.passage import World
 from bench.curriculum.people import NamePool, names_of
 from tokenizers import Tokenizer
 
@@ -35,6 +37,7 @@ from headscope.lab.train.training_data import prepare
 
 WEIGHTS = {"novels": 0.65, "code": 0.15, "generated": 0.20}  # shares of rows
 HAY, SHORTEST_HAY, LONGEST_HAY = 8_000, 200, 900
+WINDOWS = 40_000
 FILMED = 48  # texts of each task of the film
 
 EMBEDDED = TrainingOptions(
@@ -106,9 +109,9 @@ def generate(novels: list[Document], out: Path, mixed: Mixture) -> dict[str, Pat
     if made.exists() and json.loads(made.read_text()) == settings:
         return files
     pool = NamePool(names_of(document.text for document in novels[::4]))
-    hay = paragraphs(novels)
-    log(f"{len(pool.found)} names and {len(hay)} paragraphs of novels")
-    files = mixture.write(folder, sizes, mixed.seed, pool, hay)
+    world = World(random.Random(mixed.seed), pool, paragraphs(novels), passages(novels, pool))
+    log(f"{len(pool.found)} names, {len(world.hay)} paragraphs and {len(world.windows)} passages of novels")
+    files = mixture.write(folder, sizes, mixed.seed, world)
     made.write_text(json.dumps(settings))
     return files
 
@@ -121,6 +124,17 @@ def paragraphs(novels: list[Document]) -> list[str]:
         fitting = [part.strip() for part in novel.text.split("\n") if SHORTEST_HAY <= len(part.strip()) <= LONGEST_HAY]
         chosen = fitting[:: max(1, len(fitting) // each)]
         found += [part for part in chosen if honesty.refusal(part) is None][:each]
+    return found
+
+
+def passages(novels: list[Document], pool: NamePool) -> list[str]:
+    """Passages of novels with people in them, evenly over the novels."""
+    genders = renamed.JUDGED | dict(pool.found)
+    each = max(1, WINDOWS // len(novels))
+    found = []
+    for novel in novels:
+        fitting = [window for window in renamed.windows(novel.text) if renamed.is_peopled(window, genders)]
+        found += fitting[:: max(1, len(fitting) // each)][:each]
     return found
 
 

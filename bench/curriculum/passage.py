@@ -94,11 +94,12 @@ def a(noun: str) -> str:
 
 @dataclass
 class World:
-    """What a kind of text draws from: a seeded generator, names, and paragraphs of novels to put between things."""
+    """What a kind of text draws from: a seeded generator, names, paragraphs of novels as hay, and longer passages."""
 
     draw: random.Random
     names: NamePool
     hay: Sequence[str] = field(default=(), repr=False)
+    windows: Sequence[str] = field(default=(), repr=False)
 
     def pick(self, options: Sequence[T]) -> T:
         return self.draw.choice(options)

@@ -29,6 +29,8 @@ VOWELS = split_words("a e i o u ai ea ee ia io ou")
 CODAS = ["", "l", "m", "n", "r", "s", "t", "nd", "rn", "ck", "ld", "x"]
 ENDINGS = {"w": ("a", "ia", "ella", "ine", "wen", "eth"), "m": ("o", "us", "ard", "ric", "on", "or")}
 CAPITALISED = re.compile(r"(?<=[a-z,;] )(?:(Mr|Mrs|Miss|Lady|Sir)\.? )?([A-Z][a-z]{2,9})\b")
+PRONOUN = re.compile(r"\b(he|his|him|she|her)\b")
+NEAR, TITLE, LEAST_SAID = 70, 5, 4  # characters in which a pronoun counts, the weight of a title, what is enough
 NO_NAMES = set(
     split_words("""
     The And But For You She His Her They This That What When There Here Mrs Miss Sir Lady Lord God Heaven
@@ -70,7 +72,7 @@ class Person:
 
 @dataclass(frozen=True)
 class NamePool:
-    """Names to draw from. ``found`` are names of novels with the gender of their titles, or none."""
+    """Names to draw from. ``found`` are names of novels with their gender."""
 
     found: Sequence[tuple[str, str]] = field(default=(), repr=False)
 
@@ -79,7 +81,7 @@ class NamePool:
         gender = draw.choice("wm") if gender == "?" else gender
         source = draw.random()
         if self.found and source < 0.45:
-            fitting = [name for name, said in draw.sample(self.found, min(12, len(self.found))) if said in ("", gender)]
+            fitting = [name for name, said in draw.sample(self.found, min(12, len(self.found))) if said == gender]
             if fitting:
                 return Person(fitting[0], gender)
         if source < 0.7:
@@ -104,24 +106,30 @@ def invented(draw: random.Random, gender: str) -> str:
 
 
 def names_of(texts: Iterable[str], most: int = 1500) -> list[tuple[str, str]]:
-    """The commonest capitalised words inside sentences, with a gender where most titles before them agree."""
+    """The commonest capitalised words inside sentences whose titles and pronouns agree on a gender."""
     counts: Counter[str] = Counter()
     common: Counter[str] = Counter()
-    titles: dict[str, Counter[str]] = {}
+    genders: dict[str, Counter[str]] = {}
     for text in texts:
         common.update(re.findall(r"\b[a-z]{3,10}\b", text))
-        for title, name in CAPITALISED.findall(text):
+        for found in CAPITALISED.finditer(text):
+            title, name = found.groups()
             counts[name] += 1
+            said = PRONOUN.search(text, found.end(), found.end() + NEAR)
             if title:
-                titles.setdefault(name, Counter())["m" if title in ("Mr", "Sir") else "w"] += 1
+                genders.setdefault(name, Counter())["m" if title in ("Mr", "Sir") else "w"] += TITLE
+            elif said:
+                genders.setdefault(name, Counter())["w" if said[1] in ("she", "her") else "m"] += 1
     kept = [
         name
         for name, n in counts.most_common(most * 2)
         if n >= 5 and common[name.lower()] < n and name not in NO_NAMES | HELD_OUT and not name.endswith(NO_ENDINGS)
     ]
-    return [(name, _gender(titles.get(name, Counter()))) for name in kept[:most]]
+    known = [(name, _gender(genders.get(name, Counter()))) for name in kept]
+    return [(name, gender) for name, gender in known if gender][:most]
 
 
-def _gender(titles: Counter[str]) -> str:
-    (best, n), total = (titles.most_common(1) or [("", 0)])[0], sum(titles.values())
-    return best if total >= 3 and n > 0.8 * total else ""
+def _gender(said: Counter[str]) -> str:
+    """The gender that two thirds of titles and pronouns have; none if there are few."""
+    (best, n), total = (said.most_common(1) or [("", 0)])[0], said.total()
+    return best if total >= LEAST_SAID and n > 0.67 * total else ""

@@ -8,20 +8,25 @@ from itertools import pairwise
 import pytest
 from bench.curriculum import held_out, honesty, people, words
 from bench.curriculum.mixture import KINDS, MOST_GENERATED, frames, passages
-from bench.curriculum.passage import answer, passage, sentence
+from bench.curriculum.passage import World, answer, passage, sentence
 from bench.curriculum.people import NamePool
 from bench.curriculum.tokenizer import train, whole_words
 from bench.train_model import WEIGHTS
 
 from headscope.heads.roles.probes import grammar, text_probes
 
-POOL = NamePool([("Pickwick", "m"), ("Dorrit", "w"), ("Barnaby", ""), ("Copperfield", "m"), ("Havisham", "w")])
+POOL = NamePool([("Pickwick", "m"), ("Dorrit", "w"), ("Barnaby", "m"), ("Copperfield", "m"), ("Havisham", "w")])
 HAY = ["The old clock ticked on. Nobody came down the stairs that evening.", "She was never seen in the town again."]
+NOVEL = (
+    "“No,” said Mary, and Mrs. Dorrit looked up at Mary. Pickwick came in. He had lost his hat, and Pickwick laughed.",
+    "Barnaby waited for Dorrit until she came. Barnaby had not slept, and Dorrit saw it. Nobody spoke to Barnaby.",
+)
+WORLD = World(random.Random(0), POOL, HAY, NOVEL)
 CONTENT = frozenset((*words.THINGS, *words.ADJECTIVES, *words.PLACES, *words.TRADES, *words.GIVING, *words.MEETING))
 
 
 def generated(kind: str, n: int = 60) -> list[str]:
-    return [each.text for each in passages(kind, n, 5, POOL, HAY)]
+    return [each.text for each in passages(kind, n, 5, WORLD)]
 
 
 def probe_sentences() -> list[str]:
@@ -89,9 +94,9 @@ def test_marks_are_the_answers() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_documents_have_marked_answers_and_equal_seeds_give_equal_documents(kind: str) -> None:
-    made = list(passages(kind, 4, 1, POOL, HAY))
-    assert made == list(passages(kind, 4, 1, POOL, HAY))
-    assert made != list(passages(kind, 4, 2, POOL, HAY))
+    made = list(passages(kind, 4, 1, WORLD))
+    assert made == list(passages(kind, 4, 1, WORLD))
+    assert made != list(passages(kind, 4, 2, WORLD))
     assert any(each.marks for each in made)
     for each in made:
         assert all(0 < start < stop <= len(each.text) for start, stop in each.marks)
@@ -102,8 +107,8 @@ def test_documents_have_marked_answers_and_equal_seeds_give_equal_documents(kind
 
 
 def test_scenes_told_the_other_way_differ_in_who_did_what() -> None:
-    one = list(passages("scenes", 30, 0, POOL))
-    other = list(passages("scenes told the other way", 30, 0, POOL))
+    one = list(passages("scenes", 30, 0, WORLD))
+    other = list(passages("scenes told the other way", 30, 0, WORLD))
     pairs = [(a, b) for a, b in zip(one, other, strict=True) if a != b]
     assert len(pairs) > 15
     assert all(sorted(a.text.split()) != [] and len(a.marks) == len(b.marks) for a, b in pairs)
@@ -111,10 +116,23 @@ def test_scenes_told_the_other_way_differ_in_who_did_what() -> None:
 
 def test_the_answer_of_a_scene_is_the_other_person() -> None:
     """In a scene of two people an answer is a person, and never the name that stands directly before it."""
-    for each in passages("scenes", 40, 3, POOL):
+    for each in passages("scenes", 40, 3, WORLD):
         for start, stop in each.marks:
             name = each.text[start:stop]
             assert name in each.text[:start], each.text
+
+
+def test_people_of_novels_are_renamed_alike_throughout_and_keep_their_gender() -> None:
+    for each in passages("novels with other names", 20, 3, WORLD):
+        assert not {"Mary", "Dorrit", "Pickwick", "Barnaby"} <= set(each.text.replace(",", "").split()), each.text
+        assert "Mary" not in each.text
+        for start, stop in each.marks:
+            assert each.text[start:stop] in each.text[:start], each.text
+    women = {*people.WOMEN, "Dorrit", "Havisham"} | {name for name, gender in POOL.found if gender == "w"}
+    named = [each.text.split()[2].rstrip(",") for each in passages("novels with other names", 40, 3, WORLD)]
+    listed = [name for name in named if name in {*people.WOMEN, *people.MEN}]
+    assert listed
+    assert all(name in women or name in people.MEN for name in listed)
 
 
 @pytest.mark.parametrize(

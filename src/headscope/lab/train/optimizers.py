@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from headscope.lab.train.gpt import GPT
+from headscope.lab.train.muon import Muon
 from headscope.lab.train.options import TrainingOptions
 
 
@@ -19,13 +20,5 @@ def optimizers(model: GPT, options: TrainingOptions, *, fused: bool) -> list[tor
         torch.optim.AdamW(groups, lr=options.learning_rate, betas=(0.9, 0.95), fused=fused)
     ]
     if orthogonal:
-        # match_rms_adamw scales updates to AdamW's size, so both share one learning rate (Liu et al. 2025)
-        found.append(
-            torch.optim.Muon(
-                orthogonal,
-                lr=options.learning_rate,
-                weight_decay=options.weight_decay,
-                adjust_lr_fn="match_rms_adamw",
-            )
-        )
+        found.append(Muon(orthogonal, lr=options.learning_rate, weight_decay=options.weight_decay))
     return found

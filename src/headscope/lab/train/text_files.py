@@ -7,9 +7,11 @@ import hashlib
 import json
 import lzma
 import zlib
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from io import TextIOWrapper
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -125,10 +127,10 @@ def encode_marked(
 
 def _overlaps(offsets: Sequence[tuple[int, int]], marks: Sequence[tuple[int, int]]) -> Bool[Tensor, " token"]:
     """Whether each token overlaps a mark, after the start token, which does not."""
-    starts, stops = torch.tensor(offsets, dtype=torch.long).view(-1, 2).unbind(dim=1)
     found = torch.zeros(len(offsets) + 1, dtype=torch.bool)
     for start, stop in marks:
-        found[1:] |= (starts < stop) & (stops > start)
+        begin = bisect_right(offsets, start, key=itemgetter(1))  # the first token that ends behind the mark's start
+        found[1 + begin : 1 + bisect_left(offsets, stop, key=itemgetter(0))] = True
     return found
 
 
