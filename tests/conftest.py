@@ -11,7 +11,10 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+from tests.runs import typechecks
 from tests.runs.leftovers import bound_the_end, end_leftovers, mark_run
+
+typechecks.install()
 
 # Neither a deadline nor a limit on drawing examples: both say how busy the machine is, not whether the code is right.
 settings.register_profile(
