@@ -12,9 +12,10 @@ import pytest
 from docs.generate.commands import commands
 
 from tests.cli.commands import Done, Line, run_all
+from tests.models import tiny
 
 TEXT = "The horse crossed the road because the horse was tired"
-CENSUS = ("scan", "-c", "book.txt", "--context", "64", "--max-tokens", "300")
+CENSUS = ("scan", "small", "-c", "book.txt", "--context", "64", "--max-tokens", "300")
 
 JSON = {
     "look": ("look", TEXT, "--head", "3.5", "--class", "none=[0-9]"),
@@ -33,10 +34,10 @@ JSON = {
     "why": ("why", TEXT, "--head", "3.5"),
     "trace": ("trace", TEXT),
     "circuit": ("circuit", "pairs.csv", "--wanted", "0.1"),
-    "rules": ("rules", "-t", "book.txt", "-n", "3", "--no-tables"),
+    "rules": ("rules", "small", "-t", "book.txt", "-n", "3", "--no-tables"),
     "exercise": ("exercise", "mine.py"),
     "explain": ("explain", "shape"),
-    "publish": ("publish", "--out", "site"),
+    "publish": ("publish", "small", "--i-may", "--out", "site"),
 }
 SHOWN = {
     "look": ("look", TEXT),
@@ -83,6 +84,8 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
     folder = tmp_path_factory.mktemp("streams")
     (folder / "book.txt").write_text("The horse crossed the road because it was tired. " * 9000, encoding="utf-8")
     (folder / "pairs.csv").write_text(PAIRS, encoding="utf-8")
+    tiny.llama(max_position_embeddings=1280).save_pretrained(folder / "small")  # for what takes long on a real one
+    tiny.tokenizer().save_pretrained(folder / "small")
     outcomes = run_all(lines(), folder)
     outcomes["made"] = Done(0, " ".join(path.name for path in folder.iterdir()), "")
     return outcomes
