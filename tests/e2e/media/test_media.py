@@ -20,13 +20,19 @@ from tests.models.media import as_sixteen_bits, hum, picture
 
 
 @pytest.fixture(scope="module")
-def address(vit: Scope, whisper: Scope) -> Iterator[str]:
-    with served(Session(vit), Session(whisper)) as opened:
+def address(vit: Scope, whisper: Scope, clip: Scope, llava: Scope) -> Iterator[str]:
+    with served(*map(Session, (vit, whisper, clip, llava))) as opened:
         yield opened
 
 
 def choose(page: Page, file: Path) -> None:
     page.locator("input[type=file]").set_input_files(file)
+
+
+def walk(page: Page, *keys: str) -> None:
+    """Go from head to head on the grid of all heads."""
+    for key in keys:
+        page.get_by_role("application", name=re.compile("^All heads")).press(key)
 
 
 def drawn(page: Page, kind: str, head: str) -> np.ndarray:
@@ -93,6 +99,36 @@ def test_a_sound_lies_over_what_each_word_reads_of_it(page: Page, address: str, 
     page.locator("[data-sound]").press("ArrowUp")
     expect(page.locator("[data-sound]")).to_have_attribute("aria-label", re.compile("reads from the"))
     np.testing.assert_allclose(drawn(page, "sound", "decoder.0.cross.0"), expected[1], atol=1e-5)
+
+
+def test_the_two_towers_of_clip_are_shown_side_by_side(page: Page, address: str, files: Path, clip: Scope) -> None:
+    page.goto(f"{address}#microscope?model=CLIPModel")
+    choose(page, files / "scene.png")
+    page.get_by_placeholder("Text beside it").fill("the horse crossed")
+    look = clip.look((picture(), "the horse crossed"))
+    np.testing.assert_allclose(drawn(page, "picture", "vision.0.0"), look.weights("vision.0.0")[0, 1:], atol=1e-5)
+    walk(page, "ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight")
+    expect(page.get_by_role("heading", name="text.1.1")).to_be_visible()
+    expect(page.locator("[data-picture]")).to_have_count(0)
+    expect(page.get_by_role("option", name="crossed")).to_be_visible()
+
+
+def test_words_of_a_vision_language_model_read_patches(page: Page, address: str, files: Path, llava: Scope) -> None:
+    """The vision tower is not known before the first picture: its heads appear with it, and a text alone has none."""
+    page.goto(f"{address}#microscope?model=LlavaForConditionalGeneration&head=1.2")
+    expect(page.get_by_role("heading", name="1.2")).to_be_visible()
+    choose(page, files / "scene.png")
+    page.get_by_placeholder("Text beside it").fill("the horse crossed")
+    expect(page.get_by_role("option", name="crossed")).to_be_visible()
+    expected = llava.look((picture(), "the horse crossed")).weights("1.2").numpy()
+    page.get_by_role("option", name="crossed").click()
+    expect(page.locator("[data-picture]")).to_have_attribute("aria-label", re.compile("reads from crossed"))
+    np.testing.assert_allclose(drawn(page, "picture", "1.2"), expected[18, :16], atol=1e-5)
+    walk(page, "ArrowUp", "ArrowUp")
+    expect(page.locator("[data-picture='vision.1.2']")).to_be_visible()
+    page.get_by_role("button", name="Take scene.png away").click()
+    expect(page.locator("[data-picture]")).to_have_count(0)
+    expect(page.get_by_role("option", name="horse")).to_be_visible()
 
 
 def test_a_bad_file_gives_a_sentence_and_the_last_picture_stays(page: Page, address: str, files: Path) -> None:

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Look, ModelCard } from "../../src/source/source";
-import { largestDifferences, similarHeads } from "../../src/microscope/state/look-statistics";
+import { headsIn, largestDifferences, reachedHead, similarHeads } from "../../src/microscope/state/look-statistics";
 
 // three heads on two tokens: the second copies the first, the third rests on the first token
 const byte = (weight: number) => Math.round(255 * Math.sqrt(weight));
@@ -28,4 +28,10 @@ test("two looks are as far apart as their most different answer", () => {
   const other = { ...look, scores: Float32Array.of(0.3, 0.1, 1, 0.9, NaN, NaN) } as Look;
   const found = largestDifferences(look, other, model);
   expect(Array.from(found)).toEqual([expect.closeTo(0.1, 5), expect.closeTo(0.4, 5), 0]);
+});
+
+test("a head that a look has not reached is left for the first that it has", () => {
+  const text = { side: 2, thumbnails: rows([0, 0, 0, 0], [1, 0, 0.5, 0.5], [1, 0, 1, 0]) } as unknown as Look;
+  expect(headsIn(text)).toBe(3);
+  expect([0, 1, 2, -1].map((head) => reachedHead(text, head))).toEqual([1, 1, 2, -1]);
 });

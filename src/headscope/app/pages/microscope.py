@@ -280,7 +280,8 @@ class Session:
         """Every head's first-order importance on (the beginning of) this text."""
         opened = self._open(asked.look)
         ids = [token.id for token in opened.look.tokens[:MEASURED]]
-        source = opened.source if len(ids) == len(opened.look.tokens) else ids
+        whole = len(ids) == len(opened.look.tokens) or min(ids) < 0  # a picture is not read from token ids
+        source = opened.source if whole else ids
 
         def measure() -> NDArray[np.float32]:
             by_head = {each.head: each.loss.mean for each in self.scope.importance([source], how="gradient")}

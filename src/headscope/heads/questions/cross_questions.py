@@ -28,7 +28,7 @@ def are_words(tokens: Sequence[Token]) -> bool:
 def questions_between(sides: Sides, device: torch.device) -> dict[str, Question]:
     """The standard questions within one text, or those from one sequence to another."""
     query, key = (torch.tensor([token.id for token in side], device=device) for side in sides)
-    words = all(map(are_words, sides))
+    words = all(any(token.id >= 0 for token in side) for side in sides)  # a patch among them matches no token
     if sides[0] is not sides[1]:
         return cross_questions(query, key, words=words)
     return {name: q for name, q in standard_questions(query[None]).items() if words or name in ABOUT_PLACES}

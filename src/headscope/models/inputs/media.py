@@ -23,7 +23,10 @@ AXES = {PIXELS: 4, FEATURES: 3, WAVE: 2}
 MOST_CHANNELS = 8
 """Most channels of a sound, which are mixed into one."""
 
-STACKS = {"vision": frozenset({PIXELS}), "audio": frozenset({FEATURES, WAVE})}
+GRID_OF_PATCHES = "image_grid_thw"
+"""Frames, rows and columns of a picture that is given as a list of patches, as to Qwen2-VL."""
+
+STACKS = {"vision": frozenset({PIXELS, GRID_OF_PATCHES}), "audio": frozenset({FEATURES, WAVE})}
 """The inputs that are read by sites whose names begin with this word."""
 
 
@@ -128,7 +131,18 @@ def _with_image_token(text: str | None, processors: MediaProcessors) -> str | No
     token = getattr(processors.both, "boi_token", None) or getattr(processors.both, "image_token", None)
     if not isinstance(token, str) or (text is not None and token in text):
         return text
+    known: Mapping[str, int] = getattr(getattr(processors.both, "tokenizer", None), "get_vocab", dict)()
+    begin, end = AROUND_PICTURES.get(token, ("", ""))
+    if begin in known and end in known:  # and no line break: its chat template has none either
+        return f"{begin}{token}{end}{text or ''}"
     return token if text is None else f"{token}\n{text}"
+
+
+AROUND_PICTURES = {
+    "<|image_pad|>": ("<|vision_start|>", "<|vision_end|>"),
+    "<|image|>": ("<|begin_of_image|>", "<|end_of_image|>"),
+}
+"""What chat templates write before and after an image token (Qwen2-VL and its kin; GLM-4V)."""
 
 
 def _sound_tensors(

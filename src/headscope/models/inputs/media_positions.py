@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from headscope.models.inputs.media import PIXELS
+from headscope.models.inputs.media import GRID_OF_PATCHES, PIXELS
 from headscope.models.inputs.patch_labels import NOT_TEXT, patch_names
 from headscope.models.protocol import Token
 
@@ -23,7 +23,7 @@ MOST_PIXELS = 2**20
 """Pixels of a picture as it is shown; a larger one is made smaller."""
 
 STRETCHED = "its brightness is stretched: how the pixels were normalised is not known"
-TILES = "the model reads this picture in several tiles, so no patches are drawn over it"
+TILES = "the model reads this picture in several tiles, or as a list of patches, so none are drawn over it"
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,24 @@ def image_token_grid(tokens: Sequence[Token], image_token: int | None, vision: P
     return None
 
 
+def name_image_tokens(tokens: Sequence[Token], image_token: int | None, vision: PatchGrid | None) -> tuple[Token, ...]:
+    """Tokens of which those that stand for a picture are patches, named after their row and column.
+
+    Their id is no longer the image token's, which they all share: one patch is no copy of another.
+    """
+    grid = image_token_grid(tokens, image_token, vision)
+    if grid is None:
+        return tuple(tokens)
+    named = {grid.first + at: name for at, name in enumerate(patch_names(grid.rows, grid.columns))}
+    return tuple(Token(NOT_TEXT, named[at]) if at in named else token for at, token in enumerate(tokens))
+
+
+def image_token_id(config: Any) -> int | None:
+    """The token that stands for a part of a picture within a text; None in models that have none."""
+    found = (getattr(config, name, None) for name in ("image_token_id", "image_token_index"))
+    return next((int(token) for token in found if isinstance(token, int)), None)
+
+
 def seconds_covered(tokens: Sequence[Token]) -> float | None:
     """The seconds that positions labelled by time cover together; None for other labels."""
     times = [_TIME.fullmatch(token.text) for token in (tokens[0], tokens[-1])] if len(tokens) > 1 else [None]
@@ -86,6 +104,8 @@ def picture_read(inputs: Mapping[str, Tensor], processor: Any) -> ShownPicture |
         pixels = next((each for each in alike if each.is_floating_point()), None)
     if pixels is None:
         return None
+    pixels = _from_patches(pixels, inputs, processor) if pixels.ndim == 2 else pixels
+    pixels = pixels[0] if pixels.ndim == 5 and pixels.shape[1] == 1 else pixels  # one picture of several that may be
     if pixels.ndim != 4 or len(pixels) != 1 or pixels.shape[1] not in (1, 3):
         return TILES
     image = pixels[0].detach().float().cpu()
@@ -96,6 +116,28 @@ def picture_read(inputs: Mapping[str, Tensor], processor: Any) -> ShownPicture |
     small = small.expand(3, -1, -1).permute(1, 2, 0)
     made = (small * 255).round().to(torch.uint8).contiguous().numpy()
     return ShownPicture(made, STRETCHED if restored is None else "")
+
+
+def listed_grid(inputs: Mapping[str, Tensor]) -> PatchGrid | None:
+    """The patches of a picture that is given as a list of them; None where it is not one picture."""
+    grid = inputs.get(GRID_OF_PATCHES)
+    one = grid is not None and len(grid) == 1 and int(grid[0, 0]) == 1
+    return PatchGrid(0, int(grid[0, 1]), int(grid[0, 2])) if grid is not None and one else None
+
+
+def _from_patches(pixels: Tensor, inputs: Mapping[str, Tensor], processor: Any) -> Tensor:
+    """A picture ``[1, channel, row, column]`` from its list of patches, where the processor says how it made them."""
+    grid = listed_grid(inputs)
+    sizes = [getattr(processor, name, None) for name in ("patch_size", "merge_size", "temporal_patch_size")]
+    if grid is None or not all(isinstance(size, int) for size in sizes):
+        return pixels
+    size, merged, frames = (int(each) for each in sizes if each is not None)
+    if pixels.shape != (grid.rows * grid.columns, 3 * frames * size * size):
+        return pixels
+    squares = (grid.rows // merged, grid.columns // merged, merged, merged)
+    patches = pixels.reshape(*squares, 3, frames, size, size)[:, :, :, :, :, 0]
+    image = patches.permute(4, 0, 2, 5, 1, 3, 6)
+    return image.reshape(1, 3, grid.rows * size, grid.columns * size)
 
 
 def _restored(image: Tensor, processor: Any) -> Tensor | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from headscope.models.inputs.media import FEATURES, PIXELS, WAVE, MediaProcessors
+from headscope.models.inputs.media import FEATURES, GRID_OF_PATCHES, PIXELS, WAVE, MediaProcessors
 from headscope.models.protocol import Token
 
 NOT_TEXT = -1
@@ -20,7 +20,7 @@ def position_labels(
     """Labels of ``count`` positions, numbers where nothing better is known. ``windowed``: see ``numbered_labels``."""
     labels = None
     if PIXELS in inputs:
-        labels = _patches(config, inputs[PIXELS], count)
+        labels = _listed_patches(config, inputs, count) or _patches(config, inputs[PIXELS], count)
     elif FEATURES in inputs or WAVE in inputs:
         labels = _times(config, inputs, count, processors.sound)
     return tuple(Token(NOT_TEXT, label) for label in labels or numbered_labels(count, windowed=windowed))
@@ -41,6 +41,7 @@ def _patches(config: Any, pixels: Tensor, count: int) -> list[str] | None:
     parts = (getattr(config, name, None) for name in ("vision_config", "backbone_config", "encoder"))
     vision = next((part for part in parts if hasattr(part, "patch_size")), config)
     size = getattr(vision, "patch_size", None)
+    pixels = pixels[0] if pixels.ndim == 5 and pixels.shape[1] == 1 else pixels  # one picture of several that may be
     if size is None or pixels.ndim != 4:
         return None
     height, width = (int(size), int(size)) if isinstance(size, int) else (int(size[0]), int(size[1]))
@@ -49,6 +50,22 @@ def _patches(config: Any, pixels: Tensor, count: int) -> list[str] | None:
     if before is None:
         return None
     return before + patch_names(rows, columns)
+
+
+def _listed_patches(config: Any, inputs: Mapping[str, Tensor], count: int) -> list[str] | None:
+    """Row and column of every patch of a list of them, in which squares that become one token stand together."""
+    grid = inputs.get(GRID_OF_PATCHES)
+    if grid is None or len(grid) != 1 or int(grid[0].prod()) != count or int(grid[0, 0]) != 1:
+        return None
+    rows, columns = int(grid[0, 1]), int(grid[0, 2])
+    merged = int(getattr(getattr(config, "vision_config", None), "spatial_merge_size", 1) or 1)
+    return [
+        f"patch {row + down},{column + across}"
+        for row in range(0, rows, merged)
+        for column in range(0, columns, merged)
+        for down in range(merged)
+        for across in range(merged)
+    ]
 
 
 def _labels_before_patches(vision: Any, extra: int) -> list[str] | None:

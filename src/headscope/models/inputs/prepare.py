@@ -15,6 +15,7 @@ from headscope.attention.observer import Call, plain
 from headscope.errors import InputError
 from headscope.models.inputs import media
 from headscope.models.inputs.decoder_prompt import DECODER_INPUTS, decoder_prompt
+from headscope.models.inputs.media_positions import image_token_id, listed_grid, name_image_tokens, patch_grid
 from headscope.models.inputs.patch_labels import position_labels
 from headscope.models.protocol import OpenModel, Prepared, Token
 
@@ -100,7 +101,8 @@ def _from_tensors(opened: TransformersModel, tensors: dict[str, Tensor], given: 
     if "input_ids" not in tensors:
         return Prepared(tensors, next(iter(labels.values()), ()), decoder_tokens)
     beside = {stack: names for stack, names in labels.items() if stack in media.STACKS}
-    return Prepared(tensors, tokens, decoder_tokens, beside)
+    vision = patch_grid(beside.get("vision", ())) or listed_grid(tensors)
+    return Prepared(tensors, name_image_tokens(tokens, image_token_id(config), vision), decoder_tokens, beside)
 
 
 def _tokens(opened: TransformersModel, ids: Tensor | None) -> tuple[Token, ...]:

@@ -1,8 +1,16 @@
 // A picture or sound that is chosen or dropped: read into base64, and joined with the text where the model takes both.
-import { streamsOf, type Look, type MediaFile, type ModelCard, type SiteCard, type Wanted } from "../../source/source";
+import {
+  streamsOf,
+  tokensOf,
+  type Look,
+  type MediaFile,
+  type ModelCard,
+  type SiteCard,
+  type Wanted,
+} from "../../source/source";
 import { words } from "../../words/words";
-import { headsOf } from "../state/look-statistics";
-import type { Selection } from "../state/selection";
+import { headsIn, headsOf, type HeadInfo } from "../state/look-statistics";
+import type { ModelSource, Selection } from "../state/selection";
 
 export const MOST_BYTES = 6_000_000; // the program reads no more
 
@@ -45,14 +53,21 @@ export function readsMedia(look: Look, site: SiteCard): boolean {
   return !!look.media && (keys in look.media.grids || keys in look.media.covered);
 }
 
-/** Where to stand in the first look at a picture or sound: the chosen head where it reads it, else one that does; in
- * cross-attention at the last word, else at the first token. */
+/** Where to stand in the first look at a picture or sound: the chosen head where it reads it, else one that does; at the
+ * last word in cross-attention and where words follow a picture, else at the first token. */
 export function mediaPlace(look: Look, last: Look | null, model: ModelCard, chosen = -1): ReturnType<Selection> | null {
   if (!look.media || last?.media) return null;
   const heads = headsOf(model);
-  const reading = (cross: boolean) =>
-    heads.findIndex(({ site }) => readsMedia(look, site) && (!cross || site.kind === "cross"));
-  const found = reading(true) >= 0 ? reading(true) : Math.max(0, reading(false));
-  const head = chosen >= 0 && readsMedia(look, heads[chosen].site) ? chosen : found;
-  return { head, token: heads[head]?.site.kind === "cross" ? Infinity : 0 };
+  const byWords = ({ site }: HeadInfo) =>
+    site.kind === "cross" || (tokensOf(look, streamsOf(look, site)[0]).at(-1)?.id ?? -1) >= 0;
+  const reading = heads.filter((each) => readsMedia(look, each.site));
+  const found = reading.find(byWords) ?? reading[0] ?? heads[0];
+  const head = chosen >= 0 && readsMedia(look, heads[chosen].site) ? heads[chosen] : found;
+  return { head: heads.indexOf(head), token: byWords(head) ? Infinity : 0 };
+}
+
+/** The model with the sites that this look was the first to reach: a vision tower that no text runs. */
+export async function withAllSites(opened: ModelSource, look: Look, signal: AbortSignal): Promise<ModelSource> {
+  if (headsIn(look) === headsOf(opened.model).length) return opened;
+  return { ...opened, model: await opened.source.model(signal) };
 }

@@ -14,6 +14,20 @@ export function headsOf(model: ModelCard | null): HeadInfo[] {
   );
 }
 
+/** How many heads a look has: a picture may reach parts of a model that no text has reached. */
+export function headsIn(look: Look): number {
+  return look.thumbnails.length / (look.side * look.side);
+}
+
+/** A head that this look has reached: the wanted one, or the first. */
+export function reachedHead(look: Look, wanted: number): number {
+  const cells = look.side * look.side;
+  const reached = (head: number) => look.thumbnails.subarray(head * cells, (head + 1) * cells).some((cell) => cell > 0);
+  if (wanted < 0 || reached(wanted)) return wanted;
+  const first = Array.from({ length: headsIn(look) }, (_, head) => head).findIndex(reached);
+  return first < 0 ? wanted : first;
+}
+
 /** The head with the largest answer; the first where nobody could answer. */
 export function argmax(answers: Float32Array | null): number {
   let found = 0;

@@ -23,13 +23,13 @@ import {
 import { type Place, type State } from "./address";
 import { Explaining } from "../why/explain.svelte";
 import { Settings } from "./settings.svelte";
-import { scoresIn, argmax, headsOf, weightsBetween, type HeadInfo } from "./look-statistics";
+import { scoresIn, argmax, headsOf, reachedHead, weightsBetween, type HeadInfo } from "./look-statistics";
 import { roleScores, isRole } from "./roles";
 import { isRuleScore, ruleScores } from "../rules/head-words";
 import { HeadsInWords } from "../rules/heads-in-words.svelte";
 import { PendingRequests } from "./pending.svelte";
 import type { LogitTarget, ModelSource, PatternLine, Selection } from "./selection";
-import { mediaPlace, takesText, withFile } from "../media/media-file";
+import { mediaPlace, takesText, withAllSites, withFile } from "../media/media-file";
 
 export const WHOLE = 512; // up to here a pattern is fetched whole and exact; past it, as much as the picture can show
 const COMPARED = 1024; // past this many tokens a second pass, without the head, waits until it is asked for
@@ -205,6 +205,7 @@ export class Microscope extends PendingRequests {
     if ("text" in wanted && wanted.text === "") return;
     const look = await this.track("look", opened.source.look(wanted, opening.signal), opening.signal);
     if (!look) return void (this.model ?? this.switchModel(opened));
+    opened = await withAllSites(opened, look, opening.signal);
     const places = headsOf(opened.model);
     const named = places.findIndex((place) => place.name === this.settings.head);
     const at = select?.(look) ??
@@ -212,9 +213,8 @@ export class Microscope extends PendingRequests {
         head: named,
         token: this.token >= this.length - 1 ? Infinity : this.token,
       };
-    const { name, site } = places[Math.max(0, at.head)];
-    // a selection that changes while the pattern is on its way is kept
-    const [head, token] = [this.settings.head, this.token];
+    const { name, site } = places[reachedHead(look, Math.max(0, at.head))];
+    const [head, token] = [this.settings.head, this.token]; // kept if it changes while the pattern is on its way
     const [rows, columns] = streamsOf(look, site).map((stream) => tokensOf(look, stream).length);
     const span = Math.max(rows, columns);
     const tile = await this.track(

@@ -17,6 +17,8 @@ from headscope.models.inputs.media_positions import (
     PatchGrid,
     ShownPicture,
     image_token_grid,
+    image_token_id,
+    listed_grid,
     patch_grid,
     picture_read,
     seconds_covered,
@@ -24,7 +26,6 @@ from headscope.models.inputs.media_positions import (
 from headscope.models.protocol import Token
 
 WAVEFORM_BINS = 1_200
-IMAGE_TOKENS = ("image_token_id", "image_token_index")
 
 
 class GridInfo(Response):
@@ -90,7 +91,7 @@ def picture_of(look: Look) -> ShownPicture | str | None:
 def media_grids(look: Look, streams: Mapping[str, Sequence[Token]]) -> dict[str, PatchGrid]:
     """The grids of patches, by token sequence: those of a vision tower, and of image tokens within a text."""
     grids = {name: grid for name, tokens in streams.items() if (grid := patch_grid(tokens)) is not None}
-    vision = next(iter(grids.values()), None)
+    vision = next(iter(grids.values()), None) or listed_grid(look.prepared.inputs)
     for name, tokens in streams.items():
         placed = None if name in grids else image_token_grid(tokens, _image_token(look), vision)
         if placed is not None:
@@ -118,8 +119,7 @@ def _image_token(look: Look) -> int | None:
         config = getattr(look.model.model, "config", None)
     except InputError:  # a saved look without its model
         return None
-    found = (getattr(config, name, None) for name in IMAGE_TOKENS)
-    return next((int(token) for token in found if isinstance(token, int)), None)
+    return image_token_id(config)
 
 
 def _image_processor(look: Look) -> Any:
