@@ -313,9 +313,11 @@ export const FIGURES: Record<TermKey, (labels: string[]) => Mark[]> = {
   ],
   outputMatrix: ([name, index]) => [
     ...strip(46, 14, [0.8, -0.3, 0.2, -0.6, -0.2, 0.7, -0.8, 0.3], 16),
-    ...Array.from({ length: 48 }, (_, at) =>
-      rect(78 + (at % 8) * 8, 30 + Math.floor(at / 8) * 5, 7, 4, (at * 7) % 5 < 2 ? "var(--neg)" : "var(--pos)"),
-    ),
+    ...Array.from({ length: 48 }, (_, at): Mark[] => {
+      const [x, y, negative] = [78 + (at % 8) * 8, 30 + Math.floor(at / 8) * 5, (at * 7) % 5 < 2];
+      const cell = rect(x, y, 7, 4, negative ? "var(--neg)" : "var(--pos)");
+      return negative ? [cell, rect(x + 1.5, y + 1.5, 4, 1, "var(--paper)")] : [cell]; // a dash, so that the sign is seen without colour
+    }).flat(),
     text(152, 48, name),
     text(164, 51, index, { fill: SOFT }),
     ...strip(46, 74, [0.5, 0.4, -0.3, -0.2, 0.7, -0.6, 0.2, 0.1], 16),

@@ -17,7 +17,7 @@ export default {
     zLabel: "z jedes Kopfes",
     partsLabel: "Der Teil jedes Kopfes durch W_O",
     all: "alle",
-    concatenated: "aneinandergehängt",
+    concatenated: "hintereinander",
     allLabel: "Die Zahlen aller Köpfe, aneinandergehängt",
     addUp: (difference: string) =>
       `Die Teile und der Bias ergeben zusammen, was die Schicht weitergibt, bis auf ${difference}`,

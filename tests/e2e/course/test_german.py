@@ -1,0 +1,73 @@
+"""The page in German: chosen by a switch and remembered, fitting every width, as accessible as in English."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from tests.e2e.conftest import fits
+
+AXE = Path(__file__).parents[3] / "web/node_modules/axe-core/axe.min.js"
+PAGES = [
+    "#start", "#tour/1", "#tour/5", "#microscope", "#four-heads", "#by-hand", "#one-or-many", "#film", "#cards",
+    "#census", "#worksheet", *(f"#learn?lesson={number}" for number in (1, 2, 7, 13)),
+]  # fmt: skip
+Visit = Callable[[str], Page]
+
+
+@pytest.fixture
+def visit(context: BrowserContext, address: str) -> Visit:
+    def open_at(fragment: str) -> Page:
+        page = context.new_page()
+        page.goto(f"{address}?lang=de{fragment}")
+        expect(page.locator("main.opening")).to_have_count(0)
+        expect(page.locator("main :is(h1, h2)").first).to_be_attached()
+        expect(page.locator("[aria-busy=true]")).to_have_count(0)
+        return page
+
+    return open_at
+
+
+def test_the_language_is_switched_and_remembered(context: BrowserContext, address: str) -> None:
+    page = context.new_page()
+    page.goto(f"{address}#learn?lesson=9")
+    expect(page.get_by_role("heading", level=1)).to_have_text("From distribution to token")
+    page.get_by_label("Language").select_option("de")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Von der Verteilung zum Token")
+    expect(page.locator("html")).to_have_attribute("lang", "de")
+    expect(page).to_have_url(re.compile("lesson=9"))
+    question = page.locator("[data-question='1']")
+    question.get_by_role("textbox").fill("viel")
+    question.get_by_role("textbox").press("Enter")
+    expect(question.get_by_role("status")).to_contain_text("lässt sich nicht als Zahl lesen")
+    question.get_by_role("textbox").fill("2,72")
+    question.get_by_role("textbox").press("Enter")
+    expect(question.get_by_role("status")).to_contain_text("Was wird aus einer Differenz von 1")
+    page.goto("about:blank")
+    page.goto(f"{address}#start")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Was bedeutet")
+    page.goto(f"{address}?lang=en#start")  # an address that names a language is read in it
+    expect(page.get_by_role("heading", level=1)).to_contain_text("What does")
+    page.get_by_label("Language").select_option("de")
+    expect(page).to_have_url(re.compile("lang=de"))
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Was bedeutet")
+
+
+@pytest.mark.parametrize("fragment", PAGES)
+def test_german_words_fit(visit: Visit, fragment: str) -> None:
+    page = visit(fragment)
+    for width in (1440, 720, 390):  # 720: what is left of 1440 with text of twice the size
+        fits(page, width)
+
+
+@pytest.mark.parametrize("fragment", ["#start", "#microscope", "#by-hand", "#learn?lesson=1"])
+@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: npm ci in web/")
+def test_no_serious_violation_of_accessibility_in_german(visit: Visit, fragment: str) -> None:
+    page = visit(fragment)
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
+    assert [rule["id"] for rule in found if rule["impact"] in ("serious", "critical")] == []
