@@ -23,7 +23,7 @@ class Explained:
 
     def __init__(self, look: Look) -> None:
         self.look = look
-        self.stream: RecordedStream = record_stream(look.model, look.prepared.inputs)
+        self.stream: RecordedStream = record_stream(look.model, look.prepared.inputs, until=look.sites)
         self._heads: dict[Head, HeadScores] = {}
 
     def scores(self, head: Head) -> HeadScores:

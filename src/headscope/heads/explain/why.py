@@ -254,6 +254,10 @@ class HeadScores:
         weights = pattern.weights(source, rows, columns)[0, 0, 0].double()
         return Row(visible, scores, raw, bias, weights)
 
+    def mean_keys(self, against: Float[Tensor, " key"]) -> Float[Tensor, "writer d_head"]:
+        """Each writer's part of the keys, averaged with these weights."""
+        return torch.stack([against @ part.double() for part in self.k.parts])
+
     def rounding(self, query: int) -> Float[Tensor, " key"]:
         """How far rounding of q and k in the model's precision can move each score of a row."""
         eps = torch.finfo(self.source.q.dtype).eps
@@ -310,16 +314,19 @@ def split_row(scores: HeadScores, query: int, keys: Sequence[int], minus: int | 
         )
     moved = scores.position_keys(row.visible)
     reads = _Reads(look, scores)
-    return [_split(scores, row, query, key, minus, (moved, reads)) for key in keys]
+    shared = None if minus == "others" or not keys else scores.mean_keys(row.baseline(keys[0], minus)[0])
+    return [_split(scores, row, query, key, minus, (moved, reads, shared)) for key in keys]
 
 
-def _split(
-    scores: HeadScores, row: Row, query: int, key: int, minus: int | str | None, extra: tuple[Tensor | None, _Reads]
-) -> Why:
-    moved, reads = extra
+_Shared = tuple[Tensor | None, "_Reads", Tensor | None]
+"""What the arrows of a row share: keys at a mean offset, names of places, and the mean that keys are compared with."""
+
+
+def _split(scores: HeadScores, row: Row, query: int, key: int, minus: int | str | None, extra: _Shared) -> Why:
+    moved, reads, shared = extra
     against, called = row.baseline(key, minus)
     q = scores.q.parts[:, query].double() * scores.scale
-    mean = torch.stack([against @ part.double() for part in scores.k.parts])
+    mean = scores.mean_keys(against) if shared is None else shared
     pairs = q @ (scores.k.parts[:, key] - mean).T
     position = None if moved is None else q @ (scores.k.parts[:, key] - moved[:, key]).double().T
     terms = {}

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from headscope.models.modes import own_precision
 from headscope.models.structure.tape import MATRIX, NORM, Node, Op, Slot, Source
@@ -160,9 +161,10 @@ def _norm(op: Op, present: Mapping[Slot, Tensor]) -> Tensor:
         if op.name == "native_layer_norm":
             part = part - part.mean(tuple(range(-len(op.args[1]), 0)), keepdim=True)
         assert op.scale is not None
-        part = part * _held(op.scale, part)
+        factor = _held(op.scale, part)
         if isinstance(weight, Slot) and weight.value is not None:
-            part = part * _held(weight.value, part)
+            factor = factor * _held(weight.value, part)  # one product for all parts, which are many
+        part = part * factor
         made = part if made is None else made + part
     assert made is not None
     return made
@@ -184,12 +186,19 @@ def _matrix(op: Op, present: Mapping[Slot, Tensor], columns: Columns) -> Tensor:
     part, held = present[inner], _held(other.value, present[inner])
     wanted = columns.get(op)
     if wanted is not None and inner is left and held.ndim == 2:
-        narrow = part @ held[:, wanted]
-        empty = narrow.new_zeros(*narrow.shape[:-1], held.shape[1])
-        made = empty.index_copy(-1, wanted, narrow)
+        made = _some_columns(part, held, wanted)
     else:
         made = part @ held if inner is left else held @ part
     return made if total is None else total + made
+
+
+def _some_columns(part: Tensor, held: Tensor, wanted: Tensor) -> Tensor:
+    """A product with some columns of a matrix, the others zero."""
+    first, width = int(wanted[0]), held.shape[1]
+    if int(wanted[-1]) - first + 1 == len(wanted):  # one head's columns, side by side
+        return pad(part @ held[:, first : first + len(wanted)], (first, width - first - len(wanted)))
+    narrow = part @ held[:, wanted]
+    return narrow.new_zeros(*narrow.shape[:-1], width).index_copy(-1, wanted, narrow)
 
 
 @own_precision()

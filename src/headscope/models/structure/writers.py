@@ -6,8 +6,8 @@ embedding, a bias. The stream before a site is the sum of its writers, carried.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -20,6 +20,7 @@ from headscope.attention.observer import Call, plain
 from headscope.errors import ModelError
 from headscope.models.protocol import OutputWeight, SiteObserver
 from headscope.models.structure.carry import Route
+from headscope.models.structure.experts import experts_one_by_one
 from headscope.models.structure.sites import input_embedding
 from headscope.models.structure.tape import HeadsOutput, Mark, Node, Op, Source, Tape, mark_of
 from headscope.models.structure.trace import hooked
@@ -214,6 +215,7 @@ class Recorder:
         self.paths = {id(module): path for path, module in model.model.named_modules()}
         self.site_modules = {id(module) for module in model.site_modules().values()}
         self.waiting: list[str] = []
+        self.until: frozenset[str] = frozenset()
 
     def before(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         if module is self.model.model:
@@ -245,6 +247,8 @@ class Recorder:
         """The module is called that reads the end of the stream."""
         if args:
             self.stream.final = self.tape.node_of(args[0])
+        if self.until and self.stream.final is not None and self.until <= self.stream.sites.keys():
+            raise _ReachedEndError
 
     def observe(self, site: str, call: Call, observer: SiteObserver | None) -> Tensor:
         reads = self.stream.sites.setdefault(site, SiteReads())
@@ -331,7 +335,7 @@ def recording_stream(model: Any) -> Iterator[RecordedStream]:
         with (
             hooked([] if last is None else [last], before=recorder.final),
             hooked(model.model.modules(), before=recorder.before, after=recorder.after),
-            _experts_one_by_one(model.model),
+            experts_one_by_one(model.model),
             stream.tape,
         ):
             yield stream
@@ -351,14 +355,26 @@ def _same_memory(one: Tensor, other: Tensor) -> bool:
     return one.device.type != "meta" and one.data_ptr() == other.data_ptr()
 
 
+class _ReachedEndError(Exception):
+    """Ends a pass at the end of the residual stream, before the unembedding."""
+
+
 @torch.no_grad()
-def record_stream(model: Any, inputs: Mapping[str, Tensor], observer: SiteObserver | None = None) -> RecordedStream:
-    """Run the model once and record how its residual stream came about. Evaluation mode only."""
+def record_stream(
+    model: Any, inputs: Mapping[str, Tensor], observer: SiteObserver | None = None, until: Collection[str] = ()
+) -> RecordedStream:
+    """Run the model once and record how its residual stream came about. Evaluation mode only.
+
+    With ``until``, the pass may end where these sites have run and the end of the stream is read: no logit is computed.
+    """
     if model.model.training:
         raise ModelError(f"{model.shape.name} is in training mode, where dropout changes every pass; call model.eval()")
-    with recording_stream(model) as stream:
-        done = model.run(inputs, observer)
-    node = stream.tape.node_of(done.logits)
+    node: Node | None = None
+    with recording_stream(model) as stream, suppress(_ReachedEndError):
+        current = current_recorder.get()
+        assert current is not None, "set by the block"
+        current.until = frozenset(until)
+        node = stream.tape.node_of(model.run(inputs, observer).logits)
     shapes = {
         shape for reads in stream.sites.values() for each in reads.nodes.values() for shape in _stream_shapes(each)
     }
@@ -390,21 +406,3 @@ def _refuse_inner_sources(site: str, reads: SiteReads) -> None:
         if why:
             del reads.nodes[side]
             reads.refused[side] = why
-
-
-@contextmanager
-def _experts_one_by_one(model: nn.Module) -> Iterator[None]:
-    """Have experts computed one after the other, so that each has its own share."""
-    configs: dict[int, Any] = {id(part.config): part.config for part in model.modules() if hasattr(part, "config")}
-    before = [(config, config._experts_implementation_internal) for config in configs.values() if _has_experts(config)]
-    for config, _ in before:
-        config._experts_implementation_internal = "eager"
-    try:
-        yield
-    finally:
-        for config, own in before:
-            config._experts_implementation_internal = own
-
-
-def _has_experts(config: Any) -> bool:
-    return getattr(config, "_experts_implementation_internal", None) is not None
