@@ -6,11 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from headscope.app.pages.attribution import next_token
-from headscope.app.pages.explain.why import check_stream
+from headscope.app.pages.explain.trace import explained_token
 from headscope.app.pages.predictions import NextToken
 from headscope.app.pages.schema import Request, Response
-from headscope.errors import InputError
 from headscope.heads.explain.path_effect import Moved, path_effect
 from headscope.heads.look.edits import path
 from headscope.heads.look.look import Look
@@ -66,11 +64,7 @@ class CutPathResponse(Response):
 
 def cut_path(look: Look, asked: CutPathRequest) -> CutPathResponse:
     """Cut one path of a look."""
-    if look.shape.vocabulary is None:
-        raise InputError(f"{look.shape.name} predicts no tokens, so there is no prediction that a cut could change")
-    check_stream(look)
-    position = look.position(asked.query if asked.position is None else asked.position)
-    token = next_token(look, position, asked.token)
+    position, token = explained_token(look, asked.query if asked.position is None else asked.position, asked.token)
     cut = path(asked.writer, asked.reader, into=asked.into, query=asked.query, key=asked.key)
     found = path_effect(look, cut, token.id, position)
     changes = list(found.answers.items())

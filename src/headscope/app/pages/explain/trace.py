@@ -71,11 +71,7 @@ class TraceResponse(Response):
 
 def trace_back(look: Look, asked: TraceRequest) -> TraceResponse:
     """Trace a prediction of a look."""
-    if look.shape.vocabulary is None:
-        raise InputError(f"{look.shape.name} predicts no tokens: it has no unembedding to trace a prediction from")
-    check_stream(look)
-    position = look.position(asked.position)
-    token = next_token(look, position, asked.token)
+    position, token = explained_token(look, asked.position, asked.token)
     minus = None if asked.minus is None else next_token(look, position, asked.minus)
     found = look.trace(token.id, None if minus is None else minus.id, position, asked.floor)
     return TraceResponse(
@@ -89,6 +85,15 @@ def trace_back(look: Look, asked: TraceRequest) -> TraceResponse:
         steps=[_step(step) for step in found.steps],
         left_out=_left_out(found.left_out),
     )
+
+
+def explained_token(look: Look, position: int, token: int | None) -> tuple[int, NextToken]:
+    """The position and the next token whose prediction is explained; refused where none is predicted or kept."""
+    if look.shape.vocabulary is None:
+        raise InputError(f"{look.shape.name} predicts no tokens: it has no unembedding to explain a prediction from")
+    check_stream(look)
+    place = look.position(position)
+    return place, next_token(look, place, token)
 
 
 def _step(step: Step) -> TraceStep:
