@@ -16,7 +16,7 @@ import torch
 from headscope.heads.explain import qk_ov_circuits
 from headscope.heads.explain.qk_ov_circuits import Compositions, FactoredMatrix, Through
 from headscope.heads.look.edits import Edit, EditFunction, edited
-from headscope.heads.look.importance import Importance, importance
+from headscope.heads.look.importance import Importance, Target, importance
 from headscope.heads.look.look import Look
 from headscope.heads.look.padded_batch import NotOneBatchError, read_in_one_batch
 from headscope.heads.look.sampling import Cuts, Sampling, Steps, draw
@@ -122,12 +122,15 @@ class Scope:
         chosen = torch.tensor(ids)
         return Generated(self.model.processor.decode(chosen), self.model.processor.tokens_of(chosen), steps)
 
-    def importance(self, texts: Sequence[Any], how: Literal["exact", "gradient"] = "exact") -> list[Importance]:
+    def importance(
+        self, texts: Sequence[Any], how: Literal["exact", "gradient"] = "exact", target: Target | None = None
+    ) -> list[Importance]:
         """How much ablating each head changes the loss on these texts: exactly, or at first order from gradients.
 
-        Under the edits in force.
+        ``target`` makes one number of the model's output, whose change is measured in place of the loss: a class's
+        logit, the norm of a vector. Under the edits in force.
         """
-        return importance(self.model, texts, how, edits=[edit.bound for edit in self._edits()])
+        return importance(self.model, texts, how, edits=[edit.bound for edit in self._edits()], target=target)
 
     def prune(
         self,

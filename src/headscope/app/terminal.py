@@ -32,6 +32,8 @@ def summary(look: Look) -> RenderableType:
     parts: list[RenderableType] = [Text(repr(look), style="bold"), token_row(look)]
     if look.shape.vocabulary is not None:
         parts.append(prediction_row(look))
+    elif (classes := class_row(look)) is not None:
+        parts.append(classes)
     parts.append(scores_table(look))
     return Group(*parts)
 
@@ -51,6 +53,19 @@ def prediction_row(look: Look) -> Text:
     for prediction in look.predictions(count=5):
         row.append(visible(prediction.token.text), style="italic")
         row.append(f" {percent(prediction.probability)}   ")
+    return row
+
+
+def class_row(look: Look) -> Text | None:
+    """The likeliest classes; None for a model that has none."""
+    try:
+        found = look.classes()
+    except InputError:
+        return None
+    row = Text("class   ")
+    for each in found:
+        row.append(each.name, style="italic")
+        row.append(f" {percent(each.probability)}   ")
     return row
 
 

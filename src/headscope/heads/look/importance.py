@@ -6,7 +6,7 @@ go through the layers above in one batch. Or to first order, all heads at once, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -25,6 +25,9 @@ from headscope.models.modes import ordinary, own_precision
 from headscope.models.protocol import ForwardPass, OpenModel, SiteObserver
 from headscope.names import Head
 
+Target = Callable[[Tensor], Tensor]
+"""One number from a model's output: a class's logit, the norm of a vector."""
+
 
 @dataclass(frozen=True)
 class Effect:
@@ -37,7 +40,10 @@ class Effect:
 
 @dataclass(frozen=True)
 class Importance:
-    """One head: the change of the loss (nats per token) without it, and how far the predictions move (KL, nats)."""
+    """One head: the change of the loss (nats per token) without it, and how far the predictions move (KL, nats).
+
+    With a target of one's own, ``loss`` is the change of that target, and there is no ``kl``.
+    """
 
     head: Head
     loss: Effect
@@ -50,14 +56,21 @@ def importance(
     how: Literal["exact", "gradient"] = "exact",
     seed: int = 0,
     edits: Sequence[EditFunction] = (),
+    target: Target | None = None,
 ) -> list[Importance]:
     """Every head's importance over these texts under these edits, most important first."""
     if how == "gradient" and any(hasattr(edit, "during") for edit in edits):
         raise InputError("gradients are not taken through ablated paths and patched components; use how='exact'")
     if not texts:
         raise InputError("importance is measured on texts; give at least one")
+    if target is not None:
+        measured = [_on_target(model, model.prepare(text).inputs, target, how, edits) for text in texts]
+        return _ranked(model, torch.stack(measured), None, seed)
     if model.shape.vocabulary is None:
-        raise InputError(f"{model.shape.name} predicts no tokens, so a head's effect on its loss cannot be measured")
+        raise InputError(
+            f"{model.shape.name} predicts no tokens, so a head's effect on its loss cannot be measured; say what is to "
+            "be measured, as in target=lambda output: output[..., 3] for the fourth class"
+        )
     losses, divergences = [], []
     for text in texts:
         inputs = model.prepare(text).inputs
@@ -68,15 +81,58 @@ def importance(
         effects = _exact(model, inputs, edits) if how == "exact" else (_gradient(model, inputs, edits), None)
         losses.append(effects[0])
         divergences.append(effects[1])
+    moved = torch.stack([d for d in divergences if d is not None]) if how == "exact" else None
+    return _ranked(model, torch.stack(losses), moved, seed)
+
+
+def _ranked(
+    model: OpenModel, losses: Float[Tensor, "text head"], divergences: Float[Tensor, "text head"] | None, seed: int
+) -> list[Importance]:
     heads = model.shape.heads()
-    loss = _effects(torch.stack(losses), seed)
-    kl = (
-        _effects(torch.stack([d for d in divergences if d is not None]), seed)
-        if how == "exact"
-        else [None] * len(heads)
-    )
-    found = [Importance(head, a, b) for head, a, b in zip(heads, loss, kl, strict=True)]
+    kl = [None] * len(heads) if divergences is None else _effects(divergences, seed)
+    found = [Importance(head, a, b) for head, a, b in zip(heads, _effects(losses, seed), kl, strict=True)]
     return sorted(found, key=lambda entry: -abs(entry.loss.mean))
+
+
+@own_precision()
+def _on_target(
+    model: OpenModel, inputs: Mapping[str, Tensor], target: Target, how: str, edits: Sequence[EditFunction]
+) -> Float[Tensor, " head"]:
+    """The change of a target without each head: one head at a time, or to first order from one backward pass."""
+    if how == "gradient":
+        return _gradient(model, inputs, edits, lambda output: _one_number(target, output))
+    attend, changes = edited(edits), []
+    with torch.no_grad():
+        base = _one_number(target, model.run(inputs, attend).logits)
+        for head in model.shape.heads():
+            ablated = under(edits, _ablate(head, attend))
+            changes.append(_one_number(target, model.run(inputs, ablated).logits) - base)
+    return torch.stack(changes).float().cpu()
+
+
+def _one_number(target: Target, output: Tensor) -> Tensor:
+    """The target of an output, which has to be one number."""
+    found = target(output)
+    if not isinstance(found, Tensor) or found.numel() != 1:
+        shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        raise InputError(
+            f"target= gave {shape} for an output of the shape {tuple(output.shape)}; give one number, as in "
+            "lambda output: output[..., 3]"
+        )
+    return found.reshape(())
+
+
+def _ablate(head: Head, base: SiteObserver) -> Any:
+    """An observer that sets z of one head to zero."""
+
+    def attend(name: str, call: Call) -> Tensor:
+        z = base(name, call)
+        if name == head.site:
+            z = z.clone()
+            z[:, head.head] = 0.0
+        return z
+
+    return attend
 
 
 def text_loss(model: OpenModel, texts: Sequence[Any]) -> float:
@@ -135,8 +191,10 @@ def _exact(model: OpenModel, inputs: Mapping[str, Tensor], edits: Sequence[EditF
 
 
 @own_precision()
-def _gradient(model: OpenModel, inputs: Mapping[str, Tensor], edits: Sequence[EditFunction] = ()) -> Tensor:
-    """First-order Δloss of every head: minus the derivative of the loss along the head's own z."""
+def _gradient(
+    model: OpenModel, inputs: Mapping[str, Tensor], edits: Sequence[EditFunction] = (), target: Target | None = None
+) -> Tensor:
+    """First-order Δloss of every head: minus the derivative of the loss, or of a target, along the head's own z."""
     gates = {name: torch.ones(site.n_heads, requires_grad=True) for name, site in model.shape.sites.items()}
 
     attend = edited(edits)
@@ -146,7 +204,8 @@ def _gradient(model: OpenModel, inputs: Mapping[str, Tensor], edits: Sequence[Ed
         return z * gates[site].to(z)[None, :, None, None]
 
     with torch.enable_grad():
-        loss = _loss(model.run(inputs, gated).logits, ordinary(inputs)["input_ids"]).sum()
+        output = model.run(inputs, gated).logits
+        loss = target(output) if target is not None else _loss(output, ordinary(inputs)["input_ids"]).sum()
         slopes = torch.autograd.grad(loss, list(gates.values()), allow_unused=True)
     sizes = [site.n_heads for site in model.shape.sites.values()]
     return -torch.cat([torch.zeros(n) if g is None else g for g, n in zip(slopes, sizes, strict=True)])

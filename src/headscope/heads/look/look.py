@@ -20,7 +20,7 @@ from headscope.errors import HeadNameError, InputError
 from headscope.heads.look.activation_cache import ActivationCache, SiteActivations
 from headscope.heads.look.attribution import Contributions, LogitAttribution, contributions_at, split_logit
 from headscope.heads.look.edits import EditFunction
-from headscope.heads.look.sampling import Prediction, strongest_predictions
+from headscope.heads.look.sampling import ClassPrediction, Prediction, class_predictions, strongest_predictions
 from headscope.heads.look.table import head_table
 from headscope.heads.questions.cross_questions import Sides, are_words, monotone_share, questions_between
 from headscope.heads.questions.label_rules import LabelRule
@@ -320,6 +320,10 @@ class Look:
         """The likeliest next tokens after a position."""
         self._needs_predictions()
         return strongest_predictions(self.model, self.logits[self.position(position)], count)
+
+    def classes(self, count: int = 5) -> list[ClassPrediction]:
+        """The likeliest classes, of a model that puts a picture, sound or text into one."""
+        return class_predictions(self.model, self.logits, count)
 
     def position(self, position: int | str) -> int:
         """A position in the text: a number (negative from the end), or a token that occurs once."""

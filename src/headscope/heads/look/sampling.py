@@ -23,6 +23,15 @@ class Prediction:
     logit: float
 
 
+@dataclass(frozen=True)
+class ClassPrediction:
+    """A class that an input is put into, its probability and its logit."""
+
+    name: str
+    probability: float
+    logit: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
     """How the next token is sampled. Temperature 0 is greedy: always the likeliest."""
@@ -108,6 +117,19 @@ def draw(logits: Float[Tensor, " vocabulary"], sampling: Sampling, generator: to
     if sampling.temperature == 0:
         return int(logits.argmax())
     return int(torch.multinomial(cuts(logits, sampling).top_p.cpu(), 1, generator=generator))
+
+
+def class_predictions(model: OpenModel, logits: Tensor, count: int) -> list[ClassPrediction]:
+    """The likeliest classes of a model that puts its whole input into one; refused for other outputs."""
+    config = getattr(model.model, "config", None)
+    names = getattr(config, "id2label", None) or {}
+    several = getattr(config, "problem_type", None) == "multi_label_classification"
+    if "Classification" not in type(model.model).__name__ or logits.numel() != len(names) or several:
+        raise InputError(f"{model.shape.name} puts its input into no one class: its output is {tuple(logits.shape)}")
+    logits = logits.float().reshape(-1)
+    shares = logits.softmax(-1)
+    order = shares.argsort(descending=True)[:count].tolist()
+    return [ClassPrediction(str(names[each]), float(shares[each]), float(logits[each])) for each in order]
 
 
 def strongest_predictions(model: OpenModel, logits: Float[Tensor, " vocabulary"], count: int) -> list[Prediction]:
