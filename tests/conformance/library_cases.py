@@ -21,7 +21,7 @@ class Case:
 
 def cases() -> Iterator[Case]:
     """All cases, library by library."""
-    for make in (_torch, _nano, _diffusers, _vit_pytorch, _whisper, _open_clip, _timm, _torchvision):
+    for make in (_torch, _nano, _diffusers, _vit_pytorch, _whisper, _open_clip, _more, _timm, _torchvision):
         yield from make()
 
 
@@ -44,6 +44,14 @@ def _nano() -> Iterator[Case]:
         inputs = {"idx": ids(), "targets": ids()}
         form = "eager" if eager else "sdpa"
         yield Case("nanoGPT's form", form, lambda eager=eager, inputs=inputs: (Gpt(eager=eager), inputs))
+
+
+def _more() -> Iterator[Case]:
+    from tests.conformance.more_cases import MORE
+
+    for library, made in MORE.items():
+        for name, make in made.items():
+            yield Case(library, name, make)
 
 
 # Names and picture sizes; the first take theirs as an argument, and are two layers deep.
