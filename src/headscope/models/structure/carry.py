@@ -194,8 +194,8 @@ def _matrix(op: Op, present: Mapping[Slot, Tensor], columns: Columns) -> Tensor:
 
 def _some_columns(part: Tensor, held: Tensor, wanted: Tensor) -> Tensor:
     """A product with some columns of a matrix, the others zero."""
-    first, width = int(wanted[0]), held.shape[1]
-    if int(wanted[-1]) - first + 1 == len(wanted):  # one head's columns, side by side
+    first, width = int(wanted[0]) if len(wanted) else 0, held.shape[1]
+    if len(wanted) and int(wanted[-1]) - first + 1 == len(wanted):  # one head's columns, side by side
         return pad(part @ held[:, first : first + len(wanted)], (first, width - first - len(wanted)))
     narrow = part @ held[:, wanted]
     return narrow.new_zeros(*narrow.shape[:-1], width).index_copy(-1, wanted, narrow)
