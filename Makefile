@@ -13,7 +13,7 @@ run: $(READY)
 	@$(BIN)/headscope
 
 test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(RANDOM_ORDER) $(TESTS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(RANDOM_ORDER) $(TESTS)
 
 floors: $(READY)
 	$(BIN)/python bench/floors.py

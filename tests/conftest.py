@@ -28,6 +28,13 @@ NEEDS = {
     "gpu": (torch.cuda.is_available(), "GPU tests need a CUDA device; where there is one: make test TESTS=tests/gpu"),
 }
 
+# Files that take a minute or more go first: the last file of a run keeps only one worker busy.
+LONG = (
+    "tests/fuzz/test_api.py", "tests/fuzz/test_broken_files.py", "tests/e2e", "tests/cli",
+    "tests/heads/roles/test_controls.py", "tests/models/test_real_weights.py", "tests/attention/test_compiled.py",
+    "tests/scan/test_ray_pool.py", "tests/runs", "tests/security", "tests/attack", "tests/test_wheel.py",
+)  # fmt: skip
+
 
 def pytest_configure(config: pytest.Config) -> None:
     mark_run(config)
@@ -63,6 +70,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for mark, (there, reason) in NEEDS.items():
             if item.get_closest_marker(mark) and not there:
                 item.add_marker(pytest.mark.skip(reason=reason))
+    items.sort(key=longest_first)
+
+
+def longest_first(item: pytest.Item) -> int:
+    return next((place for place, path in enumerate(LONG) if item.nodeid.startswith(path)), len(LONG))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -71,7 +71,7 @@ def _header_changes(header: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def gguf(data: bytes) -> Broken:
     yield from anything(data)
-    yield from flipped(data, 60, 600)
+    yield from flipped(data, 30, 600)
     for place, what in ((4, "version"), (8, "tensors"), (16, "facts"), (24, "key length")):
         for claim in (0, 1, 2**20, *HUGE):
             width = "<I" if what == "version" else "<Q"
