@@ -107,7 +107,7 @@ class Markers:
 
     def read(self, x: Tensor) -> Int[Tensor, "..."]:
         """The digits in a tensor, counted from one; 0 where there is no marker."""
-        signed = x.detach().double().nan_to_num(0.5, 0.5, 0.5) / self.step
+        signed = (x.detach().double() / self.step).nan_to_num(0.5, 0.5, 0.5)
         code = signed.abs().round().long()
         real = (signed.abs() == code) & (code >= 1) & (code <= 1 << self.bits) & (signed.sign().long() == _sign(code))
         return torch.where(real, code, 0)

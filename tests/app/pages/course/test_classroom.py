@@ -133,3 +133,11 @@ def test_the_end_forgets_everything(room: Classroom, shown: Lesson) -> None:
     assert room.progress().count("\n") == 1
     view = room.view(shown, "here/class")
     assert (view.here, view.asking, [one.open for one in view.lessons]) == (0, False, [True, False, False])
+
+
+def test_each_lesson_counts_the_students_who_answered_in_it(room: Classroom, shown: Lesson) -> None:
+    room.answered("student 0", 1, 1, chose(0))
+    room.answered("student 0", 1, 2, chose(0))
+    room.answered("student 1", 1, 1, chose(0))
+    room.answered("student 1", 3, 1, chose(0))
+    assert [one.answered for one in room.view(shown, "here/class").lessons] == [2, 0, 1]
