@@ -7,11 +7,13 @@ version is still there.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from headscope.errors import HeadscopeError, InputError
 
@@ -132,3 +134,21 @@ def _flush(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+class RepeatedKeyError(ValueError):
+    """An object of a JSON text has two values under one key."""
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON whose objects have one value per key: where there are two, programs disagree on which one counts."""
+    return json.loads(text, object_pairs_hook=_one_value_per_key)
+
+
+def _one_value_per_key(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    read: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in read and read[key] != value:
+            raise RepeatedKeyError(f"the key {key[:80]!r} has two values, {read[key]!r:.80} and {value!r:.80}")
+        read[key] = value
+    return read

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from headscope.attention.engine import observe
 from headscope.attention.observer import Call, observing
 from headscope.errors import InputError
-from headscope.files import parsing, write_atomic
+from headscope.files import parse_json, parsing, write_atomic
 from headscope.heads.film_tasks import FilmTask, measure
 from headscope.heads.questions.standard_questions import STANDARD
 from headscope.heads.roles.probes.repeat_probe import HeadScores, RepeatProbe, head_scores, token_losses
@@ -110,7 +110,7 @@ class Film:
     def load(cls, file: Path) -> Film:
         with parsing(str(file), "record the film again"):
             with safe_open(file, framework="pt") as stored:
-                about = json.loads(stored.metadata()["film"])
+                about = parse_json(stored.metadata()["film"])
                 arrays = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 — not a dict
             if about["schema_version"] != SCHEMA_VERSION:
                 raise InputError(

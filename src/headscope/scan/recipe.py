@@ -13,7 +13,7 @@ import torch
 
 import headscope
 from headscope.errors import InputError
-from headscope.files import parsing
+from headscope.files import parse_json, parsing
 from headscope.models.inputs.dummy_inputs import device_of
 from headscope.models.protocol import OpenModel
 from headscope.models.weight_hash import weight_hash
@@ -33,7 +33,7 @@ class Recipe:
     @classmethod
     def from_json(cls, text: str) -> Recipe:
         with parsing("this recipe.json", "give the complete folder that a scan wrote"):
-            read = json.loads(text)
+            read = parse_json(text)
         version = read.get("schema_version") if isinstance(read, dict) else None
         if version != SCHEMA_VERSION:
             raise InputError(f"a recipe of schema version {version}; this headscope reads version {SCHEMA_VERSION}")
