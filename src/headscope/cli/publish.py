@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headscope.cli.options import AsJson, app, say, show_json
 
+if TYPE_CHECKING:
+    from headscope.app.publish.weights import DType
+
 MEGABYTE = 1e6
+
+
+class Precision(StrEnum):
+    """How weights are stored in a site."""
+
+    float16 = "float16"
+    float32 = "float32"
+
+
+DTYPES: dict[Precision, DType] = {Precision.float16: "float16", Precision.float32: "float32"}
 
 
 @app.command()
@@ -23,7 +37,7 @@ def publish(
     title: Annotated[str, typer.Option(help="The title of the site.")] = "",
     text: Annotated[str, typer.Option(help="A sentence of your own at its foot.")] = "",
     dtype: Annotated[
-        str | None, typer.Option(help="float16 or float32; unless given, half precision where it is close enough.")
+        Precision | None, typer.Option(help="Of the weights; unless given, float16 where it is close enough.")
     ] = None,
     i_may: Annotated[bool, typer.Option("--i-may", help="Publish weights whose licence is not stated.")] = False,
     as_json: AsJson = False,
@@ -33,13 +47,10 @@ def publish(
     Example: headscope publish --out site --title 'Heads of a small model'
     """
     from headscope.app.publish.site import PublishOptions, publish
-    from headscope.errors import InputError
 
-    if dtype not in (None, "float16", "float32"):
-        raise InputError(f"--dtype {dtype}: weights are published as float16 or float32")
     options = PublishOptions(
         out=out, models=models or (), censuses=census or (), looks=look or (), title=title, text=text,
-        dtype=dtype, i_may=i_may,  # type: ignore[arg-type]
+        dtype=None if dtype is None else DTYPES[dtype], i_may=i_may,
     )  # fmt: skip
     made = publish(options, lambda line: None if as_json else say(line, err=True))
     if as_json:

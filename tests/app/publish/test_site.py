@@ -12,7 +12,9 @@ import pytest
 from headscope.app.pages.census import Censuses
 from headscope.app.pages.course import lessons
 from headscope.app.publish import site
+from headscope.app.publish.answer_groups import card_group, census_groups, compiled_rules_by_request
 from headscope.app.publish.answers import stored_answers, stored_marks
+from headscope.app.publish.explanations import EXAMPLES
 from headscope.app.publish.graph import Exported, ExportError
 from headscope.app.publish.licence import licence_of, require
 from headscope.app.publish.site import PublishOptions, publish, sizes_of
@@ -37,13 +39,46 @@ def test_weights_without_a_licence_are_published_only_by_those_who_may(tmp_path:
     require(unknown, "mine", allowed=True)
 
 
-def test_every_lesson_and_card_has_a_file_under_the_name_of_its_request() -> None:
+def test_every_lesson_has_a_file_under_the_name_of_its_request() -> None:
     found = stored_answers(Censuses())
     lesson = json.loads(found["lessons/1"])
     assert lesson["title"] == lessons.lesson(1).title
-    assert json.loads(found['card {"name":"gpt2","n_heads":null,"n_kv_heads":null}'])["name"] == "gpt2"
     assert json.loads(found["class"]) is None
     assert unpack(found["film"]).arrays
+
+
+def test_a_card_is_stored_with_every_number_of_heads_that_its_page_offers() -> None:
+    group = card_group("llama-3.1-8b")
+    changed = group['card {"name":"llama-3.1-8b","n_heads":16,"n_kv_heads":4}']
+    assert (changed.n_heads, changed.n_kv_heads) == (16, 4)
+    assert group['card {"name":"llama-3.1-8b","n_heads":null,"n_kv_heads":null}'].n_heads == 32
+
+
+def test_every_head_of_a_census_is_stored_with_every_question() -> None:
+    census = Censuses().opened()[1]
+    begins, group = next(census_groups(Censuses()))
+    assert begins == "censuses/1/head?head=0.0&"
+    assert list(group) == [f"{begins}question={each.name}" for each in census.table[0].quantities]
+    assert all(request.endswith(answer.question) for request, answer in group.items())
+
+
+def test_rules_are_stored_as_heads() -> None:
+    request, packed = next(compiled_rules_by_request())
+    made = unpack(packed)
+    assert request == f'rules/compile {{"rule":"{made.values["rule"]}","hidden":false}}'
+    assert "pattern" in made.arrays
+
+
+def test_the_explained_examples_are_the_pages_own() -> None:
+    shown = json.loads((Path(__file__).parents[3] / "web/src/examples.json").read_text(encoding="utf-8"))
+    assert list(EXAMPLES) == [example["text"] for example in shown][: len(EXAMPLES)]
+
+
+def test_the_document_of_lesson_code_states_its_policy(tmp_path: Path) -> None:
+    site.write_python(tmp_path / "python")
+    text = (tmp_path / "python" / "sandbox.html").read_text(encoding="utf-8")
+    assert "connect-src 'none'" in text
+    assert "frame-ancestors" not in text  # a document may not say this of itself
 
 
 def test_marks_are_those_of_the_server() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import http.server
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from playwright.sync_api import Browser, Page, expect
 import headscope
 from headscope.app.pages.predictions import logits_under
 from headscope.app.publish.site import PublishOptions, publish
-from headscope.heads.look.edits import ablate
+from headscope.heads.look.edits import ablate, knock_out
 from headscope.scope import Scope
 from tests.app.conftest import SENTENCE, small_model, word_tokenizer
 
@@ -143,9 +144,31 @@ def test_a_visitor_types_a_text_and_zooms_into_512_tokens(page: Page, site: str)
     expect(pattern).to_be_visible()
 
 
-def test_lessons_open_and_what_needs_python_says_so(page: Page, site: str) -> None:
+def test_heads_are_trained_in_the_browser_and_what_needs_python_is_greyed(page: Page, site: str) -> None:
     page.goto(f"{site}#learn/1")
     expect(page.get_by_role("heading", level=1)).to_be_visible()
     page.goto(f"{site}#four-heads")
-    page.get_by_role("button", name="Train", exact=True).click()
-    expect(page.get_by_text("This needs headscope on your machine")).to_be_visible()
+    expect(page.locator("[data-step]")).to_have_text("120")
+    expect(page.get_by_role("button", name="Open these heads in the microscope")).to_be_disabled()
+    expect(page.locator("[data-needs-python]")).to_contain_text("This needs headscope on your machine: headscope serve")
+
+
+def test_an_edited_example_is_worked_out_in_the_browser(page: Page, site: str) -> None:
+    page.goto(f"{site}#by-hand")
+    share = page.get_by_role("slider").first
+    share.press("ArrowLeft")
+    expect(page).to_have_url(re.compile("#by-hand.*scorecard"))
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_a_knocked_out_arrow_changes_the_prediction_as_in_python(page: Page, site: str, small: Scope) -> None:
+    page.goto(f"{site}#cards")
+    found = page.evaluate(ASK, ["look", {"text": TEXT}])
+    look = small.look(TEXT)
+    last = len(look.tokens) - 1
+    cut = {"head": "1.4", "query": last, "key": 3}
+    asked = {"look": found["look"], "position": last, "off": [], "cuts": [cut], "how": "zero", "count": 6}
+    told = page.evaluate(ASK, ["predict", asked])
+    ids = [guess["id"] for guess in told["guesses"]]
+    edited = logits_under(look, [knock_out("1.4", last, 3)])[last].double().softmax(-1)[ids].tolist()
+    assert told["without"] == pytest.approx(edited, abs=1e-4)

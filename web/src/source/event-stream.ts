@@ -28,12 +28,25 @@ export function frameSplitter(): (piece: Uint8Array) => ArrayBuffer[] {
   };
 }
 
+type Stream = (path: string, body: unknown, signal?: AbortSignal) => AsyncIterable<StreamEvent<unknown>> | null;
+let here: Stream | null = null;
+
+/** Have what is computed in this page answer first: a published site trains small heads itself. */
+export function streamWith(other: Stream): void {
+  here = other;
+}
+
 /** What the program tells while it works; an error in the middle is thrown as the sentence it is. */
 export async function* events<Card extends { event: string }>(
   path: string,
   body: unknown,
   signal?: AbortSignal,
 ): AsyncGenerator<StreamEvent<Card>> {
+  const computed = here?.(path, body, signal);
+  if (computed) {
+    yield* computed as AsyncIterable<StreamEvent<Card>>;
+    return;
+  }
   const response = await askServer(path, body, signal);
   const reader = response.body!.getReader();
   const cut = frameSplitter();

@@ -6,6 +6,7 @@ import { tileOf, partsFrom } from "./recompute-weights";
 import {
   Problem,
   type CutPath,
+  type CutPathRequest,
   type Tile,
   type ModelCard,
   type PaperClaim,
@@ -17,20 +18,31 @@ import {
   type TraceRequest,
   type WeightsRequest,
   type Why,
+  type WhyRequest,
 } from "./source";
 
 const notInFile = () => new Problem("NotInFile", words.ui.notInFile);
 
 /** What a file explains: one trace, its arrows, and one cut of each. */
-interface Explained {
+export interface Explained {
   trace: Trace | null;
   arrows: Record<string, Why>;
   cuts: Record<string, CutPath>;
 }
 
-function held<Answer>(found: Answer | undefined): Answer {
-  if (found === undefined) throw notInFile();
-  return found;
+/** Answers from stored explanations; `absent` makes the error for what is not among them. */
+export function explainedAnswers(stored: Explained | undefined, absent: () => Problem) {
+  const held = <Answer>(found: Answer | undefined): Answer => {
+    if (found === undefined) throw absent();
+    return found;
+  };
+  return {
+    why: ({ head, query, key, minus }: WhyRequest): Why => held(stored?.arrows[`${head} ${query} ${key} ${minus}`]),
+    cutPath: ({ writer, reader, into, query, key }: CutPathRequest): CutPath =>
+      held(stored?.cuts[`${writer} ${reader} ${into} ${query} ${key}`]),
+    trace: (wanted: TraceRequest): Trace =>
+      held(stored?.trace && fits(stored.trace, wanted) ? stored.trace : undefined),
+  };
 }
 
 const fits = (trace: Trace, wanted: TraceRequest) =>
@@ -56,6 +68,7 @@ export function fileSource(bytes: ArrayBuffer): Source {
     rules?: RulesCard; // files of older versions hold none
     explained?: Explained;
   };
+  const answers = explainedAnswers(explained, notInFile);
   const absent = async () => {
     throw notInFile();
   };
@@ -66,10 +79,9 @@ export function fileSource(bytes: ArrayBuffer): Source {
     weights: async (wanted) => weights(bundle, wanted),
     attribution: async ({ site, position }) => attributionFrom(part(bundle, `mix ${site} ${position}`)),
     predict: async ({ position }) => predictions[position],
-    why: async ({ head, query, key, minus }) => held(explained?.arrows[`${head} ${query} ${key} ${minus}`]),
-    cutPath: async ({ writer, reader, into, query, key }) =>
-      held(explained?.cuts[`${writer} ${reader} ${into} ${query} ${key}`]),
-    trace: async (wanted) => held(explained?.trace && fits(explained.trace, wanted) ? explained.trace : undefined),
+    why: async (wanted) => answers.why(wanted),
+    cutPath: async (wanted) => answers.cutPath(wanted),
+    trace: async (wanted) => answers.trace(wanted),
     received: async ({ look, head }) => receivedIn(weights(bundle, wholePattern(look, head))),
     importance: absent,
     featured: async () => featured.claims,

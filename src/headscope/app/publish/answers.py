@@ -13,11 +13,13 @@ from pydantic_core import to_jsonable_python
 
 from headscope.app.pages import by_hand, cards, four_heads, one_or_many
 from headscope.app.pages.census import Censuses
-from headscope.app.pages.course import lessons, worksheet
+from headscope.app.pages.course import lessons
 from headscope.app.pages.film import Films
+from headscope.app.pages.rules import compiled_rules
 from headscope.app.wire import pack
 from headscope.lab.teach import lessons as course
 from headscope.lab.teach.course.questions import TOLD_AT, Question
+from headscope.lab.teach.exercises import ARROWS, BOXES, InventTwoHeads, check_fork
 
 UNFORESEEN = "123456789.123"  # a number that is no option of any question
 
@@ -42,19 +44,25 @@ def _values(censuses: Censuses) -> Iterator[tuple[str, Any]]:
     for lesson in listed.lessons:
         yield f"lessons/{lesson.number}", lessons.lesson(lesson.number)
     yield "films", Films().film_list()
-    shown = cards.card_list()
-    yield "cards", shown
-    for card in shown.cards:
-        asked = {"name": card.name, "n_heads": None, "n_kv_heads": None}
-        yield f"card {_body(asked)}", cards.read_card(cards.CardRequest(name=card.name))
+    yield "cards", cards.card_list()
     yield "lab/worked {}", by_hand.worked(by_hand.WorkedRequest())
     yield "lab/exercise", by_hand.exercise()
+    yield "lab/exercise/answers", vars(InventTwoHeads())
+    yield "lab/fork/remarks", fork_remarks()
     yield "lab/by-hand", by_hand.hand_roles()
     yield "lab/sentence {}", four_heads.sentence(four_heads.SentenceRequest())
     yield "lab/one-or-many", one_or_many.results()
     yield "class", None
-    yield "worksheet?seed=0&solved=false", worksheet.sheet(0, solved=False)
+    yield "rules/compile", compiled_rules.compilable()
     yield "censuses", censuses.summaries()
+
+
+def fork_remarks() -> dict[str, Any]:
+    """What is said of every arrow between two boxes, drawn or missing."""
+    pairs = [(start, end) for start in BOXES for end in BOXES if start != end]
+    drawn = {f"{start} > {end}": check_fork([(start, end)]).remarks[0] for start, end in pairs}
+    missing = dict(zip((f"{start} > {end}" for start, end in ARROWS), check_fork([]).remarks, strict=True))
+    return {"drawn": drawn, "missing": missing}
 
 
 def stored_marks() -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import html
 import json
 import re
@@ -18,11 +19,14 @@ from headscope.app.export.html import STATIC, save_html
 from headscope.app.pages.census import Censuses
 from headscope.app.pages.microscope import Session
 from headscope.app.pages.roles import model_title
+from headscope.app.publish.answer_groups import answer_groups, census_comparisons, compiled_rules_by_request, written
 from headscope.app.publish.answers import stored_answers, stored_marks
+from headscope.app.publish.explanations import EXAMPLES, stored_explanations
 from headscope.app.publish.graph import Exported, ExportError, export
 from headscope.app.publish.licence import Licence, licence_of, require
 from headscope.app.publish.verify import GRAPH, Verified, verify
 from headscope.app.publish.weights import FILE, DType, Stored, attribution, store
+from headscope.app.server import sandbox
 from headscope.app.wire import pack
 from headscope.errors import InputError
 from headscope.files import atomic_folder
@@ -34,6 +38,7 @@ POLICY = (
     "default-src 'none'",
     "script-src 'self' 'wasm-unsafe-eval'",
     "worker-src 'self'",
+    "frame-src 'self'",
     "style-src 'self'",
     "connect-src 'self'",
     "font-src 'self'",
@@ -151,7 +156,8 @@ def _publish_model(
         say(f"{entry.title} is published without its model: {why}")
         return entry
     entry.folder = place
-    entry.bytes = sum(path.stat().st_size for path in folder.iterdir()) + RUNTIME.stat().st_size
+    fetched = [path for path in folder.iterdir() if path.suffix != ".gz"]  # explanations come when they are asked for
+    entry.bytes = sum(path.stat().st_size for path in fetched) + RUNTIME.stat().st_size
     return entry
 
 
@@ -178,7 +184,7 @@ def write_model(
 
 
 def _describe(scope: Scope, exported: Exported, stored: Stored, verified: Verified, folder: Path) -> None:
-    """What the page knows of the model beside its graph: sites, roles, texts of tokens, places of weights."""
+    """What the page knows of the model beside its graph: sites, roles, rules, texts of tokens, places of weights."""
     session, processor = Session(scope), scope.model.processor
     context = min(exported.longest, scope.shape.context or exported.longest)
     values, arrays = attribution(scope.model)
@@ -186,6 +192,8 @@ def _describe(scope: Scope, exported: Exported, stored: Stored, verified: Verifi
         "model": session.model().model_copy(update={"context": context}),
         "roles": session.roles(),
         "featured": session.featured(),
+        "rules": session.words.state(),
+        "explained": _explain(session, folder),
         "longest": exported.longest,
         "texts": [processor.text_of(token) for token in range(scope.shape.vocabulary or 0)],
         "scores": {site: vars(scores) for site, scores in exported.scores.items()},
@@ -199,6 +207,15 @@ def _describe(scope: Scope, exported: Exported, stored: Stored, verified: Verifi
     tokenizer = processor.tokenizer
     (folder / "tokenizer.json").write_text(tokenizer.backend_tokenizer.to_str(), encoding="utf-8")
     (folder / "tokenizer_config.json").write_text('{"clean_up_tokenization_spaces": false}', encoding="utf-8")
+
+
+def _explain(session: Session, folder: Path) -> dict[str, str]:
+    """Write what is explained of each example; the file of each text."""
+    files = {}
+    for number, (text, answers) in enumerate(stored_explanations(session, EXAMPLES)):
+        files[text] = f"explained-{number}.gz"
+        (folder / files[text]).write_bytes(gzip.compress(answers, 9, mtime=0))
+    return files
 
 
 def _save_looks(scope: Scope, options: PublishOptions, number: int) -> list[dict[str, str]]:
@@ -222,17 +239,37 @@ def _write_pages(options: PublishOptions) -> None:
     (options.out / "index.html").write_text(page, encoding="utf-8")
     (options.out / "runtime").mkdir()
     shutil.copy(RUNTIME, options.out / "runtime" / RUNTIME.name)
+    write_python(options.out / "python")
+
+
+def write_python(folder: Path) -> None:
+    """Python for the code of lessons, fetched when somebody runs some; its document may connect to nothing."""
+    shutil.copytree(sandbox.FOLDER, folder, ignore=shutil.ignore_patterns("README.md"))
+    document = folder / "sandbox.html"
+    policy = f'<meta http-equiv="Content-Security-Policy" content="{"; ".join(sandbox.page_policy())}" />'
+    written = document.read_text(encoding="utf-8").replace("<title>", f"{policy}\n<title>", 1)
+    document.write_text(written, encoding="utf-8")
 
 
 def _write_answers(options: PublishOptions) -> dict[str, Any]:
-    folder = options.out / "answers"
+    """Stored answers, each once and compressed."""
+    censuses, folder = Censuses(options.censuses), options.out / "answers"
     folder.mkdir()
     named: dict[str, str] = {}
-    written: dict[bytes, str] = {}
-    for request, answer in stored_answers(Censuses(options.censuses)).items():
-        if answer not in written:
-            written[answer] = f"answers/{len(written)}.{'json' if answer[:1] in b'{[n' else 'bin'}"
-            (options.out / written[answer]).write_bytes(answer)
-        named[request] = written[answer]
-    (folder / "marks.json").write_bytes(stored_marks())
-    return {"answers": named, "marks": "answers/marks.json"}
+    files: dict[bytes, str] = {}
+
+    def store(answer: bytes) -> str:
+        if answer not in files:
+            files[answer] = f"answers/{len(files)}.gz"
+            (options.out / files[answer]).write_bytes(gzip.compress(answer, 9, mtime=0))
+        return files[answer]
+
+    others = (*compiled_rules_by_request(), *census_comparisons(censuses))
+    for request, answer in (*stored_answers(censuses).items(), *others):
+        named[request] = store(answer)
+    groups = {begins: store(written(group)) for begins, group in answer_groups(censuses)}
+    for number, census in censuses.opened().items():
+        path = options.out / "api" / "censuses" / str(number) / "files"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(census.archive())
+    return {"answers": named, "groups": groups, "marks": store(stored_marks())}

@@ -1,5 +1,5 @@
 // What a published site holds of a model; src/headscope/app/publish/ writes it.
-import type { AttributionCard, ModelCard, PaperClaim, Roles } from "../source";
+import type { AttributionCard, ModelCard, PaperClaim, Roles, RulesCard } from "../source";
 
 /** A matrix in the file of weights. */
 export interface WeightTable {
@@ -13,6 +13,8 @@ export interface PublishedModel {
   model: ModelCard;
   roles: Roles;
   featured: { claims: PaperClaim[] };
+  rules: RulesCard;
+  explained: Record<string, string>; // text → file of its trace and the reasons of heads
   longest: number; // tokens that are read here
   texts: string[]; // of every token of the vocabulary
   scores: Record<string, { scale: number; softcap: number | null }>; // by site
@@ -47,7 +49,8 @@ export interface PublishedSite {
   models: ModelEntry[];
   looks: { name: string; file: string; text: string }[];
   runtime: string;
-  answers: Record<string, string>; // path of a request → file
+  answers: Record<string, string>; // request → file
+  groups: Record<string, string>; // beginning of requests → file with the answer to each
   marks: string;
 }
 

@@ -13,7 +13,8 @@ import {
   type Source,
   type Tile,
 } from "../source";
-import { fetchBytes, type ModelEntry, type PublishedModel, type PublishedSite } from "./files";
+import { explainedAnswers, type Explained } from "../exported-file";
+import { fetchBytes, unzipped, type ModelEntry, type PublishedModel, type PublishedSite } from "./files";
 
 export function needsPython(command: string): Problem {
   return new Problem("NeedsPython", words.published.needsPython(command));
@@ -48,6 +49,18 @@ export function publishedSource(site: PublishedSite, name?: string): Source {
 
   const card = cardOf(entry, absolute(entry.folder));
   const ask = async <Answer>(what: string, body: unknown) => (await worker()(what, body)).value as Answer;
+  const texts = new Map<string, string>(); // of each look
+  const stored = cached(async (file: string) => {
+    const bytes = await unzipped(await fetchBytes(`${absolute(entry.folder)}${file}`));
+    return JSON.parse(new TextDecoder().decode(bytes)) as Explained;
+  });
+  /** What is stored for a text; for another text, or what is not stored, the command that computes it. */
+  async function explanations(look: string, command: string, more = "") {
+    const text = texts.get(look) ?? "";
+    const file = (await card()).explained[text];
+    const needed = `headscope ${command} ${JSON.stringify(text)}${more}`;
+    return explainedAnswers(file === undefined ? undefined : await stored(file), () => needsPython(needed));
+  }
   const absent = (command: string) => async () => {
     throw needsPython(command);
   };
@@ -62,16 +75,24 @@ export function publishedSource(site: PublishedSite, name?: string): Source {
     of: (other) =>
       other === null || other === entry.name ? publishedSource(site, entry.name) : publishedSource(site, other),
     model: async () => (await card()).model,
-    look: (wanted) => ask<Look>("look", wanted),
+    look: async (wanted) => {
+      const look = await ask<Look>("look", wanted);
+      texts.set(look.look, look.text);
+      return look;
+    },
     weights: cached((wanted) => ask<Tile>("weights", wanted)),
     attribution: cached((wanted) => ask<Attribution>("attribution", wanted)),
     token: (wanted) => ask<FoundToken>("token", wanted),
     predict: cached((wanted) => ask<Prediction>("predict", wanted)),
+    why: async (wanted) => (await explanations(wanted.look, "why", ` --head ${wanted.head}`)).why(wanted),
+    cutPath: async (wanted) => (await explanations(wanted.look, "why", ` --head ${wanted.reader}`)).cutPath(wanted),
+    trace: async (wanted) => (await explanations(wanted.look, "trace")).trace(wanted),
     progress: async () => progress,
     importance: absent(`headscope serve`),
     featured: async () => (await card()).featured.claims,
     roles: async () => (await card()).roles,
     testHeads: absent("headscope heads"),
+    rules: async () => (await card()).rules,
   };
 }
 

@@ -1,7 +1,10 @@
 // What pages other than the microscope ask, answered from the site's files; what no file answers needs Python.
 import { words } from "../../words/words";
+import { cached } from "../server";
 import { Problem } from "../source";
-import type { PublishedSite } from "./files";
+import { unzipped, type PublishedSite } from "./files";
+import { computed, meant } from "./lab/answers";
+import { means, readings } from "./lab/typed-numbers";
 import { needsPython } from "./source";
 
 interface StoredMark {
@@ -19,52 +22,44 @@ export interface StoredQuestion {
 
 type Asked = { question: number; answer: string; attempt: number };
 
-/** Answer requests as the server would, from files. */
+type Answers = Record<string, unknown>;
+
+/** Answer requests as the server would, from files and from what is computed here. */
 export function siteTransport(site: PublishedSite) {
-  return async (path: string, body?: unknown, signal?: AbortSignal): Promise<Response> => {
+  const stored = cached(async (file: string) => {
+    const response = await fetch(file);
+    if (!response.ok) throw new Problem("Missing", words.published.missing(file, response.status));
+    return unzipped(await response.arrayBuffer());
+  });
+  const json = async <Answer>(file: string) => JSON.parse(new TextDecoder().decode(await stored(file))) as Answer;
+  const answered = <Answer>(request: string) => json<Answer>(site.answers[request]);
+  return async (path: string, body?: unknown): Promise<Response> => {
     const lesson = /^lessons\/(\d+)\/answer$/.exec(path);
     if (lesson) {
-      const marks: Record<string, StoredQuestion[]> = await (await fetch(site.marks, { signal })).json();
       const asked = body as Asked;
+      const marks = await json<Record<string, StoredQuestion[]>>(site.marks);
       return Response.json(markOf(marks[lesson[1]][asked.question - 1], asked));
     }
-    const file = site.answers[body === undefined ? path : `${path} ${JSON.stringify(body)}`];
-    if (file === undefined) throw needsPython(site.command);
-    const response = await fetch(file, { signal });
-    if (!response.ok) throw new Problem("Missing", words.published.missing(file, response.status));
-    return response;
+    const request = body === undefined ? path : `${path} ${JSON.stringify(await meant(answered, path, body))}`;
+    if (request in site.answers) return new Response(await stored(site.answers[request]));
+    const group = Object.keys(site.groups).find((begins) => request.startsWith(begins));
+    const answers = group === undefined ? {} : await json<Answers>(site.groups[group]);
+    if (request in answers) return Response.json(answers[request]);
+    const made = await computed(answered, path, body);
+    if (made === undefined) throw needsPython(site.command);
+    return Response.json(made);
   };
 }
 
 export function markOf(question: StoredQuestion, { answer, attempt }: Asked): StoredMark {
   const chosen = question.numeric
-    ? question.options.find((option) => sameNumber(answer, option.text))
+    ? question.options.find((option) => means(answer, option.text))
     : question.options["abcdefgh".indexOf(answer.trim().toLowerCase())];
-  if (question.numeric && Number.isNaN(numberOf(answer)))
+  if (question.numeric && !readings(answer).length)
     throw new Problem(
       "InputError",
       `could not read ${JSON.stringify(answer)} as a number; write it like this: 144, or .3, or 30 %, or 3/10`,
     );
   const replies = chosen ? chosen.replies : question.other;
   return replies[Math.min(attempt, replies.length) - 1];
-}
-
-/** A number as people type it: 144, .3, 0,3, 30 %, 3/10. */
-export function numberOf(typed: string): number {
-  const plain = typed
-    .trim()
-    .replace(/\s+/g, "")
-    .replace(/,(?=\d+%?$)/, ".");
-  const share = /^(-?[\d.]+)%$/.exec(plain);
-  if (share) return Number(share[1]) / 100;
-  const ratio = /^(-?[\d.]+)\/([\d.]+)$/.exec(plain);
-  if (ratio) return Number(ratio[1]) / Number(ratio[2]);
-  return plain === "" ? NaN : Number(plain);
-}
-
-/** Whether a typed number is this one, as exactly as this one is written. */
-function sameNumber(typed: string, shown: string): boolean {
-  const [given, wanted] = [numberOf(typed), numberOf(shown)];
-  const decimals = /\.(\d+)$/.exec(shown.trim())?.[1].length ?? 0;
-  return Math.abs(given - wanted) <= 0.5 * 10 ** -decimals * (decimals ? 1 : 1e-6) + 1e-12;
 }

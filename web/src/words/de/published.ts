@@ -4,6 +4,11 @@ import type en from "../en/published";
 export default {
   needsPython: (command) =>
     `Das braucht headscope auf deinem Rechner. Installiere es mit: pip install headscope, und starte: ${command}`,
+  needs: (command) => `Das braucht headscope auf deinem Rechner: ${command}`,
+  onYourMachine: "Das braucht headscope auf deinem Rechner:",
+  computedWhen: "von headscope, als diese Seite gemacht wurde",
+  noSuchRule: (rule, all) => `Aus „${rule}“ lässt sich kein Kopf bauen; es gibt ${all}.`,
+  storedAnswer: "Von headscope für dieses Beispiel berechnet, als diese Seite gemacht wurde.",
   about: "Über diese Seite",
   made: (version) =>
     `Gemacht mit headscope ${version}. Das Modell läuft in deinem Browser; was du tippst, verlässt ihn nicht.`,

@@ -2,6 +2,11 @@
 export default {
   needsPython: (command: string) =>
     `This needs headscope on your machine. Install it with: pip install headscope, then run: ${command}`,
+  needs: (command: string) => `This needs headscope on your machine: ${command}`,
+  onYourMachine: "This needs headscope on your machine:",
+  computedWhen: "by headscope, when this site was made",
+  noSuchRule: (rule: string, all: string) => `No head can be compiled from “${rule}”; there are ${all}.`,
+  storedAnswer: "Computed by headscope when this site was made, for this example.",
   about: "About this site",
   made: (version: string) =>
     `Made with headscope ${version}. The model runs in your browser; nothing you type leaves it.`,

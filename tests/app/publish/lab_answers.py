@@ -1,0 +1,89 @@
+"""Python's answers to what a published site computes: ``python -m tests.app.publish.lab_answers`` writes them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic_core import to_jsonable_python
+
+from headscope.app.pages import by_hand
+from headscope.app.publish.answers import fork_remarks
+from headscope.lab.teach.course.typed_numbers import means, readings
+from headscope.lab.teach.exercises import InventTwoHeads
+from headscope.lab.teach.fit_heads import CraftSettings, Job, fit, fresh_model
+from headscope.lab.teach.target_patterns import Target, parse_shares, split_words
+
+FILE = Path(__file__).parents[3] / "web" / "tests" / "source" / "lab-answers.json"
+TYPED = ("144", ".3", "0,3", "30 %", "3/10", "1,200 heads", "−2", "many", "")
+CARDS = [{"horse": 0.5, "road": 0.25, "because": 0.25, "was": 0, "tired": 0}, {"horse": 0.0625, "tired": 0.9375}]
+SENTENCE = "The tired horse saw the road, it stopped"
+ARROWS = "saw > horse .75, saw > tired, it > horse, road > the@4 30%, road > The"
+STEPS = 6
+
+
+def lab_answers() -> dict[str, Any]:
+    first = by_hand.worked(by_hand.WorkedRequest())
+    values = first.values | {"animal": [0.0625, 0.1, 2, -0.2]}
+    changed = {"values": values}
+    cards = [{word: card.get(word, 0.0) for word in InventTwoHeads().values} for card in CARDS]
+    invented = [
+        {"heads": cards, "sums": [".475 .275 .175 .125", "1 2 3 4"], "concatenated": "", "attempt": 1},
+        {"heads": cards[::-1], "sums": ["1 2", ".5 .5 .1 .1"], "concatenated": "1 2 3 4 5 6 7 8", "attempt": 2},
+        {"heads": [cards[0]] * 2, "sums": [], "concatenated": "1 2 3 4", "attempt": 1},
+        {"heads": [{**cards[0], "was": -0.5}, cards[1]], "sums": [], "concatenated": "", "attempt": 1},
+    ]
+    drawn = [["input", "head 1"], ["head 1", "head 2"], ["output", "W_O"]]
+    words = split_words(SENTENCE)
+    arrows, shares = parse_shares(ARROWS, words)
+    found: dict[str, Any] = {
+        "typed": [[text, readings(text), means(text, ".3")] for text in TYPED],
+        "worked": {"first": first, "asked": changed, "answer": by_hand.worked(by_hand.WorkedRequest(**changed))},
+        "exercise": vars(InventTwoHeads()),
+        "invented": [[asked, by_hand.check_invented(by_hand.InventedRequest(**asked))] for asked in invented],
+        "remarks": fork_remarks(),
+        "fork": [drawn, by_hand.check_drawn(by_hand.ForkRequest(arrows=drawn))],
+        "arrows": [SENTENCE, words, ARROWS, {"arrows": arrows, "shares": shares}],
+        "training": training(),
+    }
+    return json.loads(json.dumps(to_jsonable_python(found)))  # type: ignore[no-any-return]
+
+
+def training() -> dict[str, Any]:
+    """A layer's first weights, and its losses while it learns."""
+    targets = [
+        Target("before", arrows=((1, 0), (2, 1))),
+        Target("shared", arrows=((2, 0), (2, 2)), shares=(0.25, 0.75)),
+    ]
+    words = ["it", "was", "it"]
+    rows = [target.rows(words, causal=True) for target in targets]
+    job = Job(words, torch.stack([matrix for matrix, _ in rows]), torch.stack([has for _, has in rows]))
+    settings = CraftSettings(d_model=4, d_head=2, steps=STEPS, seed=3, snapshots=2)
+    model = fresh_model(job, settings)
+    attention = model.attention()
+    weights = {
+        "q": attention.q_proj, "k": attention.k_proj, "v": attention.v_proj, "o": attention.o_proj,
+        "u": model.unembedding,
+    }  # fmt: skip
+    fitted = fit(job, settings)
+    return {
+        "targets": [{"name": each.name, "arrows": each.arrows, "shares": each.shares} for each in targets],
+        "sentence": " ".join(words),
+        "sizes": {"length": 3, "heads": 2, "dModel": 4, "dHead": 2, "vocabulary": 3},
+        "x": model.embed(job.ids).flatten().tolist(),
+        "weights": {name: layer.weight.flatten().tolist() for name, layer in weights.items()},
+        "losses": fitted.losses.tolist(),
+        "patterns": fitted.snapshots[-1].patterns.flatten().tolist(),
+        "unembedding": fitted.model.unembedding.weight.flatten().tolist(),
+        "values": fitted.model.attention().v_proj.weight.flatten().tolist(),
+    }
+
+
+def written() -> str:
+    return json.dumps({"generated": "by `python -m tests.app.publish.lab_answers`"} | lab_answers(), indent=1) + "\n"
+
+
+if __name__ == "__main__":
+    FILE.write_text(written(), encoding="utf-8")

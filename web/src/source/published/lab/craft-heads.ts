@@ -1,0 +1,250 @@
+// Trains the heads of Four heads in the visitor's browser and tells of it as the server does; a step now and then.
+import type { components } from "../../../api";
+import type { StreamEvent } from "../../event-stream";
+import type { Table } from "../../../wire";
+import { AttentionLayer, shapes, through, type Sizes, type Weights } from "./attention-layer";
+import { wantedPattern, type Wanted } from "./head-targets";
+import { splitWords } from "./written-arrows";
+
+type Schemas = components["schemas"];
+type Asked = Schemas["CraftRequest"];
+type Told = Required<Schemas["CraftBegun"]> | Required<Schemas["CraftStep"]> | Required<Schemas["CraftDone"]>;
+
+const D_MODEL = 32;
+const SNAPSHOTS = 16;
+const INITIAL_SCALE = 0.3; // of W_Q and W_K, so that every head begins with a nearly even pattern
+const GOOD_ENOUGH = 0.9; // a row is fitted when this much of its target is covered
+const MOST_STEPS = 5000;
+const BREATH = 25; // milliseconds of work before the page may draw
+
+interface Job {
+  words: string[];
+  wanted: Wanted[];
+  all: Float64Array; // wanted [head, query, key]
+  answers: Float64Array; // [query, vocabulary]
+  ids: number[];
+}
+
+interface Settings {
+  dHead: number;
+  steps: number;
+  places: boolean;
+  seed: number;
+}
+
+export async function* craftHeads(asked: Asked, signal?: AbortSignal): AsyncGenerator<StreamEvent<Told>> {
+  const { d_head: dHead = 8, steps = 120, seed = 0, places = true } = asked;
+  const [job, settings] = [jobOf(asked), { dHead, steps, seed, places }];
+  const finds = Uint8Array.from(job.wanted.flatMap((each) => each.finds.map(Number)));
+  yield {
+    values: { event: "begun", schema_version: 1, words: job.words, steps },
+    arrays: { finds: table(finds, []), wanted: table(Float32Array.from(job.all), []) },
+  };
+  const due = new Set(Array.from({ length: SNAPSHOTS }, (_, at) => Math.round(steps * (at / (SNAPSHOTS - 1)) ** 1.6)));
+  const losses: number[] = [];
+  const layer = freshLayer(job, settings);
+  let weights = layer.patterns();
+  let rested = performance.now();
+  for (let step = 0; ; step++) {
+    const loss = lossOf(weights, job);
+    losses.push(...loss);
+    if (due.has(step)) {
+      const hit = job.wanted.map((each, head) => headHit(covered(weights, job, head), each.finds));
+      yield {
+        values: { event: "step", step, loss: loss.map(rounded), hit },
+        arrays: { patterns: table(Float32Array.from(weights), []) },
+      };
+    }
+    if (step === steps) break;
+    if (performance.now() - rested > BREATH) {
+      await new Promise((resolve) => setTimeout(resolve));
+      signal?.throwIfAborted();
+      rested = performance.now();
+    }
+    layer.learn(weights, job.all, job.answers);
+    weights = layer.patterns();
+  }
+  yield finished(asked, job, { layer, weights, losses, settings });
+}
+
+export function jobOf(asked: Pick<Asked, "sentence" | "targets">): Job {
+  const words = splitWords(asked.sentence);
+  const wanted = asked.targets.map((target) => wantedPattern(target, words));
+  const known = [...new Set(words)];
+  const ids = words.map((word) => known.indexOf(word) + 1); // 0 is the unknown word
+  const all = Float64Array.from(wanted.flatMap(({ rows }) => [...rows]));
+  return { words, wanted, all, ids, answers: answersOf(wanted, ids, known.length + 1) };
+}
+
+/** The wanted prediction at each word: the words that its heads attend to. */
+function answersOf(wanted: Wanted[], ids: number[], vocabulary: number): Float64Array {
+  const answers = new Float64Array(ids.length * vocabulary);
+  ids.forEach((_, query) => {
+    const finding = wanted.filter((each) => each.finds[query]);
+    for (const { rows } of finding.length ? finding : [wanted[0]])
+      ids.forEach((id, key) => (answers[query * vocabulary + id] += rows[query * ids.length + key]));
+    const row = answers.subarray(query * vocabulary, (query + 1) * vocabulary);
+    const total = row.reduce((sum, each) => sum + each, 0);
+    row.forEach((each, id) => (row[id] = each / total));
+  });
+  return answers;
+}
+
+function freshLayer(job: Job, { dHead, places, seed }: Settings): AttentionLayer {
+  const vocabulary = new Set(job.words).size + 1;
+  const sizes: Sizes = { length: job.words.length, heads: job.wanted.length, dModel: D_MODEL, dHead, vocabulary };
+  const draw = normals(seed);
+  const drawn = (count: number, std: number) => Float64Array.from({ length: count }, () => draw() * std);
+  const [tokens, positions] = [drawn(vocabulary * D_MODEL, 1), drawn(job.words.length * D_MODEL, 1)];
+  const x = Float64Array.from({ length: job.words.length * D_MODEL }, (_, at) => {
+    const [word, m] = [Math.floor(at / D_MODEL), at % D_MODEL];
+    return tokens[job.ids[word] * D_MODEL + m] + (places ? positions[at] : 0);
+  });
+  const weights = Object.fromEntries(
+    Object.entries(shapes(sizes)).map(([name, [output, input]]) => {
+      const scale = name === "q" || name === "k" ? INITIAL_SCALE : 1;
+      return [name, drawn(output * input, scale * input ** -0.5)];
+    }),
+  ) as Weights;
+  return new AttentionLayer(sizes, x, weights);
+}
+
+/** Normal numbers; equal seeds give equal numbers (mulberry32, Box and Muller). */
+function normals(seed: number): () => number {
+  let state = seed + 0x9e3779b9;
+  const uniform = () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+  return () => Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform());
+}
+
+/** Of each head: cross-entropy between its wanted and its actual rows, in nats per word. */
+export function lossOf(weights: Float64Array, { all, words, wanted }: Job): number[] {
+  const cells = words.length ** 2;
+  return wanted.map((_, head) => {
+    let sum = 0;
+    for (let at = head * cells; at < (head + 1) * cells; at++)
+      if (all[at] > 0) sum -= all[at] * Math.log(Math.max(1e-12, weights[at]));
+    return sum / words.length;
+  });
+}
+
+/** How much of each wanted row of a head is covered: Σ min(weight, wanted). */
+function covered(weights: Float64Array, { all, words }: Job, head: number): number[] {
+  const length = words.length;
+  return words.map((_, query) => {
+    let sum = 0;
+    const begins = (head * length + query) * length;
+    for (let at = begins; at < begins + length; at++) sum += Math.min(weights[at], all[at]);
+    return sum;
+  });
+}
+
+function headHit(hits: number[], finds: boolean[]): number {
+  const counted = finds.some(Boolean) ? hits.filter((_, row) => finds[row]) : hits;
+  return rounded(counted.reduce((sum, hit) => sum + hit, 0) / counted.length);
+}
+
+const rounded = (value: number) => Math.round(value * 1e4) / 1e4;
+
+interface Trained {
+  layer: AttentionLayer;
+  weights: Float64Array;
+  losses: number[];
+  settings: Settings;
+}
+
+function finished(asked: Asked, job: Job, trained: Trained): StreamEvent<Told> {
+  const { layer, weights } = trained;
+  const { length, heads, dHead, dModel } = layer.sizes;
+  const why = diagnosis(job, trained.settings);
+  const told = asked.targets.map(({ name, asks = "" }, head) => {
+    const [hits, { finds }] = [covered(weights, job, head), job.wanted[head]];
+    const misses = hits.flatMap((hit, place) =>
+      finds[place] && hit < GOOD_ENOUGH
+        ? [{ word: job.words[place], place, hit: rounded(hit), why: why(head, place) }]
+        : [],
+    );
+    return { name, asks, hit: headHit(hits, finds), misses };
+  });
+  const z = layer.z(weights);
+  const values = Float32Array.from(byHead(layer.project("v"), layer.sizes));
+  const parts = new Float32Array(length * heads * dModel);
+  for (let word = 0; word < length; word++)
+    for (let head = 0; head < heads; head++)
+      for (let m = 0; m < dModel; m++)
+        for (let d = head * dHead; d < (head + 1) * dHead; d++)
+          parts[(word * heads + head) * dModel + m] +=
+            z[word * heads * dHead + d] * layer.weights.o[m * heads * dHead + d];
+  const output = Float32Array.from(through(z, layer.weights.o, heads * dHead, dModel));
+  return {
+    values: { event: "done", heads: told, d_model: dModel, d_head: dHead },
+    arrays: {
+      losses: table(Float32Array.from(trained.losses), [trained.losses.length / heads, heads]),
+      values: table(values, [heads, length, dHead]),
+      delivered: table(Float32Array.from(z), [length, heads, dHead]),
+      parts: table(parts, [length, heads, dModel]),
+      output: table(output, [length, dModel]),
+    },
+  };
+}
+
+/** [word, head · d_head] as [head, word, d_head]. */
+function byHead(rows: Float64Array, { length, heads, dHead }: Sizes): Float64Array {
+  return Float64Array.from({ length: rows.length }, (_, at) => {
+    const [head, word, d] = [Math.floor(at / (length * dHead)), Math.floor(at / dHead) % length, at % dHead];
+    return rows[(word * heads + head) * dHead + d];
+  });
+}
+
+const table = (data: Table["data"], shape: number[]): Table => ({ data, shape });
+
+/** Why a row misses its target, found by fitting again: with more steps, then with a wider head. */
+function diagnosis(job: Job, settings: Settings): (head: number, place: number) => string {
+  const more = Math.min(MOST_STEPS, 4 * settings.steps);
+  const fitted = (changed: Settings) => {
+    let hits: Float64Array | null = null;
+    return (head: number, place: number) => {
+      hits ??= refit(job, changed);
+      return covered(hits, job, head)[place];
+    };
+  };
+  const [longer, wider] = [fitted({ ...settings, steps: more }), fitted({ ...settings, dHead: D_MODEL })];
+  return (head, place) => {
+    const same = alike(job, settings, head, place);
+    if (same) return same;
+    const { steps, dHead } = settings;
+    if (longer(head, place) >= GOOD_ENOUGH)
+      return `${steps} steps are too few: after ${more} this row reaches ${longer(head, place).toFixed(2)}.`;
+    const best = wider(head, place).toFixed(2);
+    return Number(wider(head, place)) >= GOOD_ENOUGH
+      ? `d_head=${dHead} is too small: a head of ${D_MODEL} numbers reaches ${best} on this row. One score is a product of so few numbers that the rows get in each other's way.`
+      : `d_model=${D_MODEL} is too small to tell ${job.words.length} words apart here: even a head of ${D_MODEL} numbers reaches only ${best}.`;
+  };
+}
+
+function refit(job: Job, settings: Settings): Float64Array {
+  const layer = freshLayer(job, settings);
+  for (let step = 0; step < settings.steps; step++) layer.learn(layer.patterns(), job.all, job.answers);
+  return layer.patterns();
+}
+
+/** Words with equal embeddings, which cannot be told apart without positions: as keys or as queries. */
+function alike({ words, wanted }: Job, { places }: Settings, head: number, place: number): string {
+  if (places) return "";
+  const length = words.length;
+  const row = (query: number) => wanted[head].rows.subarray(query * length, (query + 1) * length);
+  for (let key = 0; key <= place; key++)
+    for (let other = 0; other < key; other++)
+      if (words[key] === words[other] && Math.abs(row(place)[key] - row(place)[other]) > 1 - GOOD_ENOUGH)
+        return `'${words[key]}' at ${other} and at ${key} look alike without positions: no head can choose between them.`;
+  for (let other = 0; other < length; other++) {
+    const apart = row(place).reduce((sum, share, key) => sum + Math.abs(share - row(other)[key]), 0);
+    if (other !== place && words[other] === words[place] && apart > 1 - GOOD_ENOUGH)
+      return `'${words[place]}' at ${place} and at ${other} have the same query without positions, but should attend to different words.`;
+  }
+  return "";
+}

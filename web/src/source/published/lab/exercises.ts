@@ -1,0 +1,143 @@
+// Checks the two exercises of By hand; lab/teach/exercises.py in the browser.
+import type { components } from "../../../api";
+import { Problem } from "../../source";
+import { readings } from "./typed-numbers";
+import { formatNumber, formatVector, weigh } from "./worked-example";
+
+type Schemas = components["schemas"];
+type Checked = Schemas["CheckedAnswer"];
+type Remark = Checked["remarks"][number];
+type Card = Record<string, number>;
+type Invented = Pick<Schemas["InventedRequest"], "heads"> & Partial<Schemas["InventedRequest"]>;
+
+const ROUNDING = 0.005; // answers may be rounded to two digits
+
+/** What is said of every arrow that can be drawn, and of those that are missing. */
+export interface ForkRemarks {
+  drawn: Record<string, Remark>; // by "box > box"
+  missing: Record<string, Remark>;
+}
+
+export interface Exercise {
+  reader: string;
+  values: Record<string, number[]>;
+  referent: string;
+  attribute: string;
+}
+
+export function checkFork({ drawn, missing }: ForkRemarks, arrows: [string, string][]): Checked {
+  const pairs = new Set(arrows.map(([from, to]) => `${from} > ${to}`));
+  const remarks = [
+    ...[...pairs].map((pair) => drawn[pair]),
+    ...Object.keys(missing)
+      .filter((pair) => !pairs.has(pair))
+      .map((pair) => missing[pair]),
+  ];
+  return { right: remarks.every((remark) => remark.right), remarks };
+}
+
+/** Rows that sum to 1, heads that find different words, and each sum that was given. */
+export function checkInvented(exercise: Exercise, asked: Invented): Checked {
+  const values = asked.values ?? exercise.values;
+  const { attempt = 1, sums = [], concatenated = "" } = asked;
+  const remarks = [
+    ...asked.heads.map((card, at) => shares(at + 1, card)),
+    winners(exercise, asked.heads),
+    ...sums.flatMap((answer, at) =>
+      answer.trim() ? [sumOf(at + 1, asked.heads[at], values, { answer: parseNumbers(answer), attempt })] : [],
+    ),
+    ...(concatenated.trim() ? [endToEnd(asked.heads, values, parseNumbers(concatenated))] : []),
+  ];
+  return { right: remarks.every((remark) => remark.right), remarks };
+}
+
+function shares(index: number, card: Card): Remark {
+  const about = `head ${index}: shares`;
+  const below = Object.keys(card).find((word) => card[word] < 0);
+  const total = Object.values(card).reduce((sum, share) => sum + share, 0);
+  if (below !== undefined)
+    return { about, right: false, says: `${below} has ${formatNumber(card[below])}; softmax never gives less than 0.` };
+  if (Math.abs(total - 1) <= ROUNDING) return { about, right: true, says: "They add up to 1." };
+  const much = total > 1 ? "too much" : "too little";
+  return {
+    about,
+    right: false,
+    says: `They add up to ${formatNumber(total)}, ${much}: a head shares out exactly 1.`,
+  };
+}
+
+const strongest = (card: Card) => Object.keys(card).reduce((best, word) => (card[word] > card[best] ? word : best));
+
+function winners({ reader, referent, attribute }: Exercise, cards: Card[]): Remark {
+  const about = "two different questions";
+  const [first, second] = cards.map(strongest);
+  const found = new Set([first, second]);
+  if (found.has(referent) && found.has(attribute))
+    return { about, right: true, says: `One head reads ${referent} most, the other ${attribute}.` };
+  const says =
+    first === second
+      ? `Both heads read ${first} most: the second tells you nothing new. Let one look for whom “${reader}” means, and the other for what is said of it.`
+      : `They read ${first} and ${second} most; one should find whom “${reader}” means (${referent}), the other what is said of it (${attribute}).`;
+  return { about, right: false, says };
+}
+
+function sumOf(
+  index: number,
+  card: Card,
+  values: Record<string, number[]>,
+  { answer, attempt }: { answer: number[]; attempt: number },
+): Remark {
+  const [truth, about] = [weigh(card, values), `head ${index}: sum`];
+  const wrong = (says: string): Remark => ({ about, right: false, says });
+  if (answer.length !== truth.length)
+    return wrong(`A value has ${truth.length} numbers, so the sum has too; you gave ${answer.length}.`);
+  const column = truth.findIndex((number, at) => !(Math.abs(answer[at] - number) <= ROUNDING));
+  if (column < 0) return { about, right: true, says: `o${index} = ${formatVector(truth)}.` };
+  const term = (word: string) => `${formatNumber(card[word])}·${formatNumber(values[word][column])}`;
+  const [place, given] = [column + 1, formatNumber(answer[column])];
+  if (attempt <= 1) {
+    const word = strongest(card);
+    return wrong(
+      `Number ${place} is not ${given}. Take number ${place} of every value times the word's share, and add: ${word} alone gives ${term(word)}.`,
+    );
+  }
+  const terms = Object.keys(values).filter((word) => card[word]);
+  return wrong(
+    `Number ${place} is ${terms.map(term).join(" + ") || "0"} = ${formatNumber(truth[column])}, not ${given}.`,
+  );
+}
+
+function endToEnd(cards: Card[], values: Record<string, number[]>, answer: number[]): Remark {
+  const about = "concatenation";
+  const [first, second] = cards.map((card) => weigh(card, values));
+  const [wide, both] = [first.length, [...first, ...second]];
+  const wrong = (says: string): Remark => ({ about, right: false, says });
+  if (close(answer, both)) return { about, right: true, says: `End to end: ${formatVector(both)}.` };
+  if (close(answer, [...second, ...first]))
+    return wrong("The two are there, but in the other order: head 1 comes first.");
+  if (answer.length === wide)
+    return wrong(
+      `It has ${2 * wide} numbers, not ${wide}. You have added or averaged them; concatenation adds nothing: it lays them end to end.`,
+    );
+  if (answer.length !== 2 * wide)
+    return wrong(`It has ${2 * wide} numbers, ${wide} of each head; you gave ${answer.length}.`);
+  const [half, head] = close(answer.slice(0, wide), first) ? ["second", 2] : ["first", 1];
+  return wrong(`The ${half} half is not what head ${head} brings home. Check that sum.`);
+}
+
+/** `.62 .19`, `(0.62, 0.19)`, `0,62 0,19` or `62 % 19/100`. */
+function parseNumbers(text: string): number[] {
+  const plain = text
+    .replace(/^[ ()[\]\n\t]+|[ ()[\]\n\t]+$/g, "")
+    .replace(/\s+%/g, "%")
+    .replace(/\s*\/\s*/g, "/");
+  const items = /\s|;/.test(plain) ? plain.split(/[\s;]+/) : plain.split(",");
+  const found = items.map((item) => item.replace(/^,+|,+$/g, "")).filter(Boolean);
+  const numbers = found.flatMap((item) => readings(item).slice(0, 1));
+  if (!numbers.length || numbers.length !== found.length)
+    throw new Problem("InputError", `could not read '${text}' as numbers; write them like this: .62 .19 .085 .21`);
+  return numbers;
+}
+
+const close = (answer: number[], truth: number[]) =>
+  answer.length === truth.length && answer.every((each, at) => Math.abs(each - truth[at]) <= ROUNDING);

@@ -1,0 +1,96 @@
+// What a published site computes itself is what Python computes (tests/app/publish/lab_answers.py).
+import { expect, test } from "vitest";
+import { AttentionLayer, type Weights } from "../../src/source/published/lab/attention-layer";
+import { craftHeads, jobOf, lossOf } from "../../src/source/published/lab/craft-heads";
+import { checkFork, checkInvented } from "../../src/source/published/lab/exercises";
+import { means, readings } from "../../src/source/published/lab/typed-numbers";
+import { workedExample } from "../../src/source/published/lab/worked-example";
+import { ownSentence, parseArrows, splitWords } from "../../src/source/published/lab/written-arrows";
+import python from "./lab-answers.json";
+
+/** Equal, but numbers to a tolerance. */
+function close(found: unknown, wanted: unknown, tolerance: number): void {
+  if (typeof wanted === "number") return expect(Math.abs((found as number) - wanted)).toBeLessThan(tolerance);
+  if (wanted === null || typeof wanted !== "object") return expect(found).toBe(wanted);
+  const [ours, theirs] = [found, wanted] as Record<string, unknown>[];
+  expect(Object.keys(ours)).toEqual(Object.keys(theirs));
+  for (const key of Object.keys(theirs)) close(ours[key], theirs[key], tolerance);
+}
+
+test("typed numbers mean what they mean in Python", () => {
+  for (const [text, all, same] of python.typed as [string, number[], boolean | null][]) {
+    expect(readings(text)).toEqual(all);
+    expect(means(text, ".3")).toBe(same);
+  }
+});
+
+test("the worked example with other numbers is Python's, every line of arithmetic included", () => {
+  const { first, asked, answer } = python.worked;
+  close(sorted(workedExample(first as never, asked as never)), sorted(answer), 1e-12);
+  const wrong = { heads: first.heads.map((head) => ({ ...head, scorecard: { ...head.scorecard, road: 0.5 } })) };
+  expect(() => workedExample(first as never, wrong as never)).toThrow("the shares of head 1 add up to 1.45");
+});
+
+test("both exercises are marked as in Python", () => {
+  for (const [asked, checked] of python.invented) {
+    const marked = checkInvented(python.exercise as never, asked as never);
+    expect(marked).toEqual(checked);
+  }
+  const [arrows, checked] = python.fork;
+  expect(checkFork(python.remarks as never, arrows as never)).toEqual(checked);
+});
+
+test("written arrows are read as in Python", () => {
+  const [sentence, words, text, told] = python.arrows as [string, string[], string, object];
+  expect(splitWords(sentence)).toEqual(words);
+  close(parseArrows(text, words), told, 1e-12);
+  expect(() => parseArrows("the > road", words)).not.toThrow();
+  expect(() => parseArrows("it > it, cat > it", words)).toThrow("there is no word 'cat'");
+  const own = ownSentence("one two three", [{ name: "a" }, { name: "before" }] as never);
+  expect(own.targets.map((target) => target.arrows)).toEqual([
+    [],
+    [
+      [1, 0],
+      [2, 1],
+    ],
+  ]);
+});
+
+test("heads learn as Python's do from the same weights", () => {
+  const { targets, sentence, sizes, x, weights, losses, patterns, unembedding, values } = python.training;
+  const job = jobOf({ sentence, targets: targets as never });
+  const own = Object.fromEntries(Object.entries(weights).map(([name, each]) => [name, Float64Array.from(each)]));
+  const layer = new AttentionLayer(sizes, Float64Array.from(x), own as Weights);
+  for (const wanted of losses) {
+    const now = layer.patterns();
+    close(lossOf(now, job), wanted, 1e-5);
+    if (wanted !== losses.at(-1)) layer.learn(now, job.all, job.answers);
+  }
+  close([...layer.patterns()], patterns, 1e-5);
+  close([...layer.weights.u], unembedding, 1e-5);
+  close([...layer.weights.v], values, 1e-5);
+});
+
+test("training tells of itself as the server does, and says what it misses and why", async () => {
+  const targets = [{ name: "before", arrows: [[1, 0], [2, 1]] }, { name: "impossible", arrows: [[3, 0], [3, 2]], shares: [1, 0] }]; // prettier-ignore
+  const told = [];
+  for await (const { values, arrays } of craftHeads({ sentence: "it was it was", targets, steps: 10, places: false } as never))
+    told.push({ values, arrays }); // prettier-ignore
+  expect(told[0].values).toMatchObject({ event: "begun", words: ["it", "was", "it", "was"], steps: 10 });
+  const last = told.at(-1)!;
+  if (last.values.event !== "done") throw new Error("the last event is not the end");
+  expect(last.values.heads[1].misses[0].why).toContain("look alike without positions");
+  expect(last.arrays.parts.data).toHaveLength(4 * 2 * 32);
+  const [first, end] = [told[1].values, told.at(-2)!.values] as { loss: number[] }[];
+  expect(end.loss[0]).toBeLessThan(first.loss[0]);
+});
+
+function sorted(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(sorted);
+  if (value === null || typeof value !== "object") return value;
+  return Object.fromEntries(
+    Object.entries(value)
+      .sort(([one], [other]) => (one < other ? -1 : 1))
+      .map(([key, each]) => [key, sorted(each)]),
+  );
+}
