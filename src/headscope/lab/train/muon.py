@@ -24,7 +24,7 @@ class Muon(torch.optim.Optimizer):
         super().__init__(list(weights), {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]  # it runs no closure
         for group in self.param_groups:
             shapes: dict[torch.Size, list[Tensor]] = {}
             for weight in group["params"]:
