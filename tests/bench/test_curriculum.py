@@ -151,9 +151,7 @@ def test_shares_add_up_and_at_most_a_fifth_of_rows_is_generated() -> None:
 
 
 def test_names_of_novels_are_found_with_the_gender_of_their_titles_or_pronouns() -> None:
-    text = (
-        "and Mr. Wardle said to Miss Havisham, but Barkis was willing, and he said so; Cobham was far away; " * 6
-    )
+    text = "and Mr. Wardle said to Miss Havisham, but Barkis was willing, and he said so; Cobham was far away; " * 6
     assert people.names_of([text]) == [("Wardle", "m"), ("Havisham", "w"), ("Barkis", "m")]
     assert people.names_of(["when Mary came, " * 9]) == []
 
