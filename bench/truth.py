@@ -28,13 +28,17 @@ from headscope.scope import Scope
 
 ROLES = {"previous token": "previous token", "after a copy": "induction", "copies": "duplicate token"}
 """Rules that the battery has a role for."""
-OPTIONS = RuleOptions(tables=False)
+COUNTED = (
+    "jobs", "first rule is the job", "named right", "named wrong", "not named",
+    "decoys", "decoys named", "decoys above the null",
+)  # fmt: skip
+OPTIONS = RuleOptions(tables=False, context=False)
 
 
-def models(quick: bool) -> Iterator[tuple[Program, CompileOptions]]:
+def models(quick: bool, first_seed: int) -> Iterator[tuple[Program, CompileOptions]]:
     """Every selector alone and every program: rotated, noisy, beside decoys of several sharpnesses, some with MLPs."""
     programs = [*map(program_of_rule, SELECTORS), *PROGRAMS.values()]
-    for seed, program in enumerate(programs[:: 8 if quick else 1]):
+    for seed, program in enumerate(programs[:: 8 if quick else 1], first_seed):
         yield (
             program,
             CompileOptions(
@@ -47,14 +51,16 @@ def models(quick: bool) -> Iterator[tuple[Program, CompileOptions]]:
         )
 
 
-def score_rules(compiled: Compiled, scope: Scope, seed: int) -> tuple[Counter[str], list[str]]:
+def score_rules(compiled: Compiled, scope: Scope, seed: int) -> tuple[Counter[str], list[str], float]:
     rules = scope.rules(sample_texts(12, 112, seed), OPTIONS)
     counts: Counter[str] = Counter()
     missed = []
+    highest = 0.0
     for head, job in compiled.truth.items():
         found = rules[head]
         if job is None:
             counts["decoys"] += 1
+            highest = max(highest, found.gain.low - max(0.0, found.null_gain.high))
             counts["decoys named"] += found.named is not None
             counts["decoys above the null"] += found.above_null
             missed += [f"{compiled.program.name} {head}: a decoy, named {found.named}"] if found.named else []
@@ -66,7 +72,7 @@ def score_rules(compiled: Compiled, scope: Scope, seed: int) -> tuple[Counter[st
         counts["not named"] += found.named is None
         if found.rules[0].name != job:
             missed.append(f"{compiled.program.name} {head}: {job}, found {found.rules[0].name}")
-    return counts, missed
+    return counts, missed, round(highest, 4)
 
 
 def score_shuffled(scope: Scope, seed: int) -> Counter[str]:
@@ -117,13 +123,15 @@ def score_explanations(compiled: Compiled, scope: Scope, seed: int) -> Counter[s
     return counts
 
 
-def run(quick: bool) -> dict[str, Any]:
+def run(quick: bool, first_seed: int) -> dict[str, Any]:
     rules, shuffled, roles, explained = (Counter[str]() for _ in range(4))
     missed: list[str] = []
-    for number, (program, options) in enumerate(models(quick)):
+    highest = 0.0
+    for number, (program, options) in enumerate(models(quick, first_seed)):
         compiled = compile_program(program, options)
         with headscope.load(compiled.model, compiled.tokenizer) as scope:
-            counts, wrong = score_rules(compiled, scope, options.seed)
+            counts, wrong, gain = score_rules(compiled, scope, options.seed)
+            highest = max(highest, gain)
             rules += counts
             missed += wrong
             explained += score_explanations(compiled, scope, options.seed)
@@ -133,7 +141,9 @@ def run(quick: bool) -> dict[str, Any]:
                 roles += score_roles(compiled, scope)
         print(f"{number + 1}: {program.name}: {dict(counts)}", flush=True)
     return {
-        "rules": dict(rules),
+        "seed": first_seed,
+        "rules": {name: rules[name] for name in COUNTED},
+        "highest gain of a decoy": highest,
         "share of jobs that are the first rule": round(rules["first rule is the job"] / rules["jobs"], 4),
         "missed": missed,
         "shuffled weights": {name: shuffled[name] for name in ("heads", "named")},
@@ -146,9 +156,10 @@ def run(quick: bool) -> dict[str, Any]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--seed", type=int, default=0, help="other noise, rotations, decoys and texts")
     parser.add_argument("--quick", action="store_true", help="every eighth model")
     arguments = parser.parse_args()
-    result = run(arguments.quick)
+    result = run(arguments.quick, arguments.seed)
     print(json.dumps(result, indent=1, ensure_ascii=False))
     if arguments.out is not None:
         arguments.out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from headscope.heads.pruning import Pruned
     from headscope.heads.roles.report import Report
     from headscope.heads.roles.run import RoleOptions
+    from headscope.heads.rules.fit_heads import HeadFit
     from headscope.heads.rules.report import Rules
     from headscope.heads.rules.rule import Rule
     from headscope.heads.rules.run import RuleOptions
@@ -156,16 +157,19 @@ class Scope:
 
         return run_battery(self.model, options)
 
-    def rules(self, texts: Sequence[Any], options: RuleOptions | None = None) -> Rules:
+    def rules(
+        self, texts: Sequence[Any], options: RuleOptions | None = None, kept: dict[Head, HeadFit] | None = None
+    ) -> Rules:
         """Describe every head by a short mixture of rules, with what they explain beyond position alone.
 
-        A third of the texts is for fitting, a third for choosing how many rules, and a third for reporting.
+        A third of the texts is for fitting, a third for choosing how many rules, and a third for reporting. Heads are
+        put into ``kept`` as they are fitted: after a stop, the same call with the same ``kept`` goes on from there.
         """
         from headscope.heads.progress_bar import progress_bar
         from headscope.heads.rules.run import fit_rules
 
         with progress_bar("reading texts"):
-            return fit_rules(self.model, texts, options)
+            return fit_rules(self.model, texts, options, kept)
 
     def scan(self, corpus: Any, *, out: str | Path | None = None, options: ScanOptions | None = None) -> Census:
         """Measure every head and question over a corpus: streaming, resumable, with a progress bar."""

@@ -1925,6 +1925,11 @@ export interface components {
             /** Head */
             head: string;
             null_gain: components["schemas"]["MeasureInfo"];
+            /**
+             * On Content
+             * @description what short context explains of the rest beyond the rules
+             */
+            on_content: number;
             rest: components["schemas"]["MeasureInfo"];
             rest_by_position: components["schemas"]["MeasureInfo"];
             /** Rules */

@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headscope.cli.options import AsJson, Classes, Model, ModelArgument, app, one_model, read_texts, show_json
 
+if TYPE_CHECKING:
+    from headscope.heads.rules.report import Rules
+    from headscope.scope import Scope
+
 TEXTS, CHARACTERS = 24, 1000
+
+
+def corpus_rules(scope: Scope, corpus: list[str], path: Path) -> Rules:
+    """The rules of a model on the first texts of a corpus: those in this file, or fitted and saved there."""
+    from headscope.scope import open_rules
+
+    if path.exists():
+        return open_rules(path, scope)
+    found = scope.rules(_short_enough(scope, read_texts(corpus, TEXTS, CHARACTERS)))
+    found.save(path)
+    return found
+
+
+def _short_enough(scope: Scope, texts: list[str]) -> list[str]:
+    """Texts cut to what the model reads: a token is at least a character."""
+    longest = min(CHARACTERS, (scope.shape.context or CHARACTERS) - 2)
+    return [text[:longest] for text in texts]
 
 
 @app.command()
@@ -22,6 +43,9 @@ def rules(
     count: Annotated[int, typer.Option("--count", "-n", min=3, help="How many texts to read.")] = TEXTS,
     question: Classes = None,
     tables: Annotated[bool, typer.Option("--tables/--no-tables", help="Fit class tables too.")] = True,
+    context: Annotated[
+        bool, typer.Option("--context/--no-context", help="Describe heads in short context too.")
+    ] = True,
     cost: Annotated[bool, typer.Option("--cost", help="Measure what running on rules costs, too.")] = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Save the rules here.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same rules.")] = 0,
@@ -39,9 +63,8 @@ def rules(
     given = read_texts(texts, count, CHARACTERS) if texts else lesson_passages()[:count]
     own = tuple(read_class(entry) for entry in question or ())
     with load(one_model(model, named)) as scope:
-        longest = min(CHARACTERS, (scope.shape.context or CHARACTERS) - 2)  # a token is at least a character
-        given = [text[:longest] for text in given]
-        found = scope.rules(given, RuleOptions(rules=own, tables=tables, seed=seed))
+        given = _short_enough(scope, given)
+        found = scope.rules(given, RuleOptions(rules=own, tables=tables, context=context, seed=seed))
         measured = found.cost(given[2::3]) if cost else None
     if out is not None:
         found.save(out)

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from headscope.heads.questions.token_features import CLASSES, TokenFeatures
 from headscope.heads.rules.class_table import Cells, fit_table
 from headscope.heads.rules.fit import Candidates, Fitted, fit_path, shares
 from headscope.heads.rules.library import built_in
 from headscope.heads.rules.rule import Targeted
-from headscope.heads.rules.token_features import CLASSES, TokenFeatures
 from headscope.models.protocol import Token
 
 RULES = built_in()
@@ -91,7 +91,7 @@ def test_a_class_table_learns_which_classes_are_read() -> None:
     capitals = CLASSES.index("capital")
     pattern = ((cells.key_class == capitals) * 9.0 + 1.0) * cells.visible
     pattern = pattern / pattern.sum(-1, keepdim=True)
-    table, rows = fit_table(pattern, cells, 1e6)
+    table, rows = fit_table(pattern, cells, (1e6,))
     assert float(shares(pattern, rows).explained()) > 0.97
     assert {key for _, key, _ in table.strongest(3)} == {"capital"}
     assert torch.allclose(table.rows(cells), rows, atol=1e-4)

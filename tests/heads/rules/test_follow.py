@@ -12,11 +12,11 @@ from tests.heads.rules.test_run import OPTIONS, texts
 
 import headscope
 from headscope.errors import InputError
+from headscope.heads.questions.token_features import TokenFeatures
 from headscope.heads.rules.cost import HOW, CostOptions
 from headscope.heads.rules.library import built_in
 from headscope.heads.rules.mixture import Drawn
 from headscope.heads.rules.report import Rules, open_rules
-from headscope.heads.rules.token_features import TokenFeatures
 from headscope.scope import Scope
 
 

@@ -9,9 +9,9 @@ import torch
 
 from headscope import LabelRule
 from headscope.errors import InputError
+from headscope.heads.questions.token_features import TokenFeatures
 from headscope.heads.rules.library import built_in
 from headscope.heads.rules.rule import Rule, Targeted, as_rules, before, last, near
-from headscope.heads.rules.token_features import TokenFeatures
 from headscope.models.protocol import Token
 
 WORDS = [

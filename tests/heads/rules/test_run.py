@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
+import transformers
+from tests.attention.memory import peak_tensor_bytes
 from tests.heads.conftest import small_llama
 
 import headscope
+from headscope.attention.progress import progress_callback
 from headscope.errors import HeadNameError, InputError
+from headscope.heads.questions.token_features import TokenFeatures
+from headscope.heads.rules.fit_heads import HeadFit
 from headscope.heads.rules.library import built_in
 from headscope.heads.rules.mixture import Drawn, Mixture
 from headscope.heads.rules.report import HeadRules, Rules, open_rules
 from headscope.heads.rules.rule import FIRST_TOKEN
-from headscope.heads.rules.run import RuleOptions
-from headscope.heads.rules.sentence import numbers, said
-from headscope.heads.rules.token_features import TokenFeatures
+from headscope.heads.rules.run import RuleOptions, fit_rules
+from headscope.heads.rules.sentence import numbers, on_content, said
+from headscope.names import Head
 from headscope.scope import Scope
 
 OPTIONS = RuleOptions(fit_rows=48, choose_rows=32)
@@ -86,6 +92,7 @@ def test_every_number_of_a_sentence_is_the_fitted_one(rules: Rules) -> None:
         for part in said(head):
             wanted += [part.part, *([part.applies] if part.applies < 0.995 else [])]
         wanted.append(1 - head.rest.value)
+        wanted += [on_content(head)] if on_content(head) >= 0.01 else []
         found = numbers(head.sentence)
         assert len(found) == len(wanted), head.sentence
         assert found == pytest.approx(wanted, abs=0.00501), head.sentence
@@ -120,6 +127,44 @@ def test_an_unknown_head_and_too_few_or_short_texts_are_refused(opened: Scope, r
         opened.rules(texts()[:2])
     with pytest.raises(InputError, match=r"a text of 20 tokens is too short.*at least 32"):
         opened.rules([list(range(3, 23))] * 3)
+
+
+def test_a_stopped_fit_goes_on_from_the_heads_that_are_done(opened: Scope, rules: Rules) -> None:
+    kept: dict[Head, HeadFit] = {}
+    reports: list[int] = []
+
+    def stop(task: str, done: int, total: int) -> None:
+        if task == "fitting rules" and done >= 5:
+            raise KeyboardInterrupt
+
+    def note(task: str, done: int, total: int) -> None:
+        reports.extend([done] if task == "fitting rules" else [])
+
+    with progress_callback(stop), pytest.raises(KeyboardInterrupt):
+        fit_rules(opened.model, texts(), OPTIONS, kept)
+    assert 5 <= len(kept) < len(rules)
+    before = dict(kept)
+    with progress_callback(note):
+        assert fit_rules(opened.model, texts(), OPTIONS, kept) == rules
+    assert min(reports) >= len(before)
+    assert all(kept[head] is fitted for head, fitted in before.items())
+
+
+def test_memory_grows_at_most_linearly_with_the_length_of_texts() -> None:
+    config = transformers.LlamaConfig(
+        vocab_size=97, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+        max_position_embeddings=1024,
+    )  # fmt: skip
+    model = transformers.LlamaForCausalLM(config).eval()
+    generator = torch.Generator().manual_seed(7)
+    long = [torch.randint(3, 40, (1024,), generator=generator).tolist() for _ in range(3)]
+    options = RuleOptions(fit_rows=24, choose_rows=24)
+    with headscope.load(model) as scope:
+        small, large = (
+            peak_tensor_bytes(partial(fit_rules, scope.model, [text[:length] for text in long], options))
+            for length in (256, 1024)
+        )
+    assert large < 5 * small  # a pattern of all heads or rules at once would make it 16 times
 
 
 def test_rules_without_a_target_somewhere_count_the_first_token_as_a_rule(rules: Rules) -> None:

@@ -7,12 +7,12 @@ import torch
 
 import headscope
 from headscope.errors import InputError
+from headscope.heads.questions.token_features import TokenFeatures
 from headscope.heads.roles.shuffled_weights import shuffled_weights
 from headscope.heads.rules.library import built_in
 from headscope.heads.rules.mixture import Drawn, Mixture
 from headscope.heads.rules.rule import FIRST_TOKEN
 from headscope.heads.rules.run import RuleOptions
-from headscope.heads.rules.token_features import TokenFeatures
 from headscope.lab.compile import PROGRAMS, CompileOptions, Program, compile_program
 from headscope.lab.compile.programs import SELECTORS
 from headscope.lab.compile.words import CLASSES, VOCABULARY, sample_texts

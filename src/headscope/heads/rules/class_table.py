@@ -7,6 +7,7 @@ maximises the likelihood of a head's pattern: each is multiplied by its observed
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,11 +15,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from headscope.heads.rules.token_features import CLASSES, TokenFeatures
+from headscope.heads.questions.token_features import CLASSES, TokenFeatures
 
 NAME = "class table"
 N = len(CLASSES)
-ITERATIONS = 12
+ITERATIONS, FIRST_ITERATIONS = 12, 3
 PRIOR = 0.02
 """Mass added to what is observed and expected: a pair that was hardly seen keeps a factor near 1."""
 DISTANCES = (2.0, 6.0, 16.0, 48.0, 1e6)
@@ -76,19 +77,32 @@ class ClassTable:
 
 
 def fit_table(
-    pattern: Float[Tensor, "row key"], cells: Cells, near: float
+    pattern: Float[Tensor, "row key"], cells: Cells, distances: Sequence[float] = DISTANCES
 ) -> tuple[ClassTable, Float[Tensor, "row key"]]:
-    """The table of a head for one rate of decay, and its distribution on these rows."""
-    pairs, base = cells.pairs(), _base(cells, near)
+    """The table of a head, and its distribution on these rows; the rate of decay is the best after a few steps."""
+    pairs = cells.pairs()
+    tried = []
+    for near in distances:
+        base = _base(cells, near)
+        factors = _scaled(pattern, pairs, base, torch.ones(N * N, device=pattern.device), FIRST_ITERATIONS)
+        common = torch.minimum(pattern, _rows(factors, pairs, base)).sum()
+        tried.append((float(common), near, base, factors))
+    _, near, base, factors = max(tried, key=lambda entry: entry[0])
+    factors = _scaled(pattern, pairs, base, factors, ITERATIONS - FIRST_ITERATIONS)
+    return ClassTable(near, tuple(round(x, 6) for x in factors.tolist())), _rows(factors, pairs, base)
+
+
+def _scaled(
+    pattern: Float[Tensor, "row key"], pairs: Int[Tensor, "row key"], base: Tensor, factors: Tensor, iterations: int
+) -> Float[Tensor, " pair"]:
+    """Iterative scaling: each factor times its observed over its expected mass."""
     flat = pairs.flatten()
-    seen = pattern.new_zeros(N * N).index_add_(0, flat, pattern.flatten())
-    factors = torch.ones(N * N, device=pattern.device)
-    for _ in range(ITERATIONS):
-        expected = pattern.new_zeros(N * N).index_add_(0, flat, _rows(factors, pairs, base).flatten())
+    seen = torch.bincount(flat, pattern.flatten(), N * N)
+    for _ in range(iterations):
+        expected = torch.bincount(flat, _rows(factors, pairs, base).flatten(), N * N)
         factors = factors * (seen + PRIOR) / (expected + PRIOR)
         factors = factors / factors.mean()
-    table = ClassTable(near, tuple(round(x, 6) for x in factors.tolist()))
-    return table, _rows(factors, pairs, base)
+    return factors
 
 
 def _base(cells: Cells, near: float) -> Float[Tensor, "row key"]:

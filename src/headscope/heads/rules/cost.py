@@ -19,8 +19,8 @@ from headscope.names import Head
 if TYPE_CHECKING:
     from headscope.heads.rules.report import Rules
 
-HOW = ("rules", "table", "position", "first", "mean")
-"""A head's rules, with a class table, position alone, the first token only, its mean z."""
+HOW = ("rules", "table", "context", "position", "first", "mean")
+"""A head's rules, with a class table, in short context, position alone, the first token only, its mean z."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,8 @@ class Cost:
     def __repr__(self) -> str:
         lines = [
             f"  {choice}: perplexity × {self.perplexity(choice):.3f}, recovered {self.recovered(choice):.2f} (with "
-            f"tables {self.recovered(choice, 'table'):.2f}, position {self.recovered(choice, 'position'):.2f}, "
+            f"tables {self.recovered(choice, 'table'):.2f}, in short context {self.recovered(choice, 'context'):.2f}, "
+            f"position {self.recovered(choice, 'position'):.2f}, "
             f"first token {self.recovered(choice, 'first'):.2f})"
             for choice in self.choices()
         ]

@@ -1,19 +1,23 @@
-"""Fit every head on some texts, choose on others: a mixture of rules, one with a class table, one of position alone."""
+"""Fit every head on some texts, choose on others: mixtures of rules, with a class table, in short context, of position.
+
+A richer description is kept only where it is better on the choosing texts by more than its standard error over them,
+and explains no less there, neither of the whole nor of the rest.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headscope.attention.progress import report_progress
-from headscope.heads.rules import class_table
-from headscope.heads.rules.class_table import DISTANCES, ClassTable, fit_table
-from headscope.heads.rules.fit import Candidates, Fitted, fit_path, shares
+from headscope.heads.rules import class_table, short_context
+from headscope.heads.rules.class_table import ClassTable, fit_table
+from headscope.heads.rules.fit import TINY, Candidates, Fitted, fit_path, shares
 from headscope.heads.rules.mixture import Mixture
 from headscope.heads.rules.rule import Rule
 from headscope.heads.rules.sampled_rows import Sample
@@ -30,9 +34,12 @@ MOST_STRESS = 10.0
 class HeadFit:
     """The mixtures of one head. ``positions`` are the best of position alone with up to 1, 2, 3 and 4 rules."""
 
-    full: Mixture
     plain: Mixture
-    """Without a class table."""
+    """Rules of labels and distance."""
+    full: Mixture
+    """May use a class table."""
+    context: Mixture
+    """May use the pattern in short context, too."""
     positions: tuple[Mixture, ...]
     null: Mixture
     """Fitted and chosen with the labels of shuffled tokens."""
@@ -52,64 +59,122 @@ class Samples:
     null_choose: Candidates
 
 
+class Own(NamedTuple):
+    """A distribution of one head's own, on the rows for fitting and on those for choosing."""
+
+    name: str
+    fit: Float[Tensor, "row key"]
+    choose: Float[Tensor, "row key"]
+
+
+class Judged(NamedTuple):
+    """A mixture on the choosing texts: its objective by row, and what it explains of the whole and of the rest."""
+
+    fitted: Fitted
+    by_row: Float[Tensor, " row"]
+    explained: float
+    rest: float
+
+    @property
+    def score(self) -> float:
+        return float(self.by_row.mean()) - PENALTY * len(self.fitted.rules)
+
+
 class HeadFitter:
     """Fits one head after the other; what depends on texts and rules alone is made once."""
 
     def __init__(self, rules: Sequence[Rule], samples: Samples, tables: bool = True) -> None:
         self.rules, self.samples, self.tables = tuple(rules), samples, tables
         self.n_position = sum(rule.position for rule in rules)
-        self.fit, self.choose = Candidates.of(samples.fit.rules), Candidates.of(samples.choose.rules)
 
-    def fit_all(self, heads: Sequence[Head], workers: int) -> dict[Head, HeadFit]:
-        """All heads, several at a time: the work of one is too small for several threads."""
-        found: dict[Head, HeadFit] = {}
-        with ThreadPoolExecutor(max_workers=workers) as pool:
-            for head, fitted in zip(heads, pool.map(self.fit_head, heads), strict=True):
-                found[head] = fitted
-                report_progress("fitting rules", len(found), len(heads))
-        return found
+    @cached_property
+    def candidates(self) -> tuple[Candidates, Candidates]:
+        return Candidates.of(self.samples.fit.rules), Candidates.of(self.samples.choose.rules)
 
     @torch.no_grad()
-    def fit_head(self, head: Head) -> HeadFit:
-        pattern = self.samples.fit.patterns[head.site][head.head]
-        other = self.samples.choose.patterns[head.site][head.head]
-        alone = self.fit.alone(pattern)
-        stress = min(MOST_STRESS, 1 / max(1 - float(alone[0, : self.n_position].max()), 1e-3))
-        fit, choose = self.fit.stressed(stress), self.choose.stressed(stress)
-        path = fit_path(pattern, fit, MOST_RULES, alone)
-        by_position = fit_path(pattern, fit.first(self.n_position), MOST_RULES, alone[:, : self.n_position])
+    def fit_head(self, head: Head, pause: Callable[[], None] = lambda: None) -> HeadFit:
+        """All mixtures of one head. ``pause`` is called between them, and may raise to stop."""
+        return _OneHead(self, head, pause).fit()
+
+
+class _OneHead:
+    """The rows of one head, and what is fitted to them."""
+
+    def __init__(self, fitter: HeadFitter, head: Head, pause: Callable[[], None]) -> None:
+        samples = fitter.samples
+        self.fitter, self.head, self.pause = fitter, head, pause
+        self.pattern, self.other = (part.patterns[head.site][head.head] for part in (samples.fit, samples.choose))
+        fit, choose = fitter.candidates
+        self.alone = fit.alone(self.pattern)
+        self.n_position = fitter.n_position
+        unexplained = 1 - float(self.alone[0, : self.n_position].max())
+        self.stress = min(MOST_STRESS, 1 / max(unexplained, 1e-3))
+        self.rows, self.choosing = fit.stressed(self.stress), choose.stressed(self.stress)
+        lengths = torch.tensor([len(rows) for rows in samples.choose.rows], device=self.other.device)
+        self.document = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
+
+    def fit(self) -> HeadFit:
+        path = fit_path(self.pattern, self.rows, MOST_RULES, self.alone)
+        self.pause()
+        by_position = fit_path(
+            self.pattern, self.rows.first(self.n_position), MOST_RULES, self.alone[:, : self.n_position]
+        )
         by_position += [fitted for fitted in path if max(fitted.rules) < self.n_position]
-        plain = self._choose(other, [*path, *by_position], choose)
+        self.positions = self._best_positions(by_position)
+        self.pause()
+        plain = self._choose([*path, *by_position], self.choosing)
+        table, full, table_own = self._with_table(plain) if self.fitter.tables else (None, plain, ())
+        self.pause()
+        context, context_own = self._in_context(full, table_own)
+        self.pause()
         return HeadFit(
-            full=self._with_table((pattern, other), (fit, choose), alone, plain)
-            if self.tables
-            else self._named(plain[0]),
-            plain=self._named(plain[0]),
-            positions=self._best_positions(other, by_position, choose),
-            null=self._null((pattern, other), alone, stress, by_position),
+            plain=self._named(plain.fitted),
+            full=self._named(full.fitted, table_own, table),
+            context=self._named(context.fitted, context_own, table),
+            positions=tuple(self._named(judged.fitted) for judged in self.positions),
+            null=self._null(by_position),
         )
 
-    def _null(
-        self, patterns: tuple[Tensor, Tensor], alone: Tensor, stress: float, by_position: list[Fitted]
-    ) -> Mixture:
+    def _null(self, by_position: list[Fitted]) -> Mixture:
         """The same, with rules that read the labels of shuffled tokens."""
-        fit, choose = self.samples.null_fit.stressed(stress), self.samples.null_choose.stressed(stress)
-        scores = torch.cat((alone[:, : self.n_position], fit.after(self.n_position).alone(patterns[0])), dim=1)
-        path = fit_path(patterns[0], fit, MOST_RULES, scores)
-        return self._named(self._choose(patterns[1], [*path, *by_position], choose)[0])
+        samples, n_position = self.fitter.samples, self.n_position
+        fit, choose = samples.null_fit.stressed(self.stress), samples.null_choose.stressed(self.stress)
+        scores = torch.cat((self.alone[:, :n_position], fit.after(n_position).alone(self.pattern)), dim=1)
+        path = fit_path(self.pattern, fit, MOST_RULES, scores)
+        return self._named(self._choose([*path, *by_position], choose).fitted)
 
-    def _choose(
-        self, pattern: Float[Tensor, "row key"], path: Sequence[Fitted], candidates: Candidates
-    ) -> tuple[Fitted, float]:
-        """The mixture with the highest objective on the choosing texts, after the penalty."""
-        complete = [self._complete(fitted, candidates) for fitted in path]
-        scored = [
-            (candidates.score(pattern, fitted) - PENALTY * len(fitted.rules), fitted)
-            for fitted in complete
-            if len(fitted.rules) <= MOST_RULES
+    def _choose(self, path: Sequence[Fitted], candidates: Candidates, beside: Judged | None = None) -> Judged:
+        """The highest objective on the choosing texts, after the penalty, among mixtures that are clearly better.
+
+        Better than ``beside``, or than position alone with as many rules, which is always there to be chosen.
+        """
+        judged = [self._judge(self._complete(fitted, candidates), candidates) for fitted in path]
+        by_position = [each for each in judged if max(each.fitted.rules) < self.n_position]
+        clear = [
+            each
+            for each in judged
+            if len(each.fitted.rules) <= MOST_RULES
+            and self._clearly(each, beside or self.positions[len(each.fitted.rules) - 1])
         ]
-        score, best = max(scored, key=lambda entry: entry[0])
-        return best, score
+        allowed = [*clear, *([beside] if beside is not None else by_position)]
+        return max(allowed, key=lambda each: each.score)
+
+    def _clearly(self, one: Judged, other: Judged) -> bool:
+        """Whether a mixture is better by more than a standard error over documents, and nowhere worse."""
+        if one.explained < other.explained or one.rest < other.rest:
+            return False
+        difference = one.by_row - other.by_row
+        count = int(self.document[-1]) + 1
+        means = difference.new_zeros(count).index_add_(0, self.document, difference)
+        means = means / torch.bincount(self.document, minlength=count)
+        error = float(means.std() / count**0.5) if count > 1 else 0.0
+        return float(means.mean()) > error
+
+    def _judge(self, fitted: Fitted, candidates: Candidates) -> Judged:
+        found = candidates.shares(self.other, fitted)
+        weighted = found.rest * (len(found.rest) / found.beside.sum().clamp_min(TINY))
+        by_row = (found.whole * self.stress + weighted) / 2
+        return Judged(fitted, by_row, float(found.explained()), float(found.of_the_rest()))
 
     def _complete(self, fitted: Fitted, candidates: Candidates) -> Fitted:
         """Where no rule applies, the first token does: that counts as a rule, if with no weight beside others."""
@@ -118,35 +183,42 @@ class HeadFitter:
             return fitted
         return Fitted([*fitted.rules, 0], torch.cat((fitted.weights, fitted.weights.new_zeros(1))), fitted.objective)
 
-    def _with_table(
-        self, patterns: tuple[Tensor, Tensor], candidates: tuple[Candidates, Candidates], alone: Tensor,
-        plain: tuple[Fitted, float],
-    ) -> Mixture:  # fmt: skip
+    def _with_table(self, plain: Judged) -> tuple[ClassTable, Judged, tuple[Own, ...]]:
         """The mixture that may use a class table; the one without where that is no better."""
-        cells, stress = self.samples.fit.cells, candidates[0].stress
-        tables = [fit_table(patterns[0], cells, near) for near in DISTANCES]
-        common = [shares(patterns[0], rows) for _, rows in tables]
-        at = max(range(len(tables)), key=lambda index: float(common[index].objective(stress)))
-        table, rows = tables[at]
-        fit = candidates[0].with_table(rows)
-        choose = candidates[1].with_table(table.rows(self.samples.choose.cells))
-        own = torch.stack((common[at].explained(), common[at].of_the_rest()))[:, None]
-        path = fit_path(patterns[0], fit, MOST_RULES, torch.cat((torch.zeros_like(alone), own), dim=1))
-        chosen, score = self._choose(patterns[1], path, choose)
-        return self._named(chosen, table) if score > plain[1] else self._named(plain[0])
+        samples = self.fitter.samples
+        table, rows = fit_table(self.pattern, samples.fit.cells)
+        own = (Own(class_table.NAME, rows, table.rows(samples.choose.cells)),)
+        return table, self._with_own(own, plain), own
 
-    def _best_positions(
-        self, other: Float[Tensor, "row key"], path: Sequence[Fitted], candidates: Candidates
-    ) -> tuple[Mixture, ...]:
+    def _in_context(self, full: Judged, table: tuple[Own, ...]) -> tuple[Judged, tuple[Own, ...]]:
+        """The mixture that may use the pattern in short context as well."""
+        samples, head = self.fitter.samples, self.head
+        if head.site not in samples.fit.context:
+            return full, table
+        fit, choose = (part.context[head.site][head.head] for part in (samples.fit, samples.choose))
+        own = (*table, Own(short_context.NAME, fit, choose))
+        return self._with_own(own, full), own
+
+    def _with_own(self, own: tuple[Own, ...], beside: Judged) -> Judged:
+        """The best mixture that begins with the last of what is the head's own, where it is clearly better."""
+        fit = self.rows.with_own(*(each.fit for each in own))
+        found = shares(self.pattern, own[-1].fit)
+        alone = torch.zeros(2, len(fit), device=self.pattern.device)
+        alone[:, -1] = torch.stack((found.explained(), found.of_the_rest()))
+        path = fit_path(self.pattern, fit, MOST_RULES, alone)
+        return self._choose(path, self.choosing.with_own(*(each.choose for each in own)), beside)
+
+    def _best_positions(self, path: Sequence[Fitted]) -> list[Judged]:
         """For each number of rules, the best mixture of position alone with at most so many, on the choosing texts."""
-        scored = [(candidates.score(other, fitted), fitted) for fitted in path]
-        return tuple(
-            self._named(max((s for s in scored if len(s[1].rules) <= size), key=lambda entry: entry[0])[1])
+        judged = [self._judge(fitted, self.choosing) for fitted in path]
+        return [
+            max((each for each in judged if len(each.fitted.rules) <= size), key=lambda each: float(each.by_row.mean()))
             for size in range(1, MOST_RULES + 1)
-        )
+        ]
 
-    def _named(self, fitted: Fitted, table: ClassTable | None = None) -> Mixture:
-        names = [self.rules[index].name if index < len(self.rules) else class_table.NAME for index in fitted.rules]
+    def _named(self, fitted: Fitted, own: tuple[Own, ...] = (), table: ClassTable | None = None) -> Mixture:
+        known = [*(rule.name for rule in self.fitter.rules), *(each.name for each in own)]
+        names = [known[index] for index in fitted.rules]
         weights = [round(weight, 4) for weight in fitted.weights.tolist()]
         kept = [place for place, weight in enumerate(weights) if weight > 0 or fitted.rules[place] == 0]
         chosen = tuple(names[place] for place in kept)

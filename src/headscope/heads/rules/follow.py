@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from headscope.attention.observer import Call
 from headscope.errors import EditError
 from headscope.heads.look.edits import EditFunction
 from headscope.heads.look.padded_batch import NotOneBatchError
+from headscope.heads.questions.token_features import TokenFeatures
 from headscope.heads.rules.mixture import Drawn, Mixture, rules_used
 from headscope.heads.rules.report import Rules
 from headscope.heads.rules.rule import Rule, Targeted
 from headscope.heads.rules.sampled_rows import AT_ONCE, CELLS
-from headscope.heads.rules.token_features import TokenFeatures
+from headscope.heads.rules.short_context import ShortContext, pattern_rows, read_short_context
 from headscope.models.protocol import OpenModel
 from headscope.models.structure.sites import input_embedding
 from headscope.names import Head, HeadName
@@ -41,7 +43,8 @@ class Follow:
             found = model.shape.find(head)
             mixtures.setdefault(found.site, {})[found.head] = self.rules.mixture(found, self.how)
         used = rules_used([each for site in mixtures.values() for each in site.values()], self.rules.known())
-        drawing = _Drawing(used)
+        short = [site for site, each in mixtures.items() if any(one.in_context for one in each.values())]
+        drawing = _Drawing(used, model, short)
 
         def change(site: str, call: Call, z: Tensor) -> Tensor:
             if site not in mixtures:
@@ -51,8 +54,9 @@ class Follow:
                 raise NotOneBatchError  # which of the texts this call is about is not known here
             z = z.clone()
             for item in range(len(z)):
-                features = drawing.features(model, ids[item if len(ids) > 1 else 0])
-                _replace(z[item], call, item, mixtures[site], drawing, features)
+                with tokens.untouched():
+                    drawing.read(ids[item if len(ids) > 1 else 0])
+                _replace(z[item], (site, call, item), mixtures[site], drawing)
             return z
 
         weakref.finalize(change, tokens.close)
@@ -65,8 +69,8 @@ class Follow:
 def follow(rules: Rules, heads: HeadName | Sequence[HeadName] | None = None, how: str = "rules") -> Follow:
     """Let heads, or all that have rules, follow them.
 
-    ``how`` is ``"rules"``, ``"table"`` (with a class table), ``"position"`` (position alone), or ``"first"`` (the first
-    token only).
+    ``how`` is ``"rules"``, ``"table"`` (with a class table), ``"context"`` (in short context, too: one more pass over
+    each text), ``"position"`` (position alone), or ``"first"`` (the first token only).
     """
     if heads is None:
         chosen = [head.head for head in rules]
@@ -79,10 +83,9 @@ def follow(rules: Rules, heads: HeadName | Sequence[HeadName] | None = None, how
     return Follow(rules, tuple(chosen), how)
 
 
-def _replace(
-    z: Tensor, call: Call, item: int, mixtures: dict[int, Mixture], drawing: _Drawing, features: TokenFeatures
-) -> None:
+def _replace(z: Tensor, at: tuple[str, Call, int], mixtures: dict[int, Mixture], drawing: _Drawing) -> None:
     """Set z of these heads for one batch item, a few rows at a time."""
+    site, call, item = at
     n_query, n_key = call.q.shape[2], call.k.shape[2]
     group = call.q.shape[1] // call.k.shape[1]
     mask = call.scores.bind(call.q, call.k).mask
@@ -90,27 +93,39 @@ def _replace(
     for part in torch.split(torch.arange(n_query, device=z.device), max(1, CELLS // (AT_ONCE * n_key))):
         visible = mask.block(part, keys, n_key - n_query)
         seen = visible[min(item, len(visible) - 1), 0].expand(len(part), -1)
-        drawn = drawing.drawn(features, part + n_key - n_query, seen)
+        drawn = drawing.drawn(part + n_key - n_query, seen)
+        context = drawing.context(site, part + n_key - n_query)
         for head, mixture in mixtures.items():
-            z[head, part] = (drawn.mixture(mixture).to(call.v) @ call.v[item, head // group]).to(z)
+            own = None if context is None else context[head]
+            z[head, part] = (drawn.mixture(mixture, own).to(call.v) @ call.v[item, head // group]).to(z)
 
 
 class _Drawing:
     """Distributions of the rules in use, kept from one site to the next while the text stays the same."""
 
-    def __init__(self, used: Sequence[Rule]) -> None:
-        self._used = used
-        self._features: tuple[tuple[int, ...], TokenFeatures] | None = None
+    def __init__(self, used: Sequence[Rule], model: OpenModel, short: Sequence[str]) -> None:
+        self._used, self._model, self._short = used, model, short
+        self._read: tuple[tuple[int, ...], TokenFeatures, ShortContext] | None = None
         self._targeted: tuple[TokenFeatures, Targeted] | None = None
         self._drawn: tuple[Any, Drawn] | None = None
 
-    def features(self, model: OpenModel, ids: Int[Tensor, " token"]) -> TokenFeatures:
+    def read(self, ids: Int[Tensor, " token"]) -> None:
+        """Take these tokens as the text; where some head needs it, run them in short context."""
         key = tuple(ids.tolist())
-        if self._features is None or self._features[0] != key:
-            self._features = (key, TokenFeatures.of(model.processor.tokens_of(ids)))
-        return self._features[1]
+        if self._read is None or self._read[0] != key:
+            inputs = self._model.prepare(list(key)).inputs if self._short else {}
+            context = read_short_context(self._model, inputs, len(key), self._short) if self._short else {}
+            self._read = (key, TokenFeatures.of(self._model.processor.tokens_of(ids)), context)
 
-    def drawn(self, features: TokenFeatures, rows: Int[Tensor, " row"], visible: Tensor) -> Drawn:
+    def context(self, site: str, rows: Int[Tensor, " row"]) -> Float[Tensor, "head row key"] | None:
+        """Rows of this site's patterns in short context, where some head needs them."""
+        assert self._read is not None
+        call = self._read[2].get(site)
+        return None if call is None else pattern_rows(call, rows)[0]
+
+    def drawn(self, rows: Int[Tensor, " row"], visible: Tensor) -> Drawn:
+        assert self._read is not None
+        features = self._read[1]
         key = (id(features), int(rows[0]), len(rows), visible.shape[1], hash(visible.sum(1).cpu().numpy().tobytes()))
         if self._drawn is None or self._drawn[0] != key:
             if self._targeted is None or self._targeted[0] is not features:
@@ -134,6 +149,16 @@ class _TokenReader:
 
     def close(self) -> None:
         self._handle.remove()
+
+    @contextmanager
+    def untouched(self) -> Iterator[None]:
+        """Forget what passes inside this block read."""
+        new, known = self._new.get(), self._all.get()
+        try:
+            yield
+        finally:
+            self._new.set(new)
+            self._all.set(known)
 
     def read(self, call: Call) -> Int[Tensor, "batch token"]:
         """The ids of all keys of this call."""

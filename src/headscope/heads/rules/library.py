@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from headscope.heads.questions.token_features import TokenFeatures
 from headscope.heads.rules.rule import FIRST_TOKEN, LabelPair, Rule, before, last, near
-from headscope.heads.rules.token_features import TokenFeatures
 
 Marked = Callable[[TokenFeatures], Bool[Tensor, " token"]]
 Numbered = Callable[[TokenFeatures], Int[Tensor, " token"]]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from headscope.attention.progress import report_progress
 from headscope.heads.bootstrap import RESAMPLES, percentile_interval
-from headscope.heads.rules.fit import TINY, shares
+from headscope.heads.rules.fit import TINY, Shares, shares
 from headscope.heads.rules.fit_heads import MOST_RULES, HeadFit
 from headscope.heads.rules.mixture import Drawn, Mixture, rules_used
 from headscope.heads.rules.rule import Rule, Targeted
@@ -19,8 +19,8 @@ from headscope.heads.rules.sampled_rows import FIRST_ROW, Block, Text, read_patt
 from headscope.models.protocol import OpenModel
 from headscope.names import Head
 
-VARIANTS = ("rules", "position", "table", "table_position", "null")
-"""The mixture of rules; position alone beside it; with a class table; position alone beside that; shuffled labels."""
+VARIANTS = ("rules", "position", "table", "table_position", "context", "null")
+"""Rules; position alone beside them; with a class table; position beside that; in short context; shuffled labels."""
 
 
 @dataclass
@@ -82,6 +82,7 @@ class Measurer:
     def __init__(self, fits: Mapping[Head, HeadFit], known: Mapping[str, Rule]) -> None:
         self.heads = list(fits)
         self.mixtures = [_variants(fits[head]) for head in self.heads]
+        self._short = any(mixture.in_context for each in self.mixtures for mixture in each)
         self._at = {head: column for column, head in enumerate(self.heads)}
         self._used = rules_used([mixture for each in self.mixtures for mixture in each[:-1]], known)
         self._null = rules_used([each[-1] for each in self.mixtures], known)
@@ -94,7 +95,7 @@ class Measurer:
             report_progress("measuring rules", document, len(texts))
             reader = _Reader(self, text, shuffled, sums, document)
             rows = torch.arange(min(FIRST_ROW, len(text.features) - 1), len(text.features))
-            read_patterns(model, text.prepared, sites, rows, reader.take)
+            read_patterns(model, text, sites, rows, reader.take, self._short)
         return sums
 
 
@@ -107,13 +108,13 @@ class _Reader:
         self._drawn: tuple[tuple[int, int], Drawn, Drawn] | None = None
 
     def take(self, block: Block) -> None:
-        drawn, null = self._draw(block)
-        for head, pattern in enumerate(block.weights):
+        self._draw(block)
+        for head in range(len(block.weights)):
             column = self.measurer._at.get(Head(block.site, head))
             if column is not None:
-                self._add(column, pattern, drawn, null, block)
+                self._add(head, column, block)
 
-    def _draw(self, block: Block) -> tuple[Drawn, Drawn]:
+    def _draw(self, block: Block) -> None:
         """Distributions of these rows, made once for all sites that are read in the same blocks."""
         span = (int(block.rows[0]), len(block.rows))
         if self._drawn is None or self._drawn[0] != span:
@@ -126,20 +127,22 @@ class _Reader:
             own = Drawn(used, self.text.labelled, block.rows, block.visible, self._targeted[0])
             null = Drawn(unused, self.shuffled.labelled, block.rows, block.visible, self._targeted[1])
             self._drawn = (span, own, null)
-        return self._drawn[1:]
 
-    def _add(self, column: int, pattern: Float[Tensor, "row key"], drawn: Drawn, null: Drawn, block: Block) -> None:
+    def _add(self, head: int, column: int, block: Block) -> None:
+        assert self._drawn is not None
+        _, drawn, null = self._drawn
+        pattern, context = block.weights[head], None if block.context is None else block.context[head]
         sums, at = self.sums, (self.document, column)
         sums.rows[at] += len(pattern)
         sums.first[at] += float(pattern[:, 0].sum())
         mixtures = self.measurer.mixtures[column]
         parts = drawn.parts(mixtures[0])
-        made: dict[Mixture, Tensor] = {mixtures[0]: parts.sum(0)}
+        made: dict[Mixture, Shares] = {mixtures[0]: shares(pattern, parts.sum(0))}
         for index, mixture in enumerate(mixtures):
             source = null if VARIANTS[index] == "null" else drawn
             if index == len(mixtures) - 1 or mixture not in made:
-                made[mixture] = source.mixture(mixture)
-            found = shares(pattern, made[mixture])
+                made[mixture] = shares(pattern, source.mixture(mixture, context))
+            found = made[mixture]
             sums.whole[index, *at] += float(found.whole.sum())
             sums.rest[index, *at] += float(found.rest.sum())
             if not index:
@@ -165,6 +168,7 @@ class _Reader:
 
 
 def _variants(fit: HeadFit) -> tuple[Mixture, ...]:
-    """Position alone gets as many rules as it is compared with; beside a class table, all it may have."""
-    beside_table = len(fit.full) if fit.full.table is None else MOST_RULES
-    return (fit.plain, fit.position(len(fit.plain)), fit.full, fit.position(beside_table), fit.null)
+    """Position alone gets as many rules as it is compared with; beside what a head has of its own, all it may."""
+    learned = fit.full.table is not None or fit.context != fit.full
+    beside_table = MOST_RULES if learned else len(fit.full)
+    return (fit.plain, fit.position(len(fit.plain)), fit.full, fit.position(beside_table), fit.context, fit.null)

@@ -10,12 +10,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from headscope.errors import InputError
-from headscope.heads.rules import class_table
+from headscope.heads.questions.token_features import TokenFeatures
+from headscope.heads.rules import class_table, short_context
 from headscope.heads.rules.class_table import Cells, ClassTable
 from headscope.heads.rules.rule import FIRST_TOKEN, Rule, Targeted
-from headscope.heads.rules.token_features import TokenFeatures
 
 TINY = 1e-12
+LEARNED = (class_table.NAME, short_context.NAME)
+"""Rules that every head has of its own."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,11 @@ class Mixture:
 
     def __len__(self) -> int:
         return len(self.rules)
+
+    @property
+    def in_context(self) -> bool:
+        """Whether it needs the pattern in short context."""
+        return short_context.NAME in self.rules
 
 
 class Drawn:
@@ -48,30 +55,33 @@ class Drawn:
         self._block = (targeted or Targeted(used, text, rows.device)).block(rows, visible)
         self._cells = Cells.of(text, rows, visible)
 
-    def parts(self, mixture: Mixture) -> Float[Tensor, "rule row key"]:
-        """Each rule's part of a mixture, and last the rows that none applies to; together they add up to 1 in a row."""
-        rules = torch.stack(
-            [
-                mixture.table.rows(self._cells) if name == class_table.NAME and mixture.table else self._rule(name)
-                for name in mixture.rules
-            ]
-        )
+    def parts(self, mixture: Mixture, context: Float[Tensor, "row key"] | None = None) -> Float[Tensor, "rule row key"]:
+        """Each rule's part of a mixture, and last the rows that none applies to; together they add up to 1 in a row.
+
+        ``context`` is the head's pattern in short context, for mixtures that use it.
+        """
+        rules = torch.stack([self._rule(name, mixture, context) for name in mixture.rules])
         held = torch.tensor(mixture.weights, device=rules.device)[:, None] * (rules.sum(-1) > 0)
         total = held.sum(0)
         left = torch.zeros_like(rules[0])
         left[total <= TINY, 0] = 1.0
         return torch.cat((rules * (held / total.clamp_min(TINY))[..., None], left[None]))
 
-    def mixture(self, mixture: Mixture) -> Float[Tensor, "row key"]:
-        return self.parts(mixture).sum(0)
+    def mixture(self, mixture: Mixture, context: Float[Tensor, "row key"] | None = None) -> Float[Tensor, "row key"]:
+        return self.parts(mixture, context).sum(0)
 
-    def _rule(self, name: str) -> Float[Tensor, "row key"]:
+    def _rule(self, name: str, mixture: Mixture, context: Tensor | None) -> Float[Tensor, "row key"]:
+        if name == short_context.NAME:
+            assert context is not None, "a mixture in short context needs its pattern"
+            return context
+        if name == class_table.NAME and mixture.table is not None:
+            return mixture.table.rows(self._cells)
         return self._block[self._at[name]]
 
 
 def rules_used(mixtures: Sequence[Mixture], known: Mapping[str, Rule]) -> tuple[Rule, ...]:
     """The rules that these mixtures name, each once."""
-    names = dict.fromkeys(name for each in mixtures for name in each.rules if name != class_table.NAME)
+    names = dict.fromkeys(name for each in mixtures for name in each.rules if name not in LEARNED)
     missing = [name for name in names if name not in known]
     if missing:
         raise InputError(

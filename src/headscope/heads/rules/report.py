@@ -14,7 +14,7 @@ from headscope.heads.rules.class_table import ClassTable
 from headscope.heads.rules.library import built_in
 from headscope.heads.rules.mixture import ONLY_FIRST, Mixture
 from headscope.heads.rules.rule import FIRST_TOKEN, Rule
-from headscope.heads.rules.sentence import sentence
+from headscope.heads.rules.sentence import on_content, sentence
 from headscope.models.protocol import OpenModel
 from headscope.models.weight_hash import weight_hash
 from headscope.names import Head, HeadName
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from headscope.heads.rules.cost import Cost, CostOptions
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,11 @@ class RulePart:
 
 
 @dataclass(frozen=True)
-class WithTable:
-    """The mixture that may use a class table, and what it explains; position alone had as many rules as it may have."""
+class Learned:
+    """A mixture that may use what is learned from the head, and what it explains.
+
+    That is a class table, or its pattern in short context. Position alone had as many rules as this mixture may have.
+    """
 
     mixture: Mixture
     explained: Measure
@@ -82,7 +85,10 @@ class HeadRules:
     """The gain of rules fitted with the labels of shuffled tokens."""
     alone: float
     """In rows with a target, the share of attention that the first rule alone explains, beyond equal weights."""
-    with_table: WithTable
+    with_table: Learned
+    """May use a class table."""
+    in_context: Learned
+    """May use the pattern in short context, too."""
 
     @property
     def sentence(self) -> str:
@@ -121,36 +127,41 @@ class HeadRules:
     def to_dict(self) -> dict[str, Any]:
         written = asdict(self) | {"head": str(self.head), "sentence": self.sentence, "named": self.named}
         written |= {"strongest": self.strongest, "above_null": self.above_null}
+        written |= {"on_content": round(on_content(self), 4)}
         written["position"] = [{"name": name, "weight": weight} for name, weight in self.position]
-        table = self.with_table.mixture.table
-        written["with_table"]["mixture"]["table"] = None if table is None else table.to_dict()
+        for name in _LEARNED:
+            table = getattr(self, name).mixture.table
+            written[name]["mixture"]["table"] = None if table is None else table.to_dict()
         return written
 
     @classmethod
     def from_dict(cls, written: dict[str, Any]) -> HeadRules:
-        table = written["with_table"]
-        mixture = table["mixture"]
-        fitted = None if mixture["table"] is None else ClassTable.from_dict(mixture["table"])
-        with_table = WithTable(
-            Mixture(tuple(mixture["rules"]), tuple(mixture["weights"]), fitted),
-            **{name: _measure(table[name]) for name in ("explained", "explained_by_position", "rest", "gain")},
-        )
         return cls(
-            head=Head.parse(written["head"]), first=written["first"], alone=written["alone"], with_table=with_table,
+            head=Head.parse(written["head"]), first=written["first"], alone=written["alone"],
             rules=tuple(RulePart(**part) for part in written["rules"]),
             position=tuple((part["name"], part["weight"]) for part in written["position"]),
             **{name: _measure(written[name]) for name in _MEASURES},
+            **{name: _learned(written.get(name, written["with_table"])) for name in _LEARNED},
         )  # fmt: skip
 
 
-MARGIN = 0.03
-"""By how much the lower end of a gain has to exceed its null: random heads reach less than this."""
+MARGIN = 0.05
+"""By how much the lower end of a gain has to exceed its null: decoys of compiled models reach .047."""
 NAMED_FROM = 0.3
 """What the first rule has to explain alone, beyond equal weights on all keys, for a head to be named by it."""
 
 
 def _measure(written: dict[str, Any]) -> Measure:
     return Measure(written["value"], written["low"], written["high"], tuple(written["documents"]))
+
+
+def _learned(written: dict[str, Any]) -> Learned:
+    mixture = written["mixture"]
+    table = None if mixture["table"] is None else ClassTable.from_dict(mixture["table"])
+    return Learned(
+        Mixture(tuple(mixture["rules"]), tuple(mixture["weights"]), table),
+        **{name: _measure(written[name]) for name in ("explained", "explained_by_position", "rest", "gain")},
+    )
 
 
 @dataclass(frozen=True)
@@ -174,10 +185,11 @@ class Rules:
             return measure_cost(self, texts, options)
 
     def mixture(self, head: HeadName, how: str = "rules") -> Mixture:
-        """A head's mixture: its ``rules``, with a class ``table``, of ``position`` alone, or the ``first`` token."""
+        """A mixture: ``rules``, with a class ``table``, in short ``context``, of ``position``, or ``first`` (token)."""
         found = self[head]
         mixtures = {
-            "rules": found.mixture, "table": found.with_table.mixture, "position": found.position_mixture,
+            "rules": found.mixture, "table": found.with_table.mixture, "context": found.in_context.mixture,
+            "position": found.position_mixture,
             "first": ONLY_FIRST,
         }  # fmt: skip
         if how not in mixtures:
@@ -214,9 +226,10 @@ class Rules:
 
     @classmethod
     def from_dict(cls, written: dict[str, Any], own: Sequence[Rule] = (), opened: OpenModel | None = None) -> Rules:
-        if written.get("schema_version") != SCHEMA_VERSION:
+        if written.get("schema_version") not in (1, SCHEMA_VERSION):
             raise InputError(
-                f"these rules have schema_version {written.get('schema_version')}; this program reads {SCHEMA_VERSION}"
+                f"these rules have schema_version {written.get('schema_version')}; this program reads 1 and "
+                f"{SCHEMA_VERSION}"
             )
         heads = tuple(HeadRules.from_dict(head) for head in written["heads"])
         return cls(written["model"], heads, written["recipe"], tuple(own), opened)
@@ -235,13 +248,15 @@ class Rules:
         means = self.means()
         return (
             f"Rules({self.model}: {len(self.heads)} heads, gain over position {means['gain']:.3f} "
-            f"(with class tables {means['gain_with_table']:.3f}, null {means['null_gain']:.3f}), "
-            f"share of the rest {means['rest']:.3f})"
+            f"(with class tables {means['gain_with_table']:.3f}, in short context "
+            f"{means['gain_in_context']:.3f}, null {means['null_gain']:.3f}), share of the rest {means['rest']:.3f} "
+            f"(in short context {means['rest_in_context']:.3f}))"
         )
 
 
 _MEASURES = ("explained", "explained_by_position", "rest", "rest_by_position", "gain", "null_gain")
-_MEANS = (*_MEASURES, "explained_with_table", "rest_with_table", "gain_with_table")
+_LEARNED = ("with_table", "in_context")
+_MEANS = (*_MEASURES, *(f"{name}_{kind}" for kind in _LEARNED for name in ("explained", "rest", "gain")))
 
 
 def arrow_row(head: HeadRules) -> dict[str, Any]:
@@ -251,11 +266,10 @@ def arrow_row(head: HeadRules) -> dict[str, Any]:
     for name in _MEASURES:
         measure: Measure = getattr(head, name)
         row |= {name: measure.value, f"{name}_low": measure.low, f"{name}_high": measure.high}
-    table = head.with_table
-    return row | {
-        "explained_with_table": table.explained.value, "rest_with_table": table.rest.value,
-        "gain_with_table": table.gain.value,
-    }  # fmt: skip
+    for kind in _LEARNED:
+        learned: Learned = getattr(head, kind)
+        row |= {f"{name}_{kind}": getattr(learned, name).value for name in ("explained", "rest", "gain")}
+    return row
 
 
 def open_rules(path: str | Path, model: OpenModel | None = None, own: Sequence[Rule] = ()) -> Rules:

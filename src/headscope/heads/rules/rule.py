@@ -16,7 +16,7 @@ from torch import Tensor
 
 from headscope.errors import InputError
 from headscope.heads.questions.label_rules import LabelRule
-from headscope.heads.rules.token_features import TokenFeatures
+from headscope.heads.questions.token_features import TokenFeatures
 
 LabelPair = tuple[Int[Tensor, " token"], Int[Tensor, " token"]]
 """Labels of the queries and of the keys; −1 matches nothing."""

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, CancelledError, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from threading import Event
 from typing import Any
 
 import torch
 
+from headscope.attention.progress import report_progress
 from headscope.errors import InputError
 from headscope.heads.bootstrap import RESAMPLES
 from headscope.heads.questions.label_rules import LabelRule
-from headscope.heads.rules import class_table
+from headscope.heads.rules import class_table, short_context
 from headscope.heads.rules.fit import Candidates
 from headscope.heads.rules.fit_heads import MOST_RULES, PENALTY, HeadFit, HeadFitter, Samples
 from headscope.heads.rules.library import built_in
 from headscope.heads.rules.measure import Measurer
 from headscope.heads.rules.report import Rules
 from headscope.heads.rules.rule import Rule, as_rules
-from headscope.heads.rules.sampled_rows import FIRST_ROW, Text, own_text, relabelled, sample_rows, shuffled_text
+from headscope.heads.rules.sampled_rows import (
+    FIRST_ROW,
+    Drawing,
+    Text,
+    own_text,
+    relabelled,
+    sample_rows,
+    shuffled_text,
+)
 from headscope.heads.rules.summary import Summary
 from headscope.models.protocol import OpenModel
 from headscope.models.weight_hash import weight_hash
@@ -26,6 +37,8 @@ from headscope.names import Head
 
 FEWEST_TEXTS = 3
 SHORTEST = 2 * FIRST_ROW
+POLL = 0.2
+"""Seconds between two looks at whether a fit is to stop."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +49,11 @@ class RuleOptions:
     """Rules and label questions of your own, beside the built-in ones."""
     tables: bool = True
     """Fit a class table for each head, too."""
-    fit_rows: int = 320
+    context: bool = True
+    """Describe each head in short context, too: one more pass over each text."""
+    fit_rows: int = 192
     """Rows kept for fitting, over all fitting texts; fewer of long texts, at least 8 of each."""
-    choose_rows: int = 192
+    choose_rows: int = 128
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -46,7 +61,12 @@ class RuleOptions:
             raise InputError(f"fit_rows={self.fit_rows}, choose_rows={self.choose_rows}: keep at least 8 rows for each")
 
 
-def fit_rules(model: OpenModel, texts: Sequence[Any], options: RuleOptions | None = None) -> Rules:
+def fit_rules(
+    model: OpenModel,
+    texts: Sequence[Any],
+    options: RuleOptions | None = None,
+    kept: MutableMapping[Head, HeadFit] | None = None,
+) -> Rules:
     """Describe every head by a short mixture of rules. See ``Scope.rules``."""
     options = options or RuleOptions()
     read = [_readable(model, text) for text in texts]
@@ -60,7 +80,7 @@ def fit_rules(model: OpenModel, texts: Sequence[Any], options: RuleOptions | Non
     rules = _unique((*built_in(all(model.shape.sites[site].causal for site in sites)), *own))
     fit, choose, report = (read[start::3] for start in range(3))
     heads = [head for head in model.shape.heads() if head.site in sites]
-    fits = _fit(model, (fit, choose), rules, heads, options)
+    fits = _fit(model, (fit, choose), rules, heads, options, {} if kept is None else kept)
     pairs = [(text, shuffled_text(text.prepared, options.seed + 1 + at)) for at, text in enumerate(report)]
     known = {rule.name: rule for rule in rules}
     sums = Measurer(fits, known).measure(model, pairs)
@@ -74,16 +94,41 @@ def _fit(
     rules: Sequence[Rule],
     heads: list[Head],
     options: RuleOptions,
+    kept: MutableMapping[Head, HeadFit],
 ) -> Mapping[Head, HeadFit]:
     sites = list(dict.fromkeys(head.site for head in heads))
-    kept = []
+    samples = []
     for part, total in zip(texts, (options.fit_rows, options.choose_rows), strict=True):
-        sample = sample_rows(model, part, rules, sites, total, options.seed)
+        sample = sample_rows(model, part, rules, Drawing(sites, total, options.seed, options.context))
         null = [shuffled_text(text.prepared, options.seed + 1 + at) for at, text in enumerate(part)]
-        kept.append((sample, Candidates.of(relabelled(sample, null, rules))))
-    (fit, null_fit), (choose, null_choose) = kept
+        samples.append((sample, Candidates.of(relabelled(sample, null, rules))))
+    (fit, null_fit), (choose, null_choose) = samples
     fitter = HeadFitter(rules, Samples(fit, choose, null_fit, null_choose), options.tables)
-    return fitter.fit_all(heads, max(1, torch.get_num_threads()))
+    fit_all(fitter, heads, kept)
+    return {head: kept[head] for head in heads}
+
+
+def fit_all(fitter: HeadFitter, heads: Sequence[Head], kept: MutableMapping[Head, HeadFit]) -> None:
+    """Fit the heads that are not in ``kept`` and put them there, several at a time: one is too small for two threads.
+
+    A progress callback that raises stops the fit inside a head; what is done stays in ``kept``.
+    """
+    stopped = Event()
+
+    def pause() -> None:
+        if stopped.is_set():
+            raise CancelledError
+
+    pool = ThreadPoolExecutor(max_workers=max(1, torch.get_num_threads()))
+    running = {pool.submit(fitter.fit_head, head, pause): head for head in heads if head not in kept}
+    try:
+        while running:
+            done = wait(running, timeout=POLL, return_when=FIRST_COMPLETED).done
+            kept.update({running.pop(each): each.result() for each in done})
+            report_progress("fitting rules", len(heads) - len(running), len(heads))
+    finally:
+        stopped.set()
+        pool.shutdown(cancel_futures=True)
 
 
 def _readable(model: OpenModel, text: Any) -> Text:
@@ -105,7 +150,7 @@ def _sites(model: OpenModel) -> list[str]:
 
 
 def _unique(rules: Sequence[Rule]) -> tuple[Rule, ...]:
-    names = [rule.name for rule in rules] + [class_table.NAME]
+    names = [rule.name for rule in rules] + [class_table.NAME, short_context.NAME]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InputError(f"there is already a rule named {twice!r}; choose another name")
@@ -125,6 +170,7 @@ def _recipe(
         "most_rules": MOST_RULES,
         "penalty": PENALTY,
         "tables": options.tables,
+        "context": short_context.WINDOW if options.context else 0,
         "sampled": (
             f"fitting and choosing: up to {options.fit_rows} and {options.choose_rows} rows drawn from their texts"
         ),

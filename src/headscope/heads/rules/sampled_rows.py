@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,9 +11,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from headscope.attention.observer import Call, plain
+from headscope.heads.questions.token_features import TokenFeatures
 from headscope.heads.rules.class_table import Cells
 from headscope.heads.rules.rule import Rule, Targeted
-from headscope.heads.rules.token_features import TokenFeatures
+from headscope.heads.rules.short_context import pattern_rows, read_short_context
 from headscope.models.protocol import OpenModel, Prepared, Token
 
 FIRST_ROW = 16
@@ -29,60 +30,38 @@ FEWEST = 8
 
 
 class Block(NamedTuple):
-    """Some rows of a site's patterns in one text, and which keys they may attend to."""
+    """Some rows of a site's patterns in one text, which keys they may attend to, and the patterns in short context."""
 
     site: str
     rows: Int[Tensor, " row"]
     weights: Float[Tensor, "head row key"]
     visible: Bool[Tensor, "row key"]
+    context: Float[Tensor, "head row key"] | None = None
 
 
 Take = Callable[[Block], None]
 
 
 def read_patterns(
-    model: OpenModel, prepared: Prepared, sites: Sequence[str], rows: Int[Tensor, " row"], take: Take
+    model: OpenModel, text: Text, sites: Sequence[str], rows: Int[Tensor, " row"], take: Take, short: bool = False
 ) -> None:
-    """Run one text and pass these rows of every site's patterns to ``take``, a few rows at a time."""
-    n_tokens = len(prepared.tokens)
+    """Run one text and pass these rows of every site's patterns to ``take``, a few rows at a time.
+
+    With ``short``, blocks hold the same rows of the patterns in short context, too.
+    """
+    n_tokens = len(text.prepared.tokens)
+    context = read_short_context(model, text.prepared.inputs, n_tokens, sites) if short else {}
 
     def observe(site: str, call: Call) -> Tensor:
         if site in sites and call.q.shape[0] == 1 and call.q.shape[2] == call.k.shape[2] == n_tokens:
-            for block in _blocks(site, call, rows):
-                take(block)
+            n_heads = max(call.q.shape[1], AT_ONCE)
+            for part in torch.split(rows.to(call.q.device), max(1, CELLS // (n_heads * n_tokens))):
+                other = pattern_rows(context[site], part)[0] if site in context else None
+                take(Block(site, part, *pattern_rows(call, part), other))
         return plain(call)
 
     with torch.no_grad():
-        model.run(prepared.inputs, observe)
-
-
-def _blocks(site: str, call: Call, rows: Int[Tensor, " row"]) -> Iterator[Block]:
-    scores = call.scores.bind(call.q, call.k)
-    n_heads, n_keys = call.q.shape[1], call.k.shape[2]
-    keys = torch.arange(n_keys, device=call.q.device)
-    for part in torch.split(rows.to(call.q.device), max(1, CELLS // (max(n_heads, AT_ONCE) * n_keys))):
-        logits = scores.block(call.q[:, :, part], call.k, part, keys, 0)[0].float()
-        if scores.sinks is not None:  # a learned sink takes its share; the rows add up to what is left
-            sinks = scores.sinks.to(logits)[:, None, None].expand(-1, len(part), 1)
-            logits = torch.cat((logits, sinks), dim=-1)
-        weights = torch.softmax(logits, dim=-1).nan_to_num_(0.0)[..., :n_keys]
-        yield Block(site, part, weights, scores.mask.block(part, keys, 0)[0, 0].expand(len(part), -1))
-
-
-@dataclass
-class Sample:
-    """Rows of several texts: every head's pattern there, and every rule's distribution. Keys beyond a text are zero."""
-
-    patterns: dict[str, Float[Tensor, "_ row key"]]
-    rules: Float[Tensor, "rule row key"]
-    cells: Cells
-    """What class tables read."""
-    rows: list[Int[Tensor, "_"]]
-    """The rows of each text."""
-
-    @property
-    def n_rows(self) -> int:
-        return self.rules.shape[1]
+        model.run(text.prepared.inputs, observe)
 
 
 class Text(NamedTuple):
@@ -94,32 +73,68 @@ class Text(NamedTuple):
     """The features that rules read: the text's own, or those of its tokens in another order (the null)."""
 
 
-def sample_rows(
-    model: OpenModel, texts: Sequence[Text], rules: Sequence[Rule], sites: Sequence[str], total: int, seed: int
-) -> Sample:
-    """Keep about ``total`` rows of these texts, fewer of long ones."""
+@dataclass
+class Sample:
+    """Rows of several texts: every head's pattern there, and every rule's distribution. Keys beyond a text are zero."""
+
+    patterns: dict[str, Float[Tensor, "_ row key"]]
+    context: dict[str, Float[Tensor, "_ row key"]]
+    """The same rows in short context; empty where they were not asked for."""
+    rules: Float[Tensor, "rule row key"]
+    cells: Cells
+    """What class tables read."""
+    rows: list[Int[Tensor, "_"]]
+    """The rows of each text."""
+
+    @property
+    def n_rows(self) -> int:
+        return self.rules.shape[1]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Which rows are kept for which sites, and whether in short context, too."""
+
+    sites: Sequence[str]
+    total: int
+    seed: int
+    short: bool = True
+
+
+def sample_rows(model: OpenModel, texts: Sequence[Text], rules: Sequence[Rule], drawing: Drawing) -> Sample:
+    """Keep about ``drawing.total`` rows of these texts, fewer of long ones."""
     width = max(len(text.features) for text in texts)
-    each = max(FEWEST, min(-(-total // len(texts)), KEPT // (width * len(texts))))
-    generator = torch.Generator().manual_seed(seed)
-    patterns: dict[str, list[Tensor]] = {site: [] for site in sites}
+    each = max(FEWEST, min(-(-drawing.total // len(texts)), KEPT // (width * len(texts))))
+    generator = torch.Generator().manual_seed(drawing.seed)
+    seen: list[list[Block]] = []
     parts: list[tuple[Tensor, Cells]] = []
     kept: list[Tensor] = []
     for text in texts:
         n_tokens = len(text.features)
         later = torch.arange(min(FIRST_ROW, n_tokens - 1), n_tokens)
         rows = later[torch.randperm(len(later), generator=generator)[:each]].sort().values
-        seen: list[Block] = []
-        read_patterns(model, text.prepared, sites, rows, seen.append)
-        for site in sites:
-            own = [block.weights for block in seen if block.site == site]
-            patterns[site].append(_widened(torch.cat(own, dim=1), width))
+        blocks: list[Block] = []
+        read_patterns(model, text, drawing.sites, rows, blocks.append, drawing.short)
+        seen.append(blocks)
         kept.append(rows)
-        first = [block.visible for block in seen if block.site == sites[0]]
+        first = [block.visible for block in blocks if block.site == drawing.sites[0]]
         parts.append(_labelled(rules, text, rows, torch.cat(first), width))
-    blocks, cells = zip(*parts, strict=True)
-    joined = Cells(*(torch.cat(columns) for columns in zip(*cells, strict=True)))
-    joined_patterns = {site: torch.cat(own, dim=1) for site, own in patterns.items()}
-    return Sample(joined_patterns, torch.cat(blocks, dim=1), joined, kept)
+    distributions, cells = zip(*parts, strict=True)
+    return Sample(
+        {site: _joined(seen, site, width, lambda block: block.weights) for site in drawing.sites},
+        {site: _joined(seen, site, width, lambda block: block.context) for site in drawing.sites if drawing.short},
+        torch.cat(distributions, dim=1),
+        Cells(*(torch.cat(columns) for columns in zip(*cells, strict=True))),
+        kept,
+    )
+
+
+def _joined(
+    seen: Sequence[Sequence[Block]], site: str, width: int, part: Callable[[Block], Tensor | None]
+) -> Float[Tensor, "head row key"]:
+    """The rows of all texts of one site."""
+    found = [part(block) for blocks in seen for block in blocks if block.site == site]
+    return torch.cat([_widened(each, width) for each in found if each is not None], dim=1)
 
 
 def relabelled(sample: Sample, texts: Sequence[Text], rules: Sequence[Rule]) -> Float[Tensor, "rule row key"]:

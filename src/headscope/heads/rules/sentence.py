@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 RESTS = 0.15
 """From this mass on, a head is said to rest on the first token."""
+CONTENT = "on what each token has read, layer by layer, from the one before it"
 SAID = 0.01
 """Rules that explain less of the rest are not in the sentence."""
 
@@ -20,7 +21,14 @@ def sentence(head: HeadRules) -> str:
     clauses = [_clause(part) for part in said(head)]
     rest = ", ".join(clauses) + "; " if clauses else ""
     left = decimals(1 - head.rest.value)
-    return f"{begin} on the first token ({decimals(head.first)}). Of the rest, {rest}{left} is not explained."
+    content = on_content(head)
+    ending = f", of which {decimals(content)} depends on content: {CONTENT}" if content >= SAID else ""
+    return f"{begin} on the first token ({decimals(head.first)}). Of the rest, {rest}{left} is not explained{ending}."
+
+
+def on_content(head: HeadRules) -> float:
+    """What short context explains of the rest beyond the rules."""
+    return max(0.0, head.in_context.rest.value - head.rest.value)
 
 
 def said(head: HeadRules) -> list[RulePart]:

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from headscope.heads.rules.fit_heads import HeadFit
 from headscope.heads.rules.measure import Sums
-from headscope.heads.rules.report import HeadRules, Measure, RulePart, WithTable
+from headscope.heads.rules.mixture import Mixture
+from headscope.heads.rules.report import HeadRules, Learned, Measure, RulePart
 from headscope.heads.rules.rule import Rule
 from headscope.names import Head
 
@@ -19,10 +20,13 @@ class Summary:
 
     def __init__(self, fits: Mapping[Head, HeadFit], sums: Sums, known: Mapping[str, Rule], seed: int) -> None:
         self.fits, self.sums, self.known, self.seed = fits, sums, known, seed
-        variants = ("rules", "position", "table", "table_position")
+        variants = ("rules", "position", "table", "table_position", "context")
         self.explained = {name: self._measured(self._explained(name)) for name in variants}
-        self.rest = {name: self._measured(self._of_the_rest(name)) for name in variants[:3]}
-        pairs = (("rules", "position"), ("table", "table_position"), ("null", "position"))
+        self.rest = {
+            name: self._measured(self._of_the_rest(name)) for name in ("rules", "position", "table", "context")
+        }
+        pairs = (("rules", "position"), ("table", "table_position"), ("null", "position"),
+                 ("context", "table_position"))  # fmt: skip
         self.gains = {name: self._measured(self._gain(name, base)) for name, base in pairs}
 
     def heads(self) -> tuple[HeadRules, ...]:
@@ -43,13 +47,17 @@ class Summary:
             gain=self.gains["rules"][column],
             null_gain=self.gains["null"][column],
             alone=self._alone(column),
-            with_table=WithTable(
-                mixture=fit.full,
-                explained=self.explained["table"][column],
-                explained_by_position=self.explained["table_position"][column],
-                rest=self.rest["table"][column],
-                gain=self.gains["table"][column],
-            ),
+            with_table=self._learned(column, fit.full, "table"),
+            in_context=self._learned(column, fit.context, "context"),
+        )
+
+    def _learned(self, column: int, mixture: Mixture, name: str) -> Learned:
+        return Learned(
+            mixture=mixture,
+            explained=self.explained[name][column],
+            explained_by_position=self.explained["table_position"][column],
+            rest=self.rest[name][column],
+            gain=self.gains[name][column],
         )
 
     def _parts(self, column: int, fit: HeadFit) -> tuple[RulePart, ...]:

@@ -26,7 +26,10 @@ export const phraseOf = (rule: Pick<RuleInfo, "name" | "phrase">): string => wor
 /** The head in a sentence; in English the one that Python writes. */
 export function sentenceOf(head: HeadWords): string {
   const rests = head.first >= RESTS;
-  const [first, left] = [short(head.first), short(1 - head.rest.value)];
+  const content = head.on_content ?? 0; // files of older versions hold none
+  const unexplained = short(1 - head.rest.value);
+  const left = content >= SAID ? words.rules.leftOnContent(unexplained, short(content)) : words.rules.left(unexplained);
+  const first = short(head.first);
   const clauses = said(head).map((rule) => clauseOf(rule));
   const { rests: some, hardlyRests, restsOnly, hardlyRestsOnly } = words.rules;
   if (!clauses.length) return (rests ? restsOnly : hardlyRestsOnly)(first, left);

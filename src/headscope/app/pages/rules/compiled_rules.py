@@ -15,9 +15,9 @@ from headscope.app.pages.four_heads import MadeModels, OpenedModel
 from headscope.app.pages.schema import Request, Response
 from headscope.app.wire import Arrays, numbers
 from headscope.errors import InputError
+from headscope.heads.questions.token_features import TokenFeatures
 from headscope.heads.rules.library import built_in
 from headscope.heads.rules.rule import Targeted
-from headscope.heads.rules.token_features import TokenFeatures
 from headscope.lab.compile import Compiled, CompileOptions, compile_program, program_of_rule
 from headscope.lab.compile.programs import SELECTORS
 from headscope.lab.compile.words import sample_texts

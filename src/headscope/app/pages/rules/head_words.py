@@ -22,11 +22,13 @@ from headscope.app.pages.schema import Request, Response
 from headscope.app.wire import Arrays, numbers
 from headscope.errors import InputError
 from headscope.heads.look.look import Look
+from headscope.heads.questions.token_features import TokenFeatures
 from headscope.heads.rules.cost import loss_with
+from headscope.heads.rules.fit_heads import HeadFit
 from headscope.heads.rules.follow import Follow, follow
 from headscope.heads.rules.mixture import Drawn, rules_used
 from headscope.heads.rules.report import HeadRules, Measure, Rules
-from headscope.heads.rules.token_features import TokenFeatures
+from headscope.heads.rules.sentence import on_content
 from headscope.names import Head
 from headscope.scope import Scope
 
@@ -69,6 +71,7 @@ class HeadWords(Response):
     gain: MeasureInfo
     null_gain: MeasureInfo
     strongest: str | None
+    on_content: float = Field(description="what short context explains of the rest beyond the rules")
 
 
 class RulesResponse(Response):
@@ -116,6 +119,7 @@ class HeadsInWords:
         self.scope, self._open, self._texts = scope, open_look, texts
         self._found: Rules | None = None
         self._fitting = False
+        self._kept: dict[Head, HeadFit] = {}  # heads that were fitted before somebody stopped
         self._costs: LRU[Head, RuleCostResponse] = LRU(KEPT_COSTS)
 
     def state(self) -> RulesResponse:
@@ -136,7 +140,7 @@ class HeadsInWords:
         if self._rules is None:
             self._fitting = True
             try:
-                self._found = self.scope.rules(self.texts)
+                self._found = self.scope.rules(self.texts, kept=self._kept)
             finally:
                 self._fitting = False
         return self.state()
@@ -204,6 +208,7 @@ def _words(head: HeadRules) -> HeadWords:
         first=head.first,
         rules=[RuleInfo(**vars(part)) for part in head.rules],
         strongest=head.strongest,
+        on_content=round(on_content(head), 4),
         **{name: _measure(getattr(head, name)) for name in measures},
     )
 

@@ -49,8 +49,8 @@ def texts_for(scope: Scope, count: int = TEXTS) -> Sequence[str]:
 def _line(head: dict[str, Any]) -> str:
     """A head on one line. What is measured on single documents stays out: the intervals are there."""
     kept = {name: _without_documents(value) for name, value in head.items()}
-    table = kept["with_table"]
-    kept["with_table"] = {name: _without_documents(value) for name, value in table.items()}
+    for learned in ("with_table", "in_context"):
+        kept[learned] = {name: _without_documents(value) for name, value in kept[learned].items()}
     return json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
 
 

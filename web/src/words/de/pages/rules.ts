@@ -57,13 +57,14 @@ function german(name: string): string | undefined {
 
 export default {
   rests: (first: string, clauses: string, left: string) =>
-    `Ruht auf dem ersten Token (${first}). Vom Rest gehen ${clauses}; ${left} bleiben unerklärt.`,
+    `Ruht auf dem ersten Token (${first}). Vom Rest gehen ${clauses}; ${left}.`,
   hardlyRests: (first: string, clauses: string, left: string) =>
-    `Ruht kaum auf dem ersten Token (${first}). Vom Rest gehen ${clauses}; ${left} bleiben unerklärt.`,
-  restsOnly: (first: string, left: string) =>
-    `Ruht auf dem ersten Token (${first}). Vom Rest bleiben ${left} unerklärt.`,
-  hardlyRestsOnly: (first: string, left: string) =>
-    `Ruht kaum auf dem ersten Token (${first}). Vom Rest bleiben ${left} unerklärt.`,
+    `Ruht kaum auf dem ersten Token (${first}). Vom Rest gehen ${clauses}; ${left}.`,
+  restsOnly: (first: string, left: string) => `Ruht auf dem ersten Token (${first}). Vom Rest: ${left}.`,
+  hardlyRestsOnly: (first: string, left: string) => `Ruht kaum auf dem ersten Token (${first}). Vom Rest: ${left}.`,
+  left: (left: string) => `${left} bleiben unerklärt`,
+  leftOnContent: (left: string, content: string) =>
+    `${left} bleiben unerklärt, wovon ${content} vom Inhalt abhängen: davon, was jedes Token Schicht für Schicht von dem davor gelesen hat`,
   goesTo: (part: string, phrase: string) => `${part} auf ${phrase}`,
   goesToWhere: (part: string, phrase: string, percent: string) =>
     `${part} auf ${phrase}, wo es das gibt (an ${percent} % der Stellen)`,

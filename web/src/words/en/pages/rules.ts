@@ -2,13 +2,14 @@
 export default {
   // the sentence of a head, as `headscope rules` writes it
   rests: (first: string, clauses: string, left: string) =>
-    `Rests on the first token (${first}). Of the rest, ${clauses}; ${left} is not explained.`,
+    `Rests on the first token (${first}). Of the rest, ${clauses}; ${left}.`,
   hardlyRests: (first: string, clauses: string, left: string) =>
-    `Hardly rests on the first token (${first}). Of the rest, ${clauses}; ${left} is not explained.`,
-  restsOnly: (first: string, left: string) =>
-    `Rests on the first token (${first}). Of the rest, ${left} is not explained.`,
-  hardlyRestsOnly: (first: string, left: string) =>
-    `Hardly rests on the first token (${first}). Of the rest, ${left} is not explained.`,
+    `Hardly rests on the first token (${first}). Of the rest, ${clauses}; ${left}.`,
+  restsOnly: (first: string, left: string) => `Rests on the first token (${first}). Of the rest, ${left}.`,
+  hardlyRestsOnly: (first: string, left: string) => `Hardly rests on the first token (${first}). Of the rest, ${left}.`,
+  left: (left: string) => `${left} is not explained`,
+  leftOnContent: (left: string, content: string) =>
+    `${left} is not explained, of which ${content} depends on content: on what each token has read, layer by layer, from the one before it`,
   goesTo: (part: string, phrase: string) => `${part} goes to ${phrase}`,
   goesToWhere: (part: string, phrase: string, percent: string) =>
     `${part} goes to ${phrase}, where there is one (at ${percent} % of places)`,
