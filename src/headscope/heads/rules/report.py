@@ -136,12 +136,14 @@ class HeadRules:
 
     @classmethod
     def from_dict(cls, written: dict[str, Any]) -> HeadRules:
+        measures: dict[str, Any] = {name: _measure(written[name]) for name in _MEASURES}
+        for name in _LEARNED:  # version 1 has tables only
+            measures[name] = _learned(written.get(name, written["with_table"]))
         return cls(
             head=Head.parse(written["head"]), first=written["first"], alone=written["alone"],
             rules=tuple(RulePart(**part) for part in written["rules"]),
             position=tuple((part["name"], part["weight"]) for part in written["position"]),
-            **{name: _measure(written[name]) for name in _MEASURES},
-            **{name: _learned(written.get(name, written["with_table"])) for name in _LEARNED},
+            **measures,
         )  # fmt: skip
 
 
