@@ -1080,6 +1080,18 @@ export interface components {
             /** @description none where no logit can be split over the heads; the note says why */
             toward: components["schemas"]["NextToken"] | null;
         };
+        /**
+         * Block
+         * @description Code for the reader to change and run, with a hint and a solution. It needs numpy and nothing else.
+         */
+        Block: {
+            /** Code */
+            code: string;
+            /** Hint */
+            hint: string;
+            /** Solution */
+            solution: string;
+        };
         /** CardList */
         CardList: {
             /** Cards */
@@ -1738,6 +1750,20 @@ export interface components {
             };
         };
         /**
+         * Figure
+         * @description A figure of the page inside a lesson: which component, the numbers it starts from, its caption.
+         */
+        Figure: {
+            /** Caption */
+            caption: string;
+            /** Kind */
+            kind: string;
+            /** Props */
+            props: {
+                [key: string]: unknown;
+            };
+        };
+        /**
          * FilmBehaviour
          * @description A task: its loss and share of right answers at every point, the head that looks at the answer most at the end,
          *     and between which two points it was learned (None where it was not).
@@ -2036,32 +2062,6 @@ export interface components {
             up: number;
         };
         /**
-         * LessonBlock
-         * @description Code that the reader changes and runs in the browser, with a hint and a solution.
-         */
-        LessonBlock: {
-            /** Code */
-            code: string;
-            /** Hint */
-            hint: string;
-            /** Solution */
-            solution: string;
-        };
-        /**
-         * LessonFigure
-         * @description A figure inside a lesson: the page's component of this kind, the numbers it starts from, and its caption.
-         */
-        LessonFigure: {
-            /** Caption */
-            caption: string;
-            /** Kind */
-            kind: string;
-            /** Props */
-            props: {
-                [key: string]: unknown;
-            };
-        };
-        /**
          * LessonList
          * @description The table of contents; in a class, students see the open lessons. ``last`` is the number of the course's last.
          */
@@ -2085,19 +2085,16 @@ export interface components {
         };
         /**
          * LessonResponse
-         * @description A lesson with its numbers and its code's output.
-         *
-         *     Texts are Markdown: paragraphs, lists, headings, emphasis, code and links. ``{{name:.2f=0.69}}`` is a live number,
-         *     ``[[figure 0]]`` the place of a figure.
+         * @description A lesson with its numbers and its code's output, and its questions without answers.
          */
         LessonResponse: {
-            block: components["schemas"]["LessonBlock"] | null;
+            block: components["schemas"]["Block"] | null;
             /** Code */
             code: string;
             /** Computed */
             computed: string;
             /** Figures */
-            figures: components["schemas"]["LessonFigure"][];
+            figures: components["schemas"]["Figure"][];
             /** Idea */
             idea: string;
             /** Name */

@@ -10,8 +10,8 @@ import { translated } from "./translated";
 type Schemas = components["schemas"];
 export type LessonLine = Schemas["LessonSummary"];
 export type Lesson = Schemas["LessonResponse"];
-export type LessonFigure = Schemas["LessonFigure"];
-export type LessonBlock = Schemas["LessonBlock"];
+export type LessonFigure = Schemas["Figure"];
+export type LessonBlock = Schemas["Block"];
 /** The last answer to a question; `tried` are all answers so far, in order. */
 export type Marked = Schemas["Marked"] & { answer: string; tried?: string[] };
 

@@ -21,7 +21,7 @@ from headscope.errors import InputError
 from headscope.lab.teach.course.live_text import Figure, live, plain, take_figures, with_captions
 from headscope.lab.teach.course.questions import TOLD_AT, Marked, Option, Question, parse_question
 
-__all__ = ["Block", "Figure", "Lesson", "Marked", "Option", "Question", "contents", "fill", "lesson"]
+__all__ = ["Block", "Figure", "Lesson", "LessonText", "Marked", "Option", "Question", "contents", "fill", "lesson"]
 
 FOLDER = Path(__file__).with_name("lessons")
 LANGUAGES = ("en", "de")
@@ -39,8 +39,12 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Lesson:
-    """A loaded lesson, in the order in which it is shown. Texts hold live numbers; ``plain`` fills them in."""
+class LessonText:
+    """A lesson without its questions, in the order in which it is shown.
+
+    Texts are Markdown: paragraphs, lists, headings, emphasis, code and links. ``{{name:.2f=0.69}}`` is a live number,
+    which ``plain`` fills in, ``[[figure 0]]`` the place of a figure.
+    """
 
     number: int
     name: str
@@ -52,6 +56,12 @@ class Lesson:
     try_it: str
     block: Block | None
     figures: list[Figure]
+
+
+@dataclass(frozen=True)
+class Lesson(LessonText):
+    """A loaded lesson."""
+
     questions: list[Question]
 
     def to_dict(self) -> dict[str, Any]:
@@ -59,17 +69,8 @@ class Lesson:
         shown = {name: plain(getattr(self, name)) for name in ("idea", "computed", "try_it")}
         shown = {name: with_captions(text, self.figures) for name, text in shown.items()}
         rest = {name: getattr(self, name) for name in ("number", "name", "title", "code", "output")}
-        return rest | shown | self._parts(plain)
-
-    def page(self) -> dict[str, Any]:
-        """The lesson for the page: numbers and figures stay live."""
-        names = ("number", "name", "title", "idea", "code", "output", "computed", "try_it")
-        figures = [figure.to_dict() for figure in self.figures]
-        return {name: getattr(self, name) for name in names} | {"figures": figures} | self._parts(str)
-
-    def _parts(self, shown: Any) -> dict[str, Any]:
-        block = None if self.block is None else {name: shown(text) for name, text in asdict(self.block).items()}
-        return {"block": block, "questions": [question.to_dict() for question in self.questions]}
+        block = None if self.block is None else {name: plain(text) for name, text in asdict(self.block).items()}
+        return rest | shown | {"block": block, "questions": [question.to_dict() for question in self.questions]}
 
     def check(self, question: int, answer: str, attempt: int = TOLD_AT) -> Marked:
         """Mark an answer to the question of this number, from 1; a wrong first attempt gets a hint."""

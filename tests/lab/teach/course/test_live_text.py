@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 import torch
 
@@ -27,7 +29,7 @@ def test_a_weight(value: float, shown: str) -> None:
 def test_a_figure_gets_the_variables_that_it_names_and_a_terminal_its_caption() -> None:
     text, figures = take_figures("Before.\n\n::: figure bars of=table word\nIt is {{word}}.\n:::\n\nAfter.\n", NAMES)
     assert text == "Before.\n\n[[figure 0]]\n\nAfter.\n"
-    assert figures[0].to_dict() == {
+    assert asdict(figures[0]) == {
         "kind": "bars",
         "props": {"of": [[1.0, 0.0], [0.0, 1.0]], "word": "it"},
         "caption": "It is {{word}}.",

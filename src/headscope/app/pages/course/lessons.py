@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 import threading
-from typing import Annotated, Any
+from dataclasses import dataclass, fields
+from typing import Annotated
 
 from pydantic import Field
 
 from headscope.app.pages.schema import Request, Response
 from headscope.lab.teach import lessons
 from headscope.lab.teach.course.questions import Marked
-from headscope.lab.teach.lessons import Lesson
+from headscope.lab.teach.lessons import Lesson, LessonText
 
 _computing = threading.Lock()
 
@@ -40,39 +41,10 @@ class LessonQuestion(Response):
     options: list[str]
 
 
-class LessonFigure(Response):
-    """A figure inside a lesson: the page's component of this kind, the numbers it starts from, and its caption."""
+@dataclass(frozen=True)
+class LessonResponse(LessonText):
+    """A lesson with its numbers and its code's output, and its questions without answers."""
 
-    kind: str
-    props: dict[str, Any]
-    caption: str
-
-
-class LessonBlock(Response):
-    """Code that the reader changes and runs in the browser, with a hint and a solution."""
-
-    code: str
-    hint: str
-    solution: str
-
-
-class LessonResponse(Response):
-    """A lesson with its numbers and its code's output.
-
-    Texts are Markdown: paragraphs, lists, headings, emphasis, code and links. ``{{name:.2f=0.69}}`` is a live number,
-    ``[[figure 0]]`` the place of a figure.
-    """
-
-    number: int
-    name: str
-    title: str
-    idea: str
-    code: str
-    output: str
-    computed: str
-    try_it: str
-    block: LessonBlock | None
-    figures: list[LessonFigure]
     questions: list[LessonQuestion]
 
 
@@ -96,7 +68,10 @@ def contents(language: str = "en") -> LessonList:
 
 def lesson(number: int, language: str = "en") -> LessonResponse:
     """A lesson with its numbers filled in and its code's output."""
-    return LessonResponse(**_computed(number, language).page())
+    whole = _computed(number, language)
+    questions = [LessonQuestion(**question.to_dict()) for question in whole.questions]
+    shown = {field.name: getattr(whole, field.name) for field in fields(LessonText)}
+    return LessonResponse(**shown, questions=questions)
 
 
 def mark(number: int, asked: AnswerRequest, language: str = "en") -> Marked:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from headscope.errors import InputError
@@ -29,9 +29,6 @@ class Figure:
     kind: str
     props: dict[str, Any]
     caption: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def number(value: Any, form: str) -> str:

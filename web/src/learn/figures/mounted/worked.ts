@@ -7,6 +7,13 @@ export const worked = (): WorkedExample => numbers.shared("worked", () => new Wo
 
 const list = (values: number[]) => `(${values.map((value) => shortNumber(value)).join(" ")})`;
 
+/** Numbers as Python writes them in a list. */
+const code = (row: number[]) =>
+  `[${row
+    .map((value) => Math.round(value * 1e4) / 1e4 + 0)
+    .map((value) => (Number.isInteger(value) ? value.toFixed(1) : String(value)))
+    .join(", ")}]`;
+
 export function publishWorked(example: WorkedExample): void {
   const card = example.card;
   if (!card || !example.draft) return;
@@ -22,5 +29,8 @@ export function publishWorked(example: WorkedExample): void {
     b: card.concatenated[size],
     from_1: example.draft.W_O[0][0],
     from_2: example.draft.W_O[size][0],
+    o1_code: code(card.concatenated.slice(0, size)),
+    o2_code: code(card.concatenated.slice(size)),
+    w_o_code: `[\n${example.draft.W_O.map((row) => `    ${code(row)},\n`).join("")}]`,
   });
 }
