@@ -69,8 +69,6 @@ const errors: Record<string, string> = {
     "{1} hat für dieses Modell keine Token; gib ein Wort oder ein Zeichen ein",
   "the arrow of {1} from token {2} to token {3} is not in this text: it has {4} query tokens and {5} key tokens":
     "den Pfeil von {1} von Token {2} zu Token {3} gibt es in diesem Text nicht: Er hat {4} Token als Anfragen und {5} als Schlüssel",
-  "{1} predicts no tokens, so there is no prediction that a cut could change":
-    "{1} sagt keine Token voraus, also gibt es keine Vorhersage, die ein Schnitt ändern könnte",
   "{1} predicts no tokens: it has no unembedding to trace a prediction from":
     "{1} sagt keine Token voraus: Es hat keine Ausgabe-Einbettung, von der aus man zurückverfolgen könnte",
   "what is written into the residual stream of {1} tokens takes {2} GiB, and a page keeps {3} GiB of it; explain a text of at most {4} tokens":
