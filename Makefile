@@ -32,6 +32,11 @@ check: $(READY)
 
 bench: $(READY) .venv/peers/.ready
 	$(BIN)/python bench/module.py --out bench/results/module-cpu.json
+	$(BIN)/python bench/look.py --models gpt2 --tokens 128 1024
+	@if nvidia-smi >/dev/null 2>&1; then \
+	$(BIN)/python bench/look.py --device cuda --out bench/results/look-gpu.json; \
+	$(BIN)/python bench/scan.py --device cuda --small --out bench/results/scan-small-gpu.json; \
+	else echo "no GPU here: looks and scans on one are not measured"; fi
 
 soak: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m soak
@@ -74,7 +79,7 @@ help:
 	@echo "make fuzz   the tests with drawn inputs, from a fresh seed (SEED=n to repeat one); what fails becomes an @example"
 	@echo "make floors the lowest versions that pyproject.toml allows: installed in front of these, and tried"
 	@echo "make check  ruff, mypy, import-linter, eslint and prettier, generated files"
-	@echo "make bench  the attention module beside its peers, on this machine"
+	@echo "make bench  the attention module, looks and scans beside peers and plain passes, on this machine"
 	@echo "make soak   what depends on the clock and on the process's memory: time limits, then looks, edits, exports and"
 	@echo "            scans at once for half an hour (MINUTES=30) in flat memory"
 	@echo "make web    rebuild the page (needs Node 20 or later); make verify lints its sources and compares them with it"

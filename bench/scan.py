@@ -7,6 +7,10 @@ bootstrap replicates, histograms, examples. Text is the standard library's sourc
 ``--device cuda`` takes a model of Llama 3.1 8B's shape with random weights and rows of 8,192 and 32,768 tokens, each
 one document, so that no time is saved by attention within short pieces. ``--longest`` finds the longest row that fits
 into memory, for the scan and for eager attention that returns its weights, by doubling.
+
+``--small`` measures the whole command on a GPU instead, from start to census (reading, tokenising, packing, hashing the
+weights, tallies on disk, the report), on the shapes of GPT-2 small and Llama 3.2 1B in bfloat16, beside plain forward
+passes over the same rows.
 """
 
 from __future__ import annotations
@@ -184,6 +188,90 @@ def cuda_row(case: Case, seconds: float) -> dict[str, Any]:
     return found
 
 
+def small(name: str) -> tuple[Any, Any]:
+    """The shape of a small model that people use, in bfloat16 on the GPU, and a tokenizer."""
+    from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+
+    if name == "gpt2":
+        kind, config = GPT2LMHeadModel, GPT2Config(n_positions=4096)
+    else:
+        kind, config = LlamaForCausalLM, LlamaConfig(
+            vocab_size=128256, hidden_size=2048, intermediate_size=8192, num_hidden_layers=16, num_attention_heads=32,
+            num_key_value_heads=8, head_dim=64, max_position_embeddings=131072,
+        )  # fmt: skip
+    torch.manual_seed(0)
+    with torch.device("cuda"):
+        made = kind._from_config(config, attn_implementation="sdpa", dtype=torch.bfloat16).eval()
+    return made, Words(config.vocab_size)
+
+
+def many_texts(count: int, words: int) -> list[str]:
+    """So many modules of the standard library, with so many words in all."""
+    found: list[str] = []
+    left = words
+    for path in sorted(Path(os.__file__).parent.rglob("*.py")):
+        if "site-packages" in str(path) or left <= 0 or len(found) == count:
+            continue
+        text = path.read_text(encoding="utf-8", errors="replace").split()[:4000]
+        if len(text) > 300:
+            found.append(" ".join(text))
+            left -= len(text)
+    return found
+
+
+def small_row(name: str, made: tuple[Any, Any], context: int, documents: Sequence[str]) -> dict[str, Any]:
+    """A whole scan on a GPU, its second run: the first compiles kernels. Plain passes take the same rows at once."""
+    from headscope.scan.run import scan
+
+    plain, tokenizer = made
+    model = open_model(_with_own_config(plain), tokenizer)
+    options = ScanOptions(context=context, progress=False)
+    taken, measured = [], {}
+    for _ in range(2):
+        with tempfile.TemporaryDirectory() as folder:
+            began = time.perf_counter()
+            census = scan(model, list(documents), out=Path(folder) / "out", options=options)
+            taken.append(time.perf_counter() - began)
+    batch = census.recipe.data["rows_in_pass"]
+    row_format = choose_row_format(model, context)
+    stream = ((number, model.processor.token_ids(text)) for number, text in enumerate(documents))
+    packed = list(pack(stream, row_format, batch))
+    plan = Plan.make(model, options, row_format, 1, "document")
+    measurer = Measurer(model, plan)
+
+    @torch.no_grad()
+    def forwards() -> None:
+        for rows in packed:
+            plain(**model_inputs(model, rows, None), use_cache=False)
+
+    def measuring() -> None:
+        for rows in packed:
+            measurer.measure(rows)
+
+    for what, work in {"plain": forwards, "measuring": measuring}.items():
+        measured[what] = min(_seconds(work) for _ in range(2))
+    tokens = census.recipe.data["result"]["tokens"]
+    found = {
+        "model": f"{name}-shape", "context": context, "rows_in_pass": batch, "tokens": tokens,
+        "documents": len(documents), "plain_s": round(measured["plain"], 3), "first_scan_s": round(taken[0], 3),
+        "scan_s": round(taken[1], 3), "measuring_s": round(measured["measuring"], 3),
+        "scan_tokens_per_second": round(tokens / taken[1]),
+        "plain_tokens_per_second": round(tokens / measured["plain"]),
+        "times_plain": round(taken[1] / measured["plain"], 2), "goal_times_plain": 3.0 if name == "gpt2" else 1.5,
+    }  # fmt: skip
+    print(found, flush=True)
+    model.close()
+    return found
+
+
+def _seconds(work: Callable[[], None]) -> float:
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    work()
+    torch.cuda.synchronize()
+    return time.perf_counter() - began
+
+
 def longest(made: tuple[Any, Any], kind: str, context: int, patience: float) -> Iterator[dict[str, Any]]:
     """Double the context until it does not fit, or the next pass, four times as long, would exceed ``patience``."""
     row = {"model": "llama-3.1-8b-shape", "longest": kind, "stopped": "not yet"}
@@ -227,13 +315,19 @@ def main() -> None:
     parser.add_argument("--threads", type=int)
     parser.add_argument("--rows", type=int, default=2)
     parser.add_argument("--longest", action="store_true")
+    parser.add_argument("--small", action="store_true", help="whole scans of small models on a GPU")
     parser.add_argument("--patience", type=float, default=120.0, help="seconds, for the longest single pass")
     parser.add_argument("--out", default="bench/results/scan-cpu.json")
     chosen = parser.parse_args()
     if chosen.threads:
         torch.set_num_threads(chosen.threads)
     about = measure.machine(chosen.device)
-    if chosen.device == "cuda":
+    if chosen.small:
+        rows, documents = [], many_texts(400, 650_000)
+        for name, context in ((name, context) for context in (1024, 4096) for name in ("gpt2", "llama-1b")):
+            rows.append(small_row(name, small(name), context, documents))
+            measure.write(chosen.out, benchmark="whole scan", about=about, rows=rows)
+    elif chosen.device == "cuda":
         made = llama()
         rows = []
         for length in (8192, 32768):

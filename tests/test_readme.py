@@ -33,6 +33,28 @@ def test_the_shipped_version_is_one() -> None:
     assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
+def test_the_figures_of_looks_and_scans_are_those_of_the_results() -> None:
+    rows = json.loads((ROOT / "bench/results/look-h200.json").read_text())["rows"]
+    at = {(row["model"], row["tokens"]): row["times"] for row in rows if "texts" not in row}
+    (scan,) = json.loads((ROOT / "bench/results/scan-small-h200.json").read_text())["rows"]
+
+    def ms(model: str, tokens: int, what: str) -> str:
+        value = at[model, tokens][what]["median_ms"]
+        return f"{value:.0f} ms" if value >= 100 else f"{value:.1f} ms"
+
+    text = " ".join((ROOT / "README.md").read_text().split())
+    for said in (
+        f"takes {ms('gpt2', 1024, 'look')} for 1,024 tokens of GPT-2 small's shape in float32",
+        f"the plain pass takes {ms('gpt2', 1024, 'sdpa')} and eager attention with the same statistics "
+        f"{ms('gpt2', 1024, 'eager')}",
+        f"it takes {ms('llama-1b', 4096, 'look')}, the plain pass {ms('llama-1b', 4096, 'sdpa')} and eager attention "
+        f"{ms('llama-1b', 4096, 'eager')}",
+        f"{scan['tokens']:,} tokens with GPT-2 small's shape takes {scan['scan_s']:.1f} s, plain passes over them "
+        f"{scan['plain_s']:.1f} s",
+    ):
+        assert said in text, said
+
+
 def test_the_gpu_figures_are_those_of_the_results() -> None:
     rows = json.loads((ROOT / "bench/results/observe-h200.json").read_text())["rows"]
     at = {(row["tokens"], row["what"]): row for row in rows if "time" in row}

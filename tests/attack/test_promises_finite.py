@@ -103,7 +103,7 @@ def test_a_pass_reads_its_flags_once() -> None:
     check.z.read = lambda: read.append(dict(check.z.values)) or {}  # type: ignore[method-assign]
     check.verify()
     assert [list(each) for each in read] == [["0", "1"]]
-    assert all(value.ndim == 0 for value in read[0].values())
+    assert all(value.ndim == 0 for values in read[0].values() for value in values)
 
 
 @pytest.mark.parametrize("backend", ["blockwise", "dense"])

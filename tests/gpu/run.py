@@ -8,11 +8,17 @@ import traceback
 from functools import partial
 
 from tests.gpu.checks import ALL, DTYPES, OTHERS, check_case
+from tests.gpu.layer_checks import LAYER_CASES, LAYER_OTHERS, check_layers
 
 
 def main() -> int:
     work = {f"{case.name} {str(dtype)[6:]}": partial(check_case, case, dtype) for case in ALL for dtype in DTYPES}
-    work |= {check.__name__: check for check in OTHERS}
+    together = {
+        f"layers {case.name} {str(dtype)[6:]}": partial(check_layers, case, dtype)
+        for case in LAYER_CASES
+        for dtype in DTYPES
+    }
+    work |= together | {check.__name__: check for check in (*OTHERS, *LAYER_OTHERS)}
 
     part, parts = (int(word) for word in sys.argv[1:3]) if len(sys.argv) > 2 else (0, 1)
     failed = 0

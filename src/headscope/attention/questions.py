@@ -45,6 +45,10 @@ class Question:
                 )
             object.__setattr__(self, name, labels if labels.ndim == 2 else labels[None])
 
+    def to(self, device: torch.device | str) -> Question:
+        """The same question with its labels there."""
+        return Question(self.query.to(device), self.key.to(device), self.exclude_self)
+
     def cached(self, key: Hashable, compute: Callable[[], T]) -> T:
         """Compute a value once for these labels, since every layer of a model asks the same questions."""
         version = tuple(0 if labels.is_inference() else labels._version for labels in (self.query, self.key))

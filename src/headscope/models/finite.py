@@ -6,12 +6,13 @@ During a pass one maximum per site is kept on the model's device; all of them ar
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from headscope.attention.pattern import refuse_large_scores
@@ -40,22 +41,23 @@ def refuse_non_finite_weights(model: nn.Module) -> None:
 class Extremes:
     """The largest absolute value of tensors by name, kept where the tensors are until they are read."""
 
-    values: dict[str, Tensor] = field(default_factory=dict)
+    values: dict[str, list[Tensor]] = field(default_factory=dict)
+    """The smallest and the largest value of each tensor."""
 
     def add(self, name: str, tensor: Tensor) -> None:
-        """Keep the largest absolute value; NaN if there is one."""
+        """Keep what the largest absolute value is read from, by one kernel on a GPU."""
         if tensor.numel() and tensor.is_floating_point() and tensor.device.type != "meta":
-            low, high = torch.aminmax(tensor.detach())
-            value = torch.maximum(high, -low)
-            self.values[name] = torch.maximum(self.values[name], value) if name in self.values else value
+            self.values.setdefault(name, []).extend(torch.aminmax(tensor.detach()))
 
     def read(self) -> dict[str, float]:
-        """Read all values, which waits for the device once."""
-        if not self.values:
+        """Read all values, which waits for the device once; NaN where there is one."""
+        kept = [value for values in self.values.values() for value in values]
+        if not kept:
             return {}
-        device = next(iter(self.values.values())).device
-        together = torch.stack([value.to(device, torch.float64) for value in self.values.values()])
-        return dict(zip(self.values, together.tolist(), strict=True))
+        if any(value.device != kept[0].device or value.dtype != kept[0].dtype for value in kept):
+            kept = [value.to(kept[0].device, torch.float64) for value in kept]
+        numbers = iter(torch.stack(kept).tolist())
+        return {name: _largest([next(numbers) for _ in values]) for name, values in self.values.items()}
 
 
 @dataclass
@@ -72,6 +74,12 @@ class PassCheck:
         """Keep the largest logit: −∞ for some tokens is a model's way to rule them out, +∞ and NaN are not."""
         if logits.numel() and logits.is_floating_point() and logits.device.type != "meta":
             self.logits = logits.detach().amax()
+
+    def see_logsumexp(self, sites: Sequence[str], logsumexp: Float[Tensor, "site *rows"]) -> None:
+        """Keep how large the scores of several sites are, from those of their rows that attend to a key."""
+        largest = logsumexp.masked_fill(logsumexp.isneginf(), 0.0).abs().flatten(1).amax(1)
+        for site, value in zip(sites, largest.unbind(), strict=True):
+            self.logsumexp.values.setdefault(site, []).append(value)
 
     def verify(self) -> None:
         """Raise an error that names the first site whose numbers are not finite."""
@@ -111,6 +119,10 @@ def finish(check: PassCheck) -> None:
         check.verify()
     else:
         pending.append(check)
+
+
+def _largest(numbers: list[float]) -> float:
+    return math.nan if any(map(math.isnan, numbers)) else max(map(abs, numbers))
 
 
 def _word(value: float) -> str:

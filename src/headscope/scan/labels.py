@@ -16,7 +16,7 @@ from torch import Tensor
 
 from headscope.attention.questions import Question
 from headscope.heads.questions.label_rules import LARGEST_LABEL, LabelRule
-from headscope.heads.questions.standard_questions import STANDARD, MatchingKeys, matching_keys, standard_questions
+from headscope.heads.questions.standard_questions import STANDARD, MatchingKeys, matching_keys
 from headscope.models.protocol import OpenModel
 from headscope.scan.corpus.packing import PackedRows, RowFormat
 
@@ -58,37 +58,49 @@ def question_names(rules: Sequence[LabelRule]) -> tuple[str, ...]:
     return (*STANDARD, *(rule.name for rule in rules))
 
 
-def label_batch(rows: PackedRows, row_format: RowFormat, rules: Sequence[LabelRule], model: OpenModel) -> Labels:
-    """Label a batch piece by piece. Labels of different pieces are never equal."""
-    shape = rows.ids.shape
-    names = question_names(rules)
-    query = {name: torch.full(shape, -1, dtype=torch.long) for name in names}
-    key = {name: torch.full(shape, -1, dtype=torch.long) for name in names}
-    counted = torch.zeros(shape, dtype=torch.bool)
-    visible = torch.zeros(shape, dtype=torch.long)
+def label_batch(
+    rows: PackedRows,
+    row_format: RowFormat,
+    rules: Sequence[LabelRule],
+    model: OpenModel,
+    device: torch.device | str = "cpu",
+) -> Labels:
+    """Label a batch, all pieces at once. Labels of different pieces are never equal."""
+    positions, pieces = rows.positions().to(device), rows.piece_ids().to(device)
+    questions = _standard_questions(rows.ids.to(device), positions, pieces)
+    questions |= {rule.name: _rule_question(rows, rule, model).to(device) for rule in rules}
+    counted = torch.zeros(rows.ids.shape, dtype=torch.bool)
+    visible = torch.zeros(rows.ids.shape, dtype=torch.long)
     before, after = max(len(row_format.tokens_before), 1), len(row_format.tokens_after)
-    exclude_self: dict[str, bool] = {}
+    for piece in rows.pieces:
+        counted[piece.row, piece.start + before : piece.stop - after] = True
+        visible[piece.row, piece.start : piece.stop] = piece.stop - piece.start
+    largest = (len(rows.pieces) + 1) * LARGEST_LABEL
+    matched = {name: BatchQuestion(question, matching_keys(question, largest)) for name, question in questions.items()}
+    return Labels(matched, counted.to(device), visible.to(device), positions + 1)
+
+
+def _standard_questions(
+    ids: Int[Tensor, "row position"], positions: Int[Tensor, "row position"], pieces: Int[Tensor, "row position"]
+) -> dict[str, Question]:
+    """The five of ``standard_questions`` inside every piece, with labels in a range of the piece's own."""
+    inside, base = pieces >= 0, pieces * LARGEST_LABEL
+    place, token, first = ((base + label).where(inside, -1) for label in (positions, ids, torch.zeros_like(ids)))
+    begins = positions == 0
+    before = token.roll(1, dims=1).masked_fill(begins | ~inside, -1)
+    return {
+        "previous": Question((place - 1).masked_fill(begins | ~inside, -1), place),
+        "itself": Question(place, place),
+        "first": Question(first, place),
+        "duplicate": Question(token, token, exclude_self=True),
+        "induction": Question(token, before, exclude_self=True),
+    }
+
+
+def _rule_question(rows: PackedRows, rule: LabelRule, model: OpenModel) -> Question:
+    query, key = (torch.full(rows.ids.shape, -1, dtype=torch.long) for _ in range(2))
     for number, piece in enumerate(rows.pieces):
         at = (piece.row, slice(piece.start, piece.stop))
-        for name, question in _piece_questions(rows.ids[at], rules, model).items():
-            query[name][at], key[name][at] = (_unique(part[0], number) for part in (question.query, question.key))
-            exclude_self[name] = question.exclude_self
-        counted[piece.row, piece.start + before : piece.stop - after] = True
-        visible[at] = piece.stop - piece.start
-    questions = {name: Question(query[name], key[name], exclude_self[name]) for name in names}
-    matched = {name: BatchQuestion(question, matching_keys(question)) for name, question in questions.items()}
-    return Labels(matched, counted, visible, rows.positions() + 1)
-
-
-def _piece_questions(ids: Int[Tensor, " token"], rules: Sequence[LabelRule], model: OpenModel) -> dict[str, Question]:
-    questions = standard_questions(ids[None])
-    if rules:
-        tokens = model.processor.tokens_of(ids)
-        for rule in rules:
-            questions[rule.name] = Question(*rule.labels(tokens), rule.exclude_self)
-    return questions
-
-
-def _unique(labels: Int[Tensor, " token"], piece: int) -> Int[Tensor, " token"]:
-    """Shift the labels of a piece into a range of their own."""
-    return torch.where(labels < 0, -1, labels + piece * LARGEST_LABEL)
+        labels = rule.labels(model.processor.tokens_of(rows.ids[at]))
+        query[at], key[at] = (torch.where(each < 0, -1, each + number * LARGEST_LABEL) for each in labels)
+    return Question(query, key, rule.exclude_self)

@@ -26,8 +26,9 @@ from headscope.scan.corpus.document_split import Block, DocumentSplit
 from headscope.scan.corpus.packing import PackedRows, RowFormat
 from headscope.scan.labels import Labels, label_batch, null_name, question_names
 from headscope.scan.options import ScanOptions
-from headscope.scan.tally.reduction import TRAITS, SiteSums, SiteValues, reduce
+from headscope.scan.tally.reduction import TRAITS, SiteValues, reduce
 from headscope.scan.tally.tally import Layout, Tally
+from headscope.scan.waiting_sites import Asked, SummedSites, WaitingSites
 
 Advance = Callable[[int], None]
 """Called with the number of tokens that were just processed."""
@@ -57,7 +58,7 @@ class Plan:
             examples=options.examples,
             seed=options.seed,
         )
-        batch = options.batch_for(row_format.context)
+        batch = options.batch_for(row_format.context, device_of(model.model))
         return cls(row_format=row_format, layout=layout, rules=options.rules, batch=batch, threads=threads, unit=unit)
 
 
@@ -80,7 +81,7 @@ class Measurer:
                     self.model.run(
                         model_inputs(self.model, batch, self.plan.row_format.first_position), observer.attend
                     )
-                observer.record_end()
+                    observer.finish()
                 if waiting is not None:
                     waiting.add_to(tally)
                 waiting = observer
@@ -97,24 +98,28 @@ class _BatchObserver:
     def __init__(self, rows: PackedRows, measurer: Measurer) -> None:
         self.rows, self.plan = rows, measurer.plan
         self.device, self.causal = measurer.device, measurer.causal
-        labels = label_batch(rows, self.plan.row_format, self.plan.rules, measurer.model)
+        labels = label_batch(rows, self.plan.row_format, self.plan.rules, measurer.model, self.device)
         self.split = DocumentSplit.of(rows)
         self.questions = {name: asked.question for name, asked in labels.questions.items()}
         kinds = set(self.causal.values())
-        self.valid = {causal: _valid(labels, causal).to(self.device) for causal in kinds}
-        self.shares = {causal: _match_shares(labels, causal).to(self.device) for causal in kinds}
-        self.sums: list[tuple[str, SiteSums]] = []
+        self.valid = {causal: _valid(labels, causal) for causal in kinds}
+        self.shares = {causal: _match_shares(labels, causal) for causal in kinds}
+        self.sums: list[SummedSites] = []
         self.checks: list[PassCheck] = []
         self._end: torch.cuda.Event | None = None
         self._block_questions: dict[tuple[Block, torch.device], dict[str, Question]] = {}
         alone = [[[float(question.exclude_self)]] for question in self.questions.values()]
         self._exclude_self = torch.tensor(alone, device=self.device)
+        asked = Asked(self.questions, self.valid, self.shares, self._exclude_self, self.plan.layout.context)
+        self._waiting = WaitingSites(rows, asked, self.causal, self.sums.append)
 
     def attend(self, site: str, call: Call) -> Tensor:
         """Compute a site's attention output and sum up what its heads do. Sites of other sizes pass unobserved."""
         sizes = (call.q.shape[0], call.q.shape[2], call.k.shape[2])
         if site not in self.causal or sizes != (*self.rows.ids.shape, self.rows.ids.shape[1]):
             return plain(call)
+        if self._waiting.takes(call):
+            return self._waiting.attend(site, call)
         buffers = _SiteBuffers(call, len(self.questions))
         for block, part in self.split.calls(call):
             questions = self._questions_in(block, call.q.device)
@@ -125,11 +130,13 @@ class _BatchObserver:
         self._fill_nulls(buffers, self.shares[causal].to(call.q.device))
         valid = self.valid[causal].to(call.q.device)
         values = SiteValues(buffers.values.permute(0, 3, 1, 2), valid, buffers.strongest, self.rows.pieces)
-        self.sums.append((site, reduce(values, len(self.questions), self.plan.layout.context).to_host()))
+        sums = reduce(values, len(self.questions), self.plan.layout.context).to_host()
+        self.sums.append(SummedSites(site, 1, sums))
         return buffers.z
 
-    def record_end(self) -> None:
-        """Mark the end of the pass in the GPU's stream."""
+    def finish(self) -> None:
+        """Observe the sites that wait, and mark the end of the batch in the GPU's stream."""
+        self._waiting.flush()
         if self.device.type == "cuda":
             self._end = torch.cuda.current_stream(self.device).record_event()
 
@@ -139,8 +146,8 @@ class _BatchObserver:
         for check in self.checks:
             check.verify()
         units = bootstrap_units(self.rows, self.plan.unit)
-        for site, sums in self.sums:
-            tally.add(site, sums, self.rows, units)
+        for each in self.sums:
+            tally.add(each.first, each.sums, self.rows, units, each.n_sites)
 
     def _questions_in(self, block: Block, device: torch.device) -> dict[str, Question]:
         """The questions of one block, made once for all sites: a question caches how it is best answered."""

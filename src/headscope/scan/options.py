@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+
 from headscope.errors import InputError
 from headscope.heads.questions.label_rules import LabelRule
 from headscope.heads.questions.standard_questions import STANDARD
 from headscope.scan.tally.reduction import TRAITS
 
 DEFAULT_CONTEXT = 1024
-TOKENS_PER_PASS = 8192
+TOKENS_PER_PASS = {"cpu": 8192, "cuda": 32768}
+"""A GPU needs more at once: it starts a pass over 8,192 tokens of a small model no faster than over 32,768."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,10 +69,11 @@ class ScanOptions:
             )
         return self.context
 
-    def batch_for(self, context: int) -> int:
-        return self.batch or max(1, TOKENS_PER_PASS // context)
+    def batch_for(self, context: int, device: torch.device) -> int:
+        """Rows per forward pass."""
+        return self.batch or max(1, TOKENS_PER_PASS.get(device.type, TOKENS_PER_PASS["cpu"]) // context)
 
-    def rows_in_shard(self, context: int) -> int:
+    def rows_in_shard(self, context: int, device: torch.device) -> int:
         """Rows per shard: whole batches, close to ``shard_tokens``."""
-        batch = self.batch_for(context)
+        batch = self.batch_for(context, device)
         return max(1, round(self.shard_tokens / (context * batch))) * batch

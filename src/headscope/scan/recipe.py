@@ -83,8 +83,11 @@ def describe_model(model: OpenModel) -> dict[str, Any]:
 
 def describe_machine(model: OpenModel, threads: int) -> dict[str, Any]:
     """The device, threads and versions that the last digits depend on."""
+    device = device_of(model.model)
+    together = {"sites": "observed together"} if device.type == "cuda" else {}  # before, one by one: other last digits
     return {
-        "device": device_name(device_of(model.model)),
+        "device": device_name(device),
+        **together,
         "threads": threads,
         "torch": torch.__version__,
         "transformers": version("transformers"),

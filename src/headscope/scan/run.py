@@ -14,6 +14,7 @@ import torch
 
 from headscope.errors import InputError
 from headscope.heads.questions.standard_questions import STANDARD
+from headscope.models.inputs.dummy_inputs import device_of
 from headscope.models.protocol import OpenModel
 from headscope.scan.census import Census
 from headscope.scan.corpus.documents import Corpus
@@ -101,8 +102,8 @@ def _recipe(
             "reading": {"field": options.field, "lines": options.lines, "broken": options.broken},
             "max_tokens": options.max_tokens,
             "packing": row_format.to_recipe(),
-            "rows_in_pass": options.batch_for(row_format.context),
-            "rows_in_shard": options.rows_in_shard(row_format.context),
+            "rows_in_pass": options.batch_for(row_format.context, device_of(model.model)),
+            "rows_in_shard": options.rows_in_shard(row_format.context, device_of(model.model)),
             "questions": [*STANDARD, *(rule.identity() for rule in options.rules)],
             "replicates": options.replicates,
             "examples": options.examples,
@@ -119,7 +120,7 @@ def _check_same_text(
     digest = hashlib.sha256()
     with progress_bar("Comparing the text", None, options.progress) as advance:
         documents = _tokenised(model, corpus, options, advance)
-        for packed in pack(documents, row_format, options.rows_in_shard(row_format.context)):
+        for packed in pack(documents, row_format, options.rows_in_shard(row_format.context, device_of(model.model))):
             digest.update(packed.digest().encode())
     if digest.hexdigest() != folder.packed_sha256():
         raise InputError(f"{folder.path} holds a scan of another text; give the same text, or choose another folder")
@@ -135,7 +136,7 @@ def _pack(
     digest = hashlib.sha256()
     with progress_bar("Reading", None, options.progress) as advance:
         documents = _tokenised(model, corpus, options, advance)
-        for packed in pack(documents, row_format, options.rows_in_shard(row_format.context)):
+        for packed in pack(documents, row_format, options.rows_in_shard(row_format.context, device_of(model.model))):
             folder.save_rows(shards, packed)
             digest.update(packed.digest().encode())
             shards, rows = shards + 1, rows + len(packed.ids)

@@ -15,9 +15,10 @@ from tests.attention.expected import assert_statistics, questions
 from triton.runtime import interpreter
 
 from headscope.attention.backends.fused import host
+from headscope.attention.backends.fused.layers import MOST_QUESTIONS, observe_layers
 from headscope.attention.engine import observe, refusals
 from headscope.attention.masks import causal
-from headscope.attention.observation import Statistic
+from headscope.attention.observation import Distance, Observation, Rows, Statistic, Strongest
 from headscope.attention.questions import Question
 from headscope.attention.scores import Scores
 
@@ -98,3 +99,36 @@ def test_the_interpreter_refuses_what_a_gpu_would() -> None:
     assert {"fully-masked-row", "any-mask", "alibi", "relative", "dense-bias", "sinks", "all-of-it"} <= REFUSED
     q, k, v = GROUPED.qkv()
     assert refusals(q, k, v, GROUPED.scores)["fused"] is None
+
+
+@pytest.mark.parametrize("case", [*FITTING, GROUPED], ids=lambda case: case.name)
+def test_two_layers_together_equal_the_definition(case: Case) -> None:
+    """The second layer's queries and keys are the first's, so both have the statistics of the case."""
+    asked = questions(case.batch, case.n_query, case.keys)
+    q, k, _ = case.qkv()
+    bound = case.scores.bind(q, k)
+    rows = observe_layers(torch.cat((q, q)), torch.cat((k, k)), bound, asked)
+    z = truth(case, torch.float32).output.float()
+    for layer in (slice(None, case.batch), slice(case.batch, None)):
+        seen = Observation(one_layer(rows, layer, z), "layers", q, k, bound)
+        assert_statistics(seen, case, atol=4e-6, dtype=torch.float32)
+
+
+def one_layer(rows: Rows, items: slice, z: torch.Tensor) -> Rows:
+    assert rows.entropy is not None
+    assert rows.distance is not None
+    assert rows.strongest is not None
+    return Rows(
+        z, rows.logsumexp[items], rows.entropy[items], Distance(*(part[items] for part in rows.distance)),
+        Strongest(*(part[items] for part in rows.strongest)), {name: mass[items] for name, mass in rows.mass.items()},
+    )  # fmt: skip
+
+
+def test_many_questions_are_asked_in_parts() -> None:
+    position = torch.arange(70)
+    asked = {f"{n} back": Question(position - n, position) for n in range(MOST_QUESTIONS + 3)}
+    q, k, v = GROUPED.qkv()
+    rows = observe_layers(q, k, GROUPED.scores.bind(q, k), asked)
+    exact = observe(q, k, v, scores=GROUPED.scores, questions=asked, backend="dense")
+    assert list(rows.mass) == list(asked)
+    torch.testing.assert_close(rows.mass, dict(exact.mass), atol=3e-6, rtol=1e-5)

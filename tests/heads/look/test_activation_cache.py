@@ -10,7 +10,6 @@ from tests.heads.conftest import counting_forwards
 from torch import Tensor
 
 from headscope import ablate
-from headscope.attention.observer import Call
 from headscope.attention.questions import Question
 from headscope.heads.look import activation_cache as module
 from headscope.heads.look.activation_cache import ActivationCache
@@ -19,7 +18,7 @@ from headscope.scope import Scope
 PLACES = (0, 9, 22)
 
 
-def nothing_asked(site: str, call: Call) -> dict[str, Question]:
+def nothing_asked(*_: Any) -> dict[str, Question]:
     return {}
 
 

@@ -1,5 +1,8 @@
 """A look gives the model's own numbers: logits, patterns, statistics, and head parts that add up."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 import transformers
@@ -321,3 +324,18 @@ def test_what_is_not_cut_says_nothing_of_pieces(scope: Scope, ids: list[int]) ->
     look = scope.look(ids)
     assert look.n_windows == {}
     assert "piece" not in repr(look) + "".join(scope.notes)
+
+
+def test_a_look_that_nobody_holds_is_gone_at_once(scope: Scope, ids: list[int]) -> None:
+    """Not when the garbage collector comes: its tensors may be a good part of a GPU."""
+    gc.disable()
+    try:
+        for asked in (False, True):
+            look = scope.look(ids)
+            if asked:
+                look.mean_answers(look.sites[0])
+            held = weakref.ref(look)
+            del look
+            assert held() is None
+    finally:
+        gc.enable()

@@ -4,30 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MethodType
 from typing import Any
+from weakref import WeakMethod
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from headscope.attention import pattern
+from headscope.attention.backends.fused.layers import refuse_layer
+from headscope.attention.backends.waiting_layers import Ask, WaitingLayers
 from headscope.attention.engine import observe
 from headscope.attention.observation import Rows
-from headscope.attention.observer import Call
+from headscope.attention.observer import Call, plain
 from headscope.attention.progress import report_progress
 from headscope.attention.questions import Question
 from headscope.attention.scores import Scores
 from headscope.heads.look.edits import EditFunction, edited, scores_under, under
 from headscope.heads.look.knock_outs import in_order
 from headscope.heads.look.layer_cache import LayerCache
+from headscope.models.finite import PassCheck
+from headscope.models.modes import own_precision
 from headscope.models.protocol import ForwardPass, OpenModel, SiteObserver, SiteOutput
 from headscope.models.recording import note_logsumexp
 
 BUDGET = 2**30  # bytes of q, k, z and layer states that a look keeps; past it they are computed again when asked for
 
-SiteQuestions = Callable[[str, Call], dict[str, Question]]
-"""Given a site and its attention call, the questions to ask there."""
+SiteQuestions = Callable[[str, tuple[int, int], torch.device], dict[str, Question]]
+"""Given a site, its numbers of queries and keys and a device, the questions to ask there."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,8 @@ class ActivationCache:
         self.sites: dict[str, SiteActivations] = {}
         self.logits: Float[Tensor, "batch query vocabulary"] | None = None
         self.bytes = 0
+        self._waiting: tuple[WaitingLayers, int] | None = None
+        self._waiting_z: dict[str, Tensor] = {}
         self._recorded: dict[str, SiteOutput] = {}
         self._residual: Tensor | None = None
         self._layers: LayerCache | None = None
@@ -62,25 +70,84 @@ class ActivationCache:
         return self._run(self.attend)
 
     def observe(self, questions: SiteQuestions) -> Float[Tensor, "batch query vocabulary"]:
-        """Run an observed pass; keep the logits, each site's statistics, and q, k and z while they fit."""
+        """Run an observed pass; keep the logits, each site's statistics, and q, k and z while they fit.
+
+        On a GPU the sites of a short text wait: their statistics are computed together when one is asked for.
+        """
+        waiting = WaitingLayers([on_cpu(questions)])
         with self._keeping_states():
-            return self._run(lambda site, call: self.observe_site(site, call, questions))
+            return self._run(lambda site, call: self._observe_or_wait(site, call, questions, waiting))
+
+    def site(self, name: str, questions: SiteQuestions) -> SiteActivations:
+        """One site's activations, observed now if they were not before."""
+        if not self.sites and self._waiting is None:
+            self.observe(questions)
+        return self._observed(name)
+
+    def wait(self, waiting: WaitingLayers, text: int, z: Mapping[str, Tensor]) -> None:
+        """Leave these sites to ``waiting``, in which this is the text of that number; keep their z."""
+        self._waiting = (waiting, text)
+        self._waiting_z.update(z)
+
+    def fits(self, *tensors: Tensor) -> bool:
+        """Whether these tensors are within the budget; if so, their bytes are counted."""
+        return self._fits(_bytes(*tensors))
+
+    def reach(self, site: str, n_query: int, n_key: int, n_windows: int = 1) -> None:
+        """Note that the text reached a site, with these numbers of positions."""
+        self.reached[site], self.n_windows[site] = (n_query, n_key), n_windows
 
     def observe_site(self, site: str, call: Call, questions: SiteQuestions) -> Tensor:
         """Observe one attention call, keep what was observed, and return z under the edits."""
         self._reach(site, call)  # before the questions, which are about its positions
-        report_progress("reading the text", len(self.sites), len(self.model.shape.sites))
-        scores = scores_under(self.edits, site, call)
-        seen = observe(call.q, call.k, call.v, scores=scores, questions=questions(site, call))
+        report_progress("reading the text", len(self.reached) - 1, len(self.model.shape.sites))
+        asked, scores = questions(site, self.reached[site], call.q.device), scores_under(self.edits, site, call)
+        seen = observe(call.q, call.k, call.v, scores=scores, questions=asked)
         note_logsumexp(site, seen.logsumexp)
-        z = seen.output
-        for edit in self.edits:
-            z = edit(site, call, z)
+        z = self._edited(site, call, seen.output)
         fits = self._fits(_bytes(call.q, call.k, z))
         output = z.detach() if fits else z.new_empty(*z.shape[:3], 0)
         rows = Rows(output, seen.logsumexp, seen.entropy, seen.distance, seen.strongest, dict(seen.mass))
         norms = call.v[0].float().norm(dim=-1)
         self.sites[site] = SiteActivations(rows, seen.scores, norms, (seen.q, seen.k) if fits else None)
+        return z
+
+    def _observe_or_wait(self, site: str, call: Call, questions: SiteQuestions, waiting: WaitingLayers) -> Tensor:
+        bound = call.scores.bind(call.q, call.k)
+        refused = refuse_layer(call.q, call.k, call.v, bound) is not None or any(
+            hasattr(edit, "scores") for edit in self.edits
+        )
+        if refused or not self.fits(call.q, call.k, call.v, call.q):
+            return self.observe_site(site, call, questions)
+        self._reach(site, call)
+        report_progress("reading the text", len(self.reached) - 1, len(self.model.shape.sites))
+        z = self._edited(site, call, plain(call))
+        waiting.add(site, call.q, call.k, call.v, bound)
+        self.wait(waiting, 0, {site: z.detach()})
+        return z
+
+    def _observed(self, site: str) -> SiteActivations:
+        if self._waiting is not None:
+            self._observe_waiting(*self._waiting)
+        return self.sites[site]
+
+    @own_precision()
+    def _observe_waiting(self, waiting: WaitingLayers, text: int) -> None:
+        seen = {site: waiting.observed(site, text) for site in self._waiting_z}
+        check = PassCheck(self.model.shape.name)
+        for sites, logsumexp in waiting.unchecked():
+            check.see_logsumexp(sites, logsumexp)
+        check.verify()
+        for site, z in self._waiting_z.items():
+            own = seen[site]
+            kept = SiteActivations(replace(own.rows, output=z), own.scores, own.value_norms, (own.q, own.k))
+            self.sites[site] = kept
+        self._waiting = None
+        self._waiting_z.clear()
+
+    def _edited(self, site: str, call: Call, z: Tensor) -> Tensor:
+        for edit in self.edits:
+            z = edit(site, call, z)
         return z
 
     def attend(self, site: str, call: Call) -> Tensor:
@@ -96,7 +163,7 @@ class ActivationCache:
 
     def source(self, site: str) -> pattern.Source:
         """q, k and log-sum-exp of a site, from which any part of its patterns is recomputed."""
-        seen = self.sites[site]
+        seen = self._observed(site)
         q, k = seen.kept if seen.kept is not None else self.recompute(site)[:2]
         return pattern.Source(q, k, seen.rows.logsumexp, seen.scores)
 
@@ -137,10 +204,12 @@ class ActivationCache:
     def _held(self, site: str, place: int) -> SiteOutput | None:
         if site in self._recorded:
             return _row(self._recorded[site], place)
-        seen = self.sites.get(site)
-        if seen is None or not seen.rows.output.numel():
+        z = self._waiting_z.get(site)
+        if z is None and site in self.sites:
+            z = self.sites[site].rows.output
+        if z is None or not z.numel():
             return None
-        return self.model.apply_output_weight(site, seen.rows.output[:, :, place : place + 1])
+        return self.model.apply_output_weight(site, z[:, :, place : place + 1])
 
     def _run(self, observer: SiteObserver) -> Float[Tensor, "batch query vocabulary"]:
         """Run a whole pass; keep its logits and, if it fits, the end of its residual stream."""
@@ -218,8 +287,21 @@ class ActivationCache:
         return bool(((total - 1.0).abs() < 1e-2).all())
 
     def _reach(self, site: str, call: Call) -> None:
-        self.reached[site] = (call.q.shape[2], call.k.shape[2])
-        self.n_windows[site] = call.q.shape[0]
+        self.reach(site, call.q.shape[2], call.k.shape[2], call.q.shape[0])
+
+
+def on_cpu(questions: SiteQuestions) -> Ask:
+    """Questions with labels on the CPU, for layers that wait: nothing waits for the GPU there.
+
+    A look's own method is held weakly: layers that wait belong to the look, and nothing is asked of one that is gone.
+    """
+    held = WeakMethod(questions) if isinstance(questions, MethodType) else lambda: questions
+
+    def ask(site: str, sizes: tuple[int, int]) -> dict[str, Question]:
+        found = held()
+        return {} if found is None else found(site, sizes, torch.device("cpu"))
+
+    return ask
 
 
 def _bytes(*tensors: Tensor) -> int:

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from headscope.attention import pattern as attention_pattern
 from headscope.attention.engine import observe
 from headscope.attention.observation import Rows
-from headscope.attention.observer import Call
 from headscope.attention.pattern import Index, Pooled, Source
 from headscope.attention.questions import Question
 from headscope.errors import HeadNameError, InputError
@@ -22,8 +21,9 @@ from headscope.heads.look.attribution import Contributions, LogitAttribution, co
 from headscope.heads.look.edits import EditFunction
 from headscope.heads.look.sampling import ClassPrediction, Prediction, class_predictions, strongest_predictions
 from headscope.heads.look.table import head_table
-from headscope.heads.questions.cross_questions import Sides, are_words, monotone_share, questions_between
+from headscope.heads.questions.cross_questions import Sides, are_words
 from headscope.heads.questions.label_rules import LabelRule
+from headscope.heads.questions.standard_answers import StandardAnswers
 from headscope.heads.questions.standard_questions import answerable
 from headscope.models.inputs.patch_labels import NOT_TEXT, numbered_labels
 from headscope.models.modes import own_precision
@@ -60,8 +60,8 @@ class Look:
         self.prepared = prepared
         self.edits = tuple(edits)
         self.key = key
-        self._asked: dict[Sides, dict[str, Question]] = {}
-        self._rows: dict[tuple[Sides, bool], dict[str, Tensor]] = {}
+        self._answers = StandardAnswers()
+        self._numbers: dict[tuple[int, bool], tuple[Token, ...]] = {}
         self.explained: Any = None
         """The recorded residual stream, once a score or a prediction has been explained."""
         self.cache = ActivationCache(model, prepared.inputs, self.edits)
@@ -138,35 +138,18 @@ class Look:
 
         Cross-attention has questions of its own: see ``cross_questions``; *monotone* is a share of rows.
         """
-        rows, sides = self.statistics(site), self._sides(site)
-        asked = {} if sides is None else self._rows_asked(sides, self.shape.sites[site].causal)
-        means = {
-            name: rows.mass[name][0][:, where.to(rows.mass[name].device)].mean(-1)
-            for name, where in asked.items()
-            if name in rows.mass and bool(where.any())
-        }
-        crossing = self.shape.sites[site].kind == "cross" and rows.strongest is not None
-        monotone = monotone_share(rows.strongest.key[0]) if crossing and rows.strongest is not None else None
-        return means if monotone is None else {**means, "monotone": monotone}
+        return self._answers.means(self, site)
 
-    def _sides(self, site: str) -> Sides | None:
+    def sides(self, site: str) -> Sides | None:
         """The tokens of queries and keys where they can be asked about: one text, or two in cross-attention."""
         text, keys = self.query_tokens(site), self.key_tokens(site)
         return (text, keys) if keys is text or self.shape.sites[site].kind == "cross" else None
-
-    def _rows_asked(self, sides: Sides, causal: bool) -> dict[str, Bool[Tensor, " query"]]:
-        """For each standard question, the rows of a text that can answer it; found once for all sites."""
-        key = (sides, causal)
-        if key not in self._rows:
-            questions = self._standard_questions(sides, self.logits.device)
-            self._rows[key] = {name: answerable(question, causal)[0] for name, question in questions.items()}
-        return self._rows[key]
 
     def ask(self, rule: LabelRule) -> dict[Head, float]:
         """Ask a question of your own: mean mass per head where labels are equal, over the rows that can answer it."""
         found: dict[Head, float] = {}
         for site in self.sites:
-            sides, source = self._sides(site), self.site_source(site)
+            sides, source = self.sides(site), self.site_source(site)
             if sides is None or (source.q.shape[2], source.k.shape[2]) != tuple(map(len, sides)):
                 continue
             query, key = (labels[None].to(source.q.device) for labels in rule.labels(*sides))
@@ -356,9 +339,7 @@ class Look:
         if site not in self.cache.reached:
             self.shape.find(Head(site, 0))
             raise InputError(f"this text did not reach the site {site}; it reached {', '.join(self.sites)}")
-        if not self.cache.sites:
-            self.cache.observe(self.questions)
-        return self.cache.sites[site]
+        return self.cache.site(site, self.questions)
 
     def _has_length(self, site: str, axis: int, length: int) -> bool:
         """Whether a site has this many positions: pooled keys, windows and added positions have others."""
@@ -377,20 +358,14 @@ class Look:
             )
 
     def _numbered(self, site: str, axis: int) -> tuple[Token, ...]:
-        names = numbered_labels(self._lengths(site)[axis], windowed=site in self.n_windows)
-        return tuple(Token(NOT_TEXT, name) for name in names)
+        key = (self._lengths(site)[axis], site in self.n_windows)
+        if key not in self._numbers:  # one tuple for all sites: sides are known by identity
+            self._numbers[key] = tuple(Token(NOT_TEXT, name) for name in numbered_labels(key[0], windowed=key[1]))
+        return self._numbers[key]
 
-    def questions(self, site: str, call: Call) -> dict[str, Question]:
+    def questions(self, site: str, sizes: tuple[int, int], device: torch.device) -> dict[str, Question]:
         """The standard questions where queries and keys are this text's tokens, or two texts; none elsewhere."""
-        sides = self._sides(site)
-        if sides is None or (call.q.shape[2], call.k.shape[2]) != tuple(map(len, sides)):
-            return {}
-        return self._standard_questions(sides, call.q.device)
-
-    def _standard_questions(self, sides: Sides, device: torch.device) -> dict[str, Question]:
-        if sides not in self._asked:  # the same labels for every layer: the engine sorts them once
-            self._asked[sides] = questions_between(sides, device)
-        return self._asked[sides]
+        return self._answers.questions(self.sides(site), sizes, device)
 
     def _needs_predictions(self) -> None:
         if self.shape.vocabulary is None:

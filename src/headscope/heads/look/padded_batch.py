@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from headscope.attention.backends.fused.layers import refuse_layer
+from headscope.attention.backends.waiting_layers import WaitingLayers, without_padding
 from headscope.attention.masks import Causal, Dense, Mask, Window
-from headscope.attention.observer import Call
+from headscope.attention.observer import Call, plain
 from headscope.attention.scores import Alibi, DenseBias, Relative, Scores
+from headscope.heads.look.activation_cache import on_cpu
 
 if TYPE_CHECKING:
     from headscope.heads.look.look import Look
@@ -31,14 +34,16 @@ class NotOneBatchError(Exception):
 def read_in_one_batch(looks: Sequence[Look], compare: bool) -> None:
     """Run one forward pass for all looks; raise NotOneBatchError where they have to be read one by one."""
     inputs = _padded([look.prepared.inputs for look in looks])
-    model = looks[0].model
+    model, batch = looks[0].model, _WaitingBatch(looks)
 
     def attend(site: str, call: Call) -> Tensor:
-        sizes = [(len(look.query_tokens(site)), len(look.key_tokens(site))) for look in looks]
+        sizes = batch.sizes(site)
         if call.q.shape[0] != len(looks) or (call.q.shape[2], call.k.shape[2]) != tuple(
             map(max, zip(*sizes, strict=True))
         ):
             raise NotOneBatchError
+        if batch.takes(call):
+            return batch.attend(site, call)
         z = call.v.new_zeros(*call.q.shape[:3], call.v.shape[-1])
         for index, (look, (n_query, n_key)) in enumerate(zip(looks, sizes, strict=True)):
             z[index, :, :n_query] = _attend(look, site, _one_text(call, index, n_query, n_key))[0]
@@ -46,11 +51,57 @@ def read_in_one_batch(looks: Sequence[Look], compare: bool) -> None:
 
     with torch.no_grad():
         done = model.run(inputs, attend, residual=True)
+    batch.end()
     for index, look in enumerate(looks):
         own = (slice(index, index + 1), slice(len(look.written)))
         look.cache.keep(done.logits[own], None if done.residual is None else done.residual[own])
     if compare:
         _check_equal(min(looks, key=lambda look: len(look.written)))
+
+
+class _WaitingBatch:
+    """The layers of one padded batch that are observed together, after the pass, for all texts."""
+
+    def __init__(self, looks: Sequence[Look]) -> None:
+        self.looks = looks
+        self._sizes: dict[tuple[str, str], list[tuple[int, int]]] = {}
+        self._sizes_at: dict[str, list[tuple[int, int]]] = {}  # by site; it outlives this batch with the layers
+        self._layers = WaitingLayers([on_cpu(look.questions) for look in looks], self._sizes_at.__getitem__)
+        self._z: dict[str, Tensor] = {}
+
+    def sizes(self, site: str) -> list[tuple[int, int]]:
+        """Queries and keys of every text at a site; the same at all sites of one stack and kind."""
+        stack = (site.rpartition(".")[0].partition(".")[0], self.looks[0].shape.sites[site].kind)
+        if stack not in self._sizes:
+            self._sizes[stack] = [(len(look.query_tokens(site)), len(look.key_tokens(site))) for look in self.looks]
+        return self._sizes[stack]
+
+    def takes(self, call: Call) -> bool:
+        """Whether a layer can wait: one that the kernel takes, without edits, within every text's budget."""
+        if any(look.edits for look in self.looks):
+            return False
+        if refuse_layer(call.q, call.k, call.v, call.scores.bind(call.q, call.k)) is not None:
+            return False
+        one = [tensor[:1] for tensor in (call.q, call.k, call.v, call.q)]
+        counted = [look.cache.fits(*one) for look in self.looks]
+        return all(counted)
+
+    def attend(self, site: str, call: Call) -> Tensor:
+        bound = call.scores.bind(call.q, call.k)
+        self._sizes_at[site] = self.sizes(site)
+        self._layers.add(site, call.q, call.k, call.v, bound)
+        self._z[site] = z = plain(replace(call, scores=without_padding(bound, self.sizes(site), call.q)))
+        return z
+
+    def end(self) -> None:
+        """Give every look its part of the batch."""
+        if not self._z:
+            return
+        for index, look in enumerate(self.looks):
+            own = {site: (self.sizes(site)[index], z[index : index + 1]) for site, z in self._z.items()}
+            for site, (size, _) in own.items():
+                look.cache.reach(site, *size)
+            look.cache.wait(self._layers, index, {site: z[:, :, : size[0]] for site, (size, z) in own.items()})
 
 
 def _attend(look: Look, site: str, call: Call) -> Tensor:

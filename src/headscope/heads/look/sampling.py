@@ -137,10 +137,8 @@ def strongest_predictions(model: OpenModel, logits: Float[Tensor, " vocabulary"]
     probabilities = logits.float().softmax(-1)
     top = probabilities.topk(min(count, len(probabilities)))
     tokens = model.processor.tokens_of(top.indices.cpu())
-    return [
-        Prediction(token, float(p), float(logits[token.id]))
-        for token, p in zip(tokens, top.values.tolist(), strict=True)
-    ]
+    chosen = zip(tokens, top.values.tolist(), logits[top.indices].tolist(), strict=True)
+    return [Prediction(token, p, logit) for token, p, logit in chosen]
 
 
 def _keep_most(

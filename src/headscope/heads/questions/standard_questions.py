@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -49,15 +50,19 @@ class MatchingKeys(NamedTuple):
         return self.up_to_query if causal else self.everywhere
 
 
-def matching_keys(question: Question) -> MatchingKeys:
+def matching_keys(question: Question, largest: int | None = None) -> MatchingKeys:
     """Count each query's matching keys by binary search among keys sorted by label, then position: no pair is made.
 
     The last query stands at the last key. Label −1 matches nothing; ``exclude_self`` leaves out the query's own key.
+    ``largest`` bounds the labels, which are then at least −1; without it they are read, which waits for a GPU.
     """
     n_query, n_key = question.query.shape[1], question.key.shape[1]
     batch, device = max(len(question.query), len(question.key)), question.query.device
-    labels = torch.cat((question.query.expand(batch, -1), question.key.to(device).expand(batch, -1)), dim=1)
-    query, key = torch.unique(labels, return_inverse=True)[1].mul(n_key).split((n_query, n_key), dim=1)
+    labels = torch.cat((question.query.expand(batch, -1), question.key.to(device).expand(batch, -1)), dim=1).long()
+    low, high = _bounds(labels) if largest is None else (-1, largest)
+    fits = low >= -1 and (high + 2) * n_key < 2**62
+    ranks = labels + 1 if fits else torch.unique(labels, return_inverse=True)[1]  # labels that could overflow
+    query, key = ranks.mul(n_key).split((n_query, n_key), dim=1)
     ordered = (key + torch.arange(n_key, device=device)).sort(dim=1).values
     own = torch.arange(n_key - n_query, n_key, device=device)
     first, here, end = (
@@ -67,6 +72,24 @@ def matching_keys(question: Question) -> MatchingKeys:
     itself = (key[:, own.clamp(min=0)] == query) & (own >= 0) & question.exclude_self
     asks = question.query != -1
     return MatchingKeys((end - first - itself.long()) * asks, (here - first - itself.long()) * asks)
+
+
+def answerable_rows(questions: Mapping[str, Question], causal: bool) -> dict[str, Bool[Tensor, " query"]]:
+    """The rows of one text that can answer each of several questions, which are counted together."""
+    found: dict[str, Bool[Tensor, " query"]] = {}
+    for apart in (False, True):
+        some = {name: question for name, question in questions.items() if question.exclude_self == apart}
+        if some:
+            query, key = (torch.cat([getattr(each, side) for each in some.values()]) for side in ("query", "key"))
+            found |= dict(zip(some, answerable(Question(query, key, apart), causal), strict=True))
+    return {name: found[name] for name in questions}
+
+
+def _bounds(labels: Int[Tensor, "batch position"]) -> tuple[int, int]:
+    if not labels.numel():
+        return 0, 0
+    low, high = torch.aminmax(labels)
+    return int(low), int(high)
 
 
 def answerable(question: Question, causal: bool) -> Bool[Tensor, "batch query"]:

@@ -35,6 +35,7 @@ class InputProcessor:
         self.start = start
         """The first token of the decoder, in an encoder-decoder."""
         self._texts: dict[int, str] = {}
+        self._tokens: dict[int, Token] = {}
 
     def prepare(self, given: Any) -> Prepared:
         """Text, token ids, chat messages, or a pair (source, target)."""
@@ -67,12 +68,15 @@ class InputProcessor:
 
     def tokens_of(self, ids: Int[Tensor, " token"]) -> tuple[Token, ...]:
         """The tokens with these ids, without character spans."""
-        return tuple(Token(int(token), self.text_of(int(token))) for token in ids)
+        known, listed = self._tokens, ids.tolist()
+        for token in set(listed).difference(known):
+            known[token] = Token(token, self.text_of(token))
+        return tuple([known[token] for token in listed])
 
     def decode(self, ids: Int[Tensor, " token"]) -> str:
         """The text of these ids; the ids themselves without a tokenizer."""
         if self.tokenizer is None:
-            return " ".join(str(int(token)) for token in ids)
+            return " ".join(map(str, ids.tolist()))
         self.isolation.try_ids(ids.tolist(), "these tokens")
         with panics_as_errors("these tokens"):
             return str(self.tokenizer.decode(ids.tolist(), skip_special_tokens=False))
@@ -91,10 +95,9 @@ class InputProcessor:
         """Refuse ids outside the vocabulary, and more of them than the context holds."""
         if not ids:
             raise InputError(f"{what} is empty; there is nothing to look at")
-        if self.vocabulary is not None:
+        if self.vocabulary is not None and (min(ids) < 0 or max(ids) >= self.vocabulary):
             wrong = next((token for token in ids if not 0 <= token < self.vocabulary), None)
-            if wrong is not None:
-                raise InputError(f"token {wrong} is outside this model's vocabulary of 0–{self.vocabulary - 1}")
+            raise InputError(f"token {wrong} is outside this model's vocabulary of 0–{self.vocabulary - 1}")
         if self.context is not None and len(ids) > self.context:
             raise InputError(f"{what} has {len(ids)} tokens, and this model reads at most {self.context}; shorten it")
 
@@ -200,4 +203,5 @@ def _ids_of_one_text(ids: Shaped[Tensor, "..."]) -> list[int]:
         )
     if ids.ndim == 2 and len(ids) > 1:
         raise InputError(f"token ids for several texts at once ({len(ids)}); look at one text at a time")
-    return [int(token) for token in ids.flatten()]
+    flat: list[int] = ids.flatten().tolist()
+    return flat

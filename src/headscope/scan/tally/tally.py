@@ -90,12 +90,16 @@ class Tally:
             examples=TopExamples.empty(len(layout.questions), h, layout.examples),
         )
 
-    def add(self, site: str, batch: SiteSums, rows: PackedRows, units: Sequence[int]) -> None:
-        """Add one batch of a site. The bootstrap draws pieces with equal ``units`` together."""
+    def add(self, site: str, batch: SiteSums, rows: PackedRows, units: Sequence[int], n_sites: int = 1) -> None:
+        """Add one batch of a site, or of so many one after the other, with their heads side by side.
+
+        The bootstrap draws pieces with equal ``units`` together.
+        """
         index = [name for name, _ in self.layout.sites].index(site)
-        first = sum(n_heads for _, n_heads in self.layout.sites[:index])
-        heads = slice(first, first + self.layout.sites[index][1])
-        self.count[:, index] += batch.count.sum(0)
+        sizes = [n_heads for _, n_heads in self.layout.sites]
+        sites = slice(index, index + n_sites)
+        heads = slice(sum(sizes[:index]), sum(sizes[: index + n_sites]))
+        self.count[:, sites] += batch.count.sum(0)[:, None]
         self.sums[:, heads] += batch.sums.sum(0)
         self.squares[:, heads] += batch.squares
         self.largest[:, heads] = torch.maximum(self.largest[:, heads], batch.largest)
@@ -103,7 +107,7 @@ class Tally:
         self.entropy[heads] += batch.entropy
         self.distance[heads] += batch.distance
         weights = poisson_weights(units, self.layout.replicates, self.layout.seed)
-        self.drawn_count[:, :, index] += weights @ batch.count.double()
+        self.drawn_count[:, :, sites] += (weights @ batch.count.double())[:, :, None]
         self.drawn_sums[:, :, heads] += torch.einsum("rp,pqh->rqh", weights, batch.sums)
         tops = (batch.top_score, batch.top_column, batch.top_key)
         self.examples.merge_heads(heads, top_examples(tops, rows, self.layout.examples))

@@ -77,10 +77,12 @@ class KernelInputs:
     softcap: float | None
 
     @classmethod
-    def prepare(cls, q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> KernelInputs:
+    def prepare(cls, q: Tensor, k: Tensor, v: Tensor, scores: Scores, visible: Intervals | None = None) -> KernelInputs:
+        """``visible`` is the mask as intervals, where they are known already."""
         assert scores.scale is not None
         q, k, v = (_rows_contiguous(tensor.detach()) for tensor in (q, k, v))
-        visible = intervals(scores.mask, q.shape[2], k.shape[2], q.device)
+        if visible is None:
+            visible = intervals(scores.mask, q.shape[2], k.shape[2], q.device)
         log2e = math.log2(math.e)
         # With a softcap, tanh(x) = 1 − 2 / (2^(2x·log2 e) + 1).
         scale = scores.scale * log2e if scores.softcap is None else 2 * scores.scale * log2e / scores.softcap

@@ -1,0 +1,211 @@
+"""What a person waits for: ``scope.look`` beside the plain forward pass, at the lengths and on the device people have.
+
+    python bench/look.py --device cpu --models gpt2 --tokens 128 1024      # writes bench/results/look-cpu.json
+    python bench/look.py --device cuda --out bench/results/look-h200.json  # GPT-2 small and Llama 3.2 1B shapes
+
+Random weights of the shape, the same for all contenders, which take turns in one process; token ids are given, and all
+positions' logits are computed by everybody:
+sdpa          the model as it is, with PyTorch's fused attention
+eager         its eager attention, and the same statistics from each layer's pattern, which is then let go
+look          ``scope.look``, then every statistic and mean answer of every head
+predictions   ``scope.look(ids).predictions()``: nothing else is asked
+ablated       the same with one head ablated
+other path    ``look`` with its layers observed one by one in the pass where a short text has them observed together
+              after it, and the reverse for a long one: which is faster says where the line should be
+A batch is 32 texts of 64 tokens: ``scope.look(texts)`` and all answers, beside one batched forward pass.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import measure
+import torch
+import transformers
+from torch import Tensor
+
+import headscope
+from headscope.attention.backends.fused import layers
+
+LENGTHS = {"gpt2": (20, 128, 1024, 2048, 4096), "llama-1b": (20, 128, 1024, 2048, 4096, 8192, 16384)}
+LONGEST_EAGER = 4096
+GOALS = {"look": 1.5, "predictions": 1.05, "ablated": 1.1}
+BATCH = (32, 64)
+
+
+def config(name: str) -> Any:
+    """The shape of a model people use; room for texts longer than GPT-2's own context."""
+    if name == "gpt2":
+        return transformers.GPT2Config(n_positions=8192, architectures=["GPT2LMHeadModel"])
+    return transformers.LlamaConfig(
+        hidden_size=2048, num_hidden_layers=16, num_attention_heads=32, num_key_value_heads=8, head_dim=64,
+        intermediate_size=8192, vocab_size=128256, max_position_embeddings=131072,
+    )  # fmt: skip
+
+
+def model(name: str, attention: str, device: str) -> Any:
+    """GPT-2 in float32, as it is published; Llama in bfloat16 on a GPU."""
+    kind = transformers.GPT2LMHeadModel if name == "gpt2" else transformers.LlamaForCausalLM
+    dtype = torch.bfloat16 if name != "gpt2" and device == "cuda" else torch.float32
+    torch.manual_seed(0)
+    with torch.device(device):
+        return kind._from_config(config(name), attn_implementation=attention, dtype=dtype).eval()
+
+
+def text(tokens: int) -> list[int]:
+    """Random tokens, the second half a copy of the first, so that every question has rows to ask."""
+    half = torch.randint(5000, (tokens // 2,), generator=torch.Generator().manual_seed(1)).tolist()
+    return half + half
+
+
+def from_pattern(pattern: Tensor, ids: Tensor) -> dict[str, Tensor]:
+    """The statistics of a look from a stored pattern ``[batch, head, query, key]``."""
+    place = torch.arange(pattern.shape[-1], device=pattern.device)
+    apart = (place[:, None] - place[None]).to(pattern.dtype)
+    same = ids[0][:, None] == ids[0][None]
+    after = torch.zeros_like(same)
+    after[:, 1:] = same[:, :-1]
+    for matches in (same, after):
+        matches.fill_diagonal_(False)
+    mean = (pattern * apart).sum(-1)
+    weight, key = pattern.max(-1)
+    return {
+        "entropy": -torch.special.xlogy(pattern, pattern).sum(-1), "distance": mean,
+        "std": ((pattern * apart.square()).sum(-1) - mean.square()).clamp(min=0).sqrt(), "strongest": key,
+        "weight": weight, "itself": pattern.diagonal(dim1=-2, dim2=-1),
+        "previous": pattern.diagonal(offset=-1, dim1=-2, dim2=-1), "first": pattern[..., 0],
+        "duplicate": (pattern * same).sum(-1), "induction": (pattern * after).sum(-1),
+    }  # fmt: skip
+
+
+@torch.no_grad()
+def eager(stored: Any, ids: Tensor) -> None:
+    """Statistics layer by layer; a layer's pattern is gone before the next one is made."""
+
+    def reduce(module: Any, args: Any, output: Any) -> Any:
+        found = from_pattern(output[1], ids)
+        for name in ("itself", "previous", "first", "duplicate", "induction"):
+            found[name].mean(-1)
+        return (output[0], None)
+
+    layers = [module for path, module in stored.named_modules() if path.endswith((".attn", ".self_attn"))]
+    hooks = [layer.register_forward_hook(reduce) for layer in layers]
+    try:
+        stored(ids, use_cache=False)
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def answers(look: Any) -> None:
+    """Every statistic and mean answer of every head."""
+    for site in look.sites:
+        look.statistics(site)
+        look.mean_answers(site)
+
+
+def ablated(scope: Any, ids: list[int]) -> None:
+    with scope.edit(headscope.ablate("3.2")):
+        scope.look(ids).predictions(count=3)
+
+
+def other_path(scope: Any, ids: list[int]) -> None:
+    """A look with its layers observed as they are not by default at this length."""
+    line = layers.LONGEST
+    layers.LONGEST = 0 if len(ids) <= line else len(ids)
+    try:
+        answers(scope.look(ids))
+    finally:
+        layers.LONGEST = line
+
+
+class Shape:
+    """One shape of a model, opened in three ways with the same weights."""
+
+    def __init__(self, name: str, device: str) -> None:
+        self.name, self.device = name, device
+        self.plain, self.stored = model(name, "sdpa", device), model(name, "eager", device)
+        self.scope = headscope.load(model(name, "sdpa", device))
+
+    def contenders(self, tokens: int) -> dict[str, Callable[[], object]]:
+        listed = text(tokens)
+        ids = torch.tensor([listed], device=self.device)
+        found: dict[str, Callable[[], object]] = {
+            "sdpa": torch.no_grad()(lambda: self.plain(ids, use_cache=False)),
+            "look": lambda: answers(self.scope.look(listed)),
+            "predictions": lambda: self.scope.look(listed).predictions(count=3),
+            "ablated": lambda: ablated(self.scope, listed),
+        }
+        if self.device == "cuda":
+            found["other path"] = lambda: other_path(self.scope, listed)
+        if tokens <= LONGEST_EAGER:
+            found["eager"] = lambda: eager(self.stored, ids)
+        return found
+
+    def batch_contenders(self) -> dict[str, Callable[[], object]]:
+        count, tokens = BATCH
+        texts = [[(token + 7 * number) % 5000 for token in text(tokens)] for number in range(count)]
+        ids = torch.tensor(texts, device=self.device)
+        return {
+            "sdpa": torch.no_grad()(lambda: self.plain(ids, use_cache=False)),
+            "look": lambda: [answers(look) for look in self.scope.look(texts)],
+        }
+
+    def first_look(self, tokens: int) -> float:
+        """Seconds of the first look of this length: kernels are compiled, or fetched from an earlier process."""
+        began = time.perf_counter()
+        answers(self.scope.look(text(tokens)))
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+        return round(time.perf_counter() - began, 3)
+
+
+def row(shape: Shape, what: dict[str, Any], work: dict[str, Callable[[], object]], seconds: float) -> dict[str, Any]:
+    """Times of all contenders and their peaks above what the weights hold."""
+    timing = measure.interleaved(work, device=shape.device, seconds=seconds, least=3)
+    peak = {name: measure.peak_bytes(run, shape.device) for name, run in work.items() if shape.device == "cuda"}
+    base = timing["sdpa"].median_ms
+    ratios = {name: round(each.median_ms / base, 3) for name, each in timing.items()}
+    print(shape.name, what, {name: f"{timing[name].median_ms:.2f} ms ({ratios[name]:.2f} x)" for name in timing},
+          {name: f"{size >> 20} MiB" for name, size in peak.items()}, flush=True)  # fmt: skip
+    return {"model": shape.name, **what, "times": timing, "times_sdpa": ratios, "goals": GOALS, "peak_bytes": peak,
+            "weight_bytes": sum(w.numel() * w.element_size() for w in shape.plain.parameters())}  # fmt: skip
+
+
+def rows(name: str, lengths: list[int], device: str, seconds: float) -> Iterator[dict[str, Any]]:
+    shape = Shape(name, device)
+    for tokens in lengths:
+        what = {"tokens": tokens, "first_look_s": shape.first_look(tokens)}
+        yield row(shape, what, shape.contenders(tokens), seconds)
+    what = {"texts": BATCH[0], "tokens": BATCH[1]}
+    yield row(shape, what, shape.batch_contenders(), seconds)
+    shape.scope.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--models", nargs="+", choices=list(LENGTHS), default=list(LENGTHS))
+    parser.add_argument("--tokens", type=int, nargs="+", help="instead of the usual lengths")
+    parser.add_argument("--seconds", type=float, default=4.0, help="for one length of one model")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "look-cpu.json")
+    chosen = parser.parse_args()
+    if chosen.device == "cpu":
+        torch.set_num_threads(1)
+    about, found = measure.machine(chosen.device), []
+    for name in chosen.models:
+        for made in rows(name, chosen.tokens or list(LENGTHS[name]), chosen.device, chosen.seconds):
+            found.append(made)
+            measure.write(chosen.out, benchmark="look", about=about, rows=found)
+        gc.collect()
+        if chosen.device == "cuda":
+            torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    main()

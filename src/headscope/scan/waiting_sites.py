@@ -1,0 +1,154 @@
+"""Sites of one batch that wait on a GPU, to be observed and summed together: few launches for all layers.
+
+z is computed at once, each query over the keys of its piece. Statistics are computed from q and k when the pass is
+over, or when so many layers wait that their values would take more than ``AT_ONCE`` bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from headscope.attention.backends.fused.host import refuse
+from headscope.attention.backends.fused.intervals import Intervals, intervals
+from headscope.attention.backends.fused.layers import LONGEST, attend_within, observe_layers
+from headscope.attention.masks import Causal, Documents, Mask, Window, documents
+from headscope.attention.observation import Rows
+from headscope.attention.observer import Call
+from headscope.attention.questions import Question
+from headscope.attention.scores import Scores
+from headscope.models.finite import PassCheck, finish
+from headscope.scan.corpus.packing import PackedRows
+from headscope.scan.tally.reduction import TRAITS, SiteSums, SiteValues, reduce
+
+AT_ONCE = 2**29
+
+
+class Group(NamedTuple):
+    """Sites that wait with the same shapes and scores."""
+
+    sites: list[str]
+    q: list[Tensor]
+    k: list[Tensor]
+    scores: Scores
+    visible: Intervals
+    causal: bool
+
+
+@dataclass
+class SummedSites:
+    """The sums of so many sites, one after the other, from this one on."""
+
+    first: str
+    n_sites: int
+    sums: SiteSums
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a batch is asked: questions, which rows can answer each, and what shuffled labels would give."""
+
+    questions: Mapping[str, Question]
+    valid: Mapping[bool, Bool[Tensor, "row position quantity"]]
+    shares: Mapping[bool, Float[Tensor, "row question position"]]
+    exclude_self: Float[Tensor, "question 1 1"]
+    context: int
+
+
+class WaitingSites:
+    """The sites of one batch that wait, in the order of the tally. ``done`` takes their sums."""
+
+    def __init__(
+        self, rows: PackedRows, asked: Asked, sites: Mapping[str, bool], done: Callable[[SummedSites], None]
+    ) -> None:
+        self._rows, self._asked, self._causal, self._done = rows, asked, sites, done
+        self._order = list(sites)
+        self._group: Group | None = None
+        self._visible: dict[Mask, Intervals] = {}
+
+    def takes(self, call: Call) -> bool:
+        """Whether a call can wait: on a GPU, with scores that the kernels have, in rows that are not too long."""
+        parts = call.scores.mask.parts
+        plain = Scores(scale=call.scores.scale, softcap=call.scores.softcap)
+        known = all(isinstance(part, Causal | Window | Documents) for part in parts) and call.q.shape[2] <= LONGEST
+        given = replace(plain, bias=call.scores.bias, sinks=call.scores.sinks)
+        return known and refuse(call.q, call.k, call.v, given.bind(call.q, call.k)) is None
+
+    def attend(self, site: str, call: Call) -> Tensor:
+        """Compute z within pieces, and keep q and k for the statistics."""
+        kept = Mask(tuple(part for part in call.scores.mask.parts if not isinstance(part, Documents)))
+        scores = replace(call.scores, mask=kept).bind(call.q, call.k)
+        visible = self._intervals(kept, call.q)
+        self._join(site, call, scores, visible)
+        return attend_within(call.q, call.k, call.v, scores, visible)
+
+    def flush(self) -> None:
+        """Observe and sum up the sites that wait."""
+        group, self._group = self._group, None
+        if group is None:
+            return
+        rows = observe_layers(
+            torch.cat(group.q), torch.cat(group.k), group.scores, self._asked.questions, group.visible
+        )
+        values = _side_by_side(rows, len(group.sites), self._asked, self._asked.shares[group.causal])
+        check = PassCheck("the model")
+        check.see_logsumexp(group.sites, rows.logsumexp.view(len(group.sites), -1))
+        finish(check)
+        assert rows.strongest is not None
+        strongest = _heads_beside(rows.strongest.key, len(group.sites)).transpose(1, 2)
+        site = SiteValues(values.permute(0, 3, 1, 2), self._asked.valid[group.causal], strongest, self._rows.pieces)
+        sums = reduce(site, len(self._asked.questions), self._asked.context).to_host()
+        self._done(SummedSites(group.sites[0], len(group.sites), sums))
+
+    def _intervals(self, mask: Mask, q: Tensor) -> Intervals:
+        """Each row's keys: those of its piece that the mask allows. Computed once for all layers."""
+        if mask not in self._visible:
+            inside = mask & documents(self._rows.piece_ids().to(q.device))
+            self._visible[mask] = intervals(inside, q.shape[2], q.shape[2], q.device)
+        return self._visible[mask]
+
+    def _join(self, site: str, call: Call, scores: Scores, visible: Intervals) -> None:
+        """Join the group that waits, or begin another one if this site is not the next, not alike or one too many."""
+        group = self._group
+        batch, n_heads, length, _ = call.q.shape
+        size = batch * n_heads * length * 4 * (len(TRAITS) + 2 * len(self._asked.questions))
+        if group is not None:
+            follows = self._order.index(site) == self._order.index(group.sites[-1]) + 1
+            alike = (call.q.shape, call.k.shape, scores.scale, scores.softcap, self._causal[site]) == (
+                group.q[0].shape, group.k[0].shape, group.scores.scale, group.scores.softcap, group.causal,
+            )  # fmt: skip
+            if not (follows and alike and visible is group.visible) or (len(group.sites) + 1) * size > AT_ONCE:
+                self.flush()
+        if self._group is None:
+            self._group = Group([], [], [], scores, visible, self._causal[site])
+        self._group.sites.append(site)
+        self._group.q.append(call.q)
+        self._group.k.append(call.k)
+
+
+def _side_by_side(
+    rows: Rows, n_sites: int, asked: Asked, shares: Float[Tensor, "row question position"]
+) -> Float[Tensor, "row quantity head position"]:
+    """Traits, masses and nulls of all sites, their heads side by side.
+
+    The null is the mass under shuffled labels: the share of keys that match, times the mass on keys that may match.
+    """
+    assert rows.entropy is not None
+    assert rows.distance is not None
+    assert rows.strongest is not None
+    found = [rows.entropy, *rows.distance, rows.strongest.weight, *rows.mass.values()]
+    values = torch.stack([_heads_beside(each, n_sites) for each in found], dim=1)
+    itself = values[:, len(TRAITS) + list(asked.questions).index("itself")]
+    nulls = shares[:, :, None] * (1 - asked.exclude_self.to(itself.device) * itself[:, None])
+    return torch.cat((values, nulls), dim=1)
+
+
+def _heads_beside(values: Tensor, n_sites: int) -> Tensor:
+    """From ``[site and row, head, position]`` to ``[row, site and head, position]``."""
+    by_site = values.view(n_sites, -1, *values.shape[1:]).transpose(0, 1)
+    return by_site.flatten(1, 2)
