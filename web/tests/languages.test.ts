@@ -2,7 +2,8 @@ import { describe, expect, it } from "vitest";
 import { FIGURES, type TermKey } from "../src/glossary/figures";
 import { count } from "../src/format";
 import { formatted } from "../src/learn/lesson-numbers.svelte";
-import { Problem } from "../src/source/source";
+import { Problem } from "../src/source/problem";
+import { messageOf } from "../src/source/source";
 import en from "../src/words/en";
 import { served } from "../src/words/served";
 import { LANGUAGES, NAMES, speak } from "../src/words/words";
@@ -45,9 +46,9 @@ it("what the program says is translated with its names and numbers", async () =>
 it("problems and thousands are said in the language of the page", async () => {
   await speak(["de"]);
   expect(
-    new Problem("InputError", "the text has 20,000 tokens, and this model reads at most 16384; shorten it").message,
+    messageOf(new Problem("InputError", "the text has 20,000 tokens, and this model reads at most 16384; shorten it")),
   ).toBe("der Text hat 20\u202f000 Token, und dieses Modell liest höchstens 16384; kürze ihn");
-  expect(new Problem("Failed", "nobody knows this sentence").message).toBe("nobody knows this sentence");
+  expect(messageOf(new Problem("Failed", "nobody knows this sentence"))).toBe("nobody knows this sentence");
   expect(count(8192)).toBe("8\u202f192");
   expect(formatted(8192, ",")).toBe("8\u202f192");
   expect(formatted(1099511.6, ",.1f")).toBe("1\u202f099\u202f511.6");

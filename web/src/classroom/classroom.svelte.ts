@@ -1,7 +1,8 @@
 // The state of a class in this browser: what the teacher sees, or the news for a student, asked for every few seconds.
 import type { components } from "../api";
 import { askJson } from "../source/server";
-import { messageOf, Problem } from "../source/source";
+import { Problem } from "../source/problem";
+import { messageOf } from "../source/source";
 
 type Schemas = components["schemas"];
 export type TeacherView = Schemas["TeacherView"];

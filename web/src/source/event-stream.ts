@@ -1,7 +1,7 @@
 // Read a stream of containers, each behind its length in four bytes: training runs as they happen.
 import { unpack, type Container } from "../wire";
 import { askServer } from "./server";
-import { Problem } from "./source";
+import { Problem } from "./problem";
 
 export interface StreamEvent<Card> {
   values: Card;

@@ -1,10 +1,10 @@
 // Source of an exported HTML file: all answers lie in one container inside it (app/export/html.py writes it).
+import { Problem } from "./problem";
 import { words } from "../words/words";
 import { unpack, type Container } from "../wire";
 import { tileFrom, lookFrom, attributionFrom, receivedIn } from "./decode";
 import { tileOf, partsFrom } from "./recompute-weights";
 import {
-  Problem,
   type CutPath,
   type CutPathRequest,
   type Tile,

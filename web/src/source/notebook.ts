@@ -1,7 +1,7 @@
 // Source of a notebook widget: requests go over a message channel to the kernel (app/export/widget.py answers).
+import { Problem } from "./problem";
 import { tileFrom, importanceFrom, lookFrom, attributionFrom, receivedFrom, rulePatternFrom } from "./decode";
 import {
-  Problem,
   type CutPath,
   type FoundToken,
   type ModelCard,

@@ -1,9 +1,9 @@
 // Source of the server's page: HTTP requests, the last few hundred answers cached.
+import { Problem } from "./problem";
 import { unpack, type Container } from "../wire";
 import { language, words } from "../words/words";
 import { attributionFrom, importanceFrom, lookFrom, receivedFrom, rulePatternFrom, tileFrom } from "./decode";
 import {
-  Problem,
   type CutPath,
   type FoundToken,
   type MediaFile,

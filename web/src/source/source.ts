@@ -158,16 +158,7 @@ export function streamsOf(look: Pick<LookCard, "sides">, site: SiteCard): [strin
   return look.sides?.[site.name] ?? [site.queries, site.keys];
 }
 
-/** A sentence for the person at the page, in its language where the catalogue has it. */
-export class Problem extends Error {
-  constructor(
-    readonly kind: string,
-    message: string,
-  ) {
-    super(served(message));
-  }
-}
-
+/** What went wrong, for the person at the page, in its language where the catalogue has it. */
 export function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
+  return served(error instanceof Error ? error.message : String(error));
 }

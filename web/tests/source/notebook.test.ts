@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { requester, notebookSource } from "../../src/source/notebook";
-import { Problem } from "../../src/source/source";
+import { Problem } from "../../src/source/problem";
 
 function host(answer: (question: { id: number; ask: string; body: unknown }) => object) {
   const { port1, port2 } = new MessageChannel();

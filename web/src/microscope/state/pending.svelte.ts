@@ -1,6 +1,7 @@
 // Requests under way: how many, their progress, and the last error.
 import { untrack } from "svelte";
-import { Problem, type Progress } from "../../source/source";
+import { Problem } from "../../source/problem";
+import { messageOf, type Progress } from "../../source/source";
 
 export class PendingRequests {
   working = $state(0);
@@ -34,7 +35,7 @@ export class PendingRequests {
       return found;
     } catch (error) {
       const absent = error instanceof Problem && error.kind === "NotInFile"; // said where it is missing
-      if (!signal.aborted && !absent) [this.failed, this.problem] = [what, (error as Error).message];
+      if (!signal.aborted && !absent) [this.failed, this.problem] = [what, messageOf(error)];
       return undefined;
     } finally {
       this.working--;

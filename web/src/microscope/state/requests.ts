@@ -1,7 +1,7 @@
 // Requests of the microscope: weights, logit attribution, prediction, importance. Each cancels the one it replaces.
 import { untrack } from "svelte";
 import { poolFor } from "../../draw/heat-map";
-import { tokensOf, type Tile } from "../../source/source";
+import { messageOf, tokensOf, type Tile } from "../../source/source";
 import { WHOLE, type Microscope } from "./microscope.svelte";
 import type { PatternLine } from "./selection";
 
@@ -149,7 +149,7 @@ export function fetchImportance(scope: Microscope): Undo {
   });
   answer
     .then((found) => asking.signal.aborted || (scope.importance = found))
-    .catch((error: Error) => asking.signal.aborted || (scope.importanceError = error.message))
+    .catch((error: Error) => asking.signal.aborted || (scope.importanceError = messageOf(error)))
     .finally(() => scope.working--);
   return () => asking.abort();
 }

@@ -1,5 +1,6 @@
 // What is being explained: one arrow and one of its writers, or a prediction traced back; and the answers.
-import { messageOf, Problem, type CutPath, type Trace, type Why } from "../../source/source";
+import { Problem } from "../../source/problem";
+import { messageOf, type CutPath, type Trace, type Why } from "../../source/source";
 import { EXPLAIN, type Explain, type Pin, type TracePath } from "./explain-address";
 
 /** An answer that is on its way, there, or not to be had. */

@@ -1,7 +1,7 @@
 // Answers about one published model: what app/pages/microscope.py answers, computed from the graph's outputs.
+import { Problem } from "../problem";
 import { rowMaxima, tileOf, type Factors, type Parts } from "../recompute-weights";
 import {
-  Problem,
   type Attribution,
   type AttributionRequest,
   type FoundToken,

@@ -1,10 +1,10 @@
 // Source of a published site: a worker runs the model in the visitor's browser; what needs Python says so.
+import { Problem } from "../problem";
 import { words } from "../../words/words";
 import { unpack } from "../../wire";
 import { cached } from "../server";
 import { requester } from "../notebook";
 import {
-  Problem,
   type Attribution,
   type FoundToken,
   type Look,

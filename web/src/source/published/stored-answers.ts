@@ -1,7 +1,7 @@
 // What pages other than the microscope ask, answered from the site's files; what no file answers needs Python.
 import { words } from "../../words/words";
 import { cached } from "../server";
-import { Problem } from "../source";
+import { Problem } from "../problem";
 import { unzipped, type PublishedSite } from "./files";
 import { computed, meant } from "./lab/answers";
 import { means, readings } from "./lab/typed-numbers";

@@ -1,6 +1,7 @@
 // Text into tokens in the browser, by the model's own tokenizer.json.
 import { Tokenizer } from "@huggingface/tokenizers";
-import { Problem, type FoundToken, type TokenCard } from "../source";
+import { Problem } from "../problem";
+import { type FoundToken, type TokenCard } from "../source";
 
 /** What tokenizer.json says of words that are not in its vocabulary. */
 interface Vocabulary {

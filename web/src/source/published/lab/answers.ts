@@ -2,7 +2,7 @@
 import type { components } from "../../../api";
 import { words } from "../../../words/words";
 import type { StreamEvent } from "../../event-stream";
-import { Problem } from "../../source";
+import { Problem } from "../../problem";
 import { craftHeads } from "./craft-heads";
 import { checkFork, checkInvented, type Exercise, type ForkRemarks } from "./exercises";
 import { workedExample, type Worked } from "./worked-example";

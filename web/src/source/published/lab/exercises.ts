@@ -1,6 +1,6 @@
 // Checks the two exercises of By hand; lab/teach/exercises.py in the browser.
 import type { components } from "../../../api";
-import { Problem } from "../../source";
+import { Problem } from "../../problem";
 import { readings } from "./typed-numbers";
 import { formatNumber, formatVector, weigh } from "./worked-example";
 

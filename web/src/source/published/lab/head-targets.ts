@@ -1,6 +1,6 @@
 // The pattern that each head of Four heads should learn, from its arrows; lab/teach/target_patterns.py in the browser.
 import type { components } from "../../../api";
-import { Problem } from "../../source";
+import { Problem } from "../../problem";
 
 type Target = components["schemas"]["TargetPattern"];
 

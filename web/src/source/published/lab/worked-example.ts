@@ -1,6 +1,6 @@
 // The worked example of By hand with the reader's changes, computed here; lab/teach/worked_example.py in the browser.
 import type { components } from "../../../api";
-import { Problem } from "../../source";
+import { Problem } from "../../problem";
 
 type Schemas = components["schemas"];
 export type Worked = Schemas["WorkedResponse"];

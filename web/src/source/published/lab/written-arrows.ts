@@ -1,6 +1,6 @@
 // Words and arrows of Four heads as people write them; lab/teach/target_patterns.py in the browser.
 import type { components } from "../../../api";
-import { Problem } from "../../source";
+import { Problem } from "../../problem";
 
 type Schemas = components["schemas"];
 type Arrow = [number, number];
