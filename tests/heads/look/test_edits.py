@@ -128,6 +128,17 @@ def test_arrows_of_one_row_are_hidden_together(scope: Scope, ids: list[int]) -> 
         close(scope.look(ids).logits, expected)
 
 
+def test_a_look_shows_the_row_without_its_knocked_out_arrows(scope: Scope, ids: list[int]) -> None:
+    expected = scope.look(ids).pattern("0.1").clone()
+    expected[8, [3, 5]] = 0.0
+    expected[8] /= expected[8].sum()
+    with scope.edit(knock_out("0.1", query=8, key=3), knock_out("0.1", query=8, key=5)):
+        look = scope.look(ids)
+        close(look.pattern("0.1"), expected)
+        row = expected[8][expected[8] > 0]
+        close(look.statistics("0").entropy[0, 1, 8], -(row * row.log()).sum())
+
+
 def test_an_ablated_head_stays_ablated_when_its_arrows_are_knocked_out(scope: Scope, ids: list[int]) -> None:
     with scope.edit(ablate("0.1")):
         ablated = scope.look(ids).logits

@@ -84,3 +84,15 @@ def test_other_weights_other_versions_and_other_files_are_refused(llama: Scope, 
     save_file({"x": torch.zeros(2)}, path, metadata={"headscope_look": '{"class": "Popen", "fields": {}}'})
     with pytest.raises(InputError, match="'Popen'"):
         headscope.open_look(path)
+
+
+def test_a_look_under_knocked_out_arrows_is_saved_and_one_under_a_cut_path_is_refused(
+    llama: Scope, ids: list[int], tmp_path: Path
+) -> None:
+    with llama.edit(headscope.knock_out("0.1", 8, 3)):
+        llama.look(ids).save(tmp_path / "x.headscope")
+    assert float(headscope.open_look(tmp_path / "x.headscope").pattern("0.1")[8, 3]) == 0.0
+    with llama.edit(headscope.ablate(headscope.path("0.0", "1.1"))):
+        look = llama.look(ids)
+        with pytest.raises(InputError, match="save the look without the ablated path"):
+            look.save(tmp_path / "y.headscope")

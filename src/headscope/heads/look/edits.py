@@ -93,7 +93,7 @@ def under(edits: Sequence[EditFunction], observer: SiteObserver) -> SiteObserver
 
 
 def scores_under(edits: Sequence[EditFunction], site: str, call: Call) -> Scores:
-    """The scores of a call under the edits that change scores and say so: ablated paths."""
+    """The scores of a call under the edits that change scores and say so: knocked-out arrows, ablated paths."""
     scores = call.scores
     for edit in edits:
         cut = getattr(edit, "scores", None)
@@ -304,7 +304,7 @@ def knock_out(head: HeadName, query: int, key: int) -> KnockOut:
 
 
 def force(head: HeadName, pattern: Float[Tensor, "query key"]) -> Force:
-    """Replace a head's pattern."""
+    """Replace a head's pattern. A look inside shows the pattern that its scores would give; z is the forced one."""
     return Force(head, pattern)
 
 

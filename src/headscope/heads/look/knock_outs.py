@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from headscope.attention.masks import Mask, Part
 from headscope.attention.observer import Call
+from headscope.attention.scores import Scores
 from headscope.models.protocol import OpenModel
 from headscope.names import Head, HeadName
 
@@ -45,6 +47,33 @@ class HiddenKeys:
         z = z.clone()
         z[:, self.head.head, row] = _row_without(call, self.head.head, row, keys).to(z)
         return z
+
+    def scores(self, site: str, call: Call) -> Scores:
+        """The scores with these keys masked, so that patterns and statistics are those of the edited head."""
+        if site != self.head.site:
+            return call.scores
+        hidden = Hidden(call.q.shape[1], self.head.head, self.query, self.keys)
+        return replace(call.scores, mask=call.scores.mask & Mask((hidden,)))
+
+
+@dataclass(frozen=True)
+class Hidden(Part):
+    """A mask that hides some keys from one query of one head."""
+
+    n_heads: int
+    head: int
+    query: int
+    keys: tuple[int, ...]
+
+    def block(
+        self, rows: Int[Tensor, " query"], columns: Int[Tensor, " key"], offset: int
+    ) -> Bool[Tensor, "1 head query key"]:
+        heads = torch.arange(self.n_heads, device=columns.device) == self.head
+        keys = torch.isin(columns, torch.tensor(self.keys, device=columns.device))
+        return ~(heads[:, None, None] & (rows + offset == self.query)[:, None] & keys)[None]
+
+    def only(self, head: int) -> Hidden:
+        return replace(self, n_heads=1, head=self.head - head)
 
 
 def in_order(

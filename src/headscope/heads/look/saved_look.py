@@ -22,6 +22,7 @@ from headscope.attention.observation import Distance, Rows, Strongest
 from headscope.errors import InputError
 from headscope.files import parse_json, parsing, write_atomic
 from headscope.heads.look.activation_cache import SiteActivations
+from headscope.heads.look.knock_outs import Hidden
 from headscope.heads.look.look import Look
 from headscope.heads.look.saved_look_checks import check_saved_look
 from headscope.models.huggingface import sparse_masks
@@ -37,7 +38,7 @@ _CLASSES = {
     for kind in (
         Token, Prepared, Site, ModelShape, SiteActivations, Rows, Distance, Strongest, scores.Scores, scores.DenseBias,
         scores.Alibi, scores.Relative, masks.Mask, masks.Causal, masks.Window, masks.Padding, masks.Documents,
-        masks.Dense, sparse_masks.RealKeys, sparse_masks.IndexedKeys,
+        masks.Dense, Hidden, sparse_masks.RealKeys, sparse_masks.IndexedKeys,
     )
 }  # fmt: skip
 
@@ -124,6 +125,11 @@ def _encode(value: Any, tensors: dict[str, Tensor]) -> Any:
         tensors[name] = value.detach().cpu().contiguous().clone()
         return {"tensor": name}
     if dataclasses.is_dataclass(value) or hasattr(value, "_asdict"):
+        if type(value).__name__ not in _CLASSES:
+            raise InputError(
+                f"a look whose scores need the model ({type(value).__name__}) cannot be saved; save the look without "
+                "the ablated path"
+            )
         names = getattr(value, "_fields", None) or [field.name for field in dataclasses.fields(value)]
         inside = {name: _encode(getattr(value, name), tensors) for name in names}
         return {"class": type(value).__name__, "fields": inside}
