@@ -131,6 +131,37 @@ def test_all_writers_cut_together_leave_a_zero_query(llama: Scope, ids: list[int
     torch.testing.assert_close(z[5], values[:6].mean(0), rtol=1e-3, atol=1e-4)
 
 
+def test_paths_of_two_edits_are_cut_together(llama: Scope, ids: list[int]) -> None:
+    one, other = (headscope.path(writer, "1.2", into="k") for writer in ("0.1", "0.3"))
+    with llama.edit(headscope.ablate(one, other)):
+        expected = llama.look(ids)
+    with llama.edit(headscope.ablate(one)), llama.edit(headscope.ablate(other)):
+        found = llama.look(ids)
+    with llama.edit(headscope.ablate(other)):
+        second = llama.look(ids)
+    torch.testing.assert_close(found.logits, expected.logits)
+    torch.testing.assert_close(found.pattern("1.2"), expected.pattern("1.2"))
+    assert float((found.logits - second.logits).abs().max()) > 1e-4
+
+
+def test_paths_that_meet_in_a_part_of_the_scores_are_refused(llama: Scope, ids: list[int]) -> None:
+    everywhere = headscope.path("0.1", "1.2", into="k")
+    here = headscope.path("0.3", "1.2", into="k", key=3)
+    with (
+        pytest.raises(EditError, match=r"two paths into the k of 1\.2 meet"),
+        llama.edit(headscope.ablate(everywhere, here)),
+    ):
+        llama.look(ids)
+    apart = headscope.path("0.1", "1.2", into="k", key=4)
+    with llama.edit(headscope.ablate(apart, here)):
+        llama.look(ids)
+    with (
+        pytest.raises(EditError, match="ablate all of them alike"),
+        llama.edit(headscope.ablate(apart), headscope.ablate(here, how="mean")),
+    ):
+        llama.look(ids)
+
+
 def test_mean_and_resample_take_the_parts_place(llama: Scope, ids: list[int]) -> None:
     other = ids[::-1]
     looks = {}

@@ -81,7 +81,8 @@ def in_order(
 ) -> tuple[Callable[[str, Call, Tensor], Tensor], ...]:
     """Edits in the order of the computation: arrows first, those of one row together, then what replaces z.
 
-    A row with hidden keys is computed from its scores; made one by one, each would undo what came before it.
+    A row with hidden keys is computed from its scores; made one by one, each would undo what came before it. Paths are
+    ablated together for the same reason.
     """
     hidden: dict[tuple[Head, int], dict[int, None]] = {}
     others: list[Callable[[str, Call, Tensor], Tensor]] = []
@@ -90,6 +91,10 @@ def in_order(
             hidden.setdefault((edit.head, edit.query), {}).update(dict.fromkeys(edit.keys))
         else:
             others.append(edit)
+    paths = [edit for edit in others if hasattr(edit, "joined")]
+    if len(paths) > 1:
+        together = paths[0].joined(paths[1:])
+        others = [together if edit is paths[0] else edit for edit in others if edit is paths[0] or edit not in paths]
     return (*(HiddenKeys(head, query, tuple(keys)) for (head, query), keys in hidden.items()), *others)
 
 

@@ -61,6 +61,7 @@ class AblatePaths:
             for reader in path.readers:
                 where = replace(path, writer="", readers=())
                 grouped.setdefault((model.shape.find(reader), where), []).append(path.writer)
+        _refuse_overlaps(list(grouped))
         by_site: dict[str, list[_Bound]] = {}
         for (head, where), writers in grouped.items():
             by_site.setdefault(head.site, []).append(_Bound(model, (head, where), writers, self))
@@ -79,12 +80,44 @@ class AblatePaths:
             assert not isinstance(call.scores.bias, Tensor), "tensors are wrapped when Scores is made"
             return replace(call.scores, bias=CutBias(call.q.shape[1], _cuts(call, bound), call.scores.bias))
 
+        def joined(others: Sequence[Any]) -> EditFunction:
+            more = _alike(self, [other.ablation for other in others])
+            return replace(self, paths=(*self.paths, *more)).bind(model)
+
         change.during = during  # type: ignore[attr-defined]
         change.scores = cut_scores  # type: ignore[attr-defined]
+        change.joined = joined  # type: ignore[attr-defined]
+        change.ablation = self  # type: ignore[attr-defined]
         return change
 
     def key(self) -> str:
         return f"ablate({','.join(map(repr, self.paths))};{self.how};{self.seed};{self.texts!r})"
+
+
+def _alike(edit: AblatePaths, others: Sequence[AblatePaths]) -> list[Path]:
+    """The paths of other edits, which are ablated together with this one's: each alone would undo the one before."""
+    for other in others:
+        if replace(other, paths=()) != replace(edit, paths=()):
+            raise EditError(
+                f"paths are ablated by how={edit.how!r} and how={other.how!r} at once; ablate all of them alike, with "
+                "the same texts and seed"
+            )
+    return [path for other in others for path in other.paths]
+
+
+def _refuse_overlaps(places: Sequence[tuple[Head, Path]]) -> None:
+    """Refuse paths that meet in some scores of a head and not in others: which of them counts there is not said."""
+    for number, (head, one) in enumerate(places):
+        for other_head, other in places[:number]:
+            meet = all(
+                here is None or there is None or here == there
+                for here, there in ((one.query, other.query), (one.key, other.key))
+            )
+            if head == other_head and one.into == other.into and meet:
+                raise EditError(
+                    f"two paths into the {one.into} of {head} meet and have different places or norms (query "
+                    f"{other.query}, key {other.key}; query {one.query}, key {one.key}); give both the same"
+                )
 
 
 class _Bound:
