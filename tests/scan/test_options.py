@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,11 +62,18 @@ def test_a_context_longer_than_the_model_s_is_refused() -> None:
         ScanOptions(context=513).context_for(512)
 
 
-@given(st.integers(2, 40_000), st.integers(1, 2**20), st.one_of(st.none(), st.integers(1, 64)))
-def test_a_shard_is_whole_batches_and_about_as_large_as_asked(context: int, tokens: int, batch: int | None) -> None:
-    options = ScanOptions(shard_tokens=tokens, batch=batch)
-    batch_rows, rows = options.batch_for(context), options.rows_in_shard(context)
-    assert batch_rows == (batch if batch is not None else max(1, TOKENS_PER_PASS // context))
+@given(
+    st.integers(2, 40_000),
+    st.integers(1, 2**20),
+    st.one_of(st.none(), st.integers(1, 64)),
+    st.sampled_from(("cpu", "cuda")),
+)
+def test_a_shard_is_whole_batches_and_about_as_large_as_asked(
+    context: int, tokens: int, batch: int | None, kind: str
+) -> None:
+    options, device = ScanOptions(shard_tokens=tokens, batch=batch), torch.device(kind)
+    batch_rows, rows = options.batch_for(context, device), options.rows_in_shard(context, device)
+    assert batch_rows == (batch if batch is not None else max(1, TOKENS_PER_PASS[kind] // context))
     assert rows % batch_rows == 0
     assert rows >= batch_rows
     if rows > batch_rows:
