@@ -26,8 +26,10 @@ from bench.curriculum import (
 )
 from bench.curriculum.honesty import refusal
 from bench.curriculum.passage import Passage, World, passage
+from bench.curriculum.weave import woven
 
 MOST_GENERATED = 0.2
+WOVEN = 0.5
 CHUNK, LONG_CHUNK = 500, 40  # documents of one kind drawn from one seed
 PARTS = 16  # chunks drawn at a time, on however many cores: equal seeds give equal text everywhere
 
@@ -39,6 +41,7 @@ class Kind:
     make: Callable[[World], str]
     share: float
     long_share: float
+    is_prose: bool = False
 
 
 def _swapped(world: World) -> str:
@@ -46,13 +49,13 @@ def _swapped(world: World) -> str:
 
 
 KINDS: dict[str, Kind] = {
-    "scenes": Kind(scenes.document, 0.14, 0.08),
-    "scenes told the other way": Kind(_swapped, 0.14, 0.08),
+    "scenes": Kind(scenes.document, 0.14, 0.08, is_prose=True),
+    "scenes told the other way": Kind(_swapped, 0.14, 0.08, is_prose=True),
     "novels with other names": Kind(renamed.document, 0.20, 0.12),
-    "pronouns": Kind(pronouns.document, 0.12, 0.07),
-    "agreement": Kind(agreement.document, 0.08, 0.05),
-    "adjectives": Kind(adjectives.document, 0.06, 0.04),
-    "negation": Kind(negation.document, 0.06, 0.04),
+    "pronouns": Kind(pronouns.document, 0.12, 0.07, is_prose=True),
+    "agreement": Kind(agreement.document, 0.08, 0.05, is_prose=True),
+    "adjectives": Kind(adjectives.document, 0.06, 0.04, is_prose=True),
+    "negation": Kind(negation.document, 0.06, 0.04, is_prose=True),
     "sequences": Kind(sequences.document, 0.07, 0.05),
     "bindings": Kind(bindings.document, 0.08, 0.04),
     "long bindings": Kind(bindings.long_document, 0.0, 0.38),
@@ -67,12 +70,18 @@ def passages(kind: str, n: int, seed: int, world: World) -> Iterator[Passage]:
     for number in range(n):
         for turn in range(100):
             draw = random.Random(f"{PAIRED.get(kind, kind)} {seed} {number} {turn}")
-            made = passage(KINDS[kind].make(replace(world, draw=draw)))
+            made = passage(_composed(KINDS[kind], replace(world, draw=draw)))
             if refusal(made.text) is None:
                 yield made
                 break
         else:
             raise RuntimeError(f"a hundred documents of kind {kind!r} in a row were refused: {refusal(made.text)}")
+
+
+def _composed(kind: Kind, world: World) -> str:
+    """A document of this kind; half of those that are prose are woven into a novel's."""
+    made = kind.make(world)
+    return woven(world, made) if kind.is_prose and world.hay and world.maybe(WOVEN) else made
 
 
 @dataclass(frozen=True)

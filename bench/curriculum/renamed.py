@@ -1,7 +1,7 @@
 """Novels with other names: every person of a passage is renamed, so that who is meant stands in the passage alone.
 
 A model that reads a novel often knows its people by heart. Here the same prose has other people each time, of the same
-gender; and where a passage has two of them, one may do something to the other at its end, as in a scene.
+gender; and where a passage has two of them, one may do something to the other in its midst, as in a scene.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 
 from bench.curriculum.held_out import MEN, WOMEN
-from bench.curriculum.passage import World, answer
+from bench.curriculum.passage import World, answer, sentence
+from bench.curriculum.people import Person
 from bench.curriculum.scenes import transfer
+from bench.curriculum.weave import ENDS
 
 from headscope.heads.roles.probes.grammar import WORDS
 
@@ -55,8 +57,15 @@ def document(world: World) -> str:
         return answer(person.name) if again else person.name
 
     told = WORD.sub(rename, text)
-    if len(people) == 2 and world.maybe(0.7):
+    return with_deeds(world, told, people) if len(people) == 2 and world.maybe(0.7) else told
+
+
+def with_deeds(world: World, told: str, people: list[Person]) -> str:
+    """One of two people does something to the other, once or more, between sentences after both were named."""
+    sentences = ENDS.split(told)
+    first = max(next(at for at, each in enumerate(sentences) if person.name in each) for person in people)
+    places = sorted((world.draw.randint(first + 1, len(sentences)) for _ in range(world.pick((1, 1, 2)))), reverse=True)
+    for place in places:
         giver, receiver = world.some(people, 2)
-        act = transfer(world, giver, receiver)
-        told += f"{world.pick((' ', chr(10)))}{act[0].upper()}{act[1:]}."
-    return told
+        sentences.insert(place, f"{sentence(transfer(world, giver, receiver))}.")
+    return " ".join(sentences)

@@ -11,6 +11,7 @@ from bench.curriculum.mixture import KINDS, MOST_GENERATED, frames, passages
 from bench.curriculum.passage import World, answer, passage, sentence
 from bench.curriculum.people import NamePool
 from bench.curriculum.tokenizer import train, whole_words
+from bench.curriculum.weave import woven
 from bench.train_model import WEIGHTS
 
 from headscope.heads.roles.probes import grammar, text_probes
@@ -166,3 +167,17 @@ def test_words_of_behaviours_are_single_tokens_at_the_start_and_inside() -> None
     assert all(len(made.encode(word, add_special_tokens=False).ids) == 1 for word in few)
     assert all(len(made.encode(" " + word, add_special_tokens=False).ids) == 1 for word in [*few, *more])
     assert callable(train)
+
+
+def test_woven_text_keeps_all_of_its_sentences_in_order_between_those_of_a_novel() -> None:
+    marked = "Otto met Hilda. Then Otto thanked ⟦Hilda⟧. It rained."
+    seen = set()
+    for seed in range(20):
+        text = woven(World(random.Random(seed), POOL, HAY), marked)
+        places = [text.index(each) for each in ("Otto met Hilda.", "Then Otto thanked ⟦Hilda⟧.", "It rained.")]
+        assert places == sorted(places)
+        assert any(each.split(". ")[0] in text for each in HAY)
+        seen.add(text)
+    assert len(seen) > 5
+    named = World(random.Random(0), POOL, ["Pickwick laughed at the weather that day."])
+    assert woven(named, marked) == marked, "sentences that name somebody are left out"
