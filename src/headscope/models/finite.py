@@ -47,7 +47,8 @@ class Extremes:
     def add(self, name: str, tensor: Tensor) -> None:
         """Keep what the largest absolute value is read from, by one kernel on a GPU."""
         if tensor.numel() and tensor.is_floating_point() and tensor.device.type != "meta":
-            self.values.setdefault(name, []).extend(torch.aminmax(tensor.detach()))
+            low, high = torch.aminmax(tensor.detach())  # before the name is known: some quantised tensors have none
+            self.values.setdefault(name, []).extend((low, high))
 
     def read(self) -> dict[str, float]:
         """Read all values, which waits for the device once; NaN where there is one."""
