@@ -283,3 +283,9 @@ def test_a_lesson_that_is_not_whole_is_refused_with_what_it_lacks(
 def test_questions_are_counted_from_one(question: int) -> None:
     with pytest.raises(InputError, match=f"lesson 7 has questions 1–2, not {question}"):
         lesson(7).check(question, "a")
+
+
+@pytest.mark.parametrize("file", sorted(FOLDER.rglob("*.md")), ids=lambda file: f"{file.parent.name}/{file.stem}")
+def test_no_number_to_fill_in_stands_inside_inline_code_which_the_page_shows_as_written(file: Path) -> None:
+    prose = re.sub(r"^```.*?^```$", "", file.read_text(encoding="utf-8"), flags=re.M | re.S)
+    assert not [code for code in re.findall(r"`[^`\n]+`", prose) if "{{" in code]
