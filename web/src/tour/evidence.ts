@@ -10,6 +10,7 @@ export interface Evidence {
   model: ModelCard;
   heads: string[];
   named: number | null; // how many heads have a role; null where they were not tested
+  resting: number; // how many of those only rest on the first token
   look: Look;
   head: string;
   why: Why;
@@ -62,6 +63,7 @@ async function tryText(source: Source, model: ModelCard, roles: Roles | null, te
     model,
     heads,
     named: roles?.state === "tested" ? heads.length - roles.without : null,
+    resting: roles?.resting ?? 0,
     look,
     head: heads[tried[0] ?? 0],
     why,

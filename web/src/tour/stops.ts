@@ -23,13 +23,13 @@ const edited = (fields: URLSearchParams, acted: boolean) => acted && fields.has(
 const lastToken = (evidence: Evidence) => visible(evidence.look.tokens.at(-1)?.text ?? "");
 
 function saysRealHeads(done: boolean, evidence: Evidence): string {
-  const { heads, named, head, why } = evidence;
+  const { heads, named, resting, head, why } = evidence;
   const said = words.tour.realHeads;
   if (done) {
     const after = why === "pushes" ? said.after : said.afterInduction;
     return after(lastToken(evidence), visible(evidence.reads));
   }
-  return why === "tested" ? said.tested(heads.length, named ?? 0, head) : said[why](heads.length, head);
+  return why === "tested" ? said.tested(heads.length, named ?? 0, resting, head) : said[why](heads.length, head);
 }
 
 function saysSwitchOff(done: boolean, evidence: Evidence): string {

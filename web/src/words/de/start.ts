@@ -34,7 +34,7 @@ export default {
   share: (word: string, head: number, heads: number) =>
     heads > 1 ? `Anteil von ${word}, Kopf ${head}` : `Anteil von ${word}`,
   pull: "ziehen",
-  sharesOut: "verteilt 1",
+  sharesOut: "gibt 1",
   sharesOutTwo: "je 1",
   plane: "Wo *es* landet: Jedes Wort zieht so stark, wie sein Anteil groß ist",
   planePhone: "Wo *es* landet",
@@ -74,8 +74,8 @@ export default {
     ],
     realHeads: (heads: number) =>
       `${heads} Köpfe eines echten Modells: Manche haben vielleicht eine Aufgabe, die man benennen kann.`,
-    testedHeads: (heads: number, named: number) =>
-      `${heads} Köpfe eines echten Modells. In Tests haben sich ${named} davon einen Namen verdient; ${heads - named} haben keinen.`,
+    testedHeads: (heads: number, named: number, resting: number) =>
+      `${heads} Köpfe eines echten Modells. In Tests haben sich ${named - resting} davon einen Namen für eine Aufgabe verdient; ${heads - named + resting} ruhen oder haben keinen.`,
     asks: "es fragt",
     question: "dasselbe Wort, zwei Fragen",
     asIs: "wie er ist",

@@ -35,8 +35,8 @@ export default {
       "Jetzt entsteht jede Zahl von y aus beiden Köpfen. W_O wählt nicht zwischen Köpfen; es addiert, was alle sagen.",
   },
   realHeads: {
-    tested: (heads: number, named: number, head: string) =>
-      `${heads} echte Köpfe dieses Modells, jeder mit seinem Muster auf diesem Text. In Tests haben sich ${named} davon einen Namen verdient. Such Kopf ${head} im Raster und wähle ihn aus: Ein Kopf heißt Schicht.Kopf, beide von 0 an gezählt.`,
+    tested: (heads: number, named: number, resting: number, head: string) =>
+      `${heads} echte Köpfe dieses Modells, jeder mit seinem Muster auf diesem Text. In Tests haben sich ${named} davon einen Namen verdient, ${resting} davon nur für das Ruhen auf dem ersten Token. Such Kopf ${head} im Raster und wähle ihn aus: Ein Kopf heißt Schicht.Kopf, beide von 0 an gezählt.`,
     here: (heads: number, head: string) =>
       `${heads} echte Köpfe dieses Modells, jeder mit seinem Muster auf diesem Text. Keiner wurde auf eine Rolle geprüft; Kopf ${head} liest, was beim letzten Mal danach kam. Such ihn im Raster und wähle ihn aus: Ein Kopf heißt Schicht.Kopf, beide von 0 an gezählt.`,
     pushes: (heads: number, head: string) =>

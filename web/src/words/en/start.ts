@@ -64,8 +64,8 @@ export default {
       { name: "Switch one off", says: "Take a single head away, and see which next words the model loses." },
     ],
     realHeads: (heads: number) => `${heads} heads of a real model: some may have a job that one can name.`,
-    testedHeads: (heads: number, named: number) =>
-      `${heads} heads of a real model. In tests ${named} of them earned a name; ${heads - named} have none.`,
+    testedHeads: (heads: number, named: number, resting: number) =>
+      `${heads} heads of a real model. In tests ${named - resting} of them earned a name for a job; ${heads - named + resting} rest or have none.`,
     asks: "it asks",
     question: "the same word, two questions",
     asIs: "as is",

@@ -32,8 +32,8 @@ export default {
       "Now every number of y is made from both heads. W_O does not choose between heads; it adds up what all of them say.",
   },
   realHeads: {
-    tested: (heads: number, named: number, head: string) =>
-      `${heads} real heads of this model, each with its pattern on this text. In tests ${named} of them earned a name. Find head ${head} in the grid, and select it: a head is written layer.head, both counted from 0.`,
+    tested: (heads: number, named: number, resting: number, head: string) =>
+      `${heads} real heads of this model, each with its pattern on this text. In tests ${named} of them earned a name, ${resting} of those only for resting on the first token. Find head ${head} in the grid, and select it: a head is written layer.head, both counted from 0.`,
     here: (heads: number, head: string) =>
       `${heads} real heads of this model, each with its pattern on this text. None has been tested for a role; head ${head} reads what came next before. Find it in the grid, and select it: a head is written layer.head, both counted from 0.`,
     pushes: (heads: number, head: string) =>
