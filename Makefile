@@ -1,5 +1,5 @@
 # Each target does its own set-up. `make run` opens the microscope, `make test` runs the tests.
-.PHONY: run test floors fuzz check verify bench conformance model soak web docs wheel peers start help
+.PHONY: run test floors fuzz check verify bench conformance model soak web docs site wheel peers start help
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -63,6 +63,15 @@ docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "open site/index.html"
 
+site: $(READY)
+	rm -rf site
+	$(BIN)/python -m docs.generate.commands docs/reference/commands.md
+	$(BIN)/headscope publish --out site --title headscope --docs docs/index.html \
+		--text "A microscope for attention heads: see what every head of a small model does, and learn why one is not enough."
+	NO_MKDOCS_2_WARNING=1 HEADSCOPE_MICROSCOPE=../index.html $(BIN)/python -m mkdocs build --strict --quiet --site-dir site/docs
+	@du -sh site/docs site
+	@echo "see it: $(BIN)/python -m http.server --directory site"
+
 wheel: $(READY)
 	$(BIN)/python -m build --quiet --outdir dist .
 	$(BIN)/python bench/wheel.py dist
@@ -88,6 +97,7 @@ help:
 	@echo "make model TEXT=…  train, judge and pack another embedded model into runs/embedded (a GPU and half an hour;"
 	@echo "            RUN=folder, WITH='more arguments of bench.train_model')"
 	@echo "make docs   build the documentation into site/"
+	@echo "make site   the embedded model's microscope, the course and the documentation as one static site, into site/"
 	@echo "make wheel  build the wheel and the sdist, check what is inside, and look at a text with it in a fresh environment"
 	@echo "make peers  the same tasks with TransformerLens, nnsight, BertViz and CircuitsVis; writes the README's table"
 	@echo "make start  how long importing headscope and headscope --help take"

@@ -1,18 +1,24 @@
 """What `make docs` adds to the pages: those on errors, which live in the package so that an installed copy has them.
 
+`make site` puts the pages beside a published microscope and sets ``HEADSCOPE_MICROSCOPE`` to its address, as seen from
+their first page; each page then links to it.
+
 And what it takes away: the theme's one script from elsewhere, which the search needs when a page is opened from the
 disk, gives way to ours.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File
+from mkdocs.structure.nav import Link
 from mkdocs.utils import get_relative_url
 
 EXPLAINED = Path(__file__).parent.parent / "src" / "headscope" / "explained"
+MICROSCOPE = "HEADSCOPE_MICROSCOPE"
 FROM_ELSEWHERE = "https://unpkg.com/iframe-worker/shim"
 
 
@@ -20,6 +26,13 @@ def on_files(files: Any, config: Any) -> Any:
     for page in sorted(EXPLAINED.glob("*.md")):
         files.append(File.generated(config, f"errors/{page.name}", abs_src_path=str(page)))
     return files
+
+
+def on_nav(nav: Any, config: Any, files: Any) -> Any:
+    microscope = os.environ.get(MICROSCOPE)
+    if microscope:
+        nav.items.insert(1, Link("Open the microscope", microscope))
+    return nav
 
 
 def on_post_template(output_content: str, template_name: str, config: Any) -> str:

@@ -74,6 +74,14 @@ def test_every_command_shown_parses() -> None:
         command.make_context(name, list(rest))
 
 
+def test_the_commands_of_the_makefile_parse() -> None:
+    written = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
+    found = [shlex.split(line) for line in re.findall(r"^\t@?\$\(BIN\)/headscope (.+)", written, re.MULTILINE)]
+    assert [name for name, *_ in found] == ["publish"]
+    for name, *rest in found:
+        get_command(app).commands[name].make_context(name, rest)  # type: ignore[attr-defined]
+
+
 QUICK = {"build", "card", "explain", "learn"}
 
 
@@ -144,9 +152,11 @@ def test_every_page_is_in_the_contents() -> None:
 
 def test_the_site_builds_strictly_and_fetches_nothing_from_elsewhere(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
-    surroundings = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    surroundings = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "HEADSCOPE_MICROSCOPE": "../index.html"}  # as `make site`
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=surroundings)
     assert done.returncode == 0, done.stderr
+    for page, address in (("index.html", "../index.html"), ("how-to/publish.html", "../../index.html")):
+        assert re.search(rf'<a href="?{re.escape(address)}"?', (tmp_path / page).read_text(encoding="utf-8")), page
     for page in tmp_path.rglob("*.html"):
         fetched = re.findall(r"<(?:script|img|iframe)[^>]* src=\"?(https?:[^\s\">]+)", page.read_text(encoding="utf-8"))
         fetched += re.findall(r"<link[^>]* href=\"?(https?:[^\s\">]+)", page.read_text(encoding="utf-8"))

@@ -36,6 +36,7 @@ def publish(
     look: Annotated[list[str] | None, typer.Option(help="A text to save with the site; may be repeated.")] = None,
     title: Annotated[str, typer.Option(help="The title of the site.")] = "",
     text: Annotated[str, typer.Option(help="A sentence of your own at its foot.")] = "",
+    docs: Annotated[str, typer.Option(help="An address of documentation to link to.")] = "",
     dtype: Annotated[
         Precision | None, typer.Option(help="Of the weights; unless given, float16 where it is close enough.")
     ] = None,
@@ -50,7 +51,7 @@ def publish(
 
     options = PublishOptions(
         out=out, models=models or (), censuses=census or (), looks=look or (), title=title, text=text,
-        dtype=None if dtype is None else DTYPES[dtype], i_may=i_may,
+        docs=docs, dtype=None if dtype is None else DTYPES[dtype], i_may=i_may,
     )  # fmt: skip
     made = publish(options, lambda line: None if as_json else say(line, err=True))
     if as_json:

@@ -100,11 +100,15 @@ def test_a_site_whose_model_cannot_be_exported_says_why_and_keeps_its_looks(
 
     monkeypatch.setattr(site, "export", refuse)
     text = "The <b>horse</b> crossed"
-    made = publish(PublishOptions(out=tmp_path / "site", title="<script>alert(1)</script>", looks=[text]))
+    options = PublishOptions(
+        out=tmp_path / "site", title="<script>alert(1)</script>", looks=[text], docs="docs/index.html"
+    )
+    made = publish(options)
     described = json.loads((tmp_path / "site" / "site.json").read_text(encoding="utf-8"))
     assert described["models"][0]["why_not"] == "it is a test"
     assert described["models"][0]["folder"] == ""
     assert described["looks"] == [{"name": "embedded", "file": "looks/0-0.html", "text": text}]
+    assert described["docs"] == "docs/index.html"
     page = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
     assert "<script>alert" not in page
     assert "script-src 'self' 'wasm-unsafe-eval'" in page
@@ -128,3 +132,8 @@ def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine", encoding="utf-8")
     with pytest.raises(InputError, match="exists and is not empty"):
         PublishOptions(out=tmp_path)
+
+
+def test_an_address_of_documentation_that_would_run_code_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"'javascript:alert\(1\)' is no address of documentation.*docs/index.html"):
+        PublishOptions(out=tmp_path / "site", docs="javascript:alert(1)")

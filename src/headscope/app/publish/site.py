@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import torch
 
@@ -53,7 +54,10 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class PublishOptions:
-    """What goes into a site. ``i_may``: the person vouches for weights whose licence is not stated."""
+    """What goes into a site. ``i_may``: the person vouches for weights whose licence is not stated.
+
+    ``docs``: the address of documentation that its foot links to, as in ``docs/index.html``.
+    """
 
     out: Path
     models: Sequence[str] = ()
@@ -61,12 +65,18 @@ class PublishOptions:
     looks: Sequence[str] = ()
     title: str = ""
     text: str = ""
+    docs: str = ""
     dtype: DType | None = None
     i_may: bool = False
 
     def __post_init__(self) -> None:
         if self.out.exists() and (not self.out.is_dir() or any(self.out.iterdir())):
             raise InputError(f"{self.out} exists and is not empty; give a new folder")
+        if urlsplit(self.docs).scheme not in ("", "http", "https"):
+            raise InputError(
+                f"{self.docs!r} is no address of documentation; give one that begins with https://, or a path inside "
+                "the site, as in docs/index.html"
+            )
         if not (STATIC / "published.html").exists():
             raise InputError("this copy of headscope lacks the page of published sites; run `make web`")
 
@@ -121,6 +131,7 @@ def _write(options: PublishOptions, made: Published, say: Say) -> None:
     site = {
         "title": options.title,
         "text": options.text,
+        "docs": options.docs,
         "version": __version__,
         "command": f"headscope serve {' '.join(model.name for model in made.models if options.models)}".strip(),
         "models": [model.to_dict() for model in made.models],

@@ -44,6 +44,7 @@ export interface ModelEntry {
 export interface PublishedSite {
   title: string;
   text: string;
+  docs: string; // an address, or ""
   version: string;
   command: string;
   models: ModelEntry[];

@@ -9,6 +9,7 @@ export default {
   computedWhen: "von headscope, als diese Seite gemacht wurde",
   noSuchRule: (rule, all) => `Aus „${rule}“ lässt sich kein Kopf bauen; es gibt ${all}.`,
   storedAnswer: "Von headscope für dieses Beispiel berechnet, als diese Seite gemacht wurde.",
+  docs: "Dokumentation",
   about: "Über diese Seite",
   made: (version) =>
     `Gemacht mit headscope ${version}. Das Modell läuft in deinem Browser; was du tippst, verlässt ihn nicht.`,

@@ -7,6 +7,7 @@ export default {
   computedWhen: "by headscope, when this site was made",
   noSuchRule: (rule: string, all: string) => `No head can be compiled from “${rule}”; there are ${all}.`,
   storedAnswer: "Computed by headscope when this site was made, for this example.",
+  docs: "Documentation",
   about: "About this site",
   made: (version: string) =>
     `Made with headscope ${version}. The model runs in your browser; nothing you type leaves it.`,
