@@ -37,6 +37,7 @@ def publish(
     title: Annotated[str, typer.Option(help="The title of the site.")] = "",
     text: Annotated[str, typer.Option(help="A sentence of your own at its foot.")] = "",
     docs: Annotated[str, typer.Option(help="An address of documentation to link to.")] = "",
+    address: Annotated[str, typer.Option(help="Where the site will be; previews of links to it need this.")] = "",
     dtype: Annotated[
         Precision | None, typer.Option(help="Of the weights; unless given, float16 where it is close enough.")
     ] = None,
@@ -51,7 +52,7 @@ def publish(
 
     options = PublishOptions(
         out=out, models=models or (), censuses=census or (), looks=look or (), title=title, text=text,
-        docs=docs, dtype=None if dtype is None else DTYPES[dtype], i_may=i_may,
+        docs=docs, address=address, dtype=None if dtype is None else DTYPES[dtype], i_may=i_may,
     )  # fmt: skip
     made = publish(options, lambda line: None if as_json else say(line, err=True))
     if as_json:

@@ -172,3 +172,14 @@ def test_a_knocked_out_arrow_changes_the_prediction_as_in_python(page: Page, sit
     ids = [guess["id"] for guess in told["guesses"]]
     edited = logits_under(look, [knock_out("1.4", last, 3)])[last].double().softmax(-1)[ids].tolist()
     assert told["without"] == pytest.approx(edited, abs=1e-4)
+
+
+def test_the_site_may_be_shown_in_a_frame(page: Page, site: str) -> None:
+    page.goto(f"{site}#learn")  # on this address: Chromium keeps pages from elsewhere away from a local one
+    expect(page.get_by_text("About this site")).to_be_visible()
+    frame = "src => document.body.append(Object.assign(document.createElement('iframe'), { src }))"
+    page.evaluate(frame, f"{site}?framed#cards")
+    framed = page.frame_locator("iframe")
+    expect(framed.get_by_text("About this site")).to_be_visible()
+    framed.get_by_text("About this site").click()
+    expect(framed.get_by_role("link", name="How to cite headscope")).to_have_attribute("href", "CITATION.cff")

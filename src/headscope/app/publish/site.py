@@ -20,16 +20,18 @@ from headscope.app.export.html import STATIC, save_html
 from headscope.app.pages.census import Censuses
 from headscope.app.pages.microscope import Session
 from headscope.app.pages.roles import model_title
+from headscope.app.publish import citation
 from headscope.app.publish.answer_groups import answer_groups, census_comparisons, compiled_rules_by_request, written
 from headscope.app.publish.answers import stored_answers, stored_marks
 from headscope.app.publish.explanations import EXAMPLES, stored_explanations
 from headscope.app.publish.graph import Exported, ExportError, export
 from headscope.app.publish.licence import Licence, licence_of, require
+from headscope.app.publish.share import IMAGE, share_image, share_tags
 from headscope.app.publish.verify import GRAPH, Verified, verify
 from headscope.app.publish.weights import FILE, DType, Stored, attribution, store
 from headscope.app.server import sandbox
 from headscope.app.wire import pack
-from headscope.errors import InputError
+from headscope.errors import HeadscopeError, InputError
 from headscope.files import atomic_folder
 from headscope.models.weight_hash import weight_hash
 from headscope.scope import EMBEDDED, Scope, load
@@ -56,7 +58,8 @@ Say = Callable[[str], None]
 class PublishOptions:
     """What goes into a site. ``i_may``: the person vouches for weights whose licence is not stated.
 
-    ``docs``: the address of documentation that its foot links to, as in ``docs/index.html``.
+    ``docs``: the address of documentation that its foot links to, as in ``docs/index.html``; ``address``: where
+    the site will be, which previews of links to it need.
     """
 
     out: Path
@@ -66,6 +69,7 @@ class PublishOptions:
     title: str = ""
     text: str = ""
     docs: str = ""
+    address: str = ""
     dtype: DType | None = None
     i_may: bool = False
 
@@ -77,6 +81,8 @@ class PublishOptions:
                 f"{self.docs!r} is no address of documentation; give one that begins with https://, or a path inside "
                 "the site, as in docs/index.html"
             )
+        if self.address and urlsplit(self.address).scheme not in ("http", "https"):
+            raise InputError(f"{self.address!r} is no address of a site; give one that begins with https://")
         if not (STATIC / "published.html").exists():
             raise InputError("this copy of headscope lacks the page of published sites; run `make web`")
 
@@ -118,6 +124,7 @@ def publish(options: PublishOptions, say: Say = lambda _: None) -> Published:
 
 def _write(options: PublishOptions, made: Published, say: Say) -> None:
     looks: list[dict[str, str]] = []
+    picture = ""
     for number, name in enumerate(options.models or [None]):
         folder = EMBEDDED if name is None else Path(name) if Path(name).is_dir() else None
         say(f"opening {name or 'the embedded model'}")
@@ -126,8 +133,9 @@ def _write(options: PublishOptions, made: Published, say: Say) -> None:
             require(licence, scope.shape.name, options.i_may)
             made.models.append(_publish_model(scope, licence, options, f"models/{number}/", say))
             looks += _save_looks(scope, options, number)
+            picture = picture or _draw_share_image(scope, options.out, say)
     say("writing the pages")
-    _write_pages(options)
+    _write_pages(options, picture)
     site = {
         "title": options.title,
         "text": options.text,
@@ -239,15 +247,31 @@ def _save_looks(scope: Scope, options: PublishOptions, number: int) -> list[dict
     return saved
 
 
-def _write_pages(options: PublishOptions) -> None:
-    """The built page of published sites, under a strict content security policy, and the runtime."""
+def _draw_share_image(scope: Scope, folder: Path, say: Say) -> str:
+    """Draw the heads on the page's first example; what the picture shows, in words."""
+    text = EXAMPLES[0]
+    try:
+        (folder / IMAGE).write_bytes(share_image(scope.look(text)))
+    except HeadscopeError as why:
+        say(f"no picture for links to this site: {why}")
+        return ""
+    return f"The attention pattern of every head of {model_title(scope)} on: {text}"
+
+
+def _write_pages(options: PublishOptions, picture: str) -> None:
+    """The built page of published sites, under a strict content security policy, and the runtime.
+
+    The policy says nothing of frames around the page: anybody may show it in one.
+    """
     kept = shutil.ignore_patterns(*NOT_IN_SITE)
     shutil.copytree(STATIC, options.out, ignore=kept, dirs_exist_ok=True)
     page = (STATIC / "published.html").read_text(encoding="utf-8")
     policy = f'<meta http-equiv="Content-Security-Policy" content="{"; ".join(POLICY)}">'
     title = html.escape(options.title or "headscope")
-    page = re.sub("<title>.*?</title>", lambda _: f"{policy}\n    <title>{title}</title>", page, count=1)
+    tags = share_tags(options.title, options.text, options.address, picture)
+    page = re.sub("<title>.*?</title>", lambda _: f"{policy}\n    <title>{title}</title>\n    {tags}", page, count=1)
     (options.out / "index.html").write_text(page, encoding="utf-8")
+    (options.out / citation.FILE).write_text(citation.citation(), encoding="utf-8")
     (options.out / "runtime").mkdir()
     shutil.copy(RUNTIME, options.out / "runtime" / RUNTIME.name)
     write_python(options.out / "python")

@@ -20,6 +20,7 @@ export default {
   looks: "Gespeicherte Blicke",
   install: (command) => `Dasselbe auf deinem Rechner: ${command}`,
   cite: "Zitieren",
+  citationFile: "Wie man headscope zitiert (CITATION.cff)",
   missing: (file, status) => `${file} fehlt auf dieser Seite (${status}).`,
   broken: "Diese Seite ist unvollständig: eine Datei fehlt. Veröffentliche sie neu und kopiere den ganzen Ordner.",
 } satisfies typeof en;

@@ -18,6 +18,7 @@ export default {
   looks: "Saved looks",
   install: (command: string) => `The same on your machine: ${command}`,
   cite: "Cite",
+  citationFile: "How to cite headscope (CITATION.cff)",
   missing: (file: string, status: number) => `${file} is missing from this site (${status}).`,
   broken: "This site is incomplete: a file is missing. Publish it again, and copy the whole folder.",
 };
