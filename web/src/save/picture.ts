@@ -24,7 +24,7 @@ export type Mark =
       thick?: number;
       opacity?: number;
     }
-  | { kind: "path"; d: string; stroke: string; thick: number; opacity?: number }
+  | { kind: "path"; d: string; stroke: string; thick: number; opacity?: number; dash?: string }
   | {
       kind: "text";
       x: number;
@@ -107,7 +107,7 @@ function element(mark: Mark): string {
       return tag("circle", { cx: x, cy: y, r, fill, ...line, opacity });
     }
     case "path":
-      return tag("path", { d: mark.d, fill: "none", ...line, opacity: mark.opacity });
+      return tag("path", { d: mark.d, fill: "none", ...line, "stroke-dasharray": mark.dash, opacity: mark.opacity });
     case "image": {
       const { x, y, width, height, canvas } = mark;
       const href = canvas.toDataURL("image/png");

@@ -20,6 +20,7 @@ export function png(picture: Picture, page: PageColours): Promise<Blob> {
 function paint(context: OffscreenCanvasRenderingContext2D, mark: Mark): void {
   context.save();
   context.globalAlpha = "opacity" in mark ? (mark.opacity ?? 1) : 1;
+  if ("dash" in mark && mark.dash) context.setLineDash(mark.dash.split(" ").map(Number));
   if ("thick" in mark) context.lineWidth = mark.thick ?? 1;
   if ("stroke" in mark && mark.stroke) context.strokeStyle = mark.stroke;
   if ("fill" in mark && mark.fill) context.fillStyle = mark.fill;

@@ -1,43 +1,7 @@
 import { expect, test } from "vitest";
 import { layOut, rowsOf } from "../../src/microscope/trace/trace-layout";
 import { firstSentence, mainWriter, secondSentence } from "../../src/microscope/why/why-sentence";
-import type { Trace, TraceStep, Why, WriterShare } from "../../src/source/source";
-
-const share = (name: string, kind: string, value: number, read: WriterShare["read"] = null): WriterShare => ({
-  name,
-  kind,
-  value,
-  position_part: 0,
-  read,
-});
-const MARK = share("4.3", "head", 4.3, { position: 6, token: " the", weight: 0.96 });
-const WHY: Why = {
-  look: "x",
-  head: "5.6",
-  group: ["5.6"],
-  query: { position: 14, token: " the" },
-  key: { position: 7, token: " river" },
-  weight: 0.55,
-  score: 7.66,
-  baseline: 0.14,
-  total: 7.52,
-  minus: "mean",
-  n_visible: 15,
-  sink: null,
-  position_part: 0,
-  asked: [share("mlp 3", "mlp", 3.16)],
-  answered: [
-    MARK,
-    share("2.1", "head", 2.05, { position: 6, token: " the", weight: 0.98 }),
-    share("bias", "reader", 1),
-  ],
-  terms: {},
-  pairs: [[4.3, 2.05, 1]],
-  pairs_count: 3,
-  pairs_sum: 7.52,
-  pairs_size: 7.52,
-  error: 0,
-};
+import { MARK, share, SITES, TRACE, WHY } from "./explain-cases";
 
 test("a head with two fifths of the score is the reason, and what it read says how", () => {
   expect(firstSentence(WHY)).toBe(
@@ -55,32 +19,6 @@ test("two writers that pull against each other are both named", () => {
   expect(mainWriter(torn)?.name).toBe("4.3");
   expect(firstSentence(torn)).toContain("**4.3** speaks for it (+4.30), **MLP 1** against it (−6.82)");
 });
-
-const nothing = { count: 0, up: 0, down: 0 };
-const READ = { position: 7, token: " river", weight: 0.55, share: 0.8, total: 7.52, asked: [], answered: [MARK] };
-const STEP: TraceStep = {
-  name: "5.6",
-  kind: "head",
-  position: 14,
-  token: " the",
-  share: 0.8,
-  rests: false,
-  note: "",
-  left_out: nothing,
-  reads: [{ ...READ, values: [], left_out: nothing }],
-};
-const TRACE: Trace = {
-  look: "x",
-  position: { position: 14, token: " the" },
-  token: { text: " river", id: 3, probability: 0.45 },
-  minus: null,
-  total: 10.76,
-  constant: 0,
-  floor: 0.03,
-  steps: [STEP, { ...STEP, name: "mlp 7", kind: "mlp", share: 5.86, reads: [] }],
-  left_out: { count: 64, up: 2.1, down: -1.64 },
-};
-const SITES = ["0", "1", "2", "3", "4", "5", "6", "7"];
 
 test("parts stand in their layer, later ones above, and lines are as thick as their shares", () => {
   const found = layOut(TRACE, 15, { width: 800, phone: false, sites: SITES });

@@ -52,5 +52,9 @@ export default {
   picture: (token: string) => `Wie ${token} zustande kam: Token links, die Vorhersage rechts`,
   notInFile:
     "Diese Datei enthält die Spur des wahrscheinlichsten Tokens nach dem letzten. Für andere öffne den Text in headscope.",
+  save: "diese Spur",
+  saved: (model: string, token: string) => `${model}: woher „${token}“ kommt`,
+  table: ["von", "nach", "Art", "Wert", "Einheit"],
+  units: { logit: "Logit", score: "Score", weight: "Gewicht" },
   needsModel: "Eine Spur braucht das Modell: Öffne diesen Text in headscope.",
 } satisfies typeof en;

@@ -105,6 +105,10 @@ export default {
     `Das Logit sollte sich um **${predicted}** bewegen und bewegt sich um **${truth}**.`,
   notInFile:
     "Diese Datei enthält die Pfeile ihrer Spur. Für andere öffne den Text in headscope: Eine Datei hat kein Modell, das man fragen kann.",
+  save: "diese Erklärung",
+  picture: (model: string, head: string, query: string, key: string) =>
+    `${model}: warum Kopf ${head} von „${query}“ auf „${key}“ blickt`,
+  table: ["Seite", "Schreiber", "Score", "gelesen", "Gewicht"],
   needsModel: "Warum ein Kopf dorthin blickt, weiß nur das Modell: Öffne diesen Text in headscope.",
   pinnedNote: (writer: string) => `Dünner Rahmen: der Schreiber, nach dem du gefragt hast, ${writer}.`,
 } satisfies typeof en;

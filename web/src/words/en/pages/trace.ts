@@ -50,5 +50,9 @@ export default {
   picture: (token: string) => `How ${token} came about: tokens on the left, the prediction on the right`,
   notInFile:
     "This file holds the trace of the likeliest token after the last one. For any other, open the text in headscope.",
+  save: "this trace",
+  saved: (model: string, token: string) => `${model}: where “${token}” comes from`,
+  table: ["from", "to", "kind", "value", "unit"],
+  units: { logit: "logit", score: "score", weight: "weight" },
   needsModel: "A trace needs the model: open this text in headscope.",
 };

@@ -100,6 +100,10 @@ export default {
   agrees: (predicted: string, truth: string) => `The logit was to move by **${predicted}** and moves by **${truth}**.`,
   notInFile:
     "This file holds the arrows of its trace. For any other, open the text in headscope: a file has no model to ask.",
+  save: "this explanation",
+  picture: (model: string, head: string, query: string, key: string) =>
+    `${model}: why head ${head} looks from “${query}” at “${key}”`,
+  table: ["side", "writer", "score", "read", "weight"],
   needsModel: "Why a head looks there needs the model: open this text in headscope.",
   pinnedNote: (writer: string) => `Thin frame: the writer you asked about, ${writer}.`,
 };
