@@ -69,6 +69,32 @@ def test_the_widget_finds_a_typed_token_and_attributes_its_logit(widget, look):
     np.testing.assert_allclose(unpack(data).arrays["shares"], list(shares.values()), atol=1e-6)
 
 
+def test_the_widget_explains_an_arrow_a_path_and_a_prediction(scope):
+    look = scope.look(TEXT)
+    widget = Kernel(look)
+    answer, _ = widget.hear(ask="why", body={"look": widget.name, "head": "1.3", "query": 8, "key": 4})
+    why = look.why("1.3", 8, 4)
+    assert answer["value"]["total"] == pytest.approx(why.total, abs=1e-6)
+    assert {each["name"]: each["value"] for each in answer["value"]["answered"]} == pytest.approx(
+        {share.name: share.value for share in why.answered}, abs=1e-6
+    )
+    asked = {"look": widget.name, "writer": "0.1", "reader": "1.3", "into": "k", "query": 8, "key": 4}
+    answer, _ = widget.hear(ask="cut-path", body=asked)
+    with scope.edit(headscope.ablate(headscope.path("0.1", "1.3", into="k", query=8, key=4))):
+        cut = scope.look(TEXT).logits[8]
+    assert answer["value"]["logit"]["true"] == pytest.approx(float(cut[answer["value"]["token"]["id"]]), abs=1e-5)
+    answer, _ = widget.hear(ask="trace", body={"look": widget.name, "position": 8})
+    trace = look.trace(answer["value"]["token"]["id"], position=8)
+    assert [step["name"] for step in answer["value"]["steps"]] == [step.name for step in trace.steps]
+    assert answer["value"]["total"] == pytest.approx(trace.total, abs=1e-6)
+
+
+def test_the_widget_of_an_edited_look_says_that_scores_are_split_without_edits(widget):
+    answer, _ = widget.hear(ask="why", body={"look": widget.name, "head": "1.3", "query": 8, "key": 4})
+    assert answer["problem"]["kind"] == "InputError"
+    assert answer["problem"]["message"].startswith("this look was read under edits")
+
+
 @pytest.mark.parametrize(
     ("message", "kind", "said"),
     [
