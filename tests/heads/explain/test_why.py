@@ -200,6 +200,19 @@ def test_memory_of_one_head_is_writers_by_positions_by_d_head(llama: Scope, ids:
         assert side.parts.untyped_storage().nbytes() == side.parts.numel() * side.parts.element_size()
 
 
+def test_a_text_four_times_as_long_takes_four_times_the_bytes(scope: Scope, ids: list[int]) -> None:
+    """What is kept for one head, its keys over the mean of the offsets among it, never grows with the square."""
+
+    def kept(length: int) -> int:
+        look: Look = scope.look([ids[at % len(ids)] for at in range(length)])
+        look.why("1.0", -1, 2)
+        scores = arrows.explained(look).scores(headscope.Head("1", 0))
+        moved = [] if scores._moved is None else [scores._moved[1]]
+        return sum(each.untyped_storage().nbytes() for each in (scores.q.parts, scores.k.parts, *moved))
+
+    assert kept(40) == 4 * kept(10)
+
+
 def test_modules_without_the_attention_interface_are_split_too() -> None:
     model = tiny.build("BloomConfig", "BloomForCausalLM", hidden_size=32, n_layer=2, n_head=4, vocab_size=97)
     with headscope.load(model) as scope:
