@@ -41,6 +41,12 @@ function saysSwitchOff(done: boolean, evidence: Evidence): string {
   return (isLost(evidence) ? said.lost : said.kept)(token, before, after, head);
 }
 
+/** Switched off for good, or by the switch that compares with and without the selected head. */
+function isOff(fields: URLSearchParams, acted: boolean, { head }: Evidence): boolean {
+  const compared = acted && fields.get("head") === head && fields.get("compare") !== "0";
+  return compared || (fields.get("off") ?? "").split(",").includes(head);
+}
+
 /** A head other than the one that is looked for, so that finding it changes the picture. */
 const another = ({ heads, head }: Evidence) => heads.find((name) => name !== head) ?? head;
 
@@ -85,8 +91,7 @@ export const TOUR: Stop[] = [
     page: "microscope",
     lit: region("next"),
     opens: (evidence) => ({ text: evidence.look.text, head: evidence.head, compare: 0 }),
-    done: (fields, _, evidence) =>
-      evidence !== null && (evidence.lost === null || (fields.get("off") ?? "").split(",").includes(evidence.head)),
+    done: (fields, acted, evidence) => evidence !== null && (evidence.lost === null || isOff(fields, acted, evidence)),
     says: saysSwitchOff,
   },
 ];
