@@ -8,12 +8,10 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import torch
 import transformers
-from triton.runtime import interpreter
 
 import headscope
 from headscope.attention import reference
@@ -21,17 +19,9 @@ from headscope.errors import HeadscopeError
 from headscope.heads.look.look import Look
 from headscope.scope import Scope
 from tests.heads.conftest import counting_forwards, small_gpt2, small_llama
+from tests.runs.interpreter import allow_one_element_bounds
 
-_patch_tensor = interpreter._patch_lang_tensor
-
-
-def _patch_tensor_index(tensor: Any, scope: Any) -> None:
-    """Triton 3.6 takes loop bounds from one-element arrays by ``int``, which NumPy 2.4 no longer allows."""
-    _patch_tensor(tensor, scope)
-    scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
-
-
-interpreter._patch_lang_tensor = _patch_tensor_index
+allow_one_element_bounds()
 
 TEXTS = [[5, 9, 7, 9, 5, 9, 7, 11], [7], [3, 4, 3, 4, 3]]
 SIZES = {

@@ -6,13 +6,12 @@ Collected by ``test_fused_interpreted.py`` in a process of its own, since Triton
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
 from tests.attention.cases import CASES, Case, assert_within_twice, plain, truth
 from tests.attention.expected import assert_statistics, questions
-from triton.runtime import interpreter
+from tests.runs.interpreter import allow_one_element_bounds
 
 from headscope.attention.backends.fused import host
 from headscope.attention.backends.fused.layers import MOST_QUESTIONS, observe_layers
@@ -22,16 +21,7 @@ from headscope.attention.observation import Distance, Observation, Rows, Statist
 from headscope.attention.questions import Question
 from headscope.attention.scores import Scores
 
-_patch_tensor = interpreter._patch_lang_tensor
-
-
-def _patch_tensor_index(tensor: Any, scope: Any) -> None:
-    """Triton 3.6 takes loop bounds from one-element arrays by ``int``, which NumPy 2.4 no longer allows."""
-    _patch_tensor(tensor, scope)
-    scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
-
-
-interpreter._patch_lang_tensor = _patch_tensor_index
+allow_one_element_bounds()
 
 SMALL = {"length-1", "d-head-17", "cross-short", "after-a-cache", "window-both-sides"}
 SMALL |= {"padding-whole", "everything-composed", "softcap"}

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
+from tests.runs.interpreter import run_interpreted
 
 from headscope.attention.backends.fused import host
 from headscope.attention.backends.fused.intervals import intervals, refuse_mask
 from headscope.attention.masks import Mask, causal, dense, documents, full, padding, window
 from headscope.attention.scores import Alibi, Scores
 
-ROOT = Path(__file__).parents[3]
 MASKS = (
     full(),
     causal(),
@@ -28,13 +23,7 @@ MASKS = (
 
 
 def test_the_kernels_equal_the_definition_in_the_interpreter() -> None:
-    pytest.importorskip("triton", reason="the fused kernels need Triton: pip install triton")
-    # Without the run-time type checks: they would wrap the kernels, and the interpreter reads their source.
-    options = ["-q", "-x", "-p", "no:cacheprovider", "-o", "addopts=--import-mode=importlib"]
-    command = [sys.executable, "-m", "pytest", *options, "tests/attention/backends/interpreted.py"]
-    environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-4000:]
+    run_interpreted("tests/attention/backends/interpreted.py")
 
 
 @pytest.mark.parametrize("mask", MASKS, ids=repr)

@@ -5,12 +5,10 @@ Collected by ``test_waiting_sites.py`` in a process of its own, since Triton dec
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
+from tests.runs.interpreter import allow_one_element_bounds
 from tests.scan.tiny import open_tiny
-from triton.runtime import interpreter
 
 from headscope.models.protocol import OpenModel
 from headscope.scan import waiting_sites
@@ -19,16 +17,7 @@ from headscope.scan.measure import Measurer, Plan
 from headscope.scan.options import ScanOptions
 from headscope.scan.tally.tally import Tally
 
-_patch_tensor = interpreter._patch_lang_tensor
-
-
-def _patch_tensor_index(tensor: Any, scope: Any) -> None:
-    """Triton 3.6 takes loop bounds from one-element arrays by ``int``, which NumPy 2.4 no longer allows."""
-    _patch_tensor(tensor, scope)
-    scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
-
-
-interpreter._patch_lang_tensor = _patch_tensor_index
+allow_one_element_bounds()
 
 ROWS = PackedRows(
     torch.randint(65, 70, (3, 24), generator=torch.Generator().manual_seed(0)),

@@ -55,47 +55,51 @@ class AblatePaths:
             raise EditError("resample draws from other texts; give them: ablate(path(…), how='resample', texts=[…])")
 
     def bind(self, model: OpenModel) -> EditFunction:
-        """Find readers and writers in the model; refused where a writer does not write into the reader."""
-        grouped: dict[tuple[Head, Path], list[str]] = {}
-        for path in self.paths:
-            for reader in path.readers:
-                where = replace(path, writer="", readers=())
-                grouped.setdefault((model.shape.find(reader), where), []).append(path.writer)
-        _refuse_overlaps(list(grouped))
-        by_site: dict[str, list[_Bound]] = {}
-        for (head, where), writers in grouped.items():
-            by_site.setdefault(head.site, []).append(_Bound(model, (head, where), writers, self))
-
-        def change(site: str, call: Call, z: Tensor) -> Tensor:
-            bound = by_site.get(site)
-            return z if bound is None else _without(call, z, bound)
-
-        def during() -> AbstractContextManager[Any]:
-            return recording_stream(model)
-
-        def cut_scores(site: str, call: Call) -> Scores:
-            bound = by_site.get(site, [])
-            if all(each.path.into == "v" for each in bound):
-                return call.scores
-            assert not isinstance(call.scores.bias, Tensor), "tensors are wrapped when Scores is made"
-            return replace(call.scores, bias=CutBias(call.q.shape[1], _cuts(call, bound), call.scores.bias))
-
-        def joined(others: Sequence[Any]) -> EditFunction:
-            more = _alike(self, [other.ablation for other in others])
-            return replace(self, paths=(*self.paths, *more)).bind(model)
-
-        change.during = during  # type: ignore[attr-defined]
-        change.scores = cut_scores  # type: ignore[attr-defined]
-        change.joined = joined  # type: ignore[attr-defined]
-        change.ablation = self  # type: ignore[attr-defined]
-        return change
+        return CutPaths(self, model)
 
     def key(self) -> str:
         return f"ablate({','.join(map(repr, self.paths))};{self.how};{self.seed};{self.texts!r})"
 
 
+class CutPaths:
+    """The bound edit: readers and writers found in a model; refused where a writer does not write into the reader."""
+
+    def __init__(self, edit: AblatePaths, model: OpenModel) -> None:
+        self.edit, self.model = edit, model
+        grouped: dict[tuple[Head, Path], list[str]] = {}
+        for path in edit.paths:
+            for reader in path.readers:
+                where = replace(path, writer="", readers=())
+                grouped.setdefault((model.shape.find(reader), where), []).append(path.writer)
+        _refuse_overlaps(list(grouped))
+        self._by_site: dict[str, list[_Bound]] = {}
+        for (head, where), writers in grouped.items():
+            self._by_site.setdefault(head.site, []).append(_Bound(model, (head, where), writers, edit))
+
+    def __call__(self, site: str, call: Call, z: Tensor) -> Tensor:
+        bound = self._by_site.get(site)
+        return z if bound is None else _without(call, z, bound)
+
+    def during(self) -> AbstractContextManager[Any]:
+        """Passes record the residual stream, out of which the writers are taken."""
+        return recording_stream(self.model)
+
+    def scores(self, site: str, call: Call) -> Scores:
+        """The scores without the paths, so that patterns and statistics are those of the edited head."""
+        bound = self._by_site.get(site, [])
+        if all(each.path.into == "v" for each in bound):
+            return call.scores
+        assert not isinstance(call.scores.bias, Tensor), "tensors are wrapped when Scores is made"
+        return replace(call.scores, bias=CutBias(call.q.shape[1], _cuts(call, bound), call.scores.bias))
+
+    def joined(self, others: Sequence[CutPaths]) -> CutPaths:
+        """The paths of all these edits, cut together: each alone would undo the one before."""
+        more = _alike(self.edit, [other.edit for other in others])
+        return CutPaths(replace(self.edit, paths=(*self.edit.paths, *more)), self.model)
+
+
 def _alike(edit: AblatePaths, others: Sequence[AblatePaths]) -> list[Path]:
-    """The paths of other edits, which are ablated together with this one's: each alone would undo the one before."""
+    """The paths of other edits, if they are ablated in the same way."""
     for other in others:
         if replace(other, paths=()) != replace(edit, paths=()):
             raise EditError(
