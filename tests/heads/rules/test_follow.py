@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.heads.conftest import small_llama
-from tests.heads.rules.test_run import OPTIONS, texts
+from tests.heads.rules.conftest import OPTIONS, texts
 
 import headscope
 from headscope.errors import InputError
@@ -18,16 +17,6 @@ from headscope.heads.rules.library import built_in
 from headscope.heads.rules.mixture import Drawn
 from headscope.heads.rules.report import Rules, open_rules
 from headscope.scope import Scope
-
-
-@pytest.fixture(scope="module")
-def opened() -> Scope:
-    return headscope.load(small_llama())
-
-
-@pytest.fixture(scope="module")
-def rules(opened: Scope) -> Rules:
-    return opened.rules(texts(), OPTIONS)
 
 
 @pytest.mark.parametrize("how", ["rules", "table", "position", "first"])

@@ -10,6 +10,7 @@ import torch
 import transformers
 from tests.attention.memory import peak_tensor_bytes
 from tests.heads.conftest import small_llama
+from tests.heads.rules.conftest import OPTIONS, texts
 
 import headscope
 from headscope.attention.progress import progress_callback
@@ -24,23 +25,6 @@ from headscope.heads.rules.run import RuleOptions, fit_rules
 from headscope.heads.rules.sentence import numbers, on_content, said
 from headscope.names import Head
 from headscope.scope import Scope
-
-OPTIONS = RuleOptions(fit_rows=48, choose_rows=32)
-
-
-def texts() -> list[list[int]]:
-    generator = torch.Generator().manual_seed(7)
-    return [torch.randint(3, 40, (40 + 3 * n,), generator=generator).tolist() for n in range(6)]
-
-
-@pytest.fixture(scope="module")
-def opened() -> Scope:
-    return headscope.load(small_llama())
-
-
-@pytest.fixture(scope="module")
-def rules(opened: Scope) -> Rules:
-    return opened.rules(texts(), OPTIONS)
 
 
 def dense(scope: Scope, head: HeadRules, mixture: Mixture, ids: list[int]) -> tuple[torch.Tensor, torch.Tensor]:

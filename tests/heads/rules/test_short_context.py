@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.heads.conftest import small_llama
-from tests.heads.rules.test_run import OPTIONS, texts
+from tests.heads.rules.conftest import texts
 
 import headscope
 from headscope.heads.questions.token_features import TokenFeatures
@@ -21,16 +20,6 @@ from headscope.heads.rules.short_context import pattern_rows, read_short_context
 from headscope.scope import Scope
 
 SITES = ("0", "1", "2")
-
-
-@pytest.fixture(scope="module")
-def opened() -> Scope:
-    return headscope.load(small_llama())
-
-
-@pytest.fixture(scope="module")
-def rules(opened: Scope) -> Rules:
-    return opened.rules(texts(), OPTIONS)
 
 
 def patterns(scope: Scope, ids: list[int], window: int) -> dict[str, torch.Tensor]:
