@@ -27,6 +27,7 @@ from typing import Any
 import measure
 import torch
 import transformers
+from observed import from_pattern
 from torch import Tensor
 
 import headscope
@@ -61,26 +62,6 @@ def text(tokens: int) -> list[int]:
     """Random tokens, the second half a copy of the first, so that every question has rows to ask."""
     half = torch.randint(5000, (tokens // 2,), generator=torch.Generator().manual_seed(1)).tolist()
     return half + half
-
-
-def from_pattern(pattern: Tensor, ids: Tensor) -> dict[str, Tensor]:
-    """The statistics of a look from a stored pattern ``[batch, head, query, key]``."""
-    place = torch.arange(pattern.shape[-1], device=pattern.device)
-    apart = (place[:, None] - place[None]).to(pattern.dtype)
-    same = ids[0][:, None] == ids[0][None]
-    after = torch.zeros_like(same)
-    after[:, 1:] = same[:, :-1]
-    for matches in (same, after):
-        matches.fill_diagonal_(False)
-    mean = (pattern * apart).sum(-1)
-    weight, key = pattern.max(-1)
-    return {
-        "entropy": -torch.special.xlogy(pattern, pattern).sum(-1), "distance": mean,
-        "std": ((pattern * apart.square()).sum(-1) - mean.square()).clamp(min=0).sqrt(), "strongest": key,
-        "weight": weight, "itself": pattern.diagonal(dim1=-2, dim2=-1),
-        "previous": pattern.diagonal(offset=-1, dim1=-2, dim2=-1), "first": pattern[..., 0],
-        "duplicate": (pattern * same).sum(-1), "induction": (pattern * after).sum(-1),
-    }  # fmt: skip
 
 
 @torch.no_grad()

@@ -51,8 +51,8 @@ def text(tokens: int) -> Tensor:
 
 def from_pattern(pattern: Tensor, ids: Tensor) -> dict[str, Tensor]:
     """The same statistics from a stored pattern ``[batch, head, query, key]``, as a careful person reduces it."""
-    place = torch.arange(pattern.shape[-1])
-    apart = (place[:, None] - place[None]).float()
+    place = torch.arange(pattern.shape[-1], device=pattern.device)
+    apart = (place[:, None] - place[None]).to(pattern.dtype)
     same = ids[0][:, None] == ids[0][None]
     after = torch.zeros_like(same)
     after[:, 1:] = same[:, :-1]
