@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import psutil
@@ -12,6 +15,7 @@ from tokenizers import Regex, decoders, normalizers, pre_tokenizers
 import headscope
 from headscope.errors import InputError
 from headscope.models.inputs import isolated
+from headscope.models.inputs.child_pool import CHILD, CHILDREN, KEPT, Child
 from headscope.models.inputs.isolated import MOST_STEPS, Limits
 from headscope.models.inputs.pattern_cost import NO_BOUND, backtracking_exponent
 from headscope.models.inputs.tokens import InputProcessor
@@ -66,20 +70,32 @@ SLOW = {
 }
 
 
+@pytest.fixture(autouse=True)
+def no_children() -> Iterator[None]:
+    """Each test begins and ends without children."""
+    CHILDREN.close()
+    yield
+    CHILDREN.close()
+
+
+def children() -> list[psutil.Process]:
+    return [child for child in psutil.Process().children() if CHILD.name in " ".join(child.cmdline())]
+
+
 @pytest.mark.parametrize("part", SLOW)
 def test_a_pattern_that_is_slow_without_giving_up_is_stopped_in_a_child(part: str, started: list[str]) -> None:
     reader = hurried(processor(**{part: SLOW[part]}))
     with pytest.raises(InputError, match=r"tokenizer was stopped on the text: it takes more than 1 seconds or 256 MB"):
         reader.prepare("a" * 3000 + "xb")
     assert started == ["encode"]
-    assert [child for child in psutil.Process().children() if isolated.CHILD.name in " ".join(child.cmdline())] == []
+    assert [fork for child in children() for fork in child.children()] == []
 
 
 def test_a_child_that_is_not_heard_from_is_ended() -> None:
     reader = hurried(processor(pre_tokenizer=SLOW["pre_tokenizer"]), seconds=100, wait=0.01)
     with pytest.raises(InputError, match="was stopped on the text"):
         reader.token_ids("a" * 3000 + "xb")
-    assert [child for child in psutil.Process().children() if isolated.CHILD.name in " ".join(child.cmdline())] == []
+    assert children() == []
 
 
 def test_ordinary_texts_start_no_child(started: list[str]) -> None:
@@ -139,3 +155,50 @@ def test_a_conversation_is_what_transformers_makes_of_it() -> None:
     expected = reader.tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
     assert expected == "<user>a<bot>ä \n é<bot>"
     assert reader.isolation.render(chat) == expected
+
+
+def test_conversations_share_a_child_and_nothing_of_one_is_left_for_the_next() -> None:
+    reader = hurried(processor())
+    reader.tokenizer.chat_template = PLAIN
+    first = reader.isolation.render(CHAT)
+    child = children()
+    for template in (LOOPS, DOUBLES, "{% for %}"):
+        reader.tokenizer.chat_template = template
+        with pytest.raises(InputError, match="chat template"):
+            reader.isolation.render(CHAT)
+    reader.tokenizer.chat_template = PLAIN
+    assert reader.isolation.render(CHAT) == first
+    assert children() == child
+    assert len(child) == 1
+
+
+def test_a_child_that_has_ended_is_replaced() -> None:
+    reader = processor()
+    reader.tokenizer.chat_template = PLAIN
+    first = reader.isolation.render(CHAT)
+    (idle,) = CHILDREN._idle
+    idle.process.kill()
+    idle.process.wait(60)
+    assert reader.isolation.render(CHAT) == first
+    assert [child.pid for child in children()] != [idle.process.pid]
+
+
+def test_a_child_that_ends_before_it_is_asked_says_nothing_about_the_work() -> None:
+    child = Child()
+    assert child.process.stdin is not None
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, child.process.stdin.fileno(), inheritable=False)  # the end of its input, and nobody has noticed
+    os.close(nowhere)
+    assert child.ask(b"{}", 60.0) is None
+    child.close()
+
+
+def test_at_most_two_idle_children_are_kept() -> None:
+    reader = processor()
+    reader.tokenizer.chat_template = PLAIN
+    together = [threading.Thread(target=reader.isolation.render, args=(CHAT,)) for _ in range(KEPT + 1)]
+    for one in together:
+        one.start()
+    for one in together:
+        one.join()
+    assert 1 <= len(children()) <= KEPT

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from headscope.errors import InputError
 from headscope.models.inputs.bounded_encoding import MOST_CHARACTERS, GrowthLimit, parts_of
+from headscope.models.inputs.child_pool import CHILDREN
 from headscope.models.inputs.pattern_cost import backtracking_exponent
 
-CHILD = Path(__file__).with_name("isolated_child.py")
 MOST_STEPS = 2**30
 """Steps that a tokenizer's patterns may take here; where their form allows more, they are tried in a child first."""
 
@@ -64,16 +60,7 @@ class Isolation:
             request = json.dumps({**asked, "seconds": limits.seconds, "megabytes": limits.megabytes}).encode()
         except TypeError as error:
             raise InputError(f"{what} holds what is no text: {error}; roles and contents are strings") from None
-        command = [sys.executable, "-P", str(CHILD)]  # -P: files beside the program do not stand for libraries
-        surroundings = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONIOENCODING": "utf-8"}
-        try:
-            done = subprocess.run(
-                command, input=request, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=surroundings,
-                timeout=limits.wait, check=False,
-            )  # fmt: skip
-            answer = json.loads(done.stdout) if done.returncode == 0 else {}
-        except (subprocess.TimeoutExpired, ValueError):
-            answer = {}
+        answer = CHILDREN.ask(request, limits.wait)
         if "done" in answer:
             return answer["done"]
         way_out = "use another tokenizer, or give ids" if part == "tokenizer" else "give text instead of messages"
