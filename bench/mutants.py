@@ -1,10 +1,12 @@
 """Plant faults in a copy of the source, one at a time, and say which of them the nearest tests do not notice.
 
-    python bench/mutants.py --package app/server --faults 20 --seed 0
+    python bench/mutants.py --package app/server --faults 20 --seed 0 --out bench/results/mutants.json
 
 A fault is one changed operator, constant or condition, or one statement left out, drawn by seed from a whole package.
-The tests are the file that mirrors the module and those that import it. Linux only: a process
-that has imported torch and transformers forks for every fault.
+Tests run until the first that fails: the file that mirrors the module and those that name it, then the others in its
+folder of tests. A test that failed has to pass without the fault. With ``--out`` each fault is written down when it
+is decided, and those in the file are not tried again, survivors with ``--again``; "equivalent" with a reason is written
+there by hand. Linux only: a process that has imported torch and transformers forks for every fault.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
-import functools
 import json
 import os
 import random
@@ -22,7 +23,10 @@ import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +95,15 @@ def _number(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, int | float)
 
 
+@dataclass(frozen=True)
+class Fault:
+    """One changed place of a file."""
+
+    file: Path
+    changed: str
+    row: dict[str, Any]
+
+
 def faults(package: str, count: int, seed: int) -> list[tuple[Path, int]]:
     """Files and places in them, drawn from the whole package."""
     found = []
@@ -110,6 +123,12 @@ def mutated(source: str, at: int) -> tuple[str, int, str, str]:
     return ast.unparse(tree), line, before, ast.unparse(node).splitlines()[0]
 
 
+def fault_at(package: str, file: Path, at: int) -> Fault:
+    changed, line, before, after = mutated(file.read_text(encoding="utf-8"), at)
+    where = f"{file.relative_to(ROOT / 'src/headscope')}:{line}"
+    return Fault(file, changed, {"package": package, "where": where, "place": at, "before": before, "after": after})
+
+
 def nearest_tests(file: Path) -> list[str]:
     """Test files that mirror the module or import it, the ones that name it most first."""
     module = ".".join(file.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
@@ -126,12 +145,39 @@ def nearest_tests(file: Path) -> list[str]:
     return sorted(counts, key=lambda test: -counts[test])[:MOST_FILES]
 
 
-def run_tests(folder: Path, tests: list[str], log: Path) -> int | None:
-    """The status of the tests in a fork of this process; None after SECONDS."""
+def further_tests(file: Path) -> list[str]:
+    """The other tests of the folder that mirrors the module's, or of the next one above it that has tests."""
+    folder = ROOT / "tests" / file.parent.relative_to(ROOT / "src/headscope")
+    while not (found := sorted(folder.glob("test_*.py"))):
+        folder = folder.parent
+    near = nearest_tests(file)
+    return [name for test in found if (name := str(test.relative_to(ROOT))) not in near]
+
+
+@dataclass(frozen=True)
+class Failures:
+    """A pytest plugin that writes down which test failed, or which file could not be collected."""
+
+    file: Path
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        self._note(report)
+
+    def pytest_collectreport(self, report: Any) -> None:
+        self._note(report)
+
+    def _note(self, report: Any) -> None:
+        if report.failed and not self.file.exists():
+            self.file.write_text(report.nodeid, encoding="utf-8")
+
+
+def run_tests(folder: Path, tests: list[str]) -> int | None:
+    """The status of the tests in a fork of this process; None after SECONDS. A failed test's name is in ``failed``."""
+    (folder / "failed").unlink(missing_ok=True)
     child = os.fork()
     if child == 0:
         try:
-            os._exit(_in_fork(folder, tests, log))
+            os._exit(_in_fork(folder, tests))
         except BaseException:
             traceback.print_exc()
             sys.stderr.flush()
@@ -148,8 +194,8 @@ def run_tests(folder: Path, tests: list[str], log: Path) -> int | None:
     return None
 
 
-def _in_fork(folder: Path, tests: list[str], log: Path) -> int:
-    out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+def _in_fork(folder: Path, tests: list[str]) -> int:
+    out = os.open(folder / "tests.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0), os.dup2(out, 1), os.dup2(out, 2)
     os.setsid()
     os.chdir(folder)
@@ -158,30 +204,62 @@ def _in_fork(folder: Path, tests: list[str], log: Path) -> int:
     import pytest
 
     imported_before = "ignore::pytest.PytestAssertRewriteWarning"
-    return int(pytest.main(["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-W", imported_before, *tests]))
+    options = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-W", imported_before]
+    return int(pytest.main([*options, *tests], plugins=[Failures(folder / "failed")]))
 
 
-@functools.cache
-def check_without_fault(folder: Path, tests: tuple[str, ...]) -> None:
-    log = folder / "tests.log"
-    if run_tests(folder, list(tests), log) not in (0, NO_TESTS):
-        raise SystemExit(f"{tests} fail without a fault:\n{log.read_text(encoding='utf-8')[-2000:]}")
-
-
-def try_fault(folder: Path, file: Path, at: int) -> dict[str, Any]:
-    inside = folder / file.relative_to(ROOT)
+@contextmanager
+def planted(inside: Path, changed: str) -> Iterator[None]:
     source = inside.read_text(encoding="utf-8")
-    changed, line, before, after = mutated(source, at)
-    tests = nearest_tests(file)
-    check_without_fault(folder, tuple(tests))
     inside.write_text(changed, encoding="utf-8")
     try:
-        status = run_tests(folder, tests, folder / "tests.log")
+        yield
     finally:
         inside.write_text(source, encoding="utf-8")
-    where = f"{file.relative_to(ROOT)}:{line}"
-    outcome = "survived" if status == 0 else "untested" if status == NO_TESTS or not tests else "noticed"
-    return {"where": where, "before": before, "after": after, "outcome": outcome, "tests": tests}
+
+
+def try_fault(folder: Path, fault: Fault) -> dict[str, Any]:
+    """What the tests make of it: noticed (by which test), survived, or undecided where they fail without it, too."""
+    ran: list[str] = []
+    for tests in filter(None, (nearest_tests(fault.file), *([each] for each in further_tests(fault.file)))):
+        ran += tests
+        with planted(folder / fault.file.relative_to(ROOT), fault.changed):
+            status = run_tests(folder, tests)
+        if status in (0, NO_TESTS):
+            continue
+        failed = folder / "failed"
+        by = failed.read_text(encoding="utf-8") if failed.exists() else None
+        alone = run_tests(folder, [by] if by else tests)
+        return fault.row | {"outcome": "noticed" if alone in (0, NO_TESTS) else "undecided", "by": by or "no end"}
+    return fault.row | {"outcome": "survived", "tests": ran}
+
+
+class Results:
+    """Rows of faults that were tried, kept in a file after each."""
+
+    def __init__(self, out: Path | None, again: bool) -> None:
+        self.out, self.again = out, again
+        kept = json.loads(out.read_text(encoding="utf-8"))["rows"] if out is not None and out.exists() else []
+        self.rows: dict[tuple[Any, ...], dict[str, Any]] = {_key(row): row for row in kept}
+
+    def has(self, fault: Fault) -> bool:
+        row = self.rows.get(_key(fault.row))
+        return row is not None and not (self.again and row["outcome"] in ("survived", "undecided"))
+
+    def add(self, row: dict[str, Any]) -> None:
+        self.rows[_key(row)] = row
+        sys.stdout.write(json.dumps(row) + "\n")
+        sys.stdout.flush()
+        if self.out is not None:
+            rows = sorted(self.rows.values(), key=lambda each: (each["package"], each["where"], each["place"]))
+            counts = Counter(f"{each['package']}: {each['outcome']}" for each in rows)
+            about = {"schema_version": 1, "benchmark": "mutants", "counts": dict(sorted(counts.items()))}
+            written = json.dumps({**about, "rows": rows}, indent=1, ensure_ascii=False)
+            self.out.write_text(written + "\n", encoding="utf-8")
+
+
+def _key(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["where"], row["place"], row["before"], row["after"]
 
 
 def main() -> None:
@@ -189,21 +267,24 @@ def main() -> None:
     parser.add_argument("--package", action="append", choices=PACKAGES, help="all four unless named")
     parser.add_argument("--faults", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--skip", type=int, default=0, help="of each package, faults that were tried before")
+    parser.add_argument("--out", type=Path, help="keep each result here; what is there is not tried again")
+    parser.add_argument("--again", action="store_true", help="try those again that survived")
     asked = parser.parse_args()
     import torch  # here, so that every fork has it
     import transformers.modeling_utils  # noqa: F401
 
     torch.set_num_threads(1)
+    results = Results(asked.out, asked.again)
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         for name in COPIED:
             whole = ROOT / name
             shutil.copytree(whole, folder / name) if whole.is_dir() else shutil.copy(whole, folder)
         for package in asked.package or PACKAGES:
-            for file, at in faults(package, asked.faults, asked.seed)[asked.skip :]:
-                sys.stdout.write(json.dumps(try_fault(folder, file, at)) + "\n")
-                sys.stdout.flush()
+            for file, at in faults(package, asked.faults, asked.seed):
+                fault = fault_at(package, file, at)
+                if not results.has(fault):
+                    results.add(try_fault(folder, fault) | {"seed": asked.seed})
 
 
 if __name__ == "__main__":
