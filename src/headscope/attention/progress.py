@@ -1,6 +1,7 @@
 """Report how far long work has come to a callback set by the caller, one per thread or asyncio task.
 
-Whoever is called may let other work run before it returns, unless the work is ``uninterrupted``.
+Whoever is called may let other work run before it returns, unless the work is ``uninterrupted``, or stop it by an
+error, unless it is ``restoring``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ ProgressCallback = Callable[[str, int, int], None]
 _callback: ContextVar[ProgressCallback | None] = ContextVar("headscope_progress", default=None)
 
 _uninterrupted: ContextVar[bool] = ContextVar("headscope_uninterrupted", default=False)
+_restoring: ContextVar[bool] = ContextVar("headscope_restoring", default=False)
 
 
 @contextmanager
@@ -30,6 +32,21 @@ def uninterrupted() -> Iterator[None]:
 def may_be_interrupted() -> bool:
     """Whether other work may run between two steps of this one."""
     return not _uninterrupted.get()
+
+
+@contextmanager
+def restoring() -> Iterator[None]:
+    """Say that this block puts back what the work has changed: whoever stops the work waits for its end."""
+    token = _restoring.set(True)
+    try:
+        yield
+    finally:
+        _restoring.reset(token)
+
+
+def may_be_stopped() -> bool:
+    """Whether the work may be stopped between two steps."""
+    return not _restoring.get()
 
 
 def report_progress(task: str, done: int, total: int) -> None:

@@ -480,3 +480,39 @@ def test_weights_that_are_shuffled_for_a_while_are_seen_by_nobody_else_and_resto
     asyncio.run(scene())
     assert torch.equal(seen[0], expected), "whoever waited got the model's own weights"
     assert all(torch.equal(before, now) for before, now in zip(own, model.model.parameters(), strict=True))
+
+
+def stopped(work: Callable[[FairQueue, Turn], None]) -> None:
+    """Run work that its client leaves while it runs."""
+    queue, turn = FairQueue(), Turn("gone", long=True)
+    with pytest.raises(ReaderLeftError):
+        asyncio.run(queue.run(turn, lambda: work(queue, turn)))
+
+
+def test_a_reading_that_is_left_at_the_end_of_no_grad_leaves_gradients_as_they_were():
+    after = []
+
+    def work(queue: FairQueue, turn: Turn) -> None:
+        try:
+            with torch.no_grad():
+                queue.leave(turn)
+            after.append(torch.is_grad_enabled())
+            torch.zeros(1)
+        finally:
+            after.append(torch.is_grad_enabled())
+
+    stopped(work)
+    assert after == [True, True], "the thread is used again, and training needs gradients"
+
+
+def test_weights_are_restored_where_the_client_leaves_at_their_end(session: Session):
+    model = session.scope.model.model
+    own = [weight.detach().clone() for weight in model.parameters()]
+
+    def work(queue: FairQueue, turn: Turn) -> None:
+        with shuffled_weights(session.scope.model, 0):
+            queue.leave(turn)
+        torch.zeros(1)
+
+    stopped(work)
+    assert all(torch.equal(before, now) for before, now in zip(own, model.parameters(), strict=True))

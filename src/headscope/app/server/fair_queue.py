@@ -32,7 +32,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from headscope.app.lru import LRU
-from headscope.attention.progress import may_be_interrupted, progress_callback
+from headscope.attention.progress import may_be_interrupted, may_be_stopped, progress_callback
 
 SHORT = 0.5  # seconds of processor time; a request that needs more counts as long
 SLICE = 0.1  # seconds that a long reading keeps the model while another long one waits
@@ -127,7 +127,7 @@ class FairQueue:
 
     def pause(self, turn: Turn) -> None:
         """Hand the model over if it is another's turn. Called by the running reading, between operations."""
-        if turn.stopped:
+        if turn.stopped or not may_be_stopped():
             return  # what the work cleans up is not disturbed
         if turn.left:
             turn.stop()
@@ -275,7 +275,8 @@ class _PauseMode(TorchFunctionMode):
         self.pause = pause
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.pause()
+        if function is not torch._C._set_grad_enabled:  # the end of no_grad: an error there would leave it in force
+            self.pause()
         if function is F.linear and not kwargs and args[0].dim() > 1:
             return self._linear(*args)
         if function is F.scaled_dot_product_attention:

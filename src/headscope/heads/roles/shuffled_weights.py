@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-from headscope.attention.progress import uninterrupted
+from headscope.attention.progress import restoring, uninterrupted
 from headscope.models.protocol import OpenModel
 
 
@@ -27,6 +27,6 @@ def shuffled_weights(model: OpenModel, seed: int) -> Iterator[None]:
                     weight.copy_(own.flatten()[order].view(weight.shape))
             yield
         finally:
-            with torch.no_grad():
+            with restoring(), torch.no_grad():
                 for weight, own in kept:
                     weight.copy_(own)
