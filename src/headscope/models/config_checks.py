@@ -41,7 +41,7 @@ def refuse_more_weights_than_bytes(source: str, kind: Any, config: Any, n_bytes:
     """Refuse a config with more weights than its files can hold: the others would be allocated at random."""
     try:
         with torch.device("meta"):
-            made = kind(config)
+            made = getattr(kind, "from_config", kind)(config)  # an auto class, or the model's own
     except Exception:  # loading it will raise an error that says more
         return
     claimed = sum(weight.numel() for weight in made.parameters())

@@ -26,6 +26,7 @@ from headscope.models.config_checks import (
     refuse_repeated_keys,
     weight_bytes,
 )
+from headscope.models.gguf_checks import refuse_lying_gguf, refuse_other_shapes
 from headscope.models.inputs.media import KEYS, MediaProcessors, split_processor
 from headscope.models.inputs.start_token import add_start_token, gguf_start_token
 from headscope.models.inputs.tokens import InputProcessor
@@ -189,12 +190,13 @@ def _from_files(source: str | Path, tokenizer: Any, options: Options) -> OpenMod
     if gguf:
         shared["gguf_file"] = gguf
     with _stages(gguf) as stage:
+        told = _read_gguf(path, str(source)) if gguf else None
         stage("unpacking its weights")
         model, notes = _load_weights(where, str(source), options, shared)
         stage("reading its tokenizer")
         if tokenizer is None:
             tokenizer = _load_tokenizer(where, shared)
-        said = gguf_start_token(path) if gguf and tokenizer is not None else (None, None)
+        said = gguf_start_token(told.fields) if told is not None and tokenizer is not None else (None, None)
         notes += filter(None, [add_start_token(tokenizer, gguf or "its tokenizer_config.json", *said)])
     if options.processor is None and not gguf:
         options = replace(options, processor=_load_processor(model, where, shared))
@@ -209,6 +211,18 @@ def _from_files(source: str | Path, tokenizer: Any, options: Options) -> OpenMod
     if tokenizer is None and (path / "tokenizer.json").is_file():
         opened.notes = [*opened.notes, "its tokenizer.json could not be read, so it reads token ids and no text"]
     return opened
+
+
+def _read_gguf(file: Path, source: str) -> Any:
+    """The fields and the list of tensors of a GGUF file."""
+    try:
+        import gguf
+
+        reader = gguf.GGUFReader(file)
+    except Exception as error:  # a damaged file can fail anywhere, with an error of any kind
+        raise ModelError(_explain(source, error)) from error
+    refuse_lying_gguf(source, reader)
+    return reader
 
 
 @contextmanager
@@ -277,6 +291,8 @@ def _load_weights(where: str, source: str, options: Options, shared: dict[str, A
                 notes.append(NO_HEAD.format(kind=kind.__name__, base=without_head.__name__))
                 model, loaded = without_head.from_pretrained(where, **load)
         refuse_missing_weights(source, loaded["missing_keys"])
+        if "gguf_file" in shared:
+            refuse_other_shapes(source, model)
     except HeadscopeError:
         raise
     except Exception as error:  # a broken config or file can fail anywhere, with an error of any kind

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 from torch import Tensor
@@ -72,7 +73,21 @@ class Census:
             recipe = Recipe.from_json(files["recipe.json"].decode("utf-8"))
             census = cls(Tally.from_bytes(files["tally.safetensors"]), recipe)
             census._examples = pq.read_table(pa.BufferReader(files["examples.parquet"])).cast(_EXAMPLE_SCHEMA)
+            census._refuse_lies()
         return census
+
+    def _refuse_lies(self) -> None:
+        """Refuse examples of heads that the tally does not have, and a recipe that does not say what was scanned."""
+        known = {"head": {str(head) for head in self.heads()}, "question": set(self.questions)}
+        for column, names in known.items():
+            strange = set(self.examples()[column].unique().to_pylist()) - names
+            if strange:
+                raise InputError(f"its examples are of the {column} {min(map(str, strange))!r}, which it does not have")
+        lengths = pc.fill_null(pc.list_value_length(self.examples()["tokens"]), 0)
+        at = pc.fill_null(self.examples()["at"], -1)
+        if not pc.all(pc.and_(pc.greater_equal(at, 0), pc.less(at, lengths))).as_py():
+            raise InputError("an example's query is outside its tokens; it is damaged: scan again")
+        repr(self), self.title  # what its pages begin with
 
     @property
     def layout(self) -> Layout:

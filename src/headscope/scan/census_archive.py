@@ -13,6 +13,7 @@ from headscope.files import parsing
 FILES = ("tally.safetensors", "examples.parquet", "report.html", "recipe.json", "census.parquet")
 SUFFIX = ".zip"
 LARGEST_FILE = 2**31  # bytes of one file in an archive; a tally of a thousand heads has some 30 million
+UNPACKED, MOST_UNPACKED = 2**26, 1000  # bytes that any file may have; beyond, at most so many times its packed size
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the time of every file in an archive, so that equal censuses are equal bytes
 
 
@@ -36,9 +37,13 @@ def _read_archive(path: Path) -> dict[str, bytes]:
         for name in FILES:
             if name not in names:
                 raise InputError(f"{path} holds no census ({name} is missing); give an archive that the page made")
-            if archive.getinfo(name).file_size > LARGEST_FILE:
-                size = archive.getinfo(name).file_size
+            size, packed = archive.getinfo(name).file_size, archive.getinfo(name).compress_size
+            if size > LARGEST_FILE:
                 raise InputError(f"{name} in {path} has {size:,} bytes; a census's files have at most {LARGEST_FILE:,}")
+            if size > max(UNPACKED, MOST_UNPACKED * packed):
+                raise InputError(
+                    f"{name} in {path} says that it unpacks from {packed:,} to {size:,} bytes; no census does"
+                )
         return {name: archive.read(name) for name in FILES}
 
 

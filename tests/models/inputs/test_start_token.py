@@ -55,7 +55,7 @@ def write_gguf(file: Path, *, start: bool | None) -> None:
 @pytest.mark.parametrize(("start", "expected"), [(True, True), (False, False), (None, None)])
 def test_what_a_gguf_file_says(tmp_path: Path, start: bool | None, expected: bool | None) -> None:
     write_gguf(tmp_path / "tiny.gguf", start=start)
-    assert gguf_start_token(tmp_path / "tiny.gguf") == (expected, 0)
+    assert gguf_start_token(gguf.GGUFReader(tmp_path / "tiny.gguf").fields) == (expected, 0)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 ADDED = (
@@ -11,11 +11,8 @@ ADDED = (
 )
 
 
-def gguf_start_token(file: Path) -> tuple[bool | None, int | None]:
-    """What a GGUF file's metadata says: whether texts begin with a start token, and its id; None for what it lacks."""
-    import gguf
-
-    fields = gguf.GGUFReader(file).fields
+def gguf_start_token(fields: Mapping[str, Any]) -> tuple[bool | None, int | None]:
+    """What a GGUF file's fields say: whether texts begin with a start token, and its id; None for what they lack."""
     add, token = (fields.get(f"tokenizer.ggml.{name}") for name in ("add_bos_token", "bos_token_id"))
     return None if add is None else bool(add.contents()), None if token is None else int(token.contents())
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
@@ -51,6 +52,19 @@ class Layout:
 
     def heads(self) -> list[Head]:
         return [Head(site, index) for site, n_heads in self.sites for index in range(n_heads)]
+
+    def refuse_lies(self) -> None:
+        """Refuse axes that no scan writes."""
+        counts = {"context": self.context, "replicates": self.replicates, "examples": self.examples, "seed": self.seed}
+        counts |= {f"site {site}": heads for site, heads in self.sites}
+        wrong = [f"{name}={value!r}" for name, value in counts.items() if type(value) is not int or value < 0]
+        names = [*(site for site, _ in self.sites), *self.quantities]
+        wrong += [f"the name {name!r}" for name in names if not isinstance(name, str)]
+        wrong += [f"{name!r} twice" for name, times in Counter(map(str, names)).items() if times > 1]
+        if self.nulls and len(self.nulls) != len(self.questions):
+            wrong.append(f"{len(self.nulls)} nulls of {len(self.questions)} questions")
+        if wrong:
+            raise InputError(f"a tally with {', '.join(wrong[:3])}; it is damaged: scan again")
 
 
 @dataclass
@@ -141,8 +155,18 @@ class Tally:
         layout = about["layout"]
         layout |= {"sites": tuple((site, heads) for site, heads in layout["sites"])}
         layout |= {key: tuple(layout[key]) for key in ("questions", "nulls")}
+        axes = Layout(**layout)
+        axes.refuse_lies()
+        with torch.device("meta"):
+            expected = cls.zero(axes)
+        for name, array in ({name: getattr(expected, name) for name in _ARRAYS} | expected.examples.arrays()).items():
+            if (arrays[name].shape, arrays[name].dtype) != (array.shape, array.dtype):
+                raise InputError(
+                    f"{name} of a tally has shape {tuple(arrays[name].shape)} and {arrays[name].dtype}, and its axes "
+                    f"make {tuple(array.shape)} and {array.dtype}; it is damaged: scan again"
+                )
         examples = TopExamples.from_arrays(arrays)
-        return cls(Layout(**layout), **{name: arrays[name] for name in _ARRAYS}, examples=examples)
+        return cls(axes, **{name: arrays[name] for name in _ARRAYS}, examples=examples)
 
     def head_counts(self) -> Int[Tensor, "quantity head"]:
         """How many queries each sum is over."""

@@ -1,0 +1,163 @@
+"""GGUF files and censuses whose sizes, counts and shapes contradict each other: refused in a sentence."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import struct
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gguf
+import pyarrow.parquet as pq
+import pytest
+
+import headscope
+from headscope.errors import InputError, ModelError
+from headscope.scan import census_archive
+from headscope.scan.census import Census
+from headscope.scan.census_archive import FILES, archive_of
+from tests.attack.test_files_lying import joined, split
+from tests.fuzz.opening import census_folder, gguf_file
+
+
+class GGUF:
+    """A GGUF file whose fields are changed in place."""
+
+    def __init__(self, file: Path) -> None:
+        self.raw, self.reader = file.read_bytes(), gguf.GGUFReader(file)
+
+    def field(self, name: str, value: int) -> bytes:
+        return self._put(self.reader.fields[name].offset + 8 + len(name) + 4, struct.pack("<I", value))
+
+    def tensor(self, name: str, part: str, value: int) -> bytes:
+        """Change the first axis, the type or the place of a matrix."""
+        found = next(tensor for tensor in self.reader.tensors if tensor.name == name)
+        after_name = found.field.offset + 8 + len(name)
+        at = after_name + {"axis": 4, "type": 20, "place": 24}[part]
+        return self._put(at, struct.pack("<I" if part == "type" else "<Q", value))
+
+    def _put(self, at: int, data: bytes) -> bytes:
+        return self.raw[:at] + data + self.raw[at + len(data) :]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> GGUF:
+    return GGUF(gguf_file(tmp_path_factory.mktemp("gguf")))
+
+
+Q = "blk.0.attn_q.weight"
+METADATA: dict[str, tuple[Callable[[GGUF], bytes], str]] = {
+    "fewer heads": (lambda it: it.field("llama.attention.head_count", 2), r"k_proj.weight has shape \(16, 32\), and"),
+    "more heads": (lambda it: it.field("llama.attention.head_count", 8), r"the file's metadata says \(8, 32\)"),
+    "other KV heads": (lambda it: it.field("llama.attention.head_count_kv", 4), r"metadata says \(32, 32\)"),
+    "narrower": (lambda it: it.field("llama.embedding_length", 16), r"embed_tokens.weight has shape \(97, 32\)"),
+    "wider": (lambda it: it.field("llama.embedding_length", 64), r"metadata says \(97, 64\)"),
+    "a layer less": (lambda it: it.field("llama.block_count", 1), "claims 1 layers and holds weights of layer 1"),
+    "a layer more": (lambda it: it.field("llama.block_count", 3), "lacks 9 of its weights"),
+    "a smaller MLP": (lambda it: it.field("llama.feed_forward_length", 24), r"gate_proj.weight has shape \(48, 32\)"),
+    "a huge vocabulary": (lambda it: it.field("llama.vocab_size", 2**31 - 1), "claims 137,438,968,928 weights"),
+    "a smaller matrix": (lambda it: it.tensor(Q, "axis", 16), r"q_proj.weight has shape \(32, 16\), and the file's"),
+    "a larger matrix": (lambda it: it.tensor(Q, "axis", 64), r"attn_k.weight begins inside blk.0.attn_q.weight"),
+    "shared bytes": (lambda it: it.tensor(Q, "place", 0), r"attn_q.weight begins inside token_embd.weight"),
+    "past the end": (lambda it: it.tensor(Q, "place", 2**40), "cannot be opened"),
+    "another type": (lambda it: it.tensor(Q, "type", 99), "cannot be opened"),
+}
+
+
+@pytest.mark.promise("Damaged files are errors")
+@pytest.mark.parametrize("lie", METADATA)
+def test_a_gguf_file_that_contradicts_itself_is_refused(written: GGUF, tmp_path: Path, lie: str) -> None:
+    file, (change, why) = tmp_path / "small.gguf", METADATA[lie]
+    file.write_bytes(change(written))
+    with pytest.raises(ModelError, match=why):
+        headscope.load(file)
+
+
+def test_a_gguf_file_whose_vocabulary_is_padded_is_opened(written: GGUF, tmp_path: Path) -> None:
+    file = tmp_path / "small.gguf"
+    file.write_bytes(written.field("llama.vocab_size", 90))
+    with headscope.load(file) as scope:
+        assert len(scope.look([96, 1]).tokens) == 2
+
+
+@pytest.fixture(scope="module")
+def census(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return census_folder(tmp_path_factory.mktemp("scan"))
+
+
+LAYOUTS: dict[str, tuple[dict[str, Any], str]] = {
+    "more heads": ({"sites": [["0", 400], ["1", 4]]}, r"count|sums of a tally has shape .* and its axes make"),
+    "a million million heads": ({"sites": [["0", 10**12]]}, "of a tally has shape"),
+    "negative heads": ({"sites": [["0", -4], ["1", 4]]}, "a tally with site 0=-4"),
+    "heads in letters": ({"sites": [["0", "four"]]}, "a tally with site 0='four'|violates type hint"),
+    "a site twice": ({"sites": [["0", 4], ["0", 4]]}, "'0' twice"),
+    "fewer replicates": ({"replicates": 2}, "drawn_count of a tally has shape"),
+    "half a replicate": ({"replicates": 0.5}, r"replicates=0\.5"),
+    "more examples": ({"examples": 10**9}, r"best\.score of a tally has shape"),
+    "no questions": ({"questions": []}, "nulls of 0 questions|of a tally has shape"),
+    "a question that is a number": ({"questions": [7], "nulls": []}, "the name 7|violates type hint"),
+    "an unknown axis": ({"planes": 3}, "planes"),
+}
+
+
+@pytest.mark.promise("Damaged files are errors")
+@pytest.mark.parametrize("lie", LAYOUTS)
+def test_a_tally_whose_axes_are_not_those_of_its_arrays_is_refused(census: Path, tmp_path: Path, lie: str) -> None:
+    folder, (change, why) = Path(shutil.copytree(census, tmp_path / "census")), LAYOUTS[lie]
+    header, body = split(folder / "tally.safetensors")
+    about = json.loads(header["__metadata__"]["headscope"])
+    about["layout"] |= change
+    header["__metadata__"]["headscope"] = json.dumps(about)
+    (folder / "tally.safetensors").write_bytes(joined(json.dumps(header), body))
+    with pytest.raises(InputError, match=why):
+        Census.load(folder)
+
+
+def other(column: str, value: Any) -> Callable[[list[dict[str, Any]]], None]:
+    return lambda rows: rows[0].update({column: value})
+
+
+EXAMPLES = {
+    "head": (other("head", "7.99"), r"its examples are of the head '7\.99', which it does not have"),
+    "question": (other("question", "who?"), r"of the question 'who\?'"),
+    "at": (other("at", 10**6), "an example's query is outside its tokens"),
+    "negative": (other("at", -3), "an example's query is outside its tokens"),
+    "no tokens": (other("tokens", None), "an example's query is outside its tokens"),
+}
+
+
+@pytest.mark.parametrize("lie", EXAMPLES)
+def test_examples_of_what_was_not_scanned_are_refused(census: Path, tmp_path: Path, lie: str) -> None:
+    folder, (change, why) = Path(shutil.copytree(census, tmp_path / "census")), EXAMPLES[lie]
+    table = pq.read_table(folder / "examples.parquet")
+    change(rows := table.to_pylist())
+    pq.write_table(type(table).from_pylist(rows, schema=table.schema), folder / "examples.parquet")
+    with pytest.raises(InputError, match=why):
+        Census.load(folder)
+
+
+@pytest.mark.parametrize("part", ["model", "corpus"])
+def test_a_recipe_without_its_parts_is_refused(census: Path, tmp_path: Path, part: str) -> None:
+    folder = Path(shutil.copytree(census, tmp_path / "census"))
+    recipe = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))
+    (folder / "recipe.json").write_text(json.dumps(recipe | {part: []}), encoding="utf-8")
+    with pytest.raises(InputError, match="is damaged, or is of another format"):
+        Census.load(folder)
+
+
+def test_an_archive_that_unpacks_a_thousandfold_is_refused(
+    census: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(census_archive, "UNPACKED", 2**16)
+    files = {name: (census / name).read_bytes() for name in FILES}
+    (tmp_path / "good.zip").write_bytes(archive_of(files))
+    assert Census.load(tmp_path / "good.zip").rows
+    (tmp_path / "bomb.zip").write_bytes(archive_of(files | {"tally.safetensors": bytes(2**23)}))
+    with zipfile.ZipFile(io.BytesIO((tmp_path / "bomb.zip").read_bytes())) as archive:
+        assert archive.getinfo("tally.safetensors").compress_size < 2**14
+    with pytest.raises(InputError, match=r"says that it unpacks from [\d,]+ to 8,388,608 bytes; no census does"):
+        Census.load(tmp_path / "bomb.zip")
