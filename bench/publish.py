@@ -44,8 +44,10 @@ WORKER = """async ([runtime, folder]) => {
     worker.postMessage({ id: last, ask, body });
   });
   const absolute = (path) => new URL(path, document.baseURI).href;
+  const names = ["graph.onnx", "weights.bin", "model.bin", "tokenizer.json", "tokenizer_config.json"];
+  const files = Object.fromEntries(names.map((name) => [name, absolute(`${folder}${name}`)]));
   const began = performance.now();
-  await window.ask("open", { runtime: absolute(runtime), folder: absolute(folder), bytes: 1 });
+  await window.ask("open", { runtime: absolute(runtime), files, bytes: 1 });
   return performance.now() - began;
 }"""
 READ = """async ([text, head]) => {

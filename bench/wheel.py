@@ -27,6 +27,7 @@ INSIDE = (
     "headscope/models/embedded/MODEL_CARD.md",
     "headscope/app/static/index.html",
     "headscope/app/static/saved.html",
+    "headscope/app/static/one-file.html",
     "headscope/app/python/pyodide.asm.wasm.gz",
     "headscope/app/python/sandbox.html",
     "headscope/app/export/widget.js",

@@ -1,3 +1,5 @@
+import { readFileSync } from "node:fs";
+import { basename, resolve } from "node:path";
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig, type Plugin } from "vite";
 
@@ -21,6 +23,28 @@ function marked(): Plugin {
   };
 }
 
+// Pages beside the server's own: index.html with another script, and without an icon where a page is one file.
+const DERIVED: Record<string, { script: string; icon: boolean }> = {
+  "published.html": { script: "/src/published.ts", icon: true },
+  "one-file.html": { script: "/src/published.ts", icon: false },
+  "saved.html": { script: "/src/saved.ts", icon: false },
+};
+
+function derived(): Plugin {
+  const find = (id: string) => (resolve(id) === resolve(basename(id)) ? DERIVED[basename(id)] : undefined);
+  return {
+    name: "headscope-derived",
+    enforce: "pre",
+    resolveId: (id) => (find(id) ? resolve(id) : null),
+    load(id) {
+      const page = find(id);
+      if (!page) return null;
+      const source = readFileSync("index.html", "utf8").replace("/src/main.ts", page.script);
+      return page.icon ? source : source.replace(/\s*<link rel="icon"[^>]*>/, "");
+    },
+  };
+}
+
 // The runtime of published models is not built: scripts/runtime.mjs puts a compressed copy into the Python package.
 function withoutRuntime(): Plugin {
   return {
@@ -31,33 +55,35 @@ function withoutRuntime(): Plugin {
   };
 }
 
-// `vite build` makes the server's page and that of published sites, one script a page; `vite build --mode saved` the microscope as one script, for files
-// and notebooks.
+// `vite build` makes the server's page and that of published sites, one script a page; `vite build --mode saved` the
+// microscope as one script, for files and notebooks; `vite build --mode one-file` a published site as one script.
+const ONE_SCRIPT = ["saved", "one-file"];
+
 export default defineConfig(({ mode }) => ({
   base: "./",
-  plugins: [svelte(), marked()],
+  plugins: [derived(), svelte(), marked()],
   build: {
     outDir: "../src/headscope/app/static",
-    emptyOutDir: mode !== "saved",
-    copyPublicDir: mode !== "saved",
+    emptyOutDir: !ONE_SCRIPT.includes(mode),
+    copyPublicDir: !ONE_SCRIPT.includes(mode),
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     target: "es2022",
     rollupOptions: {
-      input: mode === "saved" ? "saved.html" : ["index.html", "published.html"],
+      input: ONE_SCRIPT.includes(mode) ? `${mode}.html` : ["index.html", "published.html"],
       output: {
-        codeSplitting: mode !== "saved",
+        codeSplitting: !ONE_SCRIPT.includes(mode),
         entryFileNames: "assets/[name].js",
         chunkFileNames: "assets/[name].js",
         assetFileNames: "assets/[name][extname]",
       },
     },
   },
-  // a published site's worker: one script of its own, which needs no other
+  // a published site's worker: one script of its own, which needs no other. A page from a disk cannot start a module.
   worker: {
-    format: "es",
+    format: mode === "one-file" ? "iife" : "es",
     plugins: () => [withoutRuntime(), marked()],
-    rollupOptions: { output: { entryFileNames: "assets/[name].js" } },
+    rollupOptions: { output: { entryFileNames: `assets/${mode === "one-file" ? "one-file-" : ""}[name].js` } },
   },
   server: { proxy: { "/api": "http://127.0.0.1:8800" } },
   test: { include: ["tests/**/*.test.ts"] },

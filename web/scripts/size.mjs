@@ -23,7 +23,7 @@ function firstVisit(pages) {
 }
 
 // what only exported files or published sites load
-const apart = (name) => /^(saved|published|worker)\./.test(name);
+const apart = (name) => /^(saved|published|worker|one-file.*)\./.test(name);
 const every = assets.filter((name) => /\.(js|css)$/.test(name) && !apart(name));
 const rows = [
   ["a first visit: Start", firstVisit(["StartPage"]), 90_000],

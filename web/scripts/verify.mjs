@@ -19,7 +19,7 @@ const files = (folder) =>
 const before = readFileSync(types);
 execFileSync("node", ["scripts/types.mjs"], { cwd: web });
 const differ = before.equals(readFileSync(types)) ? [] : ["web/src/api.ts"];
-for (const mode of [["--emptyOutDir"], ["--mode", "saved"]])
+for (const mode of [["--emptyOutDir"], ["--mode", "saved"], ["--mode", "one-file"]])
   execFileSync("npx", ["vite", "build", "--outDir", fresh, "--logLevel", "error", ...mode], { cwd: web });
 const names = new Set([...files(kept), ...files(fresh)]);
 for (const name of names) {

@@ -28,7 +28,7 @@ DTYPES: dict[Precision, DType] = {Precision.float16: "float16", Precision.float3
 
 @app.command()
 def publish(
-    out: Annotated[Path, typer.Option("--out", "-o", help="A new folder for the site.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="A new folder for the site, or a file for one page.")],
     models: Annotated[
         list[str] | None, typer.Argument(help="Hub names or folders; the embedded model if none.")
     ] = None,
@@ -42,6 +42,9 @@ def publish(
         Precision | None, typer.Option(help="Of the weights; unless given, float16 where it is close enough.")
     ] = None,
     i_may: Annotated[bool, typer.Option("--i-may", help="Publish weights whose licence is not stated.")] = False,
+    one_file: Annotated[
+        bool, typer.Option("--one-file", help="Write one .html file that opens from a disk, without a server.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write the microscope as a static site, whose model runs in the visitor's browser, without Python.
@@ -52,12 +55,15 @@ def publish(
 
     options = PublishOptions(
         out=out, models=models or (), censuses=census or (), looks=look or (), title=title, text=text,
-        docs=docs, address=address, dtype=None if dtype is None else DTYPES[dtype], i_may=i_may,
+        docs=docs, address=address, dtype=None if dtype is None else DTYPES[dtype], i_may=i_may, one_file=one_file,
     )  # fmt: skip
     made = publish(options, lambda line: None if as_json else say(line, err=True))
     if as_json:
         entries = [model.to_dict() | {"verified": model.verified and vars(model.verified)} for model in made.models]
         show_json({"folder": str(out), "models": entries, "bytes": made.sizes})
+        return
+    if one_file:
+        say(f"{sum(made.sizes.values()) / MEGABYTE:8.2f} MB  in {out}; open it in a browser")
         return
     for part, size in sorted(made.sizes.items(), key=lambda item: -item[1]):
         say(f"{size / MEGABYTE:8.2f} MB  {part}")

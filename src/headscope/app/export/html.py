@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +44,12 @@ def page(look: Look) -> str:
     return assemble(f'<script type="text/plain" id="{DATA_ID}">{data}</script>')
 
 
-def assemble(data: str) -> str:
-    """The built page as one document that needs no other file; ``data`` is the element with what it shows."""
-    html = (STATIC / "saved.html").read_text(encoding="utf-8")
+def assemble(data: str, name: str = "saved.html", extra: Sequence[str] = (), sources: str = "") -> str:
+    """A built page as one document that needs no other file; ``data`` are the elements with what it shows.
+
+    ``extra`` are further lines of its content security policy, ``sources`` what else its scripts may do.
+    """
+    html = (STATIC / name).read_text(encoding="utf-8")
     html = re.sub(r'<link rel="stylesheet"[^>]*href="\./([^"]+)">', lambda found: _style(found[1]), html)
     script = re.search(r'\s*<script type="module"[^>]*src="\./([^"]+)"></script>', html)
     if script is None:
@@ -53,20 +57,21 @@ def assemble(data: str) -> str:
     code = (STATIC / script[1]).read_text(encoding="utf-8").replace("</script", "<\\/script")
     body = f'{data}\n<script type="module">{code}</script>'
     html = html.replace(script[0], "").replace("</body>", f"{body}\n</body>")
-    return html.replace("<title>", f"{_policy(html, code)}\n    <title>", 1)
+    return html.replace("<title>", f"{_policy(html, f'{_digest(code)} {sources}'.strip(), extra)}\n    <title>", 1)
 
 
-def _policy(html: str, code: str) -> str:
+def _policy(html: str, scripts: str, extra: Sequence[str]) -> str:
     """A content security policy that allows the one script and the one stylesheet, and no requests."""
     style = re.search(r"<style>(.*?)</style>", html, re.DOTALL)
     allowed = (
         "default-src 'none'",
-        f"script-src {_digest(code)}",
+        f"script-src {scripts}",
         f"style-src {_digest(style[1] if style else '')}",
         "font-src data:",
         "img-src data: blob:",
         "base-uri 'none'",
         "form-action 'none'",
+        *extra,
     )
     return f'<meta http-equiv="Content-Security-Policy" content="{"; ".join(allowed)}">'
 

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,13 +27,14 @@ from headscope.app.publish.answers import stored_answers, stored_marks
 from headscope.app.publish.explanations import EXAMPLES, stored_explanations
 from headscope.app.publish.graph import Exported, ExportError, export
 from headscope.app.publish.licence import Licence, licence_of, require
+from headscope.app.publish.one_file import one_file
 from headscope.app.publish.share import IMAGE, share_image, share_tags
 from headscope.app.publish.verify import GRAPH, Verified, verify
 from headscope.app.publish.weights import FILE, DType, Stored, attribution, store
 from headscope.app.server import sandbox
 from headscope.app.wire import pack
 from headscope.errors import HeadscopeError, InputError
-from headscope.files import atomic_folder
+from headscope.files import atomic_folder, write_atomic
 from headscope.models.weight_hash import weight_hash
 from headscope.scope import EMBEDDED, Scope, load
 
@@ -49,7 +51,7 @@ POLICY = (
     "base-uri 'none'",
     "form-action 'none'",
 )
-NOT_IN_SITE = ("index.html", "saved.html", "saved.js", "saved.css", "published.html", "index.js")
+NOT_IN_SITE = ("index.html", "index.js", "published.html", "saved.*", "one-file*")
 
 Say = Callable[[str], None]
 
@@ -59,7 +61,7 @@ class PublishOptions:
     """What goes into a site. ``i_may``: the person vouches for weights whose licence is not stated.
 
     ``docs``: the address of documentation that its foot links to, as in ``docs/index.html``; ``address``: where
-    the site will be, which previews of links to it need.
+    the site will be, which previews of links to it need. ``one_file``: ``out`` is one page that opens from a disk.
     """
 
     out: Path
@@ -72,9 +74,12 @@ class PublishOptions:
     address: str = ""
     dtype: DType | None = None
     i_may: bool = False
+    one_file: bool = False
 
     def __post_init__(self) -> None:
-        if self.out.exists() and (not self.out.is_dir() or any(self.out.iterdir())):
+        if self.one_file:
+            self._check_one_file()
+        elif self.out.exists() and (not self.out.is_dir() or any(self.out.iterdir())):
             raise InputError(f"{self.out} exists and is not empty; give a new folder")
         if urlsplit(self.docs).scheme not in ("", "http", "https"):
             raise InputError(
@@ -85,6 +90,15 @@ class PublishOptions:
             raise InputError(f"{self.address!r} is no address of a site; give one that begins with https://")
         if not (STATIC / "published.html").exists():
             raise InputError("this copy of headscope lacks the page of published sites; run `make web`")
+
+    def _check_one_file(self) -> None:
+        if self.out.suffix != ".html" or self.out.is_dir():
+            raise InputError(f"{self.out} is no name of a page; with --one-file give --out a file, as in heads.html")
+        if self.looks:
+            raise InputError(
+                f"{len(self.looks)} saved looks do not go into one file; each is a page of its own: leave out "
+                "--look and save them with `headscope look TEXT --html FILE`, or publish a folder"
+            )
 
 
 @dataclass
@@ -114,8 +128,14 @@ class Published:
 
 
 def publish(options: PublishOptions, say: Say = lambda _: None) -> Published:
-    """Write the site into a new folder, whole or not at all."""
+    """Write the site into a new folder, or into one file, whole or not at all."""
     made = Published(options.out)
+    if options.one_file:
+        with TemporaryDirectory() as folder:
+            _write(replace(options, out=Path(folder), one_file=False), made, say)
+            write_atomic(options.out, one_file(Path(folder), options.title))
+        made.sizes = {options.out.name: options.out.stat().st_size}
+        return made
     with atomic_folder(options.out) as folder:
         _write(replace(options, out=folder), made, say)
         made.sizes = sizes_of(folder)

@@ -55,10 +55,23 @@ export interface PublishedSite {
   marks: string;
 }
 
-/** A file of the site; `told` hears how many bytes have come. */
-export async function fetchBytes(path: string, told?: (bytes: number) => void): Promise<ArrayBuffer> {
-  const response = await fetch(path);
-  if (!response.ok) throw new Error(`${path} is missing from this site (${response.status}).`);
+/** What a model's folder holds for the worker that runs it. */
+export const MODEL_FILES = [
+  "graph.onnx",
+  "weights.bin",
+  "model.bin",
+  "tokenizer.json",
+  "tokenizer_config.json",
+] as const;
+
+/** A file by its address, or its content. */
+export type Place = string | Blob;
+
+/** The bytes of a file; `told` hears how many have come. */
+export async function contentOf(place: Place, told?: (bytes: number) => void): Promise<ArrayBuffer> {
+  if (typeof place !== "string") return place.arrayBuffer();
+  const response = await fetch(place);
+  if (!response.ok) throw new Error(`${place} is missing from this site (${response.status}).`);
   if (!told || !response.body) return response.arrayBuffer();
   const parts: BlobPart[] = [];
   let bytes = 0;

@@ -14,7 +14,9 @@ import {
   type Tile,
 } from "../source";
 import { explainedAnswers, type Explained } from "../exported-file";
-import { fetchBytes, unzipped, type ModelEntry, type PublishedModel, type PublishedSite } from "./files";
+import { addressOf, bytesOf, isOneFile, placeOf } from "../files-of-page";
+import { MODEL_FILES, unzipped, type ModelEntry, type PublishedModel, type PublishedSite } from "./files";
+import type { OpenRequest } from "./worker";
 
 export function needsPython(command: string): Problem {
   return new Problem("NeedsPython", words.published.needsPython(command));
@@ -23,35 +25,33 @@ export function needsPython(command: string): Problem {
 /** One model of the site, whose files are fetched when the first text is read. */
 export function publishedSource(site: PublishedSite, name?: string): Source {
   const entry = site.models.find((model) => model.name === name) ?? site.models[0];
-  const absolute = (path: string) => new URL(path, document.baseURI).href;
   let progress: Progress = { what: "", done: 0, total: 0, place: 0 };
-  let asking: ReturnType<typeof requester> | null = null;
+  let asking: Promise<ReturnType<typeof requester>> | null = null;
 
-  function worker(): ReturnType<typeof requester> {
-    if (asking) return asking;
-    const made = new Worker(new URL("./worker.ts", import.meta.url), { type: "module", name: entry.name });
+  async function begin(): Promise<ReturnType<typeof requester>> {
+    const made = await startWorker(entry.name);
     const port = { postMessage: made.postMessage.bind(made), onmessage: null } as Pick<
       MessagePort,
       "postMessage" | "onmessage"
     >;
-    asking = requester(port);
+    const asks = requester(port);
     made.onmessage = (event: MessageEvent) => {
       if (event.data.progress) progress = { ...event.data.progress, place: 0 };
       else port.onmessage!.call(port as MessagePort, event);
     };
-    const files = { runtime: absolute(site.runtime), folder: absolute(entry.folder), bytes: entry.bytes };
-    asking("open", files).then(
+    asks("open", await openRequest(site, entry)).then(
       () => (progress = { what: "", done: 0, total: 0, place: 0 }),
       () => undefined,
     );
-    return asking;
+    return asks;
   }
 
-  const card = cardOf(entry, absolute(entry.folder));
-  const ask = async <Answer>(what: string, body: unknown) => (await worker()(what, body)).value as Answer;
+  const card = cardOf(entry);
+  const ask = async <Answer>(what: string, body: unknown) =>
+    (await (await (asking ??= begin()))(what, body)).value as Answer;
   const texts = new Map<string, string>(); // of each look
   const stored = cached(async (file: string) => {
-    const bytes = await unzipped(await fetchBytes(`${absolute(entry.folder)}${file}`));
+    const bytes = await unzipped(await bytesOf(`${entry.folder}${file}`));
     return JSON.parse(new TextDecoder().decode(bytes)) as Explained;
   });
   /** What is stored for a text; for another text, or what is not stored, the command that computes it. */
@@ -96,12 +96,23 @@ export function publishedSource(site: PublishedSite, name?: string): Source {
   };
 }
 
+async function startWorker(name: string): Promise<Worker> {
+  if (isOneFile()) return new Worker(await addressOf("assets/one-file-worker.js"), { name });
+  return new Worker(new URL("./worker.ts", import.meta.url), { type: "module", name });
+}
+
+async function openRequest(site: PublishedSite, entry: ModelEntry): Promise<OpenRequest> {
+  const places = await Promise.all(MODEL_FILES.map((file) => placeOf(`${entry.folder}${file}`)));
+  const files = Object.fromEntries(MODEL_FILES.map((file, at) => [file, places[at]])) as OpenRequest["files"];
+  return { runtime: await placeOf(site.runtime), files, bytes: entry.bytes };
+}
+
 /** The model's description, fetched once; refused with the reason where the site holds no model. */
-function cardOf(entry: ModelEntry, folder: string): () => Promise<PublishedModel> {
+function cardOf(entry: ModelEntry): () => Promise<PublishedModel> {
   let found: Promise<PublishedModel> | null = null;
   return async () => {
     if (!entry.folder) throw new Problem("NotPublished", entry.why_not);
-    found ??= fetchBytes(`${folder}model.bin`).then((bytes) => unpack(bytes).values as PublishedModel);
+    found ??= bytesOf(`${entry.folder}model.bin`).then((bytes) => unpack(bytes).values as PublishedModel);
     return found;
   };
 }

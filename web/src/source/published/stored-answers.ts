@@ -1,7 +1,7 @@
 // What pages other than the microscope ask, answered from the site's files; what no file answers needs Python.
-import { words } from "../../words/words";
 import { cached } from "../server";
 import { Problem } from "../problem";
+import { bytesOf } from "../files-of-page";
 import { unzipped, type PublishedSite } from "./files";
 import { computed, meant } from "./lab/answers";
 import { means, readings } from "./lab/typed-numbers";
@@ -26,11 +26,7 @@ type Answers = Record<string, unknown>;
 
 /** Answer requests as the server would, from files and from what is computed here. */
 export function siteTransport(site: PublishedSite) {
-  const stored = cached(async (file: string) => {
-    const response = await fetch(file);
-    if (!response.ok) throw new Problem("Missing", words.published.missing(file, response.status));
-    return unzipped(await response.arrayBuffer());
-  });
+  const stored = cached(async (file: string) => unzipped(await bytesOf(file)));
   const json = async <Answer>(file: string) => JSON.parse(new TextDecoder().decode(await stored(file))) as Answer;
   const answered = <Answer>(request: string) => json<Answer>(site.answers[request]);
   return async (path: string, body?: unknown): Promise<Response> => {

@@ -1,35 +1,35 @@
 // Runs a published model beside the page: fetches its files, says how far it is, and answers one request at a time.
 import { unpack } from "../../wire";
-import { fetchBytes, unzipped, type PublishedModel } from "./files";
+import { contentOf, unzipped, type MODEL_FILES, type Place, type PublishedModel } from "./files";
 import { Graph } from "./graph";
 import { ModelReader } from "./reader";
 import { Tokens } from "./tokenizer";
 
 export interface OpenRequest {
-  runtime: string; // addresses
-  folder: string;
+  runtime: Place;
+  files: Record<(typeof MODEL_FILES)[number], Place>;
   bytes: number;
 }
 
 let reader: Promise<ModelReader> | null = null;
 let turn: Promise<unknown> = Promise.resolve();
 
-async function open({ runtime, folder, bytes }: OpenRequest): Promise<ModelReader> {
-  const came: Record<string, number> = {};
-  const file = (path: string) =>
-    fetchBytes(path, (count) => {
-      came[path] = count;
-      const done = Object.values(came).reduce((sum, each) => sum + each, 0);
+async function open({ runtime, files, bytes }: OpenRequest): Promise<ModelReader> {
+  const came = new Map<Place, number>();
+  const file = (place: Place) =>
+    contentOf(place, (count) => {
+      came.set(place, count);
+      const done = [...came.values()].reduce((sum, each) => sum + each, 0);
       postMessage({ progress: { what: "fetching the model", done, total: Math.max(bytes, done) } });
     });
-  const json = async (path: string) => JSON.parse(new TextDecoder().decode(await file(path)));
+  const json = async (place: Place) => JSON.parse(new TextDecoder().decode(await file(place)));
   const [wasm, graph, weights, packed, tokenizer, config] = await Promise.all([
     file(runtime).then(unzipped),
-    file(`${folder}graph.onnx`),
-    file(`${folder}weights.bin`),
-    file(`${folder}model.bin`),
-    json(`${folder}tokenizer.json`),
-    json(`${folder}tokenizer_config.json`),
+    file(files["graph.onnx"]),
+    file(files["weights.bin"]),
+    file(files["model.bin"]),
+    json(files["tokenizer.json"]),
+    json(files["tokenizer_config.json"]),
   ]);
   const { values, arrays } = unpack(packed);
   const card = values as PublishedModel;
