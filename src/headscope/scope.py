@@ -206,7 +206,7 @@ class Scope:
         A task is pairs of a clean and a corrupted text, all of one length, with (right, wrong) answers; or the name of
         one that is built in (``"induction"``); or a CSV file with the columns clean, corrupted, right and wrong.
         """
-        from headscope.heads.explain.circuit import find_circuit
+        from headscope.heads.explain.circuit_search import find_circuit
         from headscope.heads.explain.circuit_tasks import task_pairs
 
         if isinstance(clean, str):

@@ -11,10 +11,10 @@ from headscope.attention import pattern
 from headscope.attention.engine import observe
 from headscope.attention.observer import Call, plain
 from headscope.errors import ModelError
-from headscope.heads.explain.why import HeadScores
+from headscope.heads.explain.score_split import HeadScores
 from headscope.models.inputs.dummy_inputs import BATCH
 from headscope.models.protocol import OpenModel
-from headscope.models.structure.writers import record_stream
+from headscope.models.structure.recorder import record_stream
 from headscope.names import Head
 
 TOLERANCE = 1e-5

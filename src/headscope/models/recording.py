@@ -20,10 +20,10 @@ from headscope.models.inputs.tokens import InputProcessor
 from headscope.models.modes import ordinary, own_precision, refuse_inference_weights
 from headscope.models.protocol import ForwardPass, SiteObserver, SiteOutput, Unembedding
 from headscope.models.selfcheck import SelfCheck
+from headscope.models.structure.recorder import current_recorder
 from headscope.models.structure.residual_scale import Scales, residual_scales, scale_of
 from headscope.models.structure.sites import input_embedding, logits_of, site_from_call
 from headscope.models.structure.unembedding import UnembeddingPath
-from headscope.models.structure.writers import current_recorder
 from headscope.names import ModelShape
 
 
@@ -123,6 +123,11 @@ class RecordedModel(ABC):
     def unembedding_input(self) -> nn.Module | None:
         """See ``OpenModel.unembedding_input``."""
         return self._unembedding.first
+
+    def unembedding_matrix(self) -> nn.Linear | None:
+        """The module that multiplies by W_U and does nothing else; None for an embedding that is used again."""
+        found = self._unembedding.matrix
+        return found if isinstance(found, nn.Linear) else None
 
     def residual_scale(self, site: str) -> float:
         """See ``OpenModel.residual_scale``. All sites are measured at once."""

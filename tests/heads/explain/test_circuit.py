@@ -11,10 +11,12 @@ from tests.heads.explain.families import FAMILIES
 
 import headscope
 from headscope.errors import InputError
-from headscope.heads.explain.circuit import connected, open_circuit
+from headscope.heads.explain.circuit import open_circuit
+from headscope.heads.explain.circuit_search import connected
 from headscope.heads.explain.circuit_tasks import TASKS, task_pairs
-from headscope.heads.explain.edge_attribution import score_edges
-from headscope.heads.explain.edge_patching import Edge, PatchedModel, Reader, all_edges, record, run_circuit
+from headscope.heads.explain.edge_attribution import score_edges, score_within
+from headscope.heads.explain.edge_patching import PatchedModel, all_edges, record, run_circuit
+from headscope.heads.explain.pass_state import Edge, Reader
 from headscope.lab.teach import by_hand
 from headscope.models.native import NativeModel
 from headscope.scope import Scope
@@ -31,6 +33,8 @@ def test_all_edges_are_the_clean_model_and_none_the_corrupted(family: str) -> No
         edges = all_edges(patched, clean)
         whole = run_circuit(patched, {"input_ids": CLEAN}, corrupted, edges)
         none = run_circuit(patched, {"input_ids": CLEAN}, corrupted, [])
+        own = scope.model.run({"input_ids": CLEAN}).logits[:, -1:]
+    torch.testing.assert_close(clean.logits, own, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(whole, clean.logits, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(none, corrupted.logits, rtol=1e-4, atol=1e-4)
 
@@ -63,6 +67,7 @@ def test_hand_built_induction_has_the_circuit_that_was_built_in() -> None:
         answers.append((tokens[2], tokens[6]))
     found = scope.circuit(clean, corrupted, answers, wanted=0.9)
     assert set(found.edges) == {"embedding->1.0<v>", "1.0->logits"}
+    assert found.nodes == ("embedding", "1.0", "logits")
     assert found.faithfulness >= 0.9
     assert found.held_out is not None
     assert found.held_out >= 0.9
@@ -86,6 +91,25 @@ def test_corrupting_the_mark_finds_the_mark() -> None:
     built_in = {"0.0->1.0<k>", "embedding->0.0<v>", "1.0->logits"}
     ranked = sorted(scores, key=lambda edge: -abs(scores[edge]))
     assert {str(edge) for edge in ranked[:3]} == built_in
+
+
+def test_edges_are_scored_in_the_circuit_that_holds_them() -> None:
+    """Beside the two edges that carry the answer, those of a head that the answer does not need give it nothing."""
+    scope = Scope(NativeModel(by_hand.induction(by_hand.HandSizes(vocabulary=30, context=32))))
+    patched = PatchedModel(scope.model)
+    clean, other = torch.tensor([[3, 7, 11, 5, 19, 2, 7]]), torch.tensor([[3, 7, 23, 5, 19, 2, 7]])
+    inputs, corrupted = {"input_ids": clean}, record(patched, {"input_ids": other})
+    needed = [Edge("embedding", Reader("1.0", "v")), Edge("1.0", Reader("logits"))]
+    idle = [Edge("embedding", Reader("0.0", "v")), Edge("0.0", Reader("1.0", "v"))]
+
+    def metric(logits: torch.Tensor) -> torch.Tensor:
+        return logits[0, -1, 11] - logits[0, -1, 23]
+
+    value, scores = score_within(patched, inputs, corrupted, [*needed, *idle], metric)
+    assert value == pytest.approx(float(metric(run_circuit(patched, inputs, corrupted, [*needed, *idle]))), abs=1e-4)
+    without = float(metric(run_circuit(patched, inputs, corrupted, idle)))
+    assert [scores[edge] for edge in needed] == pytest.approx([value - without] * 2, rel=1e-3)  # both are linear here
+    assert [scores[edge] for edge in idle] == pytest.approx([0, 0], abs=1e-4)
 
 
 def test_files(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ import torch
 import headscope
 from headscope.heads.explain.circuit import open_circuit
 from headscope.heads.explain.edge_attribution import score_edges
-from headscope.heads.explain.edge_patching import Edge, PatchedModel, record
+from headscope.heads.explain.edge_patching import PatchedModel, record
+from headscope.heads.explain.pass_state import Edge
 from headscope.lab.compile import PROGRAMS, Compiled, CompileOptions, compile_program
 from headscope.lab.compile.words import VOCABULARY, sample_texts
 

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headscope.errors import InputError
-from headscope.heads.explain.why import HeadScores, Why, split_row
+from headscope.heads.explain.score_split import HeadScores, split_row
+from headscope.heads.explain.why import Why
 from headscope.heads.look.activation_cache import BUDGET
 from headscope.models.protocol import Token
-from headscope.models.structure.writers import RecordedStream, record_stream
+from headscope.models.structure.recorder import record_stream
+from headscope.models.structure.writers import RecordedStream
 from headscope.names import Head, HeadName
 
 if TYPE_CHECKING:

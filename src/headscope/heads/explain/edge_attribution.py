@@ -6,7 +6,7 @@ answer at every reader. An edge's score is what its writer changes from corrupte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -15,10 +15,11 @@ from torch import Tensor, nn
 
 from headscope.attention.observer import Call, plain
 from headscope.attention.progress import report_progress
-from headscope.heads.explain.edge_patching import LOGITS, NODES, Edge, PassState, PatchedModel, Reader, Recording
+from headscope.heads.explain.edge_patching import Circuitry, PatchedModel, Recording, by_reader, run_patched
+from headscope.heads.explain.pass_state import LOGITS, Edge, PassState, Place, Reader
 from headscope.models.structure.carry import recompute
+from headscope.models.structure.recorder import current_recorder
 from headscope.models.structure.trace import hooked
-from headscope.models.structure.writers import current_recorder
 
 STEPS = 5
 Metric = Callable[[Tensor], Tensor]
@@ -73,15 +74,44 @@ def score_edges(
         for reader, gradient in _reader_gradients(
             patched, inputs, (clean, corrupted), (step + 0.5) / STEPS, metric
         ).items():
-            means[reader] = means.get(reader, torch.zeros_like(gradient)) + gradient / STEPS
-    scores: dict[Edge, float] = {}
+            means[reader] = means[reader].add_(gradient, alpha=1 / STEPS) if reader in means else gradient / STEPS
+    return _along(means, clean, corrupted)
+
+
+def score_within(
+    patched: PatchedModel, inputs: Mapping[str, Tensor], corrupted: PassState, edges: Sequence[Edge], metric: Metric
+) -> tuple[float, dict[Edge, float]]:
+    """The answer of a circuit, and to first order what each of its edges gives it, the others as they are in it."""
+    wanted = by_reader(edges)
+    hooks = Circuitry(patched, corrupted, wanted)
+    with torch.enable_grad():
+        logits, state = run_patched(patched, inputs, hooks)
+        value = metric(logits)
+        found = torch.autograd.grad(value, list(hooks.inputs.values()), allow_unused=True)
+    gradients: dict[Reader, Tensor] = {}
+    for place, made in zip(hooks.inputs, found, strict=True):
+        readers = hooks.readers[place]
+        gradients |= {} if made is None else dict(zip(readers, made, strict=True))
     with torch.no_grad():
-        for reader, gradient in means.items():
-            place = (reader.name, "") if not reader.into else (reader.name.rpartition(".")[0], reader.into)
-            for writer in clean.readers[place].writers.values():
-                if writer.kind in NODES:
-                    change = clean.part(place, writer.name) - corrupted.part(place, writer.name)
-                    scores[Edge(writer.name, reader)] = float((change * gradient).sum())
+        scores = _along(gradients, state, corrupted)
+    return float(value.detach()), {edge: scores.get(edge, 0.0) for edge in edges}
+
+
+@torch.no_grad()
+def _along(gradients: Mapping[Reader, Tensor], now: PassState, old: PassState) -> dict[Edge, float]:
+    """The change of every writer from one pass to another, along the gradient at each reader."""
+    places: dict[Place, list[Reader]] = {}
+    for reader in gradients:
+        places.setdefault(reader.place, []).append(reader)
+    scores: dict[Edge, float] = {}
+    for place, readers in places.items():
+        stacked = torch.stack([gradients[reader] for reader in readers])
+        before = old.along(place, stacked)
+        for writer, after in now.along(place, stacked).items():
+            for reader, score in zip(readers, (after - before.get(writer, 0.0)).tolist(), strict=True):
+                scores[Edge(writer, reader)] = score
+        now.forget_carried()
+        old.forget_carried()
     return scores
 
 
@@ -146,7 +176,7 @@ def _pulled_back(
     for head in range(gradient.shape[1]):
         stream = reader.value.detach().requires_grad_()
         index = head // group
-        columns = patched.columns(reader.node, place, side, index)
+        columns = patched.columns(state, reader.node, where, index)
         made = recompute(reader.node, {reader.stream: stream}, columns)[:, index]
         found[Reader(f"{place}.{head}", side)] = torch.autograd.grad(made, stream, gradient[:, head])[0]
     return found

@@ -9,77 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from headscope.attention.observer import Call, plain
-from headscope.errors import ModelError
+from headscope.errors import EditError, ModelError
+from headscope.heads.explain.pass_state import LOGITS, NODES, Edge, PassState, Place, Reader, ReaderState
+from headscope.heads.look.component_patches import module_of
 from headscope.models.protocol import OpenModel
-from headscope.models.structure.carry import Columns, Route, columns_of, recompute
-from headscope.models.structure.readers import before_norm, carried_part, has_own_norm, probed, reader_inputs, value_of
+from headscope.models.structure.carry import Columns, columns_of, recompute
+from headscope.models.structure.readers import before_norm, has_own_norm, probed, reader_inputs, value_of
+from headscope.models.structure.recorder import recording_stream
 from headscope.models.structure.tape import Node
 from headscope.models.structure.trace import hooked
-from headscope.models.structure.writers import RecordedStream, Writer, recording_stream
 
-LOGITS = "logits"
-NODES = ("head", "mlp", "embedding", "position", "attention")
-
-
-class Reader(NamedTuple):
-    """A place that reads the stream: a head's q, k or v (``into``), an MLP, or the logits."""
-
-    name: str
-    into: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.name}<{self.into}>" if self.into else self.name
-
-
-class Edge(NamedTuple):
-    """From a writer to a reader."""
-
-    writer: str
-    reader: Reader
-
-    def __str__(self) -> str:
-        return f"{self.writer}->{self.reader}"
-
-
-@dataclass
-class ReaderState:
-    """What a reader read in one pass: the stream before its norm, its writers, and its input."""
-
-    node: Node
-    stream: Node
-    writers: dict[str, Writer]
-    value: Tensor | None = None
-    """The stream itself, where it was kept."""
-
-
-@dataclass
-class PassState:
-    """One recorded pass over a batch: the readers by site or MLP, the values at calls, and MLP outputs."""
-
-    stream: RecordedStream
-    keeps: bool = False
-    """Whether the stream before each reader is kept."""
-    readers: dict[tuple[str, str], ReaderState] = field(default_factory=dict)
-    calls: dict[str, Call] = field(default_factory=dict)
-    outputs: dict[str, Any] = field(default_factory=dict)
-    z: dict[str, Tensor] = field(default_factory=dict)
-    logits: Tensor | None = None
-    _parts: dict[Node, dict[str, Tensor]] = field(default_factory=dict)
-
-    def part(self, place: tuple[str, str], writer: str) -> Tensor:
-        """What a writer's part is at a reader."""
-        state = self.readers[place]
-        kept = self._parts.setdefault(state.stream, {})
-        if writer not in kept:
-            kept[writer] = carried_part(state.writers[writer], state.stream)
-        return kept[writer]
+no_modes = torch.utils._python_dispatch._disable_current_modes
 
 
 class PatchedModel:
@@ -107,16 +54,20 @@ class PatchedModel:
                 stack.enter_context(hooked([module], before=state_of.mlp_input(state, layer)))
                 stack.enter_context(hooked([module], after=state_of.mlp_output(state, layer)))
             stack.enter_context(hooked([self.last], before=state_of.logits_input(state)))
+            matrix = self.model.unembedding_matrix()
+            if matrix is not None:
+                last = _LastPosition()
+                stack.enter_context(hooked([matrix], before=last.before, after=last.after))
             yield state
 
-    def columns(self, node: Node, site: str, side: str, head: int) -> Columns:
+    def columns(self, state: PassState, node: Node, place: Place, head: int) -> Columns:
         """The columns of a reader's matrices that one head depends on; found once."""
-        route = Route(node)
+        route = state.route(node)
         matrices = route.matrices()
-        if (site, side, head) not in self._columns:
+        if (*place, head) not in self._columns:
             found = columns_of(route, lambda whole: whole[..., head, :, :])
-            self._columns[site, side, head] = [found.get(op) for op in matrices]
-        known = zip(matrices, self._columns[site, side, head], strict=True)
+            self._columns[*place, head] = [found.get(op) for op in matrices]
+        known = zip(matrices, self._columns[*place, head], strict=True)
         return {op: wanted for op, wanted in known if wanted is not None}
 
     def note_readers(self, state: PassState, place: str, side: str, node: Node, own: bool) -> ReaderState:
@@ -128,7 +79,7 @@ class PatchedModel:
         if len(inputs) != 1:
             raise ModelError(f"{place}: it reads several streams, so edges into it are not defined")
         same = next((each for each in state.readers.values() if each.stream is inputs[0]), None)
-        written = {} if same is not None else {each.name: each for each in state.stream.writers(Route(inputs[0]))}
+        written = {} if same is not None else {each.name: each for each in state.stream.writers(state.route(inputs[0]))}
         named = written if same is None else same.writers
         value = None if not state.keeps else value_of(inputs[0]).detach() if same is None else same.value
         state.readers[place, side] = ReaderState(node, inputs[0], named, value)
@@ -137,9 +88,6 @@ class PatchedModel:
 
 def _mlps(model: OpenModel) -> dict[str, nn.Module]:
     """The module of each layer's MLP."""
-    from headscope.errors import EditError
-    from headscope.heads.look.component_patches import module_of
-
     stream = probed(model)
     paths = {id(module): path for path, module in model.model.named_modules()}
     found: dict[str, nn.Module] = {}
@@ -151,6 +99,19 @@ def _mlps(model: OpenModel) -> dict[str, nn.Module]:
         child = paths[id(module)].removeprefix(prefix + ".").partition(".")[0]
         found[layer] = model.model.get_submodule(f"{prefix}.{child}")  # the whole of it: where it reads the stream
     return found
+
+
+class _LastPosition:
+    """Hooks at W_U: answers stand at the last position, so that no other logit is computed, only its place is kept."""
+
+    length = 0
+
+    def before(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
+        self.length = args[0].shape[1] if args and args[0].ndim == 3 else 0
+        return ((args[0][:, -1:], *args[1:]), kwargs) if self.length else None
+
+    def after(self, module: nn.Module, args: Any, kwargs: Any, output: Tensor) -> Tensor | None:
+        return output.expand(-1, self.length, -1) if self.length else None
 
 
 class Recording:
@@ -193,7 +154,7 @@ class Recording:
                 raise ModelError(
                     "the end of the residual stream is not a sum of writers, so a circuit cannot end there"
                 )
-            writers = {writer.name: writer for writer in state.stream.writers(Route(node))}
+            writers = {writer.name: writer for writer in state.stream.writers(state.route(node))}
             state.readers[LOGITS, ""] = ReaderState(node, node, writers, args[0].detach())
 
         return before
@@ -205,7 +166,7 @@ def record(patched: PatchedModel, inputs: Mapping[str, Tensor]) -> PassState:
     hooks = Recording(patched)
     with patched.recorded(hooks) as state:
         state.keeps = True
-        state.logits = patched.model.run(inputs, hooks.attend(state)).logits
+        state.logits = patched.model.run(inputs, hooks.attend(state)).logits[:, -1:]
     return state
 
 
@@ -218,56 +179,64 @@ class Circuitry(Recording):
         """The edges that are clean, all others corrupted; with ``cut``, the ones that are corrupted."""
         super().__init__(patched)
         self.corrupted, self.edges, self.cut = corrupted, edges, cut
+        self.inputs: dict[Place, Tensor] = {}
+        """The input of every reader with edges, the readers of a place along a first axis."""
+        self.readers: dict[Place, Sequence[Reader]] = {}
 
-    def _input(self, state: PassState, place: tuple[str, str], writers: Sequence[str]) -> Tensor:
-        """The corrupted stream, with these writers as they are now."""
+    def _inputs(self, state: PassState, place: Place, readers: Sequence[Reader]) -> Float[Tensor, "reader ..."]:
+        """For each reader of a place, the corrupted stream with its writers as they are now."""
         base = value_of(state.readers[place].stream) if self.cut else self.corrupted.readers[place].value
         assert base is not None, "a recorded pass keeps the stream before each reader"
-        for writer in writers:
-            change = (state.part(place, writer) - self.corrupted.part(place, writer)).to(base)
-            base = base - change if self.cut else base + change
-        return base
+        self.readers[place], wanted = readers, [self.edges.get(reader, ()) for reader in readers]
+        change = (state.sums(place, wanted) - self.corrupted.sums(place, wanted)).to(base)
+        made = base - change if self.cut else base + change
+        self.inputs[place] = made.requires_grad_() if torch.is_grad_enabled() and not made.requires_grad else made
+        return self.inputs[place]
 
     def attend(self, state: PassState) -> Any:
         def observe(site: str, call: Call) -> Tensor:
             old = call if self.cut else self.corrupted.calls[site]
             z = plain(call) if self.cut else self.corrupted.z[site].clone()
-            for head in range(call.q.shape[1]):
-                wanted = {side: self.edges.get(Reader(f"{site}.{head}", side), ()) for side in ("q", "k", "v")}
-                if any(wanted.values()):
-                    z[:, head] = self._head(state, site, head, (call, old), wanted)
+            group, sides = call.q.shape[1] // call.k.shape[1], {}
+            for side, own in (("q", old.q), ("k", old.k), ("v", old.v)):
+                sides[side] = self._side(state, (site, side), own, 1 if side == "q" else group)
+            for head in sorted({head for made in sides.values() for head in made}):
+                kept = {"q": old.q[:, [head]], "k": old.k[:, [head // group]], "v": old.v[:, [head // group]]}
+                q, k, v = (made.get(head, kept[side]) for side, made in sides.items())
+                z[:, head] = plain(Call(call.site, q, k, v, call.scores.bind(call.q, call.k).only(head)))[:, 0]
             return z
 
         return observe
 
-    def _head(
-        self, state: PassState, site: str, head: int, calls: tuple[Call, Call], wanted: Mapping[str, Sequence[str]]
-    ) -> Tensor:
-        call, old = calls
-        kv = head // (call.q.shape[1] // call.k.shape[1])
-        sides: dict[str, Tensor] = {}
-        for side, own in (("q", old.q), ("k", old.k), ("v", old.v)):
-            index = head if side == "q" else kv
-            sides[side] = own[:, index : index + 1]
-            if wanted[side]:
-                node = state.stream.node(site, side)
-                reader = self.patched.note_readers(state, site, side, node, self.patched.own[site])
-                changed = {reader.stream: self._input(state, (site, side), wanted[side])}
-                columns = self.patched.columns(node, site, side, index)
-                sides[side] = recompute(node, changed, columns)[:, index : index + 1]
-        scores = call.scores.bind(call.q, call.k).only(head)
-        return plain(Call(call.site, sides["q"], sides["k"], sides["v"], scores))[:, 0]
+    def _side(self, state: PassState, place: Place, own: Tensor, group: int) -> dict[int, Tensor]:
+        """q, k or v of each head that has edges into it."""
+        site, side = place
+        readers = [Reader(f"{site}.{head}", side) for head in range(own.shape[1] * group)]
+        active = [head for head, reader in enumerate(readers) if self.edges.get(reader)]
+        if not active:
+            return {}
+        node = state.stream.node(site, side)
+        reader = self.patched.note_readers(state, site, side, node, self.patched.own[site])
+        found = {}
+        for head, value in zip(active, self._inputs(state, place, [readers[head] for head in active]), strict=True):
+            index = head // group
+            columns = self.patched.columns(state, node, place, index)
+            found[head] = recompute(node, {reader.stream: value}, columns)[:, index : index + 1]
+        return found
 
     def mlp_input(self, state: PassState, layer: str) -> Any:
+        reader, place = Reader(f"mlp {layer}"), (f"mlp {layer}", "")
+
         def before(module: nn.Module, args: Any, kwargs: Any) -> Any:
-            wanted = self.edges.get(Reader(f"mlp {layer}"), ())
+            if not self.edges.get(reader):
+                narrow = () if self.cut or not args else (args[0][:1, :1], *args[1:])  # its output will be replaced
+                return (narrow, kwargs) if narrow else None
             node = state.stream.tape.node_of(args[0]) if args else None
-            if not wanted or node is None:
+            if node is None:
                 return None
-            place = (f"mlp {layer}", "")
-            reader = self.patched.note_readers(state, *place, node, True)
-            with torch.utils._python_dispatch._disable_current_modes():
-                made = recompute(node, {reader.stream: self._input(state, place, wanted)})
+            known = self.patched.note_readers(state, *place, node, True)
+            with no_modes():
+                made = recompute(node, {known.stream: self._inputs(state, place, [reader])[0]})
             state.stream.tape.mark_source(made, "patched")
             return (made, *args[1:]), kwargs
 
@@ -284,36 +253,44 @@ class Circuitry(Recording):
 
     def logits_input(self, state: PassState) -> Any:
         def before(module: nn.Module, args: Any, kwargs: Any) -> Any:
-            wanted = self.edges.get(Reader(LOGITS), ())
-            if self.cut and not wanted:
+            if self.cut and not self.edges.get(Reader(LOGITS), ()):
                 return None
             node = state.stream.tape.node_of(args[0])
             assert node is not None
-            writers = {writer.name: writer for writer in state.stream.writers(Route(node))}
+            writers = {writer.name: writer for writer in state.stream.writers(state.route(node))}
             state.readers[LOGITS, ""] = ReaderState(node, node, writers)
-            with torch.utils._python_dispatch._disable_current_modes():
-                made = self._input(state, (LOGITS, ""), wanted)
+            with no_modes():
+                made = self._inputs(state, (LOGITS, ""), [Reader(LOGITS)])[0]
             return (made, *args[1:]), kwargs
 
         return before
 
 
-@torch.no_grad()
 def run_circuit(
     patched: PatchedModel,
     inputs: Mapping[str, Tensor],
     corrupted: PassState,
     edges: Sequence[Edge],
     cut: bool = False,
-) -> Tensor:
-    """Logits of the clean inputs when only these edges are clean; with ``cut``, when only these are corrupted."""
-    by_reader: dict[Reader, list[str]] = {}
-    for edge in edges:
-        by_reader.setdefault(edge.reader, []).append(edge.writer)
-    hooks = Circuitry(patched, corrupted, by_reader, cut)
+) -> Float[Tensor, "pair 1 vocabulary"]:
+    """Last logits of the clean inputs when only these edges are clean; with ``cut``, when only these are corrupted."""
+    with torch.no_grad():
+        return run_patched(patched, inputs, Circuitry(patched, corrupted, by_reader(edges), cut))[0]
+
+
+def run_patched(patched: PatchedModel, inputs: Mapping[str, Tensor], hooks: Circuitry) -> tuple[Tensor, PassState]:
+    """The last logits under some hooks, and the pass itself."""
     with patched.recorded(hooks) as state:
         logits: Tensor = patched.model.run(inputs, hooks.attend(state)).logits
-    return logits
+    return logits[:, -1:], state
+
+
+def by_reader(edges: Sequence[Edge]) -> dict[Reader, list[str]]:
+    """The writers of each reader."""
+    found: dict[Reader, list[str]] = {}
+    for edge in edges:
+        found.setdefault(edge.reader, []).append(edge.writer)
+    return found
 
 
 def all_edges(patched: PatchedModel, state: PassState) -> list[Edge]:

@@ -27,7 +27,7 @@ from headscope.heads.look.edits import Path, ablate, edited
 from headscope.models.structure.carry import Route
 from headscope.models.structure.readers import carried_part, find_writer, has_own_norm, read_again, reader_inputs
 from headscope.models.structure.readers import value_of as stream_value
-from headscope.models.structure.writers import recording_stream
+from headscope.models.structure.recorder import recording_stream
 from headscope.names import Head
 
 if TYPE_CHECKING:

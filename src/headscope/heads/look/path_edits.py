@@ -32,8 +32,9 @@ from headscope.models.structure.readers import (
     value_of,
     writer_names,
 )
+from headscope.models.structure.recorder import current_recorder, record_stream, recording_stream
 from headscope.models.structure.tape import Node
-from headscope.models.structure.writers import RecordedStream, current_recorder, record_stream, recording_stream
+from headscope.models.structure.writers import RecordedStream
 from headscope.names import Head
 
 BLOCK = 512  # rows of scores that are computed at once

@@ -31,7 +31,7 @@ from headscope.models.protocol import OutputWeight, Prepared, SiteObserver, Site
 from headscope.models.recording import RecordedModel, Recording
 from headscope.models.selfcheck import SelfCheck, fixed_seed, relative_difference
 from headscope.models.structure.output_weight import rows_by_head
-from headscope.models.structure.writers import current_recorder
+from headscope.models.structure.recorder import current_recorder
 from headscope.names import ModelShape
 
 

@@ -1,0 +1,210 @@
+"""Find the circuit of a task: the smallest set of edges that answers as the whole model does.
+
+Every edge is scored by attribution with integrated gradients; the strongest are then patched for good, one by one; the
+circuit grows along the ranking until it is as faithful as wanted, and is pruned of what it does not need: its edges are
+scored again in the circuit that is left, and the last ones are tried for good. Its faithfulness is also measured on
+pairs that it has not seen, beside random circuits of the same size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headscope.attention.progress import report_progress
+from headscope.errors import InputError
+from headscope.heads.explain.circuit import Circuit, Measured
+from headscope.heads.explain.edge_attribution import score_edges, score_within
+from headscope.heads.explain.edge_patching import PatchedModel, all_edges, record, run_circuit
+from headscope.heads.explain.pass_state import LOGITS, Edge, PassState
+from headscope.models.protocol import OpenModel
+from headscope.models.weight_hash import weight_hash
+
+CHECKED = 12  # of the strongest edges, patched for good
+RANDOM = 3
+FIRST_SHARE = 0.3  # of the edges, left out at once
+TRIED = 64  # of the weakest edges that are left, each tried without
+
+
+class Pairs:
+    """Clean and corrupted inputs of one length, recorded once, with the answers."""
+
+    def __init__(self, patched: PatchedModel, clean: Tensor, corrupted: Tensor, answers: Tensor) -> None:
+        self.patched, self.inputs, self.answers = patched, {"input_ids": clean}, answers
+        self.clean: PassState = record(patched, self.inputs)
+        self.corrupted: PassState = record(patched, {"input_ids": corrupted})
+        assert self.clean.logits is not None
+        assert self.corrupted.logits is not None
+        self.best, self.worst = float(self.metric(self.clean.logits)), float(self.metric(self.corrupted.logits))
+
+    def metric(self, logits: Tensor) -> Tensor:
+        """The mean logit difference between the right and the wrong answer."""
+        last = logits[:, -1]
+        return (last.gather(1, self.answers[:, :1]) - last.gather(1, self.answers[:, 1:])).mean()
+
+    def value(self, edges: Sequence[Edge]) -> float:
+        return float(self.metric(run_circuit(self.patched, self.inputs, self.corrupted, edges)))
+
+    def faithfulness(self, edges: Sequence[Edge]) -> float:
+        return (self.value(edges) - self.worst) / (self.best - self.worst)
+
+    def within(self, edges: Sequence[Edge]) -> tuple[float, dict[Edge, float]]:
+        """How faithful a circuit is, and what each of its edges gives it."""
+        value, scores = score_within(self.patched, self.inputs, self.corrupted, edges, self.metric)
+        return (value - self.worst) / (self.best - self.worst), scores
+
+
+def find_circuit(
+    model: OpenModel,
+    clean: Sequence[Any],
+    corrupted: Sequence[Any],
+    answers: Sequence[tuple[str | int, str | int]],
+    wanted: float = 0.9,
+    task: str = "",
+) -> Circuit:
+    """The smallest circuit found for a task given as pairs of texts with (right, wrong) answers."""
+    ids, old, ends = _tensors(model, clean, corrupted, answers)
+    if not 0 < wanted <= 1:
+        raise InputError(f"wanted={wanted}: faithfulness is between 0 and 1")
+    patched = PatchedModel(model)
+    seen = slice(0, None, 2) if len(ids) > 3 else slice(None)
+    pairs = Pairs(patched, ids[seen], old[seen], ends[seen])
+    if abs(pairs.best - pairs.worst) < 1e-3:
+        raise InputError(
+            f"the answer is {pairs.best:+.3f} on clean and {pairs.worst:+.3f} on corrupted texts: corrupting changes "
+            "nothing, so there is nothing to find; give texts whose answers differ"
+        )
+    scores = score_edges(patched, pairs.inputs, pairs.clean, pairs.corrupted, pairs.metric)
+    ranked = sorted(scores, key=lambda edge: -abs(scores[edge]))
+    every = all_edges(patched, pairs.clean)
+    effects = _true_effects(pairs, ranked[:CHECKED])
+    curve, size = _grow(pairs, ranked, wanted)
+    edges = _prune(pairs, connected(ranked[:size]), wanted)
+    held = Pairs(patched, ids[1::2], old[1::2], ends[1::2]) if len(ids) > 3 else None
+    random = _random(pairs, every, len(edges))
+    return Circuit(
+        model.shape.name, weight_hash(model.model), {str(edge): scores[edge] for edge in edges}, effects,
+        {str(edge): score for edge, score in scores.items()}, pairs.faithfulness(edges),
+        None if held is None else held.faithfulness(edges), random, tuple(curve), pairs.best, pairs.worst,
+        len(pairs.answers), 0 if held is None else len(held.answers), wanted, task,
+        {site.name: site.n_heads for site in model.shape.sites.values()},
+    )  # fmt: skip
+
+
+def _tensors(
+    model: OpenModel, clean: Sequence[Any], corrupted: Sequence[Any], answers: Sequence[tuple[str | int, str | int]]
+) -> tuple[Tensor, Tensor, Tensor]:
+    if not clean or not len(clean) == len(corrupted) == len(answers):
+        raise InputError(
+            f"{len(clean)} clean texts, {len(corrupted)} corrupted ones, {len(answers)} answers: give as many of each"
+        )
+    if model.shape.vocabulary is None:
+        raise InputError(f"{model.shape.name} predicts no tokens: a task needs an unembedding")
+    rows = [[model.prepare(text).inputs["input_ids"][0] for text in texts] for texts in (clean, corrupted)]
+    lengths = {len(row) for side in rows for row in side}
+    if len(lengths) > 1:
+        raise InputError(
+            f"texts of {sorted(lengths)} tokens: a circuit is found on texts of one length; choose such pairs"
+        )
+    tokens = [[_token(model, each) for each in pair] for pair in answers]
+    device = next(model.model.parameters()).device
+    return torch.stack(rows[0]).to(device), torch.stack(rows[1]).to(device), torch.tensor(tokens, device=device)
+
+
+def _token(model: OpenModel, token: str | int) -> int:
+    if isinstance(token, int):
+        return token
+    ids = model.processor.token_ids(token)
+    if len(ids) != 1:
+        raise InputError(
+            f"the answer {token!r} is {len(ids)} tokens of this model, not one; give a single token or an id"
+        )
+    return int(ids[0])
+
+
+def connected(edges: Sequence[Edge]) -> list[Edge]:
+    """Edges that lie on a way from the embedding to the logits."""
+    kept = list(edges)
+    while True:
+        readers = {edge.reader.name for edge in kept}
+        writers = {edge.writer for edge in kept}
+        start = ("embedding", "position embedding")
+        new = [
+            edge
+            for edge in kept
+            if (edge.reader.name == LOGITS or edge.reader.name in writers)
+            and (edge.writer in readers or edge.writer.startswith(start))
+        ]
+        if len(new) == len(kept):
+            return new
+        kept = new
+
+
+def _true_effects(pairs: Pairs, strongest: Sequence[Edge]) -> dict[str, float]:
+    """What the answer loses when one edge is corrupted and all others are clean."""
+    found = {}
+    for done, edge in enumerate(strongest):
+        report_progress("patching the strongest edges", done, len(strongest))
+        cut = run_circuit(pairs.patched, pairs.inputs, pairs.corrupted, [edge], cut=True)
+        found[str(edge)] = float(pairs.metric(cut)) - pairs.best
+    return found
+
+
+def _grow(pairs: Pairs, ranked: Sequence[Edge], wanted: float) -> tuple[list[Measured], int]:
+    """Take four times as many edges until they are faithful enough, then halve the gap."""
+    curve: dict[int, float] = {}
+
+    def at(size: int) -> float:
+        if size not in curve:
+            report_progress("growing the circuit", len(curve), len(curve) + 1)
+            curve[size] = pairs.faithfulness(connected(ranked[:size]))
+        return curve[size]
+
+    low, size = 0, 8
+    while size < len(ranked) and at(size) < wanted:
+        low, size = size, size * 4
+    size = min(size, len(ranked))
+    while size - low > max(1, size // 16):
+        middle = (low + size) // 2
+        low, size = (low, middle) if at(middle) >= wanted else (middle, size)
+    at(size)
+    return [Measured(edges, curve[edges]) for edges in sorted(curve)], size
+
+
+def _prune(pairs: Pairs, edges: list[Edge], wanted: float) -> list[Edge]:
+    """Leave out what a faithful circuit does not need: the weakest edges, scored anew in the circuit that is left."""
+    kept, scores = edges, pairs.within(edges)[1]
+    share, runs = FIRST_SHARE, 0
+    while True:
+        report_progress("pruning the circuit", runs, runs + 1)
+        runs, count = runs + 1, max(1, int(share * len(kept)))
+        weak = set(sorted(kept, key=lambda edge: abs(scores[edge]))[:count])
+        fewer = connected([edge for edge in kept if edge not in weak])
+        faithful, found = pairs.within(fewer) if fewer else (0.0, {})
+        if faithful >= wanted:
+            kept, scores = fewer, found
+        elif count == 1:
+            return _leave_out(pairs, kept, scores, wanted)
+        else:
+            share /= 2
+
+
+def _leave_out(pairs: Pairs, edges: list[Edge], scores: Mapping[Edge, float], wanted: float) -> list[Edge]:
+    """Try the circuit without each edge for good, weakest first; of a large circuit, without the weakest ones."""
+    kept = list(edges)
+    weakest = sorted(edges, key=lambda each: abs(scores[each]))[:TRIED]
+    for done, edge in enumerate(weakest):
+        report_progress("leaving out edges", done, len(weakest))
+        fewer = connected([each for each in kept if each != edge])
+        if edge in kept and fewer and pairs.faithfulness(fewer) >= wanted:
+            kept = fewer
+    return kept
+
+
+def _random(pairs: Pairs, every: Sequence[Edge], size: int) -> tuple[float, ...]:
+    generator = torch.Generator().manual_seed(0)
+    drawn = [torch.randperm(len(every), generator=generator)[:size].tolist() for _ in range(RANDOM)]
+    return tuple(pairs.faithfulness([every[index] for index in chosen]) for chosen in drawn)
