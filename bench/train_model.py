@@ -11,20 +11,25 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import random
 import shlex
 import sys
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import torch
 from bench.curriculum import held_out, honesty, mixture, renamed, tokenizer
+from bench.curriculum.harvest import harvest
+from bench.curriculum.named_again import named_again
 from bench.curriculum.passage import World
-from bench.curriculum.people import NamePool, names_of
+from bench.curriculum.people import NamePool, pool_of
 from tokenizers import Tokenizer
 
 from headscope.errors import InputError
@@ -33,7 +38,7 @@ from headscope.lab.train.options import TrainingOptions
 from headscope.lab.train.text_files import Document, TextFile, read_documents, split
 from headscope.lab.train.tokenizer import load_tokenizer, save_tokenizer
 from headscope.lab.train.training import Progress, TrainingRun
-from headscope.lab.train.training_data import prepare
+from headscope.lab.train.training_data import TrainingData, prepare
 
 WEIGHTS = {"novels": 0.65, "code": 0.15, "generated": 0.20}  # shares of rows
 HAY, SHORTEST_HAY, LONGEST_HAY = 8_000, 200, 900
@@ -97,7 +102,7 @@ class Mixture:
         }
 
 
-def generate(novels: list[Document], out: Path, mixed: Mixture) -> dict[str, Path]:
+def generate(novels: list[Document], pool: NamePool, out: Path, mixed: Mixture) -> dict[str, Path]:
     """Write the generated text, or take what an earlier command with the same settings wrote."""
     folder, kinds = out / "generated", mixed.kinds()
     made = folder / "made.json"
@@ -108,9 +113,11 @@ def generate(novels: list[Document], out: Path, mixed: Mixture) -> dict[str, Pat
     files = {name: folder / f"{name.replace(' ', '-')}.jsonl" for name in kinds}
     if made.exists() and json.loads(made.read_text()) == settings:
         return files
-    pool = NamePool(names_of(document.text for document in novels[::4]))
-    world = World(random.Random(mixed.seed), pool, paragraphs(novels), passages(novels, pool))
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0)), mp_context=get_context("spawn")) as processes:
+        found = harvest((document.text for document in novels), processes)
+    world = World(random.Random(mixed.seed), pool, paragraphs(novels), passages(novels, pool), found)
     log(f"{len(pool.found)} names, {len(world.hay)} paragraphs and {len(world.windows)} passages of novels")
+    log(f"{len(found.deeds)} deeds, {len(found.together)} beginnings and {len(found.nouns)} nouns of novels")
     files = mixture.write(folder, sizes, mixed.seed, world)
     made.write_text(json.dumps(settings))
     return files
@@ -179,16 +186,23 @@ def task_text(made: Tokenizer, question: held_out.Question) -> TaskText | None:
     return TaskText(encoded.ids, right[0], wrong[0], here)
 
 
-def texts_of(given: argparse.Namespace, options: TrainingOptions, mixed: Mixture) -> tuple[list[TextFile], Path]:
-    """All text files with their shares of rows in both stages, and the tokenizer."""
+def prepared(given: argparse.Namespace, options: TrainingOptions, mixed: Mixture) -> tuple[TrainingData, Path]:
+    """All tokenized text with its shares of rows in both stages, names of novels marked where they come again."""
     read = [split(read_documents(path))[0] for path in given.texts]
-    generated = generate(read[0], given.out, mixed)
+    pool = pool_of(document.text for document in read[0][::4])
+    generated = generate(read[0], pool, given.out, mixed)
     file = given.tokenizer or trained_tokenizer([*read[0], *read[1]], generated, given.out, options.vocabulary)
     total = sum(mixed.weights.values())
     files = [
         TextFile(path, mixed.weights[name] / total) for path, name in zip(given.texts, ("novels", "code"), strict=True)
     ]
-    return files + [TextFile(generated[name], *both) for name, both in mixed.kinds().items()], file
+    files += [TextFile(generated[name], *both) for name, both in mixed.kinds().items()]
+    data = prepare(files, replace(options, tokenizer=file), given.out)
+    novels, *others = data.streams
+    names = [*renamed.JUDGED, *(name for name, _ in pool.found)]
+    novels = replace(novels, marked=named_again(novels.tokens, names, data.tokenizer))
+    tasks = film_tasks(load_tokenizer(file))
+    return replace(data, streams=[novels, *others], tasks=tasks), file
 
 
 def train(run: TrainingRun, seconds: float) -> bool:
@@ -242,11 +256,9 @@ def main() -> None:
         {**WEIGHTS, **json.loads(given.weights)}, json.loads(given.shares), given.generated_mb, options.seed
     )
     given.out.mkdir(parents=True, exist_ok=True)
-    files, tokens = texts_of(given, options, mixed)
+    data, tokens = prepared(given, options, mixed)
     options = replace(options, tokenizer=tokens)
-    data = prepare(files, options, given.out)
     log("prepared", {stream.name: len(stream.tokens) for stream in data.streams}, "held out", len(data.held_out))
-    data = replace(data, tasks=film_tasks(load_tokenizer(tokens)))
     command = "python -m bench.train_model " + shlex.join(sys.argv[1:])
     about = {"rows": mixed.weights, "kinds": mixed.kinds(), "command": command}
     (given.out / "mixture.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")

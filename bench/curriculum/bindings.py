@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bench.curriculum.passage import World, answer, sentence
+from bench.curriculum.pronouns import HAD
 from bench.curriculum.scenes import scene
 from bench.curriculum.words import ADJECTIVES, PLACES, THINGS, TRADES
 
@@ -71,9 +72,64 @@ def facts(world: World, n: int) -> list[Fact]:
     return found
 
 
+SAID_AGAIN = (
+    "the {key} {kind} {verb} the {value}",
+    "the {key} {kind} {verb} a {value}",
+    "the {kind} of {person} {verb} the {value}",
+    "{person} {verb} the {value}",
+    "the {trade} {verb} the {value}",
+    "in the {place} {person} {verb} the {value}",
+    "the {kind} near the {place} {verb} the {value}",
+    "number {number} {verb} the {value}",
+    "behind the {key} {kind} is the {value}",
+    "under the {key} {kind} lies the {value}",
+    "the word for {value2} is {value}",
+    "{person}'s {kind} is a {value}",
+)
+REMINDERS = (
+    "",
+    "",
+    "remember that",
+    "as I said,",
+    "we have seen that",
+    "once more:",
+    "and indeed",
+    "it is still true that",
+    "nobody forgot that",
+    "therefore",
+    "you see,",
+    "of course",
+)
+
+
+def said_again(world: World, n: int) -> list[Fact]:
+    """Facts in one wording, of which each is said again word for word: the subject alone tells which was meant."""
+    frame, kind = world.pick(SAID_AGAIN), world.pick((*THINGS, *PLACES))
+    verb = world.pick(HAD)
+    nouns = world.some((*THINGS, *world.harvest.nouns), 2 * n)
+    people, numbers = world.people(n), world.some(range(1, 100), n)
+    keys, places, trades = world.some(ADJECTIVES, n), world.some(PLACES, n), world.some(TRADES, n)
+    found = []
+    for index in range(n):
+        told = frame.format(
+            key=keys[index],
+            kind=kind,
+            verb=verb,
+            person=people[index].name,
+            trade=trades[index],
+            place=places[index],
+            number=numbers[index],
+            value2=nouns[n + index],
+            value="{value}",
+        )
+        asked = f"{world.pick(REMINDERS)} {told}".strip()
+        found.append((told.format(value=nouns[index]), asked.format(value=answer(nouns[index]))))
+    return found
+
+
 def hidden(world: World, length: int) -> str:
     """State facts between paragraphs of novels or scenes of together about ``length`` characters, then ask."""
-    known = facts(world, world.draw.randint(2, 6))
+    known = (said_again if world.maybe(0.6) else facts)(world, world.draw.randint(2, 6))
     paragraphs: list[str] = []
     while sum(map(len, paragraphs)) < length:
         paragraphs.append(world.pick(world.hay) if world.hay and world.maybe(0.8) else _plain(scene(world)))

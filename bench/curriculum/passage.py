@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from bench.curriculum.harvest import Harvest
 from bench.curriculum.people import NamePool, Person
 
 from headscope.heads.roles.probes.grammar import split_words
@@ -94,12 +95,13 @@ def a(noun: str) -> str:
 
 @dataclass
 class World:
-    """What a kind of text draws from: a seeded generator, names, paragraphs of novels as hay, and longer passages."""
+    """What a kind of text draws from: a seeded generator, names, paragraphs of novels as hay, passages, and deeds."""
 
     draw: random.Random
     names: NamePool
     hay: Sequence[str] = field(default=(), repr=False)
     windows: Sequence[str] = field(default=(), repr=False)
+    harvest: Harvest = field(default=Harvest(), repr=False)
 
     def pick(self, options: Sequence[T]) -> T:
         return self.draw.choice(options)

@@ -30,7 +30,7 @@ CODAS = ["", "l", "m", "n", "r", "s", "t", "nd", "rn", "ck", "ld", "x"]
 ENDINGS = {"w": ("a", "ia", "ella", "ine", "wen", "eth"), "m": ("o", "us", "ard", "ric", "on", "or")}
 CAPITALISED = re.compile(r"(?<=[a-z,;] )(?:(Mr|Mrs|Miss|Lady|Sir)\.? )?([A-Z][a-z]{2,9})\b")
 PRONOUN = re.compile(r"\b(he|his|him|she|her)\b")
-NEAR, TITLE, LEAST_SAID = 70, 5, 4  # characters in which a pronoun counts, the weight of a title, what is enough
+NEAR, TITLE, LEAST_SAID = 70, 5, 6  # characters in which a pronoun counts, the weight of a title, what is enough
 NO_NAMES = set(
     split_words("""
     The And But For You She His Her They This That What When There Here Mrs Miss Sir Lady Lord God Heaven
@@ -43,6 +43,7 @@ NO_NAMES = set(
 """)
 )
 
+ANY_WORD = 0.35  # of people whose gender does not matter have a word for a name that is none
 NO_ENDINGS = ("ish", "ese", "ian", "ians")  # peoples and languages
 
 
@@ -72,19 +73,22 @@ class Person:
 
 @dataclass(frozen=True)
 class NamePool:
-    """Names to draw from. ``found`` are names of novels with their gender."""
+    """Names to draw from. ``found`` are names of novels with their gender, ``others`` any words in capitals."""
 
     found: Sequence[tuple[str, str]] = field(default=(), repr=False)
+    others: Sequence[str] = field(default=(), repr=False)
 
     def person(self, draw: random.Random, gender: str) -> Person:
         """A person of this gender; ``?`` leaves it open."""
+        if gender == "?" and self.others and draw.random() < ANY_WORD:
+            return Person(draw.choice(self.others), draw.choice("wm"))
         gender = draw.choice("wm") if gender == "?" else gender
         source = draw.random()
-        if self.found and source < 0.45:
+        if self.found and source < 0.6:
             fitting = [name for name, said in draw.sample(self.found, min(12, len(self.found))) if said == gender]
             if fitting:
                 return Person(fitting[0], gender)
-        if source < 0.7:
+        if source < 0.75:
             return Person(draw.choice(WOMEN if gender == "w" else MEN), gender)
         return Person(invented(draw, gender), gender)
 
@@ -105,8 +109,8 @@ def invented(draw: random.Random, gender: str) -> str:
     return (stem + draw.choice(ENDINGS[gender])).capitalize()
 
 
-def names_of(texts: Iterable[str], most: int = 1500) -> list[tuple[str, str]]:
-    """The commonest capitalised words inside sentences whose titles and pronouns agree on a gender."""
+def pool_of(texts: Iterable[str], most: int = 1500) -> NamePool:
+    """Common words with a capital inside sentences: those whose titles and pronouns agree on a gender, and others."""
     counts: Counter[str] = Counter()
     common: Counter[str] = Counter()
     genders: dict[str, Counter[str]] = {}
@@ -120,16 +124,18 @@ def names_of(texts: Iterable[str], most: int = 1500) -> list[tuple[str, str]]:
                 genders.setdefault(name, Counter())["m" if title in ("Mr", "Sir") else "w"] += TITLE
             elif said:
                 genders.setdefault(name, Counter())["w" if said[1] in ("she", "her") else "m"] += 1
+    common_words = [name for name, n in counts.most_common(most * 3) if n >= 5 and name not in HELD_OUT]
     kept = [
         name
-        for name, n in counts.most_common(most * 2)
-        if n >= 5 and common[name.lower()] < n and name not in NO_NAMES | HELD_OUT and not name.endswith(NO_ENDINGS)
+        for name in common_words[: most * 2]
+        if common[name.lower()] < counts[name] and name not in NO_NAMES and not name.endswith(NO_ENDINGS)
     ]
     known = [(name, _gender(genders.get(name, Counter()))) for name in kept]
-    return [(name, gender) for name, gender in known if gender][:most]
+    found = [(name, gender) for name, gender in known if gender][:most]
+    return NamePool(found, sorted(set(common_words) - {name for name, _ in found}))
 
 
 def _gender(said: Counter[str]) -> str:
-    """The gender that two thirds of titles and pronouns have; none if there are few."""
+    """The gender that three quarters of titles and pronouns have; none if there are few."""
     (best, n), total = (said.most_common(1) or [("", 0)])[0], said.total()
-    return best if total >= LEAST_SAID and n > 0.67 * total else ""
+    return best if total >= LEAST_SAID and n > 0.75 * total else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from bench.curriculum.deeds import deed
 from bench.curriculum.held_out import MEN, WOMEN
 from bench.curriculum.passage import World, answer, sentence
 from bench.curriculum.people import Person
@@ -19,6 +20,7 @@ from headscope.heads.roles.probes.grammar import WORDS
 WORD = re.compile(r"\b[A-Z][a-z]+\b")
 JUDGED = dict.fromkeys((*WOMEN, *WORDS["woman"]), "w") | dict.fromkeys((*MEN, *WORDS["man"]), "m")
 SHORTEST, LONGEST, LEAST_NAMED = 900, 1500, 3
+AS_THEY_ARE = 0.3  # of passages keep their own names
 
 
 def windows(text: str) -> list[str]:
@@ -44,7 +46,10 @@ def document(world: World) -> str:
     genders = JUDGED | dict(world.names.found)
     text = world.pick(world.windows)
     named = list(dict.fromkeys(word for word in WORD.findall(text) if word in genders))
-    people = world.people(len(named), "".join(genders[name] for name in named))
+    if JUDGED.keys().isdisjoint(named) and world.maybe(AS_THEY_ARE):
+        people = [Person(name, genders[name]) for name in named]
+    else:
+        people = world.people(len(named), "".join(genders[name] for name in named))
     others = dict(zip(named, people, strict=True))
     seen: set[str] = set()
 
@@ -67,5 +72,6 @@ def with_deeds(world: World, told: str, people: list[Person]) -> str:
     places = sorted((world.draw.randint(first + 1, len(sentences)) for _ in range(world.pick((1, 1, 2)))), reverse=True)
     for place in places:
         giver, receiver = world.some(people, 2)
-        sentences.insert(place, f"{sentence(transfer(world, giver, receiver))}.")
+        told = f"{sentence(transfer(world, giver, receiver))}."
+        sentences.insert(place, deed(world, people) if world.harvest.deeds and world.maybe(0.6) else told)
     return " ".join(sentences)

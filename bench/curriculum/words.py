@@ -5,6 +5,7 @@ from __future__ import annotations
 from headscope.heads.roles.probes.grammar import split_words
 
 THINGS = split_words("""
+    book letter ring watch glass picture chair knife box key cup flower drink map stone
     lantern kettle rope basket saddle trumpet mirror blanket hammer candle bucket ladder compass needle feather
     whistle bottle barrel drum violin shovel bridle goblet ribbon scarf helmet spoon pitcher saucer brush button
     buckle chain anchor oar sail kite marble puzzle ticket parcel envelope telescope almanac ledger pencil
@@ -17,12 +18,14 @@ THINGS = split_words("""
     slipper sandal jacket vest cloak sash umbrella cane pipe snuffbox
 """)
 ADJECTIVES = split_words("""
+    red blue green black white brown gold
     tall brass wooden copper yellow purple crooked broken polished dusty narrow wide round square striped
     spotted painted rusty shiny tiny huge wet dry cold warm sharp blunt soft rough smooth thick thin light plain
     ornate ancient spare cheap costly foreign borrowed stolen mended cracked hollow solid faded bright dull grey
     pink orange scarlet violet amber ivory leather woollen velvet linen tin clay marble oak pine maple
 """)
 PLACES = split_words("""
+    hotel shop ship farm palace club train village store school park office hospital house garden station
     mill harbour orchard bakery market stable cellar attic chapel lighthouse quarry ferry tavern forge meadow
     vineyard brewery bridge canal wharf theatre museum library square fountain tower courtyard cottage barn hut
     cave island beach cliff valley forest clearing marsh moor crossroads gate railway platform depot warehouse

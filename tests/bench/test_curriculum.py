@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import pytest
+import torch
 from bench.curriculum import held_out, honesty, people, words
+from bench.curriculum.harvest import Deed, harvest
 from bench.curriculum.mixture import KINDS, MOST_GENERATED, frames, passages
+from bench.curriculum.named_again import named_again
 from bench.curriculum.passage import World, answer, passage, sentence
 from bench.curriculum.people import NamePool
 from bench.curriculum.tokenizer import train, whole_words
@@ -15,6 +19,7 @@ from bench.curriculum.weave import woven
 from bench.train_model import WEIGHTS
 
 from headscope.heads.roles.probes import grammar, text_probes
+from headscope.lab.train.tokenizer import train_tokenizer
 
 POOL = NamePool([("Pickwick", "m"), ("Dorrit", "w"), ("Barnaby", "m"), ("Copperfield", "m"), ("Havisham", "w")])
 HAY = ["The old clock ticked on. Nobody came down the stairs that evening.", "She was never seen in the town again."]
@@ -22,7 +27,14 @@ NOVEL = (
     "“No,” said Mary, and Mrs. Dorrit looked up at Mary. Pickwick came in. He had lost his hat, and Pickwick laughed.",
     "Barnaby waited for Dorrit until she came. Barnaby had not slept, and Dorrit saw it. Nobody spoke to Barnaby.",
 )
-WORLD = World(random.Random(0), POOL, HAY, NOVEL)
+DEEDS = (
+    "She drew her hands away from him. At last he thanked her. They walked home at night. Molly saw him and they left. "
+    "He had never spoken to him before; and in her heart she forgave him. She saw herself in him and in her. "
+    "I saw that she had followed him, and went away."
+)
+with ThreadPoolExecutor(1) as threads:
+    HARVEST = harvest([DEEDS, *HAY], threads)
+WORLD = World(random.Random(0), POOL, HAY, NOVEL, HARVEST)
 CONTENT = frozenset((*words.THINGS, *words.ADJECTIVES, *words.PLACES, *words.TRADES, *words.GIVING, *words.MEETING))
 
 
@@ -138,7 +150,7 @@ def test_people_of_novels_are_renamed_alike_throughout_and_keep_their_gender() -
 
 @pytest.mark.parametrize(
     ("kind", "least"),
-    [("scenes", 250), ("pronouns", 200), ("agreement", 200), ("adjectives", 150), ("negation", 200), ("bindings", 250)],
+    [("scenes", 240), ("pronouns", 200), ("agreement", 200), ("adjectives", 150), ("negation", 200), ("bindings", 250)],
 )
 def test_sixty_documents_have_many_frames(kind: str, least: int) -> None:
     assert len(frames(generated(kind), CONTENT)) >= least
@@ -153,8 +165,8 @@ def test_shares_add_up_and_at_most_a_fifth_of_rows_is_generated() -> None:
 
 def test_names_of_novels_are_found_with_the_gender_of_their_titles_or_pronouns() -> None:
     text = "and Mr. Wardle said to Miss Havisham, but Barkis was willing, and he said so; Cobham was far away; " * 6
-    assert people.names_of([text]) == [("Wardle", "m"), ("Havisham", "w"), ("Barkis", "m")]
-    assert people.names_of(["when Mary came, " * 9]) == []
+    assert people.pool_of([text]).found == [("Wardle", "m"), ("Havisham", "w"), ("Barkis", "m")]
+    assert people.pool_of(["when Mary came, " * 9]) == NamePool([], [])
 
 
 def test_words_of_behaviours_are_single_tokens_at_the_start_and_inside() -> None:
@@ -181,3 +193,34 @@ def test_woven_text_keeps_all_of_its_sentences_in_order_between_those_of_a_novel
     assert len(seen) > 5
     named = World(random.Random(0), POOL, ["Pickwick laughed at the weather that day."])
     assert woven(named, marked) == marked, "sentences that name somebody are left out"
+
+
+def test_deeds_of_novels_have_slots_for_two_people_and_the_genders_that_pronouns_need() -> None:
+    assert HARVEST.deeds == (
+        Deed("{a} drew her hands away from {b}.", "w?"),
+        Deed("At last {a} thanked {b}.", "??"),
+        Deed("{a} had never spoken to {b} before.", "??"),
+        Deed("and in her heart {a} forgave {b}.", "w?"),
+        Deed("{a} had followed {b}.", "??"),
+    )
+    assert HARVEST.together == ("{both} walked home at night.",)
+
+
+def test_deeds_mean_the_other_of_two_people() -> None:
+    """Whoever acts, the name that is marked is the other one's."""
+    for made in passages("deeds of novels", 40, 9, WORLD):
+        named = {made.text[start:stop] for start, stop in made.marks}
+        for part in made.text.split(". "):
+            here = [word for word in honesty.TOKEN.findall(part) if word in named]
+            assert len(here) == len(set(here)) <= 2
+
+
+def test_names_that_come_again_are_marked() -> None:
+    """Names of one token, said within 400 tokens before; nothing else."""
+    tokens = train_tokenizer(["He saw Pickwick and Dorrit there. " * 99], 400)
+    ids = tokens.encode("He saw Dorrit. Then Dorrit saw Pickwick there, and there was Dorrit.").ids
+    filler = tokens.encode(" there" * 400, add_special_tokens=False).ids
+    row = torch.tensor([*ids, *filler, *tokens.encode(" Pickwick", add_special_tokens=False).ids])
+    marked = named_again(row, ["Pickwick", "Dorrit"], tokens)
+    (dorrit,) = tokens.encode(" Dorrit", add_special_tokens=False).ids
+    assert marked.nonzero()[:, 0].tolist() == [at for at, one in enumerate(ids) if one == dorrit][1:]
