@@ -49,7 +49,7 @@ verify: $(READY) web/node_modules/.ready
 	cd web && npm run lint && env -u PYTHON npm run verify
 
 conformance: $(READY) .venv/libraries/.ready
-	$(BIN)/python -m tests.conformance.sweep --write docs/conformance.md
+	$(BIN)/python -m tests.conformance.sweep $(if $(RESUME),--resume) --write docs/conformance.md
 	$(BIN)/python -m tests.conformance.libraries --site .venv/libraries --write docs/conformance-libraries.md
 
 model: $(READY)
@@ -93,7 +93,7 @@ help:
 	@echo "            scans at once for half an hour (MINUTES=30) in flat memory"
 	@echo "make web    rebuild the page (needs Node 20 or later); make verify lints its sources and compares them with it"
 	@echo "make conformance   every model family of the installed transformers, and models of other libraries, held against"
-	@echo "            their own attention (half an hour)"
+	@echo "            their own attention (half an hour; RESUME=1 goes on with a run that was ended)"
 	@echo "make model TEXT=…  train, judge and pack another embedded model into runs/embedded (a GPU and half an hour;"
 	@echo "            RUN=folder, WITH='more arguments of bench.train_model')"
 	@echo "make docs   build the documentation into site/"

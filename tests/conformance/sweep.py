@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 SECONDS = 60
+"""Of processor time, so that a busy machine changes no verdict."""
 
 
 def main() -> None:
@@ -23,6 +24,7 @@ def main() -> None:
     parser.add_argument("words", nargs="*")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--log", type=Path, default=Path("scratch/conformance.jsonl"))
+    parser.add_argument("--resume", action="store_true", help="verify only the classes that the log does not hold yet")
     parser.add_argument("--write", type=Path, default=None)
     given = parser.parse_args()
     from tests.conformance.families import jobs
@@ -30,8 +32,10 @@ def main() -> None:
     wanted = [job for job in jobs() if not given.words or any(w in (job.model_type, job.kind) for w in given.words)]
     given.log.parent.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
-    verdicts = []
-    with given.log.open("w", encoding="utf-8") as log:
+    verdicts = finished(given.log) if given.resume else []
+    done = {(verdict["job"]["model_type"], verdict["job"]["kind"]) for verdict in verdicts}
+    wanted = [job for job in wanted if (job.model_type, job.kind) not in done]
+    with given.log.open("a" if given.resume else "w", encoding="utf-8") as log:
         for verdict in _all(wanted, given.workers):
             verdicts.append(verdict)
             log.write(json.dumps(verdict) + "\n")
@@ -50,6 +54,17 @@ def main() -> None:
         from tests.conformance.report import write
 
         write(verdicts, given.write)
+
+
+def finished(log: Path) -> list[dict[str, Any]]:
+    """Verdicts that an ended sweep left in its log; a last line that was cut off is removed."""
+    if not log.exists():
+        return []
+    lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
+    whole = [line for line in lines if line.endswith("\n")]
+    if len(whole) < len(lines):
+        log.write_text("".join(whole), encoding="utf-8")
+    return [json.loads(line) for line in whole]
 
 
 def _all(wanted: list[Any], workers: int) -> Iterator[dict[str, Any]]:
@@ -72,16 +87,16 @@ def _one(job: Any) -> dict[str, Any]:
     from tests.conformance.families import folder_of
 
     def late(*_: object) -> None:
-        raise TimeoutError(f"took longer than {SECONDS} s")
+        raise TimeoutError(f"took more than {SECONDS} s of processor time")
 
-    signal.signal(signal.SIGALRM, late)
-    signal.alarm(SECONDS)
+    signal.signal(signal.SIGPROF, late)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         verdict = verify(job)
     except BaseException as error:  # one family must not end the sweep
         verdict = Verdict(job, "cannot be built", f"{type(error).__name__}: {error}")
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
     try:
         folder = folder_of(job)
     except Exception:
