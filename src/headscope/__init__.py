@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headscope.app.show import show
     from headscope.attention.module import MultiHeadAttention
     from headscope.attention.questions import Question
     from headscope.heads.film import TrainingRecorder
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from headscope.heads.roles.run import RoleOptions
     from headscope.heads.rules.follow import follow
     from headscope.heads.rules.run import RuleOptions
+    from headscope.models.any_torch.steps import StepOptions
     from headscope.names import Head
     from headscope.scan.options import ScanOptions
     from headscope.scope import load, open_look, open_rules
@@ -34,6 +36,7 @@ _HOMES = {
     "RuleOptions": "headscope.heads.rules.run",
     "Sampling": "headscope.heads.look.sampling",
     "ScanOptions": "headscope.scan.options",
+    "StepOptions": "headscope.models.any_torch.steps",
     "TrainingRecorder": "headscope.heads.film",
     "ablate": "headscope.heads.look.edits",
     "follow": "headscope.heads.rules.follow",
@@ -45,6 +48,7 @@ _HOMES = {
     "patch": "headscope.heads.look.edits",
     "path": "headscope.heads.look.edits",
     "scale": "headscope.heads.look.edits",
+    "show": "headscope.app.show",
     "token_class": "headscope.heads.questions.label_rules",
 }
 
@@ -57,6 +61,7 @@ __all__ = [
     "RuleOptions",
     "Sampling",
     "ScanOptions",
+    "StepOptions",
     "TrainingRecorder",
     "__version__",
     "ablate",
@@ -69,6 +74,7 @@ __all__ = [
     "patch",
     "path",
     "scale",
+    "show",
     "token_class",
 ]
 
@@ -91,8 +97,8 @@ def _set_notebook_display() -> None:
     """Let notebooks show looks through the app, which heads may not import; it is loaded when one is first shown."""
     from headscope.heads.look.look import Look
 
-    def display(look: Look) -> Any:
-        """Return what a notebook shows for a look."""
+    def display(look: Any) -> Any:
+        """Return what a notebook shows for a look, or for the steps of a run."""
         return import_module("headscope.app.export.notebook").display(look)
 
     Look.display = display

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 
+from headscope.errors import InputError
 from headscope.heads.explain import qk_ov_circuits
 from headscope.heads.explain.qk_ov_circuits import Compositions, FactoredMatrix, Through
 from headscope.heads.look.edits import Edit, EditFunction, edited
@@ -20,6 +21,7 @@ from headscope.heads.look.importance import Importance, Target, importance
 from headscope.heads.look.look import Look
 from headscope.heads.look.padded_batch import NotOneBatchError, read_in_one_batch
 from headscope.heads.look.sampling import Cuts, Sampling, Steps, draw
+from headscope.heads.step_looks import StepLooks
 from headscope.models.decoding import Decoder, generation_inputs
 from headscope.models.protocol import OpenModel, Token
 from headscope.names import Head, HeadName, ModelShape
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from headscope.heads.rules.report import Rules
     from headscope.heads.rules.rule import Rule
     from headscope.heads.rules.run import RuleOptions
+    from headscope.models.any_torch.steps import StepOptions
     from headscope.scan.census import Census
     from headscope.scan.options import ScanOptions
 
@@ -88,6 +91,25 @@ class Scope:
         if isinstance(text, list) and text and all(isinstance(item, str | list | tuple) for item in text):
             return self._read_all([self._look(item) for item in text])
         return self._look(text).read()
+
+    def steps(self, run: Callable[..., Any], options: StepOptions | None = None) -> StepLooks:
+        """Run a function that calls the module once per step (a diffusion pipeline), and look at each of its steps.
+
+        ``run`` may take the module. Under the edits in force, in the run and in the looks.
+        """
+        from headscope.models.any_torch.model import AnyTorchModel
+        from headscope.models.any_torch.steps import StepOptions, record_steps
+
+        if not isinstance(self.model, AnyTorchModel):
+            raise InputError(
+                f"{self.shape.name} was opened with its tokenizer or processor; steps are of a module that was opened "
+                "with load(module, inputs=…)"
+            )
+        opened, options, mine = self.model, options or StepOptions(), self._edits()
+        bound, key = [edit.bound for edit in mine], "|".join(edit.key for edit in mine)
+        steps = record_steps(opened, run, edited(bound) if bound else None, options.item)
+        read = lambda at: Look(opened, steps[at].prepare(opened, options), bound, key).read()  # noqa: E731
+        return StepLooks(opened, [step.name for step in steps], read)
 
     @contextmanager
     def edit(self, *edits: Edit | EditFunction) -> Iterator[Scope]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from headscope.attention import pattern
 from headscope.attention.engine import observe
 from headscope.attention.observer import Call, plain
-from headscope.errors import ModelError
+from headscope.errors import HeadscopeError
 from headscope.heads.explain.score_split import HeadScores
 from headscope.models.inputs.dummy_inputs import BATCH
 from headscope.models.protocol import OpenModel
@@ -31,7 +31,7 @@ def split_of(opened: OpenModel, inputs: dict[str, Tensor]) -> tuple[str, str, fl
 
     try:
         stream = record_stream(opened, one, keep)
-    except ModelError as error:
+    except HeadscopeError as error:
         return "refused", str(error).partition("\n")[0], 0.0
     worst, refused = 0.0, []
     for site, call in calls.items():
@@ -40,10 +40,11 @@ def split_of(opened: OpenModel, inputs: dict[str, Tensor]) -> tuple[str, str, fl
         source = pattern.Source(seen.q, seen.k, seen.logsumexp, seen.scores).only(head)
         try:
             scores = HeadScores(stream, Head(site, head), call.k.shape[1] - 1, source)
-        except ModelError as error:
+            errors = [_error(scores, row) for row in {0, scores.n_query // 2, scores.n_query - 1}]
+        except HeadscopeError as error:
             refused.append(str(error).partition("\n")[0])
             continue
-        worst = max(worst, *(_error(scores, row) for row in {0, scores.n_query // 2, scores.n_query - 1}))
+        worst = max(worst, *errors)
     state = "wrong" if not worst <= TOLERANCE else "refused" if refused else "verified"
     return state, refused[0] if refused else "", worst
 

@@ -1892,6 +1892,16 @@ export interface components {
             ][];
         };
         /**
+         * GivenLook
+         * @description The name of a look for requests about it, and its title.
+         */
+        GivenLook: {
+            /** Look */
+            look: string;
+            /** Title */
+            title: string;
+        };
+        /**
          * GridInfo
          * @description Patches row by row: rows × columns positions from ``first`` on.
          */
@@ -2310,6 +2320,12 @@ export interface components {
             context: number | null;
             /** D Model */
             d_model: number;
+            /**
+             * Given
+             * @description looks that a program brought, such as a denoiser's steps
+             * @default []
+             */
+            given: components["schemas"]["GivenLook"][];
             /** Name */
             name: string;
             /**
@@ -2560,6 +2576,9 @@ export interface components {
         /**
          * PredictResponse
          * @description ``without``: the same tokens' probabilities under the edits; ``kl``: KL(as is ‖ edited) in nats.
+         *
+         *     A classifier's guesses are classes. Of a model that predicts neither, ``moved`` says how far its output moves under
+         *     the edits, relative to its largest number.
          */
         PredictResponse: {
             /**
@@ -2581,10 +2600,18 @@ export interface components {
             kl: number | null;
             /** Look */
             look: string;
+            /** Moved */
+            moved: number | null;
             /** Off */
             off: string[];
             /** Position */
             position: number;
+            /**
+             * Predicts
+             * @default token
+             * @enum {string}
+             */
+            predicts: "token" | "class" | "vector";
             /**
              * Rules
              * @default []

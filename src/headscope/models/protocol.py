@@ -49,6 +49,8 @@ class Prepared:
     samples: Float[Tensor, " sample"] | None = None
     """The sound that was given, before features were made of it."""
     sampling_rate: int | None = None
+    context: tuple[Token, ...] = ()
+    """What cross-attention reads, where that is not the tokens: the words that a denoiser is given."""
 
 
 @dataclass(frozen=True)

@@ -100,3 +100,50 @@ def picture() -> Tensor:
 
 def states(*shape: int, seed: int = 2) -> Tensor:
     return torch.randn(*shape, WIDTH, generator=torch.Generator().manual_seed(seed))
+
+
+class CrossAttention(nn.Module):
+    """Attention from one sequence to another; to itself where there is no other."""
+
+    def __init__(self, width: int = WIDTH) -> None:
+        super().__init__()
+        self.to_q, self.to_k, self.to_v, self.to_out = (nn.Linear(width, width) for _ in range(4))
+
+    def forward(self, x: Tensor, context: Tensor | None = None) -> Tensor:
+        context = x if context is None else context
+        q, k, v = (
+            part.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+            for part in (self.to_q(x), self.to_k(context), self.to_v(context))
+        )
+        return self.to_out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+
+
+class Denoiser(nn.Module):
+    """A diffusion UNet's form: two resolutions, each with self-attention and attention to words; the time is added."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.into = nn.Conv2d(4, WIDTH, 3, padding=1)
+        self.down, self.up = nn.Conv2d(WIDTH, WIDTH, 2, 2), nn.ConvTranspose2d(WIDTH, WIDTH, 2, 2)
+        self.fine, self.coarse = (nn.ModuleList((CrossAttention(), CrossAttention())) for _ in range(2))
+        self.out = nn.Conv2d(WIDTH, 4, 3, padding=1)
+
+    def attend(self, x: Tensor, words: Tensor, level: nn.ModuleList) -> Tensor:
+        sequence = x.flatten(2).transpose(1, 2)
+        sequence = sequence + level[0](sequence)
+        sequence = sequence + level[1](sequence, words)
+        return sequence.transpose(1, 2).reshape(x.shape)
+
+    def forward(self, sample: Tensor, timestep: Tensor, words: Tensor) -> Tensor:
+        x = self.attend(self.into(sample) + torch.cos(timestep / 100), words, self.fine)
+        return self.out(x + self.up(self.attend(self.down(x), words, self.coarse)))
+
+
+def denoise(model: nn.Module, n_steps: int = 3) -> Tensor:
+    """A pipeline's form: classifier-free guidance in one batch, and latents that are written into at every step."""
+    latents = torch.randn(1, 4, 6, 8, generator=torch.Generator().manual_seed(5)).repeat(2, 1, 1, 1)
+    words = states(2, 5, seed=6)
+    for time in reversed(range(n_steps)):
+        without, given = model(latents, torch.tensor(100 * time), words).chunk(2)
+        latents -= 0.1 * (without + 2 * (given - without))
+    return latents

@@ -159,3 +159,14 @@ def test_nothing_of_queries_by_keys_is_made(make: type[nn.Module]) -> None:
             sizes.append(largest.numel)
     assert sizes[1] <= 2.1 * sizes[0]
     assert sizes[1] < 2048**2
+
+
+def test_an_arrow_is_explained_beside_a_weight_that_is_computed() -> None:
+    """Reading a weight under weight norm runs a module, in the middle of the pass that is recorded."""
+    torch.manual_seed(0)
+    model = Gpt().eval()
+    nn.utils.parametrizations.weight_norm(model.h[0].mlp[0])
+    with headscope.load(model, inputs=(ids(), ids())) as scope:
+        look = scope.look(ids()[0])
+        why = look.why("h.1.attn.0", 5, 2)
+        assert why.weight == pytest.approx(float(look.pattern("h.1.attn.0")[5, 2]), abs=1e-5)

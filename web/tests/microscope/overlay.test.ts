@@ -5,6 +5,7 @@ import {
   moved,
   neighbourPatch,
   patchWeights,
+  pinched,
   veil,
   WHOLE_PICTURE,
   zoomed,
@@ -28,6 +29,27 @@ describe("the overlay", () => {
     expect(veil(0.2, 0.2)).toBe(0);
     expect(veil(0, 0.2)).toBeCloseTo(0.9);
     expect(veil(0.05, 0.2)).toBeCloseTo(0.45);
+  });
+
+  it("grows under two fingers, and what lay under each stays there", () => {
+    const zoom = { x: 0.5, y: 0.5, times: 2 };
+    const before = [
+      { across: 0.4, down: 0.5 },
+      { across: 0.6, down: 0.5 },
+    ];
+    const after = [
+      { across: 0.35, down: 0.6 },
+      { across: 0.65, down: 0.6 },
+    ];
+    const found = pinched(zoom, before, after);
+    expect(found.times).toBeCloseTo(3);
+    const place = (at: typeof zoom, point: (typeof before)[0]) => [
+      corner(at).left + point.across / at.times,
+      corner(at).top + point.down / at.times,
+    ];
+    before.forEach((point, finger) => {
+      place(found, after[finger]).forEach((value, axis) => expect(value).toBeCloseTo(place(zoom, point)[axis]));
+    });
   });
 
   it("walks from patch to patch and stops at the edges", () => {

@@ -6,9 +6,10 @@ from importlib.util import find_spec
 from typing import Any
 
 from headscope.heads.look.look import Look
+from headscope.heads.step_looks import StepLooks
 
 
-def display(look: Look) -> Any:
+def display(look: Look | StepLooks) -> Any:
     """The MIME bundle for IPython; None outside a notebook, where it shows the look's repr."""
     if not _in_notebook():
         return None

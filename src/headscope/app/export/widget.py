@@ -20,6 +20,7 @@ from headscope.app.pages.attribution import AttributionRequest, TokenRequest
 from headscope.app.pages.explain.path_cut import CutPathRequest
 from headscope.app.pages.explain.trace import TraceRequest
 from headscope.app.pages.explain.why import WhyRequest
+from headscope.app.pages.media.given_looks import GivenLooks
 from headscope.app.pages.media.shown import ReceivedRequest
 from headscope.app.pages.media.upload import MediaRequest
 from headscope.app.pages.microscope import ImportanceRequest, LookRequest, Session
@@ -29,6 +30,7 @@ from headscope.app.pages.tiles import WeightsRequest
 from headscope.app.wire import pack
 from headscope.errors import HeadscopeError, InputError
 from headscope.heads.look.look import Look
+from headscope.heads.step_looks import StepLooks
 from headscope.scope import Scope
 
 LOOK_ID = "headscope-look"
@@ -59,14 +61,15 @@ PLAIN: dict[str, Callable[[Session], Any]] = {
 
 
 class Microscope(anywidget.AnyWidget):
-    """One look in a notebook, with its model for other texts."""
+    """One look in a notebook, with its model for other texts; or the steps of a run."""
 
     _esm = Path(__file__).parent / "widget.js"
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: Look | StepLooks) -> None:
         super().__init__()
-        self.session = Session(Scope(look.model))
-        self.name = self.session.adopt(look)
+        given = GivenLooks(look) if isinstance(look, StepLooks) else None
+        self.session = Session(Scope(look.model), given=given)
+        self.name = self.session.adopt(look) if isinstance(look, Look) else self.session.given.infos[0].look
         self.on_msg(self._receive)
 
     def page(self) -> str:

@@ -33,6 +33,7 @@ from headscope.app.pages.explain.trace import TraceRequest, TraceResponse, trace
 from headscope.app.pages.explain.why import WhyRequest, WhyResponse, split_arrow
 from headscope.app.pages.head_scores import QUESTIONS, QuestionInfo, site_scores
 from headscope.app.pages.kept_looks import KeptLooks, Opened
+from headscope.app.pages.media.given_looks import GivenLook, GivenLooks
 from headscope.app.pages.media.shown import MediaInfo, ReceivedRequest, ReceivedResponse, media_info, received
 from headscope.app.pages.media.streams import Stream, token_streams, usual_sides
 from headscope.app.pages.media.upload import MediaRequest, decoded, media_name, media_source
@@ -44,6 +45,7 @@ from headscope.app.pages.predictions import (
     logits_under,
     sampled,
     with_edits,
+    without_tokens,
 )
 from headscope.app.pages.roles import PublishedClaims, Roles, model_title, published_claims, roles_of, shipped
 from headscope.app.pages.rules.head_words import HeadsInWords
@@ -96,6 +98,7 @@ class ModelInfo(Response):
     questions: list[QuestionInfo]
     notes: list[str] = []
     reads: list[Kind] = ["text"]
+    given: list[GivenLook] = Field(default=[], description="looks that a program brought, such as a denoiser's steps")
 
 
 class TokenInfo(Response):
@@ -170,14 +173,16 @@ class ForgottenLookError(InputError):
 class Session:
     """Answer the page's requests about one model, and keep its recent looks.
 
-    ``texts`` are those that its rules are fitted on, where passages of the lessons would mean nothing to it.
+    ``texts`` are those that its rules are fitted on, where passages of the lessons would mean nothing to it. ``given``
+    are looks that the page shows from the start.
     """
 
-    def __init__(self, scope: Scope, texts: Sequence[Any] | None = None) -> None:
+    def __init__(self, scope: Scope, texts: Sequence[Any] | None = None, given: GivenLooks | None = None) -> None:
         self.scope = scope
+        self.given = given or GivenLooks()
         self.words = HeadsInWords(scope, self._open, texts)
         self.kept = KeptLooks().part()
-        self._edited: LRU[tuple[str, str, int], Tensor] = LRU(KEPT_EDITS)
+        self._edited: LRU[tuple[str, str, int | None], Tensor] = LRU(KEPT_EDITS)
         self._importance: LRU[str, NDArray[np.float32]] = LRU(KEPT_IMPORTANCE)
         self._tested: Report | None = None
         self._testing = False
@@ -193,6 +198,7 @@ class Session:
             questions=list(QUESTIONS),
             notes=list(self.scope.notes),
             reads=_kinds(self.scope.model),
+            given=self.given.infos,
         )
 
     @cached_property
@@ -270,7 +276,7 @@ class Session:
             look=asked.look, position=position, off=off, cuts=asked.cuts, rules=on_rules, how=asked.how
         )
         if self.scope.shape.vocabulary is None:
-            return found
+            return without_tokens(found, look, self._under(opened, None, edits) if edits else None, asked.count)
         found = found.model_copy(update={"guesses": guesses(look, position, asked.count)})
         if asked.sampling is not None:
             found = found.model_copy(update={"sampled": sampled(look.logits[position], asked.sampling, found.guesses)})
@@ -341,6 +347,8 @@ class Session:
 
     def _open(self, name: str) -> Opened:
         opened, text = self.kept.look(name), self.kept.text(name)
+        if opened is None and name in self.given:
+            return self.kept.keep(self.given.read(name))
         if opened is None and text is None:
             raise ForgottenLookError(f"the text of look {name!r} is no longer kept; type it or drop its file again")
         return opened or self.kept.keep(self._read(name, text or ""))
@@ -361,10 +369,11 @@ class Session:
         look = self.scope.look(source)
         return Opened(name, asked.text or "", source, look, len(look.tokens), PatternTiles(look), sent=True)
 
-    def _under(self, opened: Opened, position: int, edits: list[Edit]) -> Tensor:
-        """The logits at one position under these edits."""
+    def _under(self, opened: Opened, position: int | None, edits: list[Edit]) -> Tensor:
+        """The logits at one position under these edits, or the whole output."""
         key = (opened.name, "|".join(sorted(edit.key() for edit in edits)), position)
-        return self._edited.cached(key, lambda: logits_under(opened.look, edits)[position].clone())
+        at = slice(None) if position is None else position
+        return self._edited.cached(key, lambda: logits_under(opened.look, edits)[at].clone())
 
 
 def _token_infos(tokens: Sequence[Token]) -> list[TokenInfo]:
@@ -373,8 +382,8 @@ def _token_infos(tokens: Sequence[Token]) -> list[TokenInfo]:
 
 def _kinds(model: OpenModel) -> list[Kind]:
     """What a model reads; text where it does not say."""
-    kinds = set(input_kinds(getattr(model, "takes", frozenset())))
-    return [kind for kind in ("text", "pictures", "sound") if kind in kinds] or ["text"]
+    kinds = set(input_kinds(getattr(model, "takes", frozenset())) or getattr(model, "reads", ["text"]))
+    return [kind for kind in ("text", "pictures", "sound") if kind in kinds]
 
 
 def _site_info(site: Site) -> SiteInfo:

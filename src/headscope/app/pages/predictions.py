@@ -15,10 +15,12 @@ from headscope.errors import InputError
 from headscope.heads.look.edits import Edit, ablate, edited, knock_out
 from headscope.heads.look.look import Look
 from headscope.heads.look.sampling import Sampling, cuts
+from headscope.models.selfcheck import relative_difference
 
 LADDER = 64  # tokens of the distribution that a truncation is drawn on
 
 Removal = Literal["zero", "mean"]
+Predicts = Literal["token", "class", "vector"]
 
 
 class NextToken(Response):
@@ -74,7 +76,11 @@ class Sampled(Response):
 
 
 class PredictResponse(Response):
-    """``without``: the same tokens' probabilities under the edits; ``kl``: KL(as is ‖ edited) in nats."""
+    """``without``: the same tokens' probabilities under the edits; ``kl``: KL(as is ‖ edited) in nats.
+
+    A classifier's guesses are classes. Of a model that predicts neither, ``moved`` says how far its output moves under
+    the edits, relative to its largest number.
+    """
 
     look: str
     position: int
@@ -82,9 +88,11 @@ class PredictResponse(Response):
     cuts: list[Edge] = []
     rules: list[str] = []
     how: Removal
+    predicts: Predicts = "token"
     guesses: list[NextToken] = []
     without: list[float] | None = None
     kl: float | None = None
+    moved: float | None = None
     sampled: Sampled | None = None
 
 
@@ -129,6 +137,19 @@ def with_edits(
     without = changed.exp()[[guess.id for guess in shown.guesses]].tolist()
     kl = max(0.0, float((as_is.exp() * (as_is - changed)).nansum()))
     return shown.model_copy(update={"without": without, "kl": kl})
+
+
+def without_tokens(shown: PredictResponse, look: Look, after: Tensor | None, count: int) -> PredictResponse:
+    """The response for a model that predicts no tokens: its classes, or how far its output moves under the edits."""
+    before = look.logits
+    try:
+        classes = look.classes(count)
+    except InputError:
+        moved = None if after is None else relative_difference(after, before)
+        return shown.model_copy(update={"predicts": "vector", "moved": moved})
+    named = [NextToken(text=each.name, id=each.id, probability=each.probability) for each in classes]
+    shown = shown.model_copy(update={"predicts": "class", "guesses": named})
+    return shown if after is None else with_edits(shown, before.reshape(-1), after.reshape(-1))
 
 
 def sampled(logits: Float[Tensor, " vocabulary"], asked: SamplingRequest, shown: Sequence[NextToken]) -> Sampled:

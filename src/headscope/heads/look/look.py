@@ -25,7 +25,7 @@ from headscope.heads.questions.cross_questions import Sides, are_words
 from headscope.heads.questions.label_rules import LabelRule
 from headscope.heads.questions.standard_answers import StandardAnswers
 from headscope.heads.questions.standard_questions import answerable
-from headscope.models.inputs.patch_labels import NOT_TEXT, numbered_labels
+from headscope.models.inputs.patch_labels import NOT_TEXT, grid_labels, numbered_labels
 from headscope.models.modes import own_precision
 from headscope.models.protocol import OpenModel, Prepared, Token
 from headscope.models.structure.residual_stream import LayerParts, layer_parts
@@ -52,7 +52,7 @@ class ResidualStream(NamedTuple):
 class Look:
     """One text read by a model: ``look.pattern("3.5")`` is a head's pattern, ``look.table()`` every head's numbers."""
 
-    display: ClassVar[Callable[[Look], Any] | None] = None
+    display: ClassVar[Callable[[Any], Any] | None] = None
     """How a notebook shows a look; set by the app."""
 
     def __init__(self, model: OpenModel, prepared: Prepared, edits: Sequence[EditFunction] = (), key: str = "") -> None:
@@ -61,7 +61,7 @@ class Look:
         self.edits = tuple(edits)
         self.key = key
         self._answers = StandardAnswers()
-        self._numbers: dict[tuple[int, bool], tuple[Token, ...]] = {}
+        self._numbers: dict[tuple[int, bool, tuple[int, int] | None], tuple[Token, ...]] = {}
         self.explained: Any = None
         """The recorded residual stream, once a score or a prediction has been explained."""
         self.cache = ActivationCache(model, prepared.inputs, self.edits)
@@ -99,8 +99,10 @@ class Look:
 
     def key_tokens(self, site: str) -> tuple[Token, ...]:
         """The tokens on the key side of a site."""
-        text = self.tokens if self.shape.sites[site].kind == "cross" else self.query_tokens(site)
-        return text if self._has_length(site, 1, len(text)) else self._numbered(site, 1)
+        cross = self.shape.sites[site].kind == "cross"
+        texts = (self.prepared.context, self.tokens) if cross else (self.query_tokens(site),)
+        fits = (text for text in texts if text and self._has_length(site, 1, len(text)))
+        return next(fits, None) or self._numbered(site, 1)
 
     @property
     def shape(self) -> ModelShape:
@@ -358,9 +360,12 @@ class Look:
             )
 
     def _numbered(self, site: str, axis: int) -> tuple[Token, ...]:
-        key = (self._lengths(site)[axis], site in self.n_windows)
+        windowed = site in self.n_windows
+        grid = None if windowed else self.shape.sites[site].grid
+        key = (self._lengths(site)[axis], windowed, grid)
         if key not in self._numbers:  # one tuple for all sites: sides are known by identity
-            self._numbers[key] = tuple(Token(NOT_TEXT, name) for name in numbered_labels(key[0], windowed=key[1]))
+            names = grid_labels(grid, key[0]) or numbered_labels(key[0], windowed=windowed)
+            self._numbers[key] = tuple(Token(NOT_TEXT, name) for name in names)
         return self._numbers[key]
 
     def questions(self, site: str, sizes: tuple[int, int], device: torch.device) -> dict[str, Question]:

@@ -30,6 +30,7 @@ class ClassPrediction:
     name: str
     probability: float
     logit: float
+    id: int = -1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +130,7 @@ def class_predictions(model: OpenModel, logits: Tensor, count: int) -> list[Clas
     logits = logits.float().reshape(-1)
     shares = logits.softmax(-1)
     order = shares.argsort(descending=True)[:count].tolist()
-    return [ClassPrediction(str(names[each]), float(shares[each]), float(logits[each])) for each in order]
+    return [ClassPrediction(str(names[each]), float(shares[each]), float(logits[each]), each) for each in order]
 
 
 def strongest_predictions(model: OpenModel, logits: Float[Tensor, " vocabulary"], count: int) -> list[Prediction]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,10 +18,10 @@ IDS = "input_ids"
 
 
 class FunctionInputs(dict[str, Tensor]):
-    """No tensors, and a function that runs the module."""
+    """A function that runs the module, and the tensors that it gives it, as far as they are known."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
+    def __init__(self, function: Callable[..., Any], tensors: Mapping[str, Tensor] | None = None) -> None:
+        super().__init__(tensors or {})
         self.function = function
 
 
@@ -89,11 +90,11 @@ def _takes_one(function: Callable[..., Any]) -> bool:
 def bind(model: nn.Module, given: Any) -> Arguments:
     """Arguments from a tensor, a tuple of them, tensors by name, or a function that runs the module once."""
     if isinstance(given, Tensor):
-        return _bound(model, (given,), {})
+        return bound(model, (given,), {})
     if isinstance(given, Mapping):
-        return _bound(model, (), dict(given))
+        return bound(model, (), dict(given))
     if isinstance(given, tuple | list):
-        return _bound(model, tuple(given), {})
+        return bound(model, tuple(given), {})
     if callable(given):
         return _captured(model, given)
     raise InputError(
@@ -102,19 +103,29 @@ def bind(model: nn.Module, given: Any) -> Arguments:
     )
 
 
+class _CalledError(Exception):
+    """Ends a function that runs a module at its first call of it."""
+
+
 def _captured(model: nn.Module, function: Callable[..., Any]) -> Arguments:
-    """The arguments of the one call that a function makes; the function itself where it makes another number."""
+    """The arguments of the first call that a function makes; the function itself where it calls only parts of it."""
     calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
-    hook = model.register_forward_pre_hook(lambda _, args, kwargs: calls.append((args, kwargs)), with_kwargs=True)
+
+    def capture(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        calls.append((args, kwargs))
+        raise _CalledError
+
+    hook = model.register_forward_pre_hook(capture, with_kwargs=True)
     try:
-        with torch.no_grad():
+        with torch.no_grad(), suppress(_CalledError):
             Arguments(function=function).call(model, {})
     finally:
         hook.remove()
-    return _bound(model, *calls[0]) if len(calls) == 1 else Arguments(function=function)
+    return bound(model, *calls[0]) if calls else Arguments(function=function)
 
 
-def _bound(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+def bound(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """The arguments of one call, by the names of the module's parameters."""
     try:
         parameters = [
             name

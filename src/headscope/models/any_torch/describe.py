@@ -14,6 +14,7 @@ from headscope.errors import ModelError
 from headscope.models.any_torch.arguments import IDS
 from headscope.models.any_torch.compiled import without_fast_path
 from headscope.models.any_torch.markers import LearnedSite
+from headscope.models.inputs.patch_labels import MOST_EXTRA
 from headscope.models.structure.sites import input_embedding, logits_of, predicts_tokens, width_of
 from headscope.models.structure.trace import LeafCall, Trace, hooked
 from headscope.models.structure.unembedding import UnembeddingPath, find_last_matrix, find_unembedding
@@ -21,9 +22,6 @@ from headscope.names import Site
 
 if TYPE_CHECKING:
     from headscope.models.any_torch.model import AnyTorchModel
-
-MOST_EXTRA = 8
-"""Most positions before the patches of a picture: class and register tokens."""
 
 EAGER = (
     "{sites} compute attention in eager code, so the model itself makes as many numbers as queries × keys there; "
@@ -65,11 +63,13 @@ class Described:
     grids: Sequence[tuple[int, int]]
     given: tuple[int, int] | None
     lengths: Mapping[str, int]
+    windowed: Sequence[str]
 
     def with_grid(self, site: Site) -> Site:
-        """The site with its grid of patches: the user's, or the one that a convolution before it made."""
+        """The site with its grid of patches: the user's, or the one that a convolution made of the whole picture."""
         length = self.lengths.get(site.name, 0)
-        wanted = [self.given] if self.given is not None else list(reversed(self.grids))
+        made = [] if site.name in self.windowed else list(reversed(self.grids))
+        wanted = made if self.given is None else [self.given]
         fits = [(length - h * w, (h, w)) for h, w in wanted if 0 <= length - h * w <= MOST_EXTRA and h * w > 1]
         return replace(site, grid=min(fits)[1]) if fits else site
 
@@ -101,7 +101,7 @@ def describe(opened: AnyTorchModel) -> Described:
         and isinstance(leaf.module, nn.Conv2d)
     ]  # fmt: skip
     sizes = {"d_model": width or (int(widths[0]) if widths else 0), "vocabulary": vocabulary}
-    return Described(sizes, path, rows, grids, opened.hints.grid, lengths)
+    return Described(sizes, path, rows, grids, opened.hints.grid, lengths, _windowed(opened))
 
 
 def _trace(opened: AnyTorchModel) -> Trace:
@@ -141,8 +141,7 @@ def notes_on(opened: AnyTorchModel) -> list[str]:
         notes.append(f"not observed: {_span(names)}: {why}")
     if opened.mixes_items:
         notes.append(ACROSS_ITEMS)
-    batch = next((len(value) for value in opened.probe.values() if value.ndim), 1)
-    windowed = [name for name, site in good.items() if _items(site) > batch]
+    windowed = _windowed(opened)
     if windowed:
         notes.append(SEVERAL_PATTERNS.format(sites=_span(windowed)))
     for why in dict.fromkeys(site.kind_why for site in good.values() if site.kind_why):
@@ -164,6 +163,12 @@ def _sharing(good: Mapping[str, LearnedSite]) -> list[str]:
         for take in site.takes:
             uses.setdefault(take.index, []).append(name)
     return list(dict.fromkeys(name for names in uses.values() if len(names) > 1 for name in names))
+
+
+def _windowed(opened: AnyTorchModel) -> list[str]:
+    """Sites that have more patterns than the probe has items."""
+    batch = next((len(value) for value in opened.probe.values() if value.ndim), 1)
+    return [name for name, site in opened.learned.items() if not site.why and _items(site) > batch]
 
 
 def _items(site: LearnedSite) -> int:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from headscope.attention.observer import Call, plain
 from headscope.errors import HeadscopeError, InputError, ModelError
-from headscope.models.any_torch.arguments import Arguments, doubled
+from headscope.models.any_torch.arguments import Arguments, FunctionInputs, doubled
 from headscope.models.any_torch.calls import as_call
 from headscope.models.any_torch.checks import check_sites, seeded
 from headscope.models.any_torch.compiled import Uncompiled, without_fast_path
@@ -86,9 +86,16 @@ class AnyTorchModel(RecordedModel):
     # -- OpenModel
 
     def prepare(self, text: Any) -> Prepared:
-        if isinstance(getattr(self.model, "main_input_name", None), str):  # a transformers model
+        transformers_model = isinstance(getattr(self.model, "main_input_name", None), str)
+        if transformers_model and not isinstance(text, FunctionInputs):
             return prepare_tensors.prepare(self, text)
         return prepare(self, text)
+
+    @property
+    def reads(self) -> list[str]:
+        """What the page may send: text where token ids go in, pictures where something makes tensors of them."""
+        pictures = callable(self.processor.media.both or self.processor.media.image)
+        return ["text"] * (self.arguments.ids is not None) + ["pictures"] * pictures
 
     def output_weight(self, site: str) -> OutputWeight:
         take = self._take(site)
@@ -99,7 +106,9 @@ class AnyTorchModel(RecordedModel):
     def output_matrix(self, site: str) -> nn.Module:
         """The module that holds W_O; refused where W_O is a parameter of the attention itself."""
         parameter = self._take(site).parameter
-        found = next((part for part in self.model.modules() if getattr(part, "weight", None) is parameter), None)
+        # Not by attribute: reading a weight that is computed (weight norm) runs modules, in the middle of a pass.
+        held = ((part, {**part._parameters, **part._buffers}.get("weight")) for part in self.model.modules())
+        found = next((part for part, weight in held if weight is parameter), None)
         if found is None:
             raise ModelError(f"{site}: its W_O is not a module of its own")
         return found
@@ -160,6 +169,11 @@ class AnyTorchModel(RecordedModel):
                 return output_of(self._call(self.probe))
 
         return seeded(run)
+
+    def run_function(self, function: Callable[..., Any], observer: SiteObserver | None) -> None:
+        """Run a function that calls the module any number of times, and drop what it returns."""
+        with torch.no_grad(), self._observed(Recording(id(self)), observer):
+            self.arguments.call(self.model, FunctionInputs(function))
 
     def find_new_sites(self, inputs: Mapping[str, Tensor]) -> None:
         """Learn the sites that only these inputs reach: a picture may reach a vision tower."""

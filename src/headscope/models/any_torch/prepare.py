@@ -12,7 +12,7 @@ from headscope.attention.observer import Call
 from headscope.errors import HeadscopeError, InputError
 from headscope.models.any_torch.arguments import IDS, FunctionInputs
 from headscope.models.inputs import media
-from headscope.models.inputs.patch_labels import NOT_TEXT, numbered_labels, patch_names
+from headscope.models.inputs.patch_labels import NOT_TEXT, grid_labels, numbered_labels
 from headscope.models.protocol import Prepared, Token
 from headscope.names import Site
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 def prepare(opened: AnyTorchModel, given: Any) -> Prepared:
     """See ``OpenModel.prepare``. What is not given is as it was when the module was opened."""
+    if isinstance(given, FunctionInputs):
+        return _labelled(opened, given)
     if callable(given) and not isinstance(given, Tensor):
         return _labelled(opened, FunctionInputs(given))
     medium, text = media.recognise(given)
@@ -90,18 +92,8 @@ def _labelled(opened: AnyTorchModel, inputs: dict[str, Tensor]) -> Prepared:
         opened.processor.check(inputs[IDS][0].tolist())
         return Prepared(inputs, opened.processor.tokens_of(inputs[IDS][0]))
     site, length, windows = _first_site(opened, inputs)
-    return Prepared(inputs, tuple(Token(NOT_TEXT, label) for label in labels(site, length, windowed=windows > 1)))
-
-
-def labels(site: Site, length: int, *, windowed: bool = False) -> list[str]:
-    """Row and column of every patch where the site's grid fits, else numbers."""
-    if site.grid is not None:
-        height, width = site.grid
-        extra = length - height * width
-        if extra >= 0:
-            before = ["CLS", *(f"register {number}" for number in range(extra - 1))][:extra]
-            return before + patch_names(height, width)
-    return numbered_labels(length, windowed=windowed)
+    labels = grid_labels(site.grid, length) or numbered_labels(length, windowed=windows > 1)
+    return Prepared(inputs, tuple(Token(NOT_TEXT, label) for label in labels))
 
 
 class _ReachedError(HeadscopeError):

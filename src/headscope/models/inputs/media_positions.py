@@ -25,6 +25,8 @@ MOST_PIXELS = 2**20
 STRETCHED = "its brightness is stretched: how the pixels were normalised is not known"
 TILES = "the model reads this picture in several tiles, or as a list of patches, so none are drawn over it"
 
+LATENTS = "these are the {count} channels that the model reads, their three principal components as red, green and blue"
+
 
 @dataclass(frozen=True)
 class PatchGrid:
@@ -103,7 +105,7 @@ def picture_read(inputs: Mapping[str, Tensor], processor: Any) -> ShownPicture |
         alike = (each for each in inputs.values() if each.ndim == 4 and each.shape[1] in (1, 3))
         pixels = next((each for each in alike if each.is_floating_point()), None)
     if pixels is None:
-        return None
+        return _latent_picture(inputs)
     pixels = _from_patches(pixels, inputs, processor) if pixels.ndim == 2 else pixels
     pixels = pixels[0] if pixels.ndim == 5 and pixels.shape[1] == 1 else pixels  # one picture of several that may be
     if pixels.ndim != 4 or len(pixels) != 1 or pixels.shape[1] not in (1, 3):
@@ -116,6 +118,25 @@ def picture_read(inputs: Mapping[str, Tensor], processor: Any) -> ShownPicture |
     small = small.expand(3, -1, -1).permute(1, 2, 0)
     made = (small * 255).round().to(torch.uint8).contiguous().numpy()
     return ShownPicture(made, STRETCHED if restored is None else "")
+
+
+def _latent_picture(inputs: Mapping[str, Tensor]) -> ShownPicture | None:
+    """The latents among a model's inputs: the three principal components of their channels as red, green and blue."""
+    alike = (each for each in inputs.values() if each.ndim == 4 and len(each) == 1 and min(each.shape[1:]) > 1)
+    latents = next((each for each in alike if each.is_floating_point()), None)
+    if latents is None:
+        return None
+    flat = latents[0].detach().double().cpu().flatten(1)
+    flat = flat - flat.mean(1, keepdim=True)
+    vectors = torch.linalg.eigh(flat @ flat.T).eigenvectors.flip(1)[:, :3]
+    vectors = vectors * vectors.sum(0).sign()  # an eigenvector's sign is free
+    colours = vectors.T @ flat
+    low, high = (colours.amin(1, keepdim=True), colours.amax(1, keepdim=True))
+    shown = ((colours - low) / (high - low).clamp(min=1e-12)).reshape(-1, *latents.shape[2:])
+    made = torch.zeros(3, *latents.shape[2:])
+    made[: len(shown)] = shown
+    pixels = (_at_most(made, MOST_PIXELS) * 255).round().to(torch.uint8).permute(1, 2, 0).contiguous().numpy()
+    return ShownPicture(pixels, LATENTS.format(count=latents.shape[1]))
 
 
 def listed_grid(inputs: Mapping[str, Tensor]) -> PatchGrid | None:

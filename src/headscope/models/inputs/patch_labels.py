@@ -13,6 +13,9 @@ from headscope.models.protocol import Token
 NOT_TEXT = -1
 """The token id of a position that holds no token of a vocabulary."""
 
+MOST_EXTRA = 8
+"""Most positions before the patches of a picture: class and register tokens."""
+
 
 def position_labels(
     config: Any, inputs: Mapping[str, Tensor], count: int, processors: MediaProcessors, *, windowed: bool = False
@@ -34,6 +37,14 @@ def patch_names(rows: int, columns: int) -> list[str]:
 def numbered_labels(count: int, *, windowed: bool = False) -> list[str]:
     """Positions by number; ``windowed`` where the model splits its input into windows, of which this is the first."""
     return [f"window 1 [{position}]" if windowed else f"[{position}]" for position in range(count)]
+
+
+def grid_labels(grid: tuple[int, int] | None, count: int) -> list[str] | None:
+    """Row and column of every patch after class and register tokens; None where the grid does not fit ``count``."""
+    extra = -1 if grid is None else count - grid[0] * grid[1]
+    if grid is None or not 0 <= extra <= MOST_EXTRA:
+        return None
+    return ["CLS", *(f"register {number}" for number in range(extra - 1))][:extra] + patch_names(*grid)
 
 
 def _patches(config: Any, pixels: Tensor, count: int) -> list[str] | None:

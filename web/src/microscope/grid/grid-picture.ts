@@ -7,6 +7,7 @@ import type { Mark, Picture } from "../../save/picture";
 import { served } from "../../words/served";
 import { small } from "../../words/small";
 import { words } from "../../words/words";
+import { siteLabels } from "../state/site-labels";
 
 export interface GridShown {
   shade: ((head: number) => number) | null; // one shade for each head, up to 1, instead of a thumbnail
@@ -19,11 +20,12 @@ const SCALE = 3;
 export function gridPicture(scope: Microscope, grid: GridLayout, shown: GridShown, colours: Palette): Picture {
   const asked = scope.model!.questions.find((question) => question.name === scope.show)?.title ?? scope.show;
   const named = grid.cells.filter((spot) => spot.column === 0);
+  const labels = siteLabels((scope.model?.sites ?? []).map((site) => site.name));
   const rows: Mark[] =
     scope.order === "ranked"
       ? []
       : named.map((spot) =>
-          label(scope.heads[spot.head].site.name, grid.left - 7, spot.y + grid.cellHeight / 2 + 3.5, colours),
+          label(labels[scope.heads[spot.head].siteIndex], grid.left - 7, spot.y + grid.cellHeight / 2 + 3.5, colours),
         );
   return {
     file: "heads",

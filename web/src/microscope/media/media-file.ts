@@ -47,10 +47,10 @@ export function withFile(wanted: Wanted, file: MediaFile | null, model: ModelCar
   return { media: { ...file, text: takesText(model) && wanted.text.trim() ? wanted.text : null } };
 }
 
-/** Whether a site's keys are patches of the picture or times of the sound. */
+/** Whether a site's keys are patches of the picture or times of the sound, or its queries are patches. */
 export function readsMedia(look: Look, site: SiteCard): boolean {
-  const [, keys] = streamsOf(look, site);
-  return !!look.media && (keys in look.media.grids || keys in look.media.covered);
+  const [queries, keys] = streamsOf(look, site);
+  return !!look.media && (keys in look.media.grids || keys in look.media.covered || queries in look.media.grids);
 }
 
 /** Where to stand in the first look at a picture or sound: the chosen head where it reads it, else one that does; at the
@@ -59,7 +59,8 @@ export function mediaPlace(look: Look, last: Look | null, model: ModelCard, chos
   if (!look.media || last?.media) return null;
   const heads = headsOf(model);
   const byWords = ({ site }: HeadInfo) =>
-    site.kind === "cross" || (tokensOf(look, streamsOf(look, site)[0]).at(-1)?.id ?? -1) >= 0;
+    (site.kind === "cross" && !(streamsOf(look, site)[0] in look.media!.grids)) ||
+    (tokensOf(look, streamsOf(look, site)[0]).at(-1)?.id ?? -1) >= 0;
   const reading = heads.filter((each) => readsMedia(look, each.site));
   const found = reading.find(byWords) ?? reading[0] ?? heads[0];
   const head = chosen >= 0 && readsMedia(look, heads[chosen].site) ? heads[chosen] : found;

@@ -31,6 +31,24 @@ export function zoomed(zoom: Zoom, factor: number, across: number, down: number)
   };
 }
 
+/** A place on what is shown, as shares of its width and height. */
+export interface Point {
+  across: number;
+  down: number;
+}
+
+/** Enlarged and moved as two fingers have gone: what lay under each stays under it. */
+export function pinched(zoom: Zoom, before: Point[], after: Point[]): Zoom {
+  const middle = ([one, other]: Point[]) => ({
+    across: (one.across + other.across) / 2,
+    down: (one.down + other.down) / 2,
+  });
+  const apart = ([one, other]: Point[]) => Math.hypot(one.across - other.across, one.down - other.down);
+  const [from, to] = [middle(before), middle(after)];
+  const held = zoomed(zoom, apart(after) / Math.max(1e-6, apart(before)), from.across, from.down);
+  return moved(held, from.across - to.across, from.down - to.down);
+}
+
 /** Moved by shares of what is shown. */
 export function moved(zoom: Zoom, across: number, down: number): Zoom {
   const half = 0.5 / zoom.times;

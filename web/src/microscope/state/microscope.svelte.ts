@@ -125,7 +125,7 @@ export class Microscope extends PendingRequests {
     const opened = await this.modelSource(state.model);
     if (!opened) return;
     const head = headsOf(opened.model).findIndex((place) => place.name === state.head);
-    const kept = state.look ?? opened.source.first ?? null;
+    const kept = state.look ?? opened.source.first ?? opened.model.given?.[0]?.look ?? null;
     const wanted = state.text !== null ? { text: state.text } : kept !== null ? { look: kept } : null;
     const asked = { toward: state.toward, minus: state.minus };
     if (opened.source.live && wanted === null && !opened.model.reads.includes("text")) return this.switchModel(opened);
@@ -374,7 +374,8 @@ export class Microscope extends PendingRequests {
   /** A head of another site may look from, and at, another text. */
   clampSelection(): void {
     if (!this.length) return;
-    if (this.token >= this.length) this.token = this.length - 1;
+    const most = this.settings.facing === "read" ? this.keys.length : this.length;
+    if (this.token >= most) this.token = most - 1;
     if (this.viewport.span > this.extent) this.showAll();
   }
 

@@ -107,7 +107,19 @@ export class ModelReader {
       off.length || cuts.length
         ? effectOf(logits, this.logitsAt(await this.under(opened, wanted), position), guesses)
         : { without: null, kl: null };
-    return { look: wanted.look, position, off, cuts, how, rules: [], guesses, sampled, ...effect };
+    return {
+      look: wanted.look,
+      position,
+      off,
+      cuts,
+      how,
+      rules: [],
+      predicts: "token",
+      guesses,
+      sampled,
+      moved: null,
+      ...effect,
+    };
   }
 
   token({ text }: { text: string }): FoundToken {
