@@ -9,6 +9,8 @@ from bench.curriculum.scenes import gap, opening
 from bench.curriculum.weave import sentences
 from bench.curriculum.words import LEADS
 
+PRONOUN = 0.25
+
 
 def fitting(world: World, people: list[Person]) -> tuple[Deed, Person, Person]:
     """A deed, who does it and to whom: either of the two, as far as pronouns allow."""
@@ -20,9 +22,9 @@ def fitting(world: World, people: list[Person]) -> tuple[Deed, Person, Person]:
 
 
 def deed(world: World, people: list[Person]) -> str:
-    """One of the two does something to the other, whose name is marked."""
+    """One of the two does something to the other, whose name is marked, or who is a pronoun, as mostly in novels."""
     found, giver, receiver = fitting(world, people)
-    told = found.told.format(a=giver.name, b=answer(receiver.name))
+    told = found.told.format(a=giver.name, b=receiver.him if world.maybe(PRONOUN) else answer(receiver.name))
     form = world.draw.random()
     if form < 0.2:
         told = f"{world.pick(LEADS)} {_inner(told, giver)}"
