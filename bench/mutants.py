@@ -33,10 +33,15 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("attention", "models", "scan", "app/server")
 SKIPPED = ("embedded", "fused")  # weights; kernels that only a GPU runs
+SLOW = {"tests/scan/test_ray_pool.py", "tests/app/publish/test_site.py", "tests/conformance/test_families.py"}
+"""Tests that take minutes; they are run on faults in the modules that they mirror."""
 SECONDS = 300  # a fault that makes the tests wait this long was noticed
 MOST_FILES = 4
 NO_TESTS = 5  # pytest's status
-COPIED = ("src", "tests", "bench", "docs", "pyproject.toml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md")
+COPIED = (
+    "src", "tests", "bench", "docs", "web/src", "pyproject.toml", "constraints.txt", "README.md", "CHANGELOG.md",
+    "CONTRIBUTING.md", "Makefile", "mkdocs.yml",
+)  # fmt: skip
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
@@ -137,6 +142,8 @@ def nearest_tests(file: Path) -> list[str]:
     for test in sorted((ROOT / "tests").rglob("test_*.py")):
         if "e2e" in test.parts or "gpu" in test.parts:
             continue
+        if str(test.relative_to(ROOT)) in SLOW and test.stem != f"test_{name}":
+            continue
         text, subject = test.read_text(encoding="utf-8"), test.stem.removeprefix("test_")
         about = 20 * (subject == name) + 5 * (name in subject or subject in name)
         count = text.count(module) + text.count(f"from {package} import") + about
@@ -151,7 +158,7 @@ def further_tests(file: Path) -> list[str]:
     while not (found := sorted(folder.glob("test_*.py"))):
         folder = folder.parent
     near = nearest_tests(file)
-    return [name for test in found if (name := str(test.relative_to(ROOT))) not in near]
+    return [name for test in found if (name := str(test.relative_to(ROOT))) not in {*near, *SLOW}]
 
 
 @dataclass(frozen=True)
@@ -171,13 +178,13 @@ class Failures:
             self.file.write_text(report.nodeid, encoding="utf-8")
 
 
-def run_tests(folder: Path, tests: list[str]) -> int | None:
+def run_tests(folder: Path, tests: list[str], without: set[str]) -> int | None:
     """The status of the tests in a fork of this process; None after SECONDS. A failed test's name is in ``failed``."""
     (folder / "failed").unlink(missing_ok=True)
     child = os.fork()
     if child == 0:
         try:
-            os._exit(_in_fork(folder, tests))
+            os._exit(_in_fork(folder, tests, without))
         except BaseException:
             traceback.print_exc()
             sys.stderr.flush()
@@ -194,7 +201,7 @@ def run_tests(folder: Path, tests: list[str]) -> int | None:
     return None
 
 
-def _in_fork(folder: Path, tests: list[str]) -> int:
+def _in_fork(folder: Path, tests: list[str], without: set[str]) -> int:
     out = os.open(folder / "tests.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0), os.dup2(out, 1), os.dup2(out, 2)
     os.setsid()
@@ -205,6 +212,7 @@ def _in_fork(folder: Path, tests: list[str]) -> int:
 
     imported_before = "ignore::pytest.PytestAssertRewriteWarning"
     options = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-W", imported_before]
+    options += [option for name in without for option in ("--deselect" if "::" in name else "--ignore", name)]
     return int(pytest.main([*options, *tests], plugins=[Failures(folder / "failed")]))
 
 
@@ -218,20 +226,37 @@ def planted(inside: Path, changed: str) -> Iterator[None]:
         inside.write_text(source, encoding="utf-8")
 
 
-def try_fault(folder: Path, fault: Fault) -> dict[str, Any]:
-    """What the tests make of it: noticed (by which test), survived, or undecided where they fail without it, too."""
-    ran: list[str] = []
-    for tests in filter(None, (nearest_tests(fault.file), *([each] for each in further_tests(fault.file)))):
-        ran += tests
-        with planted(folder / fault.file.relative_to(ROOT), fault.changed):
-            status = run_tests(folder, tests)
-        if status in (0, NO_TESTS):
-            continue
-        failed = folder / "failed"
-        by = failed.read_text(encoding="utf-8") if failed.exists() else None
-        alone = run_tests(folder, [by] if by else tests)
-        return fault.row | {"outcome": "noticed" if alone in (0, NO_TESTS) else "undecided", "by": by or "no end"}
-    return fault.row | {"outcome": "survived", "tests": ran}
+class Tester:
+    """Runs tests on faults in a copy of the source; tests that fail without a fault are left out from then on."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.sound, self.unsound = folder, set[str](), set[str]()
+
+    def try_fault(self, fault: Fault) -> dict[str, Any]:
+        """What the tests make of it: noticed, and by which of them; or survived."""
+        ran: list[str] = []
+        for tests in filter(None, (nearest_tests(fault.file), *([each] for each in further_tests(fault.file)))):
+            ran += tests
+            by = self._failed(fault, tests)
+            if by:
+                return fault.row | {"outcome": "noticed", "by": by}
+        return fault.row | {"outcome": "survived", "tests": ran}
+
+    def _failed(self, fault: Fault, tests: list[str]) -> str | None:
+        """The first test that fails with the fault and passes without."""
+        while True:
+            with planted(self.folder / fault.file.relative_to(ROOT), fault.changed):
+                status = run_tests(self.folder, tests, self.unsound)
+            if status in (0, NO_TESTS):
+                return None
+            failed = self.folder / "failed"
+            by = failed.read_text(encoding="utf-8") if failed.exists() else ""
+            if by in self.sound or run_tests(self.folder, [by] if by else tests, self.unsound) in (0, NO_TESTS):
+                self.sound.add(by)
+                return by or "no end"
+            if not by or by in self.unsound:
+                return None
+            self.unsound.add(by)
 
 
 class Results:
@@ -280,11 +305,12 @@ def main() -> None:
         for name in COPIED:
             whole = ROOT / name
             shutil.copytree(whole, folder / name) if whole.is_dir() else shutil.copy(whole, folder)
+        tester = Tester(folder)
         for package in asked.package or PACKAGES:
             for file, at in faults(package, asked.faults, asked.seed):
                 fault = fault_at(package, file, at)
                 if not results.has(fault):
-                    results.add(try_fault(folder, fault) | {"seed": asked.seed})
+                    results.add(tester.try_fault(fault) | {"seed": asked.seed})
 
 
 if __name__ == "__main__":

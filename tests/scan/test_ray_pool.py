@@ -28,11 +28,16 @@ from tests.scan.tiny import open_tiny, texts
 
 plain, killed = ScanFolder.write, []
 
+def named(process):
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:  # one of Ray's own that ends meanwhile
+        return ""
+
 def write(self, path, data):
     plain(self, path, data)
     if path.name.endswith(".tally.safetensors") and not killed:
-        mine = psutil.Process().children(recursive=True)
-        worker = next(child for child in mine if "ScanWorker" in " ".join(child.cmdline()))
+        worker = next(child for child in psutil.Process().children(recursive=True) if "ScanWorker" in named(child))
         killed.append(worker.pid)
         os.kill(worker.pid, signal.SIGKILL)
 
@@ -41,19 +46,36 @@ options = ScanOptions(**json.loads(sys.argv[2]), ray="local")
 scan(open_tiny(), texts(30), out=Path(sys.argv[1]), options=options, opener=open_tiny)
 assert len(killed) == 1, killed
 """
-QUIET_AND_PATIENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_raylet_start_wait_time_s": "120"}
+QUIET_AND_PATIENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_raylet_start_wait_time_s": "60",
+    "RAY_worker_register_timeout_seconds": "300",
+    "RAY_health_check_timeout_ms": "300000",
+    "RAY_memory_monitor_refresh_ms": "0",  # what else the machine holds in memory ends no worker here
+}
 OPTIONS = {"context": 64, "batch": 2, "shard_tokens": 128, "threads": 1, "replicates": 20, "workers": 2}
+
+
+def measured_on_ray(folder: Path) -> subprocess.CompletedProcess[str]:
+    root = Path(__file__).parents[2]
+    return subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(folder / "ray"), json.dumps(OPTIONS)],
+        cwd=root, env=os.environ | {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"} | QUIET_AND_PATIENT,
+        capture_output=True, text=True, timeout=540, check=False,
+    )  # fmt: skip
 
 
 def test_two_ray_workers_one_killed_give_the_bytes_of_one_process(tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="Ray is not installed: pip install headscope[ray]")
     scan(open_tiny(), texts(30), out=tmp_path / "one", options=ScanOptions(**(OPTIONS | {"workers": 1})))  # type: ignore[arg-type]
-    root = Path(__file__).parents[2]
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(tmp_path / "ray"), json.dumps(OPTIONS)],
-        cwd=root, env=os.environ | {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"} | QUIET_AND_PATIENT,
-        capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
+    done = measured_on_ray(tmp_path)
+    for _ in range(2):
+        if "there is no Ray at 'local'" in done.stderr:
+            done = measured_on_ray(tmp_path)
+    if "there is no Ray at 'local'" in done.stderr:
+        pytest.skip(
+            "Ray did not start in three tries: it ends itself where its agents take 15 s (ray-project/ray#65983)"
+        )
     assert done.returncode == 0, done.stderr[-3000:]
     assert content(tmp_path / "ray") == content(tmp_path / "one")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -93,7 +94,7 @@ class ChildPool:
 
     def __init__(self) -> None:
         self._idle: list[Child] = []
-        self._lock, self._owner = threading.Lock(), os.getpid()
+        self._lock, self._owner = threading.Lock(), 0
 
     def ask(self, request: bytes, wait: float) -> dict[str, Any]:
         """The answer, empty where a limit ended the work or time is up."""
@@ -115,8 +116,9 @@ class ChildPool:
 
     def _take(self) -> Child:
         with self._lock:
-            if self._owner != os.getpid():  # a fork of whoever started them
+            if self._owner != os.getpid():  # none was started yet, or this is a fork of whoever started them
                 self._idle, self._owner = [], os.getpid()
+                atexit.register(self.close)
             while self._idle:
                 child = self._idle.pop()
                 if child.alive:
