@@ -369,6 +369,19 @@ def test_the_line_is_limited_at_the_cost_of_who_has_the_most_in_it(monkeypatch):
     assert (errors[2].status_code, errors[2].detail) == (503, fair_queue.FULL)
 
 
+def test_a_client_with_two_less_than_the_most_gets_into_a_full_line(monkeypatch):
+    monkeypatch.setattr(fair_queue, "LINE", 4)
+
+    async def scene() -> list[str]:
+        held = Held()
+        for client, what in (("many", "1"), ("many", "2"), ("many", "3"), ("few", "4"), ("few", "5")):
+            held.ask(client, what)
+            await asyncio.sleep(0)
+        return await held.free()
+
+    assert sorted(asyncio.run(scene())) == ["1", "2", "4", "5"], "both have two then"
+
+
 def test_a_large_matrix_product_has_pause_points_and_the_same_result(monkeypatch):
     monkeypatch.setattr(fair_queue, "LARGEST_PRODUCT", 3 * 8 * 5)
     queue, pauses = FairQueue(), []

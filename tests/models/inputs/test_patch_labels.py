@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from headscope.models.inputs.media import FEATURES, PIXELS, WAVE, MediaProcessors
+from headscope.models.inputs.media import FEATURES, GRID_OF_PATCHES, PIXELS, WAVE, MediaProcessors
 from headscope.models.inputs.patch_labels import NOT_TEXT, numbered_labels, position_labels
 
 
@@ -83,3 +83,13 @@ def test_without_a_sampling_rate_times_are_frames() -> None:
     assert labels(SimpleNamespace(), {WAVE: torch.zeros(1, 800)}, 2, extractor) == ["frame 0", "frame 1"]
     assert labels(SimpleNamespace(inputs_to_logits_ratio=320), {WAVE: torch.zeros(1, 800)}, 1) == ["frame 0"]
     assert labels(SimpleNamespace(), {FEATURES: torch.zeros(1, 80, 9)}, 1, extractor) == ["frame 0"]
+
+
+def test_listed_patches_stand_row_by_row_unless_the_model_merges_squares_of_them() -> None:
+    inputs = {PIXELS: torch.zeros(8, 12), GRID_OF_PATCHES: torch.tensor([[1, 2, 4]])}
+    by_row = [f"patch {row},{column}" for row in range(2) for column in range(4)]
+    assert labels(SimpleNamespace(), inputs, 8) == by_row
+    assert labels(SimpleNamespace(vision_config=SimpleNamespace(spatial_merge_size=None)), inputs, 8) == by_row
+    squares = labels(SimpleNamespace(vision_config=SimpleNamespace(spatial_merge_size=2)), inputs, 8)
+    assert squares[:4] == ["patch 0,0", "patch 0,1", "patch 1,0", "patch 1,1"]
+    assert sorted(squares) == by_row

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from tests.models import tiny
 
 from headscope.errors import InputError
@@ -104,3 +105,13 @@ def test_counting_positions_leaves_no_hooks_behind(opened: dict[str, HuggingFace
     before = [len(part._forward_hooks) for part in opened["vit"].model.modules()]
     assert texts(opened["vit"].prepare(PIXELS).tokens)[:2] == ["CLS", "patch 0,0"]
     assert [len(part._forward_hooks) for part in opened["vit"].model.modules()] == before
+
+
+def test_positions_in_two_windows_are_named_as_those_of_the_first() -> None:
+    config = transformers.SwinConfig(
+        image_size=(8, 16), patch_size=2, embed_dim=8, depths=[1], num_heads=[2], window_size=4
+    )
+    model = open_model(transformers.SwinModel(config).eval())
+    assert texts(model.prepare(torch.rand(1, 3, 8, 16)).tokens) == [f"window 1 [{place}]" for place in range(16)]
+    assert texts(model.prepare(torch.rand(1, 3, 8, 8)).tokens)[:2] == ["patch 0,0", "patch 0,1"]
+    model.close()
