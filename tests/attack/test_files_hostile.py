@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import json
+import struct
+import wave
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from headscope.errors import InputError, ModelError
 from headscope.heads.questions import label_rules
 from headscope.heads.questions.label_rules import LabelRule, read_class, token_class
 from headscope.heads.roles.treebank import Sentence, read_conllu, syntax_roles
 from headscope.models.config_checks import MOST_TENSORS, refuse_huge_headers
+from headscope.models.inputs.media import Picture, Sound, resampled
+from headscope.models.inputs.media_files import read_bytes
 from headscope.models.loading import open_model
 from headscope.models.protocol import Token
 from headscope.scan.corpus.file_formats import UnreadableError, parquet_texts
@@ -142,3 +149,43 @@ def test_a_header_that_claims_to_be_huge_is_not_read(tmp_path: Path, claim: int)
     (tmp_path / "model.safetensors").write_bytes(claim.to_bytes(8, "little") + b"{}")
     with pytest.raises(ModelError, match=rf"\(0, in a header of {claim:,} bytes\) than any model has"):
         refuse_huge_headers(tmp_path)
+
+
+def sound(rate: int, n_samples: int = 16) -> bytes:
+    raw = io.BytesIO()
+    with wave.open(raw, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(8000)
+        file.writeframes(bytes(2 * n_samples))
+    return raw.getvalue()[:24] + struct.pack("<I", rate) + raw.getvalue()[28:]
+
+
+@pytest.mark.promise("Damaged files are errors")
+@pytest.mark.parametrize("rate", [0, 768_001, 4_294_967_291])
+def test_a_sound_whose_rate_would_make_a_filter_of_gigabytes_is_refused(rate: int) -> None:
+    with pytest.raises(InputError, match=rf"has 16 bits per sample at {rate} Hz; give a .wav file"):
+        read_bytes(sound(rate))
+    with pytest.raises(InputError, match=rf"a sound of {rate} samples per second; recordings have 1 to 768,000"):
+        resampled(Sound(np.zeros(16, dtype=np.float32), rate), 16_000)
+
+
+def test_sounds_of_ordinary_rates_are_read() -> None:
+    for rate in (8_000, 44_100, 384_000):
+        read = read_bytes(sound(rate))
+        assert isinstance(read, Sound)
+        assert read.rate == rate
+
+
+def picture(width: int, height: int) -> bytes:
+    raw = io.BytesIO()
+    Image.new("1", (width, height)).save(raw, "PNG")
+    return raw.getvalue()
+
+
+def test_a_picture_that_would_be_enlarged_to_gigabytes_is_refused() -> None:
+    """Processors that make the shorter side 224 pixels make five thousand million of 1 × 100,000."""
+    for size in ((1, 100_000), (100_000, 1), (2, 101)):
+        with pytest.raises(InputError, match=rf"has {size[0]}×{size[1]} pixels, and one side may be at most 50 times"):
+            read_bytes(picture(*size))
+    assert isinstance(read_bytes(picture(2, 100)), Picture)

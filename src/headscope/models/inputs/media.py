@@ -20,6 +20,8 @@ KEYS = frozenset({PIXELS, FEATURES, WAVE})
 AXES = {PIXELS: 4, FEATURES: 3, WAVE: 2}
 """Number of axes of each input, the batch axis included."""
 
+HIGHEST_RATE = 768_000
+"""Most samples per second. The filter that resamples a sound is twenty times as long as the larger of two rates."""
 MOST_CHANNELS = 8
 """Most channels of a sound, which are mixed into one."""
 
@@ -165,8 +167,10 @@ def _sound_tensors(
 
 def resampled(sound: Sound, rate: int) -> Sound:
     """The sound at another sampling rate, by torchaudio or scipy where one of them is installed."""
-    if sound.rate in (None, rate):
+    if sound.rate is None or sound.rate == rate:
         return sound
+    if not 1 <= sound.rate <= HIGHEST_RATE:
+        raise InputError(f"a sound of {sound.rate} samples per second; recordings have 1 to {HIGHEST_RATE:,}")
     try:
         from torchaudio.functional import resample
     except (ImportError, OSError):  # a torchaudio that was built for another torch

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headscope.errors import InputError
-from headscope.models.inputs.media import Picture, Sound
+from headscope.models.inputs.media import HIGHEST_RATE, Picture, Sound
 
 UPLOAD_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 """The decoders of Pillow that bytes from a browser may reach."""
@@ -24,6 +24,8 @@ class MediaLimits:
 
     n_bytes: int = 6_000_000
     pixels: int = 24_000_000
+    longer: int = 50
+    """How many times as long as the other a side may be: many models' processors make the shorter side 224 pixels."""
     seconds: float = 60.0
 
 
@@ -62,6 +64,12 @@ def _picture(data: bytes, name: str, limits: MediaLimits | None) -> Picture:
                     f"the picture has {opened.width}×{opened.height} pixels, and at most {limits.pixels / 1e6:g} "
                     "million are read; shrink it first"
                 )
+            sides = sorted((opened.width, opened.height))
+            if limits is not None and sides[1] > limits.longer * sides[0]:
+                raise InputError(
+                    f"the picture has {opened.width}×{opened.height} pixels, and one side may be at most "
+                    f"{limits.longer} times the other; cut it first"
+                )
             turned: Any = ImageOps.exif_transpose(opened)
             return Picture(turned.convert("RGB"))
     except UnidentifiedImageError as error:
@@ -83,7 +91,7 @@ def _wav(data: bytes, name: str, limits: MediaLimits | None) -> Sound:
             raw = opened.readframes(opened.getnframes())
     except (wave.Error, EOFError) as error:
         raise InputError(f"{name} is not a .wav file that can be read: {error}") from error
-    if width not in _FULL_SCALE or rate < 1:
+    if width not in _FULL_SCALE or not 1 <= rate <= HIGHEST_RATE:
         raise InputError(f"{name} has {8 * width} bits per sample at {rate} Hz; give a .wav file with 16 bits")
     whole = len(raw) // (width * channels) * channels  # a truncated file may end within a frame
     if not whole:
