@@ -1584,6 +1584,8 @@ export interface components {
         /**
          * Crossing
          * @description Where a series first passes the midpoint of its range: between which two points, in tokens seen.
+         *
+         *     ``end`` is the extreme, farthest from ``start`` at any point; ``last`` the value at the last point.
          */
         Crossing: {
             /** After */
@@ -1592,6 +1594,8 @@ export interface components {
             before: number;
             /** End */
             end: number;
+            /** Last */
+            last: number;
             /** Name */
             name: string;
             /** Start */
@@ -5541,6 +5545,7 @@ export interface operations {
     sheet_api_worksheet_get: {
         parameters: {
             query?: {
+                language?: string;
                 seed?: number;
                 solved?: boolean;
             };

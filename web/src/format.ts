@@ -1,27 +1,45 @@
 // Numbers and tokens as text.
 import { words as catalogue } from "./words/words";
 
+/** A number's decimal point as the language writes it: .69 or ,69. */
+const pointed = (number: string) => number.replace(".", catalogue.ui.decimal);
+
+/** A number with so many decimals: 3.58, −0.20. */
+export function fixed(value: number, digits: number): string {
+  return pointed(value.toFixed(digits)).replace("-", "−");
+}
+
+/** Numbers of a text that was made with points, in the language of the page: 0.5 is 0,5 in German, and .5 too. */
+export function localised(text: string): string {
+  if (catalogue.ui.decimal === ".") return text;
+  const apart = text.replace(/(?<=\d), (?=[−(]?[.\d])/g, "; ").replace(/(?<!\w),(?=\d)/g, ".");
+  return apart.replace(
+    /(?<![\w.])(\d*)\.(\d+)(?![\w.]*\.\d)/g,
+    (_, whole, rest) => `${whole || "0"}${catalogue.ui.decimal}${rest}`,
+  );
+}
+
 /** A weight: .69, with a real minus and no leading zero. */
 export function short(value: number, digits = 2): string {
   if (!Number.isFinite(value)) return "–";
   const text = Math.abs(value)
     .toFixed(digits)
     .replace(/^0(?=\.)/, "");
-  return (value < 0 && Number(text) !== 0 ? "−" : "") + text;
+  return (value < 0 && Number(text) !== 0 ? "−" : "") + pointed(text);
 }
 
 /** A difference: +1.54, −0.08, 0.00. */
 export function signed(value: number, digits = 2): string {
   const text = Math.abs(value).toFixed(digits);
-  if (Number(text) === 0) return text;
-  return (value > 0 ? "+" : "−") + text;
+  if (Number(text) === 0) return pointed(text);
+  return (value > 0 ? "+" : "−") + pointed(text);
 }
 
 /** A probability in per cent with three figures, the least that tells neighbours apart. */
 export function percent(probability: number): string {
   const value = probability * 100;
-  if (value > 0 && value < 0.005) return "<.01";
-  return value.toFixed(value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2);
+  if (value > 0 && value < 0.005) return `<${pointed(".01")}`;
+  return fixed(value, value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2);
 }
 
 /** The thousands of a number as the language parts them: 8,192 or 8 192. */

@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
 import { FIGURES, type TermKey } from "../src/glossary/figures";
-import { count } from "../src/format";
-import { formatted } from "../src/learn/lesson-numbers.svelte";
+import { count, fixed, localised, percent, short, signed } from "../src/format";
+import { formatted, spoken } from "../src/learn/lesson-numbers.svelte";
 import { Problem } from "../src/source/problem";
 import { messageOf } from "../src/source/source";
 import en from "../src/words/en";
-import { served } from "../src/words/served";
+import { printed, served } from "../src/words/served";
 import { LANGUAGES, NAMES, speak } from "../src/words/words";
 
 type Leaf = string | ((...given: unknown[]) => string);
@@ -18,7 +18,7 @@ function leaves(of: unknown, path = ""): [string, Leaf][] {
 
 const ENGLISH = new Map(leaves(en));
 /** What may differ in number: a language has as many forms of a word as its grammar asks for. */
-const free = (path: string) => /^glossary\.terms\.\w+\.forms\.\d+$|^served\./.test(path);
+const free = (path: string) => /^glossary\.terms\.\w+\.forms\.\d+$|^(served|printed)\./.test(path);
 const asked = [3, 1].flatMap((first) => [[first, 5, 7, 11, 13, 17]]);
 /** What each argument becomes in a sentence, so that one that is left out is seen. */
 const given = (leaf: Leaf, numbers: number[]) =>
@@ -31,7 +31,7 @@ it("every language has a name, English too", () => {
 it("what the program says is translated with its names and numbers", async () => {
   await speak(["de-AT"]);
   expect(served("They add up to .9, too little: a head shares out exactly 1.")).toBe(
-    "Zusammen ergeben sie .9, zu wenig: Ein Kopf verteilt genau 1.",
+    "Zusammen ergeben sie 0,9, zu wenig: Ein Kopf verteilt genau 1.",
   );
   expect(served("Previous token")).toBe("Vorheriges Token");
   expect(served("something new")).toBe("something new");
@@ -41,6 +41,20 @@ it("what the program says is translated with its names and numbers", async () =>
     );
   await speak(["fr", "en-GB"]);
   expect(served("Previous token")).toBe("Previous token");
+});
+
+it("what a lesson's code prints is translated line by line, with its numbers as Python writes them", async () => {
+  await speak(["de"]);
+  const lines = "heads   3 × 256 = 768, 2,360,064 parameters\nheads   1 × 16: both values found  16.8 %\nanother line";
+  expect(printed(lines)).toBe(
+    "Köpfe   3 × 256 = 768, 2,360,064 Parameter\nKöpfe   1 × 16: beide Werte gefunden  16.8 %\nanother line",
+  );
+  await speak(["en"]);
+  expect(printed(lines)).toBe(lines);
+});
+
+it("a count is said with its word", () => {
+  expect([formatted(1, "KV head|KV heads"), formatted(8, "KV head|KV heads")]).toEqual(["1 KV head", "8 KV heads"]);
 });
 
 it("problems and thousands are said in the language of the page", async () => {
@@ -53,6 +67,14 @@ it("problems and thousands are said in the language of the page", async () => {
   expect(formatted(8192, ",")).toBe("8\u202f192");
   expect(formatted(1099511.6, ",.1f")).toBe("1\u202f099\u202f511.6");
   expect(served("131,072")).toBe("131\u202f072");
+  expect([short(0.69), signed(-1.5), percent(0.446), fixed(-2.25, 1)]).toEqual([",69", "−1,50", "44,6", "−2,3"]);
+  expect([localised("z = (.5, 12.25)"), localised("−.3·4"), localised("1.2.3")]).toEqual([
+    "z = (0,5; 12,25)",
+    "−0,3·4",
+    "1.2.3",
+  ]);
+  expect([spoken(".69", "w"), spoken("5.6", ""), spoken("(.62 .19)", "")]).toEqual(["0,69", "5.6", "(0,62 0,19)"]);
+  expect(served("head 5.6: shares")).toBe("Kopf 5.6: Anteile");
   await speak(["en"]);
   expect([count(8192), formatted(8192, ","), served("131,072")]).toEqual(["8,192", "8,192", "131,072"]);
 });

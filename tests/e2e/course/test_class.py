@@ -94,6 +94,22 @@ def test_an_opened_lesson_is_announced_and_nobody_is_moved(arrive: Arrive, room:
     expect(student.get_by_role("heading", level=1)).to_have_text(lessons.contents().lessons[1].title)
 
 
+def test_the_bar_stays_in_sight_and_a_lesson_begins_at_its_top(arrive: Arrive, room: Classroom) -> None:
+    teacher, student = teachers(arrive, room), joined(arrive, room)
+    student.goto(student.url.split("#")[0] + "#learn?v=1&lesson=0")
+    expect(student.locator("[data-question='1']")).to_be_visible()
+    student.locator("article > footer").scroll_into_view_if_needed()
+    bar = student.get_by_role("complementary", name="Class")
+    expect(bar).to_be_in_viewport()
+    teacher.get_by_role("button", name="Open", exact=True).first.click()
+    expect(student.get_by_role("button", name="Go", exact=True)).to_be_in_viewport()
+    student.get_by_role("button", name="Go", exact=True).click()
+    title = student.get_by_role("heading", level=1)
+    expect(title).to_have_text(lessons.contents().lessons[1].title)
+    expect(title).to_be_in_viewport()
+    expect(student.get_by_role("navigation", name="Lessons").get_by_role("link")).to_have_count(2)
+
+
 def test_a_page_is_shown_only_after_its_student_agreed(arrive: Arrive, room: Classroom) -> None:
     teacher, one, two = teachers(arrive, room), joined(arrive, room), joined(arrive, room)
     teacher.get_by_role("button", name="Ask who would like to").click()

@@ -57,6 +57,16 @@ def test_the_language_is_switched_and_remembered(context: BrowserContext, addres
     expect(page.get_by_role("heading", level=1)).to_contain_text("Was bedeutet")
 
 
+def test_numbers_have_a_comma_in_sentences_and_figures_and_a_point_in_code(visit: Visit) -> None:
+    page = visit("#learn?lesson=0")
+    expect(page.locator("p [data-number=share]").first).to_have_text(re.compile(r"^0,\d\d$"))
+    expect(page.get_by_role("radiogroup").get_by_role("radio").first).to_contain_text(re.compile(r"(?<!\d),\d\d"))
+    assert "np.array([2.0, 0.6])" in page.get_by_label("Code, den du").input_value()
+    expect(page.locator("[data-output]")).to_contain_text("nimmt heim [0.64, 0.25]")
+    page.goto(page.url.replace("lesson=0", "lesson=4"))
+    expect(page.locator("[data-number=best_head]").first).to_have_text(re.compile(r"^\d+\.\d+$"))  # the name of a head
+
+
 @pytest.mark.parametrize("fragment", PAGES)
 def test_german_words_fit(visit: Visit, fragment: str) -> None:
     page = visit(fragment)

@@ -136,6 +136,29 @@ def test_wrong_answers_get_a_hint_then_a_reason_and_the_right_one_is_right(read:
         expect(said).to_have_text(re.compile(r"^\s*Right\. (?!Yes|Right)"))
 
 
+def test_a_look_at_another_option_takes_no_right_answer_away(read: Open):
+    page = read(0)
+    question = page.locator("[data-question='1']").get_by_role("group").get_by_role("button")
+    right = next(k for k, option in enumerate(lesson(0).questions[0].options) if option.right)
+    dots = page.get_by_role("navigation", name="Lessons").locator("a[aria-current] .full")
+    question.nth(right).click()
+    expect(dots).to_have_count(1)
+    question.nth(right - 1).click()
+    expect(question.nth(right - 1)).to_have_attribute("aria-pressed", "true")
+    expect(dots).to_have_count(1)
+
+
+def test_a_printed_lesson_has_the_width_of_the_paper_and_nothing_to_press(read: Open):
+    page = read(0)
+    page.set_viewport_size({"width": 720, "height": 1000})
+    page.emulate_media(media="print")
+    for gone in (".skip", ".page > header", "nav[aria-label=Lessons]", "[data-code] .bar", "article > footer"):
+        expect(page.locator(gone)).to_be_hidden()
+    page_width, article = (page.locator(each).bounding_box()["width"] for each in (".page", "article"))
+    assert article > 0.95 * page_width
+    assert page.locator("html").evaluate("each => getComputedStyle(each).backgroundColor") == "rgba(0, 0, 0, 0)"
+
+
 def test_three_tenths_in_five_ways(read: Open):
     page = read(1)
     first = page.locator("[data-question='1']")

@@ -86,7 +86,7 @@ def test_a_wrong_first_answer_gets_a_hint_that_does_not_give_the_answer(number: 
 
 def test_the_numbers_that_lessons_speak_of() -> None:
     shown = {number: lesson(number).to_dict() for number in (2, 5, 7, 8, 10)}
-    assert "12 heads of 64 make 768, and W_O is (768, 768)" in shown[2]["computed"]
+    assert "12 heads × 64 = 768, and W_O is (768, 768)" in shown[2]["computed"]
     assert "(.62 .19 .085 .21 .355 .41 .12 .275)" in lesson(3).output
     assert "12288 / 96 = 128" in " ".join(shown[5]["computed"].split())
     assert "65,536 numbers per token" in shown[7]["computed"]

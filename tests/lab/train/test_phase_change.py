@@ -38,7 +38,7 @@ def test_induction_the_previous_token_head_and_the_loss_on_copies_change_togethe
 def test_a_crossing_is_between_two_points(values: list[float], between: tuple[int, int]) -> None:
     found = crossing("x", values, [0.0, 10.0, 20.0, 30.0, 40.0][: len(values)])
     assert (found.before, found.after) == between
-    assert found.start == values[0]
+    assert (found.start, found.last) == (values[0], values[-1])
     assert abs(found.end - found.start) == max(abs(value - values[0]) for value in values)
 
 

@@ -1,10 +1,13 @@
 // The state of the by-hand page: the edited weights and matrices, and the sums that the server worked out.
+import { localised } from "../format";
 import type { components } from "../api";
 import { PageState } from "../source/page-state.svelte";
 import { askJson } from "../source/server";
 import { addressOf, fieldsAt } from "../address-fields";
 import { withWeight, normalised } from "./scorecard";
 import { words } from "../words/words";
+
+const INDICES = "₀₁₂₃₄₅₆₇₈₉";
 
 type Schemas = components["schemas"];
 export type Worked = Required<Schemas["WorkedResponse"]>;
@@ -93,8 +96,14 @@ export class WorkedExample extends PageState {
     this.work();
   }
 
+  /** The arithmetic of a step as it stands on the page: "o₁, number 2 = .7·.1 + …". */
   lines(title: string): string[] {
-    return this.card?.steps.find((step) => step.title === title)?.lines ?? [];
+    const found = this.card?.steps.find((step) => step.title === title)?.lines ?? [];
+    return found.map((line) =>
+      localised(line).replace(/^([a-z])(\d?)\[(\d+)\]/, (_, name, head, at) =>
+        words.byHand.sumAt(name + (head && INDICES[Number(head)]), at),
+      ),
+    );
   }
 
   async work(): Promise<void> {

@@ -1,4 +1,5 @@
 // Attention weights that add up to 1 when one of them is moved, and short numbers.
+import { words } from "../words/words";
 
 export type Weights = Record<string, number>;
 
@@ -39,7 +40,10 @@ export function normalised(card: Weights): Weights {
 export function shortNumber(value: number, digits = 3): string {
   const text = value.toFixed(digits).replace(/\.?0+$/, "");
   if (text === "-0" || text === "") return "0";
-  return text.replace(/^(-?)0\./, "$1.").replace("-", "−");
+  return text
+    .replace(/^(-?)0\./, "$1.")
+    .replace("-", "−")
+    .replace(".", words.ui.decimal);
 }
 
 /** What somebody typed as a number, .3, 0,3, 30 % or 3/10; null where it is none. */

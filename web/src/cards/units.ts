@@ -1,5 +1,5 @@
 // Bytes, counts, FLOPs and context lengths as text.
-import { count } from "../format";
+import { count, fixed } from "../format";
 import { words } from "../words/words";
 
 /** Bytes as a person says them: 128 KiB, 16 GiB. */
@@ -11,7 +11,20 @@ export function formatBytes(count: number): string {
     ["KiB", 10],
   ] as const) {
     const value = count / 2 ** power;
-    if (value >= 1) return `${value >= 100 || Number.isInteger(value) ? Math.round(value) : value.toFixed(1)} ${unit}`;
+    if (value >= 1) return `${value >= 100 || Number.isInteger(value) ? Math.round(value) : fixed(value, 1)} ${unit}`;
+  }
+  return `${Math.round(count)} B`;
+}
+
+/** Bytes in powers of a thousand: 137 GB, 6.3 MB. */
+export function decimalBytes(count: number): string {
+  for (const [unit, factor] of [
+    ["TB", 1e12],
+    ["GB", 1e9],
+    ["MB", 1e6],
+  ] as const) {
+    const value = count / factor;
+    if (value >= 1) return `${fixed(value, value >= 100 || Number.isInteger(value) ? 0 : 1)} ${unit}`;
   }
   return `${Math.round(count)} B`;
 }
@@ -25,7 +38,7 @@ export function formatCount(count: number | null): string {
     ["M", 1e6],
     ["k", 1e3],
   ] as const)
-    if (count >= factor) return `${(count / factor).toFixed(count / factor >= 100 ? 0 : 2)} ${unit}`;
+    if (count >= factor) return `${fixed(count / factor, count / factor >= 100 ? 0 : 2)} ${unit}`;
   return String(count);
 }
 
@@ -36,7 +49,7 @@ export function formatFlops(count: number): string {
     ["GFLOP", 1e9],
     ["MFLOP", 1e6],
   ] as const)
-    if (count >= factor) return `${(count / factor).toFixed(count / factor >= 10 ? 0 : 1)} ${unit}`;
+    if (count >= factor) return `${fixed(count / factor, count / factor >= 10 ? 0 : 1)} ${unit}`;
   return `${count} FLOP`;
 }
 

@@ -1,4 +1,5 @@
 // Positions on the axis of training, which frame was kept last, and the cells where a role would attend.
+import { fixed } from "../format";
 
 export interface Axis {
   left: number; // where the axis begins
@@ -38,7 +39,7 @@ export function ticks(last: number): number[] {
 export function formatTokens(tokens: number): string {
   if (tokens < 1000) return String(tokens);
   if (tokens < 1e6) return `${Math.round(tokens / 1e3)} k`;
-  return `${(tokens / 1e6).toFixed(tokens < 9.95e6 && tokens % 1e6 ? 1 : 0)} M`;
+  return `${fixed(tokens / 1e6, tokens < 9.95e6 && tokens % 1e6 ? 1 : 0)} M`;
 }
 
 /** The cells where a head that answers this question would look. */

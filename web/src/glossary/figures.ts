@@ -1,4 +1,5 @@
 // The small figures of the glossary, as marks in a box of 220 × 84.
+import { short } from "../format";
 import type { words } from "../words/words";
 
 export type TermKey = keyof (typeof words)["glossary"]["terms"];
@@ -237,7 +238,7 @@ export const FIGURES: Record<TermKey, (labels: string[]) => Mark[]> = {
         logit < 0 ? "var(--neg)" : "var(--pos)",
       ),
       text(160, 20 + at * 25, logit < 0 ? `−${-logit}` : String(logit), { anchor: "end" }),
-      text(200, 20 + at * 25, share.toFixed(2).slice(1), { fill: SOFT, anchor: "end" }),
+      text(200, 20 + at * 25, short(share), { fill: SOFT, anchor: "end" }),
     ]),
   attribution: (labels) =>
     [2, 1, -1, 2].flatMap((part, at) => [

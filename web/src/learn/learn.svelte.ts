@@ -12,13 +12,16 @@ export type LessonLine = Schemas["LessonSummary"];
 export type Lesson = Schemas["LessonResponse"];
 export type LessonFigure = Schemas["Figure"];
 export type LessonBlock = Schemas["Block"];
-/** The last answer to a question; `tried` are all answers so far, in order. */
-export type Marked = Schemas["Marked"] & { answer: string; tried?: string[] };
+/** The last answer to a question; `tried` are all answers so far, in order; `solved` where one of them was right. */
+export type Marked = Schemas["Marked"] & { answer: string; tried?: string[]; solved?: boolean };
 
 const KEY = "headscope.lessons";
 
 /** Lesson and question, as in "3.1", to the last answer given. */
 type Answers = Record<string, Marked>;
+
+/** Once answered rightly, it stays so: a look at what the other options say takes nothing away. */
+const isSolved = (marked: Marked | undefined) => !!marked && (marked.right || !!marked.solved);
 
 function recalled(): Answers {
   try {
@@ -42,12 +45,13 @@ export class Learner extends PageState {
 
   async load(): Promise<void> {
     this.restore(location.hash);
-    const listed = await this.guarded(async () => {
-      const told = await askJson<Schemas["LessonList"]>("lessons");
-      this.lines = told.lessons;
-      this.last = told.last;
-    });
-    if (listed) await this.open(this.number);
+    if (await this.guarded(() => this.list())) await this.open(this.number);
+  }
+
+  private async list(): Promise<void> {
+    const told = await askJson<Schemas["LessonList"]>("lessons");
+    this.lines = told.lessons;
+    this.last = told.last;
   }
 
   restore(hash: string): void {
@@ -62,12 +66,14 @@ export class Learner extends PageState {
   async open(number: number): Promise<void> {
     this.number = number;
     const current = () => this.number === number;
-    await this.guarded(async () => {
+    const listed = this.lines.some((line) => line.number === number);
+    const opened = await this.guarded(async () => {
       const lesson = await this.fetchLesson(number);
       if (!current()) return;
       numbers.reset();
       this.lesson = lesson;
     }, current);
+    if (opened !== listed) await this.list().catch(() => undefined); // the teacher has opened or closed a lesson
   }
 
   async answer(question: number, answer: string): Promise<void> {
@@ -77,7 +83,7 @@ export class Learner extends PageState {
     const asked: Schemas["AnswerRequest"] = { question, answer, attempt: tried.length + 1 };
     try {
       const marked = await askJson<Schemas["Marked"]>(`lessons/${this.lesson!.number}/answer`, asked);
-      this.answers[key] = { ...marked, answer, tried: [...tried, answer] };
+      this.answers[key] = { ...marked, answer, tried: [...tried, answer], solved: marked.right || isSolved(before) };
       this.unread = { ...this.unread, [key]: "" };
       this.keep();
     } catch (error) {
@@ -86,7 +92,8 @@ export class Learner extends PageState {
   }
 
   right(number: number): number {
-    return Object.entries(this.answers).filter(([key, marked]) => key.startsWith(`${number}.`) && marked?.right).length;
+    return Object.entries(this.answers).filter(([key, marked]) => key.startsWith(`${number}.`) && isSolved(marked))
+      .length;
   }
 
   forget(): void {

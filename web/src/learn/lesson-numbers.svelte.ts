@@ -1,7 +1,7 @@
 // The numbers of the open lesson by name. Prose, captions, code and figures read the same ones.
 
 import { untrack } from "svelte";
-import { grouped } from "../format";
+import { grouped, localised } from "../format";
 
 export type Shown = number | string;
 
@@ -64,9 +64,13 @@ class LessonNumbers {
 
 export const numbers = new LessonNumbers();
 
-/** A value in the formats that lessons use: those of Python (.2f  ,  ,.0f) and w for a weight. */
+/** A value in the formats that lessons use: those of Python (.2f  ,  ,.0f), w for a weight, head|heads for a count. */
 export function formatted(value: Shown, form: string): string {
   if (typeof value === "string") return value;
+  if (form.includes("|")) {
+    const [single, several] = form.split("|");
+    return `${value} ${value === 1 ? single : several}`;
+  }
   if (form === "w") {
     const text = Math.abs(value).toFixed(2);
     const short = text === "1.00" ? "1" : text === "0.00" ? "0" : text.replace(/^0/, "");
@@ -82,7 +86,11 @@ export function formatted(value: Shown, form: string): string {
   return (digits === undefined ? String(value) : value.toFixed(digits)).replace("-", "−");
 }
 
-/** Text with its live numbers as they are now. */
+/** A live number as it stands in a sentence: with the language's decimal sign. Names such as that of a head have no form. */
+export const spoken = (shown: string, form: string): string =>
+  form || shown.startsWith("(") ? localised(shown) : shown;
+
+/** Code with its live numbers as they are now. */
 export function filled(text: string): string {
   return text.replace(/\{\{([^{}:=]+)(?::([^{}=]*))?=([^{}]*)\}\}/g, (_, name, form, computed) =>
     numbers.show(name, form ?? "", computed),

@@ -11,6 +11,10 @@ const repeated = encodeURIComponent(
 );
 
 export const TRY_IT_LINKS: Record<number, TryItLink[]> = {
+  0: [
+    { href: "#by-hand", says: "beginning" },
+    { href: "#microscope", says: "realPattern" },
+  ],
   1: [
     { href: "#one-or-many", says: "trainHeads" },
     { href: "#by-hand", says: "bringHome" },
@@ -37,10 +41,17 @@ export const TRY_IT_LINKS: Record<number, TryItLink[]> = {
     { href: "#cards?card=llama-2-13b", says: "manyKv" },
   ],
   8: [
-    { href: "#film?step=733", says: "waits" },
+    { href: "#film?step=0", says: "waits" },
     { href: "#cards?card=mixtral-8x7b", says: "experts" },
   ],
   9: [{ href: "#microscope", says: "sampling" }],
   10: [{ href: "#census", says: "census" }],
   11: [{ href: "#microscope", says: "oneToken" }],
+  12: [
+    { href: "#one-or-many", says: "sharedStart" },
+    { href: "#film?step=0", says: "formingApart" },
+  ],
+  13: [{ href: "#microscope", says: "wholeModel" }],
+  14: [{ href: `#microscope?text=${repeated}&show=induction&order=ranked`, says: "feeds" }],
+  15: [{ href: "#cards?card=llama-3.1-8b", says: "configs" }],
 };

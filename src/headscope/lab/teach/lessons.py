@@ -124,8 +124,10 @@ def _read(file: Path, language: str = "en") -> Lesson:
     before, _, after = (part.strip() for part in parts["Computed"].partition(CODE))
     idea = f"{parts['Idea']}\n\n{before}".strip()
     try_it, block = _block(parts["Try it"])
-    told = {"de": "Es ist {}."}.get(language, "It is {}.")
-    questions = [parse_question(plain(part), told) for part in re.split(r"^### ", parts["Questions"], flags=re.M)[1:]]
+    told, decimal = {"de": ("Es ist {}.", ",")}.get(language, ("It is {}.", "."))
+    questions = [
+        parse_question(plain(part, decimal), told) for part in re.split(r"^### ", parts["Questions"], flags=re.M)[1:]
+    ]
     return Lesson(int(number), name, plain(title), idea, code, output, after, try_it, block, figures, questions)
 
 

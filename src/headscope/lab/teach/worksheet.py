@@ -14,13 +14,32 @@ from typing import Any
 from headscope.errors import InputError
 from headscope.lab.teach.worked_example import number, vector
 
-SENTENCES = (
-    ("The dog chased the ball until it was tired", ("dog", "ball", "until", "tired")),
-    ("The cup fell off the table because it was round", ("cup", "table", "because", "round")),
-    ("The girl fed the horse although it was fat", ("girl", "horse", "although", "fat")),
-    ("The boat passed the bridge when it was open", ("boat", "bridge", "when", "open")),
-)
 LARGEST_SEED = 2**32 - 1
+
+
+@dataclass(frozen=True)
+class Example:
+    """A sentence of the tasks: the pronoun that reads, and four words that it may read."""
+
+    sentence: str
+    reader: str
+    words: tuple[str, str, str, str]
+
+
+EXAMPLES = {
+    "en": (
+        Example("The dog chased the ball until it was tired", "it", ("dog", "ball", "until", "tired")),
+        Example("The cup fell off the table because it was round", "it", ("cup", "table", "because", "round")),
+        Example("The girl fed the horse although it was fat", "it", ("girl", "horse", "although", "fat")),
+        Example("The boat passed the bridge when it was open", "it", ("boat", "bridge", "when", "open")),
+    ),
+    "de": (
+        Example("Der Hund jagte den Ball, bis er müde war", "er", ("Hund", "Ball", "bis", "müde")),
+        Example("Die Tasse fiel vom Tisch, weil sie rund war", "sie", ("Tasse", "Tisch", "weil", "rund")),
+        Example("Das Mädchen fütterte das Pferd, obwohl es dick war", "es", ("Mädchen", "Pferd", "obwohl", "dick")),
+        Example("Das Schiff erreichte die Brücke, als sie offen war", "sie", ("Schiff", "Brücke", "als", "offen")),
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -64,16 +83,18 @@ class Worksheet:
         return "\n\n".join(parts) + "\n"
 
 
-def worksheet(seed: int) -> Worksheet:
-    """Draw the worksheet of this seed."""
+def worksheet(seed: int, language: str = "en") -> Worksheet:
+    """Draw the worksheet of this seed, about a sentence in this language; the numbers are the same in all."""
     if not 0 <= seed <= LARGEST_SEED:
         raise InputError(f"seed={seed} is not between 0 and {LARGEST_SEED}")
+    if language not in EXAMPLES:
+        raise InputError(f"there are no worksheets in {language!r}; there are {', '.join(EXAMPLES)}")
     draw = random.Random(seed)
-    sentence, words = draw.choice(SENTENCES)
-    makers: Sequence[Callable[[random.Random, str, tuple[str, ...]], Task]] = (
+    example = draw.choice(EXAMPLES[language])
+    makers: Sequence[Callable[[random.Random, Example], Task]] = (
         _scores, _shares, _average, _two_heads, _triangle, _sizes,
     )  # fmt: skip
-    return Worksheet(seed, [make(draw, sentence, words) for make in makers])
+    return Worksheet(seed, [make(draw, example) for make in makers])
 
 
 def _term(one: int, two: int) -> str:
@@ -81,8 +102,8 @@ def _term(one: int, two: int) -> str:
     return "·".join(f"({number(value)})" if value < 0 else number(value) for value in (one, two))
 
 
-def _scores(draw: random.Random, sentence: str, words: tuple[str, ...]) -> Task:
-    width = draw.choice((4, 16))
+def _scores(draw: random.Random, example: Example) -> Task:
+    words, width = example.words, draw.choice((4, 16))
     dots = [2 * draw.randint(-3, 6) for _ in words]
     query = [draw.choice((-1, 1, 2)) for _ in range(2)]
     key = [draw.randint(-3, 3) for _ in range(2)]
@@ -90,7 +111,8 @@ def _scores(draw: random.Random, sentence: str, words: tuple[str, ...]) -> Task:
     product = query[0] * key[0] + query[1] * key[1]
     return Task(
         "From query and key to a score",
-        f"In “{sentence}”, the query of *it* is q = {vector(query)} and the key of *{words[0]}* is k = {vector(key)}. "
+        f"In “{example.sentence}”, the query of *{example.reader}* is q = {vector(query)} and the key of *{words[0]}* "
+        f"is k = {vector(key)}. "
         f"Compute q·k. Then scale: the keys of a head of size d = {width} gave the products below; divide each by √d.",
         [["", *words], ["q·k", *map(number, dots)], ["q·k / √d", *[""] * len(words)]],
         ["q·k =", f"√{width} =", "scaled scores:"],
@@ -100,8 +122,8 @@ def _scores(draw: random.Random, sentence: str, words: tuple[str, ...]) -> Task:
     )
 
 
-def _shares(draw: random.Random, sentence: str, words: tuple[str, ...]) -> Task:
-    scores = [*draw.sample((0, 1, 2, 3), 3), draw.choice((0, 1))]
+def _shares(draw: random.Random, example: Example) -> Task:
+    words, scores = example.words, [*draw.sample((0, 1, 2, 3), 3), draw.choice((0, 1))]
     draw.shuffle(scores)
     exponentials = [round(math.exp(score), 1) for score in scores]
     total = round(sum(exponentials), 1)
@@ -109,7 +131,7 @@ def _shares(draw: random.Random, sentence: str, words: tuple[str, ...]) -> Task:
     return Task(
         "From scores to shares",
         "Softmax: take e to the power of each score, then divide by the sum (e⁰ = 1.0, e¹ = 2.7, e² = 7.4, "
-        f"e³ = 20.1). Whom does *it* read most in “{sentence}”?",
+        f"e³ = 20.1). Whom does *{example.reader}* read most in “{example.sentence}”?",
         [["", *words], ["score", *map(str, scores)], ["e to the score", *[""] * 4], ["share", *[""] * 4]],
         ["sum of the second row:", "shares, two digits:", "read most:"],
         [number(total), ", ".join(f"{share:.2f}" for share in shares), words[scores.index(max(scores))]],
@@ -118,15 +140,15 @@ def _shares(draw: random.Random, sentence: str, words: tuple[str, ...]) -> Task:
     )
 
 
-def _average(draw: random.Random, sentence: str, words: tuple[str, ...]) -> Task:
-    shares = draw.choice(([6, 2, 1, 1], [5, 3, 1, 1], [4, 4, 1, 1], [7, 1, 1, 1]))
+def _average(draw: random.Random, example: Example) -> Task:
+    words, shares = example.words, draw.choice(([6, 2, 1, 1], [5, 3, 1, 1], [4, 4, 1, 1], [7, 1, 1, 1]))
     draw.shuffle(shares)
     values = [[draw.randrange(0, 10), draw.randrange(0, 10)] for _ in words]
     mean = [sum(share * value[axis] for share, value in zip(shares, values, strict=True)) / 10 for axis in range(2)]
     terms = " + ".join(f".{share}·{value[0]}" for share, value in zip(shares, values, strict=True))
     return Task(
         "From shares to the head's output",
-        "The head's output for *it* is the average of the values, weighted by the shares.",
+        f"The head's output for *{example.reader}* is the average of the values, weighted by the shares.",
         [["", *words], ["share", *(f".{share}" for share in shares)], ["value", *map(vector, values)]],
         ["z =", "If all shares were .25, z ="],
         [vector(mean), vector([sum(value[axis] for value in values) / 4 for axis in range(2)])],
@@ -134,7 +156,7 @@ def _average(draw: random.Random, sentence: str, words: tuple[str, ...]) -> Task
     )
 
 
-def _two_heads(draw: random.Random, sentence: str, words: tuple[str, ...]) -> Task:
+def _two_heads(draw: random.Random, example: Example) -> Task:
     one, two = ([draw.randint(-2, 5) for _ in range(2)] for _ in range(2))
     W_O = [[draw.choice((-1, 0, 1, 2)) for _ in range(2)] for _ in range(4)]
     both = one + two
@@ -158,16 +180,17 @@ def _two_heads(draw: random.Random, sentence: str, words: tuple[str, ...]) -> Ta
     )
 
 
-def _triangle(draw: random.Random, sentence: str, words: tuple[str, ...]) -> Task:
-    text = sentence.split()
-    at = draw.randrange(2, len(text) - 1)
+def _triangle(draw: random.Random, example: Example) -> Task:
+    text = example.sentence.replace(",", "").split()
+    at = 2 + int(draw.random() * (len(text) - 3))  # one draw, however long the sentence: what follows is the same
     shares = draw.choice(([5, 3, 2], [6, 3, 1], [4, 4, 2]))
     left = shares[0] + shares[1]
     kept = [shares[0] / left, shares[1] / left]
     return Task(
         "The triangle",
-        "So far *it* could read words that come later, as in an encoder. A model that writes may only look back. "
-        f"Number the words of “{sentence}” from 1. And: a head gave three words the shares .{shares[0]}, .{shares[1]} "
+        f"So far *{example.reader}* could read words that come later, as in an encoder. A model that writes may only "
+        f"look back. Number the words of “{example.sentence}” from 1. And: a head gave three words the shares "
+        f".{shares[0]}, .{shares[1]} "
         f"and .{shares[2]}, but the third comes later. It is left out before the softmax; what are the other two then?",
         [],
         [f"How many words can word {at + 1}, “{text[at]}”, look at?", "In an encoder (BERT):", "The two shares:"],
@@ -177,14 +200,14 @@ def _triangle(draw: random.Random, sentence: str, words: tuple[str, ...]) -> Tas
     )
 
 
-def _sizes(draw: random.Random, sentence: str, words: tuple[str, ...]) -> Task:
+def _sizes(draw: random.Random, example: Example) -> Task:
     d_head, n_heads, n_layers = draw.choice((64, 128)), draw.choice((8, 16, 32)), draw.choice((12, 24, 32))
     n_kv = draw.choice([count for count in (1, 2, 4, 8) if count < n_heads])
     cache = 2 * n_layers * n_kv * d_head * 2
     return Task(
         "Reading a model card",
-        f"A card says: d_model {n_heads * d_head:,}, {n_heads} heads, {n_kv} KV heads, {n_layers} layers, 2 bytes per "
-        "number. The cache keeps one key and one value for each token, layer and KV head.",
+        f"A card says: d_model {n_heads * d_head:,}, {n_heads} heads, {n_kv} KV head{'s' * (n_kv > 1)}, {n_layers} "
+        "layers, 2 bytes per number. The cache keeps one key and one value for each token, layer and KV head.",
         [],
         [
             "d_head =",

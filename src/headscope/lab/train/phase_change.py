@@ -15,11 +15,15 @@ CHANCE, LEARNED = 0.5, 0.75  # share of right answers: of two words by chance, a
 
 @dataclass(frozen=True)
 class Crossing:
-    """Where a series first passes the midpoint of its range: between which two points, in tokens seen."""
+    """Where a series first passes the midpoint of its range: between which two points, in tokens seen.
+
+    ``end`` is the extreme, farthest from ``start`` at any point; ``last`` the value at the last point.
+    """
 
     name: str
     start: float
     end: float
+    last: float
     before: int
     after: int
 
@@ -34,7 +38,7 @@ def crossing(name: str, values: Sequence[float], tokens: Sequence[float]) -> Cro
         raise InputError(f"{name} does not change in this film, so it has no midpoint to cross")
     middle = (start + end) / 2
     index = next(index for index, value in enumerate(values) if (value - middle) * (end - start) >= 0)
-    return Crossing(name, start, end, int(tokens[index - 1]), int(tokens[index]))
+    return Crossing(name, start, end, values[-1], int(tokens[index - 1]), int(tokens[index]))
 
 
 def crossings(film: Film) -> list[Crossing]:

@@ -26,6 +26,11 @@ def test_a_weight(value: float, shown: str) -> None:
     assert number(value, "w") == shown
 
 
+@pytest.mark.parametrize(("value", "shown"), [(0, "0 heads"), (1, "1 head"), (8, "8 heads")])
+def test_a_count_with_its_word(value: int, shown: str) -> None:
+    assert number(value, "head|heads") == shown
+
+
 def test_a_figure_gets_the_variables_that_it_names_and_a_terminal_its_caption() -> None:
     text, figures = take_figures("Before.\n\n::: figure bars of=table word\nIt is {{word}}.\n:::\n\nAfter.\n", NAMES)
     assert text == "Before.\n\n[[figure 0]]\n\nAfter.\n"

@@ -1,5 +1,5 @@
 // The split of one arrow in words. No sentence without its numbers.
-import { short, signed, visible } from "../../format";
+import { fixed, short, signed, visible } from "../../format";
 import type { Why, WriterShare } from "../../source/source";
 import { words } from "../../words/words";
 
@@ -19,7 +19,7 @@ export function writerName(name: string): string {
 /** A token inside a sentence, whose asterisks mark nothing. */
 export const said = (token: string) => visible(token).replaceAll("*", "∗");
 
-export const plain = (value: number) => `${value < 0 ? "−" : ""}${Math.abs(value).toFixed(2)}`;
+export const plain = (value: number) => fixed(value, 2);
 
 /** The writer at the key that an arrow is explained by: the largest with the sign of the total. */
 export function mainWriter(why: Why): WriterShare | undefined {

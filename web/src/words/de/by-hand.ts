@@ -71,6 +71,8 @@ export default {
   yourShareTyped: (head: number, word: string) => `Dein Kopf ${head}: ${word}, getippt`,
   yourValue: (at: number, word: string, head: number) => `Wert ${at} von ${word}, dein Kopf ${head}`,
   bothEndToEnd: "o₁ und o₂ hintereinander",
+  numbersToWrite: (count: number) => `schreib ${count} Zahlen`,
+  sumAt: (name: string, at: string) => `${name}, Zahl ${at}`,
   checkHeads: "Meine Köpfe prüfen",
   praiseHeads: "Das sind zwei Köpfe, die einem Wort zwei Fragen stellen. Ein Kopf hätte dir nicht beides sagen können.",
   fork: "Übung: die Gabel zeichnen",

@@ -113,7 +113,7 @@ const errors: Record<string, string> = {
   "could not read {1} as an answer; give one letter of {2}, such as b":
     "{1} lässt sich nicht als Antwort lesen; gib einen Buchstaben von {2}, etwa b",
   "could not read {1} as a number; write it like this: 144, or .3, or 30 %, or 3/10":
-    "{1} lässt sich nicht als Zahl lesen; schreib so: 144, oder .3, oder 30 %, oder 3/10",
+    "{1} lässt sich nicht als Zahl lesen; schreib so: 144, oder 0,3, oder 30 %, oder 3/10",
   "could not read {1} as words with shares; write it like this: {2}":
     "{1} lässt sich nicht als Wörter mit Anteilen lesen; schreib so: {2}",
   "{1} occurs more than once in {2}; give every word one share":
@@ -132,7 +132,7 @@ const errors: Record<string, string> = {
   // Von Hand und Vier Köpfe
   "{1} gives {2} {3}; shares must be at least 0": "{1} gibt {2} {3}; Anteile sind mindestens 0",
   "the shares of {1} add up to {2}; they must add up to 1, as .70 + .05 + .10 + .05 + .10 do":
-    "die Anteile von {1} ergeben zusammen {2}; sie müssen 1 ergeben, wie .70 + .05 + .10 + .05 + .10",
+    "die Anteile von {1} ergeben zusammen {2}; sie müssen 1 ergeben, wie 0,70 + 0,05 + 0,10 + 0,05 + 0,10",
   "{1} must be {2} finite numbers, got {3}": "{1} müssen {2} endliche Zahlen sein, nicht {3}",
   "this sentence has no default targets; give one per head, as arrows such as crossed > horse, was > it":
     "zu diesem Satz gibt es keine fertigen Ziele; gib je Kopf eines, als Pfeile wie crossed > horse, was > it",

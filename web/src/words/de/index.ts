@@ -8,8 +8,8 @@
 //   edit Eingriff · role Rolle · question Frage · null Nullwert · interval Intervall · seed Startwert · census Zensus ·
 //   induction Induktion · previous token vorheriges Token · model card Modellkarte · KV head KV-Kopf · bring home heimbringen
 //
-// Anrede: du. Zahlen behalten den Punkt, wie im Code und in den Abbildungen: .62. Wörter aus Beispielsätzen, die das Modell
-// liest, bleiben englisch.
+// Anrede: du. Zahlen haben ein Komma: 0,62 im Satz, ,62 in engen Abbildungen; im Code und in dem, was er druckt, einen Punkt.
+// Wörter aus Beispielsätzen, die das Modell liest, bleiben englisch.
 import type { Words } from "../words";
 import byHand from "./by-hand";
 import censusScan from "./pages/census-scan";
@@ -35,6 +35,7 @@ import media from "./pages/media";
 import oneOrMany from "./pages/one-or-many";
 import pattern from "./pages/pattern";
 import prediction from "./pages/prediction";
+import printed from "./pages/printed";
 import rules from "./pages/rules";
 import trace from "./pages/trace";
 import why from "./pages/why";
@@ -58,6 +59,7 @@ const de: Words = {
   oneOrMany,
   pattern,
   prediction,
+  printed,
   published,
   rules,
   served: { ...served, ...errors },

@@ -323,14 +323,14 @@ const served: Record<string, string> = {
 
   // Arbeitsblatt
   "From query and key to a score": "Von Anfrage und Schlüssel zum Score",
-  "In “{1}”, the query of *it* is q = {2} and the key of *{3}* is k = {4}. Compute q·k. Then scale: the keys of a head of size d = {5} gave the products below; divide each by √d.":
-    "In „{1}“ ist die Anfrage von *it* q = {2} und der Schlüssel von *{3}* k = {4}. Berechne q·k. Skaliere dann: Die Schlüssel eines Kopfes der Größe d = {5} ergaben die Produkte unten; teile jedes durch √d.",
+  "In “{1}”, the query of *{2}* is q = {3} and the key of *{4}* is k = {5}. Compute q·k. Then scale: the keys of a head of size d = {6} gave the products below; divide each by √d.":
+    "In „{1}“ ist die Anfrage von *{2}* q = {3} und der Schlüssel von *{4}* k = {5}. Berechne q·k. Skaliere dann: Die Schlüssel eines Kopfes der Größe d = {6} ergaben die Produkte unten; teile jedes durch √d.",
   "scaled scores:": "skalierte Scores:",
   "q·k = {1}. Each product is divided by {2}, so that scores do not grow with the size of the head.":
     "q·k = {1}. Jedes Produkt wird durch {2} geteilt, damit die Scores nicht mit der Größe des Kopfes wachsen.",
   "From scores to shares": "Von Scores zu Anteilen",
-  "Softmax: take e to the power of each score, then divide by the sum (e⁰ = 1.0, e¹ = 2.7, e² = 7.4, e³ = 20.1). Whom does *it* read most in “{1}”?":
-    "Softmax: Nimm e hoch jeden Score und teile dann durch die Summe (e⁰ = 1.0, e¹ = 2.7, e² = 7.4, e³ = 20.1). Wen liest *it* in „{1}“ am meisten?",
+  "Softmax: take e to the power of each score, then divide by the sum (e⁰ = 1.0, e¹ = 2.7, e² = 7.4, e³ = 20.1). Whom does *{1}* read most in “{2}”?":
+    "Softmax: Nimm e hoch jeden Score und teile dann durch die Summe (e⁰ = 1,0; e¹ = 2,7; e² = 7,4; e³ = 20,1). Was liest *{1}* in „{2}“ am meisten?",
   score: "Score",
   "e to the score": "e hoch Score",
   value: "Wert",
@@ -340,9 +340,9 @@ const served: Record<string, string> = {
   "{1}; each share is its part of that, so the shares add up to 1 (up to rounding).":
     "{1}; jeder Anteil ist sein Teil davon, also ergeben die Anteile zusammen 1 (bis auf Rundung).",
   "From shares to the head's output": "Von Anteilen zur Ausgabe des Kopfes",
-  "The head's output for *it* is the average of the values, weighted by the shares.":
-    "Die Ausgabe des Kopfes für *it* ist der Mittelwert der Werte, gewichtet mit den Anteilen.",
-  "If all shares were .25, z =": "Wären alle Anteile .25: z =",
+  "The head's output for *{1}* is the average of the values, weighted by the shares.":
+    "Die Ausgabe des Kopfes für *{1}* ist der Mittelwert der Werte, gewichtet mit den Anteilen.",
+  "If all shares were .25, z =": "Wären alle Anteile 0,25: z =",
   "First number: {1}; the second in the same way.": "Erste Zahl: {1}; die zweite ebenso.",
   "Two heads side by side, then mixed": "Zwei Köpfe nebeneinander, dann gemischt",
   "Head 1 gives z₁ = {1}, head 2 gives z₂ = {2}. Lay them end to end, then multiply by W_O.":
@@ -356,8 +356,8 @@ const served: Record<string, string> = {
   "First number: {1}. Rows 1–2 of W_O belong to head 1, rows 3–4 to head 2; their parts add up.":
     "Erste Zahl: {1}. Die Zeilen 1–2 von W_O gehören zu Kopf 1, die Zeilen 3–4 zu Kopf 2; ihre Teile addieren sich.",
   "The triangle": "Das Dreieck",
-  "So far *it* could read words that come later, as in an encoder. A model that writes may only look back. Number the words of “{1}” from 1. And: a head gave three words the shares {2}, {3} and {4}, but the third comes later. It is left out before the softmax; what are the other two then?":
-    "Bisher konnte *it* auch Wörter lesen, die später kommen, wie in einem Encoder. Ein Modell, das schreibt, darf nur zurückschauen. Nummeriere die Wörter von „{1}“ ab 1. Und: Ein Kopf gab drei Wörtern die Anteile {2}, {3} und {4}, aber das dritte kommt später. Es wird vor dem Softmax weggelassen; wie groß sind dann die anderen beiden?",
+  "So far *{1}* could read words that come later, as in an encoder. A model that writes may only look back. Number the words of “{2}” from 1. And: a head gave three words the shares {3}, {4} and {5}, but the third comes later. It is left out before the softmax; what are the other two then?":
+    "Bisher konnte *{1}* auch Wörter lesen, die später kommen, wie in einem Encoder. Ein Modell, das schreibt, darf nur zurückschauen. Nummeriere die Wörter von „{2}“ ab 1. Und: Ein Kopf gab drei Wörtern die Anteile {3}, {4} und {5}, aber das dritte kommt später. Es wird vor dem Softmax weggelassen; wie groß sind dann die anderen beiden?",
   "How many words can word {1}, “{2}”, look at?": "Wie viele Wörter kann Wort {1}, „{2}“, ansehen?",
   "In an encoder (BERT):": "In einem Encoder (BERT):",
   "The two shares:": "Die beiden Anteile:",
@@ -366,6 +366,9 @@ const served: Record<string, string> = {
   "Reading a model card": "Eine Modellkarte lesen",
   "A card says: d_model {1}, {2} heads, {3} KV heads, {4} layers, 2 bytes per number. The cache keeps one key and one value for each token, layer and KV head.":
     "Auf einer Karte steht: d_model {1}, {2} Köpfe, {3} KV-Köpfe, {4} Schichten, 2 Bytes je Zahl. Der Cache hebt für jedes Token, jede Schicht und jeden KV-Kopf einen Schlüssel und einen Wert auf.",
+  "A card says: d_model {1}, {2} heads, 1 KV head, {3} layers, 2 bytes per number. The cache keeps one key and one value for each token, layer and KV head.":
+    "Auf einer Karte steht: d_model {1}, {2} Köpfe, 1 KV-Kopf, {3} Schichten, 2 Bytes je Zahl. Der Cache hebt für jedes Token, jede Schicht und jeden KV-Kopf einen Schlüssel und einen Wert auf.",
+  "{1} bytes = {2}.": "{1} Bytes = {2}.",
   "query heads that share one KV head:": "Anfrageköpfe, die sich einen KV-Kopf teilen:",
   "bytes of cache for each token:": "Bytes im Cache für jedes Token:",
   "with as many KV heads as heads:": "mit so vielen KV-Köpfen wie Köpfen:",

@@ -13,5 +13,7 @@ export default {
   attempt: "Probier:",
   more: (shown: string, more: number) => `${shown} und ${more} weitere`,
   thousands: "\u202f",
+  /** Vor Dezimalstellen: 0,5. */
+  decimal: ",",
   layer: (site: string) => `Schicht ${site}`,
 } satisfies typeof en;

@@ -73,6 +73,8 @@ export default {
   yourShareTyped: (head: number, word: string) => `Your head ${head}: ${word}, typed`,
   yourValue: (at: number, word: string, head: number) => `Value ${at} of ${word}, your head ${head}`,
   bothEndToEnd: "o₁ and o₂ end to end",
+  numbersToWrite: (count: number) => `write ${count} numbers`,
+  sumAt: (name: string, at: string) => `${name}, number ${at}`,
   checkHeads: "Check my heads",
   praiseHeads: "That is two heads asking two questions of one word. One head could not have told you both.",
   fork: "Exercise: draw the fork",

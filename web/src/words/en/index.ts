@@ -21,6 +21,7 @@ import media from "./pages/media";
 import oneOrMany from "./pages/one-or-many";
 import pattern from "./pages/pattern";
 import prediction from "./pages/prediction";
+import printed from "./pages/printed";
 import rules from "./pages/rules";
 import trace from "./pages/trace";
 import why from "./pages/why";
@@ -44,6 +45,7 @@ export default {
   oneOrMany,
   pattern,
   prediction,
+  printed,
   published,
   rules,
   served,

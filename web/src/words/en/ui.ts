@@ -12,5 +12,7 @@ export default {
   more: (shown: string, more: number) => `${shown} and ${more} more`,
   /** Between thousands: 8,192. */
   thousands: ",",
+  /** Before decimals: 0.5. */
+  decimal: ".",
   layer: (site: string) => `layer ${site}`,
 };

@@ -34,10 +34,12 @@ def _add_students(router: APIRouter, classroom: Classroom | None) -> None:
     """What students may ask for, and the address that makes a browser the teacher's."""
 
     @router.get("/api/worksheet")
-    def sheet(request: Request, seed: int = 0, solved: bool = False) -> worksheet.WorksheetResponse:
+    def sheet(
+        request: Request, seed: int = 0, solved: bool = False, language: str = "en"
+    ) -> worksheet.WorksheetResponse:
         if solved:
             _teachers(request, classroom)
-        return worksheet.sheet(seed, solved=solved)
+        return worksheet.sheet(seed, solved=solved, language=language)
 
     @router.get(TEACHER_PATH)
     def teacher_arrives(key: str, request: Request) -> RedirectResponse:

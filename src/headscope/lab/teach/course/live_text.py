@@ -2,8 +2,9 @@
 
 ``{{name:.2f}}`` in a text is a variable of the lesson's Python block. For the terminal it is filled in. For the page
 it becomes ``{{name:.2f=0.69}}``, so that a figure that changes ``name`` changes the text too. The form ``w`` writes a
-weight as ``.69``. A figure stands between ``::: figure kind name prop=name`` and ``:::``; the names are variables that
-it gets, the lines between are its caption, which is also what a terminal shows.
+weight as ``.69``, the form ``head|heads`` a count with its word: ``1 head``, ``8 heads``. A figure stands between
+``::: figure kind name prop=name`` and ``:::``; the names are variables that it gets, the lines between are its caption,
+which is also what a terminal shows.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ class Figure:
 
 
 def number(value: Any, form: str) -> str:
-    """A value in a format of Python's, or as a weight (``w``: .69, 1, 0)."""
+    """A value in a format of Python's, as a weight (``w``: .69, 1, 0), or with its word (``head|heads``: 1 head)."""
+    if "|" in form:
+        one, several = form.split("|")
+        return f"{value} {one if value == 1 else several}"
     if form != "w":
         text = format(value, form)
         return text.replace("-", "−") if isinstance(value, (int, float)) and not form.endswith("e") else text
@@ -54,9 +58,15 @@ def live(text: str, names: Mapping[str, Any]) -> str:
     return _NAMED.sub(value, text)
 
 
-def plain(text: str) -> str:
-    """Text with its numbers filled in."""
-    return _LIVE.sub(lambda found: found[3], text)
+def plain(text: str, decimal: str = ".") -> str:
+    """Text with its numbers filled in, with this decimal sign; names, which have no form, stay as they are."""
+
+    def shown(found: re.Match[str]) -> str:
+        if decimal == "." or not found[2] or "|" in found[2]:
+            return found[3]
+        return re.sub(r"^(−?)\.", r"\g<1>0.", found[3]).replace(".", decimal)
+
+    return _LIVE.sub(shown, text)
 
 
 def with_captions(text: str, figures: list[Figure]) -> str:

@@ -1,4 +1,5 @@
 // One head on four words: every number that the lesson shows, and how it follows from the others.
+import { fixed } from "../../../format";
 import { numbers, type Editor } from "../../lesson-numbers.svelte";
 
 export interface OneHeadProps {
@@ -166,5 +167,5 @@ const round = (value: number) => Math.round(value * 1000) / 1000;
 /** The lesson's one head: made by the first figure that has its numbers. */
 export const oneHead = (props?: OneHeadProps): OneHead => numbers.shared("one-head", () => new OneHead(props!));
 
-export const one = (value: number): string => (value < -0.0001 ? "−" : "") + Math.abs(value).toFixed(1);
-export const two = (value: number): string => (value < -0.004 ? "−" : "") + Math.abs(value).toFixed(2);
+export const one = (value: number): string => (value < -0.0001 ? "−" : "") + fixed(Math.abs(value), 1);
+export const two = (value: number): string => (value < -0.004 ? "−" : "") + fixed(Math.abs(value), 2);

@@ -88,18 +88,20 @@ export default {
   reads: "liest",
 
   evidence: "Die Belege",
-  evidenceSays: "wann jede Zahl den halben Weg hinter sich hatte; Balken sind die Lücke zwischen zwei Messungen",
+  evidenceSays:
+    "der höchste Score irgendeines Kopfes bei jeder Messung, und der Verlust; ein Balken liegt zwischen den zwei Messungen, bei denen der halbe Weg vom ersten zum besten Wert zurückgelegt war",
   theEvidence: "die Belege",
   halfTitle: "Der halbe Weg",
   halfNote:
-    "Zwischen welchen zwei Messungen jede Zahl zuerst die Mitte zwischen ihrem ersten Wert und ihrem Extremwert überschritt.",
-  half: (name: string, start: string, end: string, before: string, after: string) =>
-    `${name}: von ${start} bis ${end}, der halbe Weg zwischen ${before} und ${after} Token`,
-  at: (before: string, after: string) => `, bei ${before}–${after}`,
+    "Zwischen welchen zwei Messungen jede Zahl zuerst die Mitte zwischen ihrem ersten Wert und ihrem besten überschritt.",
+  way: (first: string, best: string, last: string) => `${first} am Anfang, ${best} bestenfalls, ${last} am Ende`,
+  half: (name: string, way: string, before: string, after: string) =>
+    `${name}: ${way}; der halbe Weg zum besten Wert lag zwischen ${before} und ${after} Token`,
   evidenceColumns: {
     what: "was",
     start: "Anfang",
-    extreme: "Extremwert",
+    extreme: "bester Wert",
+    last: "am Ende",
     before: "Token davor",
     after: "Token danach",
   },
@@ -113,9 +115,9 @@ export default {
   previousToken: "vorheriges Token",
   comesFirst: "kommt zuerst, dann",
   induction: "Induktion",
-  grey: "; graue Köpfe enden bei beidem unter .5",
+  grey: "; graue Köpfe enden bei beidem unter 0,5",
   coloured: "Farbige",
-  endAt: "Köpfe enden bei .5 oder mehr",
+  endAt: "Köpfe enden bei 0,5 oder mehr",
   lostIt: "hatte es einmal und hat es verloren",
   previousShort: "vorh.",
   inductionShort: "Ind.",
@@ -126,9 +128,10 @@ export default {
     `Scores von ${heads} Köpfen im Training; Kopf ${head} hat jetzt ${score} bei ${question}.`,
 
   itsScores: "Seine Scores",
-  through: "im Lauf des Trainings",
+  through: (ground: string) => `im Lauf des Trainings, gemessen auf ${ground}`,
+  saidTwiceOn: "zweimal gesagten Zufallstoken",
   headScores: "die Scores dieses Kopfes",
-  entropy: "Entropie, Nats",
+  entropy: "Entropie, Text, Nats",
   historyTitle: (head: string) => `Kopf ${head} im Lauf des Trainings`,
   nowAndEnd: (title: string, now: string, end: string) => `${title} jetzt ${now}, am Ende ${end}`,
   atTheEnd: (value: string) => `${value} am Ende`,

@@ -77,17 +77,19 @@ export default {
   reads: "reads",
 
   evidence: "The evidence",
-  evidenceSays: "when each number had gone half of its way; bars are the gap between two looks",
+  evidenceSays:
+    "the highest score of any head at each look, and the loss; a bar lies between the two looks where half of the way from first to best was gone",
   theEvidence: "the evidence",
   halfTitle: "Half of the way",
-  halfNote: "Between which two looks each number first passed the middle between its first value and its extreme.",
-  half: (name: string, start: string, end: string, before: string, after: string) =>
-    `${name}: from ${start} to ${end}, half of the way between ${before} and ${after} tokens`,
-  at: (before: string, after: string) => `, at ${before}–${after}`,
+  halfNote: "Between which two looks each number first passed the middle between its first value and its best.",
+  way: (first: string, best: string, last: string) => `${first} at first, ${best} at best, ${last} at the end`,
+  half: (name: string, way: string, before: string, after: string) =>
+    `${name}: ${way}; half of the way to its best was gone between ${before} and ${after} tokens`,
   evidenceColumns: {
     what: "what",
     start: "start",
-    extreme: "extreme",
+    extreme: "best",
+    last: "at the end",
     before: "tokens before",
     after: "tokens after",
   },
@@ -114,9 +116,10 @@ export default {
     `Scores of ${heads} heads over training; head ${head} has ${score} on ${question} now.`,
 
   itsScores: "Its scores",
-  through: "through training",
+  through: (ground: string) => `through training, measured on ${ground}`,
+  saidTwiceOn: "random tokens said twice",
   headScores: "this head's scores",
-  entropy: "Entropy, nats",
+  entropy: "Entropy on text, nats",
   historyTitle: (head: string) => `Head ${head} through training`,
   nowAndEnd: (title: string, now: string, end: string) => `${title} ${now} now, ${end} at the end`,
   atTheEnd: (value: string) => `${value} at the end`,
