@@ -29,7 +29,8 @@ from headscope.app.pages.predictions import PredictRequest
 from headscope.app.publish.site import sizes_of
 from headscope.lab.teach.course.passages import lesson_passages
 
-COUNT, HEAD = 200, "5.6"
+COUNT = 200
+REPEATED = "My white horse drank at the river. My white horse drank at the"
 BEFORE_THE_MODEL = ("assets", "answers", "index.html", "site.json", "icon.svg")
 WORKER = """async ([runtime, folder]) => {
   const worker = new Worker("assets/worker.js", { type: "module" });
@@ -98,12 +99,22 @@ def texts() -> list[str]:
     return [text if text.strip() else f"{text}x" for text in found]
 
 
-def compare(page: Page, session: Session) -> dict[str, Any]:
+def switched_off(session: Session) -> str:
+    """The head that is read and switched off: the best at induction on a repeated sentence."""
+    _, arrays = session.look(LookRequest(text=REPEATED))
+    model = session.model()
+    names = [f"{site.name}.{head}" for site in model.sites for head in range(site.n_heads)]
+    question = [each.name for each in model.questions].index("induction")
+    scores = arrays["answers"].reshape(len(model.questions), -1)[question]
+    return names[int(np.nanargmax(scores))]
+
+
+def compare(page: Page, session: Session, head: str) -> dict[str, Any]:
     """Read every text in both, and keep the largest differences."""
     worst = {"probability": 0.0, "probability_without_a_head": 0.0, "weight": 0.0, "score": 0.0}
     different, longest = [], 0
     for text in texts():
-        ours = page.evaluate(READ, [text, HEAD])
+        ours = page.evaluate(READ, [text, head])
         told, arrays = session.look(LookRequest(text=text))
         ids = [token.id for token in told.tokens]
         longest = max(longest, len(ids))
@@ -111,7 +122,7 @@ def compare(page: Page, session: Session) -> dict[str, Any]:
             different.append(text)
             continue
         at = len(ids) - 1
-        asked = PredictRequest(look=told.look, position=at, off=[HEAD])
+        asked = PredictRequest(look=told.look, position=at, off=[head])
         theirs = session.predict(asked)
         mine = {guess["id"]: guess["probability"] for guess in ours["guesses"]}
         pairs = {
@@ -121,7 +132,7 @@ def compare(page: Page, session: Session) -> dict[str, Any]:
                 for index, (guess, edited) in enumerate(zip(ours["guesses"], ours["without"], strict=True))
                 if theirs.without and guess["id"] == theirs.guesses[index].id
             ],
-            "weight": list(zip(ours["weights"], _rows(session, told.look, at), strict=True)),
+            "weight": list(zip(ours["weights"], _rows(session, told.look, at, head), strict=True)),
             "score": [
                 pair for pair in zip(ours["scores"], arrays["answers"].flatten().tolist(), strict=True)
                 if not (pair[0] is None or np.isnan(pair[1]))
@@ -132,17 +143,18 @@ def compare(page: Page, session: Session) -> dict[str, Any]:
     return {"texts": COUNT, "longest": longest, "different_ids": different, "largest_difference": worst}
 
 
-def _rows(session: Session, look: str, at: int) -> list[float]:
+def _rows(session: Session, look: str, at: int, head: str) -> list[float]:
     """The weights of one head at the last rows of a text."""
     opened = session.kept.look(look)
     assert opened is not None
-    return opened.look.pattern(HEAD)[max(0, at - 40) :].flatten().tolist()
+    return opened.look.pattern(head)[max(0, at - 40) :].flatten().tolist()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("site", type=Path)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, help="where the results go; those that are not measured now stay")
+    parser.add_argument("--times", action="store_true", help="measure times alone, without the 200 texts")
     given = parser.parse_args()
 
     class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -159,7 +171,9 @@ def main() -> None:
         page.set_default_timeout(300_000)
         page.goto(f"http://127.0.0.1:{server.server_port}/#cards")
         opened = page.evaluate(WORKER, [described["runtime"], described["models"][0]["folder"]])
-        results = compare(page, Session(scope)) | {"milliseconds": {"model_ready": opened, **times(page, scope)}}
+        head = switched_off(Session(scope))
+        results: dict[str, Any] = {} if given.times else compare(page, Session(scope), head)
+        results |= {"head": head, "milliseconds": {"model_ready": opened, **times(page, scope, head)}}
         browser.close()
     server.shutdown()
     sizes = sizes_of(given.site)
@@ -169,17 +183,19 @@ def main() -> None:
     written = json.dumps(results, indent=2, ensure_ascii=False)
     print(written)
     if given.out:
-        given.out.write_text(written + "\n", encoding="utf-8")
+        before = json.loads(given.out.read_text(encoding="utf-8")) if given.out.exists() else {}
+        kept = json.dumps(before | results, indent=2, ensure_ascii=False)
+        given.out.write_text(kept + "\n", encoding="utf-8")
 
 
-def times(page: Page, scope: headscope.scope.Scope) -> dict[str, float]:
+def times(page: Page, scope: headscope.scope.Scope, head: str) -> dict[str, float]:
     """Milliseconds to read texts of 16 and 256 tokens for the first time, here and in Python: medians of five."""
     found = {}
     for length in (16, 256):
         here, there = [], []
         for number in range(5):
             text = f"{number}" + " river" * (length - 2)
-            here.append(page.evaluate(READ, [text, HEAD])["read"])
+            here.append(page.evaluate(READ, [text, head])["read"])
             began = time.perf_counter()
             Session(scope).look(LookRequest(text=text))
             there.append((time.perf_counter() - began) * 1e3)

@@ -21,9 +21,10 @@ class Precision(StrEnum):
 
     float16 = "float16"
     float32 = "float32"
+    int8 = "int8"
 
 
-DTYPES: dict[Precision, DType] = {Precision.float16: "float16", Precision.float32: "float32"}
+DTYPES: dict[Precision, DType] = {Precision.float16: "float16", Precision.float32: "float32", Precision.int8: "int8"}
 
 
 @app.command()
@@ -39,7 +40,10 @@ def publish(
     docs: Annotated[str, typer.Option(help="An address of documentation to link to.")] = "",
     address: Annotated[str, typer.Option(help="Where the site will be; previews of links to it need this.")] = "",
     dtype: Annotated[
-        Precision | None, typer.Option(help="Of the weights; unless given, float16 where it is close enough.")
+        Precision | None,
+        typer.Option(
+            help="Of the weights; unless given, float16 where it is close enough. int8 is smallest, and less exact."
+        ),
     ] = None,
     i_may: Annotated[bool, typer.Option("--i-may", help="Publish weights whose licence is not stated.")] = False,
     one_file: Annotated[

@@ -17,8 +17,8 @@ import headscope
 from headscope.app.publish.graph import Exported, ExportError, export
 from headscope.app.publish.site import write_model
 from headscope.app.publish.verify import Session, gap, verify
-from headscope.app.publish.weights import FILE, Stored, store
-from headscope.app.wire import unpack
+from headscope.app.publish.weights import FILE, GROUP, Stored, store
+from headscope.app.wire import numbers, unpack
 from headscope.scope import Scope
 
 TEXT = " ".join(WORDS)
@@ -55,7 +55,15 @@ def test_the_float32_graph_equals_the_model_to_1e_5(scope: Scope, exported: Expo
     assert max(found.probability, found.weight, found.edited) < 1e-5
 
 
-@pytest.mark.parametrize("family", [gpt2, gemma])
+def bert() -> transformers.PreTrainedModel:
+    config = transformers.BertConfig(
+        vocab_size=len(WORDS) + 1, hidden_size=32, intermediate_size=48, num_hidden_layers=1, num_attention_heads=4,
+        max_position_embeddings=64,
+    )  # fmt: skip
+    return transformers.BertForMaskedLM(config)
+
+
+@pytest.mark.parametrize("family", [gpt2, gemma, bert])
 def test_other_families_go_through_the_same_export(
     family: Callable[[], transformers.PreTrainedModel], tmp_path: Path
 ) -> None:
@@ -96,16 +104,35 @@ def test_a_wrong_graph_does_not_pass(stored: Stored, scope: Scope, exported: Exp
 def test_the_file_of_weights_holds_each_matrix_once_where_the_page_finds_it(stored: Stored, scope: Scope) -> None:
     parameters = sum(weight.numel() for weight in scope.model.model.parameters())
     assert len(stored.weights) < 2 * parameters + 64 * 40
-    numbers = np.frombuffer(stored.weights, np.float16)
+    halves = np.frombuffer(stored.weights, np.float16)
     for name, wanted in (
         ("W_O 1", scope.model.output_weight("1").weight.flatten(0, 1)),
         ("W_U", scope.model.unembedding().weight),
     ):
         table = stored.tables[name]
         begins = table.offset // 2
-        found = numbers[begins : begins + wanted.numel()].reshape(table.shape)
+        found = halves[begins : begins + wanted.numel()].reshape(table.shape)
         found = found.T if table.transposed else found
         np.testing.assert_allclose(found, wanted.detach().numpy(), atol=1e-3)
+
+
+def test_int8_weights_are_off_by_half_a_step_and_the_graph_reads_them(
+    scope: Scope, exported: Exported, tmp_path: Path
+) -> None:
+    stored = store(copied(exported), scope.model, "int8")
+    wanted = numbers(scope.model.output_weight("1").weight.flatten(0, 1))
+    table = stored.tables["W_O 1"]
+    assert table.scales is not None
+    found = np.frombuffer(stored.weights, np.int8, wanted.size, table.offset).reshape(-1, GROUP)
+    scales = np.frombuffer(stored.weights, np.float32, len(found), table.scales)[:, None]
+    rounded = (found * scales).reshape(table.shape)
+    step = float(scales.max())
+    assert 0 < np.abs((rounded.T if table.transposed else rounded) - wanted).max() <= step / 2 * 1.001
+    half = len(store(copied(exported), scope.model, "float16").weights)
+    assert len(stored.weights) < 0.7 * half
+    close = verify(written(stored, tmp_path), scope, exported, "int8", [TEXT])
+    assert close.passed, str(close)
+    assert str(close).startswith("near Python's: on 1 texts")
 
 
 def test_nothing_of_the_machine_is_in_the_graph(stored: Stored) -> None:

@@ -10,6 +10,7 @@ import socket
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 from PIL import Image
 from tests.app.conftest import SENTENCE
@@ -117,6 +118,7 @@ def test_a_site_whose_model_cannot_be_exported_says_why_and_keeps_its_looks(
     assert described["models"][0]["folder"] == ""
     assert described["looks"] == [{"name": "embedded", "file": "looks/0-0.html", "text": text}]
     assert described["docs"] == "docs/index.html"
+    assert described["recipe"].startswith(f"headscope publish, torch {torch.__version__}, transformers ")
     page = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
     assert "<script>alert" not in page
     assert "script-src 'self' 'wasm-unsafe-eval'" in page

@@ -1,10 +1,20 @@
-"""How to cite headscope, in the Citation File Format (https://citation-file-format.github.io)."""
+"""How to cite headscope (https://citation-file-format.github.io), and the recipe that a site was made by."""
 
 from __future__ import annotations
+
+from importlib import metadata
+from importlib.util import find_spec
 
 from headscope import __version__
 
 FILE = "CITATION.cff"
+MADE_WITH = ("torch", "transformers", "onnx", "onnxscript", "onnxruntime")
+
+
+def recipe(dtype: str | None) -> str:
+    """The command that makes such a site again, and the versions that its numbers depend on."""
+    versions = [f"{name} {metadata.version(name)}" for name in MADE_WITH if find_spec(name) is not None]
+    return ", ".join([f"headscope publish{f' --dtype {dtype}' if dtype else ''}", *versions])
 
 
 def citation() -> str:

@@ -24,6 +24,7 @@ from headscope.app.pages.roles import model_title
 from headscope.app.publish import citation
 from headscope.app.publish.answer_groups import answer_groups, census_comparisons, compiled_rules_by_request, written
 from headscope.app.publish.answers import stored_answers, stored_marks
+from headscope.app.publish.citation import recipe
 from headscope.app.publish.explanations import EXAMPLES, stored_explanations
 from headscope.app.publish.graph import Exported, ExportError, export
 from headscope.app.publish.licence import Licence, licence_of, require
@@ -164,6 +165,7 @@ def _write(options: PublishOptions, made: Published, say: Say) -> None:
         "command": f"headscope serve {' '.join(model.name for model in made.models if options.models)}".strip(),
         "models": [model.to_dict() for model in made.models],
         "looks": looks,
+        "recipe": recipe(options.dtype),
         "runtime": f"runtime/{RUNTIME.name}",
         **_write_answers(options),
     }
@@ -239,7 +241,7 @@ def _describe(scope: Scope, exported: Exported, stored: Stored, verified: Verifi
         "tables": {name: table.to_dict() for name, table in stored.tables.items()},
         "attribution": values,
         "hash": weight_hash(scope.model.model, torch.float32),
-        "dtype": f"weights in {next(iter(stored.tables.values())).dtype}" if stored.tables else "",
+        "dtype": f"weights in {stored.dtype}",
         "verified": str(verified),
     }
     (folder / "model.bin").write_bytes(pack(card, arrays))

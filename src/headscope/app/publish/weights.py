@@ -1,13 +1,13 @@
-"""Move a graph's weights into one file of half-precision numbers, and note where in it the page finds W_O and W_U.
+"""Move a graph's weights into one file of float16 or int8 numbers, and note where in it the page finds W_O and W_U.
 
 The browser's runtime reads the file as the graph's external data, and the page itself reads single rows of it, so that
-no weight is sent twice. Each weight is widened to float32 when a session begins: only its storage is half.
+no weight is sent twice. Each weight is widened to float32 when a session begins: only its storage is smaller.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -22,9 +22,10 @@ from headscope.models.protocol import OpenModel
 if TYPE_CHECKING:
     import onnx
 
-DType = Literal["float16", "float32"]
+DType = Literal["float16", "float32", "int8"]
 FILE = "weights.bin"
 SMALLEST = 256  # numbers: smaller tables stay in the graph
+GROUP = 32  # neighbours in int8 that share a scale
 ALIGNED = 64  # bytes: where each table may begin
 AFTER_NORM = "a norm stands after W_O here, which this site cannot hold at its value"
 
@@ -37,16 +38,21 @@ class Stored:
     weights: bytes
     tables: dict[str, Table]
     error: float
+    dtype: DType
 
 
 @dataclass(frozen=True)
 class Table:
-    """A matrix in the file: its first byte, its shape, and whether it lies there transposed."""
+    """A matrix in the file: its first byte, its shape, and whether it lies there transposed.
+
+    In int8 every ``GROUP`` numbers are multiplied by one of the float32 numbers that begin at the byte ``scales``.
+    """
 
     offset: int
     shape: tuple[int, ...]
     dtype: DType
     transposed: bool = False
+    scales: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return vars(self) | {"shape": list(self.shape)}
@@ -59,13 +65,32 @@ class _File:
         self.dtype, self.parts, self.size, self.error = dtype, list[bytes](), 0, 0.0
 
     def add(self, table: NDArray[np.float32]) -> Table:
-        stored = table.astype(self.dtype)
-        self.error = max(self.error, float(np.abs(stored.astype(np.float32) - table).max()))
-        written = stored.tobytes()
+        """Store a table. In int8 those that are no matrix of whole groups, such as a norm's gains, stay float16."""
+        if self.dtype == "int8" and table.ndim == 2 and table.size % GROUP == 0:
+            stored, scales = quantised(table)
+            self._note(stored * scales, table.reshape(-1, GROUP))
+            return Table(self._write(stored), table.shape, "int8", scales=self._write(scales))
+        kind: DType = "float32" if self.dtype == "float32" else "float16"
+        self._note(table.astype(kind).astype(np.float32), table)
+        return Table(self._write(table.astype(kind)), table.shape, kind)
+
+    def _note(self, stored: NDArray[np.float32], table: NDArray[np.float32]) -> None:
+        self.error = max(self.error, float(np.abs(stored - table).max()))
+
+    def _write(self, numbers: NDArray[Any]) -> int:
+        written = numbers.tobytes()
         begins, padding = self.size, -len(written) % ALIGNED
         self.parts += [written, bytes(padding)]
         self.size += len(written) + padding
-        return Table(begins, table.shape, self.dtype)
+        return begins
+
+
+def quantised(table: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """A table as groups of int8 numbers [group, GROUP] and the scale of each [group, 1]: its largest number is ±127."""
+    groups = table.reshape(-1, GROUP)
+    scales = (np.abs(groups).max(1, keepdims=True) / 127).astype(np.float32)
+    scales[scales == 0] = 1
+    return np.rint(groups / scales).astype(np.int8), scales
 
 
 def store(graph: onnx.ModelProto, model: OpenModel, dtype: DType = "float16") -> Stored:
@@ -80,7 +105,7 @@ def store(graph: onnx.ModelProto, model: OpenModel, dtype: DType = "float16") ->
             moved[weight.name] = file.add(arrays[weight.name])
     _point_outside(graph, moved)
     tables = {name: _found(wanted, arrays, moved) or file.add(wanted) for name, wanted in _wanted(model).items()}
-    return Stored(graph, b"".join(file.parts), tables, file.error)
+    return Stored(graph, b"".join(file.parts), tables, file.error, dtype)
 
 
 def _wanted(model: OpenModel) -> dict[str, NDArray[np.float32]]:
@@ -104,31 +129,60 @@ def _found(
         for turned in (False, True):
             shown = array.T if turned and array.ndim == 2 else array
             if shown.shape == wanted.shape and np.array_equal(shown, wanted):
-                return Table(moved[name].offset, moved[name].shape, moved[name].dtype, turned)
+                return replace(moved[name], transposed=turned)
     return None
 
 
 def _point_outside(graph: onnx.ModelProto, moved: dict[str, Table]) -> None:
-    """Replace these weights by references into the file, each with a cast to float32 where it is stored as half."""
-    from onnx import TensorProto, helper
+    """Replace these weights by references into the file, each with the steps that widen it to float32.
 
-    kinds = {"float16": TensorProto.FLOAT16, "float32": TensorProto.FLOAT}
+    The runtime takes these steps once, when a session begins: all that they read is constant.
+    """
     kept = [weight for weight in graph.graph.initializer if weight.name not in moved]
-    casts = []
+    nodes = []
     for name, table in moved.items():
-        stored = name if table.dtype == "float32" else f"{name}/stored"
-        size = int(np.prod(table.shape)) * np.dtype(table.dtype).itemsize
-        outside = TensorProto(name=stored, data_type=kinds[table.dtype], dims=table.shape)
-        outside.data_location = TensorProto.EXTERNAL
-        for key, value in (("location", FILE), ("offset", table.offset), ("length", size)):
-            outside.external_data.add(key=key, value=str(value))
-        kept.append(outside)
-        if stored != name:
-            casts.append(helper.make_node("Cast", [stored], [name], to=TensorProto.FLOAT))
-    nodes = [*casts, *graph.graph.node]
+        weights, steps = _widened(name, table)
+        kept += weights
+        nodes += steps
+    nodes += graph.graph.node
     for old, new in ((graph.graph.initializer, kept), (graph.graph.node, nodes)):
         del old[:]
         old.extend(new)
+
+
+def _widened(name: str, table: Table) -> tuple[list[onnx.TensorProto], list[onnx.NodeProto]]:
+    """A weight as it is stored, and the steps that make float32 of it."""
+    from onnx import TensorProto, helper
+
+    if table.dtype == "float32":
+        return [_outside(name, TensorProto.FLOAT, table.shape, table.offset)], []
+    if table.dtype == "float16":
+        stored = _outside(f"{name}/stored", TensorProto.FLOAT16, table.shape, table.offset)
+        return [stored], [helper.make_node("Cast", [stored.name], [name], to=TensorProto.FLOAT)]
+    assert table.scales is not None
+    groups = int(np.prod(table.shape)) // GROUP
+    stored = _outside(f"{name}/stored", TensorProto.INT8, (groups, GROUP), table.offset)
+    scales = _outside(f"{name}/scales", TensorProto.FLOAT, (groups, 1), table.scales)
+    shape = helper.make_tensor(f"{name}/shape", TensorProto.INT64, [len(table.shape)], table.shape)
+    wide, scaled = f"{name}/wide", f"{name}/scaled"
+    steps = [
+        helper.make_node("Cast", [stored.name], [wide], to=TensorProto.FLOAT),
+        helper.make_node("Mul", [wide, scales.name], [scaled]),
+        helper.make_node("Reshape", [scaled, shape.name], [name]),
+    ]
+    return [stored, scales, shape], steps
+
+
+def _outside(name: str, kind: int, shape: tuple[int, ...], offset: int) -> onnx.TensorProto:
+    """A tensor whose numbers are in the file."""
+    from onnx import TensorProto, helper
+
+    made = TensorProto(name=name, data_type=kind, dims=shape)
+    made.data_location = TensorProto.EXTERNAL
+    size = int(np.prod(shape)) * helper.tensor_dtype_to_np_dtype(kind).itemsize
+    for key, value in (("location", FILE), ("offset", offset), ("length", size)):
+        made.external_data.add(key=key, value=str(value))
+    return made
 
 
 def attribution(model: OpenModel) -> tuple[dict[str, Any], Arrays]:

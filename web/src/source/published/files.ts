@@ -5,8 +5,9 @@ import type { AttributionCard, ModelCard, PaperClaim, Roles, RulesCard } from ".
 export interface WeightTable {
   offset: number; // bytes
   shape: number[];
-  dtype: "float16" | "float32";
+  dtype: "float16" | "float32" | "int8";
   transposed: boolean;
+  scales: number | null; // bytes: where those of int8 begin
 }
 
 export interface PublishedModel {
@@ -47,6 +48,7 @@ export interface PublishedSite {
   docs: string; // an address, or ""
   version: string;
   command: string;
+  recipe: string; // how it was made, and with which versions
   models: ModelEntry[];
   looks: { name: string; file: string; text: string }[];
   runtime: string;

@@ -11,20 +11,28 @@ export function half(bits: number): number {
   return sign * 2 ** (exponent - 25) * (1024 + fraction);
 }
 
+const GROUP = 32; // numbers in int8 that share a scale
+
+/** Reads single numbers of a matrix by their place in the file. */
+function reader(file: ArrayBuffer, { offset, shape, dtype, scales }: WeightTable): (index: number) => number {
+  const count = shape[0] * shape[1];
+  if (dtype === "float32") {
+    const numbers = new Float32Array(file, offset, count);
+    return (index) => numbers[index];
+  }
+  if (dtype === "float16") {
+    const bits = new Uint16Array(file, offset, count);
+    return (index) => half(bits[index]);
+  }
+  const numbers = new Int8Array(file, offset, count);
+  const scale = new Float32Array(file, scales!, count / GROUP);
+  return (index) => numbers[index] * scale[Math.floor(index / GROUP)];
+}
+
 /** One row of a matrix, as float32. */
 export function rowOf(file: ArrayBuffer, table: WeightTable, row: number): Float32Array {
   const [lines, columns] = table.shape;
-  const count = lines * columns;
-  const at =
-    table.dtype === "float32"
-      ? (
-          (numbers) => (index: number) =>
-            numbers[index]
-        )(new Float32Array(file, table.offset, count))
-      : (
-          (bits) => (index: number) =>
-            half(bits[index])
-        )(new Uint16Array(file, table.offset, count));
+  const at = reader(file, table);
   return table.transposed
     ? Float32Array.from({ length: lines }, (_, line) => at(line * columns + row))
     : Float32Array.from({ length: columns }, (_, column) => at(row * columns + column));
