@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -15,6 +16,7 @@ from headscope.heads.questions.label_rules import token_class
 from headscope.models.native import NativeModel
 from headscope.scan.census import Census
 from headscope.scan.options import ScanOptions
+from headscope.scan.progress import progress_bar
 from headscope.scan.run import scan
 from tests.scan.test_resume import content
 from tests.scan.tiny import open_tiny, texts
@@ -167,3 +169,14 @@ def test_workers_need_a_model_that_they_can_open(tmp_path: Path, more: dict[str,
     with pytest.raises(InputError, match=r"they need its name or folder; this model is an object: scan with workers=1"):
         scan(open_tiny(), texts(3), out=tmp_path / "out", options=ScanOptions(**OPTIONS, **more))
     assert not (tmp_path / "out").exists()
+
+
+def test_the_bar_says_how_far_a_scan_is_how_fast_and_how_long(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    with progress_bar("Measuring", 2_000, True) as advance:
+        advance(500)
+        advance(1_500)
+    shown = capsys.readouterr().err
+    assert re.search(r"Measuring .* 2,000 of 2,000 tokens, [\d,]+ tokens per second \d\d:\d\d\s", shown), shown

@@ -82,3 +82,9 @@ def test_large_pictures_are_made_smaller_and_tiles_are_not_drawn() -> None:
     assert found.pixels.shape == (886, 1182, 3)
     assert picture_read({"pixel_values": torch.rand(4, 3, 8, 8)}, processor) == TILES
     assert picture_read({"input_ids": torch.ones(1, 4).long()}, processor) is None
+
+
+@pytest.mark.parametrize(("channels", "drawn"), [(1, True), (2, False), (3, True), (4, False)])
+def test_pictures_of_one_and_three_channels_are_drawn(channels: int, drawn: bool) -> None:
+    read = picture_read({"pixel_values": torch.rand(1, channels, 8, 8)}, None)
+    assert isinstance(read, ShownPicture) == drawn
