@@ -37,7 +37,7 @@ export default {
   identity: "Identität",
   mixing: "Mischen",
   theIdentity: "Die Identität",
-  numberOf: (head: number, at: number) => `o${head}, Zahl ${at}`,
+  numberOf: (head: number, at: number) => `o${"₀₁₂₃₄₅₆₇₈₉"[head]}, Zahl ${at}`,
   rowNumber: (name: string, at: number) => `${name}, Zahl ${at}`,
   cell: (name: string, row: number, column: number) => `${name}, Zeile ${row}, Spalte ${column}`,
   left: (count: number) =>

@@ -98,7 +98,7 @@ export default {
 
   // Lektionen 2 bis 9
   laidEndToEnd: (count: number) => `aneinandergehängt: ${count} Zahlen`,
-  numberOf: (head: number, at: number) => `o${head}, Zahl ${at}`,
+  numberOf: (head: number, at: number) => `o${"₀₁₂₃₄₅₆₇₈₉"[head]}, Zahl ${at}`,
   silence: "Setze die Zeilen von Kopf 2 auf null",
   heads: "Köpfe",
   headsOf: (heads: number, size: number) => `${heads} Köpfe mit je ${size} Zahlen`,

@@ -38,7 +38,7 @@ export default {
   identity: "identity",
   mixing: "mixing",
   theIdentity: "The identity",
-  numberOf: (head: number, at: number) => `o${head}, number ${at}`,
+  numberOf: (head: number, at: number) => `o${"₀₁₂₃₄₅₆₇₈₉"[head]}, number ${at}`,
   rowNumber: (name: string, at: number) => `${name}, number ${at}`,
   cell: (name: string, row: number, column: number) => `${name}, row ${row}, column ${column}`,
   left: (count: number) =>

@@ -96,7 +96,7 @@ export default {
 
   // Lessons 2 to 9
   laidEndToEnd: (count: number) => `laid end to end: ${count} numbers`,
-  numberOf: (head: number, at: number) => `o${head}, number ${at}`,
+  numberOf: (head: number, at: number) => `o${"₀₁₂₃₄₅₆₇₈₉"[head]}, number ${at}`,
   silence: "Set the rows of head 2 to zero",
   heads: "heads",
   headsOf: (heads: number, size: number) => `${heads} heads of ${size} numbers`,
