@@ -50,7 +50,7 @@ verify: $(READY) web/node_modules/.ready
 
 conformance: $(READY) .venv/libraries/.ready
 	$(BIN)/python -m tests.conformance.sweep $(if $(RESUME),--resume) --write docs/conformance.md
-	$(BIN)/python -m tests.conformance.libraries --site .venv/libraries --write docs/conformance-libraries.md
+	$(BIN)/python -m tests.conformance.libraries --site .venv/libraries $(if $(RESUME),--resume) --write docs/conformance-libraries.md
 
 model: $(READY)
 	@test -n "$(TEXT)" || { echo 'make model TEXT="novels.jsonl.xz source.jsonl.xz": see src/headscope/models/embedded/MODEL_CARD.md'; exit 1; }

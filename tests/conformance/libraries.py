@@ -19,6 +19,7 @@ from headscope.models.any_torch.model import AnyTorchModel
 from headscope.models.loading import open_model
 from tests.conformance.library_cases import Case, cases
 from tests.conformance.module_claims import output_kind, verify_module
+from tests.conformance.sweep import finished
 
 TOLERANCE = 1e-4
 
@@ -140,6 +141,7 @@ def main() -> None:
     parser.add_argument("words", nargs="*")
     parser.add_argument("--site", type=Path, default=None, help="a folder with the libraries")
     parser.add_argument("--log", type=Path, default=Path("scratch/libraries.jsonl"))
+    parser.add_argument("--resume", action="store_true", help="verify only the models that the log does not hold yet")
     parser.add_argument("--write", type=Path, default=None)
     given = parser.parse_args()
     if given.site is not None:
@@ -147,9 +149,13 @@ def main() -> None:
         _import_torchvision()
     given.log.parent.mkdir(parents=True, exist_ok=True)
     verdicts = []
-    with given.log.open("w", encoding="utf-8") as log:
+    known = {(done["library"], done["name"]): Verdict(**done) for done in finished(given.log)} if given.resume else {}
+    with given.log.open("a" if given.resume else "w", encoding="utf-8") as log:
         for case in cases():
             if given.words and not any(word in f"{case.library} {case.name}" for word in given.words):
+                continue
+            if (case.library, case.name) in known:
+                verdicts.append(known[case.library, case.name])
                 continue
             verdicts.append(verify(case))
             log.write(json.dumps(asdict(verdicts[-1])) + "\n")

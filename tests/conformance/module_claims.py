@@ -47,7 +47,7 @@ def _parts_and_statistics(opened: AnyTorchModel, inputs: Mapping[str, Tensor]) -
     matrices = {site: matrix for site in sites if (matrix := _matrix(opened, site)) is not None}
     seen: dict[int, list[Tensor]] = {}
     hooks = [
-        matrix.register_forward_hook(lambda module, _, output: seen.setdefault(id(module), []).append(output))
+        matrix.register_forward_hook(lambda module, _, output: seen.setdefault(id(module), []).append(output.clone()))
         for matrix in {id(matrix): matrix for matrix in matrices.values()}.values()
     ]
     worst = [0.0]
@@ -125,6 +125,8 @@ def _ablated(opened: AnyTorchModel, inputs: Mapping[str, Tensor]) -> float | Non
     with torch.no_grad(), fixed_seed():
         if take.weight.shape == take.parameter.shape and take.weight.stride() == take.parameter.stride():
             parameter[rows] = 0.0
+        elif parameter.ndim == 3 and parameter.shape[:2].numel() == len(take.weight):  # [head, d_head, d_model]
+            parameter.view(len(take.weight), -1)[rows] = 0.0
         else:  # a Linear or a convolution: [out, in, …]
             parameter.view(parameter.shape[0], -1)[:, rows] = 0.0
         ours = opened.run(inputs, ablate).logits

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from headscope.attention.progress import report_progress
 from headscope.errors import HeadscopeError, InputError, ModelError
 from headscope.models.any_torch.arguments import Arguments, bind
-from headscope.models.any_torch.compiled import refuse_script
+from headscope.models.any_torch.compiled import refuse_empty, refuse_script
 from headscope.models.config_checks import (
     NO_HEAD,
     base_without_head,
@@ -139,6 +139,7 @@ def _other_module(model: nn.Module, tokenizer: Any, options: Options) -> OpenMod
     if options.inputs is None:
         return NativeModel(model, tokenizer, name)
     refuse_script(model)
+    refuse_empty(model)
     media = MediaProcessors(both=options.processor) if callable(options.processor) else MediaProcessors()
     processor = InputProcessor(as_transformers(tokenizer), vocabulary=None, context=None, media=media)
     return _by_markers(model, processor, name, bind(model, options.inputs), options)

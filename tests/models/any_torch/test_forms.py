@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.models.any_torch.modules import Attention, Vit, ids, picture, states
+from tests.models.any_torch.modules import VOCABULARY, WIDTH, Attention, Block, Vit, ids, picture, states
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
@@ -108,3 +108,47 @@ def test_inputs_that_do_not_run_are_named() -> None:
         headscope.load(Vit(), inputs=ids().float())
     with pytest.raises(InputError, match="inputs=int: give a tensor"):
         headscope.load(Vit(), inputs=3)
+
+
+def test_an_encoder_that_returns_every_layer_is_explained_by_the_last() -> None:
+    """Its first layer's output is the embeddings, which no head moves; its last leaf is a norm, no logits follow."""
+
+    class Layers:
+        def __init__(self, outputs: list[Tensor]) -> None:
+            self.all_outputs = outputs
+
+    class Encoder(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.layer, self.norm = nn.Embedding(VOCABULARY, WIDTH), Block(Attention()), nn.LayerNorm(WIDTH)
+
+        def forward(self, ids: Tensor) -> Layers:
+            x = self.table(ids)
+            return Layers([x, self.norm(self.layer(x))])
+
+    model = Encoder().eval()
+    with headscope.load(model, inputs=ids()) as scope:
+        assert scope.shape.vocabulary is None
+        look = scope.look(ids()[0])
+        with torch.no_grad():
+            torch.testing.assert_close(look.logits, model(ids()).all_outputs[-1][0])
+
+
+def test_categories_of_one_column_are_not_tried_in_another() -> None:
+    class Table(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.columns = nn.ModuleList(nn.Embedding(size, WIDTH) for size in (2, 5))
+            self.layer = Block(Attention())
+
+        def forward(self, row: Tensor) -> Tensor:
+            cells = [column(row[:, at]) for at, column in enumerate(self.columns)]
+            return self.layer(torch.stack(cells, dim=1))
+
+    with headscope.load(Table().eval(), inputs=torch.tensor([[0, 3], [1, 4]])) as scope:
+        assert scope.look(torch.tensor([[1, 4]])).pattern("layer.attn.0").shape == (2, 2)
+
+
+def test_a_module_without_numbers_is_refused() -> None:
+    with pytest.raises(ModelError, match=r"Vit has no numbers yet: cls is on the meta device; load its weights"):
+        headscope.load(Vit().to("meta"), inputs=picture())

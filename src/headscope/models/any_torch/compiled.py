@@ -31,6 +31,15 @@ def refuse_script(model: nn.Module) -> None:
         )
 
 
+def refuse_empty(model: nn.Module) -> None:
+    """Refuse a module without numbers: its weights are on the meta device, and nothing moves them in as it runs."""
+    empty = [name for name, weight in model.named_parameters() if weight.is_meta]
+    if empty and not any(hasattr(part, "_hf_hook") for part in model.modules()):
+        raise ModelError(
+            f"{type(model).__name__} has no numbers yet: {empty[0]} is on the meta device; load its weights"
+        )
+
+
 class Uncompiled:
     """Sets compiled calls of a module's parts aside."""
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,9 +14,11 @@ from torch.utils._pytree import tree_leaves
 
 from headscope.errors import ModelError
 from headscope.models.any_torch.arguments import IDS
+from headscope.models.any_torch.checks import seeded
 from headscope.models.any_torch.compiled import without_fast_path
 from headscope.models.any_torch.markers import LearnedSite
 from headscope.models.inputs.patch_labels import MOST_EXTRA
+from headscope.models.selfcheck import relative_difference
 from headscope.models.structure.sites import input_embedding, logits_of, predicts_tokens, width_of
 from headscope.models.structure.trace import LeafCall, Trace, hooked
 from headscope.models.structure.unembedding import UnembeddingPath, find_last_matrix, find_unembedding
@@ -40,17 +44,26 @@ ACROSS_ITEMS = (
 
 
 def output_of(output: Any) -> Tensor:
-    """The logits or hidden states of what a module returned, else its first floating-point tensor."""
+    """The logits or hidden states of what a module returned, else its first floating-point tensor.
+
+    A list of tensors of one shape in a field of it holds the layers' outputs: the last is taken.
+    """
     try:
         return logits_of(output)
     except ModelError:
-        values = tree_leaves(
-            vars(output) if hasattr(output, "__dict__") and not isinstance(output, Mapping) else output
-        )
+        fields = vars(output) if hasattr(output, "__dict__") and not isinstance(output, Mapping) else output
+        if isinstance(fields, Mapping):
+            fields = [_last_layer(value) for value in fields.values()]
+        values = tree_leaves(fields)
         found = next((value for value in values if isinstance(value, Tensor) and value.is_floating_point()), None)
         if found is None:
             raise
         return logits_of(found)
+
+
+def _last_layer(value: Any) -> Any:
+    alike = isinstance(value, list | tuple) and all(isinstance(each, Tensor) for each in value)
+    return value[-1] if alike and len({each.shape for each in value}) == 1 else value
 
 
 @dataclass(frozen=True)
@@ -81,6 +94,8 @@ def describe(opened: AnyTorchModel) -> Described:
     rows = int(table.weight.shape[0]) if isinstance(table, nn.Embedding) else None
     logits = output_of(trace.output)
     ids = opened.probe.get(IDS)
+    if rows is not None and ids is not None and int(ids.max()) >= rows:
+        rows = None  # a table of something else: one column of several
     by_token = ids is not None and tuple(logits.shape[:2]) == tuple(ids.shape)
     path = UnembeddingPath(None, None, why_not="it predicts no tokens")
     vocabulary = None
@@ -196,3 +211,19 @@ def refusal(name: str, learned: Mapping[str, LearnedSite]) -> str:
 
 def _span(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) < 5 else f"{names[0]} … {names[-1]} ({len(names)} sites)"
+
+
+def items_mixed(opened: AnyTorchModel, own: Tensor) -> bool:
+    """Whether the first item's output depends on the other items, where the first axis may be the batch."""
+    probe = opened.probe
+    sizes = {len(value) for value in probe.values() if value.ndim}
+    first = [part for part in opened.model.modules() if getattr(part, "batch_first", True) is False]
+    if sizes != {len(own)} or len(own) < 2 or first or opened.arguments.function is not None:
+        return False
+    others = {n: torch.cat((t[:1], t[1:].flip(-1))) if t.ndim > 1 else t for n, t in probe.items()}
+    floats = {n: others[n] if t.is_floating_point() else t for n, t in probe.items()}
+    for tried in (others, floats):  # categories of one column may be none of another's
+        with without_fast_path(opened.model), suppress(IndexError, RuntimeError):
+            changed = seeded(partial(opened.own_output, tried))
+            return changed.shape == own.shape and not relative_difference(changed[:1], own[:1]) <= 1e-3
+    return False

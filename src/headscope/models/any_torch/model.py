@@ -19,7 +19,7 @@ from headscope.models.any_torch.arguments import Arguments, FunctionInputs, doub
 from headscope.models.any_torch.calls import as_call
 from headscope.models.any_torch.checks import check_sites, seeded
 from headscope.models.any_torch.compiled import Uncompiled, without_fast_path
-from headscope.models.any_torch.describe import Described, describe, notes_on, output_of, refusal
+from headscope.models.any_torch.describe import Described, describe, items_mixed, notes_on, output_of, refusal
 from headscope.models.any_torch.function_mode import AttentionMode, FoundCall, MatrixUse, OnMatrix, Parts, Visit
 from headscope.models.any_torch.gates import find_gated, read_hints
 from headscope.models.any_torch.markers import LearnedSite, MatrixTake, learn
@@ -170,6 +170,10 @@ class AnyTorchModel(RecordedModel):
 
         return seeded(run)
 
+    def own_output(self, inputs: Mapping[str, Tensor]) -> Tensor:
+        """The output of the module itself, not observed."""
+        return output_of(self._call(inputs))
+
     def run_function(self, function: Callable[..., Any], observer: SiteObserver | None) -> None:
         """Run a function that calls the module any number of times, and drop what it returns."""
         with torch.no_grad(), self._observed(Recording(id(self)), observer):
@@ -310,7 +314,7 @@ class AnyTorchModel(RecordedModel):
     def _find_structure(self) -> None:
         """Learn the sites from marker values, check them, and describe what is left."""
         own = self._choose_probe()
-        self.mixes_items = self._mixes_items(own)
+        self.mixes_items = items_mixed(self, own)
         self.learned = self._learn()
         if not self.learned:
             raise ModelError(refusal(self.name, self.learned))
@@ -359,17 +363,6 @@ class AnyTorchModel(RecordedModel):
         self.probe = twice.named()
         return both
 
-    def _mixes_items(self, own: Tensor) -> bool:
-        """Whether the first item's output depends on the other items, where the first axis may be the batch."""
-        sizes = {len(value) for value in self.probe.values() if value.ndim}
-        first = [part for part in self.model.modules() if getattr(part, "batch_first", True) is False]
-        if sizes != {len(own)} or len(own) < 2 or first or self.arguments.function is not None:
-            return False
-        others = {n: torch.cat((t[:1], t[1:].flip(-1))) if t.ndim > 1 else t for n, t in self.probe.items()}
-        with without_fast_path(self.model):
-            changed = seeded(lambda: output_of(self._call(others)))
-        return changed.shape == own.shape and not relative_difference(changed[:1], own[:1]) <= 1e-3
-
     def _describe(self) -> None:
         described: Described = describe(self)
         self.shape = replace(self.shape, **described.sizes)
@@ -389,4 +382,7 @@ class AnyTorchModel(RecordedModel):
 
     def _no_projection(self, site: str, what: str) -> NoReturn:
         self._check_site(site)
-        raise ModelError(f"{site}: {what} is not followed in a module that calls no attention interface")
+        raise ModelError(
+            f"{site}: {what} is not followed in a module that calls no attention interface; z and W_O are: see "
+            "look.contributions and look.logit_attribution"
+        )

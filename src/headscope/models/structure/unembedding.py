@@ -69,7 +69,8 @@ def find_last_matrix(leaves: list[tuple[nn.Module, Tensor]], logits: Tensor, tab
     norm = before if "norm" in type(before).__name__.lower() else None
     if matrix is not None:
         return UnembeddingPath(matrix, norm, note=NO_NORM if norm is None else HELD_NORM)
-    tied = norm is not None and getattr(table, "embedding_dim", None) == state.shape[-1]
+    shape = (getattr(table, "embedding_dim", None), getattr(table, "num_embeddings", None))
+    tied = norm is not None and shape == (state.shape[-1], logits.shape[-1])
     if tied and torch.allclose(state @ table.weight.T, logits, rtol=1e-3, atol=1e-4):
         return UnembeddingPath(table, norm, note=HELD_NORM)
     return UnembeddingPath(None, None, why_not="no matrix was found that turns its last states into logits")

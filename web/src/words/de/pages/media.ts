@@ -49,7 +49,8 @@ export default {
   seconds: (seconds: string) => `${seconds} s`,
   silence: (seconds: string, covered: string) =>
     `Der Ton dauert ${seconds} s; dieses Modell hört immer ${covered} s, und der Rest ist angefügte Stille.`,
-  noGrid: "Wo die Schlüssel dieses Kopfes im Bild liegen, ist nicht bekannt; die Heatmap zeigt sie mit Nummern.",
+  noGrid:
+    "Wo die Schlüssel dieses Kopfes im Bild liegen, ist nicht bekannt, oder sie gehen nicht Zeile für Zeile; die Heatmap zeigt sie einzeln.",
   noPicture: "Das Bild selbst ist nicht da; die Heatmap zeigt seine Positionen.",
   title: (model: string, head: string, token: string) => `${model}, Kopf ${head}: was ${token} liest`,
   titleRead: (model: string, head: string, token: string) => `${model}, Kopf ${head}: wer ${token} liest`,

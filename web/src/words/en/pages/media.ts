@@ -45,7 +45,8 @@ export default {
   seconds: (seconds: string) => `${seconds} s`,
   silence: (seconds: string, covered: string) =>
     `The sound is ${seconds} s long; this model always hears ${covered} s, and the rest is silence that was added.`,
-  noGrid: "Where this head's keys lie in the picture is not known; the heat map shows them by number.",
+  noGrid:
+    "Where this head's keys lie in the picture is not known, or they do not go row by row; the heat map shows them one by one.",
   noPicture: "The picture itself is not here; the heat map shows its positions.",
   title: (model: string, head: string, token: string) => `${model}, head ${head}: what ${token} reads`,
   titleRead: (model: string, head: string, token: string) => `${model}, head ${head}: who reads ${token}`,
