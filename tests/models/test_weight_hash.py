@@ -8,7 +8,7 @@ import hashlib
 import torch
 from tests.models import tiny
 
-from headscope.models.weight_hash import weight_hash
+from headscope.models.weight_hash import hashing, weight_hash
 
 
 class Holder(torch.nn.Module):
@@ -58,3 +58,8 @@ def test_memory_layout_does_not_change_it() -> None:
     transposed = table.T.contiguous().T
     assert not transposed.is_contiguous()
     assert weight_hash(Holder(a=table)) == weight_hash(Holder(a=transposed))
+
+
+def test_a_hash_in_the_background_is_the_same() -> None:
+    with hashing(tiny.llama()) as pending:
+        assert pending.result() == weight_hash(tiny.llama())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import resource
@@ -15,9 +16,10 @@ from typing import Any
 import pytest
 
 from headscope.errors import InputError
+from headscope.scan.corpus.packing import RowFormat, pack
 from headscope.scan.options import ScanOptions
 from headscope.scan.run import scan
-from headscope.scan.shards import ScanFolder
+from headscope.scan.shards import Packing, ScanFolder
 from tests.scan.tiny import open_tiny, texts
 
 OPTIONS: dict[str, Any] = {"context": 64, "batch": 2, "shard_tokens": 128, "threads": 1, "replicates": 20}
@@ -134,3 +136,16 @@ def test_a_resumed_scan_keeps_its_number_of_threads(tmp_path: Path) -> None:
     scan(open_tiny(), texts(3), out=tmp_path, options=ScanOptions(**options))
     again = scan(open_tiny(), texts(3), out=tmp_path, options=ScanOptions(**(options | {"threads": None})))
     assert again.recipe.data["machine"]["threads"] == 2
+
+
+def test_a_scan_stopped_before_its_weights_were_hashed_is_packed_anew(tmp_path: Path) -> None:
+    options = ScanOptions(**OPTIONS)
+    scan(open_tiny(), texts(6), out=tmp_path / "whole", options=options)
+    stopped = tmp_path / "stopped"
+    folder = ScanFolder(stopped)
+    folder.work.mkdir(parents=True)
+    (other,) = pack([(0, list(range(40)))], RowFormat(64), 4)  # of another text: it is not to be measured
+    sha256 = folder.save_rows(0, other)
+    folder.save_packing(Packing(1, 1, 1, 1, 40, hashlib.sha256(sha256.encode()).hexdigest(), []))
+    scan(open_tiny(), texts(6), out=stopped, options=options)
+    assert content(stopped) == content(tmp_path / "whole")

@@ -144,6 +144,17 @@ def test_a_folder_with_something_else_in_it_is_not_written_into(tmp_path: Path) 
         ScanFolder(tmp_path).start(RECIPE)
 
 
+def test_rows_without_a_recipe_are_those_of_a_scan_that_was_stopped(tmp_path: Path) -> None:
+    folder = ScanFolder(tmp_path)
+    (rows,) = pack([(0, list(range(9)))], RowFormat(16), 4)
+    folder.work.mkdir()
+    folder.save_rows(0, rows)
+    folder.check_free()
+    (folder.work / "thesis.doc").write_bytes(b"")
+    with pytest.raises(InputError, match=r"holds work, which is not a scan's; choose an empty folder"):
+        folder.check_free()
+
+
 def test_rows_of_an_unfinished_packing_are_removed(folder: ScanFolder) -> None:
     (rows,) = pack([(0, list(range(9)))], RowFormat(16), 4)
     folder.save_rows(0, rows)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -26,6 +28,27 @@ def weight_hash(model: nn.Module, dtype: torch.dtype | None = None) -> str:
             if flat.numel():
                 digest.update(flat.view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+@contextmanager
+def hashing(model: nn.Module) -> Iterator[Future[str]]:
+    """Hash a model's weights in a thread while something else is done: hashing waits neither for Python nor for a GPU.
+
+    Copies from a GPU go by a stream of their own, else each would wait for every pass that has been started.
+    """
+    devices = {weight.device for weight in model.parameters() if weight.device.type == "cuda"}
+    for device in devices:
+        torch.cuda.synchronize(device)
+
+    def work() -> str:
+        with ExitStack() as stack:
+            for device in devices:
+                own: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+                stack.enter_context(torch.cuda.stream(own))
+            return weight_hash(model)
+
+    with ThreadPoolExecutor(1, "weight hash") as pool:
+        yield pool.submit(work)
 
 
 def _plain_tensors(model: nn.Module, name: str, stored: Any) -> Iterator[tuple[str, Tensor]]:

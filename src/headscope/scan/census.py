@@ -204,19 +204,22 @@ def _rows(tally: Tally) -> Iterator[Row]:
     shown |= {"low": low, "high": high}
     histograms = {"entropy": tally.entropy, "distance": tally.distance}
     nulls = dict(zip(layout.questions, layout.nulls, strict=True)) if layout.nulls else {}
+    listed = {key: part.tolist() for key, part in shown.items()}  # at once: each number by itself takes longer
+    queries, bins = counts.tolist(), {name: part.tolist() for name, part in histograms.items()}
+    places = {name: number for number, name in enumerate(layout.quantities)}
     for column, head in enumerate(layout.heads()):
         for name in (*TRAITS, *layout.questions):
-            at = (layout.quantities.index(name), column)
-            if not int(counts[at]):
+            at = places[name]
+            if not queries[at][column]:
                 continue
-            null = (layout.quantities.index(nulls[name]), column) if name in nulls else None
-            numbers: dict[str, Any] = {key: float(part[at]) for key, part in shown.items()}
+            null = places[nulls[name]] if name in nulls else None
+            numbers: dict[str, Any] = {key: part[at][column] for key, part in listed.items()}
             numbers |= {
-                f"null_{key}": None if null is None else float(shown[key][null]) for key in ("mean", "low", "high")
+                f"null_{key}": None if null is None else listed[key][null][column] for key in ("mean", "low", "high")
             }
             kind = "trait" if name in TRAITS else "question"
-            histogram = histograms[name][column].tolist() if name in histograms else None
-            yield Row(head, name, kind, int(counts[at]), **numbers, histogram=histogram)
+            histogram = bins[name][column] if name in bins else None
+            yield Row(head, name, kind, queries[at][column], **numbers, histogram=histogram)
 
 
 def _example_table(tally: Tally, tokens_of: Callable[[Tensor], tuple[Token, ...]]) -> pa.Table:
@@ -232,9 +235,10 @@ def _example_table(tally: Tally, tokens_of: Callable[[Tensor], tuple[Token, ...]
                 f"an example holds token {token}, which this model does not have; a shard is damaged"
             ) from error
 
+    found = tally.examples.listed()
     for column, head in enumerate(tally.layout.heads()):
         for number, question in enumerate(tally.layout.questions):
-            for rank, example in enumerate(tally.examples.of(number, column)):
+            for rank, example in enumerate(found[number][column]):
                 at = sum(token != NO_TOKEN for token in example.tokens[:BEFORE])
                 texts = [text(token) for token in example.tokens if token != NO_TOKEN]
                 where = {"head": str(head), "question": question, "rank": rank, "at": at}

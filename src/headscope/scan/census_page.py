@@ -8,6 +8,9 @@ import re
 from importlib.resources import files
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from headscope.scan.census import Census, Row
 from headscope.scan.tally.reduction import TRAITS
 
@@ -75,10 +78,12 @@ def _short(value: float | None) -> float | None:
 
 
 def _examples(census: Census, question: str) -> str:
-    table = census.examples()
-    rows = [row for row in table.to_pylist() if row["question"] == question]
+    table, top = census.examples(), census.top(question, TOP_HEADS)
+    heads = pa.array([str(best.head) for best in top], pa.string())
+    asked = pc.and_(pc.equal(table["question"], question), pc.is_in(table["head"], heads))
+    rows = table.filter(asked).to_pylist()
     shown = []
-    for best in census.top(question, TOP_HEADS):
+    for best in top:
         mine = [row for row in rows if row["head"] == str(best.head)]
         lines = "".join(f"<li>{_line(row)}</li>" for row in mine)
         shown.append(f"<h4>{best.head} <span>mean {best.mean:.3f}</span></h4><ol>{lines}</ol>")

@@ -65,19 +65,19 @@ def label_batch(
     model: OpenModel,
     device: torch.device | str = "cpu",
 ) -> Labels:
-    """Label a batch, all pieces at once. Labels of different pieces are never equal."""
-    positions, pieces = rows.positions().to(device), rows.piece_ids().to(device)
-    questions = _standard_questions(rows.ids.to(device), positions, pieces)
+    """Label a batch, all pieces at once. Labels of different pieces are never equal. Nothing waits for a GPU."""
+    placed = rows.on(torch.device(device))
+    positions, pieces = placed.positions, placed.piece_ids
+    questions = _standard_questions(placed.ids, positions, pieces)
     questions |= {rule.name: _rule_question(rows, rule, model).to(device) for rule in rules}
-    counted = torch.zeros(rows.ids.shape, dtype=torch.bool)
-    visible = torch.zeros(rows.ids.shape, dtype=torch.long)
     before, after = max(len(row_format.tokens_before), 1), len(row_format.tokens_after)
-    for piece in rows.pieces:
-        counted[piece.row, piece.start + before : piece.stop - after] = True
-        visible[piece.row, piece.start : piece.stop] = piece.stop - piece.start
+    # The last entry is that of padding, whose piece is −1.
+    lengths = torch.tensor([*(piece.stop - piece.start for piece in rows.pieces), 0])
+    visible = lengths.to(device, non_blocking=True)[pieces]
+    counted = (positions >= before) & (positions < visible - after)
     largest = (len(rows.pieces) + 1) * LARGEST_LABEL
     matched = {name: BatchQuestion(question, matching_keys(question, largest)) for name, question in questions.items()}
-    return Labels(matched, counted.to(device), visible.to(device), positions + 1)
+    return Labels(matched, counted, visible, positions + 1)
 
 
 def _standard_questions(

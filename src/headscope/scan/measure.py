@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -71,25 +72,43 @@ class Measurer:
         self.causal = {site: model.shape.sites[site].causal for site, _ in plan.layout.sites}
 
     def measure(self, rows: PackedRows, advance: Advance | None = None) -> Tally:
-        """The tally of these rows. While a GPU runs one batch, the CPU adds the sums of the one before."""
-        tally = Tally.zero(self.plan.layout)
-        waiting: _BatchObserver | None = None
+        """The tally of these rows."""
+        found: list[Tally] = []
+        self.measure_all([rows], found.append, advance)
+        return found[0]
+
+    def measure_all(
+        self, shards: Iterable[PackedRows], done: Callable[[Tally], None], advance: Advance | None = None
+    ) -> None:
+        """Pass on the tally of each shard. While a GPU runs one batch, the CPU adds the sums of the one before."""
+        waiting: Callable[[], None] | None = None
         with torch.no_grad(), threads(self.plan.threads):
-            for batch in rows.batches(self.plan.batch):
-                observer = _BatchObserver(batch, self)
-                with deferred_checks() as observer.checks:
-                    self.model.run(
-                        model_inputs(self.model, batch, self.plan.row_format.first_position), observer.attend
-                    )
-                    observer.finish()
-                if waiting is not None:
-                    waiting.add_to(tally)
-                waiting = observer
-                if advance is not None:
-                    advance(batch.n_tokens)
+            for rows in shards:
+                tally = Tally.zero(self.plan.layout)
+                batches = list(rows.batches(self.plan.batch))
+                for batch in batches:
+                    observer = self._run(batch)
+                    if waiting is not None:
+                        waiting()
+                    waiting = partial(_add, observer, tally, done if batch is batches[-1] else None)
+                    if advance is not None:
+                        advance(batch.n_tokens)
             if waiting is not None:
-                waiting.add_to(tally)
-        return tally
+                waiting()
+
+    def _run(self, batch: PackedRows) -> _BatchObserver:
+        observer = _BatchObserver(batch, self)
+        with deferred_checks() as observer.checks:
+            self.model.run(model_inputs(self.model, batch, self.plan.row_format.first_position), observer.attend)
+            observer.finish()
+        return observer
+
+
+def _add(observer: _BatchObserver, tally: Tally, done: Callable[[Tally], None] | None) -> None:
+    """Add a batch to its tally, which is passed on after the last one."""
+    observer.add_to(tally)
+    if done is not None:
+        done(tally)
 
 
 class _BatchObserver:
@@ -109,7 +128,7 @@ class _BatchObserver:
         self._end: torch.cuda.Event | None = None
         self._block_questions: dict[tuple[Block, torch.device], dict[str, Question]] = {}
         alone = [[[float(question.exclude_self)]] for question in self.questions.values()]
-        self._exclude_self = torch.tensor(alone, device=self.device)
+        self._exclude_self = torch.tensor(alone).to(self.device, non_blocking=True)
         asked = Asked(self.questions, self.valid, self.shares, self._exclude_self, self.plan.layout.context)
         self._waiting = WaitingSites(rows, asked, self.causal, self.sums.append)
 
@@ -228,11 +247,12 @@ def model_inputs(model: OpenModel, rows: PackedRows, first_position: int | None)
     """The arguments of a forward pass. Only one position's logits are requested where the model can do that."""
     names = forward_parameters(model)
     device = device_of(model.model)
-    inputs = {"input_ids": rows.ids.to(device)}
+    placed = rows.on(device)
+    inputs = {"input_ids": placed.ids}
     if "decoder_input_ids" in names:
         inputs["decoder_input_ids"] = inputs["input_ids"]
     if first_position is not None:
-        inputs["position_ids"] = rows.positions().to(device) + first_position
+        inputs["position_ids"] = placed.positions + first_position
     if "logits_to_keep" in names:
         inputs["logits_to_keep"] = torch.zeros(1, dtype=torch.long, device=device)
     return inputs

@@ -25,6 +25,7 @@ from headscope.scan.corpus.packing import PackedRows
 from headscope.scan.measure import Advance, Measurer, Plan
 from headscope.scan.recipe import device_name
 from headscope.scan.shards import ScanFolder
+from headscope.scan.tally.tally import Tally
 
 Opener = Callable[[], OpenModel]
 """Opens the model again, in another process: a function that can be pickled, as ``partial(open_model, "gpt2")``."""
@@ -115,10 +116,21 @@ class WorkerPool:
                 worker.stop()
 
 
-def run_here(measurer: Measurer, folder: ScanFolder, shards: Sequence[int], advance: Advance) -> None:
-    """Measure one shard after the other in this process."""
-    for shard in shards:
-        folder.write(folder.tally_file(shard), measurer.measure(folder.rows(shard), advance).to_bytes())
+def run_here(
+    measurer: Measurer,
+    folder: ScanFolder,
+    shards: Sequence[int],
+    advance: Advance,
+    begin: Callable[[], object] = lambda: None,
+) -> None:
+    """Measure one shard after the other in this process. ``begin`` is called before a tally is written."""
+    files = iter([folder.tally_file(shard) for shard in shards])
+
+    def write(tally: Tally) -> None:
+        begin()
+        folder.write(next(files), tally.to_bytes())
+
+    measurer.measure_all((folder.rows(shard) for shard in shards), write, advance)
 
 
 def process_pool(setup: WorkerSetup, size: int) -> WorkerPool:

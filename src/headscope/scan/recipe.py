@@ -70,11 +70,11 @@ class Recipe:
         ]
 
 
-def describe_model(model: OpenModel) -> dict[str, Any]:
-    """The model's name, weights, heads and precision."""
+def describe_model(model: OpenModel, weights_sha256: str | None = None) -> dict[str, Any]:
+    """The model's name, weights (hashed here unless their hash is given), heads and precision."""
     return {
         "name": model.shape.name,
-        "weights_sha256": weight_hash(model.model),
+        "weights_sha256": weights_sha256 or weight_hash(model.model),
         "heads": model.shape.n_heads,
         "sites": {site.name: site.n_heads for site in model.shape.sites.values()},
         "dtype": str(next(model.model.parameters()).dtype).removeprefix("torch."),
@@ -84,7 +84,8 @@ def describe_model(model: OpenModel) -> dict[str, Any]:
 def describe_machine(model: OpenModel, threads: int) -> dict[str, Any]:
     """The device, threads and versions that the last digits depend on."""
     device = device_of(model.model)
-    together = {"sites": "observed together"} if device.type == "cuda" else {}  # before, one by one: other last digits
+    # Before, observed one by one, then together and summed by PyTorch: other last digits.
+    together = {"sites": "observed and summed together"} if device.type == "cuda" else {}
     return {
         "device": device_name(device),
         **together,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -16,8 +17,9 @@ from headscope.errors import InputError
 from headscope.heads.questions.standard_questions import STANDARD
 from headscope.models.inputs.dummy_inputs import device_of
 from headscope.models.protocol import OpenModel
+from headscope.models.weight_hash import hashing
 from headscope.scan.census import Census
-from headscope.scan.corpus.documents import Corpus
+from headscope.scan.corpus.documents import Corpus, Passage
 from headscope.scan.corpus.file_hashes import FileHashes
 from headscope.scan.corpus.packing import RowFormat, pack
 from headscope.scan.corpus.packing_check import choose_row_format
@@ -27,6 +29,9 @@ from headscope.scan.pool import Opener, WorkerSetup, process_pool, run_here
 from headscope.scan.progress import progress_bar
 from headscope.scan.recipe import SCHEMA_VERSION, Recipe, describe_machine, describe_model
 from headscope.scan.shards import Packing, ScanFolder
+
+AT_ONCE = 2**20
+"""Characters that are given to the tokenizer at once, where nothing is said of where to stop reading."""
 
 
 def scan(
@@ -52,24 +57,29 @@ def scan(
         folder = ScanFolder(Path(out))
         source = Corpus(corpus, field=options.field, lines=options.lines, broken=options.broken)
         stack.enter_context(folder.lock())
-        return _scan_into(folder, model, source, options, opener)
+        earlier = folder.recipe()
+        stack.enter_context(
+            threads(options.threads or (earlier.threads if earlier else _threads(model, options.workers)))
+        )
+        weights = stack.enter_context(hashing(model.model))
+        return _scan_into(folder, model, source, options, opener, weights)
 
 
 def _scan_into(
-    folder: ScanFolder, model: OpenModel, corpus: Corpus, options: ScanOptions, opener: Opener | None
-) -> Census:
-    earlier = folder.recipe()
-    n_threads = options.threads or (
-        max(1, torch.get_num_threads() // options.workers) if earlier is None else earlier.threads
-    )
-    with threads(n_threads):
-        row_format = choose_row_format(model, options.context_for(model.shape.context))
+    folder: ScanFolder, model: OpenModel, corpus: Corpus, options: ScanOptions, opener: Opener | None,
+    weights: Future[str],
+) -> Census:  # fmt: skip
+    earlier, n_threads = folder.recipe(), torch.get_num_threads()
+    row_format = choose_row_format(model, options.context_for(model.shape.context))
     hashes = FileHashes(folder.hashes_file)
     with progress_bar("Checking the corpus", corpus.n_bytes, options.progress, unit="bytes") as advance:
         identity = corpus.identity(hashes, advance)
-    recipe = _recipe(model, identity, options, row_format, n_threads)
-    folder.start(recipe)
-    packing = folder.packing()
+    begin = _Begin(folder, lambda: _recipe(model, weights.result(), identity, options, row_format, n_threads))
+    if earlier is None:
+        folder.check_free()  # the recipe is written when the weights are hashed, at the latest before the first tally
+    else:
+        begin()
+    packing = None if earlier is None else folder.packing()
     if corpus.known_by_reading and (packing is not None or folder.finished):
         _check_same_text(folder, model, corpus, options, row_format)
     if folder.finished:
@@ -77,27 +87,47 @@ def _scan_into(
         return Census.load(folder.path)
     packing = packing or _pack(folder, model, corpus, options, row_format, hashes)
     plan = Plan.make(model, options, row_format, n_threads, packing.unit)
-    setup = None if opener is None else WorkerSetup(opener, plan, recipe.weights_sha256, recipe.device)
     try:
-        _measure_missing(folder, Measurer(model, plan), setup, packing, options)
+        _measure_missing(begin, Measurer(model, plan), opener, packing, options)
     except KeyboardInterrupt as stopped:
         kept = packing.shards - len(folder.missing_shards(packing))
         raise KeyboardInterrupt(f"{kept} of {packing.shards} shards are kept in {folder.path}") from stopped
     result = {**asdict(packing), "interval_over": packing.unit, "notes": list(model.notes)}
-    census = Census(folder.merged_tally(packing), recipe.with_result(**result), model.processor.tokens_of)
+    census = Census(folder.merged_tally(packing), begin().with_result(**result), model.processor.tokens_of)
     for name, data in census.files().items():
         folder.write(folder.path / name, data)
     folder.remove_work()
     return census
 
 
+def _threads(model: OpenModel, workers: int) -> int:
+    """CPU threads for each worker. Beside a GPU there is little to do at a time: waking threads would take longer."""
+    return 1 if device_of(model.model).type == "cuda" else max(1, torch.get_num_threads() // workers)
+
+
+class _Begin:
+    """The recipe of a scan, made and written into its folder (or compared with the one there) on the first call."""
+
+    def __init__(self, folder: ScanFolder, make: Callable[[], Recipe]) -> None:
+        self.folder, self._make = folder, make
+        self._recipe: Recipe | None = None
+
+    def __call__(self) -> Recipe:
+        if self._recipe is None:
+            recipe = self._make()
+            self.folder.start(recipe)
+            self._recipe = recipe
+        return self._recipe
+
+
 def _recipe(
-    model: OpenModel, corpus: list[dict[str, Any]], options: ScanOptions, row_format: RowFormat, n_threads: int
-) -> Recipe:
+    model: OpenModel, weights: str, corpus: list[dict[str, Any]], options: ScanOptions, row_format: RowFormat,
+    n_threads: int,
+) -> Recipe:  # fmt: skip
     return Recipe(
         {
             "schema_version": SCHEMA_VERSION,
-            "model": describe_model(model),
+            "model": describe_model(model, weights),
             "corpus": corpus,
             "reading": {"field": options.field, "lines": options.lines, "broken": options.broken},
             "max_tokens": options.max_tokens,
@@ -137,8 +167,7 @@ def _pack(
     with progress_bar("Reading", None, options.progress) as advance:
         documents = _tokenised(model, corpus, options, advance)
         for packed in pack(documents, row_format, options.rows_in_shard(row_format.context, device_of(model.model))):
-            folder.save_rows(shards, packed)
-            digest.update(packed.digest().encode())
+            digest.update(folder.save_rows(shards, packed).encode())
             shards, rows = shards + 1, rows + len(packed.ids)
             pieces, tokens = pieces + len(packed.pieces), tokens + packed.n_tokens
     hashes.check_unchanged()
@@ -154,32 +183,51 @@ def _tokenised(
     model: OpenModel, corpus: Corpus, options: ScanOptions, advance: Advance
 ) -> Iterator[tuple[int, list[int]]]:
     done = 0
+    for passages in _together(corpus, AT_ONCE if options.max_tokens is None else 0):
+        found = model.processor.token_ids_of([passage.text for passage in passages])
+        for passage, ids in zip(passages, found, strict=True):
+            done += len(ids)
+            advance(len(ids))
+            yield passage.document, ids
+            if options.max_tokens is not None and done >= options.max_tokens:
+                return
+
+
+def _together(corpus: Corpus, characters: int) -> Iterator[list[Passage]]:
+    """Some passages at a time, for a tokenizer that encodes several at once, on several cores."""
+    held: list[Passage] = []
+    size = 0
     for passage in corpus:
-        ids = model.processor.token_ids(passage.text)
-        done += len(ids)
-        advance(len(ids))
-        yield passage.document, ids
-        if options.max_tokens is not None and done >= options.max_tokens:
-            return
+        held.append(passage)
+        size += len(passage.text)
+        if size >= characters:
+            yield held
+            held, size = [], 0
+    if held:
+        yield held
 
 
 def _measure_missing(
-    folder: ScanFolder, measurer: Measurer, setup: WorkerSetup | None, packing: Packing, options: ScanOptions
+    begin: _Begin, measurer: Measurer, opener: Opener | None, packing: Packing, options: ScanOptions
 ) -> None:
     """Measure the shards that have no tally yet: here, in worker processes, or on Ray."""
+    folder = begin.folder
     missing = folder.missing_shards(packing)
     if not missing:
         return
     with ExitStack() as stack:
         total = round(packing.tokens * len(missing) / packing.shards)
         advance = stack.enter_context(progress_bar("Scanning", total, options.progress))
-        if setup is None or (options.workers == 1 and not options.ray):
-            run_here(measurer, folder, missing, advance)
-        elif not options.ray:
+        if opener is None or (options.workers == 1 and not options.ray):
+            run_here(measurer, folder, missing, advance, begin)
+            return
+        recipe = begin()
+        setup = WorkerSetup(opener, measurer.plan, recipe.weights_sha256, recipe.device)
+        if not options.ray:
             process_pool(setup, options.workers).run(folder, missing, advance)
-        else:
-            try:
-                from headscope.scan.ray_pool import ray_pool
-            except ImportError as error:
-                raise InputError("scanning on Ray needs one more package; pip install headscope[ray]") from error
-            stack.enter_context(ray_pool(setup, options.workers, options.ray)).run(folder, missing, advance)
+            return
+        try:
+            from headscope.scan.ray_pool import ray_pool
+        except ImportError as error:
+            raise InputError("scanning on Ray needs one more package; pip install headscope[ray]") from error
+        stack.enter_context(ray_pool(setup, options.workers, options.ray)).run(folder, missing, advance)

@@ -10,6 +10,7 @@ import functools
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,8 @@ from headscope.scan.recipe import Recipe
 from headscope.scan.tally.tally import Tally
 
 RESUME = "finished shards are kept: scan again into the same folder when this is solved"
+
+_OWN = re.compile(r"(\d{6}\.rows\.safetensors|packed\.json)(\.part)?")
 
 MIN_DOCUMENTS = 20
 """With fewer documents than this, a bootstrap over documents says little."""
@@ -84,14 +87,20 @@ class ScanFolder:
         """The recipe of the scan in this folder, if there is one."""
         return Recipe.from_json(self.recipe_file.read_text(encoding="utf-8")) if self.recipe_file.exists() else None
 
+    def check_free(self) -> None:
+        """Refuse a folder without a recipe that holds anything but the rows of a scan stopped before its recipe."""
+        known = (".lock", self.hashes_file.name, self.hashes_file.name + PART, f"recipe.json{PART}")
+        strange = sorted(file.name for file in self.path.iterdir() if file.name not in known)
+        if strange == [self.work.name] and all(_OWN.fullmatch(file.name) for file in self.work.glob("*")):
+            return
+        if strange:
+            raise InputError(f"{self.path} holds {strange[0]}, which is not a scan's; choose an empty folder")
+
     def start(self, recipe: Recipe) -> None:
         """Begin a scan, or resume the one in the folder if it has the same recipe."""
         there = self.recipe()
         if there is None:
-            known = (".lock", self.hashes_file.name, self.hashes_file.name + PART, f"recipe.json{PART}")
-            strange = sorted(file.name for file in self.path.iterdir() if file.name not in known)
-            if strange:
-                raise InputError(f"{self.path} holds {strange[0]}, which is not a scan's; choose an empty folder")
+            self.check_free()
             self.write(self.recipe_file, recipe.to_json().encode())
         elif there.lacks_corpus_hash:
             raise InputError(
@@ -134,8 +143,11 @@ class ScanFolder:
             return packing.sha256
         return str(recipe.data.get("result", {}).get("sha256", "")) if recipe is not None else ""
 
-    def save_rows(self, shard: int, rows: PackedRows) -> None:
-        self.write(self.rows_file(shard), rows.to_bytes())
+    def save_rows(self, shard: int, rows: PackedRows) -> str:
+        """Write the rows of a shard; the hash of the file."""
+        data = rows.to_bytes()
+        self.write(self.rows_file(shard), data)
+        return hashlib.sha256(data).hexdigest()
 
     def save_packing(self, packing: Packing) -> None:
         self.write(self.work / "packed.json", json.dumps(asdict(packing), sort_keys=True).encode())

@@ -16,7 +16,14 @@ from torch import Tensor
 
 from headscope.attention.backends.fused.host import refuse
 from headscope.attention.backends.fused.intervals import Intervals, intervals
-from headscope.attention.backends.fused.layers import LONGEST, attend_within, observe_layers
+from headscope.attention.backends.fused.layers import (
+    LONGEST,
+    MOST_QUESTIONS,
+    attend_within,
+    observe_layers,
+    statistics_of,
+)  # fmt: skip
+from headscope.attention.backends.fused.segments import Bins, Segments, sum_segments
 from headscope.attention.masks import Causal, Documents, Mask, Window, documents
 from headscope.attention.observation import Rows
 from headscope.attention.observer import Call
@@ -24,7 +31,15 @@ from headscope.attention.questions import Question
 from headscope.attention.scores import Scores
 from headscope.models.finite import PassCheck, finish
 from headscope.scan.corpus.packing import PackedRows
-from headscope.scan.tally.reduction import TRAITS, SiteSums, SiteValues, reduce
+from headscope.scan.tally.reduction import (
+    DISTANCE_BINS,
+    ENTROPY_BINS,
+    TRAITS,
+    SiteSums,
+    SiteValues,
+    entropy_width,
+    reduce,
+)  # fmt: skip
 
 AT_ONCE = 2**29
 
@@ -70,6 +85,7 @@ class WaitingSites:
         self._order = list(sites)
         self._group: Group | None = None
         self._visible: dict[Mask, Intervals] = {}
+        self._pieces: dict[bool, Segments] = {}
 
     def takes(self, call: Call) -> bool:
         """Whether a call can wait: on a GPU, with scores that the kernels have, in rows that are not too long."""
@@ -92,23 +108,63 @@ class WaitingSites:
         group, self._group = self._group, None
         if group is None:
             return
-        rows = observe_layers(
-            torch.cat(group.q), torch.cat(group.k), group.scores, self._asked.questions, group.visible
-        )
-        values = _side_by_side(rows, len(group.sites), self._asked, self._asked.shares[group.causal])
+        few = len(self._asked.questions) <= MOST_QUESTIONS
+        sums, logsumexp = self._in_one_launch(group) if few else self._as_one_site(group)
         check = PassCheck("the model")
-        check.see_logsumexp(group.sites, rows.logsumexp.view(len(group.sites), -1))
+        check.see_logsumexp(group.sites, logsumexp.view(len(group.sites), -1))
         finish(check)
+        self._done(SummedSites(group.sites[0], len(group.sites), sums.to_host()))
+
+    def _in_one_launch(self, group: Group) -> tuple[SiteSums, Tensor]:
+        asked = self._asked
+        q, k = torch.cat(group.q), torch.cat(group.k)
+        found = statistics_of(q, k, group.scores, asked.questions, group.visible)
+        bins = Bins(entropy_width(asked.context), ENTROPY_BINS, DISTANCE_BINS)
+        by_piece = sum_segments(found, self._segments(group.causal), bins)
+        n_questions = len(asked.questions)
+        sums = SiteSums(
+            count=torch.cat((by_piece.count, by_piece.count[:, -n_questions:]), dim=1),
+            sums=by_piece.sums,
+            squares=by_piece.squares.sum(0),
+            largest=by_piece.largest.amax(0),
+            smallest=by_piece.smallest.amin(0),
+            entropy=by_piece.entropy.sum(0),
+            distance=by_piece.distance.sum(0),
+            top_score=by_piece.top_score,
+            top_column=by_piece.top_column,
+            top_key=by_piece.top_key,
+        )
+        return sums, found.values[0]
+
+    def _segments(self, causal: bool) -> Segments:
+        """The pieces, and which of their queries count; made once for all groups."""
+        if causal not in self._pieces:
+            asked, device = self._asked, self._asked.exclude_self.device
+            n_questions = len(asked.questions)
+            rows = torch.tensor([piece[:3] for piece in self._rows.pieces], dtype=torch.int32)
+            self._pieces[causal] = Segments(
+                rows.to(device, non_blocking=True),
+                asked.valid[causal].transpose(1, 2)[:, : len(TRAITS) + n_questions].contiguous(),
+                asked.shares[causal].contiguous(),
+                asked.exclude_self.flatten(),
+                list(asked.questions).index("itself"),
+            )
+        return self._pieces[causal]
+
+    def _as_one_site(self, group: Group) -> tuple[SiteSums, Tensor]:
+        """With more questions than one launch takes: all sites as if they were one with many heads."""
+        asked, n_sites = self._asked, len(group.sites)
+        rows = observe_layers(torch.cat(group.q), torch.cat(group.k), group.scores, asked.questions, group.visible)
+        values = _side_by_side(rows, n_sites, asked, asked.shares[group.causal])
         assert rows.strongest is not None
-        strongest = _heads_beside(rows.strongest.key, len(group.sites)).transpose(1, 2)
-        site = SiteValues(values.permute(0, 3, 1, 2), self._asked.valid[group.causal], strongest, self._rows.pieces)
-        sums = reduce(site, len(self._asked.questions), self._asked.context).to_host()
-        self._done(SummedSites(group.sites[0], len(group.sites), sums))
+        strongest = _heads_beside(rows.strongest.key, n_sites).transpose(1, 2)
+        site = SiteValues(values.permute(0, 3, 1, 2), asked.valid[group.causal], strongest, self._rows.pieces)
+        return reduce(site, len(asked.questions), asked.context), rows.logsumexp
 
     def _intervals(self, mask: Mask, q: Tensor) -> Intervals:
         """Each row's keys: those of its piece that the mask allows. Computed once for all layers."""
         if mask not in self._visible:
-            inside = mask & documents(self._rows.piece_ids().to(q.device))
+            inside = mask & documents(self._rows.on(q.device).piece_ids)
             self._visible[mask] = intervals(inside, q.shape[2], q.shape[2], q.device)
         return self._visible[mask]
 
@@ -116,7 +172,7 @@ class WaitingSites:
         """Join the group that waits, or begin another one if this site is not the next, not alike or one too many."""
         group = self._group
         batch, n_heads, length, _ = call.q.shape
-        size = batch * n_heads * length * 4 * (len(TRAITS) + 2 * len(self._asked.questions))
+        size = batch * n_heads * length * 4 * (len(TRAITS) + 3 + len(self._asked.questions))
         if group is not None:
             follows = self._order.index(site) == self._order.index(group.sites[-1]) + 1
             alike = (call.q.shape, call.k.shape, scores.scale, scores.softcap, self._causal[site]) == (

@@ -122,3 +122,15 @@ def test_many_questions_are_asked_in_parts() -> None:
     exact = observe(q, k, v, scores=GROUPED.scores, questions=asked, backend="dense")
     assert list(rows.mass) == list(asked)
     torch.testing.assert_close(rows.mass, dict(exact.mass), atol=3e-6, rtol=1e-5)
+
+
+def test_the_label_minus_one_matches_nothing() -> None:
+    """Not even a key with the label −1, in the tile of its row and in others."""
+    labels = torch.tensor([-1, 5] * 35)
+    q, k, v = GROUPED.qkv()
+    asked = {"own": Question(labels, labels), "other": Question(labels, labels, exclude_self=True)}
+    rows = observe_layers(q, k, GROUPED.scores.bind(q, k), asked)
+    exact = observe(q, k, v, scores=GROUPED.scores, questions=asked, backend="dense")
+    assert rows.mass["own"][:, :, ::2].eq(0).all()
+    assert rows.mass["own"][:, :, 1::2].gt(0).all()
+    torch.testing.assert_close(rows.mass, dict(exact.mass), atol=3e-6, rtol=1e-5)

@@ -73,6 +73,11 @@ def test_without_a_tokenizer_ids_still_work() -> None:
         processor.prepare("the horse")
 
 
+def test_texts_together_have_the_ids_of_each(processor: InputProcessor) -> None:
+    texts = ["the cat sat", "on", "", "a mat and the cat"]
+    assert processor.token_ids_of(texts) == [processor.token_ids(text) for text in texts]
+
+
 def test_token_ids_have_no_special_tokens(processor: InputProcessor) -> None:
     assert processor.token_ids("tired") == [11]
     assert processor.decode(torch.tensor([9, 10])) == "it was"

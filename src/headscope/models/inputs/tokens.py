@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -84,6 +85,16 @@ class InputProcessor:
     def token_ids(self, text: str) -> list[int]:
         """The ids of a text, with no special tokens added."""
         return list(self._encoded(text, "the text", add_special_tokens=False)["input_ids"])
+
+    def token_ids_of(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of several texts, with no special tokens added: by a fast tokenizer at once, on several cores."""
+        if len(texts) > 1 and getattr(self.tokenizer, "is_fast", False):
+            for text in texts:
+                self._growth.check(text)
+                self.isolation.try_text(text, "the text")
+            with suppress(InputError), panics_as_errors("the text"):  # one by one it is known which one is refused
+                return [list(ids) for ids in self.tokenizer(list(texts), add_special_tokens=False)["input_ids"]]
+        return [self.token_ids(text) for text in texts]
 
     def text_of(self, token: int) -> str:
         """The text of one token, its leading space included."""

@@ -9,10 +9,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Int
 from safetensors.torch import load as load_tensors
@@ -32,6 +34,14 @@ class Piece(NamedTuple):
     stop: int
     document: int
     offset: int
+
+
+class PlacedRows(NamedTuple):
+    """Rows on a device: token ids, positions within pieces, and the piece of each token."""
+
+    ids: Int[Tensor, "row position"]
+    positions: Int[Tensor, "row position"]
+    piece_ids: Int[Tensor, "row position"]
 
 
 @dataclass(frozen=True)
@@ -54,21 +64,41 @@ class PackedRows:
 
     def positions(self) -> Int[Tensor, "row position"]:
         """Token positions that restart at 0 in every piece, and in the padding after the last one."""
-        positions = torch.zeros_like(self.ids, dtype=torch.long)
-        ends = [0] * len(self.ids)
-        for piece in self.pieces:
-            positions[piece.row, piece.start : piece.stop] = torch.arange(piece.stop - piece.start)
-            ends[piece.row] = max(ends[piece.row], piece.stop)
-        for row, end in enumerate(ends):
-            positions[row, end:] = torch.arange(positions.shape[1] - end)
-        return positions
+        return self._places[0]
 
     def piece_ids(self) -> Int[Tensor, "row position"]:
         """The index of the piece that each token belongs to; −1 for padding."""
-        ids = torch.full_like(self.ids, -1, dtype=torch.long)
-        for number, piece in enumerate(self.pieces):
-            ids[piece.row, piece.start : piece.stop] = number
-        return ids
+        return self._places[1]
+
+    def on(self, device: torch.device) -> PlacedRows:
+        """The rows on a device, copied there once and without waiting for what it has to do before."""
+        if device not in self._copies:
+            there = torch.stack((self.ids, *self._places))
+            if device.type == "cuda":
+                there = there.pin_memory().to(device, non_blocking=True)
+            self._copies[device] = PlacedRows(*there.to(device).unbind())
+        return self._copies[device]
+
+    @cached_property
+    def _copies(self) -> dict[torch.device, PlacedRows]:
+        return {}
+
+    @cached_property
+    def _places(self) -> tuple[Int[Tensor, "row position"], Int[Tensor, "row position"]]:
+        """Positions and piece ids, of all pieces at once: a slice for each takes longer than everything else."""
+        n_rows, context = self.ids.shape
+        row, start, stop = np.array([piece[:3] for piece in self.pieces], dtype=np.int64).reshape(-1, 3).T
+        ends = np.zeros(n_rows, dtype=np.int64)
+        np.maximum.at(ends, row, stop)
+        columns = np.arange(context)
+        positions = np.where(columns >= ends[:, None], columns - ends[:, None], 0)
+        owner = np.full((n_rows, context), -1)
+        lengths = stop - start
+        number = np.repeat(np.arange(len(self.pieces)), lengths)
+        inside = np.arange(lengths.sum()) - (lengths.cumsum() - lengths)[number]
+        at = (row[number], start[number] + inside)
+        positions[at], owner[at] = inside, number
+        return torch.from_numpy(positions), torch.from_numpy(owner)
 
     def to_bytes(self) -> bytes:
         table = torch.tensor(self.pieces, dtype=torch.long).reshape(-1, len(Piece._fields))
@@ -164,13 +194,13 @@ def _pieces(documents: Iterable[tuple[int, list[int]]], row_format: RowFormat) -
 
 
 def _to_tensors(rows: list[_Row], context: int) -> PackedRows:
-    ids = torch.zeros(len(rows), context, dtype=torch.long)
+    ids = np.zeros((len(rows), context), dtype=np.int64)
     placed = []
     for number, row in enumerate(rows):
         start = 0
         for piece in row.pieces:
             stop = start + len(piece.ids)
-            ids[number, start:stop] = torch.tensor(piece.ids)
+            ids[number, start:stop] = piece.ids
             placed.append(Piece(number, start, stop, piece.document, piece.offset))
             start = stop
-    return PackedRows(ids, tuple(placed))
+    return PackedRows(torch.from_numpy(ids), tuple(placed))

@@ -83,9 +83,14 @@ def distance_edges() -> list[float]:
     return [0.0, *(2.0 ** (i - 1) for i in range(DISTANCE_BINS))]
 
 
+def entropy_width(context: int) -> float:
+    """The width of a bin of entropies."""
+    return math.log(max(context, 2)) / ENTROPY_BINS
+
+
 def _entropy_histogram(site: SiteValues, context: int) -> Int[Tensor, "head bin"]:
-    width = math.log(max(context, 2)) / ENTROPY_BINS
-    return _histogram((site.values[:, :, TRAITS.index("entropy")] / width).long(), site.valid[..., 0], ENTROPY_BINS)
+    bins = (site.values[:, :, TRAITS.index("entropy")] / entropy_width(context)).long()
+    return _histogram(bins, site.valid[..., 0], ENTROPY_BINS)
 
 
 def _distance_histogram(site: SiteValues) -> Int[Tensor, "head bin"]:

@@ -6,6 +6,7 @@ import importlib.util
 import math
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from jaxtyping import Float, Int
@@ -25,7 +26,7 @@ def refuse(q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> str | None:
     """Return why this backend cannot run the request, or None. ``scores`` is bound."""
     if not interpreted() and q.device.type != "cuda":
         return f"fused needs CUDA, got {q.device.type}"
-    if importlib.util.find_spec("triton") is None:
+    if not _has_triton():
         return "fused needs Triton, which is not installed"
     if q.dtype not in DTYPES:
         return f"fused takes bfloat16, float16 and float32, got {q.dtype}"
@@ -36,6 +37,11 @@ def refuse(q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> str | None:
     if 0 in q.shape or 0 in k.shape:
         return f"fused needs at least one query and key, got {q.shape[2]} and {k.shape[2]}"
     return refuse_scores(scores) or refuse_mask(scores.mask)
+
+
+@lru_cache
+def _has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
 
 
 def refuse_scores(scores: Scores) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -25,6 +26,14 @@ from headscope.attention.scores import Scores
 LONGEST = 4096
 """Keys up to which layers together are faster than one by one, as measured by ``bench/look.py`` on an H200."""
 MOST_QUESTIONS = 16
+
+
+class LayerStatistics(NamedTuple):
+    """What the kernel writes: numbers in one tensor, so that they can be summed by one kernel as well."""
+
+    values: Float[Tensor, "quantity item head query"]
+    """Log-sum-exp, entropy, mean and standard deviation of the distance, strongest weight, mass of each question."""
+    strongest: Int[Tensor, "item head query"]
 
 
 def refuse_layer(q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> str | None:
@@ -58,27 +67,40 @@ def observe_layers(
     Masks and labels may be of fewer items: those of the texts of one layer, which repeat from layer to layer.
     ``visible`` is the mask as intervals, where they are known already.
     """
-    from headscope.attention.backends.fused import layer_kernel
-
     if len(questions) > MOST_QUESTIONS:
         return _in_parts(q, k, scores, questions, visible)
+    found = statistics_of(q, k, scores, questions, visible)
+    lse, entropy, mean, std, weight, *masses = found.values.unbind()
+    mass = dict(zip(questions, masses, strict=True))
+    output = q.new_empty(*q.shape[:3], 0)
+    return Rows(output, lse, entropy, Distance(mean, std), Strongest(found.strongest, weight), mass)
+
+
+def statistics_of(
+    q: Float[Tensor, "item head query d_head"],
+    k: Float[Tensor, "item kv key d_head"],
+    scores: Scores,
+    questions: Mapping[str, Question],
+    visible: Intervals | None = None,
+) -> LayerStatistics:
+    """Launch the kernel, for up to ``MOST_QUESTIONS`` questions. See ``observe_layers``."""
+    from headscope.attention.backends.fused import layer_kernel
+
     inputs = KernelInputs.prepare(q, k, k, scores, visible)
     asks, labels = (_stacked([getattr(each, side) for each in questions.values()], q) for side in ("query", "key"))
     n_items, n_heads, n_query, d_head = q.shape
-    lse, entropy, mean, std, weight = torch.empty(5, *q.shape[:3], dtype=torch.float32, device=q.device)
+    values = torch.empty(5 + len(questions), *q.shape[:3], dtype=torch.float32, device=q.device)
     key = inputs.empty(torch.int64)
-    mass = torch.empty(len(questions), *q.shape[:3], dtype=torch.float32, device=q.device)
     tile = _tile(q.dtype, d_head)
     layer_kernel.layers[(-(-n_query // tile) * n_items * n_heads,)](
-        inputs.q, inputs.k, lse, entropy, mean, std, weight, key, mass, inputs.visible.low, inputs.visible.high,
+        inputs.q, inputs.k, *values[:5].unbind(), key, values[5:], inputs.visible.low, inputs.visible.high,
         asks, labels, n_query, k.shape[2], k.shape[1], len(inputs.visible.low), len(asks), inputs.scale,
         inputs.softcap or 0.0, *inputs.q.stride()[:3], *inputs.k.stride()[:3], BM=tile, BN=tile,
         PRECISION=_precision(q), N=len(questions), NP=max(2, 1 << (len(questions) - 1).bit_length()),
         EXCLUDE_SELF=sum(each.exclude_self << n for n, each in enumerate(questions.values())),
         num_warps=4, **inputs.common,
     )  # fmt: skip
-    masses = dict(zip(questions, mass.unbind(), strict=True))
-    return Rows(q.new_empty(*q.shape[:3], 0), lse, entropy, Distance(mean, std), Strongest(key, weight), masses)
+    return LayerStatistics(values, key)
 
 
 def _in_parts(
