@@ -202,7 +202,7 @@ class RecordedModel(ABC):
                 z = recorder.observe(site, call, observer)
             else:
                 z = plain(call) if observer is None else observer(site, call)
-            recording.check.z.add(site, z)
+            recording.check.z.hold(site, z)
             return z
 
         during: Callable[[], AbstractContextManager[Any]] = getattr(observer, "during", nullcontext)

@@ -12,7 +12,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from headscope.attention import reference
 from headscope.attention.questions import Question
-from headscope.heads.questions.standard_questions import STANDARD, answerable, matching_keys, standard_questions
+from headscope.heads.questions.standard_questions import (
+    STANDARD,
+    answerable,
+    answerable_rows,
+    matching_keys,
+    standard_questions,
+)
 
 TOKENS = torch.tensor([[7, 3, 7, 5, 3]])
 
@@ -85,6 +91,9 @@ def test_matching_keys_are_those_counted_pair_by_pair(
             assert bool(answerable(question, causal)[item, row]) == (
                 not alone and (behind if causal else len(found)) > 0
             )
+    together = answerable_rows({"one": question, "other": question}, causal)
+    assert torch.equal(together["one"], answerable(question, causal))
+    assert torch.equal(together["other"], together["one"])
 
 
 class LargestTensor(TorchDispatchMode):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -26,7 +27,7 @@ Questions = Mapping[str, Question]
 Ask = Callable[[str, Sizes], Questions]
 """Given a site and its sizes, the questions to ask there, with labels on the CPU that fit 32 bits."""
 
-AT_ONCE = 2**28  # bytes of q and k that are stacked, so that their copy stays small beside them
+AT_ONCE = 2**26  # bytes of q and k that are stacked, so that their copy stays small beside them
 
 
 @dataclass(frozen=True)
@@ -53,11 +54,18 @@ class _Layer(NamedTuple):
 class WaitingLayers:
     """The layers of one pass over one text, or over several that are padded on the right."""
 
-    def __init__(self, asks: Sequence[Ask], sizes: Callable[[str], Sequence[Sizes]] | None = None) -> None:
-        self._asks, self._sizes = asks, sizes
+    def __init__(
+        self,
+        asks: Sequence[Ask],
+        sizes: Callable[[str], Sequence[Sizes]] | None = None,
+        together: Callable[[Sequence[Sizes]], Questions | None] = lambda _: None,
+    ) -> None:
+        """One ``ask`` per text. ``together`` gives the padded questions of all texts of these sizes, if it has some."""
+        self._asks, self._sizes, self._together = asks, sizes, together
         self._waiting: dict[str, _Layer] = {}
         self._observed: dict[str, list[ObservedLayer]] = {}
         self._unchecked: list[tuple[list[str], Tensor]] = []
+        self._masses: dict[str, tuple[list[str], Tensor]] = {}
 
     def __contains__(self, site: str) -> bool:
         return site in self._waiting or site in self._observed
@@ -76,24 +84,37 @@ class WaitingLayers:
             self._waiting.clear()
         return self._observed[site][text]
 
-    def _groups(self) -> Iterator[tuple[list[_Layer], list[Questions]]]:
-        """Layers that can share a launch, and what each text is asked there."""
-        groups: dict[object, tuple[list[_Layer], list[Questions]]] = {}
+    def masses(self, site: str) -> tuple[list[str], Float[Tensor, "question item head query"]] | None:
+        """The masses of all texts at this site and at those that were observed with it, site after site."""
+        return self._masses.get(site)
+
+    def _groups(self) -> Iterator[tuple[list[_Layer], Callable[[torch.device], Questions]]]:
+        """Layers that can share a launch, and what is asked there of all texts."""
+        groups: dict[object, tuple[list[_Layer], Callable[[torch.device], Questions]]] = {}
         for layer in self._waiting.values():
-            asked = [ask(layer.site, size) for ask, size in zip(self._asks, self._sizes_at(layer), strict=True)]
+            sizes, asked = self._sizes_at(layer), []
+            at_once = self._together(sizes)
+            if not at_once:
+                asked = [ask(layer.site, size) for ask, size in zip(self._asks, sizes, strict=True)]
             same = (layer.q.shape, layer.k.shape, layer.q.dtype, layer.scores.scale, layer.scores.softcap)
-            labels = tuple(id(each) if each else 0 for each in asked)
-            key = (same, layer.q.device, layer.scores.mask, self._sizes_at(layer), labels)
-            groups.setdefault(key, ([], asked))[0].append(layer)
+            labels = (id(at_once), *(id(each) if each else 0 for each in asked))
+            key = (same, layer.q.device, layer.scores.mask, sizes, labels)
+            padded = (
+                partial(_moved, at_once) if at_once else partial(_padded, asked, layer.q.shape[2], layer.k.shape[2])
+            )
+            groups.setdefault(key, ([], padded))[0].append(layer)
         yield from groups.values()
 
-    def _observe(self, group: list[_Layer], asked: list[Questions]) -> None:
+    def _observe(self, group: list[_Layer], asked: Callable[[torch.device], Questions]) -> None:
         first, n_texts = group[0], len(self._asks)
         sizes, windows = self._sizes_at(first), len(first.q) // n_texts
         q, k, v = (torch.cat([getattr(layer, side) for layer in group]) for side in ("q", "k", "v"))
         norms = torch.linalg.vector_norm(v, dim=-1, dtype=torch.float32)
-        questions = _padded(asked, first.q.shape[2], first.k.shape[2], q.device)
+        questions = asked(q.device)
         rows = fused_layers.observe_layers(q, k, self._masked(first), questions)
+        if questions and windows == 1:
+            together = ([layer.site for layer in group], torch.stack(list(rows.mass.values())))
+            self._masses.update(dict.fromkeys(together[0], together))
         self._unchecked.append(([layer.site for layer in group], rows.logsumexp.view(len(group), -1)))
         by_text = zip(*(torch.split(values, windows) for values in _listed(rows, q, k, norms)), strict=True)
         for layer in group:
@@ -145,6 +166,14 @@ def _padded(asked: list[Questions], n_query: int, n_key: int, device: torch.devi
     query = torch.stack([labels(name, "query", n_query) for name in names]).to(device, torch.int32, non_blocking=True)
     key = torch.stack([labels(name, "key", n_key) for name in names]).to(device, torch.int32, non_blocking=True)
     return {name: Question(query[n], key[n], names[name]) for n, name in enumerate(names)}
+
+
+def _moved(questions: Questions, device: torch.device) -> dict[str, Question]:
+    """The padded questions of texts whose queries and keys are the same positions, copied to a device at once."""
+    labels = torch.stack([side for each in questions.values() for side in (each.query, each.key)])
+    sides = labels.to(torch.int32).to(device, non_blocking=True).unbind()
+    pairs = zip(questions.items(), zip(sides[::2], sides[1::2], strict=True), strict=True)
+    return {name: Question(query, key, each.exclude_self) for (name, each), (query, key) in pairs}
 
 
 def _row(question: Question | None, side: str) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MethodType
 from typing import Any
 from weakref import WeakMethod
@@ -25,6 +25,7 @@ from headscope.attention.scores import Scores
 from headscope.heads.look.edits import EditFunction, edited, scores_under, under
 from headscope.heads.look.knock_outs import in_order
 from headscope.heads.look.layer_cache import LayerCache
+from headscope.heads.questions.batch_answers import Answers, BatchAnswers, together
 from headscope.models.finite import PassCheck
 from headscope.models.modes import own_precision
 from headscope.models.protocol import ForwardPass, OpenModel, SiteObserver, SiteOutput
@@ -60,6 +61,7 @@ class ActivationCache:
         self.bytes = 0
         self._waiting: tuple[WaitingLayers, int] | None = None
         self._waiting_z: dict[str, Tensor] = {}
+        self._answers: tuple[BatchAnswers, WaitingLayers, int] | None = None
         self._recorded: dict[str, SiteOutput] = {}
         self._residual: Tensor | None = None
         self._layers: LayerCache | None = None
@@ -69,12 +71,16 @@ class ActivationCache:
         """Run an unobserved pass under the edits; keep and return the logits."""
         return self._run(self.attend)
 
-    def observe(self, questions: SiteQuestions) -> Float[Tensor, "batch query vocabulary"]:
+    def observe(
+        self, questions: SiteQuestions, answers: BatchAnswers | None = None
+    ) -> Float[Tensor, "batch query vocabulary"]:
         """Run an observed pass; keep the logits, each site's statistics, and q, k and z while they fit.
 
-        On a GPU the sites of a short text wait: their statistics are computed together when one is asked for.
+        On a GPU the sites of a short text wait: their statistics are computed together when one is asked for. So are
+        the mean ``answers``.
         """
-        waiting = WaitingLayers([on_cpu(questions)])
+        waiting = WaitingLayers([on_cpu(questions)], together=together(answers))
+        self.answer_by(answers, waiting, 0)
         with self._keeping_states():
             return self._run(lambda site, call: self._observe_or_wait(site, call, questions, waiting))
 
@@ -84,14 +90,28 @@ class ActivationCache:
             self.observe(questions)
         return self._observed(name)
 
+    def answer_by(self, answers: BatchAnswers | None, waiting: WaitingLayers, text: int) -> None:
+        """Take mean answers from those of all texts of a pass, in which this is the text of that number."""
+        self._answers = None if answers is None else (answers, waiting, text)
+
+    def means(self, site: str) -> Answers | None:
+        """Mean answers of a site that waited and has been observed; None for others."""
+        if self._answers is None:
+            return None
+        answers, waiting, text = self._answers
+        return answers.means(waiting, site, self.model.shape.sites[site].causal, text)
+
     def wait(self, waiting: WaitingLayers, text: int, z: Mapping[str, Tensor]) -> None:
         """Leave these sites to ``waiting``, in which this is the text of that number; keep their z."""
         self._waiting = (waiting, text)
         self._waiting_z.update(z)
 
-    def fits(self, *tensors: Tensor) -> bool:
-        """Whether these tensors are within the budget; if so, their bytes are counted."""
-        return self._fits(_bytes(*tensors))
+    def fits(self, size: int) -> bool:
+        """Whether this many more bytes are within the budget; if so, they are counted."""
+        if self.bytes + size > BUDGET:
+            return False
+        self.bytes += size
+        return True
 
     def reach(self, site: str, n_query: int, n_key: int, n_windows: int = 1) -> None:
         """Note that the text reached a site, with these numbers of positions."""
@@ -105,7 +125,7 @@ class ActivationCache:
         seen = observe(call.q, call.k, call.v, scores=scores, questions=asked)
         note_logsumexp(site, seen.logsumexp)
         z = self._edited(site, call, seen.output)
-        fits = self._fits(_bytes(call.q, call.k, z))
+        fits = self.fits(size_in_bytes(call.q, call.k, z))
         output = z.detach() if fits else z.new_empty(*z.shape[:3], 0)
         rows = Rows(output, seen.logsumexp, seen.entropy, seen.distance, seen.strongest, dict(seen.mass))
         norms = call.v[0].float().norm(dim=-1)
@@ -117,7 +137,7 @@ class ActivationCache:
         refused = refuse_layer(call.q, call.k, call.v, bound) is not None or any(
             hasattr(edit, "scores") for edit in self.edits
         )
-        if refused or not self.fits(call.q, call.k, call.v, call.q):
+        if refused or not self.fits(size_in_bytes(call.q, call.k, call.v, call.q)):
             return self.observe_site(site, call, questions)
         self._reach(site, call)
         report_progress("reading the text", len(self.reached) - 1, len(self.model.shape.sites))
@@ -139,9 +159,9 @@ class ActivationCache:
             check.see_logsumexp(sites, logsumexp)
         check.verify()
         for site, z in self._waiting_z.items():
-            own = seen[site]
-            kept = SiteActivations(replace(own.rows, output=z), own.scores, own.value_norms, (own.q, own.k))
-            self.sites[site] = kept
+            own, rows = seen[site], seen[site].rows
+            made = Rows(z, rows.logsumexp, rows.entropy, rows.distance, rows.strongest, rows.mass)
+            self.sites[site] = SiteActivations(made, own.scores, own.value_norms, (own.q, own.k))
         self._waiting = None
         self._waiting_z.clear()
 
@@ -158,7 +178,7 @@ class ActivationCache:
     def keep(self, logits: Tensor, residual: Tensor | None) -> None:
         """Keep what a padded batch gave for this text; the end of the residual stream if it fits."""
         self.logits = logits
-        if residual is not None and self._fits(_bytes(residual)):
+        if residual is not None and self.fits(size_in_bytes(residual)):
             self._residual = residual
 
     def source(self, site: str) -> pattern.Source:
@@ -185,7 +205,7 @@ class ActivationCache:
         held = {site: made for site in sites if (made := self._held(site, place)) is not None}
         missing = [site for site in sites if site not in held]
         if missing:
-            row = None if self._fits(self._size_of_outputs(missing)) else place
+            row = None if self.fits(self._size_of_outputs(missing)) else place
             with torch.no_grad():
                 done = self._pass(self.attend, outputs=missing, row=row).outputs
             if row is None:
@@ -213,7 +233,7 @@ class ActivationCache:
 
     def _run(self, observer: SiteObserver) -> Float[Tensor, "batch query vocabulary"]:
         """Run a whole pass; keep its logits and, if it fits, the end of its residual stream."""
-        fits = self._residual is None and self._fits(self._size_of_state())
+        fits = self._residual is None and self.fits(self._size_of_state())
         with torch.no_grad():
             done = self._pass(observer, residual=fits)
         self._residual = done.residual if fits else self._residual
@@ -223,13 +243,6 @@ class ActivationCache:
     def _pass(self, observer: SiteObserver, **wanted: Any) -> ForwardPass:
         """Run the model, inside what the edits need."""
         return self.model.run(self.inputs, under(self.edits, observer), **wanted)
-
-    def _fits(self, size: int) -> bool:
-        """Whether this many more bytes are within the budget; if so, they are counted."""
-        if self.bytes + size > BUDGET:
-            return False
-        self.bytes += size
-        return True
 
     def _keeping_states(self) -> AbstractContextManager[None]:
         """Where q, k and z of all sites will not fit, keep as many layer outputs as do."""
@@ -304,7 +317,7 @@ def on_cpu(questions: SiteQuestions) -> Ask:
     return ask
 
 
-def _bytes(*tensors: Tensor) -> int:
+def size_in_bytes(*tensors: Tensor) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 

@@ -21,6 +21,7 @@ from headscope.heads.look.attribution import Contributions, LogitAttribution, co
 from headscope.heads.look.edits import EditFunction
 from headscope.heads.look.sampling import ClassPrediction, Prediction, class_predictions, strongest_predictions
 from headscope.heads.look.table import head_table
+from headscope.heads.questions.batch_answers import BatchAnswers
 from headscope.heads.questions.cross_questions import Sides, are_words
 from headscope.heads.questions.label_rules import LabelRule
 from headscope.heads.questions.standard_answers import StandardAnswers
@@ -72,7 +73,7 @@ class Look:
         if self.edits:
             self.cache.predict()
         else:
-            self.cache.observe(self.questions)
+            self.cache.observe(self.questions, BatchAnswers.of([self.prepared]))
         return self
 
     def save(self, path: str | Path) -> None:

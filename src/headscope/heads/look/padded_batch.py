@@ -18,7 +18,8 @@ from headscope.attention.backends.waiting_layers import WaitingLayers, without_p
 from headscope.attention.masks import Causal, Dense, Mask, Window
 from headscope.attention.observer import Call, plain
 from headscope.attention.scores import Alibi, DenseBias, Relative, Scores
-from headscope.heads.look.activation_cache import on_cpu
+from headscope.heads.look.activation_cache import on_cpu, size_in_bytes
+from headscope.heads.questions.batch_answers import BatchAnswers, together
 
 if TYPE_CHECKING:
     from headscope.heads.look.look import Look
@@ -66,7 +67,9 @@ class _WaitingBatch:
         self.looks = looks
         self._sizes: dict[tuple[str, str], list[tuple[int, int]]] = {}
         self._sizes_at: dict[str, list[tuple[int, int]]] = {}  # by site; it outlives this batch with the layers
-        self._layers = WaitingLayers([on_cpu(look.questions) for look in looks], self._sizes_at.__getitem__)
+        self._answers = BatchAnswers.of([look.prepared for look in looks])
+        asks = [on_cpu(look.questions) for look in looks]
+        self._layers = WaitingLayers(asks, self._sizes_at.__getitem__, together(self._answers))
         self._z: dict[str, Tensor] = {}
 
     def sizes(self, site: str) -> list[tuple[int, int]]:
@@ -82,8 +85,8 @@ class _WaitingBatch:
             return False
         if refuse_layer(call.q, call.k, call.v, call.scores.bind(call.q, call.k)) is not None:
             return False
-        one = [tensor[:1] for tensor in (call.q, call.k, call.v, call.q)]
-        counted = [look.cache.fits(*one) for look in self.looks]
+        size = size_in_bytes(call.q, call.k, call.v, call.q) // len(self.looks)
+        counted = [look.cache.fits(size) for look in self.looks]
         return all(counted)
 
     def attend(self, site: str, call: Call) -> Tensor:
@@ -97,10 +100,12 @@ class _WaitingBatch:
         """Give every look its part of the batch."""
         if not self._z:
             return
+        sizes = {site: self.sizes(site) for site in self._z}
         for index, look in enumerate(self.looks):
-            own = {site: (self.sizes(site)[index], z[index : index + 1]) for site, z in self._z.items()}
+            own = {site: (sizes[site][index], z[index : index + 1]) for site, z in self._z.items()}
             for site, (size, _) in own.items():
                 look.cache.reach(site, *size)
+            look.cache.answer_by(self._answers, self._layers, index)
             look.cache.wait(self._layers, index, {site: z[:, :, : size[0]] for site, (size, z) in own.items()})
 
 

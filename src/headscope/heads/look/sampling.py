@@ -137,9 +137,10 @@ def strongest_predictions(model: OpenModel, logits: Float[Tensor, " vocabulary"]
     """The likeliest tokens, most likely first."""
     probabilities = logits.float().softmax(-1)
     top = probabilities.topk(min(count, len(probabilities)))
-    tokens = model.processor.tokens_of(top.indices.cpu())
-    chosen = zip(tokens, top.values.tolist(), logits[top.indices].tolist(), strict=True)
-    return [Prediction(token, p, logit) for token, p, logit in chosen]
+    ids = top.indices.tolist()
+    found = torch.stack((top.values.double(), logits[top.indices].double())).tolist()
+    tokens = model.processor.tokens_of(torch.tensor(ids))
+    return [Prediction(token, p, logit) for token, p, logit in zip(tokens, *found, strict=True)]
 
 
 def _keep_most(

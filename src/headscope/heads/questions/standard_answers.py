@@ -38,6 +38,10 @@ class StandardAnswers:
     def means(self, look: Look, site: str) -> Answers:
         """Mean mass per head on every question, over the rows that can answer it; absent if no row can."""
         if site not in self._means:
+            look.statistics(site)
+            found = look.cache.means(site)
+            if found is not None:
+                return found
             self._answer_like(look, site)
         return dict(self._means[site])
 
@@ -69,7 +73,7 @@ class StandardAnswers:
         key = (id(sides[0]), id(sides[1]), causal, device)
         if key not in self._weights:
             rows = answerable_rows(self._between(sides, torch.device("cpu")), causal)
-            asked = {name: found.float() / found.sum() for name, found in rows.items() if found.any()}
+            asked = {name: found[0].float() / found.sum() for name, found in rows.items() if found.any()}
             weights = torch.stack(list(asked.values())) if asked else torch.zeros(0, len(sides[0]))
             self._weights[key] = (list(asked), weights.to(device, non_blocking=True))
         return self._weights[key]

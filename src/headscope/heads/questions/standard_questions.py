@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 from headscope.attention.questions import Question
@@ -74,15 +76,34 @@ def matching_keys(question: Question, largest: int | None = None) -> MatchingKey
     return MatchingKeys((end - first - itself.long()) * asks, (here - first - itself.long()) * asks)
 
 
-def answerable_rows(questions: Mapping[str, Question], causal: bool) -> dict[str, Bool[Tensor, " query"]]:
-    """The rows of one text that can answer each of several questions, which are counted together."""
-    found: dict[str, Bool[Tensor, " query"]] = {}
-    for apart in (False, True):
-        some = {name: question for name, question in questions.items() if question.exclude_self == apart}
-        if some:
-            query, key = (torch.cat([getattr(each, side) for each in some.values()]) for side in ("query", "key"))
-            found |= dict(zip(some, answerable(Question(query, key, apart), causal), strict=True))
-    return {name: found[name] for name in questions}
+def answerable_rows(questions: Mapping[str, Question], causal: bool) -> dict[str, Bool[Tensor, "batch query"]]:
+    """The rows of a text that can answer each of several questions, as ``answerable``, whose labels are on the CPU.
+
+    By NumPy: texts are short, and PyTorch would wake all its threads for each.
+    """
+    return {name: torch.from_numpy(_answerable_here(question, causal)) for name, question in questions.items()}
+
+
+def _answerable_here(question: Question, causal: bool) -> NDArray[np.bool_]:
+    query, key = (np.ascontiguousarray(side.numpy()).astype(np.int64) for side in (question.query, question.key))
+    batch, n_query, n_key = max(len(query), len(key)), query.shape[1], key.shape[1]
+    query, key = np.broadcast_to(query, (batch, n_query)), np.broadcast_to(key, (batch, n_key))
+    own = np.arange(n_key - n_query, n_key)
+    found = np.zeros((batch, n_query), dtype=bool)
+    for text in range(batch):
+        labels, first, counts = np.unique(key[text], return_index=True, return_counts=True)
+        at = np.minimum(np.searchsorted(labels, query[text]), len(labels) - 1)
+        match = (labels[at] == query[text]) & (query[text] != -1)
+        if causal:
+            # The first key with the label is the nearest to begin with: no other is needed.
+            seen = first[at] < own + (not question.exclude_self)
+        else:
+            itself = (own >= 0) & (key[text][np.maximum(own, 0)] == query[text]) & question.exclude_self
+            seen = counts[at] > itself
+        found[text] = match & seen
+    if causal and n_key == n_query:
+        found[:, 0] = False
+    return found
 
 
 def _bounds(labels: Int[Tensor, "batch position"]) -> tuple[int, int]:
