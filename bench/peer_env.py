@@ -1,8 +1,8 @@
 """An environment for each peer that a benchmark is held against: the peer and what it needs, on our torch.
 
-A peer's folder is a virtual environment of its own under ``.venv/peer``. A ``.pth`` file lets it read this project's
-packages (torch, transformers), so that both sides run on the same builds; what the peer needs beside them is installed
-into its own folder and is never seen by the project.
+A peer's folder is a virtual environment of its own under ``.venv/peer``, or where ``HEADSCOPE_PEERS`` says. A ``.pth``
+file lets it read this project's packages (torch, transformers), so that both sides run on the same builds; what the
+peer needs beside them is installed into its own folder and is never seen by the project.
 
     python bench/peer_env.py transformer-lens        # prints the interpreter to run, building it the first time
     python bench/peer_env.py --list
@@ -19,7 +19,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDER = ROOT / ".venv" / "peer"
+FOLDER = Path(os.environ.get("HEADSCOPE_PEERS", ROOT / ".venv" / "peer"))
 
 PEERS = {
     "transformer-lens": (

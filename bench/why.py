@@ -1,34 +1,43 @@
 """How fast scores are split, and how far predicted effects of cut paths are from true ones.
 
     python bench/why.py                       # everything; writes bench/results/why-cpu.json
-    python bench/why.py --only paths          # speed, paths or circuit; what was measured before is kept
+    python bench/why.py --only paths          # speed, paths, circuit or peer; what was measured before is kept
 
 ``speed``: one arrow, and all arrows of a row, against one forward pass, on a random model of GPT-2 small's shape.
 ``paths``: the strongest paths into the keys of the embedded model: the change of the logit that is predicted, all later
 parts held, beside the true one. ``circuit``: a circuit on 32 pairs of 20 tokens of GPT-2 small's shape, and the
-embedded model's induction circuit.
+embedded model's induction circuit. ``peer``: every edge's score on such pairs, beside TransformerLens's own edge
+attribution (bench/peer_env.py), which takes one gradient, on the corrupted text; ours is also taken there and compared.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import peer_env
+import tokenizers
 import torch
 import transformers
 
 import headscope
 from headscope.attention.observer import Call, plain
+from headscope.heads.explain import edge_attribution
 from headscope.heads.explain.arrows import explained
+from headscope.heads.explain.edge_attribution import score_edges
+from headscope.heads.explain.edge_patching import PatchedModel, record
 from headscope.heads.explain.path_effect import cut_reader, path_effect
 from headscope.heads.look.look import Look
 from headscope.scope import Scope
 
 RESULTS = Path(__file__).parent / "results" / "why-cpu.json"
+PEER_PAIRS = 1  # the peer goes through pairs one by one
 TEXTS = (
     "My white horse drank at the river. My white horse drank at the",
     "The old captain looked at the sea, and the old captain looked at the",
@@ -176,25 +185,89 @@ def _values(scope: Scope, look: Look, head: headscope.Head) -> torch.Tensor:
     return Reading(explained(look).stream, head.site, "v", kv).parts().parts.sum(0)
 
 
+def task(count: int) -> tuple[torch.Tensor, torch.Tensor, list[tuple[int, int]]]:
+    """Pairs of 20 random tokens of which one differs, each with two tokens whose logits are compared."""
+    draw = torch.Generator().manual_seed(0)
+    clean = torch.randint(1000, 40000, (count, 20), generator=draw)
+    corrupted = clean.clone()
+    corrupted[:, 10] = torch.randint(1000, 40000, (count,), generator=draw)
+    return clean, corrupted, [(int(a), int(b)) for a, b in torch.randint(1000, 40000, (count, 2), generator=draw)]
+
+
 def circuit() -> dict[str, Any]:
     """Seconds for a circuit of GPT-2 small's shape, and the embedded model's induction circuit."""
-    draw = torch.Generator().manual_seed(0)
-    clean = torch.randint(1000, 40000, (32, 20), generator=draw)
-    corrupted = clean.clone()
-    corrupted[:, 10] = torch.randint(1000, 40000, (32,), generator=draw)
-    answers = [(int(a), int(b)) for a, b in torch.randint(1000, 40000, (32, 2), generator=draw)]
+    clean, corrupted, answers = task(32)
+    found: dict[str, Any] = {}
     with gpt2_small() as scope:
         started = (time.perf_counter(), time.process_time())
-        found = scope.circuit(clean.tolist(), corrupted.tolist(), answers, wanted=0.5)
+        made = scope.circuit(clean.tolist(), corrupted.tolist(), answers, wanted=0.5)
         taken = {"wall_s": time.perf_counter() - started[0], "processor_s": time.process_time() - started[1]}
-        small = {**taken, "edges": len(found.edges), "of": len(found.scores)}
+        found["gpt2_small"] = {**taken, "edges": len(made.edges), "of": len(made.scores)}
     with headscope.load() as scope:
         began = time.process_time()
-        embedded = {**scope.circuit("induction").to_dict(), "processor_s": time.process_time() - began}
-    return {"gpt2_small": small, "embedded_induction": embedded}
+        made = scope.circuit("induction")
+        found["embedded_induction"] = {
+            **made.to_dict(),
+            "n_edges": len(made.edges),
+            "nodes": made.nodes,
+            "processor_s": time.process_time() - began,
+        }
+    return found
 
 
-PARTS: dict[str, Callable[[], dict[str, Any]]] = {"speed": speed, "paths": paths, "circuit": circuit}
+def peer() -> dict[str, Any]:
+    """Scores of all edges, ours and TransformerLens's, on the same pairs and weights."""
+    clean, corrupted, answers = task(PEER_PAIRS)
+    pairs = {"clean": clean.tolist(), "corrupted": corrupted.tolist(), "answers": answers}
+    with tempfile.TemporaryDirectory() as folder, gpt2_small() as scope:
+        asked, answer = Path(folder, "pairs.json"), Path(folder, "scores.json")
+        asked.write_text(json.dumps(pairs))
+        scope.model.model.save_pretrained(folder)
+        tokenizer(folder)
+        script = Path(__file__).parent / "peers" / "edges_with_transformer_lens.py"
+        try:
+            said = peer_env.run(
+                "transformer-lens", script, folder, str(asked), str(answer), threads=torch.get_num_threads()
+            )
+        except (OSError, subprocess.CalledProcessError) as error:
+            return {"skipped": f"TransformerLens was not installed or did not run: {error}"}
+        theirs = json.loads(answer.read_text())
+        patched = PatchedModel(scope.model)
+        began = time.process_time()
+        states = [record(patched, {"input_ids": ids}) for ids in (clean, corrupted)]
+
+        def metric(logits: torch.Tensor) -> torch.Tensor:
+            ends = logits[:, -1].gather(1, torch.tensor(answers))
+            return (ends[:, 0] - ends[:, 1]).mean()
+
+        score_edges(patched, {"input_ids": clean}, states[0], states[1], metric)
+        ours = {"processor_s": time.process_time() - began, "gradients": edge_attribution.STEPS}
+        began = time.process_time()
+        states = [record(patched, {"input_ids": ids}) for ids in (clean, corrupted)]
+        scores = score_edges(patched, {"input_ids": clean}, states[0], states[1], metric, at=(0.0,))
+        ours["processor_s_one_gradient"] = time.process_time() - began
+    own = {str(edge): score for edge, score in scores.items()}
+    shared = sorted(own.keys() & theirs.keys())
+    gap = max(abs(own[edge] - theirs[edge]) for edge in shared) / max(map(abs, theirs.values()))
+    return {
+        "transformer_lens": json.loads(said.splitlines()[-1]),
+        "headscope": ours,
+        "pairs": PEER_PAIRS,
+        "edges": {"ours": len(own), "theirs": len(theirs), "both": len(shared)},
+        "only_theirs": sorted(theirs.keys() - own.keys())[:5],
+        "only_ours": sorted(own.keys() - theirs.keys())[:5],
+        "largest_difference_of_largest_score": gap,
+    }
+
+
+def tokenizer(folder: str) -> None:
+    """A tokenizer of GPT-2's size beside the weights; the peer opens none without one."""
+    words = {f"<{index}>": index for index in range(50257)}
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<0>"))
+    transformers.PreTrainedTokenizerFast(tokenizer_object=made, bos_token="<50256>").save_pretrained(folder)
+
+
+PARTS: dict[str, Callable[[], dict[str, Any]]] = {"speed": speed, "paths": paths, "circuit": circuit, "peer": peer}
 
 
 def main() -> None:

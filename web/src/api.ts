@@ -1607,6 +1607,12 @@ export interface components {
          */
         CutPathRequest: {
             /**
+             * Group
+             * @description cut it for all heads that read the same keys
+             * @default false
+             */
+            group: boolean;
+            /**
              * Into
              * @default k
              * @enum {string}
@@ -1656,6 +1662,8 @@ export interface components {
             query: number;
             /** Reader */
             reader: string;
+            /** Readers */
+            readers: string[];
             token: components["schemas"]["NextToken"];
             weight: components["schemas"]["MovedInfo"] | null;
             /** Writer */

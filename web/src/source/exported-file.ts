@@ -38,8 +38,8 @@ export function explainedAnswers(stored: Explained | undefined, absent: () => Pr
   };
   return {
     why: ({ head, query, key, minus }: WhyRequest): Why => held(stored?.arrows[`${head} ${query} ${key} ${minus}`]),
-    cutPath: ({ writer, reader, into, query, key }: CutPathRequest): CutPath =>
-      held(stored?.cuts[`${writer} ${reader} ${into} ${query} ${key}`]),
+    cutPath: ({ writer, reader, into, query, key, group }: CutPathRequest): CutPath =>
+      held(group ? undefined : stored?.cuts[`${writer} ${reader} ${into} ${query} ${key}`]),
     trace: (wanted: TraceRequest): Trace =>
       held(stored?.trace && fits(stored.trace, wanted) ? stored.trace : undefined),
   };

@@ -37,6 +37,7 @@ const FULL: State = {
     arrow: { query: 3, key: 1 },
     against: "others",
     pin: { side: "k", name: "mlp 3" },
+    group: true,
     tracing: true,
     floor: 0.05,
     part: "5.6",

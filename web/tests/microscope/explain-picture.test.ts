@@ -12,6 +12,7 @@ const CUT: CutPath = {
   look: "x",
   writer: "4.3",
   reader: "5.6",
+  readers: ["5.6"],
   into: "k",
   query: 14,
   key: 7,

@@ -22,6 +22,8 @@ from headscope.models.structure.recorder import current_recorder
 from headscope.models.structure.trace import hooked
 
 STEPS = 5
+MIDDLES = tuple((step + 0.5) / STEPS for step in range(STEPS))
+"""Where between the corrupted and the clean embedding gradients are taken."""
 Metric = Callable[[Tensor], Tensor]
 """From logits ``[pair, position, vocabulary]`` to one number."""
 
@@ -65,16 +67,20 @@ class _Gradients(Recording):
 
 
 def score_edges(
-    patched: PatchedModel, inputs: Mapping[str, Tensor], clean: PassState, corrupted: PassState, metric: Metric
+    patched: PatchedModel,
+    inputs: Mapping[str, Tensor],
+    clean: PassState,
+    corrupted: PassState,
+    metric: Metric,
+    at: Sequence[float] = MIDDLES,
 ) -> dict[Edge, float]:
     """The score of every edge: how much the answer gains from it."""
     means: dict[Reader, Tensor] = {}
-    for step in range(STEPS):
-        report_progress("attributing edges", step, STEPS)
-        for reader, gradient in _reader_gradients(
-            patched, inputs, (clean, corrupted), (step + 0.5) / STEPS, metric
-        ).items():
-            means[reader] = means[reader].add_(gradient, alpha=1 / STEPS) if reader in means else gradient / STEPS
+    for step, place in enumerate(at):
+        report_progress("attributing edges", step, len(at))
+        for reader, gradient in _reader_gradients(patched, inputs, (clean, corrupted), place, metric).items():
+            share = gradient / len(at)
+            means[reader] = means[reader].add_(share) if reader in means else share
     return _along(means, clean, corrupted)
 
 

@@ -10,7 +10,7 @@ pass in which everything after the reader is computed again. They differ by what
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -73,42 +73,50 @@ def path_effect(
 ) -> PathEffect:
     """Cut a path of one head and compare the prediction with the truth; the likeliest next token unless one is given.
 
-    A prediction is of the row of ``path.query``, so it is given, and ``position`` is where the token is predicted.
+    A prediction is of the row of ``path.query``, so it is given, and ``position`` is where the token is predicted. Of
+    several readers (``path(writer, why.group)``), all of one site, the weight is that of the first.
     """
     place = look.position(position)
-    head, row = _checked(look, path)
+    heads, row = _checked(look, path)
     chosen = look.predictions(place, 1)[0].token.id if token is None else look.token_id(token)
     ids = [chosen] + ([] if minus is None else [look.token_id(minus)])
     found = explained(look)
     own = look.logits[place].double()
     with torch.no_grad():
-        reader = cut_reader(look, path)
-        direct = own + (_direct(look, found, head, place, reader.change).double() if row == place else 0.0)
+        readers = [cut_reader(look, replace(path, readers=(head,))) for head in heads]
+        direct = own
+        for head, reader in zip(heads, readers, strict=True) if row == place else ():
+            direct = direct + _direct(look, found, head, place, reader.change).double()
         clean = logit_shares(found.stream, look.model, place, ids)
         true, cut = _true(look, path, place, ids)
+    weights = None if path.key is None or path.into == "v" else readers[0].weights
     answers = {name: cut.get(name, 0.0) - share for name, share in clean.items()}
     return PathEffect(
         path, chosen, None if minus is None else ids[1], place,
-        None if path.key is None or path.into == "v" else Moved(*(float(each[path.key]) for each in reader.weights)),
+        None if weights is None else Moved(*(float(each[path.key]) for each in weights)),
         Moved(*(_difference(each, ids) for each in (own, direct, true))),
         Moved(*(float(each.softmax(-1)[chosen]) for each in (own, direct, true))),
         dict(sorted(answers.items(), key=lambda item: -abs(item[1]))),
     )  # fmt: skip
 
 
-def _checked(look: Look, path: Path) -> tuple[Head, int]:
-    if len(path.readers) != 1:
-        raise InputError(f"{len(path.readers)} readers: an effect is predicted for a path into one head; give one")
+def _checked(look: Look, path: Path) -> tuple[list[Head], int]:
+    heads = [look.shape.find(reader) for reader in path.readers]
+    if len({head.site for head in heads}) != 1:
+        raise InputError(
+            f"{len(heads)} readers of different sites: an effect is predicted for a path into heads of one site; give "
+            "those, such as why.group"
+        )
     if path.query is None:
         raise InputError("this path has no query: an effect is predicted for one row; give path(…, query=…)")
-    head = look.shape.find(path.readers[0])
+    head = heads[0]
     rows, columns = len(look.query_tokens(head.site)), len(look.key_tokens(head.site))
     if not 0 <= path.query < rows or not (path.key is None or 0 <= path.key < columns):
         raise InputError(
             f"the path into {head} is of query {path.query} and key {path.key}; this text has queries 0–{rows - 1} and "
             f"keys 0–{columns - 1}"
         )
-    return head, path.query
+    return heads, path.query
 
 
 def _kv(look: Look, head: Head) -> int:
@@ -144,7 +152,7 @@ class CutReader(NamedTuple):
 
 def cut_reader(look: Look, path: Path) -> CutReader:
     """The reader's row without the path. Nothing before it changes, so its true row needs no further pass."""
-    (head, row), found = _checked(look, path), explained(look)
+    ((head, *_), row), found = _checked(look, path), explained(look)
     held, again = _parts(found, path, head)
     fresh = held if path.norm == "hold" else again
     source = look.source(head)

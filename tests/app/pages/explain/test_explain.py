@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from fastapi.testclient import TestClient
 from tests.app.conftest import SENTENCE
+from tests.heads.explain.families import FAMILIES, IDS
 
 import headscope
 from headscope.app.pages.explain import why as why_page
+from headscope.app.pages.explain.path_cut import CutPathRequest, cut_path
 from headscope.app.pages.microscope import LookRequest, Session
 from headscope.heads.explain.why import by_size
 from headscope.scope import Scope
@@ -55,6 +57,18 @@ def test_a_cut_path_has_the_true_effect_of_the_edit(client: TestClient, scope: S
     assert sent["probability"]["true"] == pytest.approx(float(after.softmax(-1)[sent["token"]["id"]]), abs=1e-6)
     moved = sum(each["change"] for each in sent["answers"]) + sent["others"]
     assert moved == pytest.approx(sent["logit"]["true"] - sent["logit"]["as_is"], abs=2e-4)
+
+
+def test_a_path_is_cut_for_one_head_unless_its_group_is_asked_for() -> None:
+    with headscope.load(FAMILIES["llama"]()) as llama:
+        look = llama.look(IDS[0].tolist())
+        asked = CutPathRequest(look="", writer="0.3", reader="1.3", query=11, key=4, token=7)
+        one, all_of_it = (cut_path(look, asked.model_copy(update={"group": group})) for group in (False, True))
+        with llama.edit(headscope.ablate(headscope.path("0.3", ("1.2", "1.3"), query=11, key=4))):
+            after = float(llama.look(IDS[0].tolist()).logits[11, 7])
+    assert (one.readers, all_of_it.readers) == (["1.3"], ["1.3", "1.2"])
+    assert all_of_it.logit.true == pytest.approx(after, abs=1e-5)
+    assert one.logit.true != pytest.approx(after, abs=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-// What is explained, in the address: "why=14:7&against=others&writer=k:4.3", or "trace=1&floor=.05".
+// What is explained, in the address: "why=14:7&against=others&writer=k:4.3&group=1", or "trace=1&floor=.05".
 
 /** A writer that was chosen: at the query (it asked) or at the key (it answered). */
 export interface Pin {
@@ -19,6 +19,8 @@ export interface Explain {
   /** what the score is relative to: "mean", "others", or the position of another key */
   against: string;
   pin: Pin | null;
+  /** the path is cut for all heads that read the same keys */
+  group: boolean;
   tracing: boolean;
   floor: number;
   /** the part of a trace that is followed */
@@ -31,6 +33,7 @@ export const EXPLAIN: Explain = {
   arrow: null,
   against: "mean",
   pin: null,
+  group: false,
   tracing: false,
   floor: 0.03,
   part: null,
@@ -43,6 +46,7 @@ export function writeExplain(put: (name: string, value: string | number | null) 
     put("why", `${state.arrow.query}:${state.arrow.key}`);
     if (state.against !== "mean") put("against", state.against);
     if (state.pin) put("writer", `${state.pin.side}:${state.pin.name}`);
+    if (state.pin && state.group) put("group", 1);
   }
   if (!state.tracing) return;
   put("trace", 1);
@@ -62,6 +66,7 @@ export function readExplain(fields: URLSearchParams): Explain {
     arrow: arrow && { query: Number(arrow[1]), key: Number(arrow[2]) },
     against: arrow && against ? against[1] : EXPLAIN.against,
     pin: arrow && pin && { side: pin[1] as Pin["side"], name: pin[2] },
+    group: !!arrow && !!pin && fields.get("group") === "1",
     tracing,
     floor: tracing && FLOORS.includes(floor) ? floor : EXPLAIN.floor,
     part: tracing ? fields.get("part") : null,

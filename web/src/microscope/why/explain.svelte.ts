@@ -37,6 +37,7 @@ export class Explaining {
   arrow = $state.raw<Explain["arrow"]>(null);
   against = $state<Explain["against"]>("mean");
   pin = $state.raw<Pin | null>(null);
+  group = $state(false);
   tracing = $state(false);
   floor = $state(EXPLAIN.floor);
   part = $state<string | null>(null);
@@ -47,13 +48,13 @@ export class Explaining {
   readonly traceCut = new Asked<CutPath>();
 
   apply(state: Explain): void {
-    const { arrow, against, pin, tracing, floor, part, path } = state;
-    Object.assign(this, { arrow, against, pin, tracing, floor, part, path });
+    const { arrow, against, pin, group, tracing, floor, part, path } = state;
+    Object.assign(this, { arrow, against, pin, group, tracing, floor, part, path });
   }
 
   values(): Explain {
-    const { arrow, against, pin, tracing, floor, part, path } = this;
-    return { arrow, against, pin, tracing, floor, part, path };
+    const { arrow, against, pin, group, tracing, floor, part, path } = this;
+    return { arrow, against, pin, group, tracing, floor, part, path };
   }
 
   stopTracing(): void {

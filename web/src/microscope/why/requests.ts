@@ -22,13 +22,19 @@ export function fetchWhy(scope: Microscope): Undo {
 
 export function fetchCut(scope: Microscope): Undo {
   const { source, explaining, look } = scope;
-  const { pin } = explaining;
+  const { pin, group } = explaining;
   const why = explaining.why.found;
   if (!look || !why || !pin || !predicts(scope)) return untrack(() => explaining.cut.clear());
   const share = (pin.side === "q" ? why.asked : why.answered).find((each) => each.name === pin.name);
   if (!share || share.kind === "reader" || !source.cutPath) return untrack(() => explaining.cut.clear());
   const path = { writer: pin.name, reader: why.head, into: pin.side, query: why.query.position, key: why.key.position };
-  const wanted = { look: look.look, ...path, position: null, token: scope.toward };
+  const wanted = {
+    look: look.look,
+    ...path,
+    position: null,
+    token: scope.toward,
+    group: group && why.group.length > 1,
+  };
   return untrack(() => explaining.cut.ask((signal) => source.cutPath!(wanted, signal), words.why.notInFile));
 }
 
@@ -56,6 +62,6 @@ export function fetchTraceCut(scope: Microscope): Undo {
   const trace = explaining.trace.found;
   if (!tracing || !path || !trace || !source.cutPath) return untrack(() => explaining.traceCut.clear());
   const query = trace.position.position;
-  const wanted = { look: trace.look, ...path, query, position: query, token: trace.token.id };
+  const wanted = { look: trace.look, ...path, query, position: query, token: trace.token.id, group: false };
   return untrack(() => explaining.traceCut.ask((signal) => source.cutPath!(wanted, signal), words.why.notInFile));
 }

@@ -12,6 +12,7 @@ from headscope.app.pages.schema import Request, Response
 from headscope.heads.explain.path_effect import Moved, path_effect
 from headscope.heads.look.edits import path
 from headscope.heads.look.look import Look
+from headscope.names import Head
 
 ANSWERS = 8
 
@@ -27,6 +28,7 @@ class CutPathRequest(Request):
     key: int | None = Field(default=None, ge=0)
     position: int | None = Field(default=None, ge=0, description="where the token is predicted; the query unless given")
     token: int | None = Field(default=None, ge=0, description="the likeliest next token unless given")
+    group: bool = Field(default=False, description="cut it for all heads that read the same keys")
 
 
 class MovedInfo(Response):
@@ -50,6 +52,8 @@ class CutPathResponse(Response):
     look: str
     writer: str
     reader: str
+    readers: list[str]
+    """The reader first; with ``group``, all heads that read the same keys."""
     into: str
     query: int
     key: int | None
@@ -65,12 +69,14 @@ class CutPathResponse(Response):
 def cut_path(look: Look, asked: CutPathRequest) -> CutPathResponse:
     """Cut one path of a look."""
     position, token = explained_token(look, asked.query if asked.position is None else asked.position, asked.token)
-    cut = path(asked.writer, asked.reader, into=asked.into, query=asked.query, key=asked.key)
+    readers = group_of(look, asked.reader) if asked.group else (look.shape.find(asked.reader),)
+    cut = path(asked.writer, readers, into=asked.into, query=asked.query, key=asked.key)
     found = path_effect(look, cut, token.id, position)
     changes = list(found.answers.items())
     names = asked.model_dump(include={"look", "writer", "reader", "into", "query", "key"})
     return CutPathResponse(
         **names,
+        readers=[str(head) for head in readers],
         position=position,
         token=token,
         weight=None if found.weight is None else _moved(found.weight),
@@ -79,6 +85,14 @@ def cut_path(look: Look, asked: CutPathRequest) -> CutPathResponse:
         answers=[Answer(name=name, change=change) for name, change in changes[:ANSWERS]],
         others=sum(change for _, change in changes[ANSWERS:]),
     )
+
+
+def group_of(look: Look, name: str) -> tuple[Head, ...]:
+    """All heads that read the same keys as a head, itself first."""
+    own = look.shape.find(name)
+    size = look.shape.sites[own.site].group_size
+    first = own.head // size * size
+    return (own, *(Head(own.site, head) for head in range(first, first + size) if head != own.head))
 
 
 def _moved(moved: Moved) -> MovedInfo:

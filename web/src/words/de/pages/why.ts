@@ -82,6 +82,8 @@ export default {
   whyDidIt: (head: string, word: string) => `Warum las ${head} ${word}?`,
   patternOf: (head: string) => `Muster von ${head}`,
   cutTitle: "Diesen Pfad durchtrennen",
+  wholeGroup: "ganze Gruppe",
+  wholeGroupHelp: (heads: string) => `Für alle Köpfe, die dieselben Schlüssel lesen: ${heads}`,
   intoQuery: (token: string) => `Anfrage bei *${token}*`,
   intoKey: (token: string) => `Schlüssel bei *${token}*`,
   intoValue: (token: string) => `Wert von *${token}*`,

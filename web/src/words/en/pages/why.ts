@@ -78,6 +78,8 @@ export default {
   whyDidIt: (head: string, word: string) => `Why did ${head} read ${word}?`,
   patternOf: (head: string) => `Pattern of ${head}`,
   cutTitle: "Cut this path",
+  wholeGroup: "whole group",
+  wholeGroupHelp: (heads: string) => `For all heads that read the same keys: ${heads}`,
   intoQuery: (token: string) => `query at *${token}*`,
   intoKey: (token: string) => `key at *${token}*`,
   intoValue: (token: string) => `value of *${token}*`,
