@@ -1,11 +1,14 @@
-"""Parts carried through some columns of a matrix, against the whole product with the others left out."""
+"""Parts carried through some columns of a matrix, and which columns those are."""
 
 from __future__ import annotations
 
 import pytest
 import torch
+from tests.models import tiny
 
-from headscope.models.structure.carry import _some_columns
+from headscope.models.loading import open_model
+from headscope.models.structure.carry import Route, _some_columns, columns_of
+from headscope.models.structure.recorder import record_stream
 
 
 @pytest.mark.parametrize("wanted", [[], [2, 3, 4], [0, 9], [9], [0, 1, 2], list(range(10))])
@@ -16,3 +19,12 @@ def test_some_columns_of_a_product_are_those_of_the_whole(wanted: list[int]) -> 
     whole = torch.zeros(3, 4, 10).index_copy(-1, columns, (parts @ matrix)[..., columns])
     torch.testing.assert_close(_some_columns(parts, matrix, columns), whole)
     torch.testing.assert_close(torch.vmap(lambda part: _some_columns(part, matrix, columns))(parts), whole)
+
+
+@pytest.mark.parametrize("head", [0, 3])
+def test_a_head_depends_on_its_own_columns_of_the_projection(head: int) -> None:
+    model = open_model(tiny.llama())
+    route = Route(record_stream(model, {"input_ids": torch.tensor([[1, 2, 3]])}).node("1", "q"))
+    found = columns_of(route, lambda whole: whole[..., 0, head, :, :])
+    assert [columns.tolist() for columns in found.values()] == [list(range(8 * head, 8 * head + 8))]
+    model.close()
