@@ -199,7 +199,7 @@ def test_a_dragged_share_moves_every_sum_that_hangs_on_it(show: Show):
         expect(page.locator(f"[data-o='1.{index}']")).to_have_text(number(value))
     page.locator("[data-o='1.1']").click()
     expect(
-        page.get_by_text(f"o1[1] = .4·.8 + .1·.1 + .2·.2 + .1·.1 + .2·.3 = {number(done.heads[0].z[0])}")
+        page.get_by_text(f"o₁, number 1 = .4·.8 + .1·.1 + .2·.2 + .1·.1 + .2·.3 = {number(done.heads[0].z[0])}")
     ).to_be_visible()
     page.get_by_role("button", name="mixing", exact=True).click()
     for index, value in enumerate(done.mixed, start=1):
