@@ -36,6 +36,7 @@ bench: $(READY) .venv/peers/.ready
 	@if nvidia-smi >/dev/null 2>&1; then \
 	$(BIN)/python bench/look.py --device cuda --out bench/results/look-gpu.json; \
 	$(BIN)/python bench/scan.py --device cuda --small --out bench/results/scan-small-gpu.json; \
+	$(BIN)/python bench/shapes.py; \
 	else echo "no GPU here: looks and scans on one are not measured"; fi
 
 soak: $(READY)
