@@ -6,13 +6,10 @@ stretch as much. ``--seconds`` is how long the students type.
 
 What is asked: a sentence of 64 tokens until its first pattern; all heads' thumbnails of 512 tokens; tiles of a deep
 zoom, each over at most 2,048 × 2,048 pairs of a text of 4,096 tokens; a text of 16,384 tokens, its overview the first
-time and again; 64 students with one settled edit every ten seconds, each edit four requests, as the page makes them,
-and one of them running code;
-64 clients that send short texts as fast as they are answered, alone and beside two clients with texts of 4,096 tokens,
-in turn, so that a change of the machine's load meets both; a short text right after a reading of 14,000 tokens was
-left by its client; and how long the server goes on computing after that.
-
-The mixed load alone, in four minutes: ``python bench/page.py --parts students,mixed,queue,left --out …``.
+time and again; 64 students with one settled edit every ten seconds, each of four requests, and one running code; 64
+clients that send short texts as fast as they are answered, alone and beside two clients with texts of 4,096 tokens, in
+turn, so that a change of the machine's load meets both; a short text right after a reading of 14,000 tokens was left by
+its client, and how long the server goes on computing. These last, in minutes: ``--parts students,mixed,queue,left``.
 """
 
 from __future__ import annotations
@@ -171,9 +168,8 @@ def longest_text(asked: Asked) -> Iterator[dict[str, Any]]:
     yield spread("text of 16,384 tokens read", [asked.timed(lambda: names.append(asked.look(text_of(14_500, 8))))])
     whole = {"look": names[0], "head": asked.head, "rows": [0, 16_384], "columns": [0, 16_384], "pool": 32}
     yield spread("overview of 16,384 tokens, first time", [asked.timed(lambda: asked.post("weights", **whole))])
-    yield spread(
-        "overview of 16,384 tokens, kept", [asked.timed(lambda: asked.post("weights", **whole)) for _ in range(5)]
-    )
+    again = [asked.timed(lambda: asked.post("weights", **whole)) for _ in range(5)]
+    yield spread("overview of 16,384 tokens, kept", again)
 
 
 async def students(address: str, head: str, seconds: float) -> tuple[list[float], list[str]]:
@@ -241,9 +237,8 @@ async def short_clients(address: str, seed: int, long: bool) -> tuple[list[float
             for text in range(count):
                 await look(http, words, seed + 1_000 * number + text, taken)
 
-    slow = [
-        asyncio.create_task(client(900 + number, LONG_WORDS, 1_000, finished)) for number in range(LONG_CLIENTS * long)
-    ]
+    numbers = range(900, 900 + LONG_CLIENTS * long)
+    slow = [asyncio.create_task(client(number, LONG_WORDS, 1_000, finished)) for number in numbers]
     if long:
         await asyncio.sleep(1.0)  # they have begun
     await asyncio.gather(*(client(number, 12, EACH, short) for number in range(STUDENTS)))
