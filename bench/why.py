@@ -238,13 +238,16 @@ def peer() -> dict[str, Any]:
 
         def metric(logits: torch.Tensor) -> torch.Tensor:
             ends = logits[:, -1].gather(1, torch.tensor(answers))
-            return (ends[:, 0] - ends[:, 1]).mean()
+            return ends[:, 0] - ends[:, 1]
 
         score_edges(patched, {"input_ids": clean}, states[0], states[1], metric)
-        ours = {"processor_s": time.process_time() - began, "gradients": edge_attribution.STEPS}
+        ours = {
+            "processor_s": time.process_time() - began,
+            "gradients": edge_attribution.STEPS + edge_attribution.HALVED,
+        }
         began = time.process_time()
         states = [record(patched, {"input_ids": ids}) for ids in (clean, corrupted)]
-        scores = score_edges(patched, {"input_ids": clean}, states[0], states[1], metric, at=(0.0,))
+        scores = score_edges(patched, {"input_ids": clean}, states[0], states[1], metric, at=0.0)
         ours["processor_s_one_gradient"] = time.process_time() - began
     own = {str(edge): score for edge, score in scores.items()}
     shared = sorted(own.keys() & theirs.keys())

@@ -85,7 +85,7 @@ def test_corrupting_the_mark_finds_the_mark() -> None:
     states = [record(patched, {"input_ids": ids}) for ids in (clean, other)]
 
     def metric(logits: torch.Tensor) -> torch.Tensor:
-        return logits[:, -1].gather(1, clean[:, 2:3]).mean()
+        return logits[:, -1].gather(1, clean[:, 2:3])[:, 0]
 
     scores = score_edges(patched, {"input_ids": clean}, states[0], states[1], metric)
     built_in = {"0.0->1.0<k>", "embedding->0.0<v>", "1.0->logits"}
@@ -103,7 +103,7 @@ def test_edges_are_scored_in_the_circuit_that_holds_them() -> None:
     idle = [Edge("embedding", Reader("0.0", "v")), Edge("0.0", Reader("1.0", "v"))]
 
     def metric(logits: torch.Tensor) -> torch.Tensor:
-        return logits[0, -1, 11] - logits[0, -1, 23]
+        return logits[:, -1, 11] - logits[:, -1, 23]
 
     value, scores = score_within(patched, inputs, corrupted, [*needed, *idle], metric)
     assert value == pytest.approx(float(metric(run_circuit(patched, inputs, corrupted, [*needed, *idle]))), abs=1e-4)

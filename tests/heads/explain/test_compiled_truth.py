@@ -16,16 +16,21 @@ from headscope.heads.explain.edge_attribution import score_edges
 from headscope.heads.explain.edge_patching import PatchedModel, record
 from headscope.heads.explain.pass_state import Edge
 from headscope.lab.compile import PROGRAMS, Compiled, CompileOptions, compile_program
+from headscope.lab.compile.programs import Program
 from headscope.lab.compile.words import VOCABULARY, sample_texts
 
 # Programs with one head that writes notes and one that reads them; the others answer by themselves, or are decoys.
 NAMES = ["induction", "induction on the last copy", "look up a name", "copying machine"]
 READS_NOTES = ("after a copy", "last after a copy")
+SHARP = {  # the softmax of these switches over within a few hundredths of the way from corrupted to clean
+    109: Program("sharp", ("function words, near 8", "last after a copy", "function words, near 3")),
+    110: Program("sharp too", ("last after a copy", "function words", "content words")),
+}
 
 
-def _compiled(name: str) -> tuple[Compiled, str, str]:
+def _compiled(program: Program, seed: int = 3) -> tuple[Compiled, str, str]:
     """A program beside decoys in a rotated, noisy stream; the head that writes notes, and the one that reads them."""
-    compiled = compile_program(PROGRAMS[name], CompileOptions(context=64, seed=3))
+    compiled = compile_program(program, CompileOptions(context=64, seed=seed))
     (writer,) = (head for head, rule in compiled.truth.items() if rule == "previous token")
     (reader,) = (head for head, rule in compiled.truth.items() if rule in READS_NOTES)
     return compiled, writer, reader
@@ -55,7 +60,7 @@ def _auroc(scores: Mapping[Edge, float], truth: set[str]) -> float:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_arrow_was_led_by_the_head_that_was_compiled_to_lead_it(name: str) -> None:
-    compiled, writer, reader = _compiled(name)
+    compiled, writer, reader = _compiled(PROGRAMS[name])
     with headscope.load(compiled.model, compiled.tokenizer) as scope:
         look = scope.look(sample_texts(1, 40, seed=5)[0])
         weights, keys = look.pattern(reader).max(-1)
@@ -66,22 +71,24 @@ def test_every_arrow_was_led_by_the_head_that_was_compiled_to_lead_it(name: str)
             assert max(answered, key=lambda share: share.value).name == writer, row
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_edges_that_were_compiled_rank_above_all_others(name: str) -> None:
-    compiled, writer, reader = _compiled(name)
+@pytest.mark.parametrize(
+    ("program", "seed"), [*((PROGRAMS[name], 3) for name in NAMES), *((each, seed) for seed, each in SHARP.items())]
+)
+def test_edges_that_were_compiled_rank_above_all_others(program: Program, seed: int) -> None:
+    compiled, writer, reader = _compiled(program, seed)
     clean, corrupted, answers = _texts(8)
     with headscope.load(compiled.model, compiled.tokenizer) as scope:
         patched = PatchedModel(scope.model)
         states = [record(patched, {"input_ids": torch.tensor(ids)}) for ids in (clean, corrupted)]
         right = torch.tensor(answers)[:, None]
         scores = score_edges(
-            patched, {"input_ids": torch.tensor(clean)}, *states, lambda logits: logits[:, -1].gather(1, right).mean()
+            patched, {"input_ids": torch.tensor(clean)}, *states, lambda logits: logits[:, -1].gather(1, right)[:, 0]
         )
     assert _auroc(scores, {f"embedding->{writer}<v>", f"{writer}->{reader}<k>", f"{reader}->logits"}) >= 0.95
 
 
 def test_a_task_in_a_csv_file_gives_a_circuit_that_is_drawn_edge_by_edge(tmp_path: Path) -> None:
-    compiled, writer, reader = _compiled("induction")
+    compiled, writer, reader = _compiled(PROGRAMS["induction"])
     clean, corrupted, answers = _texts(6)
     with headscope.load(compiled.model, compiled.tokenizer) as scope:
         said = [["".join(VOCABULARY[index] for index in ids) for ids in texts] for texts in (clean, corrupted)]

@@ -38,15 +38,18 @@ class Pairs:
         self.corrupted: PassState = record(patched, {"input_ids": corrupted})
         assert self.clean.logits is not None
         assert self.corrupted.logits is not None
-        self.best, self.worst = float(self.metric(self.clean.logits)), float(self.metric(self.corrupted.logits))
+        self.best, self.worst = self.mean(self.clean.logits), self.mean(self.corrupted.logits)
 
     def metric(self, logits: Tensor) -> Tensor:
-        """The mean logit difference between the right and the wrong answer."""
+        """The logit difference between the right and the wrong answer of each pair."""
         last = logits[:, -1]
-        return (last.gather(1, self.answers[:, :1]) - last.gather(1, self.answers[:, 1:])).mean()
+        return (last.gather(1, self.answers[:, :1]) - last.gather(1, self.answers[:, 1:]))[:, 0]
+
+    def mean(self, logits: Tensor) -> float:
+        return float(self.metric(logits).mean())
 
     def value(self, edges: Sequence[Edge]) -> float:
-        return float(self.metric(run_circuit(self.patched, self.inputs, self.corrupted, edges)))
+        return self.mean(run_circuit(self.patched, self.inputs, self.corrupted, edges))
 
     def faithfulness(self, edges: Sequence[Edge]) -> float:
         return (self.value(edges) - self.worst) / (self.best - self.worst)
@@ -149,7 +152,7 @@ def _true_effects(pairs: Pairs, strongest: Sequence[Edge]) -> dict[str, float]:
     for done, edge in enumerate(strongest):
         report_progress("patching the strongest edges", done, len(strongest))
         cut = run_circuit(pairs.patched, pairs.inputs, pairs.corrupted, [edge], cut=True)
-        found[str(edge)] = float(pairs.metric(cut)) - pairs.best
+        found[str(edge)] = pairs.mean(cut) - pairs.best
     return found
 
 

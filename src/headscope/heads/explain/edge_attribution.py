@@ -2,6 +2,8 @@
 
 The embedding goes from the corrupted to the clean text in steps; at each, one backward pass gives the gradient of the
 answer at every reader. An edge's score is what its writer changes from corrupted to clean, along the mean gradient.
+Where an answer jumps on its way, because a softmax switches over, steps of equal size would miss it: the steps of each
+pair are halved where its answer changes most.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from headscope.attention.observer import Call, plain
@@ -21,11 +24,9 @@ from headscope.models.structure.carry import recompute
 from headscope.models.structure.recorder import current_recorder
 from headscope.models.structure.trace import hooked
 
-STEPS = 5
-MIDDLES = tuple((step + 0.5) / STEPS for step in range(STEPS))
-"""Where between the corrupted and the clean embedding gradients are taken."""
+STEPS, HALVED = 4, 6  # steps of equal size, and how often the step is halved in which the answer changes most
 Metric = Callable[[Tensor], Tensor]
-"""From logits ``[pair, position, vocabulary]`` to one number."""
+"""From logits ``[pair, position, vocabulary]`` to one number per pair."""
 
 
 class _Gradients(Recording):
@@ -72,16 +73,45 @@ def score_edges(
     clean: PassState,
     corrupted: PassState,
     metric: Metric,
-    at: Sequence[float] = MIDDLES,
+    at: float | None = None,
 ) -> dict[Edge, float]:
-    """The score of every edge: how much the answer gains from it."""
-    means: dict[Reader, Tensor] = {}
-    for step, place in enumerate(at):
-        report_progress("attributing edges", step, len(at))
-        for reader, gradient in _reader_gradients(patched, inputs, (clean, corrupted), place, metric).items():
-            share = gradient / len(at)
-            means[reader] = means[reader].add_(share) if reader in means else share
-    return _along(means, clean, corrupted)
+    """The score of every edge: how much the answer gains from it; ``at`` takes one gradient there, and no others."""
+    states = clean, corrupted
+    steps = _steps(patched, inputs, states, metric) if at is None else [_everywhere(clean, at)]
+    sums: dict[Reader, Tensor] = {}
+    for number, (places, sizes) in enumerate(steps):
+        report_progress("attributing edges", number, len(steps))
+        for reader, gradient in _reader_gradients(patched, inputs, states, places, sizes, metric).items():
+            sums[reader] = sums[reader].add_(gradient) if reader in sums else gradient
+    return _along(sums, clean, corrupted)
+
+
+def _everywhere(clean: PassState, at: float) -> tuple[Tensor, Tensor]:
+    """One place for all pairs, with the weight of the whole way."""
+    assert clean.logits is not None
+    ones = torch.ones(len(clean.logits), device=clean.logits.device)
+    return at * ones, ones
+
+
+@torch.no_grad()
+def _steps(
+    patched: PatchedModel, inputs: Mapping[str, Tensor], states: tuple[PassState, PassState], metric: Metric
+) -> list[tuple[Float[Tensor, " pair"], Float[Tensor, " pair"]]]:
+    """The middle and the size of each pair's steps from corrupted to clean."""
+    clean, corrupted = states
+    assert clean.logits is not None
+    assert corrupted.logits is not None
+    ends = torch.linspace(0, 1, STEPS + 1, device=clean.logits.device).expand(len(clean.logits), -1)
+    inner = [_answers(patched, inputs, states, ends[:, step], metric) for step in range(1, STEPS)]
+    values = torch.stack([metric(corrupted.logits), *inner, metric(clean.logits)], 1).double()
+    for _ in range(HALVED):
+        left = values.diff(dim=1).abs().argmax(1, keepdim=True)
+        middle = (ends.gather(1, left) + ends.gather(1, left + 1)) / 2
+        answers = _answers(patched, inputs, states, middle[:, 0], metric)
+        ends, order = torch.cat([ends, middle], 1).sort(dim=1)
+        values = torch.cat([values, answers[:, None].double()], 1).gather(1, order)
+    middles, sizes = (ends[:, 1:] + ends[:, :-1]) / 2, ends.diff(dim=1)
+    return list(zip(middles.T, sizes.T, strict=True))
 
 
 def score_within(
@@ -92,7 +122,7 @@ def score_within(
     hooks = Circuitry(patched, corrupted, wanted)
     with torch.enable_grad():
         logits, state = run_patched(patched, inputs, hooks)
-        value = metric(logits)
+        value = metric(logits).mean()
         found = torch.autograd.grad(value, list(hooks.inputs.values()), allow_unused=True)
     gradients: dict[Reader, Tensor] = {}
     for place, made in zip(hooks.inputs, found, strict=True):
@@ -130,6 +160,13 @@ def _embeddings(patched: PatchedModel, state: PassState) -> list[tuple[nn.Module
     return [(patched.model.model.get_submodule(source.path), source.value) for source in found]  # type: ignore[misc]
 
 
+def _replacing(embedded: Tensor) -> Any:
+    def after(module: nn.Module, args: Any, kwargs: Any, output: Tensor) -> Tensor:
+        return embedded.view_as(output)
+
+    return after
+
+
 def _returning(embedded: Tensor) -> Any:
     def after(module: nn.Module, args: Any, kwargs: Any, output: Tensor) -> Tensor:
         made = embedded.view_as(output)
@@ -141,20 +178,50 @@ def _returning(embedded: Tensor) -> Any:
     return after
 
 
-def _reader_gradients(
-    patched: PatchedModel, inputs: Mapping[str, Tensor], states: tuple[PassState, PassState], at: float, metric: Metric
-) -> dict[Reader, Tensor]:
-    """The gradient of the metric at every reader's stream, with the embedding between corrupted and clean."""
-    hooks = _Gradients(patched)
+def _mixed(
+    patched: PatchedModel, states: tuple[PassState, PassState], places: Float[Tensor, " pair"]
+) -> list[tuple[nn.Module, Tensor]]:
+    """The modules that embed tokens, and what they give between corrupted and clean, elsewhere for each pair."""
     old = {id(module): value for module, value in _embeddings(patched, states[1])}
+    found = []
+    for module, value in _embeddings(patched, states[0]):
+        by_pair = value.shape[0] == len(places)
+        share = places.to(value).view(-1, *[1] * (value.dim() - 1)) if by_pair else places.mean().to(value)
+        found.append((module, (share * value + (1 - share) * old[id(module)]).detach()))
+    return found
+
+
+def _answers(
+    patched: PatchedModel,
+    inputs: Mapping[str, Tensor],
+    states: tuple[PassState, PassState],
+    places: Float[Tensor, " pair"],
+    metric: Metric,
+) -> Float[Tensor, " pair"]:
+    """Each pair's answer with its embedding between corrupted and clean."""
+    with ExitStack() as stack:
+        for module, mixed in _mixed(patched, states, places):
+            stack.enter_context(hooked([module], after=_replacing(mixed)))
+        return metric(patched.model.run(inputs, lambda _site, call: plain(call)).logits)
+
+
+def _reader_gradients(
+    patched: PatchedModel,
+    inputs: Mapping[str, Tensor],
+    states: tuple[PassState, PassState],
+    places: Float[Tensor, " pair"],
+    sizes: Float[Tensor, " pair"],
+    metric: Metric,
+) -> dict[Reader, Tensor]:
+    """The gradient of the mean answer, weighed by each pair's step, at every reader's stream between the two texts."""
+    hooks = _Gradients(patched)
     with ExitStack() as stack, torch.enable_grad():
-        for module, value in _embeddings(patched, states[0]):
-            mixed = (at * value + (1 - at) * old[id(module)]).detach().requires_grad_()
-            stack.enter_context(hooked([module], after=_returning(mixed)))
+        for module, mixed in _mixed(patched, states, places):
+            stack.enter_context(hooked([module], after=_returning(mixed.requires_grad_())))
         state = stack.enter_context(patched.recorded(hooks))
         state.keeps = True
         logits = patched.model.run(inputs, hooks.attend(state)).logits
-        value = metric(logits)
+        value = (metric(logits) * sizes).mean()
     gradients = torch.autograd.grad(value, list(hooks.wanted.values()), allow_unused=True)
     found: dict[Reader, Tensor] = {}
     for (place, side), gradient in zip(hooks.wanted, gradients, strict=True):
