@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from urllib.parse import quote
 
-from playwright.sync_api import Locator, Page
+from playwright.sync_api import FrameLocator, Locator, Page
 
 TEXT = "the old lamp on the landing burned until morning and the old lamp on the"
 Open = Callable[..., Page]
@@ -34,7 +34,7 @@ def per_cent(probability: float) -> str:
     return "<.01" if 0 < value < 0.005 else f"{value:.{0 if value >= 99.95 else 1 if value >= 9.995 else 2}f}"
 
 
-def cell(page: Page, head: str, row: int, column: int, span: int) -> tuple[float, float]:
+def cell(page: Page | FrameLocator, head: str, row: int, column: int, span: int) -> tuple[float, float]:
     """Where a cell of the pattern stands on the screen."""
     box = page.get_by_role("application", name=f"Pattern of head {head}").first.bounding_box()
     assert box is not None

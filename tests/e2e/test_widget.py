@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, expect
 from headscope.app.export import widget as widget_module
 from headscope.app.export.widget import Microscope
 from headscope.scope import Scope
+from tests.e2e.reading import cell
 
 TEXT = "the old lamp on the landing burned until morning and the old lamp on the"
 SCRIPT = Path(widget_module.__file__).with_suffix(".js")
@@ -42,7 +43,7 @@ class Kernel(Microscope):
         return self.said
 
 
-def test_a_notebook_shows_the_microscope_and_answers_a_click(browser: Browser, scope: Scope):
+def test_a_notebook_shows_the_microscope_and_answers_clicks_on_a_word_and_on_a_cell(browser: Browser, scope: Scope):
     look = scope.look(TEXT)
     kernel = Kernel(look)
     page = browser.new_page(viewport={"width": 1440, "height": 950})
@@ -64,6 +65,10 @@ def test_a_notebook_shows_the_microscope_and_answers_a_click(browser: Browser, s
     expect(frame.locator(".inspector .number").first).to_have_text(shown)
     guess = look.predictions(13)[0].token.text.strip()
     expect(frame.get_by_role("region", name="Next token")).to_contain_text(guess)
+    key = int(look.weights(head)[13, 1:].argmax()) + 1
+    page.mouse.click(*cell(frame, head, 13, key, len(look.tokens)))
+    total = look.why(head, 13, key).total
+    expect(frame.locator("[data-total]")).to_have_text(f"{'−' if total < 0 else ''}{abs(total):.2f}")
     page.evaluate("leave()")
     page.close()
     assert errors == []
