@@ -137,21 +137,33 @@ def split_row(scores: HeadScores, query: int, keys: Sequence[int], minus: int | 
             f"{scores.head} at query {query} does not see key {unseen}: it comes later, or the mask hides it; visible "
             f"keys are {_ranges(sorted(visible))}"
         )
-    moved = scores.position_keys(row.visible)
-    reads = _Reads(look, scores)
-    shared = None if minus == "others" or not keys else scores.mean_keys(row.baseline(keys[0], minus)[0])
-    return [_split(scores, row, query, key, minus, (moved, reads, shared)) for key in keys]
+    shared = _Shared(
+        scores.position_keys(row.visible),
+        _Reads(look, scores),
+        None if minus == "others" or not keys else scores.mean_keys(row.baseline(keys[0], minus)[0]),
+        scores.rounding(query),
+        scores.q.parts[:, query].double() * scores.scale,
+    )
+    return [_split(scores, row, query, key, minus, shared) for key in keys]
 
 
-_Shared = tuple[Tensor | None, "_Reads", Tensor | None]
-"""What the arrows of a row share: keys at a mean offset, names of places, and the mean that keys are compared with."""
+@dataclass(frozen=True)
+class _Shared:
+    """What the arrows of a row share."""
+
+    moved: Tensor | None
+    """The keys' parts at a mean offset."""
+    reads: _Reads
+    mean: Tensor | None
+    """What keys are compared with, where it is the same for all."""
+    rounding: Tensor
+    q: Tensor
 
 
-def _split(scores: HeadScores, row: Row, query: int, key: int, minus: int | str | None, extra: _Shared) -> Why:
-    moved, reads, shared = extra
+def _split(scores: HeadScores, row: Row, query: int, key: int, minus: int | str | None, shared: _Shared) -> Why:
+    moved, reads, q, rounding = shared.moved, shared.reads, shared.q, shared.rounding
     against, called = row.baseline(key, minus)
-    q = scores.q.parts[:, query].double() * scores.scale
-    mean = scores.mean_keys(against) if shared is None else shared
+    mean = scores.mean_keys(against) if shared.mean is None else shared.mean
     pairs = q @ (scores.k.parts[:, key] - mean).T
     position = None if moved is None else q @ (scores.k.parts[:, key] - moved[:, key]).double().T
     terms = {}
@@ -164,7 +176,6 @@ def _split(scores: HeadScores, row: Row, query: int, key: int, minus: int | str 
     total = float(pairs.sum()) + sum(terms.values())
     size = float(pairs.abs().sum()) + sum(map(abs, terms.values()))
     error = abs(total - (float(row.scores[key]) - base)) / max(size, 1e-30)
-    rounding = scores.rounding(query)
     if not error * size <= max(scores.tolerance * size, float(rounding[key] + against @ rounding)):
         raise ModelError(
             f"{scores.head}: its pairs add up to {total:.6g}, its score relative to the others is "
@@ -189,6 +200,7 @@ class _Reads:
         self.group = tuple(Head(self.site.name, first + index) for index in range(self.site.group_size))
         self.sides = (look.query_tokens(self.site.name), look.key_tokens(self.site.name))
         self.has_sink = scores.source.scores.sinks is not None
+        self._found: dict[tuple[str, int, int], Read | None] = {}
 
     def place(self, position: int, side: int) -> Place:
         return Place(position, self.sides[side][position].text)
@@ -201,9 +213,15 @@ class _Reads:
     ) -> tuple[Share, ...]:
         moved = [0.0] * len(writers) if position is None else position.tolist()
         return tuple(
-            Share(writer.name, writer.kind, value, part, self._read(writer, at, side))
+            Share(writer.name, writer.kind, value, part, self._read_once(writer, at, side))
             for writer, value, part in zip(writers, values.tolist(), moved, strict=True)
         )
+
+    def _read_once(self, writer: Writer, at: int, side: int) -> Read | None:
+        place = writer.name, at, side
+        if place not in self._found:
+            self._found[place] = self._read(writer, at, side)
+        return self._found[place]
 
     def _read(self, writer: Writer, at: int, side: int) -> Read | None:
         """The strongest key of a head at the place where it wrote, if that is a place of the same text."""
