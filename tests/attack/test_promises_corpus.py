@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -86,9 +86,9 @@ def test_a_corpus_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> No
         def __getattr__(self, name: str) -> object:
             return getattr(self.inner, name)
 
-        def token_ids(self, text: str) -> list[int]:
+        def token_ids_of(self, texts: Sequence[str]) -> list[list[int]]:
             corpus.write_text(OTHER, encoding="utf-8")
-            return self.inner.token_ids(text)
+            return self.inner.token_ids_of(texts)
 
     model = open_tiny()
     model.processor = Changing(model.processor)
