@@ -200,7 +200,7 @@ class _Reads:
         self.group = tuple(Head(self.site.name, first + index) for index in range(self.site.group_size))
         self.sides = (look.query_tokens(self.site.name), look.key_tokens(self.site.name))
         self.has_sink = scores.source.scores.sinks is not None
-        self._found: dict[tuple[str, int, int], Read | None] = {}
+        self._strongest: dict[tuple[str, int, int], list[Read | None]] = {}
 
     def place(self, position: int, side: int) -> Place:
         return Place(position, self.sides[side][position].text)
@@ -213,29 +213,30 @@ class _Reads:
     ) -> tuple[Share, ...]:
         moved = [0.0] * len(writers) if position is None else position.tolist()
         return tuple(
-            Share(writer.name, writer.kind, value, part, self._read_once(writer, at, side))
+            Share(writer.name, writer.kind, value, part, self._read(writer, at, side))
             for writer, value, part in zip(writers, values.tolist(), moved, strict=True)
         )
-
-    def _read_once(self, writer: Writer, at: int, side: int) -> Read | None:
-        place = writer.name, at, side
-        if place not in self._found:
-            self._found[place] = self._read(writer, at, side)
-        return self._found[place]
 
     def _read(self, writer: Writer, at: int, side: int) -> Read | None:
         """The strongest key of a head at the place where it wrote, if that is a place of the same text."""
         if writer.kind != "head":
             return None
         head = Head.parse(writer.name)
-        if head.site not in self.look.sites or self.look.query_tokens(head.site) is not self.sides[side]:
-            return None
-        strongest = self.look.statistics(head.site).strongest
+        place = head.site, at, side
+        if place not in self._strongest:
+            self._strongest[place] = self._reads(*place)
+        return self._strongest[place][head.head] if self._strongest[place] else None
+
+    def _reads(self, site: str, at: int, side: int) -> list[Read | None]:
+        """What each head of a site reads most at a place; none where that is a place of another text."""
+        if site not in self.look.sites or self.look.query_tokens(site) is not self.sides[side]:
+            return []
+        strongest = self.look.statistics(site).strongest
         if strongest is None or at >= strongest.key.shape[2]:
-            return None
-        key = int(strongest.key[0, head.head, at])
-        tokens = self.look.key_tokens(head.site)
-        return None if key < 0 else Read(Place(key, tokens[key].text), float(strongest.weight[0, head.head, at]))
+            return []
+        tokens = self.look.key_tokens(site)
+        pairs = zip(strongest.key[0, :, at].tolist(), strongest.weight[0, :, at].tolist(), strict=True)
+        return [None if key < 0 else Read(Place(key, tokens[key].text), weight) for key, weight in pairs]
 
 
 def _ranges(keys: list[int]) -> str:
