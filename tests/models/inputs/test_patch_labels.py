@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from headscope.models.inputs.media import FEATURES, GRID_OF_PATCHES, PIXELS, WAVE, MediaProcessors
-from headscope.models.inputs.patch_labels import NOT_TEXT, numbered_labels, position_labels
+from headscope.models.inputs.patch_labels import NOT_TEXT, grid_labels, numbered_labels, position_labels
 
 
 def labels(config: Any, inputs: dict[str, torch.Tensor], count: int, sound: Any = None) -> list[str]:
@@ -93,3 +93,10 @@ def test_listed_patches_stand_row_by_row_unless_the_model_merges_squares_of_them
     squares = labels(SimpleNamespace(vision_config=SimpleNamespace(spatial_merge_size=2)), inputs, 8)
     assert squares[:4] == ["patch 0,0", "patch 0,1", "patch 1,0", "patch 1,1"]
     assert sorted(squares) == by_row
+
+
+def test_a_given_grid_has_class_and_register_tokens_before_it() -> None:
+    patches = ["patch 0,0", "patch 0,1"]
+    assert grid_labels((1, 2), 2) == patches
+    assert grid_labels((1, 2), 4) == ["CLS", "register 0", *patches]
+    assert grid_labels((1, 2), 1) is grid_labels(None, 2) is None

@@ -23,6 +23,8 @@ class Own(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self.how == "softmax":
             return (x @ x.mT).softmax(-1) @ x
+        if self.how == "softmax by keyword":
+            return torch.softmax(input=x @ x.mT, dim=-1) @ x
         if self.how == "function":
             return nn.functional.scaled_dot_product_attention(x, x, x)
         if self.how == "module":
@@ -59,6 +61,7 @@ def test_calls_of_a_module_are_numbered() -> None:
     ("how", "expected"),
     [
         ("softmax", {"own": "softmax"}),
+        ("softmax by keyword", {"own": "softmax"}),
         ("function", {"own": "scaled_dot_product_attention"}),
         ("module", {"own.theirs": "multi_head_attention_forward"}),
         ("a softmax of a vector", {}),

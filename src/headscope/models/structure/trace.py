@@ -161,8 +161,8 @@ class _OtherAttention(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
         if name in _ATTENTION_FUNCTIONS and not _inside_headscope():
-            tensor = args[0] if args and isinstance(args[0], Tensor) else None
-            if name != "softmax" or (tensor is not None and tensor.ndim >= 3 and tensor.shape[-1] > 1):
+            scores = args[0] if args else (kwargs or {}).get("input")
+            if name != "softmax" or (isinstance(scores, Tensor) and scores.ndim >= 3 and scores.shape[-1] > 1):
                 self.found.setdefault(self.stack[-1] if self.stack else "", name)
         return func(*args, **(kwargs or {}))
 
