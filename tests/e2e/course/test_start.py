@@ -59,7 +59,7 @@ def test_a_first_visit_needs_no_model_and_ends_with_two_heads(context: BrowserCo
     expect(page.locator("[data-answer=who]")).to_have_text("the animal")
     expect(page.locator("[data-answer=how]")).to_have_text("not known")
     to(share(page, "tired"), 0.45)
-    says(page, "Half and half, and it is back beside road")
+    says(page, "Some of both, and it is near road again")
     expect(page.locator("[data-answer=who]")).to_have_text("not known")
     page.get_by_role("button", name="Give it a second head").press("Enter")
     says(page, "Head 1 stays with animal.")

@@ -20,7 +20,7 @@ export default {
     who: "Ja, das Tier. Jetzt eine zweite Frage: Wie ist es? Behalte **Tier** und zieh auch **müde** herunter.",
     whoPhone: "Ja, das Tier. Jetzt eine zweite Frage: Wie ist es? Behalte **Tier** und zieh auch **müde** weiter.",
     blend:
-      "Halb und halb, und *es* steht wieder neben **Feld**, wo es angefangen hat. Beide Wörter sind eingegangen; keines lässt sich mehr ablesen.",
+      "Von beiden etwas, und *es* steht wieder in der Nähe von **Feld**, wo es angefangen hat. Beide Wörter sind eingegangen; keines lässt sich mehr ablesen.",
     how: "Jetzt weiß *es*, wie, und hat vergessen, wer. Ein Kopf landet an einem Ort, und es gibt zwei Fragen.",
     whoAgain: "Das Wer ist zurück, das Wie ist weg. Ein Kopf landet an einem Ort, und es gibt zwei Fragen.",
     between:

@@ -49,7 +49,7 @@ export default {
     before: (token: string, before: string, head: string) =>
       `Das Modell erwartet **${token}** mit ${before} %. Schalte Kopf ${head} ab und sieh, was es dann erwartet.`,
     lost: (token: string, before: string, after: string, head: string) =>
-      `Ohne Kopf ${head} fällt **${token}** von ${before} % auf ${after} %. Dieser eine von allen Köpfen hat es getragen.`,
+      `Ohne Kopf ${head} fällt **${token}** von ${before} % auf ${after} %. Das meiste davon hing an diesem einen Kopf.`,
     kept: (token: string, before: string, after: string, head: string) =>
       `Ohne Kopf ${head} geht **${token}** von ${before} % auf ${after} %: In diesem Modell tun andere Köpfe dieselbe Arbeit, und kein einzelner wird hier gebraucht.`,
     none: (head: string) =>

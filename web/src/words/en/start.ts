@@ -18,7 +18,7 @@ export default {
     who: "Yes, the animal. Now a second question: how is it? Keep **animal**, and pull **tired** down as well.",
     whoPhone: "Yes, the animal. Now a second question: how is it? Keep **animal**, and drag **tired** further as well.",
     blend:
-      "Half and half, and *it* is back beside **road**, where it began. Both words went in; neither can be read off any more.",
+      "Some of both, and *it* is near **road** again, where it began. Both words went in; neither can be read off any more.",
     how: "Now *it* knows how, and has lost who. One head ends in one place, and there are two questions.",
     whoAgain: "Who is back, and how is gone. One head ends in one place, and there are two questions.",
     between: "Look where *it* goes. One head brings home one average, wherever the shares lie.",

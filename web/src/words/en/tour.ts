@@ -46,7 +46,7 @@ export default {
     before: (token: string, before: string, head: string) =>
       `The model expects **${token}** with ${before} %. Switch head ${head} off, and see what it expects then.`,
     lost: (token: string, before: string, after: string, head: string) =>
-      `Without head ${head}, **${token}** falls from ${before} % to ${after} %. This one head of all carried it.`,
+      `Without head ${head}, **${token}** falls from ${before} % to ${after} %. Most of that hung on this one head.`,
     kept: (token: string, before: string, after: string, head: string) =>
       `Without head ${head}, **${token}** goes from ${before} % to ${after} %: in this model other heads do the same work, and no single one is needed here.`,
     none: (head: string) =>

@@ -54,7 +54,8 @@ export default {
     layers: "Schichten",
     attention: "Aufmerksamkeit",
   },
-  column: (models: number, size: number) => `${models} Modelle haben Köpfe mit ${size} Zahlen`,
+  column: (models: number, size: number) =>
+    models === 1 ? `1 Modell hat Köpfe mit ${size} Zahlen` : `${models} Modelle haben Köpfe mit ${size} Zahlen`,
   headsTimes: (heads: number, size: number, all: string) => `: ${heads} Köpfe × ${size} = ${all}`,
   itsWidth: ", seine Breite",
   otherWidth: (width: string) => `, und seine Breite ist ${width}`,

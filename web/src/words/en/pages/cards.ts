@@ -52,7 +52,8 @@ export default {
     layers: "layers",
     attention: "attention",
   },
-  column: (models: number, size: number) => `${models} models have heads of ${size} numbers`,
+  column: (models: number, size: number) =>
+    models === 1 ? `1 model has heads of ${size} numbers` : `${models} models have heads of ${size} numbers`,
   headsTimes: (heads: number, size: number, all: string) => `: ${heads} heads × ${size} = ${all}`,
   itsWidth: ", its width",
   otherWidth: (width: string) => `, and its width is ${width}`,
