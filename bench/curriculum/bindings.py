@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bench.curriculum.passage import World, answer, sentence
+from bench.curriculum.passage import World, a, answer, sentence
 from bench.curriculum.pronouns import HAD
 from bench.curriculum.scenes import scene
 from bench.curriculum.words import ADJECTIVES, PLACES, THINGS, TRADES
@@ -40,15 +40,11 @@ def fact(world: World, number: int, keys: dict[str, list[str]]) -> Fact:
                 f"and who owns the {adjective} house? It is {answer(person)}",
             ),
             (f"a {value} was painted on the door of the {place}", f"you will know the {place} by its painted {right}"),
-            (f"{person} became {_a(trade)}", f"when we met again {person} was a famous {answer(trade)}"),
+            (f"{person} became {a(trade)}", f"when we met again {person} was a famous {answer(trade)}"),
             (f"the {trade}'s favourite word is {value}", f"as ever, the {trade} said only one word: {right}"),
             (f"the ship called {person} carries {value}s", f"they unloaded the ship {person} and found a {right}"),
         )
     )
-
-
-def _a(noun: str) -> str:
-    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
 def facts(world: World, n: int) -> list[Fact]:
