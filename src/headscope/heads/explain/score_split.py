@@ -200,6 +200,7 @@ class _Reads:
         self.group = tuple(Head(self.site.name, first + index) for index in range(self.site.group_size))
         self.sides = (look.query_tokens(self.site.name), look.key_tokens(self.site.name))
         self.has_sink = scores.source.scores.sinks is not None
+        self._heads: dict[str, Head] = {}
         self._strongest: dict[tuple[str, int, int], list[Read | None]] = {}
 
     def place(self, position: int, side: int) -> Place:
@@ -221,7 +222,9 @@ class _Reads:
         """The strongest key of a head at the place where it wrote, if that is a place of the same text."""
         if writer.kind != "head":
             return None
-        head = Head.parse(writer.name)
+        if writer.name not in self._heads:
+            self._heads[writer.name] = Head.parse(writer.name)
+        head = self._heads[writer.name]
         place = head.site, at, side
         if place not in self._strongest:
             self._strongest[place] = self._reads(*place)
