@@ -6,6 +6,7 @@ import dataclasses
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import psutil
@@ -79,7 +80,11 @@ def no_children() -> Iterator[None]:
 
 
 def children() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children() if CHILD.name in " ".join(child.cmdline())]
+    found = []
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):  # ended, and not yet waited for
+            found += [child] if CHILD.name in " ".join(child.cmdline()) else []
+    return found
 
 
 @pytest.mark.parametrize("part", SLOW)

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import torch
 
@@ -40,15 +39,15 @@ def test_two_processes_one_killed_give_the_bytes_of_one(tmp_path: Path, monkeypa
     def write(self: ScanFolder, path: Path, data: bytes) -> None:
         plain(self, path, data)
         if path.name.endswith(".tally.safetensors") and not killed:
-            worker = next(child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline()))
+            worker = multiprocessing.active_children()[0]
             killed.append(worker.pid)
-            os.kill(worker.pid, signal.SIGKILL)
+            worker.kill()
 
     monkeypatch.setattr(ScanFolder, "write", write)
     scan(open_tiny(), documents, out=tmp_path / "two", options=ScanOptions(**OPTIONS), opener=open_tiny)
     assert len(killed) == 1
     assert content(tmp_path / "two") == content(tmp_path / "one")
-    assert not [child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())]
+    assert multiprocessing.active_children() == []
 
 
 def test_a_worker_that_opens_other_weights_is_refused(tmp_path: Path) -> None:

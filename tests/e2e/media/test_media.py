@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from headscope.app.export.html import save_html
 from headscope.app.pages.microscope import Session
@@ -114,10 +114,16 @@ def test_the_two_towers_of_clip_are_shown_side_by_side(page: Page, address: str,
 
 
 def test_words_of_a_vision_language_model_read_patches(page: Page, address: str, files: Path, llava: Scope) -> None:
-    """The vision tower is not known before the first picture: its heads appear with it, and a text alone has none."""
+    """The vision tower is not known before the first picture: its heads appear with it, and a text alone has none.
+
+    The first request for them is still under way as the text is typed, and is given up without an error.
+    """
     page.goto(f"{address}#microscope?model=LlavaForConditionalGeneration&head=1.2")
     expect(page.get_by_role("heading", name="1.2")).to_be_visible()
-    choose(page, files / "scene.png")
+    waiting: list[Route] = []
+    page.route("**/api/model?*", lambda route: route.fallback() if waiting else waiting.append(route))
+    with page.expect_request("**/api/model?*"):
+        choose(page, files / "scene.png")
     page.get_by_placeholder("Text beside it").fill("the horse crossed")
     expect(page.get_by_role("option", name="crossed")).to_be_visible()
     expected = llava.look((picture(), "the horse crossed")).weights("1.2").numpy()

@@ -205,7 +205,9 @@ export class Microscope extends PendingRequests {
     if ("text" in wanted && wanted.text === "") return;
     const look = await this.track("look", opened.source.look(wanted, opening.signal), opening.signal);
     if (!look) return void (this.model ?? this.switchModel(opened));
-    opened = await withAllSites(opened, look, opening.signal);
+    const whole = await this.track("model", withAllSites(opened, look, opening.signal), opening.signal);
+    if (!whole) return;
+    opened = whole;
     const places = headsOf(opened.model);
     const named = places.findIndex((place) => place.name === this.settings.head);
     const at = select?.(look) ??
