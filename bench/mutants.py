@@ -1,12 +1,14 @@
-"""Plant faults in a copy of the source, one at a time, and say which of them the nearest tests do not notice.
+"""Plant faults in a copy of the source, one at a time, and say which of them the tests do not notice.
 
     python bench/mutants.py --package app/server --faults 20 --seed 0 --out bench/results/mutants.json
 
-A fault is one changed operator, constant or condition, or one statement left out, drawn by seed from a whole package.
-Tests run until the first that fails: the file that mirrors the module and those that name it, then the others in its
-folder of tests. A test that failed has to pass without the fault. With ``--out`` each fault is written down when it
-is decided, and those in the file are not tried again, survivors with ``--again``; "equivalent" with a reason is written
-there by hand. Linux only: a process that has imported torch and transformers forks for every fault.
+A fault is one changed operator, constant or condition, or one statement left out, drawn by seed from a whole package;
+a place keeps its turn while other places are edited. Tests run until the first that fails: the file that mirrors the
+module and those that name it, then the others in its folder of tests, then tests elsewhere that name the module or one
+that imports it. A test that failed has to pass without the fault. With ``--out`` each fault is written down when it is
+decided, and faults are drawn until the file has as many of the package and seed; survivors are tried again with
+``--again``. "equivalent" with a reason is written there by hand. Linux only: a process that has imported torch and
+transformers forks for every fault.
 """
 
 from __future__ import annotations
@@ -14,9 +16,10 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
+import hashlib
 import json
 import os
-import random
+import re
 import shutil
 import signal
 import sys
@@ -36,7 +39,7 @@ SKIPPED = ("embedded", "fused")  # weights; kernels that only a GPU runs
 SLOW = {"tests/scan/test_ray_pool.py", "tests/app/publish/test_site.py", "tests/conformance/test_families.py"}
 """Tests that take minutes; they are run on faults in the modules that they mirror."""
 SECONDS = 300  # a fault that makes the tests wait this long was noticed
-MOST_FILES = 4
+MOST_FILES, MOST_ELSEWHERE = 4, 8
 NO_TESTS = 5  # pytest's status
 COPIED = (
     "src", "tests", "bench", "docs", "web/src", "pyproject.toml", "constraints.txt", "README.md", "CHANGELOG.md",
@@ -109,13 +112,18 @@ class Fault:
     row: dict[str, Any]
 
 
-def faults(package: str, count: int, seed: int) -> list[tuple[Path, int]]:
-    """Files and places in them, drawn from the whole package."""
-    found = []
+def faults(package: str, seed: int) -> list[tuple[Path, int]]:
+    """Files and places in them, of the whole package, in an order drawn by seed."""
+    turns = {}
     for file in sorted((ROOT / "src/headscope" / package).rglob("*.py")):
-        if not any(part in SKIPPED for part in file.parts):
-            found += [(file, at) for at in range(sum(1 for _ in places(ast.parse(file.read_text(encoding="utf-8")))))]
-    return random.Random(f"{package} {seed}").sample(found, min(count, len(found)))
+        if any(part in SKIPPED for part in file.parts):
+            continue
+        seen = Counter[str]()
+        for at, (node, field) in enumerate(places(ast.parse(file.read_text(encoding="utf-8")))):
+            said = f"{seed} {file.relative_to(ROOT)} {field} {ast.unparse(node)}"
+            turns[file, at] = hashlib.sha256(f"{said} {seen[said]}".encode()).hexdigest()
+            seen[said] += 1
+    return sorted(turns, key=lambda place: turns[place])
 
 
 def mutated(source: str, at: int) -> tuple[str, int, str, str]:
@@ -134,31 +142,62 @@ def fault_at(package: str, file: Path, at: int) -> Fault:
     return Fault(file, changed, {"package": package, "where": where, "place": at, "before": before, "after": after})
 
 
-def nearest_tests(file: Path) -> list[str]:
-    """Test files that mirror the module or import it, the ones that name it most first."""
-    module = ".".join(file.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
-    package, _, name = module.rpartition(".")
-    counts: dict[str, int] = {}
+def module_of(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
+
+
+def runnable_tests(module: str) -> Iterator[tuple[str, str]]:
+    """Names and texts of the tests that run on faults of a module."""
     for test in sorted((ROOT / "tests").rglob("test_*.py")):
         if "e2e" in test.parts or "gpu" in test.parts:
             continue
-        if str(test.relative_to(ROOT)) in SLOW and test.stem != f"test_{name}":
-            continue
-        text, subject = test.read_text(encoding="utf-8"), test.stem.removeprefix("test_")
+        name = str(test.relative_to(ROOT))
+        if name not in SLOW or test.stem == f"test_{module.rpartition('.')[2]}":
+            yield name, test.read_text(encoding="utf-8")
+
+
+def nearest_tests(file: Path) -> list[str]:
+    """Test files that mirror the module or import it, the ones that name it most first."""
+    module = module_of(file)
+    package, _, name = module.rpartition(".")
+    counts: dict[str, int] = {}
+    for test, text in runnable_tests(module):
+        subject = Path(test).stem.removeprefix("test_")
         about = 20 * (subject == name) + 5 * (name in subject or subject in name)
         count = text.count(module) + text.count(f"from {package} import") + about
         if count:
-            counts[str(test.relative_to(ROOT))] = count
+            counts[test] = count
     return sorted(counts, key=lambda test: -counts[test])[:MOST_FILES]
 
 
-def further_tests(file: Path) -> list[str]:
+def folder_tests(file: Path) -> list[str]:
     """The other tests of the folder that mirrors the module's, or of the next one above it that has tests."""
     folder = ROOT / "tests" / file.parent.relative_to(ROOT / "src/headscope")
     while not (found := sorted(folder.glob("test_*.py"))):
         folder = folder.parent
     near = nearest_tests(file)
     return [name for test in found if (name := str(test.relative_to(ROOT))) not in {*near, *SLOW}]
+
+
+def elsewhere_tests(file: Path) -> list[str]:
+    """Tests of other folders that name the module most, then modules which import it, then those that import these."""
+    sources = {module_of(each): each.read_text(encoding="utf-8") for each in (ROOT / "src/headscope").rglob("*.py")}
+    weights, reached = Counter[str](), {module_of(file)}
+    for weight in (10_000, 100, 1):
+        weights.update(dict.fromkeys(reached, weight))
+        reached = {each for each in sources if each not in weights and any(names(sources[each], of) for of in reached)}
+    near, counts = {*nearest_tests(file), *folder_tests(file)}, {}
+    for test, text in runnable_tests(module_of(file)):
+        count = sum(weight * names(text, module) for module, weight in weights.items())
+        if count and test not in near:
+            counts[test] = count
+    return sorted(counts, key=lambda test: -counts[test])[:MOST_ELSEWHERE]
+
+
+def names(text: str, module: str) -> int:
+    """How often a text imports a module or its names."""
+    package, _, name = module.rpartition(".")
+    return len(re.findall(rf"\b{re.escape(module)}\b|from {re.escape(package)} import .*\b{name}\b", text))
 
 
 @dataclass(frozen=True)
@@ -234,8 +273,9 @@ class Tester:
 
     def try_fault(self, fault: Fault) -> dict[str, Any]:
         """What the tests make of it: noticed, and by which of them; or survived."""
-        ran: list[str] = []
-        for tests in filter(None, (nearest_tests(fault.file), *([each] for each in further_tests(fault.file)))):
+        ran, file = list[str](), fault.file
+        others = ([each] for find in (folder_tests, elsewhere_tests) for each in find(file))
+        for tests in filter(None, (nearest_tests(file), *others)):
             ran += tests
             by = self._failed(fault, tests)
             if by:
@@ -267,9 +307,13 @@ class Results:
         kept = json.loads(out.read_text(encoding="utf-8"))["rows"] if out is not None and out.exists() else []
         self.rows: dict[tuple[Any, ...], dict[str, Any]] = {_key(row): row for row in kept}
 
-    def has(self, fault: Fault) -> bool:
+    def wants(self, fault: Fault, count: int, seed: int) -> bool:
+        """Whether to try a fault: one that survived, when asked to; else a new one while there are too few."""
         row = self.rows.get(_key(fault.row))
-        return row is not None and not (self.again and row["outcome"] in ("survived", "undecided"))
+        if self.again:
+            return row is not None and row["outcome"] == "survived"
+        tried = sum(each["package"] == fault.row["package"] and each["seed"] == seed for each in self.rows.values())
+        return row is None and tried < count
 
     def add(self, row: dict[str, Any]) -> None:
         self.rows[_key(row)] = row
@@ -307,9 +351,9 @@ def main() -> None:
             shutil.copytree(whole, folder / name) if whole.is_dir() else shutil.copy(whole, folder)
         tester = Tester(folder)
         for package in asked.package or PACKAGES:
-            for file, at in faults(package, asked.faults, asked.seed):
+            for file, at in faults(package, asked.seed):
                 fault = fault_at(package, file, at)
-                if not results.has(fault):
+                if results.wants(fault, asked.faults, asked.seed):
                     results.add(tester.try_fault(fault) | {"seed": asked.seed})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from bench.mutants import PACKAGES, ROOT, faults, mutated, nearest_tests, places
+from bench.mutants import PACKAGES, ROOT, elsewhere_tests, faults, folder_tests, mutated, nearest_tests, places
 
 SOURCE = """
 def f(a: int = 1, b=2):
@@ -28,11 +28,18 @@ def test_every_place_gives_one_other_program() -> None:
 
 def test_faults_are_drawn_by_seed() -> None:
     for package in PACKAGES:
-        drawn = faults(package, 20, 0)
-        assert drawn == faults(package, 20, 0) != faults(package, 20, 1)
-        assert len(set(drawn)) == 20
+        drawn = faults(package, 0)
+        assert drawn == faults(package, 0) != faults(package, 1)
+        assert sorted(drawn) == sorted(faults(package, 1))
 
 
 def test_the_nearest_tests_are_those_of_the_module() -> None:
     assert nearest_tests(ROOT / "src/headscope/attention/masks.py")[0] == "tests/attention/test_masks.py"
     assert "tests/security/test_class.py" in nearest_tests(ROOT / "src/headscope/app/server/routes/classroom.py")
+
+
+def test_tests_of_other_folders_are_those_that_name_the_module_or_one_that_imports_it() -> None:
+    isolated = ROOT / "src/headscope/models/inputs/isolated.py"
+    assert "tests/attack/test_models_slow_rules.py" in nearest_tests(isolated)
+    assert "tests/attack/test_models_tokenizers.py" in elsewhere_tests(isolated)
+    assert not {*elsewhere_tests(isolated)} & {*nearest_tests(isolated), *folder_tests(isolated)}
