@@ -307,13 +307,15 @@ class Results:
         kept = json.loads(out.read_text(encoding="utf-8"))["rows"] if out is not None and out.exists() else []
         self.rows: dict[tuple[Any, ...], dict[str, Any]] = {_key(row): row for row in kept}
 
-    def wants(self, fault: Fault, count: int, seed: int) -> bool:
-        """Whether to try a fault: one that survived, when asked to; else a new one while there are too few."""
+    def enough(self, package: str, seed: int, count: int) -> bool:
+        """Whether so many faults have been tried; survivors that are tried again may be any."""
+        tried = sum(row["package"] == package and row["seed"] == seed for row in self.rows.values())
+        return tried >= count and not self.again
+
+    def wants(self, fault: Fault) -> bool:
+        """Whether to try a fault: a new one; or, when asked to, one that survived."""
         row = self.rows.get(_key(fault.row))
-        if self.again:
-            return row is not None and row["outcome"] == "survived"
-        tried = sum(each["package"] == fault.row["package"] and each["seed"] == seed for each in self.rows.values())
-        return row is None and tried < count
+        return row is not None and row["outcome"] == "survived" if self.again else row is None
 
     def add(self, row: dict[str, Any]) -> None:
         self.rows[_key(row)] = row
@@ -352,8 +354,10 @@ def main() -> None:
         tester = Tester(folder)
         for package in asked.package or PACKAGES:
             for file, at in faults(package, asked.seed):
+                if results.enough(package, asked.seed, asked.faults):
+                    break
                 fault = fault_at(package, file, at)
-                if results.wants(fault, asked.faults, asked.seed):
+                if results.wants(fault):
                     results.add(tester.try_fault(fault) | {"seed": asked.seed})
 
 

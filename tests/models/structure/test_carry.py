@@ -7,7 +7,7 @@ import torch
 from tests.models import tiny
 
 from headscope.models.loading import open_model
-from headscope.models.structure.carry import Route, _some_columns, columns_of
+from headscope.models.structure.carry import Route, _some_columns, columns_of, source_parts
 from headscope.models.structure.recorder import record_stream
 
 
@@ -27,4 +27,13 @@ def test_a_head_depends_on_its_own_columns_of_the_projection(head: int) -> None:
     route = Route(record_stream(model, {"input_ids": torch.tensor([[1, 2, 3]])}).node("1", "q"))
     found = columns_of(route, lambda whole: whole[..., 0, head, :, :])
     assert [columns.tolist() for columns in found.values()] == [list(range(8 * head, 8 * head + 8))]
+    source = next(each for each in route.sources if each.heads is None)
+    whole = route.carry(source, source_parts(source)[0])
+    own = route.carry(source, source_parts(source)[0], found)
+    assert whole is not None
+    assert own is not None
+    torch.testing.assert_close(own[0, head], whole[0, head])
+    others = [number for number in range(4) if number != head]
+    assert not own[0, others].any()
+    assert whole[0, others].any()
     model.close()

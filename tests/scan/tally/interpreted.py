@@ -10,6 +10,8 @@ import torch
 from tests.runs.interpreter import allow_one_element_bounds
 from tests.scan.tiny import open_tiny
 
+from headscope.attention.backends.fused.layers import MOST_QUESTIONS
+from headscope.heads.questions.label_rules import LabelRule, token_class
 from headscope.models.protocol import OpenModel
 from headscope.scan import waiting_sites
 from headscope.scan.corpus.packing import PackedRows, Piece, RowFormat
@@ -25,19 +27,25 @@ ROWS = PackedRows(
 )
 
 
-def measured(model: OpenModel) -> Tally:
-    plan = Plan.make(model, ScanOptions(replicates=5, batch=3), RowFormat(24), 1, "document")
+RULES = tuple(token_class(f"class {n}", "ABCDE"[n % 5]) for n in range(MOST_QUESTIONS))
+"""With the standard questions, more than one launch takes."""
+
+
+def measured(model: OpenModel, rules: tuple[LabelRule, ...]) -> Tally:
+    plan = Plan.make(model, ScanOptions(replicates=5, batch=3, rules=rules), RowFormat(24), 1, "document")
     return Measurer(model, plan).measure(ROWS)
 
 
-@pytest.mark.parametrize("at_once", [waiting_sites.AT_ONCE, 1])
-def test_sites_together_are_summed_as_sites_one_by_one(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+@pytest.mark.parametrize(("at_once", "rules"), [(waiting_sites.AT_ONCE, ()), (1, ()), (waiting_sites.AT_ONCE, RULES)])
+def test_sites_together_are_summed_as_sites_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, at_once: int, rules: tuple[LabelRule, ...]
+) -> None:
     model = open_tiny()
     with monkeypatch.context() as changed:
         changed.setenv("TRITON_INTERPRET", "0")  # no kernel: every site by itself, on the CPU
-        alone = measured(model)
+        alone = measured(model, rules)
     monkeypatch.setattr(waiting_sites, "AT_ONCE", at_once)
-    together = measured(model)
+    together = measured(model, rules)
     assert torch.equal(together.count, alone.count)
     for name in ("squares", "largest", "smallest", "drawn_count"):
         torch.testing.assert_close(getattr(together, name), getattr(alone, name), atol=1e-3, rtol=1e-4)

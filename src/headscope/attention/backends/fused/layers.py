@@ -86,6 +86,7 @@ def statistics_of(
     """Launch the kernel, for up to ``MOST_QUESTIONS`` questions. See ``observe_layers``."""
     from headscope.attention.backends.fused import layer_kernel
 
+    assert len(questions) <= MOST_QUESTIONS, "each one takes registers"
     inputs = KernelInputs.prepare(q, k, k, scores, visible)
     asks, labels = (_stacked([getattr(each, side) for each in questions.values()], q) for side in ("query", "key"))
     n_items, n_heads, n_query, d_head = q.shape
