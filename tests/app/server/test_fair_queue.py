@@ -1,30 +1,19 @@
-"""The fair queue: short before long, long in slices, client by client, and nobody sees another's reading."""
+"""The fair queue: short before long, long in slices, client by client."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections.abc import Callable
-from functools import cached_property
-from typing import Any
 
-import numpy as np
 import pytest
-import torch
 from starlette.exceptions import HTTPException
 
 from headscope.app.pages.microscope import LookRequest, Session
-from headscope.app.pages.predictions import PredictRequest
 from headscope.app.server import fair_queue
 from headscope.app.server.fair_queue import LONG_AT_ONCE, SHARE, FairQueue, ReaderLeftError, Turn
-from headscope.attention.backends import sdpa
-from headscope.attention.masks import causal, window
-from headscope.attention.progress import may_be_interrupted
-from headscope.attention.scores import Scores
-from headscope.heads.roles.shuffled_weights import shuffled_weights
 
 TEXT = "the old lamp on the landing burned until morning and the old lamp on the"
-OTHER = "stairs below it were as bright as river and landing , until morning it burned"
 
 
 class Clock:
@@ -163,55 +152,6 @@ def test_a_long_reading_gets_its_share_while_short_requests_never_end():
     between = log[log.index("long") : len(log) - log[::-1].index("long")]
     shares = between.count("long") * 0.01 / (between.count("short") * 0.1)
     assert 0.5 * SHARE < shares < 1.5 * SHARE
-
-
-class Measured:
-    """Something that is computed once, in several operations."""
-
-    def __init__(self, log: list[str], asked: threading.Event) -> None:
-        self.log, self.asked = log, asked
-
-    @cached_property
-    def value(self) -> float:
-        self.log.append("computing")
-        assert self.asked.wait(60)
-        value = float(torch.zeros(2).exp().sum())
-        self.log.append("computed")
-        return value
-
-
-def test_a_reading_does_not_pause_where_it_holds_the_lock_of_a_cached_property():
-    """Whoever runs meanwhile could wait for that lock, with the model in hand."""
-    log: list[str] = []
-    queue, asked = FairQueue(), threading.Event()
-    measured = Measured(log, asked)
-
-    def work() -> None:
-        assert measured.value == 2.0
-        torch.zeros(1).exp()
-        log.append("end")
-
-    async def scene() -> None:
-        reading = asyncio.create_task(queue.run(Turn("long", long=True), work))
-        while not log:
-            await asyncio.sleep(0.001)
-        short = asyncio.create_task(queue.run(Turn("short"), lambda: log.append("short")))
-        await asyncio.sleep(0)
-        asked.set()
-        await asyncio.gather(reading, short)
-
-    asyncio.run(scene())
-    assert log == ["computing", "computed", "short", "end"]
-
-
-def test_a_reading_does_not_pause_where_it_holds_the_lock_of_the_kept_looks(session: Session):
-    seen: list[bool] = []
-    session.kept.whole.looks.weigh = lambda _: 1 + len(seen.append(may_be_interrupted()) or ())
-    session.look(LookRequest(text=TEXT))
-    session.look(LookRequest(text=OTHER))
-    session.kept.trim()
-    assert seen
-    assert not any(seen)
 
 
 def test_two_long_readings_take_turns():
@@ -382,38 +322,6 @@ def test_a_client_with_two_less_than_the_most_gets_into_a_full_line(monkeypatch)
     assert sorted(asyncio.run(scene())) == ["1", "2", "4", "5"], "both have two then"
 
 
-def test_a_large_matrix_product_has_pause_points_and_the_same_result(monkeypatch):
-    monkeypatch.setattr(fair_queue, "LARGEST_PRODUCT", 3 * 8 * 5)
-    queue, pauses = FairQueue(), []
-    monkeypatch.setattr(queue, "pause", lambda turn: pauses.append(turn))
-    x, layer = torch.randn(2, 7, 8), torch.nn.Linear(8, 5)
-
-    def work() -> torch.Tensor:
-        with torch.no_grad():
-            return layer(x)
-
-    found = asyncio.run(queue.run(Turn("a", long=True), work))
-    torch.testing.assert_close(found, layer(x).detach())
-    assert found.shape == (2, 7, 5)
-    assert len(pauses) >= 5
-
-
-@pytest.mark.parametrize("kv", [4, 2])
-def test_long_causal_attention_has_pause_points_and_the_same_result(monkeypatch, kv):
-    monkeypatch.setattr(fair_queue, "LARGEST_PRODUCT", 1)
-    queue, pauses = FairQueue(), []
-    monkeypatch.setattr(queue, "pause", lambda turn: pauses.append(turn))
-    q, k, v = torch.randn(1, 4, 300, 8), torch.randn(1, kv, 300, 8), torch.randn(1, kv, 300, 8)
-    mask = causal() if kv == 4 else causal() & window(100)
-
-    def work() -> torch.Tensor:
-        return sdpa.attention(q, k, v, Scores(mask=mask))
-
-    found = asyncio.run(queue.run(Turn("a", long=True), work))
-    torch.testing.assert_close(found, work())
-    assert len(pauses) >= 5
-
-
 def test_work_on_a_long_text_is_long_whatever_is_asked(session: Session):
     text = "the old lamp " * 400
     look = session.look(LookRequest(text=text))[0].look
@@ -422,110 +330,3 @@ def test_work_on_a_long_text_is_long_whatever_is_asked(session: Session):
     assert session.takes_long(LookRequest(text="🐎" * 1_100)), "up to four tokens a character"
     assert not session.takes_long(LookRequest(text=TEXT))
     assert not session.takes_long(LookRequest(look="gone"))
-
-
-def test_interleaved_readings_equal_readings_alone_bit_for_bit(session: Session):
-    """Handed over at every operation: a look, a look at another text, and a prediction under edits."""
-    look = session.look(LookRequest(text=TEXT))[0].look
-    ablated = PredictRequest(look=look, position=3, off=["0.1", "1.4"], how="mean")
-
-    def reading(kind: int) -> list[np.ndarray]:
-        fresh = Session(session.scope)
-        if kind < 2:
-            return list(fresh.look(LookRequest(text=(TEXT, OTHER)[kind]))[1].values())
-        fresh.look(LookRequest(text=TEXT))
-        return [np.array(fresh.predict(ablated).without)]
-
-    async def run(kinds: tuple[int, ...]) -> tuple[list[Any], int]:
-        clock = Clock()
-        queue, handed = FairQueue(clock), []
-        hand_over = queue._hand_over
-
-        def count(turn: Turn) -> None:
-            handed.append(turn.client)
-            hand_over(turn)
-
-        queue._hand_over = count  # type: ignore[method-assign]
-
-        def ticking() -> float:
-            clock.now += 1.0
-            return clock.now
-
-        queue._clock = ticking
-        work = [queue.run(Turn(str(kind), long=True), lambda kind=kind: reading(kind)) for kind in kinds]
-        return await asyncio.gather(*work), len(set(handed)) * len(handed)
-
-    alone = [asyncio.run(run((kind,)))[0][0] for kind in range(3)]
-    together, handed = asyncio.run(run((0, 1, 2)))
-    assert handed > 3 * 300, "they did take turns"
-    for one, other in zip(alone, together, strict=True):
-        for left, right in zip(one, other, strict=True):
-            np.testing.assert_array_equal(left, right)
-
-
-@pytest.mark.parametrize("leaves", [False, True])
-def test_weights_that_are_shuffled_for_a_while_are_seen_by_nobody_else_and_restored(session: Session, leaves: bool):
-    model = session.scope.model
-    own = [weight.detach().clone() for weight in model.model.parameters()]
-    ids, seen = model.prepare(TEXT).inputs, []
-    expected = model.run(ids).logits
-    queue, inside, asked = FairQueue(), threading.Event(), threading.Event()
-    turn = Turn("battery", long=True)
-
-    def battery() -> None:
-        with shuffled_weights(model, 0):
-            inside.set()
-            assert asked.wait(60)
-            assert not torch.equal(model.run(ids).logits, expected)
-
-    async def scene() -> None:
-        working = asyncio.create_task(queue.run(turn, battery))
-        while not inside.is_set():
-            await asyncio.sleep(0.001)
-        short = asyncio.create_task(queue.run(Turn("short"), lambda: seen.append(model.run(ids).logits)))
-        await asyncio.sleep(0)
-        if leaves:
-            queue.leave(turn)
-        asked.set()
-        done = await asyncio.gather(working, short, return_exceptions=True)
-        assert isinstance(done[0], ReaderLeftError) == leaves
-
-    asyncio.run(scene())
-    assert torch.equal(seen[0], expected), "whoever waited got the model's own weights"
-    assert all(torch.equal(before, now) for before, now in zip(own, model.model.parameters(), strict=True))
-
-
-def stopped(work: Callable[[FairQueue, Turn], None]) -> None:
-    """Run work that its client leaves while it runs."""
-    queue, turn = FairQueue(), Turn("gone", long=True)
-    with pytest.raises(ReaderLeftError):
-        asyncio.run(queue.run(turn, lambda: work(queue, turn)))
-
-
-def test_a_reading_that_is_left_at_the_end_of_no_grad_leaves_gradients_as_they_were():
-    after = []
-
-    def work(queue: FairQueue, turn: Turn) -> None:
-        try:
-            with torch.no_grad():
-                queue.leave(turn)
-            after.append(torch.is_grad_enabled())
-            torch.zeros(1)
-        finally:
-            after.append(torch.is_grad_enabled())
-
-    stopped(work)
-    assert after == [True, True], "the thread is used again, and training needs gradients"
-
-
-def test_weights_are_restored_where_the_client_leaves_at_their_end(session: Session):
-    model = session.scope.model.model
-    own = [weight.detach().clone() for weight in model.parameters()]
-
-    def work(queue: FairQueue, turn: Turn) -> None:
-        with shuffled_weights(session.scope.model, 0):
-            queue.leave(turn)
-        torch.zeros(1)
-
-    stopped(work)
-    assert all(torch.equal(before, now) for before, now in zip(own, model.parameters(), strict=True))
