@@ -18,7 +18,12 @@ from headscope.errors import InputError, ModelError
 from headscope.heads.questions import label_rules
 from headscope.heads.questions.label_rules import LabelRule, read_class, token_class
 from headscope.heads.roles.treebank import Sentence, read_conllu, syntax_roles
-from headscope.models.config_checks import MOST_TENSORS, refuse_huge_headers
+from headscope.models.config_checks import (
+    MOST_ADDED_TOKENS,
+    MOST_TENSORS,
+    refuse_huge_headers,
+    refuse_huge_tokenizers,
+)
 from headscope.models.inputs.media import Picture, Sound, resampled
 from headscope.models.inputs.media_files import read_bytes
 from headscope.models.loading import open_model
@@ -149,6 +154,23 @@ def test_a_header_that_claims_to_be_huge_is_not_read(tmp_path: Path, claim: int)
     (tmp_path / "model.safetensors").write_bytes(claim.to_bytes(8, "little") + b"{}")
     with pytest.raises(ModelError, match=rf"\(0, in a header of {claim:,} bytes\) than any model has"):
         refuse_huge_headers(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "added_tokens.json"])
+def test_a_tokenizer_that_adds_hundreds_of_thousands_of_tokens_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama"}))
+    added = [{"content": str(number)} for number in range(MOST_ADDED_TOKENS + 1)]
+    by_text = {entry["content"]: number for number, entry in enumerate(added)}
+    (tmp_path / name).write_text(json.dumps(by_text if name == "added_tokens.json" else {"added_tokens": added}))
+    with pytest.raises(ModelError, match=rf"{name} adds more tokens \(200,001\) than any model has \(200,000\)"):
+        open_model(tmp_path)
+
+
+def test_a_tokenizer_file_larger_than_any_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "tokenizer.json").open("wb") as file:
+        file.truncate(2**28 + 1)  # no bytes on the disk
+    with pytest.raises(ModelError, match=r"has 268,435,457 bytes; no tokenizer has more than 268,435,456"):
+        refuse_huge_tokenizers(tmp_path)
 
 
 def sound(rate: int, n_samples: int = 16) -> bytes:

@@ -20,6 +20,10 @@ MOST_PER_BYTE = 8
 MOST_HEADER_BYTES, MOST_TENSORS = 2**26, 200_000
 """Most bytes and tensors in all headers of safetensors files together. The largest mixture of experts has 140,000."""
 
+MOST_TOKENIZER_BYTES, MOST_ADDED_TOKENS = 2**28, 200_000
+"""Largest tokenizer file, and most tokens added to its vocabulary: transformers makes an object of each, which takes
+seconds for tens of thousands."""
+
 WIDEST = 2**20
 """Widest head or layer. Position tables of this width are allocated before any weight is read."""
 
@@ -79,6 +83,21 @@ def refuse_huge_headers(folder: Path) -> None:
             raise ModelError(
                 f"{file} lists more tensors ({n_tensors:,}, in a header of {n_bytes:,} bytes) than any model has "
                 f"({MOST_TENSORS:,}); it is damaged, or made to exhaust memory"
+            )
+
+
+def refuse_huge_tokenizers(folder: Path) -> None:
+    """Refuse tokenizer files that are larger or add more tokens than any model's, before anything parses them."""
+    for file in (folder / "tokenizer.json", folder / "tokenizer_config.json", folder / "added_tokens.json"):
+        n_bytes = file.stat().st_size if file.is_file() else 0
+        if n_bytes > MOST_TOKENIZER_BYTES:
+            raise ModelError(f"{file} has {n_bytes:,} bytes; no tokenizer has more than {MOST_TOKENIZER_BYTES:,}")
+        each = b":" if file.name == "added_tokens.json" else b'"content"'  # once in the entry of every added token
+        n_added = file.read_bytes().count(each) if n_bytes else 0
+        if n_added > MOST_ADDED_TOKENS:
+            raise ModelError(
+                f"{file} adds more tokens ({n_added:,}) than any model has ({MOST_ADDED_TOKENS:,}); it is damaged, or "
+                "made to exhaust memory"
             )
 
 

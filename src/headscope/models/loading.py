@@ -21,6 +21,7 @@ from headscope.models.config_checks import (
     base_without_head,
     refuse_huge_config,
     refuse_huge_headers,
+    refuse_huge_tokenizers,
     refuse_missing_weights,
     refuse_more_weights_than_bytes,
     refuse_repeated_keys,
@@ -250,6 +251,7 @@ def _check_folder(folder: Path) -> None:
         inside = ", ".join(sorted(p.name for p in folder.iterdir())[:6]) or "nothing"
         raise ModelError(f"{folder} has no config.json (it holds {inside}); give a folder saved with save_pretrained")
     refuse_repeated_keys(folder)
+    refuse_huge_tokenizers(folder)
     if any(folder.glob("*.safetensors")):
         refuse_huge_headers(folder)
         return
