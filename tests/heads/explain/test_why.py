@@ -12,7 +12,7 @@ from tests.models import tiny
 
 import headscope
 from headscope.errors import InputError, ModelError
-from headscope.heads.explain import arrows
+from headscope.heads.explain import arrows, score_split
 from headscope.heads.look.look import Look
 from headscope.lab.teach import by_hand
 from headscope.models.native import NativeModel
@@ -92,6 +92,22 @@ def test_relative_to_another_key_and_to_the_others(scope: Scope, ids: list[int])
     assert look.why("1.1", 8, 3, minus="others").total == pytest.approx(row[3].score - others, abs=1e-4)
     strongest = look.why("1.1", 8)
     assert strongest.key.position == int(weights.argmax())
+
+
+@pytest.mark.parametrize("minus", [None, "others", 3])
+def test_arrows_of_a_row_equal_those_that_are_split_alone(
+    llama: Scope, monkeypatch: pytest.MonkeyPatch, ids: list[int], minus: int | str | None
+) -> None:
+    monkeypatch.setattr(score_split, "ARROWS", 5)  # several turns, and a part of one
+    look = llama.look(ids)
+    for together in look.why_row("1.2", len(ids) - 1, minus=minus):
+        alone = look.why("1.2", len(ids) - 1, together.key.position, minus=minus)
+        assert together.sentence == alone.sentence
+        torch.testing.assert_close(together.pairs, alone.pairs, rtol=0, atol=1e-12)
+        for side, whole in (("asked", together.pairs.sum(1)), ("answered", together.pairs.sum(0))):
+            shares, others = getattr(together, side), getattr(alone, side)
+            assert [share.value for share in shares] == pytest.approx(whole.tolist(), abs=1e-12)
+            assert [share.read for share in shares] == [share.read for share in others]
 
 
 def test_hand_built_induction_is_explained_by_what_was_built_in() -> None:

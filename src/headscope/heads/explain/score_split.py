@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 DISTANCE, CAP = "distance", "cap"
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-5}  # families cast norms to float32, in float64 models too
+ARROWS = 64  # of a row, whose pairs are held at once
 HALF_TOLERANCE = 3e-2  # q and k are rounded to about three digits, and their writers are not
 
 
@@ -79,8 +80,8 @@ class HeadScores:
         weights = pattern.weights(source, rows, columns)[0, 0, 0].double()
         return Row(visible, scores, raw, bias, weights)
 
-    def mean_keys(self, against: Float[Tensor, " key"]) -> Float[Tensor, "writer d_head"]:
-        """Each writer's part of the keys, averaged with these weights."""
+    def mean_keys(self, against: Float[Tensor, "baseline key"]) -> Float[Tensor, "writer baseline d_head"]:
+        """Each writer's part of the keys, averaged with each of these weights."""
         return torch.stack([against @ part.double() for part in self.k.parts])
 
     def rounding(self, query: int) -> Float[Tensor, " key"]:
@@ -111,18 +112,18 @@ class Row:
     bias: Tensor
     weights: Tensor
 
-    def baseline(self, key: int, minus: int | str | None) -> tuple[Tensor, str]:
-        """Weights over the keys that a key is compared with, and what they are called."""
-        weights = torch.zeros_like(self.raw)
+    def baselines(self, keys: Sequence[int], minus: int | str | None) -> tuple[Float[Tensor, "baseline key"], str]:
+        """Weights over the keys that each is compared with, once where they are the same for all; their name."""
+        weights = torch.zeros(len(keys) if minus == "others" else 1, len(self.raw)).to(self.raw)
         if minus is None:
-            weights[self.visible] = 1.0 / len(self.visible)
+            weights[:, self.visible] = 1.0 / len(self.visible)
             return weights, "mean"
         if minus == "others":
-            weights[self.visible] = self.weights[self.visible]
-            weights[key] = 0.0
-            total = weights.sum()
-            return (weights / total if total > 0 else weights), "others"
-        weights[int(minus)] = 1.0
+            weights[:, self.visible] = self.weights[self.visible]
+            weights[range(len(keys)), list(keys)] = 0.0
+            total = weights.sum(1, keepdim=True)
+            return weights / torch.where(total > 0, total, 1.0), "others"
+        weights[:, int(minus)] = 1.0
         return weights, str(int(minus))
 
 
@@ -137,58 +138,95 @@ def split_row(scores: HeadScores, query: int, keys: Sequence[int], minus: int | 
             f"{scores.head} at query {query} does not see key {unseen}: it comes later, or the mask hides it; visible "
             f"keys are {_ranges(sorted(visible))}"
         )
-    shared = _Shared(
-        scores.position_keys(row.visible),
-        _Reads(look, scores),
-        None if minus == "others" or not keys else scores.mean_keys(row.baseline(keys[0], minus)[0]),
-        scores.rounding(query),
-        scores.q.parts[:, query].double() * scores.scale,
-    )
-    return [_split(scores, row, query, key, minus, shared) for key in keys]
+    return RowSplit(scores, row, query, keys, minus, _Reads(look, scores)).arrows() if keys else []
 
 
-@dataclass(frozen=True)
-class _Shared:
-    """What the arrows of a row share."""
+class RowSplit:
+    """Some arrows of one row: their numbers are made together, the pairs and shares of each where they are read."""
 
-    moved: Tensor | None
-    """The keys' parts at a mean offset."""
-    reads: _Reads
-    mean: Tensor | None
-    """What keys are compared with, where it is the same for all."""
-    rounding: Tensor
-    q: Tensor
+    def __init__(
+        self, scores: HeadScores, row: Row, query: int, keys: Sequence[int], minus: int | str | None, reads: _Reads
+    ) -> None:
+        self.scores, self.row, self.query, self.keys, self.reads = scores, row, query, tuple(keys), reads
+        self._q = scores.q.parts[:, query].double() * scores.scale
+        self._against, self._called = row.baselines(self.keys, minus)
+        self._means = scores.mean_keys(self._against)
+        self._terms = self._all_terms()
+        self.asked, self.answered, self._sizes = self._sums()
 
+    def pairs(self, index: int) -> Float[Tensor, "asked answered"]:
+        """What each writer at the query and each at the key give together to one of the arrows."""
+        return self._q @ self._relative([index])[:, 0].T
 
-def _split(scores: HeadScores, row: Row, query: int, key: int, minus: int | str | None, shared: _Shared) -> Why:
-    moved, reads, q, rounding = shared.moved, shared.reads, shared.q, shared.rounding
-    against, called = row.baseline(key, minus)
-    mean = scores.mean_keys(against) if shared.mean is None else shared.mean
-    pairs = q @ (scores.k.parts[:, key] - mean).T
-    position = None if moved is None else q @ (scores.k.parts[:, key] - moved[:, key]).double().T
-    terms = {}
-    if scores.source.scores.bias is not None:
-        terms[DISTANCE] = float(row.bias[key] - against[row.visible] @ row.bias[row.visible])
-    if scores.source.scores.softcap is not None:
-        capped = row.scores - row.bias - row.raw
-        terms[CAP] = float(capped[key] - against[row.visible] @ capped[row.visible])
-    base = float(against[row.visible] @ row.scores[row.visible])
-    total = float(pairs.sum()) + sum(terms.values())
-    size = float(pairs.abs().sum()) + sum(map(abs, terms.values()))
-    error = abs(total - (float(row.scores[key]) - base)) / max(size, 1e-30)
-    if not error * size <= max(scores.tolerance * size, float(rounding[key] + against @ rounding)):
-        raise ModelError(
-            f"{scores.head}: its pairs add up to {total:.6g}, its score relative to the others is "
-            f"{float(row.scores[key]) - base:.6g} (error {error:.1e}), so it cannot be split"
+    def position_pairs(self, index: int) -> Float[Tensor, "asked answered"] | None:
+        """Of these pairs, what is due to the offset, beyond the mean over the row's offsets."""
+        moved, key = self.scores.position_keys(self.row.visible), self.keys[index]
+        return None if moved is None else self._q @ (self.scores.k.parts[:, key] - moved[:, key]).double().T
+
+    def shares(self, index: int) -> tuple[tuple[Share, ...], tuple[Share, ...]]:
+        """The sums of the pairs per writer at the query and per writer at the key."""
+        moved, (q, k) = self.position_pairs(index), (self.scores.q.writers, self.scores.k.writers)
+        by_query, by_key = (None, None) if moved is None else (moved.sum(1), moved.sum(0))
+        return (
+            self.reads.shares(q, self.asked[index], by_query, self.query, 0),
+            self.reads.shares(k, self.answered[index], by_key, self.keys[index], 1),
         )
-    seen = row.bias[row.visible]
-    return Why(
-        scores.head, reads.group, reads.place(query, 0), reads.place(key, 1), float(row.weights[key]),
-        float(row.scores[key]), base, called, len(row.visible), reads.sink(row),
-        reads.shares(scores.q.writers, pairs.sum(1), None if position is None else position.sum(1), query, 0),
-        reads.shares(scores.k.writers, pairs.sum(0), None if position is None else position.sum(0), key, 1),
-        terms, pairs, position, error, float(row.bias[key] - seen.mean()) if DISTANCE in terms else 0.0,
-    )  # fmt: skip
+
+    def arrows(self) -> list[Why]:
+        """Every arrow, its sum compared with the score that the model computed."""
+        scores, row = self.scores, self.row
+        keys = list(self.keys)
+        bases = (self._against[:, row.visible] @ row.scores[row.visible]).expand(len(keys))
+        totals = self.asked.sum(1) + sum(self._terms.values())
+        gaps = (totals - (row.scores[keys] - bases)).abs()
+        rounding = scores.rounding(self.query)
+        allowed = torch.maximum(scores.tolerance * self._sizes, rounding[keys] + self._against @ rounding)
+        for key, gap, size, most, total, base in zip(keys, gaps, self._sizes, allowed, totals, bases, strict=True):
+            if not gap <= most:
+                raise ModelError(
+                    f"{scores.head}: its pairs add up to {float(total):.6g}, its score relative to the others is "
+                    f"{float(row.scores[key] - base):.6g} (error {float(gap / size):.1e}), so it cannot be split"
+                )
+        errors, weights = (gaps / self._sizes.clamp(min=1e-30)).tolist(), row.weights[keys].tolist()
+        numbers = zip(keys, weights, row.scores[keys].tolist(), bases.tolist(), errors, strict=True)
+        return [self._arrow(index, *each) for index, each in enumerate(numbers)]
+
+    def _arrow(self, index: int, key: int, weight: float, score: float, base: float, error: float) -> Why:
+        row, reads = self.row, self.reads
+        terms = {name: float(values[index]) for name, values in self._terms.items()}
+        moved = float(row.bias[key] - row.bias[row.visible].mean()) if DISTANCE in terms else 0.0
+        return Why(
+            self.scores.head, reads.group, reads.place(self.query, 0), reads.place(key, 1), weight, score, base,
+            self._called, len(row.visible), reads.sink(row), terms, error, moved, (self, index),
+        )  # fmt: skip
+
+    def _relative(self, indices: Sequence[int]) -> Float[Tensor, "writer arrow d_head"]:
+        """Each writer's part of some keys, minus its part of what they are compared with."""
+        keys = [self.keys[index] for index in indices]
+        means = self._means if self._means.shape[1] == 1 else self._means[:, list(indices)]
+        return self.scores.k.parts[:, keys] - means
+
+    def _sums(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Sums of the pairs of each arrow, per writer at the query and at the key, and the sum of their sizes."""
+        by_query, by_key, sizes = [], [], []
+        for start in range(0, len(self.keys), ARROWS):
+            parts = self._relative(range(start, min(start + ARROWS, len(self.keys))))
+            pairs = torch.einsum("ad,bnd->nab", self._q, parts)
+            by_query.append(pairs.sum(2))
+            by_key.append(pairs.sum(1))
+            sizes.append(pairs.abs().sum((1, 2)))
+        written = sum((values.abs() for values in self._terms.values()), torch.zeros(len(self.keys)).to(self._q))
+        return torch.cat(by_query), torch.cat(by_key), torch.cat(sizes) + written
+
+    def _all_terms(self) -> dict[str, Tensor]:
+        """What is not of any pair, per arrow."""
+        rules, row, found = self.scores.source.scores, self.row, {}
+        if rules.bias is not None:
+            found[DISTANCE] = row.bias
+        if rules.softcap is not None:
+            found[CAP] = row.scores - row.bias - row.raw
+        against = self._against[:, row.visible]
+        return {name: values[list(self.keys)] - against @ values[row.visible] for name, values in found.items()}
 
 
 class _Reads:
@@ -200,8 +238,7 @@ class _Reads:
         self.group = tuple(Head(self.site.name, first + index) for index in range(self.site.group_size))
         self.sides = (look.query_tokens(self.site.name), look.key_tokens(self.site.name))
         self.has_sink = scores.source.scores.sinks is not None
-        self._heads: dict[str, Head] = {}
-        self._strongest: dict[tuple[str, int, int], list[Read | None]] = {}
+        self._strongest: dict[tuple[str, int], tuple[list[Place], list[int], list[float]]] = {}
 
     def place(self, position: int, side: int) -> Place:
         return Place(position, self.sides[side][position].text)
@@ -222,24 +259,20 @@ class _Reads:
         """The strongest key of a head at the place where it wrote, if that is a place of the same text."""
         if writer.kind != "head":
             return None
-        if writer.name not in self._heads:
-            self._heads[writer.name] = Head.parse(writer.name)
-        head = self._heads[writer.name]
-        place = head.site, at, side
-        if place not in self._strongest:
-            self._strongest[place] = self._reads(*place)
-        return self._strongest[place][head.head] if self._strongest[place] else None
+        if (writer.name, side) not in self._strongest:
+            self._strongest[writer.name, side] = self._reads(Head.parse(writer.name), side)
+        places, keys, weights = self._strongest[writer.name, side]
+        return None if at >= len(keys) or keys[at] < 0 else Read(places[keys[at]], weights[at])
 
-    def _reads(self, site: str, at: int, side: int) -> list[Read | None]:
-        """What each head of a site reads most at a place; none where that is a place of another text."""
-        if site not in self.look.sites or self.look.query_tokens(site) is not self.sides[side]:
-            return []
-        strongest = self.look.statistics(site).strongest
-        if strongest is None or at >= strongest.key.shape[2]:
-            return []
-        tokens = self.look.key_tokens(site)
-        pairs = zip(strongest.key[0, :, at].tolist(), strongest.weight[0, :, at].tolist(), strict=True)
-        return [None if key < 0 else Read(Place(key, tokens[key].text), weight) for key, weight in pairs]
+    def _reads(self, head: Head, side: int) -> tuple[list[Place], list[int], list[float]]:
+        """The places a head can read, and which it reads most at each place; none where that is another text."""
+        if head.site not in self.look.sites or self.look.query_tokens(head.site) is not self.sides[side]:
+            return [], [], []
+        strongest = self.look.statistics(head.site).strongest
+        if strongest is None:
+            return [], [], []
+        places = [Place(position, token.text) for position, token in enumerate(self.look.key_tokens(head.site))]
+        return places, strongest.key[0, head.head].tolist(), strongest.weight[0, head.head].tolist()
 
 
 def _ranges(keys: list[int]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from jaxtyping import Float
@@ -14,6 +15,8 @@ from headscope.names import Head
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from headscope.heads.explain.score_split import RowSplit
 
 SCHEMA_VERSION = 1
 
@@ -83,18 +86,40 @@ class Why:
     n_visible: int
     sink: float | None
     """The weight that a learned sink takes, where there is one."""
-    asked: tuple[Share, ...]
-    """Writers at the query, each summed over all writers at the key. With the terms, they sum to the total."""
-    answered: tuple[Share, ...]
-    """Writers at the key, each summed over all writers at the query."""
     terms: Mapping[str, float]
     """What is not of any pair: ``distance`` (an additive bias) and ``cap`` (capped minus raw scores)."""
-    pairs: Float[Tensor, "asked answered"]
-    position_pairs: Float[Tensor, "asked answered"] | None
     error: float
     """|sum − score| relative to the sum of the sizes of all pairs."""
-    terms_position: float = 0.0
-    _order: tuple[str, ...] = field(default=(), compare=False)
+    terms_position: float
+    arrow: tuple[RowSplit, int] = field(compare=False)
+    """The row that it was split in, and its place there."""
+
+    @cached_property
+    def asked(self) -> tuple[Share, ...]:
+        """Writers at the query, each summed over all writers at the key. With the terms, they sum to the total."""
+        return self._shares[0]
+
+    @cached_property
+    def answered(self) -> tuple[Share, ...]:
+        """Writers at the key, each summed over all writers at the query."""
+        return self._shares[1]
+
+    @cached_property
+    def _shares(self) -> tuple[tuple[Share, ...], tuple[Share, ...]]:
+        row, index = self.arrow
+        return row.shares(index)
+
+    @cached_property
+    def pairs(self) -> Float[Tensor, "asked answered"]:
+        """What each writer at the query and each at the key give together."""
+        row, index = self.arrow
+        return row.pairs(index)
+
+    @cached_property
+    def position_pairs(self) -> Float[Tensor, "asked answered"] | None:
+        """Of the pairs, what is due to the offset; None where nothing is rotated."""
+        row, index = self.arrow
+        return row.position_pairs(index)
 
     @property
     def total(self) -> float:
