@@ -23,12 +23,13 @@ import {
 import { type Place, type State } from "./address";
 import { Explaining } from "../why/explain.svelte";
 import { Settings } from "./settings.svelte";
-import { scoresIn, argmax, headsOf, reachedHead, weightsBetween, type HeadInfo } from "./look-statistics";
+import { scoresIn, argmax, headsOf, reachedHead, type HeadInfo } from "./look-statistics";
 import { roleScores, isRole } from "./roles";
 import { isRuleScore, ruleScores } from "../rules/head-words";
 import { HeadsInWords } from "../rules/heads-in-words.svelte";
 import { PendingRequests } from "./pending.svelte";
-import type { LogitTarget, ModelSource, PatternLine, Selection } from "./selection";
+import { selectExample } from "./selection";
+import type { ExamplePlace, LogitTarget, ModelSource, PatternLine, Selection } from "./selection";
 import { mediaPlace, takesText, withAllSites, withFile } from "../media/media-file";
 
 export const WHOLE = 512; // up to here a pattern is fetched whole and exact; past it, as much as the picture can show
@@ -282,25 +283,10 @@ export class Microscope extends PendingRequests {
 
   openExample(
     example: Example,
-    at: { head: number; token: number | null; asked?: LogitTarget } = { head: -1, token: null },
+    at: ExamplePlace = { head: -1, token: null },
     opened: ModelSource = { source: this.source, model: this.model! },
   ): Promise<void> {
-    return this.open(
-      { text: example.text },
-      (look) => {
-        const find = (word: string | undefined) => look.tokens.findLastIndex((token) => token.text.trim() === word);
-        const token = at.token ?? (find(example.at) >= 0 ? find(example.at) : look.tokens.length - 1);
-        return {
-          token,
-          asked: at.asked,
-          head:
-            at.head >= 0
-              ? at.head
-              : argmax(weightsBetween(look, token, find(example.reads)) ?? scoresIn(look, opened.model, example.by)),
-        };
-      },
-      opened,
-    );
+    return this.open({ text: example.text }, selectExample(example, at, opened.model), opened);
   }
 
   openFile(file: MediaFile | null): Promise<void> {
