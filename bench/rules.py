@@ -1,9 +1,11 @@
 """Rules of a model's heads: what they explain beside their nulls, what running on them costs, and time.
 
     python bench/rules.py --ship --out bench/results/rules-embedded.json
-    python bench/rules.py --model SmolLM2-135M-Instruct.Q4_1.gguf --count 12 --cost-texts 1 --no-gpt2 --out smollm2.json
+    python bench/rules.py --model SmolLM2-135M-Instruct.Q4_1.gguf --count 12 --cost-texts 1 --no-gpt2 --work FOLDER \\
+        --out bench/results/rules-smollm2.json
 
-The first is all that a new embedded model needs: --ship writes the rules that ship with it. Texts are passages of
+The first is all that a new embedded model needs: --ship writes the rules that ship with it. With --work, rules and
+losses are kept in a folder as they are found, and the same call goes on from there. Texts are passages of
 headscope's lessons unless --texts names files. Times are processor time; the shape of GPT-2 small
 (12 × 12 heads, random weights) is timed on 16 texts of 256 tokens.
 """
@@ -23,10 +25,36 @@ import headscope
 from headscope.app.pages.rules.shipped import ship, texts_for
 from headscope.cli.options import read_texts
 from headscope.heads.rules.cost import CostOptions
-from headscope.heads.rules.report import HeadRules, Rules
+from headscope.heads.rules.report import HeadRules, Rules, open_rules
 from headscope.heads.rules.run import RuleOptions
 
 CHARACTERS = 1000
+
+
+class Kept(dict[str, float]):
+    """Losses by name, written to a file with each new one."""
+
+    def __init__(self, path: Path | None) -> None:
+        super().__init__(json.loads(path.read_text(encoding="utf-8")) if path is not None and path.exists() else {})
+        self.path = path
+
+    def __setitem__(self, name: str, loss: float) -> None:
+        super().__setitem__(name, loss)
+        if self.path is not None:
+            self.path.write_text(json.dumps(self, indent=1), encoding="utf-8")
+
+
+def fitted(scope: headscope.scope.Scope, texts: list[Any], work: Path | None) -> tuple[Rules, dict[str, Any]]:
+    """Rules and what they took; those of an earlier call where it left them."""
+    if work is None or not (work / "rules.json").exists():
+        rules, wall, processor = timed(scope, texts)
+        taken = {"seconds": wall, "processor_seconds": processor, "threads": torch.get_num_threads()}
+        if work is not None:
+            work.mkdir(parents=True, exist_ok=True)
+            rules.save(work / "rules.json")
+            (work / "taken.json").write_text(json.dumps(taken), encoding="utf-8")
+        return rules, taken
+    return open_rules(work / "rules.json", scope.model), json.loads((work / "taken.json").read_text(encoding="utf-8"))
 
 
 def timed(
@@ -92,17 +120,22 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     with headscope.load(arguments.model) as scope:
         given = read_texts(arguments.texts, arguments.count, CHARACTERS) if arguments.texts else []
         texts = given[: arguments.count] or texts_for(scope, arguments.count)
-        rules, wall, processor = timed(scope, texts)
+        rules, taken = fitted(scope, texts, arguments.work)
         result: dict[str, Any] = {
-            "model": rules.model, "texts": len(texts), "heads": len(rules), "seconds": wall,
-            "processor_seconds": processor, "threads": torch.get_num_threads(), **described(rules),
-        }  # fmt: skip
-        print(rules, wall, processor, flush=True)
+            "model": rules.model,
+            "texts": len(texts),
+            "heads": len(rules),
+            **taken,
+            **described(rules),
+        }
+        print(rules, taken, flush=True)
         if arguments.ship:
             ship(rules)
         if arguments.cost:
-            cost = rules.cost(texts[2::3][: arguments.cost_texts], CostOptions(importance="gradient"))
+            kept = Kept(None if arguments.work is None else arguments.work / "losses.json")
+            cost = rules.cost(texts[2::3][: arguments.cost_texts], CostOptions(importance="gradient"), kept)
             print(cost, flush=True)
+            result["cost_texts"] = arguments.cost_texts
             result["cost"] = {name: value for name, value in cost.to_dict().items() if name != "replaced"}
     if arguments.gpt2:
         result["gpt2_shape"] = gpt2_shape()
@@ -115,6 +148,7 @@ if __name__ == "__main__":
     parser.add_argument("--texts", nargs="*")
     parser.add_argument("--count", type=int, default=24)
     parser.add_argument("--cost-texts", type=int, default=3)
+    parser.add_argument("--work", type=Path, help="a folder to keep what is found, and to go on from")
     parser.add_argument("--ship", action="store_true", help="write the embedded model's rules beside it, too")
     parser.add_argument("--cost", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--gpt2", action=argparse.BooleanOptionalAction, default=True, help="GPT-2's shape too")

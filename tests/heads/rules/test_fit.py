@@ -9,6 +9,7 @@ from torch import Tensor
 from headscope.heads.questions.token_features import CLASSES, TokenFeatures
 from headscope.heads.rules.class_table import Cells, fit_table
 from headscope.heads.rules.fit import Candidates, Fitted, fit_path, shares
+from headscope.heads.rules.fit_heads import families
 from headscope.heads.rules.library import built_in
 from headscope.heads.rules.rule import Targeted
 from headscope.models.protocol import Token
@@ -28,7 +29,7 @@ def candidates() -> tuple[Candidates, Cells]:
     rows = torch.arange(16, LENGTH)
     visible = torch.arange(LENGTH) <= rows[:, None]
     text = sample_text()
-    return Candidates.of(Targeted(RULES, text).block(rows, visible)), Cells.of(text, rows, visible)
+    return Candidates.of(Targeted(RULES, text).block(rows, visible), families(RULES)), Cells.of(text, rows, visible)
 
 
 def made_of(rules: Candidates, **weights: float) -> Tensor:
@@ -43,6 +44,7 @@ def made_of(rules: Candidates, **weights: float) -> Tensor:
         {"first_token": 0.6, "copies": 0.4},
         {"decay_4": 0.7, "first_token": 0.3},
         {"after_a_copy": 0.5, "first_token": 0.3, "previous_token": 0.2},
+        {"previous_token": 0.95, "2_back": 0.05},
     ],
 )
 def test_a_mixture_is_found_again_with_its_weights(weights: dict[str, float]) -> None:
@@ -76,6 +78,41 @@ def test_shares_equal_their_definition() -> None:
     mass = 1 - pattern[:, 0]
     wanted = (mass * (1 - 0.5 * (rest - other).abs().sum(-1))).sum() / mass.sum()
     assert torch.allclose(found.of_the_rest(), wanted, atol=1e-6)
+
+
+def test_what_each_rule_explains_alone_equals_its_shares() -> None:
+    rules, _ = candidates()
+    pattern = made_of(rules, first_token=0.2, copies=0.3, decay_8=0.5)
+    explained, rest = rules.alone(pattern)
+    for name in ("first token", "previous token", "decay 4", "copies", "last commas", "matching bracket"):
+        found = rules.shares(pattern, Fitted([AT[name]], torch.ones(1), 0.0))
+        assert explained[AT[name]] == pytest.approx(float(found.explained()), abs=1e-5), name
+        assert rest[AT[name]] == pytest.approx(float(found.of_the_rest()), abs=1e-5), name
+
+
+def test_the_gradient_of_the_objective_is_its_slope_towards_each_rule() -> None:
+    rules, _ = candidates()
+    noise = torch.rand(len(rules.applies[0]), LENGTH, generator=torch.Generator().manual_seed(2))
+    pattern = made_of(rules, first_token=0.2, copies=0.3, decay_8=0.5) * (0.5 + noise)
+    pattern = pattern / pattern.sum(-1, keepdim=True)
+    before = Fitted([AT["first token"], AT["decay 16"]], torch.tensor([0.3, 0.7]), 0.0)
+    mixture = rules.mixture(before)
+    slopes = rules.slopes(pattern, mixture)
+    for name in ("decay 4", "copies", "last commas", "previous token"):
+        rule, applies = rules.at(AT[name])
+        moved = mixture + 1e-4 * applies[:, None] * (rule - mixture)
+        grown = (shares(pattern.double(), moved.double()).objective() -
+                 shares(pattern.double(), mixture.double()).objective()) / 1e-4  # fmt: skip
+        assert float(slopes[AT[name]]) == pytest.approx(float(grown), abs=0.02), name
+
+
+def test_rules_of_a_family_have_the_same_targets() -> None:
+    rules, _ = candidates()
+    assert {RULES[at].name for at in rules.relatives(AT["commas"])} == {
+        "commas, near 3", "commas, near 8", "commas, near 24", "last commas"
+    }  # fmt: skip
+    assert rules.relatives(AT["first token"]) == []
+    assert {RULES[at].name for at in rules.relatives(AT["decay 8"])} == {"decay 4", "decay 6", "decay 12", "decay 16"}
 
 
 def test_more_rules_never_fit_worse_on_the_rows_of_the_fit() -> None:

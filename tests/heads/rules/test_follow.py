@@ -76,6 +76,18 @@ def test_the_cost_compares_equal_heads_and_counts_what_is_recovered(opened: Scop
     assert written["recovered"] == pytest.approx(cost.recovered("random 50%", "position"), abs=1e-4)
 
 
+def test_a_stopped_cost_goes_on_from_the_losses_that_are_measured(opened: Scope, rules: Rules) -> None:
+    options = CostOptions(shares=(0.25,), draws=1, importance="gradient")
+    kept: dict[str, float] = {}
+    whole = rules.cost(texts()[:1], options, kept)
+    assert len(kept) == 1 + 3 * len(HOW)
+    first = next(name for name in kept if name.endswith("position"))
+    kept[first] = 7.0
+    again = rules.cost(texts()[:1], options, kept)
+    assert again.replaced[0].loss == {**whole.replaced[0].loss, "position": 7.0}
+    assert again.replaced[1:] == whole.replaced[1:]
+
+
 def test_unknown_ways_and_absent_models_are_refused(opened: Scope, rules: Rules, tmp_path: object) -> None:
     with pytest.raises(InputError, match=r"how='zero'.*'position'"):
         headscope.follow(rules, "0.1", how="zero")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -132,6 +133,17 @@ def test_a_stopped_fit_goes_on_from_the_heads_that_are_done(opened: Scope, rules
         assert fit_rules(opened.model, texts(), OPTIONS, kept) == rules
     assert min(reports) >= len(before)
     assert all(kept[head] is fitted for head, fitted in before.items())
+
+
+def test_a_fit_leaves_the_number_of_threads_as_it_was(opened: Scope) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        fit_rules(opened.model, texts()[:3], RuleOptions(fit_rows=8, choose_rows=8, tables=False, context=False))
+        with ThreadPoolExecutor(1) as later:
+            assert (torch.get_num_threads(), later.submit(torch.get_num_threads).result()) == (2, 2)
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_memory_grows_at_most_linearly_with_the_length_of_texts() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -95,21 +96,32 @@ class Cost:
         return "\n".join([f"Cost(loss {self.loss:.3f} nats per token", *lines]) + ")"
 
 
-def measure_cost(rules: Rules, texts: Sequence[Any], options: CostOptions | None = None) -> Cost:
+def measure_cost(
+    rules: Rules,
+    texts: Sequence[Any],
+    options: CostOptions | None = None,
+    kept: MutableMapping[str, float] | None = None,
+) -> Cost:
     """See ``Rules.cost``."""
-    options = options or CostOptions()
+    options, kept = options or CostOptions(), {} if kept is None else kept
     model = _model(rules, texts)
     inputs = [model.prepare(text).inputs for text in texts]
+
+    def loss(name: str, edit: Callable[[], Edit | None]) -> float:
+        if name not in kept:
+            kept[name] = round(_loss(model, inputs, edit()), 6)
+        return kept[name]
+
+    base = loss("whole model", lambda: None)
     chosen = list(_choices(rules, model, texts, options))
-    base = _loss(model, inputs, None)
     replaced = []
     for number, (choice, heads) in enumerate(chosen):
-        loss = {}
+        found = {}
         for how in HOW:
             report_progress("running on rules", number * len(HOW) + HOW.index(how), len(chosen) * len(HOW))
-            loss[how] = round(_loss(model, inputs, _edit(rules, heads, how)), 6)
-        replaced.append(Replaced(choice, tuple(map(str, heads)), loss))
-    return Cost(round(base, 6), tuple(replaced))
+            found[how] = loss(f"{number}: {choice}, {how}", partial(_edit, rules, heads, how))
+        replaced.append(Replaced(choice, tuple(map(str, heads)), found))
+    return Cost(base, tuple(replaced))
 
 
 def loss_with(

@@ -8,6 +8,8 @@ row yields its weight there.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -20,8 +22,11 @@ STEPS = (0.03, 0.1, 0.25, 0.45, 0.7, 0.95)
 STRIDE = 2
 """Candidates are compared on every second row; weights are fitted on all of them."""
 
-SHORTLIST = 6
-ITERATIONS = 10
+SHORTLIST, OF_A_FAMILY = 6, 2
+"""Rules tried at each step, and how many of them may have the same targets."""
+RELATIVES = 4
+"""Rules with the same targets that are tried in place of the one that was added."""
+ITERATIONS, PATIENCE = 10, 4
 RATE, SLOWER = 3.0, 0.75
 TIE = 1e-3
 """Of rules whose objectives differ by less, the simplest is taken."""
@@ -68,24 +73,38 @@ class Candidates:
     own: tuple[Float[Tensor, "row key"], ...] = ()
     stress: float = 1.0
     """How much the share explained counts for this head (``Shares.objective``)."""
+    families: tuple[int, ...] = ()
+    """A number for each shared rule: rules of a family have the same targets, near by, the last one or all of them."""
 
     @classmethod
-    def of(cls, rules: Float[Tensor, "rule row key"]) -> Candidates:
-        return cls(rules, rules.sum(-1) > 0)
+    def of(cls, rules: Float[Tensor, "rule row key"], families: Sequence[int] | None = None) -> Candidates:
+        return cls(rules, rules.sum(-1) > 0, families=tuple(range(len(rules)) if families is None else families))
 
     def __len__(self) -> int:
         return len(self.rules) + len(self.own)
 
     def first(self, count: int) -> Candidates:
         """The first rules only, those of position for instance."""
-        return replace(self, rules=self.rules[:count], applies=self.applies[:count], own=())
+        return replace(
+            self, rules=self.rules[:count], applies=self.applies[:count], own=(), families=self.families[:count]
+        )
 
     def after(self, count: int) -> Candidates:
         """All rules but the first."""
-        return replace(self, rules=self.rules[count:], applies=self.applies[count:])
+        return replace(self, rules=self.rules[count:], applies=self.applies[count:], families=self.families[count:])
 
     def stressed(self, stress: float) -> Candidates:
         return replace(self, stress=stress)
+
+    def family(self, index: int) -> int:
+        """The family of a rule; what is a head's own has one to itself."""
+        return self.families[index] if index < len(self.families) else -1 - index
+
+    def relatives(self, index: int) -> list[int]:
+        """Other rules of a rule's family, of long ones those that stand nearest."""
+        wanted = self.family(index)
+        found = [other for other, family in enumerate(self.families) if family == wanted and other != index]
+        return sorted(found, key=lambda other: abs(other - index))[:RELATIVES]
 
     def with_own(self, *own: Float[Tensor, "row key"]) -> Candidates:
         return replace(self, own=own)
@@ -112,15 +131,17 @@ class Candidates:
         return shares(pattern, self.mixture(fitted))
 
     def alone(self, pattern: Float[Tensor, "row key"]) -> Float[Tensor, "measure rule"]:
-        """The share explained and the share of the rest of each rule as the only one."""
-        found = []
-        for index in range(len(self)):
-            rule, applies = self.at(index)
-            mixture = rule.clone()
-            mixture[~applies, 0] = 1.0
-            common = shares(pattern, mixture)
-            found.append(torch.stack((common.explained(), common.of_the_rest())))
-        return torch.stack(found, dim=1)
+        """The share explained and the share of the rest of each shared rule as the only one.
+
+        Equal to ``shares`` of the rule, with the first token in rows without a target. Beside the first key the weights
+        of a shared rule add up to 1 or 0, so the pattern is normalised once instead of every rule.
+        """
+        beside = pattern[:, 1:].sum(-1)
+        relative = pattern[:, 1:] / beside.clamp_min(TINY)[:, None]
+        whole = torch.stack([torch.minimum(pattern, rule).sum() for rule in self.rules])
+        whole += (~self.applies).to(pattern.dtype) @ pattern[:, 0]
+        rest = torch.stack([torch.minimum(relative, rule[:, 1:]).sum(-1) @ beside for rule in self.rules])
+        return torch.stack((whole / len(pattern), rest / beside.sum().clamp_min(TINY)))
 
     def slopes(self, pattern: Float[Tensor, "row key"], mixture: Float[Tensor, "row key"]) -> Float[Tensor, " rule"]:
         """How the objective grows with the weight of each rule, at weight zero."""
@@ -156,11 +177,10 @@ def fit_path(
 def _grow(pattern: Float[Tensor, "row key"], candidates: Candidates, before: Fitted) -> Fitted | None:
     """Add the rule that helps most: a short list by gradient, each with a line search; then refit all weights."""
     mixture = candidates.mixture(before)
-    slopes = candidates.slopes(pattern, mixture)
-    slopes[before.rules] = -torch.inf
+    line = _Line(pattern, mixture, candidates.stress)
     tried = [
-        (rule, *_line_search(pattern, mixture, candidates, rule))
-        for rule in sorted(slopes.topk(min(SHORTLIST, len(slopes) - len(before.rules))).indices.tolist())
+        (rule, *line.search(candidates, rule))
+        for rule in _shortlist(candidates.slopes(pattern, mixture), candidates, before.rules)
     ]
     best = max(gained for _, _, gained in tried)
     if best <= 0:
@@ -168,19 +188,63 @@ def _grow(pattern: Float[Tensor, "row key"], candidates: Candidates, before: Fit
     rule, step, _ = next(entry for entry in tried if entry[2] >= best - TIE)
     weights = torch.cat((before.weights * (1 - step), before.weights.new_tensor([step])))
     grown = refit(pattern, candidates, [*before.rules, rule], weights)
+    relative = _best_relative(pattern, candidates, grown, rule)
+    if relative != rule:
+        rules = [relative if each == rule else each for each in grown.rules]
+        grown = max(grown, refit(pattern, candidates, rules, grown.weights), key=lambda fitted: fitted.objective)
     return grown if grown.objective > before.objective else None
 
 
-def _line_search(
-    pattern: Float[Tensor, "row key"], mixture: Float[Tensor, "row key"], candidates: Candidates, index: int
-) -> tuple[float, float]:
-    """The best weight of a rule added to a mixture, and how much the objective grows there, on some of the rows."""
-    rule, applies = candidates.at(index)
-    pattern, mixture, rule, applies = (each[::STRIDE] for each in (pattern, mixture, rule, applies))
-    steps = torch.tensor((0.0, *STEPS), device=pattern.device)[:, None, None] * applies[:, None]
-    objective = shares(pattern, torch.addcmul(mixture, steps, rule - mixture)).objective(candidates.stress)
-    best = int(objective[1:].argmax())
-    return STEPS[best], float(objective[best + 1] - objective[0])
+def _shortlist(slopes: Float[Tensor, " rule"], candidates: Candidates, without: list[int]) -> list[int]:
+    """The steepest rules, few of each family: slopes at weight zero flatter rules that spread, and decays are many."""
+    found: list[int] = []
+    count: Counter[int] = Counter()
+    for rule in slopes.argsort(descending=True).tolist():
+        family = candidates.family(rule)
+        if rule not in without and count[family] < OF_A_FAMILY:
+            found.append(rule)
+            count[family] += 1
+        if len(found) == SHORTLIST:
+            break
+    return sorted(found)
+
+
+def _best_relative(pattern: Float[Tensor, "row key"], candidates: Candidates, fitted: Fitted, rule: int) -> int:
+    """The rule of the same targets that is clearly better in a mixture than one of its rules, on some of the rows."""
+    some = slice(None, None, STRIDE)
+    rules, applies = (each[:, some].clone() for each in candidates.chosen(fitted.rules))
+    place = fitted.rules.index(rule)
+    found: list[tuple[float, int]] = []
+    for other in (rule, *(each for each in candidates.relatives(rule) if each not in fitted.rules)):
+        distribution, has_target = candidates.at(other)
+        rules[place], applies[place] = distribution[some], has_target[some].to(applies.dtype)
+        mixture, _ = _mixed(rules, applies, fitted.weights)
+        found.append((float(shares(pattern[some], mixture).objective(candidates.stress)), other))
+    best, relative = max(found)
+    return relative if best > found[0][0] + TIE else rule
+
+
+class _Line:
+    """Objectives of a mixture with some weight given to another rule, on some of the rows."""
+
+    def __init__(self, pattern: Float[Tensor, "row key"], mixture: Float[Tensor, "row key"], stress: float) -> None:
+        self.pattern, self.mixture, self.stress = pattern[::STRIDE], mixture[::STRIDE], stress
+        self.steps = torch.tensor(STEPS, device=pattern.device)[:, None]
+        self.beside, self.left = self.pattern[:, 1:].sum(-1), self.mixture[:, 1:].sum(-1)
+        self.before = float(shares(self.pattern, self.mixture).objective(stress))
+
+    def search(self, candidates: Candidates, index: int) -> tuple[float, float]:
+        """The best weight of a rule, and how much the objective grows there."""
+        rule, applies = (each[::STRIDE] for each in candidates.at(index))
+        steps = self.steps * applies
+        mixture = torch.addcmul(self.mixture, steps[..., None], rule - self.mixture)
+        left = self.left + steps * (rule[:, 1:].sum(-1) - self.left)
+        whole = torch.minimum(self.pattern, mixture).sum((-2, -1)) / len(self.pattern)
+        mixture *= (self.beside / left.clamp_min(TINY))[..., None]
+        rest = torch.minimum(self.pattern[:, 1:], mixture[..., 1:]).sum((-2, -1))
+        objective = (whole * self.stress + rest / self.beside.sum().clamp_min(TINY)) / 2
+        best = int(objective.argmax())
+        return STEPS[best], float(objective[best]) - self.before
 
 
 def refit(
@@ -188,12 +252,14 @@ def refit(
 ) -> Fitted:
     """Improve the weights of these rules by exponentiated gradient; keep the best seen."""
     rules, applies = candidates.chosen(chosen)
-    best, kept = -1.0, weights
+    best, kept, at = -1.0, weights, 0
     for iteration in range(ITERATIONS):
         mixture, total = _mixed(rules, applies, weights)
         objective, taken, gain = _climb(pattern, mixture, candidates.stress)
         if objective > best:
-            best, kept = objective, weights
+            best, kept, at = objective, weights, iteration
+        elif iteration - at >= PATIENCE:
+            break
         slope = torch.einsum("rk,crk->cr", gain, rules) - taken * applies
         slope = (slope / total.clamp_min(TINY)).sum(-1)
         weights = weights * torch.exp((RATE * SLOWER**iteration * slope).clamp(-2, 2))
@@ -208,7 +274,10 @@ def _mixed(
     """A mixture where each rule yields its weight in rows without a target, and the weight that applies in each row."""
     held = weights[:, None] * applies
     total = held.sum(0)
-    mixture = ((held / total.clamp_min(TINY))[..., None] * rules).sum(0)
+    held = held / total.clamp_min(TINY)
+    mixture = rules[0] * held[0][:, None]
+    for rule, share in zip(rules[1:], held[1:], strict=True):
+        mixture.addcmul_(rule, share[:, None])
     mixture[total <= TINY, 0] = 1.0
     return mixture, total
 
@@ -216,16 +285,27 @@ def _mixed(
 def _climb(
     pattern: Float[Tensor, "row key"], mixture: Float[Tensor, "row key"], stress: float
 ) -> tuple[float, Float[Tensor, " row"], Float[Tensor, "row key"]]:
-    """The objective, its gradient by cell, and that gradient's mean under the mixture, which a new rule takes from."""
+    """The objective, its gradient by cell, and that gradient's mean under the mixture, which a new rule takes from.
+
+    What two distributions have in common is the one less what the other lacks: Σ min(p, m) = Σ p − Σ max(p − m, 0).
+    """
     wanted, made = pattern[:, 1:], mixture[:, 1:]
     beside, left = wanted.sum(-1), made.sum(-1)
-    per_row = beside / (2 * beside.sum().clamp_min(TINY))
-    scaled = made * (beside / left.clamp_min(TINY))[:, None]
-    objective = torch.minimum(pattern, mixture).sum() * (stress / (2 * len(pattern)))
-    objective += torch.minimum(wanted, scaled).sum() / (2 * beside.sum().clamp_min(TINY))
-    gain = (mixture < pattern) * (stress / (2 * len(pattern)))
-    wanting = (scaled < wanted).to(pattern.dtype)
-    common = torch.linalg.vecdot(wanting, scaled) / beside.clamp_min(TINY)
-    slope = per_row / left.clamp_min(1e-3)
+    all_beside = beside.sum()
+    whole, rest = stress / (2 * len(pattern)), 1 / (2 * float(all_beside.clamp_min(TINY)))
+    ratio = beside / left.clamp_min(TINY)
+    lacking = pattern - mixture
+    lacking_beside = torch.addcmul(wanted, made, ratio[:, None], value=-1)
+    gain, wanting = _above_zero(lacking), _above_zero(lacking_beside)
+    objective = (pattern.sum() - torch.dot(gain.flatten(), lacking.flatten())) * whole
+    objective += (all_beside - torch.dot(wanting.flatten(), lacking_beside.flatten())) * rest
+    common = (wanting * made).sum(-1) * ratio / beside.clamp_min(TINY)
+    slope = beside * rest / left.clamp_min(1e-3)
+    gain *= whole
     gain[:, 1:].addcmul_(wanting, slope[:, None]).sub_((slope * common)[:, None])
-    return float(objective), torch.linalg.vecdot(gain, mixture), gain
+    return float(objective), (gain * mixture).sum(-1), gain
+
+
+def _above_zero(values: Float[Tensor, "row key"]) -> Float[Tensor, "row key"]:
+    """1 where a value is above zero, else 0: some times faster than a comparison, which is not vectorised."""
+    return (values * 1e30).clamp_(0, 1)

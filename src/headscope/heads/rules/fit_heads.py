@@ -59,6 +59,12 @@ class Samples:
     null_choose: Candidates
 
 
+def families(rules: Sequence[Rule]) -> list[int]:
+    """A number for each rule, the same for rules with the same targets."""
+    seen: dict[tuple[bool, int], int] = {}
+    return [seen.setdefault((rule.is_first_token, id(rule.labels)), len(seen)) for rule in rules]
+
+
 class Own(NamedTuple):
     """A distribution of one head's own, on the rows for fitting and on those for choosing."""
 
@@ -89,7 +95,8 @@ class HeadFitter:
 
     @cached_property
     def candidates(self) -> tuple[Candidates, Candidates]:
-        return Candidates.of(self.samples.fit.rules), Candidates.of(self.samples.choose.rules)
+        known = families(self.rules)
+        return Candidates.of(self.samples.fit.rules, known), Candidates.of(self.samples.choose.rules, known)
 
     @torch.no_grad()
     def fit_head(self, head: Head, pause: Callable[[], None] = lambda: None) -> HeadFit:

@@ -15,7 +15,7 @@ from headscope.heads.rules.fit import TINY, Shares, shares
 from headscope.heads.rules.fit_heads import MOST_RULES, HeadFit
 from headscope.heads.rules.mixture import Drawn, Mixture, rules_used
 from headscope.heads.rules.rule import Rule, Targeted
-from headscope.heads.rules.sampled_rows import FIRST_ROW, Block, Text, read_patterns
+from headscope.heads.rules.sampled_rows import CELLS, FIRST_ROW, Block, Text, read_patterns
 from headscope.models.protocol import OpenModel
 from headscope.names import Head
 
@@ -105,19 +105,19 @@ class _Reader:
     def __init__(self, measurer: Measurer, text: Text, shuffled: Text, sums: Sums, document: int) -> None:
         self.measurer, self.text, self.shuffled, self.sums, self.document = measurer, text, shuffled, sums, document
         self._targeted: tuple[Targeted, Targeted] | None = None
-        self._drawn: tuple[tuple[int, int], Drawn, Drawn] | None = None
+        self._drawn: dict[tuple[int, int], tuple[Drawn, Drawn]] = {}
 
     def take(self, block: Block) -> None:
-        self._draw(block)
+        drawn = self._draw(block)
         for head in range(len(block.weights)):
             column = self.measurer._at.get(Head(block.site, head))
             if column is not None:
-                self._add(head, column, block)
+                self._add(head, column, block, drawn)
 
-    def _draw(self, block: Block) -> None:
-        """Distributions of these rows, made once for all sites that are read in the same blocks."""
+    def _draw(self, block: Block) -> tuple[Drawn, Drawn]:
+        """Distributions of these rows, made once for all sites that are read in the same blocks of a short text."""
         span = (int(block.rows[0]), len(block.rows))
-        if self._drawn is None or self._drawn[0] != span:
+        if span not in self._drawn:
             device = block.rows.device
             used, unused = self.measurer._used, self.measurer._null
             if self._targeted is None:
@@ -126,11 +126,14 @@ class _Reader:
                 )  # fmt: skip
             own = Drawn(used, self.text.labelled, block.rows, block.visible, self._targeted[0])
             null = Drawn(unused, self.shuffled.labelled, block.rows, block.visible, self._targeted[1])
-            self._drawn = (span, own, null)
+            cells = (len(used) + len(unused)) * block.visible.numel()
+            if (len(self._drawn) + 1) * cells > 2 * CELLS:
+                self._drawn.clear()
+            self._drawn[span] = (own, null)
+        return self._drawn[span]
 
-    def _add(self, head: int, column: int, block: Block) -> None:
-        assert self._drawn is not None
-        _, drawn, null = self._drawn
+    def _add(self, head: int, column: int, block: Block, both: tuple[Drawn, Drawn]) -> None:
+        drawn, null = both
         pattern, context = block.weights[head], None if block.context is None else block.context[head]
         sums, at = self.sums, (self.document, column)
         sums.rows[at] += len(pattern)

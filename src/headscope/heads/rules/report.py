@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -178,13 +178,18 @@ class Rules:
     opened: OpenModel | None = field(default=None, compare=False, repr=False)
     """The model that the rules were fitted on, where it is open."""
 
-    def cost(self, texts: Sequence[Any], options: CostOptions | None = None) -> Cost:
-        """What running on rules costs: perplexity with some heads replaced, beside position alone and mean ablation."""
+    def cost(
+        self, texts: Sequence[Any], options: CostOptions | None = None, kept: MutableMapping[str, float] | None = None
+    ) -> Cost:
+        """What running on rules costs: perplexity with some heads replaced, beside position alone and mean ablation.
+
+        Losses go into ``kept`` as they are measured, and the same call goes on from those that are there.
+        """
         from headscope.heads.progress_bar import progress_bar
         from headscope.heads.rules.cost import measure_cost
 
         with progress_bar("running on rules"):
-            return measure_cost(self, texts, options)
+            return measure_cost(self, texts, options, kept)
 
     def mixture(self, head: HeadName, how: str = "rules") -> Mixture:
         """A mixture: ``rules``, with a class ``table``, in short ``context``, of ``position``, or ``first`` (token)."""

@@ -16,7 +16,7 @@ from headscope.heads.bootstrap import RESAMPLES
 from headscope.heads.questions.label_rules import LabelRule
 from headscope.heads.rules import class_table, short_context
 from headscope.heads.rules.fit import Candidates
-from headscope.heads.rules.fit_heads import MOST_RULES, PENALTY, HeadFit, HeadFitter, Samples
+from headscope.heads.rules.fit_heads import MOST_RULES, PENALTY, HeadFit, HeadFitter, Samples, families
 from headscope.heads.rules.library import built_in
 from headscope.heads.rules.measure import Measurer
 from headscope.heads.rules.report import Rules
@@ -101,7 +101,7 @@ def _fit(
     for part, total in zip(texts, (options.fit_rows, options.choose_rows), strict=True):
         sample = sample_rows(model, part, rules, Drawing(sites, total, options.seed, options.context))
         null = [shuffled_text(text.prepared, options.seed + 1 + at) for at, text in enumerate(part)]
-        samples.append((sample, Candidates.of(relabelled(sample, null, rules))))
+        samples.append((sample, Candidates.of(relabelled(sample, null, rules), families(rules))))
     (fit, null_fit), (choose, null_choose) = samples
     fitter = HeadFitter(rules, Samples(fit, choose, null_fit, null_choose), options.tables)
     fit_all(fitter, heads, kept)
@@ -119,7 +119,8 @@ def fit_all(fitter: HeadFitter, heads: Sequence[Head], kept: MutableMapping[Head
         if stopped.is_set():
             raise CancelledError
 
-    pool = ThreadPoolExecutor(max_workers=max(1, torch.get_num_threads()))
+    threads = torch.get_num_threads()
+    pool = ThreadPoolExecutor(max_workers=max(1, threads), initializer=torch.set_num_threads, initargs=(1,))
     running = {pool.submit(fitter.fit_head, head, pause): head for head in heads if head not in kept}
     try:
         while running:
@@ -129,6 +130,7 @@ def fit_all(fitter: HeadFitter, heads: Sequence[Head], kept: MutableMapping[Head
     finally:
         stopped.set()
         pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(threads)  # what threads that begin later have; the workers' own number was theirs
 
 
 def _readable(model: OpenModel, text: Any) -> Text:

@@ -14,7 +14,7 @@ from headscope.attention.observer import Call, plain
 from headscope.heads.questions.token_features import TokenFeatures
 from headscope.heads.rules.class_table import Cells
 from headscope.heads.rules.rule import Rule, Targeted
-from headscope.heads.rules.short_context import pattern_rows, read_short_context
+from headscope.heads.rules.short_context import pattern_rows, read_short_context, without_logits
 from headscope.models.protocol import OpenModel, Prepared, Token
 
 FIRST_ROW = 16
@@ -22,6 +22,8 @@ FIRST_ROW = 16
 
 CELLS = 2**24
 """Weights computed at once, of heads or of rules."""
+ROWS = 96
+"""Rows read at once: keys that none of them may attend to are left out."""
 AT_ONCE = 128
 """Rules whose distributions are held at once, about."""
 KEPT = 2**17
@@ -30,7 +32,10 @@ FEWEST = 8
 
 
 class Block(NamedTuple):
-    """Some rows of a site's patterns in one text, which keys they may attend to, and the patterns in short context."""
+    """Some rows of a site's patterns in one text, which keys they may attend to, and the patterns in short context.
+
+    Keys after the last that one of the rows may attend to are left out.
+    """
 
     site: str
     rows: Int[Tensor, " row"]
@@ -55,13 +60,15 @@ def read_patterns(
     def observe(site: str, call: Call) -> Tensor:
         if site in sites and call.q.shape[0] == 1 and call.q.shape[2] == call.k.shape[2] == n_tokens:
             n_heads = max(call.q.shape[1], AT_ONCE)
-            for part in torch.split(rows.to(call.q.device), max(1, CELLS // (n_heads * n_tokens))):
-                other = pattern_rows(context[site], part)[0] if site in context else None
-                take(Block(site, part, *pattern_rows(call, part), other))
+            causal = model.shape.sites[site].causal
+            for part in torch.split(rows.to(call.q.device), max(1, min(ROWS, CELLS // (n_heads * n_tokens)))):
+                n_keys = int(part[-1]) + 1 if causal else n_tokens
+                other = pattern_rows(context[site], part, n_keys)[0] if site in context else None
+                take(Block(site, part, *pattern_rows(call, part, n_keys), other))
         return plain(call)
 
     with torch.no_grad():
-        model.run(text.prepared.inputs, observe)
+        model.run(without_logits(model, text.prepared.inputs), observe)
 
 
 class Text(NamedTuple):
@@ -117,7 +124,7 @@ def sample_rows(model: OpenModel, texts: Sequence[Text], rules: Sequence[Rule], 
         read_patterns(model, text, drawing.sites, rows, blocks.append, drawing.short)
         seen.append(blocks)
         kept.append(rows)
-        first = [block.visible for block in blocks if block.site == drawing.sites[0]]
+        first = [_widened(block.visible, n_tokens) for block in blocks if block.site == drawing.sites[0]]
         parts.append(_labelled(rules, text, rows, torch.cat(first), width))
     distributions, cells = zip(*parts, strict=True)
     return Sample(

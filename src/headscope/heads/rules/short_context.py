@@ -8,6 +8,7 @@ Heads of random weights gain by it, too: it says what a pattern depends on, not 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from headscope.attention.observer import Call, plain
 from headscope.attention.scores import Scores
+from headscope.heads.look.chunked_loss import KEEP
 from headscope.models.protocol import OpenModel
 
 NAME = "short context"
@@ -43,17 +45,25 @@ def read_short_context(
         return torch.cat([_attend(call, rows, window) for rows in _chunks(n_tokens, call.q.device)], dim=2)
 
     with torch.no_grad():
-        model.run(inputs, observe)
+        model.run(without_logits(model, inputs), observe)
     return found
 
 
+def without_logits(model: OpenModel, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Inputs of a pass for its patterns: one position's logits are computed where the model can do that."""
+    ids = inputs.get("input_ids")
+    if ids is None or KEEP not in inspect.signature(model.model.forward).parameters:
+        return dict(inputs)
+    return {**inputs, KEEP: torch.zeros(1, dtype=torch.long, device=ids.device)}
+
+
 def pattern_rows(
-    call: Call, rows: Int[Tensor, " row"]
+    call: Call, rows: Int[Tensor, " row"], n_keys: int | None = None
 ) -> tuple[Float[Tensor, "head row key"], Bool[Tensor, "row key"]]:
-    """Rows of the patterns of a call, and which keys they may attend to."""
+    """Rows of the patterns of a call over the first ``n_keys`` keys, and which of them they may attend to."""
     scores = call.scores.bind(call.q, call.k)
-    keys = torch.arange(call.k.shape[2], device=call.q.device)
-    logits = scores.block(call.q[:, :, rows], call.k, rows, keys, 0)[0].float()
+    keys = torch.arange(call.k.shape[2] if n_keys is None else n_keys, device=call.q.device)
+    logits = scores.block(call.q[:, :, rows], call.k[:, :, : len(keys)], rows, keys, 0)[0].float()
     return _softmax(scores, logits), scores.mask.block(rows, keys, 0)[0, 0].expand(len(rows), -1)
 
 
