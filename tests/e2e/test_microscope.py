@@ -318,7 +318,25 @@ def test_the_best_induction_head_is_named_with_its_score(open_page: Open, sessio
     expect(page.get_by_text(f"{roles.named} of 64 heads have a name")).to_be_visible()
     named = sum(found.role == "induction" for found in roles.findings)
     page.get_by_label("Show").select_option("role:induction")
-    expect(page.get_by_text(f"{named} of 64 heads earned this name")).to_be_visible()
+    roles_of = {
+        found.head: {other.role for other in roles.findings if other.head == found.head} for found in roles.findings
+    }
+    only = sum(each == {"induction"} for each in roles_of.values())
+    expect(page.get_by_text(f"{named} of 64 heads earned this name, {only} of them no other.")).to_be_visible()
+
+
+def test_a_card_says_of_each_number_which_text_it_is_of(open_page: Open, session: Session):
+    roles = session.roles()
+    if roles.state != "tested":
+        pytest.skip("this model ships no report")
+    resting = next(found for found in roles.findings if found.role == "first token" and found.strongest)
+    trial = next(trial for trial in roles.trials if trial.role == "first token")
+    card = open_page(at(head=resting.head)).get_by_role("region", name="What this head is")
+    expect(
+        card.get_by_text(re.compile(r"^\s*Measured on \d+ texts \([\d,]+ tokens of them\), with \d+ rules?\.\s*$"))
+    ).to_be_visible()
+    expect(card.get_by_text(f"Tested on: {trial.probe}.")).to_be_visible()
+    expect(card.get_by_text(re.compile("^on this text; grey"))).to_be_visible()
 
 
 def test_a_head_without_a_name_is_called_so(open_page: Open, session: Session, scope: Scope):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -146,6 +147,22 @@ def test_a_look_at_another_option_takes_no_right_answer_away(read: Open):
     question.nth(right - 1).click()
     expect(question.nth(right - 1)).to_have_attribute("aria-pressed", "true")
     expect(dots).to_have_count(1)
+
+
+def test_answers_are_kept_by_the_name_of_the_lesson(read: Open):
+    page = read(3)
+    question = page.locator("[data-question='1']")
+    right = next(at for at, option in enumerate(lesson(3).questions[0].options) if option.right)
+    question.get_by_role("group").get_by_role("button").nth(right).click()
+    expect(question.get_by_role("status")).to_contain_text("Right")
+    kept = json.loads(str(page.evaluate("localStorage.getItem('headscope.lessons')")))
+    assert [*kept] == [f"{lesson(3).name}.1"]
+    older = {"3.1": kept[f"{lesson(3).name}.1"], **kept}
+    page.evaluate("kept => localStorage.setItem('headscope.lessons', JSON.stringify(kept))", older)
+    page.reload()
+    expect(page.locator("[data-question='1']").get_by_role("status")).to_contain_text("Right")
+    page.get_by_role("button", name="Forget").click()
+    assert page.evaluate("localStorage.getItem('headscope.lessons')") == "{}"
 
 
 def test_a_printed_lesson_has_the_width_of_the_paper_and_nothing_to_press(read: Open):

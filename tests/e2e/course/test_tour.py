@@ -12,7 +12,7 @@ import headscope
 from headscope.app.pages.microscope import Session
 from headscope.scope import Scope
 from tests.app.conftest import small_model, word_tokenizer
-from tests.e2e.conftest import PATIENCE, served
+from tests.e2e.conftest import PATIENCE, served, until
 from tests.e2e.reading import per_cent
 
 Visit = Callable[[str], Page]
@@ -196,6 +196,61 @@ def test_only_the_lit_region_can_be_used(visit: Visit) -> None:
       .filter((one) => !one.closest("[data-region=heads]") && !one.closest("[inert]")).length"""
     assert page.evaluate(loose) == 0
     assert page.locator("[data-region=heads] [inert]").count() == 0
+
+
+@pytest.mark.parametrize("size", [(1440, 900), (390, 844)])
+def test_what_is_lit_begins_below_the_bar_and_is_in_sight(visit: Visit, size: tuple[int, int]) -> None:
+    page = visit("#tour/1")
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    for number, lit in enumerate(("head-1", "scores-1", "heads", "mix", "grid", "guesses"), start=1):
+        page.evaluate("number => { location.hash = `tour/${number}` }", number)
+        stop(page, number, done=False)
+        region = page.locator(f"[data-region={lit}]").first
+        expect(region).to_be_in_viewport()
+        until(page, lambda region=region: _top(region) >= _bottom(page.locator("section.line")))
+
+
+def _top(region: Locator) -> float:
+    box = region.bounding_box()
+    return box["y"] if box else -1.0
+
+
+def _bottom(bar: Locator) -> float:
+    box = bar.bounding_box()
+    assert box is not None
+    return box["y"] + box["height"]
+
+
+def test_back_returns_to_a_stop_as_it_was_left(visit: Visit) -> None:
+    page = visit("#tour/1")
+    stop(page, 1, done=False)
+    page.get_by_role("slider", name="Share of animal in head 1").press("ArrowLeft")
+    stop(page, 1, done=True)
+    changed = page.locator("[data-o='1.1']").inner_text()
+    page.get_by_role("link", name="Next").click()
+    stop(page, 2, done=False)
+    expect(
+        page.get_by_role("region", name="Head 2 from the start").locator("xpath=ancestor-or-self::*[@inert]")
+    ).not_to_have_count(0)
+    page.get_by_role("link", name="Back").click()
+    stop(page, 1, done=True)
+    expect(page.locator("[data-o='1.1']")).to_have_text(changed)
+
+
+def test_start_the_tour_and_the_grid_count_named_heads_alike(visit: Visit, scope: Scope) -> None:
+    report = scope.heads()
+    named, resting = len(report.named), report.n_resting
+    jobs = named - resting
+    counted = f"earned a name: {jobs} for a job, {resting} only for resting"
+    page = visit("#start")
+    expect(page.get_by_text(f"In tests {named} of them {counted}.")).to_be_visible()
+    page.evaluate("location.hash = 'tour/5'")
+    stop(page, 5, done=False)
+    expect(page.locator("[data-stop]")).to_contain_text(f"In tests {named} of them {counted} on the first token.")
+    note = page.locator("[data-region=grid]")
+    expect(note).to_contain_text(
+        f"{named} of {len(list(scope.shape.heads()))} heads have a name: {jobs} for a job, {resting} only"
+    )
 
 
 def test_who_comes_back_lands_at_the_stop_with_what_was_changed(visit: Visit, address: str) -> None:

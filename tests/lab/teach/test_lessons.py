@@ -91,7 +91,7 @@ def test_the_numbers_that_lessons_speak_of() -> None:
     assert "12288 / 96 = 128" in " ".join(shown[5]["computed"].split())
     assert "65,536 numbers per token" in shown[7]["computed"]
     assert "At two bytes each (fp16) that is 128 KiB." in " ".join(shown[7]["computed"].split())
-    assert "**32 / 8 = 4**: that many heads in a row" in shown[7]["idea"]
+    assert "**32 / 8 = 4**: each group of 4 heads" in shown[7]["idea"]
     assert "144 attention patterns" in shown[8]["computed"]
     assert "137 GB" in shown[10]["computed"]
     by_hand, random, trained = re.findall(r"(?:hand|random|trained) (\d\.\d+)", lesson(4).output)

@@ -17,7 +17,10 @@ export type Marked = Schemas["Marked"] & { answer: string; tried?: string[]; sol
 
 const KEY = "headscope.lessons";
 
-/** Lesson and question, as in "3.1", to the last answer given. */
+/** Under which an answer is kept. */
+export const answerKey = (lesson: { name: string }, question: number): string => `${lesson.name}.${question}`;
+
+/** The lesson's name and the question, as in "what-w-o-does.1", to the last answer given: names outlive a new order. */
 type Answers = Record<string, Marked>;
 
 /** Once answered rightly, it stays so: a look at what the other options say takes nothing away. */
@@ -26,7 +29,9 @@ const isSolved = (marked: Marked | undefined) => !!marked && (marked.right || !!
 function recalled(): Answers {
   try {
     const kept = JSON.parse(localStorage.getItem(KEY) ?? "{}");
-    return typeof kept === "object" && kept !== null && !Array.isArray(kept) ? kept : {};
+    if (typeof kept !== "object" || kept === null || Array.isArray(kept)) return {};
+    // answers of older versions went by the lesson's number, which says no longer which lesson it was
+    return Object.fromEntries(Object.entries(kept as Answers).filter(([key]) => !/^\d+\./.test(key)));
   } catch {
     return {};
   }
@@ -77,7 +82,7 @@ export class Learner extends PageState {
   }
 
   async answer(question: number, answer: string): Promise<void> {
-    const key = `${this.lesson!.number}.${question}`;
+    const key = answerKey(this.lesson!, question);
     const before = this.answers[key];
     const tried = before && !before.right ? (before.tried ?? [before.answer]) : [];
     const asked: Schemas["AnswerRequest"] = { question, answer, attempt: tried.length + 1 };
@@ -91,9 +96,9 @@ export class Learner extends PageState {
     }
   }
 
-  right(number: number): number {
-    return Object.entries(this.answers).filter(([key, marked]) => key.startsWith(`${number}.`) && isSolved(marked))
-      .length;
+  right(line: LessonLine): number {
+    const keys = Array.from({ length: line.questions }, (_, k) => answerKey(line, k + 1));
+    return keys.filter((key) => isSolved(this.answers[key])).length;
   }
 
   forget(): void {

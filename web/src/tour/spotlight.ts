@@ -29,7 +29,10 @@ export function spotlight(root: HTMLElement, lit: string, shown = ""): () => voi
     watching.disconnect();
     clear(root);
     if (root.querySelector(lit)) apply(root, lit, shown);
-    for (const closed of root.querySelectorAll<HTMLDetailsElement>(`${lit} details, details${lit}`)) closed.open = true;
+    for (const region of root.querySelectorAll(lit)) {
+      const closed = [region.closest("details"), ...region.querySelectorAll("details")];
+      for (const details of closed) details?.setAttribute("open", "");
+    }
     watching.observe(root, { childList: true, subtree: true });
   };
   const watching = new MutationObserver(light);

@@ -37,7 +37,7 @@ function saysSwitchOff(done: boolean, evidence: Evidence): string {
   const said = words.tour.switchOff;
   if (!lost) return said.none(head);
   const [token, before, after] = [visible(lost.token), percent(lost.before), percent(lost.after)];
-  if (!done) return said.before(token, before, head);
+  if (!done) return said.before(evidence.look.text, token, before, head);
   return (isLost(evidence) ? said.lost : said.kept)(token, before, after, head);
 }
 
@@ -60,7 +60,7 @@ export const TOUR: Stop[] = [
   },
   {
     page: "by-hand",
-    lit: region("scores"),
+    lit: region("scores-1"),
     done: edited,
     says: (done) => (done ? words.tour.shares.after : words.tour.shares.before),
   },
@@ -89,7 +89,7 @@ export const TOUR: Stop[] = [
   },
   {
     page: "microscope",
-    lit: region("next"),
+    lit: [region("next-title"), region("guesses"), region("edits")].join(", "),
     opens: (evidence) => ({ text: evidence.look.text, head: evidence.head, compare: 0 }),
     done: (fields, acted, evidence) => evidence !== null && (evidence.lost === null || isOff(fields, acted, evidence)),
     says: saysSwitchOff,

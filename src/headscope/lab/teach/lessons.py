@@ -100,7 +100,7 @@ def lesson(which: int | str, language: str = "en") -> Lesson:
 
 
 def _text(file: Path, language: str) -> str:
-    """A lesson's text; a translation's empty code blocks are filled with the English ones."""
+    """A lesson's text; a translation's code blocks are filled with the English ones, their comments translated."""
     if language not in LANGUAGES:
         raise InputError(f"there are no lessons in {language!r}; there are {', '.join(LANGUAGES)}")
     english = file.read_text(encoding="utf-8")
@@ -109,7 +109,19 @@ def _text(file: Path, language: str) -> str:
     translated = (file.parent / language / file.name).read_text(encoding="utf-8")
     blocks = re.compile(r"^```(python|numpy|solution)\n(.*?)^```$", flags=re.M | re.S)
     code = dict(blocks.findall(english))
-    return blocks.sub(lambda found: f"```{found[1]}\n{found[2] or code[found[1]]}```", translated)
+    return blocks.sub(lambda found: f"```{found[1]}\n{_commented(code[found[1]], found[2], file.name)}```", translated)
+
+
+def _commented(code: str, translations: str, name: str) -> str:
+    """Code with its comments in another language; ``translations`` has a line ``# English → translation`` for each."""
+    for line in filter(None, translations.splitlines()):
+        english, arrow, translated = line.partition(" → ")
+        if not arrow or english not in code:
+            raise InputError(
+                f"{name} translates {line!r}, which is no comment of its code; a line is '# English → other'"
+            )
+        code = code.replace(english, f"# {translated}")
+    return code
 
 
 @cache

@@ -10,13 +10,14 @@ import pytest
 from headscope.errors import InputError
 from headscope.lab.teach.course.live_text import plain
 from headscope.lab.teach.course.typed_numbers import readings
-from headscope.lab.teach.lessons import FOLDER, LANGUAGES, contents, lesson
+from headscope.lab.teach.lessons import FOLDER, LANGUAGES, _commented, contents, lesson
 
 OTHERS = [language for language in LANGUAGES if language != "en"]
 FILES = sorted(FOLDER.glob("*.md"))
 CODE = re.compile(r"^```(python|numpy|solution)\n(.*?)^```$", flags=re.M | re.S)
 
 
+COMMENT = re.compile(r"#[^\n]*")
 LIVE = r"\{\{[^{}]+\}\}"
 
 
@@ -47,19 +48,30 @@ def test_every_lesson_is_translated_and_no_code_is_written_twice(language: str) 
     translations = sorted((FOLDER / language).glob("*.md"))
     assert [file.name for file in translations] == [file.name for file in FILES]
     for file in translations:
-        assert [body for _, body in CODE.findall(file.read_text(encoding="utf-8"))] == ["", "", ""], file.name
+        blocks = dict(CODE.findall(file.read_text(encoding="utf-8")))
+        assert blocks.pop("python") == "", file.name
+        for kind, code in CODE.findall((FOLDER / file.name).read_text(encoding="utf-8")):
+            wanted = {comment for comment in COMMENT.findall(code) if re.search(r"\w", re.sub(LIVE, "", comment))}
+            assert kind == "python" or {line.split(" → ")[0] for line in blocks[kind].splitlines()} == wanted, file.name
 
 
-def test_a_german_lesson_has_the_english_code_and_german_words() -> None:
+def test_a_german_lesson_has_the_english_code_with_german_words_and_comments() -> None:
     english, german = lesson(9), lesson(9, "de")
-    assert (german.code, german.output, german.block and german.block.code) == (
-        english.code,
-        english.output,
-        english.block and english.block.code,
-    )
+    assert (german.code, german.output) == (english.code, english.output)
+    ours, theirs = ("\n".join([block.code, block.solution]) for block in (english.block, german.block) if block)
+    assert COMMENT.sub("", theirs) == COMMENT.sub("", ours)
+    assert "# the words are in order" in ours
+    assert "# die Wörter sind geordnet" in theirs
     assert german.title == {number: title for number, _, title in contents("de")}[9] != english.title
     assert german.check(1, "99").says.startswith("Es ist 7,39.")
     assert english.check(1, "99").says.startswith("It is 7.39.")
+
+
+def test_a_translated_comment_that_the_code_does_not_have_is_refused() -> None:
+    assert _commented("x = 1  # one\n", "# one → eins\n", "a.md") == "x = 1  # eins\n"
+    for line in ("# two → zwei\n", "# one\n"):
+        with pytest.raises(InputError, match=re.escape(f"a.md translates {line.strip()!r}")):
+            _commented("x = 1  # one\n", line, "a.md")
 
 
 def test_a_language_without_lessons_is_refused() -> None:

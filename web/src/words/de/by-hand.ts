@@ -47,20 +47,25 @@ export default {
   saysYours: "Dieses W_O ist deins: Jede Spalte sagt, wie viel von jeder Zahl links in eine Zahl von y eingeht.",
   saysMixing:
     "Dieses W_O mischt: Die ersten vier Zahlen von y sind die Hälfte dessen, was die Köpfe zusammen sagen, die letzten vier die Hälfte dessen, worin sie sich unterscheiden. Jede Zahl von y entsteht aus beiden Köpfen.",
-  real: "Echte Modelle lernen W_O. Es wählt nicht zwischen Köpfen; es addiert, was alle sagen.",
+  real: "Echte Modelle lernen W_O. Es wählt nicht zwischen Köpfen: Es addiert, was alle heimbringen.",
 
   whence: "Woher kommen solche Anteile?",
   fromX: (word: string) =>
-    `Aus x. Dieselben acht Zahlen von *${word}*, zwei verschiedene W_Q, zwei verschiedene Fragen.`,
+    `Aus x. Dieselben acht Zahlen von *${word}*, zwei verschiedene W_Q, zwei verschiedene Fragen. Schlüssel und Werte sind hier für beide Köpfe dieselben, damit es klein bleibt; in einer echten Schicht hat jeder Kopf eigene.`,
   fromStart: (head: number) => `Kopf ${head} von Anfang an`,
   query: (word: string) =>
-    `x von *${word}* × W_Q des Kopfes = die Anfrage. Beide Köpfe lesen dasselbe x. Damit es klein bleibt, teilen sie sich hier W_K und die Werte, nur W_Q ist verschieden; in einer echten Schicht sind es alle drei.`,
+    `x von *${word}* mal W_Q ist die Anfrage: Multipliziere jede Zeile mit ihrer Zahl von x und addiere die Spalten.`,
   matrixOf: (head: number) => `W_Q von Kopf ${head}`,
-  meets: "Die Anfrage trifft auf den Schlüssel jedes Wortes; e hoch Score, auf 1 verteilt, ist der Anteil des Wortes.",
+  meets: (size: number, root: string) =>
+    `Der Score ist Anfrage mal Schlüssel, Zahl für Zahl und addiert, geteilt durch ${root}: die Wurzel aus ${size}, der Länge eines Schlüssels. Softmax macht aus den Scores Anteile.`,
+  softmaxLine: (word: string, score: string, power: string, sum: string, share: string) =>
+    `${word}: e hoch ${score} ist ${power}; ${power} / ${sum} (die Summe für alle Wörter) = ${share}`,
+  setByHand: (word: string, set: string, computed: string) =>
+    `**${word}**: von Hand gesetzt ${set}, berechnet ${computed}.`,
   key: "Schlüssel",
   score: "Score",
   share: "Anteil",
-  useShares: "Diese Anteile oben übernehmen",
+  useShares: "Die berechneten Anteile übernehmen",
 
   invent: "Übung: zwei Köpfe erfinden",
   yourTurn: "Du bist dran: erfinde zwei Köpfe",
@@ -94,7 +99,7 @@ export default {
   heads: "Köpfe von Hand",
   wholeHeads: "Ganze Köpfe von Hand",
   nobody:
-    "Diese hat niemand trainiert: Jedes Gewicht wurde hingeschrieben. Sie lassen sich im Mikroskop öffnen wie jedes Modell.",
+    "Diese hat niemand trainiert: Jede ihrer Zahlen wurde hingeschrieben. Sie lassen sich im Mikroskop öffnen wie jedes Modell.",
   layers: (count: number) => `${count} Schichten.`,
   open: "Im Mikroskop öffnen",
   openingHead: "Wird geöffnet",

@@ -92,7 +92,7 @@ export default {
   numberOf: (at: number, head: number) => `Zahl ${at} von Kopf ${head}`,
   numberAt: (at: number) => `Zahl ${at}`,
   others: (rest: string, count: number) => ` ${rest} von ${count} anderen`,
-  pressNumber: "Drück auf eine Zahl, um die Summe zu sehen, aus der sie stammt: Gewicht × Wert, Wort für Wort.",
+  pressNumber: "Drück auf eine Zahl, um die Summe zu sehen, aus der sie stammt: Anteil × Wert, Wort für Wort.",
   concatenate: (heads: number, size: number) =>
     `aneinanderhängen: ${heads} Köpfe × ${size} ${size === 1 ? "Zahl" : "Zahlen"} = ${heads * size}`,
   rows: (count: number) => (count === 1 ? `× seine ${count} Zeile von W_O` : `× seine ${count} Zeilen von W_O`),

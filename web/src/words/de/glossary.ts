@@ -54,7 +54,7 @@ const terms: (typeof en)["terms"] = {
   weight: {
     name: "Aufmerksamkeitsgewicht",
     forms: ["Aufmerksamkeitsgewicht", "Aufmerksamkeitsgewichte", "Aufmerksamkeitsgewichten"],
-    says: "Der Anteil der Aufmerksamkeit eines Kopfes, den ein Token einem anderen gibt. Die Gewichte einer Anfrage ergeben zusammen 1.",
+    says: "Der Anteil der Aufmerksamkeit eines Kopfes, den ein Token einem anderen gibt, für jeden Text neu berechnet. Auch die gelernten Zahlen in den Matrizen eines Modells heißen Gewichte und sind etwas anderes.",
     figure: "Die Gewichte einer Anfrage: 0,1, 0,6, 0,1 und 0,2, die zusammen 1 ergeben",
     labels: ["Tier", "Feld", "weil", "müde"],
   },
@@ -68,7 +68,7 @@ const terms: (typeof en)["terms"] = {
   pattern: {
     name: "Aufmerksamkeitsmuster",
     forms: ["Aufmerksamkeitsmuster", "Aufmerksamkeitsmustern", "Aufmerksamkeitsmusters"],
-    says: "Alle Gewichte eines Kopfes auf einem Text, als Tabelle: eine Zeile für jedes Token, das liest, eine Spalte für jedes, das gelesen wird. Jede Zeile ergibt zusammen 1; dunkler ist mehr.",
+    says: "Alle Aufmerksamkeitsgewichte eines Kopfes auf einem Text, als Tabelle: eine Zeile für jedes Token, das liest, eine Spalte für jedes, das gelesen wird. Jede Zeile ergibt zusammen 1; dunkler ist mehr.",
     figure: "Eine Tabelle von Anteilen, eine Zeile für jedes Token",
     labels: ["liest", "gelesen"],
   },

@@ -100,6 +100,7 @@ export default {
   laidEndToEnd: (count: number) => `aneinandergehängt: ${count} Zahlen`,
   numberOf: (head: number, at: number) => `o${"₀₁₂₃₄₅₆₇₈₉"[head]}, Zahl ${at}`,
   silence: "Setze die Zeilen von Kopf 2 auf null",
+  identity: "Mach es zur Identität",
   heads: "Köpfe",
   headsOf: (heads: number, size: number) => `${heads} Köpfe mit je ${size} Zahlen`,
   dots: (counts: string) => `Köpfe über der Linie: ${counts}`,

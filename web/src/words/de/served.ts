@@ -265,7 +265,7 @@ const served: Record<string, string> = {
     "Was echte Köpfe lernen, und dass die meisten keinen Namen haben",
   "Head count is a partition": "Die Anzahl der Köpfe ist eine Aufteilung",
   "Self and cross": "Selbst- und Kreuzaufmerksamkeit",
-  "MQA and GQA: sharing keys and values": "MQA und GQA: Schlüssel und Werte teilen",
+  "Heads that share keys and values": "Köpfe, die Schlüssel und Werte teilen",
   "Heads are not layers, not experts": "Köpfe sind keine Schichten und keine Experten",
   "From distribution to token": "Von der Verteilung zum Token",
   "Measuring heads without storing the pattern": "Köpfe messen, ohne das Muster zu speichern",

@@ -28,7 +28,7 @@ export default {
     second: "Kopf 1 bleibt bei **Tier**. Lass Kopf 2 herausfinden, wie *es* ist: Zieh *es*₂ unter **müde** herunter.",
     secondPhone: "Kopf 1 bleibt bei **Tier**. Lass Kopf 2 herausfinden, wie *es* ist: Zieh *es*₂ neben **müde**.",
     each: "Gib jedem Kopf eine Frage: Einer sucht, wer *es* ist, der andere, wie *es* ist.",
-    both: "Zwei Köpfe, zwei Orte, und beide Antworten bleiben getrennt. Mehr heißt **Multi-Head** nicht.",
+    both: "Zwei Köpfe, zwei Orte: Jede Frage hat ihre eigene Antwort. Mehrere Köpfe nebeneinander heißen **Multi-Head**-Aufmerksamkeit.",
   },
   figure: "Die Anteile von es, und wo es landet",
   share: (word: string, head: number, heads: number) =>
@@ -56,12 +56,12 @@ export default {
       { name: "Ein Kopf", says: "Er verteilt 1 auf die Wörter und bringt ihren Mittelwert heim." },
       {
         name: "Woher die Anteile kommen",
-        says: "Ein Wort fragt, jedes Wort antwortet; je besser beides passt, desto größer der Anteil.",
+        says: "*es* fragt; je besser ein Wort passt, desto größer sein Anteil.",
       },
-      { name: "Zwei Köpfe", says: "Zwei Fragen zugleich, und die Antworten vermischen sich nicht." },
+      { name: "Zwei Köpfe", says: "Zwei Fragen zugleich, und jeder Kopf bringt seine eigene Antwort heim." },
       {
         name: "Nebeneinander, dann gemischt",
-        says: "Die Antworten werden aneinandergehängt, und eine Tabelle aus Zahlen mischt sie.",
+        says: "Die Antworten kommen hintereinander, und eine gelernte Tabelle, W_O, macht ein Ergebnis daraus.",
       },
       {
         name: "Echte Köpfe",
@@ -75,7 +75,7 @@ export default {
     realHeads: (heads: number) =>
       `${heads} Köpfe eines echten Modells: Manche haben vielleicht eine Aufgabe, die man benennen kann.`,
     testedHeads: (heads: number, named: number, resting: number) =>
-      `${heads} Köpfe eines echten Modells. In Tests haben sich ${named - resting} davon einen Namen für eine Aufgabe verdient; ${heads - named + resting} ruhen oder haben keinen.`,
+      `${heads} Köpfe eines echten Modells. In Tests haben sich ${named} davon einen Namen verdient: ${named - resting} für eine Aufgabe, ${resting} nur für das Ruhen.`,
     asks: "es fragt",
     question: "dasselbe Wort, zwei Fragen",
     asIs: "wie er ist",

@@ -48,20 +48,25 @@ export default {
   saysYours: "This W_O is yours: each column says how much of every number on the left goes into one number of y.",
   saysMixing:
     "This W_O mixes: the first four numbers of y are half of what the heads say together, the last four half of where they differ. Every number of y is made from both heads.",
-  real: "Real models learn W_O. It does not choose between heads; it adds up what all of them say.",
+  real: "Real models learn W_O. It does not choose between heads: it adds up what all of them bring home.",
 
   // from x to shares
   whence: "Where do such shares come from?",
-  fromX: (word: string) => `From x. The same eight numbers of *${word}*, two different W_Q, two different questions.`,
+  fromX: (word: string) =>
+    `From x. The same eight numbers of *${word}*, two different W_Q, two different questions. Keys and values are the same for both heads here, to keep it small; in a real layer each head has its own.`,
   fromStart: (head: number) => `Head ${head} from the start`,
   query: (word: string) =>
-    `x of *${word}* × its W_Q = the query. Both heads read the same x. To keep it small they share W_K and the values here, so only W_Q differs; in a real layer all three do.`,
+    `x of *${word}* times W_Q is the query: multiply each row by its number of x, and add up the columns.`,
   matrixOf: (head: number) => `W_Q of head ${head}`,
-  meets: "The query meets every word's key; e to the score, shared out, is the word's share.",
+  meets: (size: number, root: string) =>
+    `The score is query times key, number by number and added up, divided by ${root}: the root of ${size}, the length of a key. Softmax makes shares of the scores.`,
+  softmaxLine: (word: string, score: string, power: string, sum: string, share: string) =>
+    `${word}: e to the ${score} is ${power}; ${power} / ${sum} (the sum for all words) = ${share}`,
+  setByHand: (word: string, set: string, computed: string) => `**${word}**: set by hand ${set}, computed ${computed}.`,
   key: "key",
   score: "score",
   share: "share",
-  useShares: "Use these shares as the scorecard",
+  useShares: "Use the computed shares",
 
   // exercises
   invent: "Exercise: invent two heads",
@@ -95,7 +100,7 @@ export default {
   // heads written by hand
   heads: "Heads by hand",
   wholeHeads: "Whole heads by hand",
-  nobody: "Nobody trained these: every weight was written down. They open in the microscope like any model.",
+  nobody: "Nobody trained these: every number of theirs was written down. They open in the microscope like any model.",
   layers: (count: number) => `${count} layers.`,
   open: "Open in the microscope",
   openingHead: "Opening",

@@ -92,7 +92,7 @@ export default {
   numberOf: (at: number, head: number) => `Number ${at} of head ${head}`,
   numberAt: (at: number) => `Number ${at}`,
   others: (rest: string, count: number) => ` ${rest} from ${count} others`,
-  pressNumber: "Press a number to see the sum it came from: weight × value, word by word.",
+  pressNumber: "Press a number to see the sum it came from: share × value, word by word.",
   concatenate: (heads: number, size: number) =>
     `concatenate: ${heads} heads × ${size} ${size === 1 ? "number" : "numbers"} = ${heads * size}`,
   rows: (count: number) => `× its ${count} ${count === 1 ? "row" : "rows"} of W_O`,

@@ -60,7 +60,7 @@ const terms = {
   weight: {
     name: "Attention weight",
     forms: ["attention weight", "attention weights"],
-    says: "The share of a head's attention that one token gives to another. The weights of one query add up to 1.",
+    says: "The share of a head's attention that one token gives to another, computed anew for every text. The learned numbers in a model's matrices are called weights too, and are another thing.",
     figure: "The weights of one query: .1, .6, .1 and .2, which add up to 1",
     labels: ["animal", "road", "because", "tired"],
   },
@@ -74,7 +74,7 @@ const terms = {
   pattern: {
     name: "Attention pattern",
     forms: ["attention pattern", "attention patterns"],
-    says: "All the weights of one head on one text, as a table: a row for each token that reads, a column for each that is read. Every row adds up to 1; darker is more.",
+    says: "All the attention weights of one head on one text, as a table: a row for each token that reads, a column for each that is read. Every row adds up to 1; darker is more.",
     figure: "A table of shares, a row for each token",
     labels: ["reads", "is read"],
   },

@@ -98,6 +98,7 @@ export default {
   laidEndToEnd: (count: number) => `laid end to end: ${count} numbers`,
   numberOf: (head: number, at: number) => `o${"₀₁₂₃₄₅₆₇₈₉"[head]}, number ${at}`,
   silence: "Set the rows of head 2 to zero",
+  identity: "Make it the identity",
   heads: "heads",
   headsOf: (heads: number, size: number) => `${heads} heads of ${size} numbers`,
   dots: (counts: string) => `Heads above the line: ${counts}`,

@@ -25,7 +25,7 @@ export default {
     second: "Head 1 stays with **animal**. Let head 2 find out how *it* is: pull *it*₂ down under **tired**.",
     secondPhone: "Head 1 stays with **animal**. Let head 2 find out how *it* is: drag *it*₂ beside **tired**.",
     each: "Give each head one question to answer: one looks for who *it* is, the other for how *it* is.",
-    both: "Two heads, two places, and both answers kept apart. That is all that **multi-head** means.",
+    both: "Two heads, two places: each question has an answer of its own. Several heads side by side are called **multi-head** attention.",
   },
   figure: "The shares of it, and where it ends up",
   share: (word: string, head: number, heads: number) =>
@@ -53,19 +53,19 @@ export default {
       { name: "One head", says: "It shares out 1 among the words and brings home their average." },
       {
         name: "Where shares come from",
-        says: "A word asks, every word answers; the better they match, the bigger the share.",
+        says: "*it* asks; the better a word matches, the bigger its share.",
       },
-      { name: "Two heads", says: "Two questions at once, and the answers do not mix." },
+      { name: "Two heads", says: "Two questions at once, and each head brings home its own answer." },
       {
         name: "Side by side, then mixed",
-        says: "The answers are laid end to end, and one table of numbers mixes them.",
+        says: "The answers are laid end to end, and one learned table, W_O, makes one result of them.",
       },
       { name: "Real heads", says: "The heads of a real model: some have a job that one can name." },
       { name: "Switch one off", says: "Take a single head away, and see which next words the model loses." },
     ],
     realHeads: (heads: number) => `${heads} heads of a real model: some may have a job that one can name.`,
     testedHeads: (heads: number, named: number, resting: number) =>
-      `${heads} heads of a real model. In tests ${named - resting} of them earned a name for a job; ${heads - named + resting} rest or have none.`,
+      `${heads} heads of a real model. In tests ${named} of them earned a name: ${named - resting} for a job, ${resting} only for resting.`,
     asks: "it asks",
     question: "the same word, two questions",
     asIs: "as is",

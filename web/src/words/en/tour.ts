@@ -12,28 +12,29 @@ export default {
   again: "Try again",
   oneHead: {
     before:
-      "The same head, now with its numbers. Each word has a value, the row of numbers that it hands over; the head adds up share × value, word by word. Drag the share of **animal** down, and watch the bold sum o₁.",
+      "One head for *it*, with numbers; its shares are set by hand for now. Each word has a value, the row of numbers that it hands over. The head adds up share × value, word by word. Drag the share of **animal** down, and watch the bold sum o₁.",
     after:
       "The sum o₁ moved towards the values of the words that got more. One head brings home one sum, whatever it reads.",
   },
   shares: {
     before:
-      "Nobody drags shares in a model: it computes them. *it* makes a query, each word has a key, and query times key is a score. The query is made of x, the numbers of *it*, by a table of weights called W_Q. Change a number of x or of W_Q, and watch the shares follow.",
-    after:
-      "Another query, other scores, and softmax made other shares of them. W_Q is learned: that is how a head gets its question.",
+      "In a model nobody sets the shares: they are computed. From x, the numbers of *it*, a learned table W_Q makes a query. Each word has a key; query times key is its score, and softmax makes shares of the scores. Change a number of x or of W_Q, and watch the shares.",
+    after: "Another query, other scores, other shares. W_Q is learned: that is how a head gets its question.",
   },
   twoHeads: {
-    before: "Two heads read the same word with two questions. Change a share of head 2, and watch o₁.",
-    after: "o₂ changed and o₁ did not: each head keeps its own answer.",
+    before:
+      "A second head reads the same word with a question of its own. The shares are set by hand again. Change one of head 2, and watch o₁.",
+    after: "o₂ changed and o₁ did not: each head brings home its own answer.",
   },
   mixed: {
-    before: "The two sums are laid end to end, and W_O makes the result of them. Switch it from identity to mixing.",
+    before:
+      "The two answers are laid end to end, and W_O, one more learned table, makes the result y of them. Switch it from identity, which changes nothing, to mixing.",
     after:
-      "Now every number of y is made from both heads. W_O does not choose between heads; it adds up what all of them say.",
+      "Now every number of y is made from both heads. W_O does not choose between heads: it adds up what all of them bring home.",
   },
   realHeads: {
     tested: (heads: number, named: number, resting: number, head: string) =>
-      `${heads} real heads of this model, each with its pattern on this text. In tests ${named} of them earned a name, ${resting} of those only for resting on the first token. Find head ${head} in the grid, and select it: a head is written layer.head, both counted from 0.`,
+      `${heads} real heads of this model, each with its pattern on this text. In tests ${named} of them earned a name: ${named - resting} for a job, ${resting} only for resting on the first token. Find head ${head} in the grid, and select it: a head is written layer.head, both counted from 0.`,
     here: (heads: number, head: string) =>
       `${heads} real heads of this model, each with its pattern on this text. None has been tested for a role; head ${head} reads what came next before. Find it in the grid, and select it: a head is written layer.head, both counted from 0.`,
     pushes: (heads: number, head: string) =>
@@ -43,8 +44,8 @@ export default {
     after: (last: string, reads: string) => `From *${last}* this head reads **${reads}** most.`,
   },
   switchOff: {
-    before: (token: string, before: string, head: string) =>
-      `The model expects **${token}** with ${before} %. Switch head ${head} off, and see what it expects then.`,
+    before: (text: string, token: string, before: string, head: string) =>
+      `“${text} …”: the model expects **${token}** next, with ${before} %. Switch head ${head} off, and see what it expects then.`,
     lost: (token: string, before: string, after: string, head: string) =>
       `Without head ${head}, **${token}** falls from ${before} % to ${after} %. Most of that hung on this one head.`,
     kept: (token: string, before: string, after: string, head: string) =>

@@ -51,9 +51,11 @@ export default {
   measuring: "Es wird gemessen, wie wichtig jeder Kopf auf diesem Text ist.",
   noRole:
     "Geprüft, aber keine Rolle verdient. Die meisten Rollen sind selten; viele Köpfe tun mehreres, oder nichts, was einen Namen hat.",
-  earned: (heads: string, all: string) => `${heads} von ${all} Köpfen haben sich diesen Namen verdient.`,
+  earned: (heads: string, all: string, only: string) =>
+    `${heads} von ${all} Köpfen haben sich diesen Namen verdient, ${only} davon keinen weiteren.`,
   haveName: (all: string) => `von ${all} Köpfen haben einen Namen`,
-  resting: (heads: string) => `, ${heads} davon nur, weil sie auf dem ersten Token ruhen`,
+  resting: (jobs: string, resting: string) =>
+    `: ${jobs} für eine Aufgabe, ${resting} nur für das Ruhen auf dem ersten Token`,
   haveNone: (heads: number): string => (heads === 1 ? "hat keinen." : "haben keinen."),
   untested: "Köpfe. Noch keiner wurde auf einen Namen geprüft.",
 

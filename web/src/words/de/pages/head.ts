@@ -41,7 +41,8 @@ export default {
     without: "Nats KL ohne ihn",
     earnedNone: (roles: string, others: string, heads: string) =>
       `Auf ${roles} Rollen geprüft und keine verdient, wie ${others} andere Köpfe von ${heads}.`,
-    nearest: "Diesen kam er am nächsten.",
+    nearest: "In den Tests kam er diesen am nächsten.",
+    testedOn: (inputs: string) => `Geprüft auf: ${inputs}.`,
     testing: "Jeder Kopf wird auf jede Rolle geprüft. Danach antwortet das Mikroskop wieder.",
     untested: "Dieser Kopf wurde nicht auf eine Rolle geprüft. Was unten steht, beschreibt ihn nur auf diesem Text.",
     test: "Die Köpfe dieses Modells prüfen (dauert eine Minute)",
@@ -63,8 +64,7 @@ export default {
     how: "Wie geprüft wurde",
     marks: (rival: string) =>
       `Punkt: dieser Kopf; Linie: 95-%-Intervall über die Eingaben; grau: die stärkste andere Antwort desselben Kopfes${rival}; Strich: was der Name verlangt.`,
-    tried: (probe: string, inputs: number, p: number) =>
-      `Geprüft an ${probe} (${inputs} Eingaben); p = ${p} für das ganze Modell.`,
+    tried: (inputs: number, p: number) => `${inputs} Eingaben; p = ${p} für das ganze Modell.`,
     control: (score: string) => `Der beste Kopf desselben Modells mit Zufallsgewichten: ${score}.`,
   },
 } satisfies typeof en;

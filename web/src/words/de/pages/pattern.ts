@@ -36,12 +36,12 @@ export default {
   received: "erhalten",
   overview: "ganzer Text",
 
-  sink: "Eine Senke: Hat ein Kopf nichts zu sagen, ruht er auf dem ersten Token, denn seine Gewichte müssen zusammen eins ergeben. Es beiseitezulassen zeigt, was er sonst liest. Die anderen Gewichte werden nicht umgerechnet.",
+  sink: "Eine Senke: Hat ein Kopf nichts zu sagen, ruht er auf dem ersten Token, denn seine Aufmerksamkeitsgewichte müssen zusammen eins ergeben. Es beiseitezulassen zeigt, was er sonst liest. Die anderen Gewichte werden nicht umgerechnet.",
   aside: "erstes Token beiseite",
   measure: "Was die Farben messen",
   measures: {
     weight: {
-      name: "Gewicht",
+      name: "Aufmerksamkeitsgewicht",
       short: "Gewicht",
       title: "Die Aufmerksamkeitsgewichte selbst; jede Zeile ergibt zusammen eins.",
     },

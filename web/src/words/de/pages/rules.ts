@@ -72,7 +72,7 @@ export default {
 
   title: "In Worten",
   measured: (rules: string, places: string, texts: string) =>
-    `${rules} Regeln, gemessen an ${places} Stellen in ${texts} Texten`,
+    `Gemessen auf ${texts} Texten (${places} ihrer Token), mit ${rules} ${rules === "1" ? "Regel" : "Regeln"}.`,
   unfitted:
     "Noch keine Worte: Regeln beschreiben einen Kopf danach, wohin seine Aufmerksamkeit geht, und werden jedem Modell einmal angepasst.",
   fit: "In Worten sagen",

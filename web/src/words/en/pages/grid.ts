@@ -46,9 +46,10 @@ export default {
   thisText: "this text",
   measuring: "Measuring how much each head matters on this text.",
   noRole: "Tested, and no role earned. Most roles are rare; many heads do several things, or none that has a name.",
-  earned: (heads: string, all: string) => `${heads} of ${all} heads earned this name.`,
+  earned: (heads: string, all: string, only: string) =>
+    `${heads} of ${all} heads earned this name, ${only} of them no other.`,
   haveName: (all: string) => `of ${all} heads have a name`,
-  resting: (heads: string) => `, ${heads} of them only for resting on the first token`,
+  resting: (jobs: string, resting: string) => `: ${jobs} for a job, ${resting} only for resting on the first token`,
   haveNone: (heads: number): string => (heads === 1 ? "has none." : "have none."),
   untested: "heads. None has been tested for a name yet.",
 

@@ -39,7 +39,8 @@ export default {
     without: "nats KL without it",
     earnedNone: (roles: string, others: string, heads: string) =>
       `Tested for ${roles} roles, and earned none, like ${others} other heads of ${heads}.`,
-    nearest: "It came nearest to these.",
+    nearest: "In the tests it came nearest to these.",
+    testedOn: (inputs: string) => `Tested on: ${inputs}.`,
     testing: "Every head is being tested for every role. The microscope answers again when that is done.",
     untested: "This head has not been tested for a role. What stands below describes it on this text alone.",
     test: "Test this model’s heads (takes a minute)",
@@ -61,8 +62,7 @@ export default {
     how: "How it was tested",
     marks: (rival: string) =>
       `Dot: this head; line: 95 % interval over inputs; grey: the strongest other answer of the same head${rival}; tick: what the name asks for.`,
-    tried: (probe: string, inputs: number, p: number) =>
-      `Tried on ${probe} (${inputs} inputs); p = ${p} for the whole model.`,
+    tried: (inputs: number, p: number) => `${inputs} inputs; p = ${p} for the whole model.`,
     control: (score: string) => `The best head of the same model with random weights: ${score}.`,
   },
 };

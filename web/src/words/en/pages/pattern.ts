@@ -33,11 +33,15 @@ export default {
   received: "received",
   overview: "whole text",
 
-  sink: "A sink: when a head has nothing to say it rests on the first token, since its weights must sum to one. Setting it aside shows what else it reads. The other weights are not rescaled.",
+  sink: "A sink: when a head has nothing to say it rests on the first token, since its attention weights must sum to one. Setting it aside shows what else it reads. The other weights are not rescaled.",
   aside: "first token aside",
   measure: "What the colours measure",
   measures: {
-    weight: { name: "weight", short: "weight", title: "The attention weights themselves; each row sums to one." },
+    weight: {
+      name: "attention weight",
+      short: "weight",
+      title: "The attention weights themselves; each row sums to one.",
+    },
     row: {
       name: "part of its row’s largest",
       short: "by row",

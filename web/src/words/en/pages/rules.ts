@@ -17,7 +17,7 @@ export default {
 
   title: "In words",
   measured: (rules: string, places: string, texts: string) =>
-    `${rules} rules, measured on ${places} places of ${texts} texts`,
+    `Measured on ${texts} texts (${places} tokens of them), with ${rules} ${rules === "1" ? "rule" : "rules"}.`,
   unfitted: "No words yet: rules describe a head by where its attention goes, and are fitted to each model once.",
   fit: "Say it in words",
   fitting: "Fitting rules to every head. The microscope goes on meanwhile.",
