@@ -6,7 +6,7 @@ import { bytesOf, isOneFile } from "./source/files-of-page";
 import type { PublishedSite } from "./source/published/files";
 import { publishedSource } from "./source/published/source";
 import { siteTransport } from "./source/published/stored-answers";
-import { trained } from "./source/published/lab/answers";
+import { trained } from "./source/published/lab/train";
 import { streamWith } from "./source/event-stream";
 import { answerWith } from "./source/server";
 import { noPython } from "./source/without-python";

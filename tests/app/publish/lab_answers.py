@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from pydantic_core import to_jsonable_python
 
 from headscope.app.pages import by_hand
@@ -14,7 +15,11 @@ from headscope.app.publish.answers import fork_remarks
 from headscope.lab.teach.course.typed_numbers import means, readings
 from headscope.lab.teach.exercises import InventTwoHeads
 from headscope.lab.teach.fit_heads import CraftSettings, Job, fit, fresh_model
+from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupModel, Task
+from headscope.lab.teach.one_or_many import KEYS, PARTITION, PARTITION_WIDTH, ROLES, Outcome, arms, partition_arms
+from headscope.lab.teach.stacked_seeds import StackedModels
 from headscope.lab.teach.target_patterns import Target, parse_shares, split_words
+from headscope.lab.teach.tiny_transformer import Adam
 
 FILE = Path(__file__).parents[3] / "web" / "tests" / "source" / "lab-answers.json"
 TYPED = ("144", ".3", "0,3", "30 %", "3/10", "1,200 heads", "−2", "many", "")
@@ -22,6 +27,13 @@ CARDS = [{"horse": 0.5, "road": 0.25, "because": 0.25, "was": 0, "tired": 0}, {"
 SENTENCE = "The tired horse saw the road, it stopped"
 ARROWS = "saw > horse .75, saw > tired, it > horse, road > the@4 30%, road > The"
 STEPS = 6
+SEED = 2
+LOOKUP_STEPS = 8
+LOOKUPS = [
+    *((task, arm, 32) for task in (KEYS, ROLES) for arm in arms()),
+    (PARTITION, partition_arms()[2], PARTITION_WIDTH),
+]
+ACCURACIES = [0.5, 0.75, 1.0]
 
 
 def lab_answers() -> dict[str, Any]:
@@ -47,6 +59,9 @@ def lab_answers() -> dict[str, Any]:
         "fork": [drawn, by_hand.check_drawn(by_hand.ForkRequest(arrows=drawn))],
         "arrows": [SENTENCE, words, ARROWS, {"arrows": arrows, "shares": shares}],
         "training": training(),
+        "lookups": [lookups(task, arm, width) for task, arm, width in LOOKUPS],
+        "plans": {"arms": arms(), "partition": partition_arms(), "tasks": [KEYS, ROLES, PARTITION]},
+        "interval": Outcome("", "", 1, 1, 1, 0, 1, ACCURACIES, ACCURACIES).interval,
     }
     return json.loads(json.dumps(to_jsonable_python(found)))  # type: ignore[no-any-return]
 
@@ -79,6 +94,28 @@ def training() -> dict[str, Any]:
         "unembedding": fitted.model.unembedding.weight.flatten().tolist(),
         "values": fitted.model.attention().v_proj.weight.flatten().tolist(),
     }
+
+
+def lookups(task: Task, arm: Arm, width: int) -> dict[str, Any]:
+    """The first row and the first weights of a seed of One or many, and its losses while it learns."""
+    budget = Budget(d_model=width, steps=LOOKUP_STEPS)
+    model = LookupModel(task, arm, budget, SEED)
+    stack = StackedModels([model], arm)
+    adam = Adam(stack.weights.values(), budget.learning_rate)
+    generator = torch.Generator().manual_seed(SEED)
+    found: dict[str, Any] = {"task": task.name, "arm": arm.name, "d_model": width, "seed": SEED}
+    found["n_parameters"] = model.n_parameters()
+    found["first"] = {name: weight.flatten()[-3:].tolist() for name, weight in model.body.named_parameters()}
+    losses = []
+    for step in range(budget.steps):
+        ids, answers = task.rows(budget.batch, generator)
+        if not step:
+            found["row"], found["answer"] = ids[0].tolist(), answers[0].tolist()
+        loss = F.cross_entropy(stack.logits(ids[None]).flatten(0, 2), answers.flatten())
+        losses.append(loss.item())
+        adam.rate = budget.learning_rate * min(1.0, (budget.steps - step) / (0.3 * budget.steps))
+        adam.descend(loss)
+    return found | {"losses": losses}
 
 
 def written() -> str:

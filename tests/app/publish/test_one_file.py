@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headscope.app.publish.one_file import one_file
+from headscope.app.publish.one_file import WORKERS, one_file
 from headscope.app.publish.site import PublishOptions
 from headscope.errors import InputError
 
@@ -32,8 +32,8 @@ def test_every_file_of_a_site_comes_back_from_its_page(tmp_path: Path) -> None:
     for name, packed, text in re.findall(r'data-file="([^"]+)"( data-packed=gzip)?>([^<]*)</script>', page):
         content = base64.b64decode(text)
         found[name] = gzip.decompress(content) if packed else content
-    worker = found.pop("assets/one-file-worker.js")
-    assert b"onmessage" in worker
+    for worker in WORKERS:
+        assert b"onmessage" in found.pop(worker)
     assert found == files
 
 

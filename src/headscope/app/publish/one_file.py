@@ -12,7 +12,7 @@ from headscope.app.export.html import STATIC, assemble
 from headscope.app.publish import citation
 
 INSIDE = ("site.json", "answers", "models", "runtime", "api", citation.FILE)
-WORKER = "assets/one-file-worker.js"
+WORKERS = ("assets/one-file-worker.js", "assets/one-file-training.js")
 WORTH_IT = 0.97  # a file is compressed where it becomes smaller than this share of itself
 SOURCES = "'wasm-unsafe-eval'"
 POLICY = ("worker-src blob:",)  # beside the one script and its styles; the page connects to nothing
@@ -26,7 +26,8 @@ def one_file(folder: Path, title: str) -> bytes:
 
 def _embedded(folder: Path) -> Iterator[str]:
     """An element for each file; its type keeps a browser from running it."""
-    yield _element(WORKER, (STATIC / WORKER).read_bytes())
+    for worker in WORKERS:
+        yield _element(worker, (STATIC / worker).read_bytes())
     for part in INSIDE:
         place = folder / part
         for path in sorted(place.rglob("*")) if place.is_dir() else [place]:

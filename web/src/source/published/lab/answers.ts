@@ -1,9 +1,7 @@
 // What By hand and Four heads ask, computed in the visitor's browser.
 import type { components } from "../../../api";
 import { words } from "../../../words/words";
-import type { StreamEvent } from "../../event-stream";
 import { Problem } from "../../problem";
-import { craftHeads } from "./craft-heads";
 import { checkFork, checkInvented, type Exercise, type ForkRemarks } from "./exercises";
 import { workedExample, type Worked } from "./worked-example";
 import { ownSentence, parseArrows, splitWords } from "./written-arrows";
@@ -29,11 +27,6 @@ const COMPUTED: Record<string, Compute> = {
 export async function computed(stored: Stored, path: string, body: unknown): Promise<unknown> {
   if (body === undefined || (path === "lab/sentence" && !(body as { sentence?: string }).sentence)) return undefined;
   return COMPUTED[path]?.(stored, body as never);
-}
-
-/** Training as it happens; null for what is not trained here. */
-export function trained(path: string, body: unknown, signal?: AbortSignal): AsyncIterable<StreamEvent<unknown>> | null {
-  return path === "lab/craft" ? craftHeads(body as Schemas["CraftRequest"], signal) : null;
 }
 
 /** A request in the words of its stored answer: a rule may be named by how it is said. */

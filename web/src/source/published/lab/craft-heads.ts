@@ -1,4 +1,4 @@
-// Trains the heads of Four heads in the visitor's browser and tells of it as the server does; a step now and then.
+// Trains the heads of Four heads in the visitor's browser and tells of it as the server does: a step now and then.
 import type { components } from "../../../api";
 import type { StreamEvent } from "../../event-stream";
 import type { Table } from "../../../wire";
@@ -15,7 +15,6 @@ const SNAPSHOTS = 16;
 const INITIAL_SCALE = 0.3; // of W_Q and W_K, so that every head begins with a nearly even pattern
 const GOOD_ENOUGH = 0.9; // a row is fitted when this much of its target is covered
 const MOST_STEPS = 5000;
-const BREATH = 25; // milliseconds of work before the page may draw
 
 interface Job {
   words: string[];
@@ -32,7 +31,7 @@ interface Settings {
   seed: number;
 }
 
-export async function* craftHeads(asked: Asked, signal?: AbortSignal): AsyncGenerator<StreamEvent<Told>> {
+export function* craftHeads(asked: Asked): Generator<StreamEvent<Told>> {
   const { d_head: dHead = 8, steps = 120, seed = 0, places = true } = asked;
   const [job, settings] = [jobOf(asked), { dHead, steps, seed, places }];
   const finds = Uint8Array.from(job.wanted.flatMap((each) => each.finds.map(Number)));
@@ -44,7 +43,6 @@ export async function* craftHeads(asked: Asked, signal?: AbortSignal): AsyncGene
   const losses: number[] = [];
   const layer = freshLayer(job, settings);
   let weights = layer.patterns();
-  let rested = performance.now();
   for (let step = 0; ; step++) {
     const loss = lossOf(weights, job);
     losses.push(...loss);
@@ -56,11 +54,6 @@ export async function* craftHeads(asked: Asked, signal?: AbortSignal): AsyncGene
       };
     }
     if (step === steps) break;
-    if (performance.now() - rested > BREATH) {
-      await new Promise((resolve) => setTimeout(resolve));
-      signal?.throwIfAborted();
-      rested = performance.now();
-    }
     layer.learn(weights, job.all, job.answers);
     weights = layer.patterns();
   }
