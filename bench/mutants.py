@@ -38,7 +38,7 @@ PACKAGES = ("attention", "models", "scan", "app/server")
 SKIPPED = ("embedded", "fused")  # weights; kernels that only a GPU runs
 SLOW = {"tests/scan/test_ray_pool.py", "tests/app/publish/test_site.py", "tests/conformance/test_families.py"}
 """Tests that take minutes; they are run on faults in the modules that they mirror."""
-SECONDS = 300  # a fault that makes the tests wait this long was noticed
+SECONDS, SECONDS_OF_TEST = 300, 80  # a fault that makes some tests, or one, take this long was noticed
 MOST_FILES, MOST_ELSEWHERE = 4, 8
 NO_TESTS = 5  # pytest's status
 COPIED = (
@@ -250,7 +250,7 @@ def _in_fork(folder: Path, tests: list[str], without: set[str]) -> int:
     import pytest
 
     imported_before = "ignore::pytest.PytestAssertRewriteWarning"
-    options = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-W", imported_before]
+    options = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-W", imported_before, f"--timeout={SECONDS_OF_TEST}"]
     options += [option for name in without for option in ("--deselect" if "::" in name else "--ignore", name)]
     return int(pytest.main([*options, *tests], plugins=[Failures(folder / "failed")]))
 
