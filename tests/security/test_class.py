@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,7 @@ from headscope.app.pages.course import lessons
 from headscope.app.pages.course.classroom import Classroom
 from headscope.app.server.application import application
 from headscope.app.server.join import TRIES_AT_ONCE
+from headscope.app.server.serve import ServeOptions, announcement
 from headscope.app.server.token import Token
 
 TEACHERS = ("teacher", "progress.csv")
@@ -57,6 +59,19 @@ def test_without_the_code_there_is_only_the_form(app: object, room: Classroom) -
         assert client.get("/api/class").status_code == 401
         assert client.get("/class", params={"code": room.code.lower()}).status_code == 200
         assert client.get("/api/class").status_code == 200
+
+
+def test_the_teachers_address_opens_the_teachers_page() -> None:
+    room, token = Classroom(lambda: lessons.contents().lessons), Token()
+    said = announcement(ServeOptions(classroom=True), 80, token, room)
+    (teachers,) = re.findall(r"teacher's page is at http://127\.0\.0\.1:80(\S+)", said)
+    (students,) = re.findall(r"Students open http://127\.0\.0\.1:80(\S+)", said)
+    app = application(ModelRegistry(), token, held=room)
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        assert client.get(students).status_code == 200
+        assert client.get("/api/class/teacher").status_code in (401, 403)
+        assert client.get(teachers).status_code == 200
+        assert client.get("/api/class/teacher").status_code == 200
 
 
 def test_codes_cannot_be_tried_without_end(app: object) -> None:

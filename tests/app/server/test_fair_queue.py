@@ -220,6 +220,39 @@ def test_few_long_readings_have_begun_at_a_time_each_of_another_client():
     assert not queue._begun
 
 
+def test_a_long_reading_that_paused_often_still_counts_as_one():
+    """Ten times it lets a short request in; then another client's long reading begins before its end."""
+    clock = Clock()
+    queue, log, begun = FairQueue(clock), [], threading.Event()
+    first, second = Turn("first", long=True), Turn("second", long=True)
+    asked = [threading.Event() for _ in range(11)]
+
+    def long_work() -> None:
+        for event in asked:
+            begun.set()
+            assert event.wait(60)
+            clock.now += 1.0
+            queue.pause(first)
+        log.append("first ends")
+
+    async def scene() -> None:
+        reading = asyncio.create_task(queue.run(first, long_work))
+        while not begun.is_set():
+            await asyncio.sleep(0.001)
+        for event in asked[:-1]:
+            short = asyncio.create_task(queue.run(Turn("short"), lambda: log.append("short")))
+            await asyncio.sleep(0)
+            event.set()
+            await short
+        other = asyncio.create_task(queue.run(second, lambda: log.append("second")))
+        await asyncio.sleep(0)
+        asked[-1].set()
+        await asyncio.gather(reading, other)
+
+    asyncio.run(scene())
+    assert log == ["short"] * 10 + ["second", "first ends"]
+
+
 def test_a_waiting_request_whose_client_leaves_never_begins():
     async def scene() -> list[str]:
         held = Held()

@@ -1,0 +1,38 @@
+"""docs/security.md and docs/reliability.md: the limits that they name are those of the server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headscope.app.server import clients, connections, fair_queue, limits, worker
+
+ROOT = Path(__file__).parents[2]
+KIB, MIB = 2**10, 2**20
+LIMITS = [
+    f"A request holds at most {limits.MAX_BODY / MIB:g} MiB",
+    f"must arrive within {limits.BODY_TIMEOUT:g} seconds; its headers within {connections.HEADER_TIMEOUT:g}.",
+    f"All bodies over {limits.SMALL_BODY / KIB:g} KiB hold at most {limits.HELD_BODIES / MIB:g} MiB together.",
+    f"takes nothing of it for {connections.READ_TIMEOUT:g} seconds is disconnected",
+    f"all unread answers together hold at most {connections.UNREAD / MIB:g} MiB.",
+    f"One address may make {limits.AT_ONCE:,.0f} requests at once and {limits.PER_SECOND:g} per second",
+    f"A server keeps {connections.CONNECTIONS:,} connections, {connections.PER_ADDRESS:,} of one address.",
+    f"An address gets {clients.NEW_AT_ONCE:g} cookies at once and one more per second.",
+    f"One client may have {worker.UNDER_WAY} requests under way.",
+]
+
+
+def words(page: str) -> str:
+    return " ".join((ROOT / "docs" / page).read_text(encoding="utf-8").split())
+
+
+@pytest.mark.parametrize("said", LIMITS)
+def test_limits_of_the_server_are_those_of_the_page_on_security(said: str) -> None:
+    assert said in words("security.md")
+
+
+def test_shares_of_the_queue_are_those_of_the_page_on_reliability() -> None:
+    assert (fair_queue.LONG_AT_ONCE, 1 / fair_queue.SHARE, clients.NEW_PER_SECOND) == (4, 8, 1)
+    assert "At most four long readings of a model have begun" in words("reliability.md")
+    assert "long ones get an eighth of the time that these take" in words("reliability.md")
