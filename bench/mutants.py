@@ -323,7 +323,7 @@ class Results:
         sys.stdout.flush()
         if self.out is not None:
             rows = sorted(self.rows.values(), key=lambda each: (each["package"], each["where"], each["place"]))
-            counts = Counter(f"{each['package']}: {each['outcome']}" for each in rows)
+            counts = Counter(f"{each['package']}, seed {each['seed']}: {each['outcome']}" for each in rows)
             about = {"schema_version": 1, "benchmark": "mutants", "counts": dict(sorted(counts.items()))}
             written = json.dumps({**about, "rows": rows}, indent=1, ensure_ascii=False)
             self.out.write_text(written + "\n", encoding="utf-8")
