@@ -29,6 +29,16 @@ def test_a_head_that_is_named_for_its_role_has_it_by_the_shipped_report(head: st
     assert role in earned, f"{head} is no {role} head any more; it is named here:\n{where}"
 
 
+def test_the_shipped_model_bears_out_what_lessons_say_of_it_in_words() -> None:
+    """Lesson 4: some heads look back, rest or continue; "most heads earn no name for a job"."""
+    roles: dict[str, set[str]] = {}
+    for finding in json.loads((EMBEDDED / "heads.json").read_text(encoding="utf-8"))["findings"]:
+        roles.setdefault(finding["head"], set()).add(finding["role"])
+    assert {"previous token", "first token", "induction"} <= set().union(*roles.values())
+    with_a_job = [head for head, earned in roles.items() if earned != {"first token"}]
+    assert len(with_a_job) < len(HEADS) / 2
+
+
 def test_what_is_left_out_exists_and_every_pattern_finds_a_file() -> None:
     assert all((ROOT / file).is_file() for file in LEFT_OUT)
     assert all(any(ROOT.glob(pattern)) for pattern in READ)

@@ -237,6 +237,16 @@ def test_back_returns_to_a_stop_as_it_was_left(visit: Visit) -> None:
     expect(page.locator("[data-o='1.1']")).to_have_text(changed)
 
 
+def test_what_the_heads_bring_home_is_what_is_laid_end_to_end(visit: Visit) -> None:
+    page = visit("#tour/3")
+    page.get_by_role("slider", name="Share of tired in head 2").press("ArrowLeft")
+    stop(page, 3, done=True)
+    changed = page.locator("[data-o='2.1']").inner_text()
+    page.get_by_role("link", name="Next").click()
+    stop(page, 4, done=False)
+    expect(page.locator("[data-region=mix]")).to_contain_text(re.compile(rf"o₂, number 1\s*{re.escape(changed)}\s*×"))
+
+
 def test_start_the_tour_and_the_grid_count_named_heads_alike(visit: Visit, scope: Scope) -> None:
     report = scope.heads()
     named, resting = len(report.named), report.n_resting

@@ -12,6 +12,8 @@ export interface Stop {
   shown?: string;
   /** where an input counts, if not anywhere in the lit region */
   acts?: string;
+  /** goes on with the numbers that the stop before was left with */
+  continues?: boolean;
   /** the state in which it opens, beside what the stop's own address says */
   opens?: (evidence: Evidence) => Record<string, string | number>;
   done: (fields: URLSearchParams, acted: boolean, evidence: Evidence | null) => boolean;
@@ -74,6 +76,7 @@ export const TOUR: Stop[] = [
   },
   {
     page: "by-hand",
+    continues: true,
     lit: region("mix"),
     shown: region("words"),
     done: (fields) => fields.get("wo") === "mixing",

@@ -19,6 +19,7 @@ export default {
   unreadable: "Die Zahlen in dieser Adresse waren nicht lesbar; dies sind die ersten.",
 
   sentence: "Der Satz, mit den Anteilen beider Köpfe unter seinen Wörtern",
+  bars: "Balken, von oben:",
 
   word: "Wort",
   itsShare: "sein Anteil, zum Ziehen",

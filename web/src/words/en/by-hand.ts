@@ -19,6 +19,8 @@ export default {
   // the sentence
   sentence: "The sentence, with the two heads' shares under its words",
 
+  bars: "Bars, from above:",
+
   // a scorecard
   word: "word",
   itsShare: "its share, to drag",
