@@ -161,3 +161,17 @@ def test_an_archive_that_unpacks_a_thousandfold_is_refused(
         assert archive.getinfo("tally.safetensors").compress_size < 2**14
     with pytest.raises(InputError, match=r"says that it unpacks from [\d,]+ to 8,388,608 bytes; no census does"):
         Census.load(tmp_path / "bomb.zip")
+
+
+def test_a_file_of_an_archive_may_have_the_bytes_that_any_file_may_have(
+    census: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {name: (census / name).read_bytes() for name in FILES}
+    (tmp_path / "census.zip").write_bytes(archive_of(files))
+    largest = max(len(data) for data in files.values())
+    monkeypatch.setattr(census_archive, "MOST_UNPACKED", 0)
+    monkeypatch.setattr(census_archive, "UNPACKED", largest)
+    assert Census.load(tmp_path / "census.zip").rows
+    monkeypatch.setattr(census_archive, "UNPACKED", largest - 1)
+    with pytest.raises(InputError, match=rf"to {largest:,} bytes; no census does"):
+        Census.load(tmp_path / "census.zip")

@@ -109,6 +109,7 @@ def test_clear_changes_are_counted_without_traits() -> None:
         ([{"stream": "standard input"}], "tiny on standard input"),
         ([{"dataset": "Dataset"}], "tiny on Dataset"),
         ([{"texts": 22, "sha256": "x"}], "tiny on 22 texts"),
+        ([{"texts": 1, "sha256": "x"}], "tiny on 1 text"),
     ],
 )
 def test_each_census_is_named_by_its_model_and_corpus(before: Census, corpus: list[dict[str, Any]], title: str) -> None:
