@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from headscope.cli import app
 from headscope.errors import InputError
 from headscope.models.native import NativeModel
 from headscope.scan.census import Census
+from headscope.scan.census_archive import archive_of
 from headscope.scan.compare import compare
 from headscope.scan.options import ScanOptions
 from headscope.scan.run import scan
@@ -62,6 +64,15 @@ def test_a_folder_without_a_census_is_refused(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     with pytest.raises(InputError, match="its scan is not finished: run it again"):
         Census.load(tmp_path)
+
+
+def test_every_program_unpacks_an_archive_unless_it_is_to_be_the_smallest(folder: Path, tmp_path: Path) -> None:
+    files = Census.load(folder).files()
+    for smallest, packing in ((False, zipfile.ZIP_DEFLATED), (True, zipfile.ZIP_LZMA)):
+        (file := tmp_path / f"{packing}.zip").write_bytes(archive_of(files, smallest=smallest))
+        with zipfile.ZipFile(file) as archive:
+            assert {each.compress_type for each in archive.infolist()} == {packing}
+        assert Census.load(file).files() == files
 
 
 def test_a_census_does_not_differ_from_itself_and_does_from_other_weights(folder: Path, tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_times_of_features_are_frames_times_the_hop() -> None:
     extractor = SimpleNamespace(sampling_rate=16_000, hop_length=160, feature_size=80)
     inputs = {FEATURES: torch.zeros(1, 80, 100)}
     assert labels(SimpleNamespace(), inputs, 50, extractor)[:3] == ["0.00 s", "0.02 s", "0.04 s"]
-    assert labels(SimpleNamespace(), {FEATURES: torch.zeros(1, 100, 80)}, 50, extractor)[-1] == "0.98 s"
+    assert labels(SimpleNamespace(), {FEATURES: torch.zeros(1, 200, 80)}, 50, extractor)[-1] == "1.96 s"
 
 
 def test_times_of_a_wave_are_in_steps_of_the_models_ratio() -> None:
