@@ -21,10 +21,9 @@ class Precision(StrEnum):
 
     float16 = "float16"
     float32 = "float32"
-    int8 = "int8"
 
 
-DTYPES: dict[Precision, DType] = {Precision.float16: "float16", Precision.float32: "float32", Precision.int8: "int8"}
+DTYPES: dict[Precision, DType] = {Precision.float16: "float16", Precision.float32: "float32"}
 
 
 @app.command()
@@ -41,9 +40,7 @@ def publish(
     address: Annotated[str, typer.Option(help="Where the site will be; previews of links to it need this.")] = "",
     dtype: Annotated[
         Precision | None,
-        typer.Option(
-            help="Of the weights; unless given, float16 where it is close enough. int8 is smallest, and less exact."
-        ),
+        typer.Option(help="Of the weights; unless given, float16 where that is as in Python to 1e-3, else float32."),
     ] = None,
     i_may: Annotated[bool, typer.Option("--i-may", help="Publish weights whose licence is not stated.")] = False,
     one_file: Annotated[

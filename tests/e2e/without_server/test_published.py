@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from headscope.app.pages.explain.why import WhyRequest, split_arrow
 from headscope.app.pages.predictions import logits_under
 from headscope.heads.look.edits import ablate, knock_out
 from headscope.scope import Scope
@@ -99,6 +101,36 @@ def test_a_knocked_out_arrow_changes_the_prediction_as_in_python(page: Page, sit
     ids = [guess["id"] for guess in told["guesses"]]
     edited = logits_under(look, [knock_out("1.4", last, 3)])[last].double().softmax(-1)[ids].tolist()
     assert told["without"] == pytest.approx(edited, abs=1e-4)
+
+
+@pytest.mark.parametrize("minus", ["mean", "others", 2])
+def test_a_score_is_split_over_writers_as_in_python(page: Page, site: str, small: Scope, minus: str | int) -> None:
+    page.goto(f"{site}#cards")
+    found = page.evaluate(ASK, ["look", {"text": TEXT}])
+    asked = {"head": "1.4", "query": 9, "key": 5, "minus": minus}
+    told = page.evaluate(ASK, ["why", {"look": found["look"], **asked}])
+    python = split_arrow(small.look(TEXT), WhyRequest(look=found["look"], **asked)).model_dump()
+    assert told["error"] < 1e-5
+    told["error"] = python["error"]
+    for side in ("asked", "answered"):
+        assert [share["name"] for share in told[side]] == [share["name"] for share in python[side]]
+    assert_close(told, python)
+
+
+def assert_close(told: Any, python: Any) -> None:
+    """Equal, numbers to 1e-4: both sum single-precision numbers, in another order."""
+    if isinstance(python, dict):
+        assert told.keys() == python.keys()
+        for name in python:
+            assert_close(told[name], python[name])
+    elif isinstance(python, list):
+        assert len(told) == len(python)
+        for one, other in zip(told, python, strict=True):
+            assert_close(one, other)
+    elif isinstance(python, float):
+        assert told == pytest.approx(python, abs=1e-4)
+    else:
+        assert told == python
 
 
 def test_the_site_may_be_shown_in_a_frame(page: Page, site: str) -> None:

@@ -23,7 +23,8 @@ export type Roles = Schemas["Roles"];
 export type Finding = Schemas["Finding"];
 export type RoleTrial = Schemas["RoleTrial"];
 export type WhyRequest = Required<Schemas["WhyRequest"]>;
-export type Why = Schemas["WhyResponse"];
+/** `stored`: computed when a published site was made, not in the visitor's browser. */
+export type Why = Schemas["WhyResponse"] & { stored?: boolean };
 export type WriterShare = Schemas["WriterShare"];
 export type TraceRequest = Required<Schemas["TraceRequest"]>;
 export type Trace = Schemas["TraceResponse"];

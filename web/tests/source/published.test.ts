@@ -18,18 +18,9 @@ describe("the file of weights", () => {
 
   it("gives a row of a matrix, also where it lies transposed", () => {
     const file = Float32Array.from([0, 1, 2, 3, 4, 5]).buffer;
-    const table = { offset: 0, shape: [2, 3], dtype: "float32" as const, transposed: false, scales: null };
+    const table = { offset: 0, shape: [2, 3], dtype: "float32" as const, transposed: false };
     expect([...rowOf(file, table, 1)]).toEqual([3, 4, 5]);
     expect([...rowOf(file, { ...table, transposed: true }, 1)]).toEqual([1, 4]);
-  });
-
-  it("multiplies int8 by the scale of its group", () => {
-    const file = new ArrayBuffer(72);
-    new Int8Array(file).set(Array.from({ length: 64 }, (_, at) => at - 32));
-    new Float32Array(file, 64).set([0.5, 2]);
-    const table = { offset: 0, shape: [2, 32], dtype: "int8" as const, transposed: false, scales: 64 };
-    expect([...rowOf(file, table, 0)].slice(0, 3)).toEqual([-16, -15.5, -15]);
-    expect([...rowOf(file, { ...table, transposed: true }, 3)]).toEqual([-14.5, 6]);
   });
 });
 

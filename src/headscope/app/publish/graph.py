@@ -10,7 +10,7 @@ import contextlib
 import io
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from headscope.app.publish.stream_outputs import norms_before_sites, stream_before_sites
 from headscope.attention.masks import Dense, Mask
 from headscope.attention.observer import Call, plain
 from headscope.errors import HeadscopeError, ModelError
@@ -51,11 +52,17 @@ class SiteScores:
 
 @dataclass(frozen=True)
 class Exported:
-    """The graph with its weights inside, the longest text it reads, and how each site scores."""
+    """The graph with its weights inside, the longest text it reads, how each site scores, and its outputs.
+
+    ``norms``: what each site reads the stream through, if the stream is among the outputs; else ``no_split`` says why.
+    """
 
     graph: onnx.ModelProto
     longest: int
     scores: dict[str, SiteScores]
+    outputs: list[str]
+    norms: dict[str, nn.Module]
+    no_split: str = ""
 
 
 class EditedModel(nn.Module):
@@ -66,10 +73,11 @@ class EditedModel(nn.Module):
     that are knocked out.
     """
 
-    def __init__(self, opened: HuggingFaceModel) -> None:
+    def __init__(self, opened: HuggingFaceModel, norms: dict[str, nn.Module]) -> None:
         super().__init__()
         self.model = opened.model
         self._opened = [opened]  # in a list: the export would look for tensors in it
+        self._norms = [norms]
         self.names = list(opened.shape.sites)
 
     def forward(self, ids: Tensor, gates: Tensor, means: Tensor, offsets: Tensor, cuts: Tensor) -> tuple[Tensor, ...]:
@@ -84,21 +92,27 @@ class EditedModel(nn.Module):
             kept[site] = (call.q[0], call.k[0], z[0], call.v[0].norm(dim=-1))
             return z
 
-        with _stream_end(opened) as ends, opened.observing(observe):
+        with _stream_end(opened) as ends, stream_before_sites(self._norms[0]) as read, opened.observing(observe):
             logits = opened.model(input_ids=ids, **opened.arguments).logits
-        return (logits[0], *ends(), *(part for name in self.names for part in kept[name]))
+        streams = (part for name in self.names if name in read for part in read[name])
+        return (logits[0], *ends(), *(part for name in self.names for part in kept[name]), *streams)
 
 
-def output_names(model: OpenModel) -> list[str]:
-    """The outputs in order: logits, the residual stream before and after the final norm, and four for every site."""
+def output_names(model: OpenModel, norms: Iterable[str] = ()) -> list[str]:
+    """The outputs in order: logits, the residual stream before and after the final norm, and four for every site.
+
+    Then, where scores are split in the browser, the stream before and after the norm of each site.
+    """
     stream = ["residual", "normed"] if model.unembedding_input() is not None else []
-    return ["logits", *stream, *(f"{part} {site}" for site in model.shape.sites for part in ("q", "k", "z", "norms"))]
+    sites = [f"{part} {site}" for site in model.shape.sites for part in ("q", "k", "z", "norms")]
+    return ["logits", *stream, *sites, *(f"{part} {site}" for site in norms for part in ("stream", "normed"))]
 
 
 def export(model: OpenModel) -> Exported:
     """The model as one graph; an ``ExportError`` says why where it cannot be one."""
     opened = _exportable(model)
-    edited = EditedModel(opened).eval()
+    norms, no_split = _norms(opened)
+    edited, names = EditedModel(opened, norms).eval(), output_names(model, norms)
     longest = min(LONGEST, model.shape.context or LONGEST)
     example = example_inputs(opened)
     scores = _site_scores(opened, example[0])
@@ -108,15 +122,21 @@ def export(model: OpenModel) -> Exported:
     try:
         with torch.no_grad(), _quiet():
             program = torch.export.export(edited, example, dynamic_shapes=shapes, strict=False)
-            made = torch.onnx.export(
-                program, dynamo=True, input_names=INPUTS, output_names=output_names(model), verbose=False
-            )
+            made = torch.onnx.export(program, dynamo=True, input_names=INPUTS, output_names=names, verbose=False)
     except HeadscopeError:
         raise
     except Exception as error:  # torch.export and its translation to ONNX fail with errors of many kinds
         raise ExportError(f"{model.shape.name} cannot be exported: {_first_line(error)}") from error
     assert made is not None
-    return Exported(without_origin(made.model_proto), longest, scores)
+    return Exported(without_origin(made.model_proto), longest, scores, names, norms, no_split)
+
+
+def _norms(model: HuggingFaceModel) -> tuple[dict[str, nn.Module], str]:
+    """The norms before the sites, or why scores of this model are not split in a browser."""
+    try:
+        return norms_before_sites(model), ""
+    except HeadscopeError as why:
+        return {}, str(why)
 
 
 def example_inputs(model: OpenModel, length: int = 16) -> tuple[Tensor, ...]:

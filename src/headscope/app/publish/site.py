@@ -29,8 +29,9 @@ from headscope.app.publish.explanations import EXAMPLES, stored_explanations
 from headscope.app.publish.graph import Exported, ExportError, export
 from headscope.app.publish.licence import Licence, licence_of, require
 from headscope.app.publish.one_file import one_file
+from headscope.app.publish.score_split import split_card
 from headscope.app.publish.share import IMAGE, share_image, share_tags
-from headscope.app.publish.verify import GRAPH, Verified, verify
+from headscope.app.publish.verify import ASKED_FOR, GRAPH, TOLERANCE, Verified, verify
 from headscope.app.publish.weights import FILE, DType, Stored, attribution, store
 from headscope.app.server import sandbox
 from headscope.app.wire import pack
@@ -205,7 +206,7 @@ def _publish_model(
 def write_model(
     scope: Scope, exported: Exported, folder: Path, dtype: DType | None = None, say: Say = lambda _: None
 ) -> Verified:
-    """Write a model's files and verify them: in half precision if that is close enough, else in float32."""
+    """Write a model's files and verify them: in half precision if close enough or asked for, else in float32."""
     import onnx
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -216,7 +217,7 @@ def write_model(
         stored = store(graph, scope.model, kind)
         (folder / GRAPH).write_bytes(stored.graph.SerializeToString())
         (folder / FILE).write_bytes(stored.weights)
-        found = verify(folder, scope, exported, kind)
+        found = verify(folder, scope, exported, ASKED_FOR if dtype == "float16" else TOLERANCE[kind])
         say(f"{kind} weights: {found}")
         if found.passed:
             _describe(scope, exported, stored, found, folder)
@@ -229,6 +230,7 @@ def _describe(scope: Scope, exported: Exported, stored: Stored, verified: Verifi
     session, processor = Session(scope), scope.model.processor
     context = min(exported.longest, scope.shape.context or exported.longest)
     values, arrays = attribution(scope.model)
+    split = split_card(scope.model, exported, stored)
     card = {
         "model": session.model().model_copy(update={"context": context}),
         "roles": session.roles(),
@@ -240,11 +242,12 @@ def _describe(scope: Scope, exported: Exported, stored: Stored, verified: Verifi
         "scores": {site: vars(scores) for site, scores in exported.scores.items()},
         "tables": {name: table.to_dict() for name, table in stored.tables.items()},
         "attribution": values,
+        "split": split.to_dict(),
         "hash": weight_hash(scope.model.model, torch.float32),
         "dtype": f"weights in {stored.dtype}",
         "verified": str(verified),
     }
-    (folder / "model.bin").write_bytes(pack(card, arrays))
+    (folder / "model.bin").write_bytes(pack(card, arrays | split.arrays))
     tokenizer = processor.tokenizer
     (folder / "tokenizer.json").write_text(tokenizer.backend_tokenizer.to_str(), encoding="utf-8")
     (folder / "tokenizer_config.json").write_text('{"clean_up_tokenization_spaces": false}', encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Move a graph's weights into one file of float16 or int8 numbers, and note where in it the page finds W_O and W_U.
+"""Move a graph's weights into one file of float16 or float32 numbers, and note where in it the page finds W_O and W_U.
 
 The browser's runtime reads the file as the graph's external data, and the page itself reads single rows of it, so that
 no weight is sent twice. Each weight is widened to float32 when a session begins: only its storage is smaller.
@@ -22,10 +22,9 @@ from headscope.models.protocol import OpenModel
 if TYPE_CHECKING:
     import onnx
 
-DType = Literal["float16", "float32", "int8"]
+DType = Literal["float16", "float32"]
 FILE = "weights.bin"
 SMALLEST = 256  # numbers: smaller tables stay in the graph
-GROUP = 32  # neighbours in int8 that share a scale
 ALIGNED = 64  # bytes: where each table may begin
 AFTER_NORM = "a norm stands after W_O here, which this site cannot hold at its value"
 
@@ -43,16 +42,12 @@ class Stored:
 
 @dataclass(frozen=True)
 class Table:
-    """A matrix in the file: its first byte, its shape, and whether it lies there transposed.
-
-    In int8 every ``GROUP`` numbers are multiplied by one of the float32 numbers that begin at the byte ``scales``.
-    """
+    """A matrix in the file: its first byte, its shape, and whether it lies there transposed."""
 
     offset: int
     shape: tuple[int, ...]
     dtype: DType
     transposed: bool = False
-    scales: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return vars(self) | {"shape": list(self.shape)}
@@ -65,17 +60,10 @@ class _File:
         self.dtype, self.parts, self.size, self.error = dtype, list[bytes](), 0, 0.0
 
     def add(self, table: NDArray[np.float32]) -> Table:
-        """Store a table. In int8 those that are no matrix of whole groups, such as a norm's gains, stay float16."""
-        if self.dtype == "int8" and table.ndim == 2 and table.size % GROUP == 0:
-            stored, scales = quantised(table)
-            self._note(stored * scales, table.reshape(-1, GROUP))
-            return Table(self._write(stored), table.shape, "int8", scales=self._write(scales))
-        kind: DType = "float32" if self.dtype == "float32" else "float16"
-        self._note(table.astype(kind).astype(np.float32), table)
-        return Table(self._write(table.astype(kind)), table.shape, kind)
-
-    def _note(self, stored: NDArray[np.float32], table: NDArray[np.float32]) -> None:
-        self.error = max(self.error, float(np.abs(stored - table).max()))
+        """Store a table, and note how far rounding moves its numbers."""
+        stored = table.astype(self.dtype)
+        self.error = max(self.error, float(np.abs(stored.astype(np.float32) - table).max()))
+        return Table(self._write(stored), table.shape, self.dtype)
 
     def _write(self, numbers: NDArray[Any]) -> int:
         written = numbers.tobytes()
@@ -83,14 +71,6 @@ class _File:
         self.parts += [written, bytes(padding)]
         self.size += len(written) + padding
         return begins
-
-
-def quantised(table: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """A table as groups of int8 numbers [group, GROUP] and the scale of each [group, 1]: its largest number is ±127."""
-    groups = table.reshape(-1, GROUP)
-    scales = (np.abs(groups).max(1, keepdims=True) / 127).astype(np.float32)
-    scales[scales == 0] = 1
-    return np.rint(groups / scales).astype(np.int8), scales
 
 
 def store(graph: onnx.ModelProto, model: OpenModel, dtype: DType = "float16") -> Stored:
@@ -105,6 +85,9 @@ def store(graph: onnx.ModelProto, model: OpenModel, dtype: DType = "float16") ->
             moved[weight.name] = file.add(arrays[weight.name])
     _point_outside(graph, moved)
     tables = {name: _found(wanted, arrays, moved) or file.add(wanted) for name, wanted in _wanted(model).items()}
+    for name, wanted in _read_by_heads(model).items():
+        found = _found(wanted, arrays, moved)
+        tables |= {} if found is None else {name: found}  # a part of a larger matrix is not sent twice
     return Stored(graph, b"".join(file.parts), tables, file.error, dtype)
 
 
@@ -118,6 +101,16 @@ def _wanted(model: OpenModel) -> dict[str, NDArray[np.float32]]:
             continue
     with suppress(HeadscopeError):
         found["W_U"] = numbers(model.unembedding().weight)
+    return found
+
+
+def _read_by_heads(model: OpenModel) -> dict[str, NDArray[np.float32]]:
+    """W_Q and W_K of every site, all its heads below each other."""
+    found = {}
+    with suppress(HeadscopeError):
+        for site in model.shape.sites:
+            for name, weight in (("W_Q", model.query_weight(site)), ("W_K", model.key_weight(site))):
+                found[f"{name} {site}"] = numbers(weight.mT.flatten(0, 1))
     return found
 
 
@@ -156,21 +149,8 @@ def _widened(name: str, table: Table) -> tuple[list[onnx.TensorProto], list[onnx
 
     if table.dtype == "float32":
         return [_outside(name, TensorProto.FLOAT, table.shape, table.offset)], []
-    if table.dtype == "float16":
-        stored = _outside(f"{name}/stored", TensorProto.FLOAT16, table.shape, table.offset)
-        return [stored], [helper.make_node("Cast", [stored.name], [name], to=TensorProto.FLOAT)]
-    assert table.scales is not None
-    groups = int(np.prod(table.shape)) // GROUP
-    stored = _outside(f"{name}/stored", TensorProto.INT8, (groups, GROUP), table.offset)
-    scales = _outside(f"{name}/scales", TensorProto.FLOAT, (groups, 1), table.scales)
-    shape = helper.make_tensor(f"{name}/shape", TensorProto.INT64, [len(table.shape)], table.shape)
-    wide, scaled = f"{name}/wide", f"{name}/scaled"
-    steps = [
-        helper.make_node("Cast", [stored.name], [wide], to=TensorProto.FLOAT),
-        helper.make_node("Mul", [wide, scales.name], [scaled]),
-        helper.make_node("Reshape", [scaled, shape.name], [name]),
-    ]
-    return [stored, scales, shape], steps
+    stored = _outside(f"{name}/stored", TensorProto.FLOAT16, table.shape, table.offset)
+    return [stored], [helper.make_node("Cast", [stored.name], [name], to=TensorProto.FLOAT)]
 
 
 def _outside(name: str, kind: int, shape: tuple[int, ...], offset: int) -> onnx.TensorProto:

@@ -5,9 +5,8 @@ import type { AttributionCard, ModelCard, PaperClaim, Roles, RulesCard } from ".
 export interface WeightTable {
   offset: number; // bytes
   shape: number[];
-  dtype: "float16" | "float32" | "int8";
+  dtype: "float16" | "float32";
   transposed: boolean;
-  scales: number | null; // bytes: where those of int8 begin
 }
 
 export interface PublishedModel {
@@ -27,6 +26,7 @@ export interface PublishedModel {
     note: string;
     centred: boolean;
   };
+  split: { why_not: string; rotary: "none" | "half"; centred: boolean }; // of scores, over what wrote into the stream
   hash: string;
   dtype: string;
   verified: string;

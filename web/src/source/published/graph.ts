@@ -34,9 +34,13 @@ export class Graph {
     return new Graph(session, sites);
   }
 
+  get outputs(): readonly string[] {
+    return this.session.outputNames;
+  }
+
   /** Read these tokens under these edits; only the outputs that are wanted leave the runtime's memory. */
-  async run(ids: number[], edits?: HeadEdits, wanted?: string[]): Promise<Outputs> {
-    const made = await this.session.run(this.inputs(ids, edits), wanted ?? [...this.session.outputNames]);
+  async run(ids: number[], edits: HeadEdits | undefined, wanted: readonly string[]): Promise<Outputs> {
+    const made = await this.session.run(this.inputs(ids, edits), wanted);
     const found = Object.fromEntries(Object.entries(made).map(([name, each]) => [name, each.data as Float32Array]));
     return found;
   }

@@ -11,16 +11,21 @@ import {
   type SiteCard,
   type Tile,
   type WeightsRequest,
+  type Why,
+  type WhyRequest,
 } from "../source";
 import type { PublishedModel } from "./files";
 import type { Graph, HeadEdits, Outputs } from "./graph";
 import { answerable, measureSite, THUMBNAIL_SIDE } from "./head-scores";
 import { directionOf, partsOf, shareOf, type Weights } from "./logit-attribution";
 import { effectOf, guessesOf, sampledFrom, softmax } from "./next-token";
+import { SideParts } from "./score-parts";
+import { splitArrow } from "./score-split";
 import type { Tokens } from "./tokenizer";
 
 const NO_RULES =
   "This needs headscope on your machine: heads that run on their rules. Install it with: pip install headscope";
+const OF_STREAM = /^(stream|normed) /;
 const KEPT_LOOKS = 6;
 const KEPT_EDITS = 64;
 
@@ -29,6 +34,7 @@ interface Opened {
   ids: number[];
   outputs: Outputs;
   parts: Map<string, Parts>;
+  streams: Outputs | null; // before and after the norm of each site, for splits
 }
 
 export class ModelReader {
@@ -36,9 +42,10 @@ export class ModelReader {
   private readonly texts = new Map<string, string>();
   private readonly edited = new Map<string, Float32Array>();
   private readonly card: PublishedModel;
+  private latest: { name: string; sides: [SideParts, SideParts] } | null = null;
 
   constructor(
-    private readonly graph: Pick<Graph, "run">,
+    private readonly graph: Pick<Graph, "run" | "outputs">,
     private readonly tokens: Tokens,
     private readonly weightsOf: Weights,
   ) {
@@ -122,6 +129,47 @@ export class ModelReader {
     };
   }
 
+  /** One arrow, split over what wrote into query and key. */
+  async why(wanted: WhyRequest): Promise<Why> {
+    const opened = await this.about(wanted.look);
+    const [site, head] = this.find(wanted.head);
+    opened.streams ??= await this.graph.run(opened.ids, undefined, this.graph.outputs.filter((name) => OF_STREAM.test(name))); // prettier-ignore
+    const group = site.n_heads / site.n_kv_heads;
+    const kv = Math.floor(head / group);
+    const [q, k] = this.split(opened, site, head, kv);
+    q.check(wanted.query);
+    k.check(wanted.key);
+    return splitArrow({
+      asked: wanted,
+      head,
+      group: Array.from({ length: group }, (_, at) => `${site.name}.${kv * group + at}`),
+      q,
+      k,
+      scores: opened.parts.get(site.name)!,
+      tokens: opened.look.tokens.map(({ text }) => text),
+      strongest: (name, position) => {
+        const [writer, index] = this.find(name);
+        const columns: [number, number] = [0, opened.ids.length];
+        const row = { ...WHOLE_ROW, look: "", head: "", rows: span(position), columns };
+        const { weights } = tileOf(opened.parts.get(writer.name)!, index, row);
+        const most = weights.indexOf(weights.reduce((one, other) => Math.max(one, other)));
+        return { position: most, weight: weights[most] };
+      },
+    });
+  }
+
+  /** The parts of one head's q and k; those of the latest head are kept. */
+  private split(opened: Opened, site: SiteCard, head: number, kv: number): [SideParts, SideParts] {
+    const name = `${opened.look.look} ${site.name}.${head}`;
+    if (this.latest?.name !== name) {
+      const sites = this.card.model.sites.slice(0, this.card.model.sites.indexOf(site) + 1);
+      const streams = { sites, outputs: { ...opened.outputs, ...opened.streams! }, length: opened.ids.length };
+      const side = (which: "q" | "k", at: number) => new SideParts(this.weightsOf, streams, which, at);
+      this.latest = { name, sides: [side("q", head), side("k", kv)] };
+    }
+    return this.latest.sides;
+  }
+
   token({ text }: { text: string }): FoundToken {
     return this.tokens.find(text);
   }
@@ -146,7 +194,11 @@ export class ModelReader {
     if (!text.trim()) throw new Problem("InputError", "this text is empty; type a sentence");
     const all = this.tokens.ids(text);
     const ids = all.slice(0, this.card.longest);
-    const outputs = await this.graph.run(ids);
+    const outputs = await this.graph.run(
+      ids,
+      undefined,
+      this.graph.outputs.filter((name) => !OF_STREAM.test(name)),
+    );
     const parts = new Map(this.card.model.sites.map((site) => [site.name, this.partsOf(site, outputs, ids.length)]));
     const side = Math.min(ids.length, THUMBNAIL_SIDE);
     const measured = this.card.model.sites.map((site) => measureSite(parts.get(site.name)!, site, ids, side));
@@ -174,7 +226,7 @@ export class ModelReader {
       pixels: null,
       waveform: null,
     };
-    return { look, ids, outputs, parts };
+    return { look, ids, outputs, parts, streams: null };
   }
 
   private partsOf(site: SiteCard, outputs: Outputs, length: number): Parts {

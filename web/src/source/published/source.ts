@@ -12,6 +12,7 @@ import {
   type Progress,
   type Source,
   type Tile,
+  type Why,
 } from "../source";
 import { explainedAnswers, type Explained } from "../exported-file";
 import { addressOf, bytesOf, isOneFile, placeOf } from "../files-of-page";
@@ -84,7 +85,10 @@ export function publishedSource(site: PublishedSite, name?: string): Source {
     attribution: cached((wanted) => ask<Attribution>("attribution", wanted)),
     token: (wanted) => ask<FoundToken>("token", wanted),
     predict: cached((wanted) => ask<Prediction>("predict", wanted)),
-    why: async (wanted) => (await explanations(wanted.look, "why", ` --head ${wanted.head}`)).why(wanted),
+    why: async (wanted) =>
+      (await card()).split.why_not
+        ? { ...(await explanations(wanted.look, "why", ` --head ${wanted.head}`)).why(wanted), stored: true }
+        : ask<Why>("why", wanted),
     cutPath: async (wanted) => (await explanations(wanted.look, "why", ` --head ${wanted.reader}`)).cutPath(wanted),
     trace: async (wanted) => (await explanations(wanted.look, "trace")).trace(wanted),
     progress: async () => progress,

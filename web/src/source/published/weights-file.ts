@@ -11,22 +11,15 @@ export function half(bits: number): number {
   return sign * 2 ** (exponent - 25) * (1024 + fraction);
 }
 
-const GROUP = 32; // numbers in int8 that share a scale
-
 /** Reads single numbers of a matrix by their place in the file. */
-function reader(file: ArrayBuffer, { offset, shape, dtype, scales }: WeightTable): (index: number) => number {
+function reader(file: ArrayBuffer, { offset, shape, dtype }: WeightTable): (index: number) => number {
   const count = shape[0] * shape[1];
   if (dtype === "float32") {
     const numbers = new Float32Array(file, offset, count);
     return (index) => numbers[index];
   }
-  if (dtype === "float16") {
-    const bits = new Uint16Array(file, offset, count);
-    return (index) => half(bits[index]);
-  }
-  const numbers = new Int8Array(file, offset, count);
-  const scale = new Float32Array(file, scales!, count / GROUP);
-  return (index) => numbers[index] * scale[Math.floor(index / GROUP)];
+  const bits = new Uint16Array(file, offset, count);
+  return (index) => half(bits[index]);
 }
 
 /** One row of a matrix, as float32. */

@@ -39,7 +39,7 @@ async function open({ runtime, files, bytes }: OpenRequest): Promise<ModelReader
   return new ModelReader(session, new Tokens(tokenizer, config, card.texts), { file: weights, card, arrays: numbers });
 }
 
-type Ask = "look" | "weights" | "attribution" | "predict" | "token";
+type Ask = "look" | "weights" | "attribution" | "predict" | "token" | "why";
 
 async function answer(ask: Ask | "open", body: unknown): Promise<unknown> {
   if (ask === "open") {
