@@ -285,16 +285,16 @@ const served: Record<string, string> = {
   "twice as wide": "doppelt so breit",
   "another layer": "eine weitere Schicht",
   "a bigger FFN": "ein größeres FFN",
-  "The row is shared out once. It finds one of the two values, and guesses the other.":
-    "Die Zeile wird einmal verteilt. Er findet einen der beiden Werte und rät den anderen.",
-  "Each head fetches one of the values, and they come home side by side.":
-    "Jeder Kopf holt einen der Werte, und sie kommen nebeneinander heim.",
+  "The row is shared out once. It finds one of the two towns, and guesses the other.":
+    "Die Zeile wird einmal verteilt. Er findet eine der beiden Städte und rät die andere.",
+  "Each head fetches one of the towns, and they come home side by side.":
+    "Jeder Kopf holt eine der Städte, und sie kommen nebeneinander heim.",
   "A wider head has more numbers, but still one set of shares: one average.":
     "Ein breiterer Kopf hat mehr Zahlen, aber weiterhin einen Satz von Anteilen: einen Mittelwert.",
   "The second layer asks the second question, one step later.":
     "Die zweite Schicht stellt die zweite Frage, einen Schritt später.",
-  "Every token here carries its key, so the blend still says which value is whose; a network that also knows the question can pick it apart.":
-    "Jedes Token trägt hier seinen Schlüssel, also sagt die Mischung noch, welcher Wert wem gehört; ein Netz, das auch die Frage kennt, kann sie auseinandernehmen.",
+  "Every token here carries its name, so the blend still says which town is whose; a network that also knows the question can pick it apart.":
+    "Jedes Token trägt hier seinen Namen, also sagt die Mischung noch, welche Stadt zu wem gehört; ein Netz, das auch die Frage kennt, kann sie auseinandernehmen.",
   previous: "vorheriges",
   first: "erstes",
   "Heads in a layer": "Köpfe in einer Schicht",

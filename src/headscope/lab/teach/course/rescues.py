@@ -27,11 +27,11 @@ def arms(width: int) -> list[Arm]:
 
 
 _SAYS = {
-    "one head": "The row is shared out once. It finds one of the two values, and guesses the other.",
-    "a second head": "Each head fetches one of the values, and they come home side by side.",
+    "one head": "The row is shared out once. It finds one of the two towns, and guesses the other.",
+    "a second head": "Each head fetches one of the towns, and they come home side by side.",
     "twice as wide": "A wider head has more numbers, but still one set of shares: one average.",
     "another layer": "The second layer asks the second question, one step later.",
-    "a bigger FFN": "Every token here carries its key, so the blend still says which value is whose; a network that "
+    "a bigger FFN": "Every token here carries its name, so the blend still says which town is whose; a network that "
     "also knows the question can pick it apart.",
 }
 

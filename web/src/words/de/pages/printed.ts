@@ -4,11 +4,11 @@ const printed: Record<string, string> = {
   "shares    [{1}]  takes home [{2}]": "Anteile   [{1}]  nimmt heim [{2}]",
   "one head, {1} jobs in different rows: {2} of the targets found":
     "ein Kopf, {1} Aufgaben in verschiedenen Zeilen: {2} der Ziele gefunden",
-  "one head {1} both values right {2}": "ein Kopf {1} beide Werte richtig {2}",
-  "a second head {1} both values right {2}": "ein zweiter Kopf {1} beide Werte richtig {2}",
-  "twice as wide {1} both values right {2}": "doppelt so breit {1} beide Werte richtig {2}",
-  "another layer {1} both values right {2}": "eine weitere Schicht {1} beide Werte richtig {2}",
-  "a bigger FFN {1} both values right {2}": "ein größeres FFN {1} beide Werte richtig {2}",
+  "one head {1} both towns right {2}": "ein Kopf        {1} beide Städte richtig {2}",
+  "a second head {1} both towns right {2}": "ein zweiter Kopf     {1} beide Städte richtig {2}",
+  "twice as wide {1} both towns right {2}": "doppelt so breit     {1} beide Städte richtig {2}",
+  "another layer {1} both towns right {2}": "eine weitere Schicht {1} beide Städte richtig {2}",
+  "a bigger FFN {1} both towns right {2}": "ein größeres FFN    {1} beide Städte richtig {2}",
   "x {1}   q by head {2}   y {3}": "x {1}   q je Kopf {2}   y {3}",
   "largest difference between a loop over heads and one batched layer: {1}":
     "größter Unterschied zwischen einer Schleife über die Köpfe und einer gebündelten Schicht: {1}",
