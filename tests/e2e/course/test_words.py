@@ -95,6 +95,11 @@ def test_no_page_has_an_unexplained_word(visit: Visit, fragment: str) -> None:
     explained_within(visit(fragment))
 
 
+@pytest.mark.parametrize("fragment", ["#start", "#by-hand", "#cards", "#census", "#tour/6"])
+def test_no_page_has_an_unexplained_word_in_german(visit: Visit, fragment: str) -> None:
+    explained_within(visit(fragment, "de"), "de")
+
+
 @pytest.mark.parametrize("language", TERMS)
 def test_no_lesson_has_an_unexplained_word(visit: Visit, language: str) -> None:
     page = visit("#learn", language)
