@@ -1670,6 +1670,29 @@ export interface components {
             writer: string;
         };
         /**
+         * DirectionInfo
+         * @description Tokens at the two ends of a circuit's strongest direction, and its share of the circuit.
+         */
+        DirectionInfo: {
+            /**
+             * Circuit
+             * @enum {string}
+             */
+            circuit: "QK" | "OV";
+            /**
+             * Given
+             * @description QK: tokens that ask; OV: tokens that are read
+             */
+            given: string[];
+            /**
+             * Raised
+             * @description QK: tokens that are asked for; OV: predictions that are raised
+             */
+            raised: string[];
+            /** Share */
+            share: number;
+        };
+        /**
          * Edge
          * @description One arrow of one head: the attention of a query to a key.
          */
@@ -1744,6 +1767,20 @@ export interface components {
             weights: {
                 [key: string]: number;
             };
+        };
+        /**
+         * ExampleInfo
+         * @description Two tokens, the weight that the first gives the second, and the weight by the head's rules.
+         */
+        ExampleInfo: {
+            /** By Rules */
+            by_rules: number;
+            /** Key */
+            key: string;
+            /** Query */
+            query: string;
+            /** Weight */
+            weight: number;
         };
         /**
          * ExerciseResponse
@@ -1965,6 +2002,8 @@ export interface components {
          * @description One head in words, and what the words explain.
          */
         HeadWords: {
+            /** @description where it attends most beyond its rules */
+            example: components["schemas"]["ExampleInfo"] | null;
             explained: components["schemas"]["MeasureInfo"];
             explained_by_position: components["schemas"]["MeasureInfo"];
             /** First */
@@ -2905,6 +2944,12 @@ export interface components {
          * @description By what factor the perplexity grows with a head on its rules, on position alone, and on its mean z.
          */
         RuleCostResponse: {
+            /**
+             * Directions
+             * @description what it depends on by content, from its weights
+             * @default []
+             */
+            directions: components["schemas"]["DirectionInfo"][];
             /** Head */
             head: string;
             /** Loss */

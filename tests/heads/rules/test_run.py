@@ -14,6 +14,7 @@ from tests.heads.conftest import small_llama
 from tests.heads.rules.conftest import OPTIONS, texts
 
 import headscope
+from headscope.app.pages.rules.head_words import rule_pattern
 from headscope.attention.progress import progress_callback
 from headscope.errors import HeadNameError, InputError
 from headscope.heads.questions.token_features import TokenFeatures
@@ -23,7 +24,8 @@ from headscope.heads.rules.mixture import Drawn, Mixture
 from headscope.heads.rules.report import HeadRules, Rules, open_rules
 from headscope.heads.rules.rule import FIRST_TOKEN
 from headscope.heads.rules.run import RuleOptions, fit_rules
-from headscope.heads.rules.sentence import numbers, on_content, said
+from headscope.heads.rules.sampled_rows import FIRST_ROW
+from headscope.heads.rules.sentence import example, numbers, on_content, said
 from headscope.names import Head
 from headscope.scope import Scope
 
@@ -78,11 +80,32 @@ def test_every_number_of_a_sentence_is_the_fitted_one(rules: Rules) -> None:
             wanted += [part.part, *([part.applies] if part.applies < 0.995 else [])]
         wanted.append(1 - head.rest.value)
         wanted += [on_content(head)] if on_content(head) >= 0.01 else []
+        shown = example(head)
+        wanted += [shown.weight, shown.by_rules] if shown is not None else []
         found = numbers(head.sentence)
         assert len(found) == len(wanted), head.sentence
         assert found == pytest.approx(wanted, abs=0.00501), head.sentence
         for part in said(head):
             assert part.phrase in head.sentence
+
+
+def test_an_example_is_where_a_head_attends_most_beyond_its_rules(opened: Scope, rules: Rules) -> None:
+    assert any(example(head) for head in rules)
+    looks = [opened.look(text) for text in texts()[2::3]]
+    for head in list(rules)[::5]:
+        beyond = []
+        for look in looks:
+            difference = look.pattern(head.head) - rule_pattern(rules, head.head, look)
+            difference = difference[FIRST_ROW:].tril(FIRST_ROW - 1)  # neither itself nor …
+            beyond.append(float(difference[:, 1:].max()))  # … the first token
+        first, *others = head.examples
+        assert first.weight - first.by_rules == pytest.approx(max(beyond), abs=2e-3)
+        assert all(other.weight - other.by_rules <= first.weight - first.by_rules for other in others)
+        assert len({each.tokens for each in head.examples}) == len(head.examples)
+
+
+def test_tokens_in_a_sentence_are_not_read_as_numbers() -> None:
+    assert numbers("Of the rest, .25 is left. For example, “.75” reads “3 %” with .81.") == [0.25, 0.81]
 
 
 def test_saved_rules_open_again_for_the_same_weights_only(opened: Scope, rules: Rules, tmp_path: Path) -> None:

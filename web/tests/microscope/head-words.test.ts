@@ -32,9 +32,18 @@ describe("the sentence of a head", () => {
       const places = said(head).filter(({ applies }) => applies < 0.995).length;
       expect(pieces.filter(({ kind }) => kind === "where")).toHaveLength(places);
       expect(pieces.filter(({ kind }) => kind === "number")).toHaveLength(
-        2 + said(head).length + (head.on_content >= 0.01 ? 1 : 0),
+        2 + said(head).length + (head.on_content >= 0.01 ? 1 : 0) + (head.example ? 2 : 0),
       );
     }
+  });
+
+  it("ends with an example where some of the rest depends on content, and leaves its tokens whole", () => {
+    expect(heads.some(({ example }) => example)).toBe(true);
+    const example = { query: ".25", key: "(3 %)", weight: 0.81, by_rules: 0.02 };
+    const written = sentenceOf({ ...heads[0], example });
+    expect(written).toMatch(/For example, “\.25” reads “\(3 %\)” with \.81, by its rules with \.02\.$/);
+    const pieces = piecesOf(written).filter(({ text }) => text === "“.25”" || text === "“(3 %)”");
+    expect(pieces.map(({ kind }) => kind)).toEqual(["text", "text"]);
   });
 
   it("names every built-in rule of these heads in German, and keeps the numbers", async () => {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float
@@ -14,11 +14,13 @@ from headscope.heads.bootstrap import RESAMPLES, percentile_interval
 from headscope.heads.rules.fit import TINY, Shares, shares
 from headscope.heads.rules.fit_heads import MOST_RULES, HeadFit
 from headscope.heads.rules.mixture import Drawn, Mixture, rules_used
+from headscope.heads.rules.report import Example
 from headscope.heads.rules.rule import Rule, Targeted
 from headscope.heads.rules.sampled_rows import CELLS, FIRST_ROW, Block, Text, read_patterns
 from headscope.models.protocol import OpenModel
 from headscope.names import Head
 
+EXAMPLES = 3
 VARIANTS = ("rules", "position", "table", "table_position", "context", "null")
 """Rules; position alone beside them; with a class table; position beside that; in short context; shuffled labels."""
 
@@ -39,15 +41,24 @@ class Sums:
     """In the rows with a target: mass that the heaviest rule alone has in common with the pattern, …"""
     chance: Float[Tensor, "document head"]
     """… and with equal weights on all keys."""
+    examples: list[list[Example]] = field(init=False, default_factory=list)
+    """By head, strongest first: where it attends most beyond what its rules say."""
 
     @classmethod
     def zero(cls, documents: int, heads: int) -> Sums:
-        shape = (documents, heads)
-        return cls(
-            *(torch.zeros(*front, *shape, dtype=torch.float64) for front in (
-                (), (), (), (len(VARIANTS),), (len(VARIANTS),), (MOST_RULES,), (MOST_RULES,), (), ()
-            ))
+        fronts: tuple[tuple[int, ...], ...] = (
+            (), (), (), (len(VARIANTS),), (len(VARIANTS),), (MOST_RULES,), (MOST_RULES,), (), ()
         )  # fmt: skip
+        found = cls(*(torch.zeros(*front, documents, heads, dtype=torch.float64) for front in fronts))
+        found.examples = [[] for _ in range(heads)]
+        return found
+
+    def add_example(self, head: int, example: Example) -> None:
+        """Keep the strongest few, each pair of tokens once."""
+        strongest: dict[tuple[str, str], Example] = {}
+        for each in sorted((*self.examples[head], example), key=_beyond, reverse=True):
+            strongest.setdefault(each.tokens, each)
+        self.examples[head] = list(strongest.values())[:EXAMPLES]
 
     def explained(self, variant: str, counts: Tensor) -> Float[Tensor, "draw head"]:
         """1 − total variation, with documents drawn so many times."""
@@ -151,6 +162,17 @@ class _Reader:
             if not index:
                 sums.beside[at] += float(found.beside.sum())
         self._add_parts(column, pattern, parts, block)
+        self._add_example(column, pattern, parts.sum(0), block)
+
+    def _add_example(self, column: int, pattern: Tensor, mixture: Float[Tensor, "row key"], block: Block) -> None:
+        """The cell of this block where the head attends most beyond its rules; never the first token or itself."""
+        beyond = (pattern - mixture)[:, 1:]
+        beyond[torch.arange(len(beyond)), (block.rows - 1).clamp(0, beyond.shape[1] - 1)] = -1.0
+        row, key = divmod(int(beyond.argmax()), beyond.shape[1])
+        query = int(block.rows[row])
+        weight, by_rules = (round(float(part[row, key + 1]), 4) for part in (pattern, mixture))
+        texts = self.text.features.texts
+        self.sums.add_example(column, Example(texts[query], texts[key + 1], weight, by_rules))
 
     def _add_parts(self, column: int, pattern: Tensor, parts: Float[Tensor, "rule row key"], block: Block) -> None:
         """Share what mixture and pattern have in common among the rules, cell by cell."""
@@ -168,6 +190,10 @@ class _Reader:
         even = block.visible / block.visible.sum(-1, keepdim=True).clamp_min(1)
         sums.alone[at] += float(torch.minimum(pattern, heaviest)[rows].sum())
         sums.chance[at] += float(torch.minimum(even, heaviest)[rows].sum())
+
+
+def _beyond(example: Example) -> float:
+    return example.weight - example.by_rules
 
 
 def _variants(fit: HeadFit) -> tuple[Mixture, ...]:

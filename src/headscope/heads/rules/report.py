@@ -14,7 +14,7 @@ from headscope.heads.rules.class_table import ClassTable
 from headscope.heads.rules.library import built_in
 from headscope.heads.rules.mixture import ONLY_FIRST, Mixture
 from headscope.heads.rules.rule import FIRST_TOKEN, Rule
-from headscope.heads.rules.sentence import on_content, sentence
+from headscope.heads.rules.sentence import legible_example, on_content, sentence
 from headscope.models.protocol import OpenModel
 from headscope.models.weight_hash import weight_hash
 from headscope.names import Head, HeadName
@@ -47,6 +47,20 @@ class RulePart:
     applies: float
     part: float
     position: bool
+
+
+@dataclass(frozen=True)
+class Example:
+    """Two tokens of a reporting text: the weight that one gives the other, and the weight by the head's rules."""
+
+    query: str
+    key: str
+    weight: float
+    by_rules: float
+
+    @property
+    def tokens(self) -> tuple[str, str]:
+        return self.query, self.key
 
 
 @dataclass(frozen=True)
@@ -89,6 +103,8 @@ class HeadRules:
     """May use a class table."""
     in_context: Learned
     """May use the pattern in short context, too."""
+    examples: tuple[Example, ...] = ()
+    """Where it attends most beyond what its rules say, strongest first."""
 
     @property
     def sentence(self) -> str:
@@ -127,7 +143,7 @@ class HeadRules:
     def to_dict(self) -> dict[str, Any]:
         written = asdict(self) | {"head": str(self.head), "sentence": self.sentence, "named": self.named}
         written |= {"strongest": self.strongest, "above_null": self.above_null}
-        written |= {"on_content": round(on_content(self), 4)}
+        written |= {"on_content": round(on_content(self), 4), "example": legible_example(self)}
         written["position"] = [{"name": name, "weight": weight} for name, weight in self.position]
         for name in _LEARNED:
             table = getattr(self, name).mixture.table
@@ -143,12 +159,13 @@ class HeadRules:
             head=Head.parse(written["head"]), first=written["first"], alone=written["alone"],
             rules=tuple(RulePart(**part) for part in written["rules"]),
             position=tuple((part["name"], part["weight"]) for part in written["position"]),
+            examples=tuple(Example(**example) for example in written.get("examples", ())),
             **measures,
         )  # fmt: skip
 
 
-MARGIN = 0.06
-"""By how much the lower end of a gain has to exceed its null: decoys of compiled models reach .054."""
+MARGIN = 0.08
+"""By how much the lower end of a gain has to exceed its null: decoys of compiled models reach .066."""
 NAMED_FROM = 0.3
 """What the first rule has to explain alone, beyond equal weights on all keys, for a head to be named by it."""
 

@@ -49,6 +49,7 @@ class Summary:
             alone=self._alone(column),
             with_table=self._learned(column, fit.full, "table"),
             in_context=self._learned(column, fit.context, "context"),
+            examples=tuple(self.sums.examples[column]),
         )
 
     def _learned(self, column: int, mixture: Mixture, name: str) -> Learned:

@@ -89,10 +89,14 @@ def test_every_number_of_a_sentence_is_a_fitted_one(client: TestClient):
     for head in RulesResponse(**client.get("/api/rules").json()).heads:
         said = sorted((part for part in head.rules if part.name != "first token"), key=lambda part: -part.part)
         wanted = [decimals(head.first), *(decimals(part.part) for part in said if part.part >= 0.01)]
+        wanted.append(decimals(1 - head.rest.value))
+        shown = head.example
+        wanted += [] if shown is None else [decimals(shown.weight), decimals(shown.by_rules)]
         written = numbers(head.sentence)
         assert written[0] == float(wanted[0])
-        assert written[-1] == float(decimals(1 - head.rest.value))
+        assert written[-1] == float(wanted[-1]) or head.on_content >= 0.01
         assert {float(each) for each in wanted} <= set(written)
+        assert shown is None or f"“{shown.query}” reads “{shown.key}”" in head.sentence
 
 
 def test_the_rule_pattern_is_what_running_on_rules_attends_with(client: TestClient, fitted: Session, opened: Scope):

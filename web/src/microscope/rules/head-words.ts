@@ -32,8 +32,14 @@ export function sentenceOf(head: HeadWords): string {
   const first = short(head.first);
   const clauses = said(head).map((rule) => clauseOf(rule));
   const { rests: some, hardlyRests, restsOnly, hardlyRestsOnly } = words.rules;
-  if (!clauses.length) return (rests ? restsOnly : hardlyRestsOnly)(first, left);
-  return (rests ? some : hardlyRests)(first, clauses.join(", "), left);
+  const whole = clauses.length
+    ? (rests ? some : hardlyRests)(first, clauses.join(", "), left)
+    : (rests ? restsOnly : hardlyRestsOnly)(first, left);
+  return head.example ? `${whole} ${exampleOf(head.example)}` : whole;
+}
+
+function exampleOf({ query, key, weight, by_rules }: NonNullable<HeadWords["example"]>): string {
+  return words.rules.example(query, key, short(weight), short(by_rules));
 }
 
 function clauseOf(rule: RuleInfo): string {
@@ -48,10 +54,10 @@ export interface Piece {
   kind: "text" | "number" | "where";
 }
 
-/** The sentence with its numbers, and its places in brackets, set apart. */
+/** The sentence with its numbers, and its places in brackets, set apart; tokens in quotation marks stay as they are. */
 export function piecesOf(sentence: string): Piece[] {
   return sentence
-    .split(/(\([^()]*\d+ %[^()]*\)|−?\d?\.\d\d(?!\d))/)
+    .split(/(“[^”]*”|„[^“]*“|\([^()“]*\d+ %[^()]*\)|−?\d?\.\d\d(?!\d))/)
     .filter(Boolean)
     .map((text) => ({ text, kind: text.startsWith("(") ? "where" : /^−?\d?\.\d\d$/.test(text) ? "number" : "text" }));
 }

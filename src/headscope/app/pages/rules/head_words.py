@@ -20,7 +20,8 @@ from headscope.app.pages.kept_looks import Opened
 from headscope.app.pages.rules.shipped import shipped_rules, texts_for
 from headscope.app.pages.schema import Request, Response
 from headscope.app.wire import Arrays, numbers
-from headscope.errors import InputError
+from headscope.errors import InputError, ModelError
+from headscope.heads.explain.qk_ov_circuits import Circuit, token_directions
 from headscope.heads.look.look import Look
 from headscope.heads.questions.token_features import TokenFeatures
 from headscope.heads.rules.cost import loss_with
@@ -28,13 +29,15 @@ from headscope.heads.rules.fit_heads import HeadFit
 from headscope.heads.rules.follow import Follow, follow
 from headscope.heads.rules.mixture import Drawn, rules_used
 from headscope.heads.rules.report import HeadRules, Measure, Rules
-from headscope.heads.rules.sentence import on_content
+from headscope.heads.rules.sentence import legible, legible_example, on_content
+from headscope.models.protocol import OpenModel
 from headscope.names import Head
 from headscope.scope import Scope
 
 LONGEST = 512  # tokens of a text whose rule pattern is sent
 COST_TEXTS = 3
 KEPT_COSTS = 512
+CIRCUITS: tuple[Circuit, ...] = ("QK", "OV")
 SHOWN_HOW = ("rules", "position", "mean")
 
 
@@ -57,6 +60,24 @@ class RuleInfo(Response):
     position: bool = Field(description="whether it reads positions alone")
 
 
+class ExampleInfo(Response):
+    """Two tokens, the weight that the first gives the second, and the weight by the head's rules."""
+
+    query: str
+    key: str
+    weight: float
+    by_rules: float
+
+
+class DirectionInfo(Response):
+    """Tokens at the two ends of a circuit's strongest direction, and its share of the circuit."""
+
+    circuit: Literal["QK", "OV"]
+    share: float
+    given: list[str] = Field(description="QK: tokens that ask; OV: tokens that are read")
+    raised: list[str] = Field(description="QK: tokens that are asked for; OV: predictions that are raised")
+
+
 class HeadWords(Response):
     """One head in words, and what the words explain."""
 
@@ -72,6 +93,7 @@ class HeadWords(Response):
     null_gain: MeasureInfo
     strongest: str | None
     on_content: float = Field(description="what short context explains of the rest beyond the rules")
+    example: ExampleInfo | None = Field(default=None, description="where it attends most beyond its rules")
 
 
 class RulesResponse(Response):
@@ -110,6 +132,7 @@ class RuleCostResponse(Response):
     texts: int
     loss: float
     perplexity: dict[str, float]
+    directions: list[DirectionInfo] = Field(default=[], description="what it depends on by content, from its weights")
 
 
 class HeadsInWords:
@@ -185,11 +208,23 @@ class HeadsInWords:
     def _shipped(self) -> Rules | None:
         return shipped_rules(self.scope)
 
+    @cached_property
+    def _tokens(self) -> list[int]:
+        """Every token of the texts, once, but for parts of characters."""
+        tokens = {token.id: token.text for text in self.texts for token in self.scope.model.prepare(text).tokens}
+        return sorted(number for number, text in tokens.items() if "\ufffd" not in text)
+
     def _cost(self, rules: Rules, head: Head) -> RuleCostResponse:
         texts = self.texts[2::3][:COST_TEXTS]  # of those that the measures are over
         base, found = loss_with(rules, texts, [head], SHOWN_HOW)
         factors = {how: math.exp(loss - base) for how, loss in found.items()}
-        return RuleCostResponse(head=str(head), texts=len(texts), loss=base, perplexity=factors)
+        return RuleCostResponse(
+            head=str(head),
+            texts=len(texts),
+            loss=base,
+            perplexity=factors,
+            directions=_directions(self.scope.model, head, self._tokens),
+        )
 
 
 def rule_pattern(rules: Rules, head: Head, look: Look) -> Float[Tensor, "query key"]:
@@ -202,6 +237,7 @@ def rule_pattern(rules: Rules, head: Head, look: Look) -> Float[Tensor, "query k
 
 def _words(head: HeadRules) -> HeadWords:
     measures = ("explained", "explained_by_position", "rest", "rest_by_position", "gain", "null_gain")
+    shown = legible_example(head)
     return HeadWords(
         head=str(head.head),
         sentence=head.sentence,
@@ -209,8 +245,27 @@ def _words(head: HeadRules) -> HeadWords:
         rules=[RuleInfo(**vars(part)) for part in head.rules],
         strongest=head.strongest,
         on_content=round(on_content(head), 4),
+        example=None if shown is None else ExampleInfo(**shown),
         **{name: _measure(getattr(head, name)) for name in measures},
     )
+
+
+def _directions(model: OpenModel, head: Head, among: Sequence[int]) -> list[DirectionInfo]:
+    """The strongest direction of each circuit; none where a model has no embedding or unembedding of tokens."""
+    try:
+        found = [each for circuit in CIRCUITS for each in token_directions(model, head, circuit, 1, among)]
+    except ModelError:
+        return []
+    tokens_of = model.processor.tokens_of
+    return [
+        DirectionInfo(
+            circuit=each.circuit,
+            share=round(each.share, 4),
+            given=[legible(token.text) for token in tokens_of(torch.tensor(each.given))],
+            raised=[legible(token.text) for token in tokens_of(torch.tensor(each.raised))],
+        )
+        for each in found
+    ]
 
 
 def _measure(measure: Measure) -> MeasureInfo:

@@ -69,6 +69,8 @@ export default {
   goesToWhere: (part: string, phrase: string, percent: string) =>
     `${part} auf ${phrase}, wo es das gibt (an ${percent} % der Stellen)`,
   phrase: (name: string, phrase: string) => german(String(name)) ?? phrase,
+  example: (query: string, key: string, weight: string, byRules: string) =>
+    `Zum Beispiel liest „${query}“ das Token „${key}“ mit ${weight}, nach seinen Regeln mit ${byRules}.`,
 
   title: "In Worten",
   measured: (rules: string, places: string, texts: string) =>
@@ -123,6 +125,15 @@ export default {
   byChance: (value: string) => `Nullwert ${value}`,
   measuresKey:
     "Grau: die beste Mischung aus Position allein; beim Gewinn Regeln, die vertauschte Tokens lesen. Linie: 95-%-Intervall über Texte. „Alles“ schmeichelt Köpfen, die auf dem ersten Token ruhen; lies die anderen beiden.",
+
+  content: "Wovon er inhaltlich abhängt",
+  contentSays: "stärkste Richtung jedes Schaltkreises, in Tokens der gemessenen Texte",
+  qkSays: (share: string) => `QK-Schaltkreis, ${share} davon: Queries wie`,
+  qkThen: "suchen",
+  ovSays: (share: string) => `OV-Schaltkreis, ${share} davon: Lesen von`,
+  ovThen: "hebt",
+  contentKey:
+    "Aus den Gewichten allein, Tokens so, wie sie eingebettet werden: was frühere Schichten hinzufügen, ist nicht dabei. Je kleiner der Anteil, desto weniger sagt eine Richtung über den Kopf.",
 
   run: "Auf seinen Regeln",
   runSays: "was es kostet, Perplexität",

@@ -14,6 +14,8 @@ export default {
   goesToWhere: (part: string, phrase: string, percent: string) =>
     `${part} goes to ${phrase}, where there is one (at ${percent} % of places)`,
   phrase: (name: string, phrase: string) => (name ? phrase : ""),
+  example: (query: string, key: string, weight: string, byRules: string) =>
+    `For example, “${query}” reads “${key}” with ${weight}, by its rules with ${byRules}.`,
 
   title: "In words",
   measured: (rules: string, places: string, texts: string) =>
@@ -67,6 +69,15 @@ export default {
   byChance: (value: string) => `null ${value}`,
   measuresKey:
     "Grey: the best mixture of position alone; for the gain, rules that read shuffled tokens. Line: 95 % interval over texts. “All of it” flatters heads that rest on the first token; read the other two.",
+
+  content: "What it depends on by content",
+  contentSays: "strongest direction of each circuit, in tokens of the texts that were measured",
+  qkSays: (share: string) => `QK circuit, ${share} of it: queries like`,
+  qkThen: "look for",
+  ovSays: (share: string) => `OV circuit, ${share} of it: reading`,
+  ovThen: "raises",
+  contentKey:
+    "From the weights alone, tokens as they are embedded: what earlier layers add is not in it. The smaller the share, the less one direction says of the head.",
 
   run: "Run on its rules",
   runSays: "what it costs, perplexity",

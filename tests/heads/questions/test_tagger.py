@@ -1,0 +1,97 @@
+"""Parts of speech and arcs by a tagger written out by hand, and by spaCy where it is installed."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from tests.heads.rules.conftest import OPTIONS
+
+import headscope
+from headscope.errors import InputError
+from headscope.heads.questions.tagger import TaggedWord, Tagger, spacy_tagger, tagged_questions
+from headscope.heads.rules.run import RuleOptions
+from headscope.lab.compile import compile_program
+from headscope.lab.compile.programs import program_of_rule
+from headscope.lab.compile.words import sample_texts
+from headscope.models.protocol import Token
+
+TAGS = {"the": "DET", "old": "ADJ", "dog": "NOUN", "barked": "VERB"}
+HEADS = {"the": "dog", "old": "dog", "dog": "barked"}
+TOKENS = [Token(place, text) for place, text in enumerate(["<s>", "The", " old", " do", "g", " barked", "."])]
+
+
+def by_hand(text: str) -> list[TaggedWord]:
+    words = list(re.finditer(r"[A-Za-z]+|[.,]", text.replace("<s>", "   ")))
+    names = [found.group().lower() for found in words]
+    return [
+        TaggedWord(found.start(), found.end(), TAGS.get(name, "X"), names.index(HEADS[name]) if name in HEADS else None)
+        for name, found in zip(names, words, strict=True)
+    ]
+
+
+def labels(name: str, tagger: Tagger = by_hand) -> tuple[list[int], list[int]]:
+    question = next(each for each in tagged_questions(tagger) if each.name == name)
+    query, key = question.labels(TOKENS)
+    return query.tolist(), key.tolist()
+
+
+def test_every_piece_of_a_word_has_its_part_of_speech() -> None:
+    assert labels("nouns") == ([1] * 7, [-1, -1, -1, 1, 1, -1, -1])
+    assert labels("verbs")[1] == [-1, -1, -1, -1, -1, 1, -1]
+
+
+def test_arcs_lead_from_a_word_to_its_head_and_back() -> None:
+    query, key = labels("syntactic head")
+    assert key == [-1, 0, 1, 2, 2, 3, 4]
+    assert query == [-1, 2, 2, 3, 3, -1, -1]  # “The” and “old” depend on “dog”, “dog” on “barked”
+    assert labels("syntactic dependents") == (key, query)
+
+
+def test_a_text_is_tagged_once_for_all_questions() -> None:
+    calls: list[str] = []
+
+    def counted(text: str) -> list[TaggedWord]:
+        calls.append(text)
+        return by_hand(text)
+
+    for question in tagged_questions(counted):
+        question.labels(TOKENS)
+    assert calls == ["<s>The old dog barked."]
+
+
+def test_words_outside_the_text_are_refused() -> None:
+    with pytest.raises(InputError, match=r"word 0 reaches from 3 to 99 .* 22 characters and 1 words"):
+        labels("nouns", lambda text: [TaggedWord(3, 99, "NOUN")])
+
+
+def test_a_fit_offers_parts_of_speech_as_rules() -> None:
+    compiled = compile_program(program_of_rule("commas"))
+
+    def commas(text: str) -> list[TaggedWord]:
+        return [TaggedWord(found.start(), found.end(), "NOUN") for found in re.finditer(r",", text)]
+
+    options = RuleOptions(
+        rules=tagged_questions(commas), fit_rows=OPTIONS.fit_rows, choose_rows=OPTIONS.choose_rows, tables=False,
+        context=False,
+    )  # fmt: skip
+    with headscope.load(compiled.model, compiled.tokenizer) as scope:
+        rules = scope.rules(sample_texts(6, 80), options)
+    assert {"nouns", "nouns, near 8", "last nouns", "syntactic head"} <= set(rules.recipe["rules"])
+    head = next(head for head, job in compiled.truth.items() if job == "commas")
+    assert rules[head].named in ("commas", "nouns")
+
+
+def test_spacy_names_what_is_missing() -> None:
+    with pytest.raises(InputError, match=r"no spaCy model 'no_such_model'.*pip install spacy"):
+        spacy_tagger("no_such_model")
+
+
+def test_spacy_tags_a_sentence() -> None:
+    pytest.importorskip("spacy", reason="spaCy is not installed; pip install spacy and its model en_core_web_sm")
+    try:
+        tagger = spacy_tagger()
+    except InputError as error:
+        pytest.skip(str(error))
+    assert labels("nouns", tagger)[1] == [-1, -1, -1, 1, 1, -1, -1]
+    assert labels("syntactic head", tagger)[0][1] == labels("syntactic head", tagger)[1][3]
