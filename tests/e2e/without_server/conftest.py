@@ -6,6 +6,7 @@ import functools
 import http.server
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import jaxtyping
@@ -54,10 +55,31 @@ def published(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+class Isolated(Quiet):
+    """A host that lets pages use several threads."""
+
+    def end_headers(self) -> None:
+        self.send_header("Cross-Origin-Opener-Policy", "same-origin")
+        self.send_header("Cross-Origin-Embedder-Policy", "require-corp")
+        super().end_headers()
+
+
 @pytest.fixture(scope="module")
 def site(published: Path) -> Iterator[str]:
     """The site's address, while a server of files runs in a thread."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(published)))
+    with served(published, Quiet) as address:
+        yield address
+
+
+@pytest.fixture
+def isolated_site(published: Path) -> Iterator[str]:
+    with served(published, Isolated) as address:
+        yield address
+
+
+@contextmanager
+def served(folder: Path, handler: type[Quiet]) -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(handler, directory=str(folder)))
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:

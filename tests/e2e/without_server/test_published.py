@@ -43,9 +43,10 @@ ASK = """async ([ask, body]) => {
     const absolute = (path) => new URL(path, document.baseURI).href;
     const names = ["graph.onnx", "weights.bin", "model.bin", "tokenizer.json", "tokenizer_config.json"];
     const files = Object.fromEntries(names.map((name) => [name, absolute(`${site.models[0].folder}${name}`)]));
-    await window.asked("open", { runtime: absolute(site.runtime), files, bytes: 1 });
+    window.asked("open", { runtime: absolute(site.runtime), files, bytes: 1 });
   }
-  const { value, problem } = await window.asked(ask, body);
+  const late = new Promise((_, fail) => setTimeout(() => fail(new Error(`no answer to ${ask}`)), 120_000));
+  const { value, problem } = await Promise.race([window.asked(ask, body), late]);
   if (problem) throw new Error(problem.message);
   return JSON.parse(JSON.stringify(value, (_, each) => (ArrayBuffer.isView(each) ? [...each] : each)));
 }"""
@@ -131,6 +132,21 @@ def assert_close(told: Any, python: Any) -> None:
         assert told == pytest.approx(python, abs=1e-4)
     else:
         assert told == python
+
+
+def test_a_host_that_allows_threads_serves_the_same_numbers(browser: Browser, isolated_site: str, small: Scope) -> None:
+    page = browser.new_page()
+    try:
+        strays = watched(page, isolated_site)
+        page.goto(f"{isolated_site}#cards")
+        assert page.evaluate("crossOriginIsolated")
+        found = page.evaluate(ASK, ["look", {"text": TEXT}])
+        whole = {"rows": [0, 99], "columns": [0, 99], "pool": 1, "how": "max", "measure": "weight", "aside": False}
+        tile = page.evaluate(ASK, ["weights", {"look": found["look"], "head": "1.4", **whole}])
+        assert tile["weights"] == pytest.approx(small.look(TEXT).pattern("1.4").flatten().tolist(), abs=1e-5)
+        assert strays == []
+    finally:
+        page.close()
 
 
 def test_the_site_may_be_shown_in_a_frame(page: Page, site: str) -> None:

@@ -51,7 +51,7 @@ async function answer(ask: Ask | "open", body: unknown): Promise<unknown> {
   return (model[ask] as (wanted: unknown) => unknown)(body);
 }
 
-onmessage = ({ data: { id, ask, body } }: MessageEvent<{ id: number; ask: Ask; body: unknown }>) => {
+function listen({ data: { id, ask, body } }: MessageEvent<{ id: number; ask: Ask; body: unknown }>): void {
   turn = turn.then(async () => {
     try {
       postMessage({ id, value: await answer(ask, body) });
@@ -60,4 +60,7 @@ onmessage = ({ data: { id, ask, body } }: MessageEvent<{ id: number; ask: Ask; b
       postMessage({ id, problem: { kind: kind ?? "Failed", message: message ?? String(error) } });
     }
   });
-};
+}
+
+// The runtime starts its threads from this same script, by a name of its own, and listens there itself.
+if (!self.name.startsWith("em-pthread")) onmessage = listen;
