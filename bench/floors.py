@@ -8,6 +8,7 @@ the versions, ``--smoke`` tests the environment that it runs in, whichever Pytho
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import re
@@ -28,7 +29,7 @@ TEXT = "My white horse drank at the river. My white horse drank at the"
 def pins() -> list[str]:
     """The lowest versions, without PyTorch and what it brings along."""
     command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--no-annotate", "--no-header"]
-    command += ["--resolution", "lowest-direct", "--python", sys.executable, "pyproject.toml"]
+    command += ["--resolution", "lowest-direct", "--python", sys.executable, "--extra", "publish", "pyproject.toml"]
     made = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     return [line for line in made.splitlines() if line and not OF_TORCH.match(line)]
 
@@ -58,7 +59,7 @@ def headscope(*args: str) -> str:
 
 
 def smoke() -> None:
-    """Help, a look, a saved page, a scan, a model saved and opened again, and the server."""
+    """Help, a look, a saved page, a scan, a model saved and opened again, the ONNX graph of a site, and the server."""
     assert "look" in headscope("--help")
     assert "--head" in headscope("look", "--help")
     assert json.loads(headscope("look", TEXT, "--json"))["predictions"]
@@ -70,8 +71,10 @@ def smoke() -> None:
         headscope("scan", "--corpus", str(here / "corpus.txt"), "--out", str(here / "census"))
         assert (here / "census" / "census.parquet").exists()
         _saved_and_opened(here / "model")
+        published = importlib.util.find_spec("onnx") is not None and _published(here)
     _served()
-    print(f"Python {sys.version.split()[0]}: help, look, page, scan, load and serve work")
+    tried = ["help", "look", "page", "scan", "load", *(["publish"] if published else [])]
+    print(f"Python {sys.version.split()[0]}: {', '.join(tried)} and serve work")
 
 
 def _saved_and_opened(folder: Path) -> None:
@@ -80,6 +83,24 @@ def _saved_and_opened(folder: Path) -> None:
     sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     transformers.LlamaForCausalLM(transformers.LlamaConfig(vocab_size=50, **sizes)).save_pretrained(folder)
     assert "ok" in headscope("check", str(folder))
+
+
+def _published(folder: Path) -> bool:
+    """The embedded model as the graph of a site, run by onnxruntime beside PyTorch."""
+    from headscope.app.publish.graph import export
+    from headscope.app.publish.verify import GRAPH, verify
+    from headscope.app.publish.weights import FILE, store
+    from headscope.scope import load
+
+    with load() as scope:
+        exported = export(scope.model)
+        stored = store(exported.graph, scope.model, "float16")
+        (folder / GRAPH).write_bytes(stored.graph.SerializeToString())
+        (folder / FILE).write_bytes(stored.weights)
+        verified = verify(folder, scope, exported)
+    if not verified.passed:
+        raise SystemExit(f"the exported model is {verified}")
+    return True
 
 
 def _served() -> None:
