@@ -1,7 +1,7 @@
 """What `make docs` adds to the pages: those on errors, which live in the package so that an installed copy has them.
 
 `make site` puts the pages beside a published microscope and sets ``HEADSCOPE_MICROSCOPE`` to its address, as seen from
-their first page; each page then links to it.
+their first page; the contents then begin with the microscope's own pages, whose bar links back.
 
 And what it takes away: the theme's one script from elsewhere, which the search needs when a page is opened from the
 disk, gives way to ours.
@@ -14,11 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File
-from mkdocs.structure.nav import Link
+from mkdocs.structure.nav import Link, Section
 from mkdocs.utils import get_relative_url
 
 EXPLAINED = Path(__file__).parent.parent / "src" / "headscope" / "explained"
 MICROSCOPE = "HEADSCOPE_MICROSCOPE"
+PAGES = {
+    "Start": "start", "Learn": "learn", "Microscope": "microscope", "Four heads": "four-heads", "By hand": "by-hand",
+    "One or many": "one-or-many", "Film": "film", "Model cards": "cards", "Census": "census",
+}  # fmt: skip
 FROM_ELSEWHERE = "https://unpkg.com/iframe-worker/shim"
 
 
@@ -31,7 +35,8 @@ def on_files(files: Any, config: Any) -> Any:
 def on_nav(nav: Any, config: Any, files: Any) -> Any:
     microscope = os.environ.get(MICROSCOPE)
     if microscope:
-        nav.items.insert(1, Link("Open the microscope", microscope))
+        links = [Link(title, f"{microscope}#{page}") for title, page in PAGES.items()]
+        nav.items.insert(0, Section("In the browser", links))
     return nav
 
 

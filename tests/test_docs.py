@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 from docs.generate import commands as commands_page
+from docs.hooks import PAGES as PAGES_OF_THE_BAR
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -144,6 +145,12 @@ def _in_nav() -> set[str]:
     return set(re.findall(r"[\w/.-]+\.md", str(tree)))
 
 
+def test_the_contents_name_the_pages_as_their_bar_does() -> None:
+    frame = (ROOT / "web" / "src" / "words" / "en" / "frame.ts").read_text(encoding="utf-8")
+    for title, page in PAGES_OF_THE_BAR.items():
+        assert re.search(rf'"?{page}"?: "{title}"', frame), title
+
+
 def test_every_page_is_in_the_contents() -> None:
     written = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
     explained = {f"errors/{page.name}" for page in EXPLAINED.glob("*.md")}
@@ -155,7 +162,7 @@ def test_the_site_builds_strictly_and_fetches_nothing_from_elsewhere(tmp_path: P
     surroundings = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "HEADSCOPE_MICROSCOPE": "../index.html"}  # as `make site`
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=surroundings)
     assert done.returncode == 0, done.stderr
-    for page, address in (("index.html", "../index.html"), ("how-to/publish.html", "../../index.html")):
+    for page, address in (("index.html", "../index.html#learn"), ("how-to/publish.html", "../../index.html#census")):
         assert re.search(rf'<a href="?{re.escape(address)}"?', (tmp_path / page).read_text(encoding="utf-8")), page
     for page in tmp_path.rglob("*.html"):
         fetched = re.findall(r"<(?:script|img|iframe)[^>]* src=\"?(https?:[^\s\">]+)", page.read_text(encoding="utf-8"))

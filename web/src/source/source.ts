@@ -112,6 +112,8 @@ export interface Source {
   readonly live: boolean;
   /** true in a published site, where the model runs in the browser and there is no program to ask */
   readonly published?: boolean;
+  /** where a published site has its documentation */
+  readonly docs?: string;
   /** the look that a notebook shows before anybody types */
   readonly first?: string;
   /** the models at hand, and a source for each; only a server has several */

@@ -62,7 +62,7 @@ Say = Callable[[str], None]
 class PublishOptions:
     """What goes into a site. ``i_may``: the person vouches for weights whose licence is not stated.
 
-    ``docs``: the address of documentation that its foot links to, as in ``docs/index.html``; ``address``: where
+    ``docs``: the address of documentation that its bar links to, as in ``docs/index.html``; ``address``: where
     the site will be, which previews of links to it need. ``one_file``: ``out`` is one page that opens from a disk.
     """
 

@@ -68,6 +68,7 @@ export function publishedSource(site: PublishedSite, name?: string): Source {
   return {
     live: true,
     published: true,
+    docs: site.docs,
     models: async () => ({
       names: site.models.map((model) => model.name),
       titles: site.models.map((model) => model.title),
