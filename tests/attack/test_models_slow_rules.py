@@ -33,7 +33,7 @@ PATTERNS = {
     r"(?i:'s|'t|'re|'ve|'m)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+": 1,
     r"[^\r\n\p{L}]?[\p{Lu}\p{M}]*[\p{Ll}\p{M}]+(?i:'s|'t)?": 1,
     r"'(?:s|t|re|ve|m|ll|d)| ?\p{L}+| ?\p{N}| ?[^\s\p{L}\p{N}]+|\s+": 0,
-    " {2,}": 0, "(?=a)": 0, "": 0, r"[]\]a]+": 0, "(?i)ab+": 0, "(?<n>a)b": 0,
+    " {2,}": 0, "(?=a)": 0, "": 0, r"[]\]a]+": 0, "[a]+": 0, "[^]a+]b": 0, "(?i)ab+": 0, "(?<n>a)b": 0,
     "a+b": 1, "a{0,500}b": 1, "a{0,5}b": 0, "a*a*a*b": 3, "(?:a+|b)c": 1, "(ab)+c": 1, "a+(?:b+c)?": 1,
     "(a|aa)+$": NO_BOUND, "(a+)+$": NO_BOUND, "(a?){50}b": NO_BOUND, r"(a)\1*": NO_BOUND, "(?(1)a|b)": NO_BOUND,
     "(?~ab)": NO_BOUND, r"(?<n>a\g<n>?b)": NO_BOUND, "(?x)a b": NO_BOUND, "x**": NO_BOUND,

@@ -36,6 +36,24 @@ def test_token_ids_are_read_with_the_targets_that_stand_beside_them(gpt: Scope) 
     assert {"previous", "induction", "duplicate"} <= set(look.mean_answers("h.1.attn"))
 
 
+class Conditioned(Gpt):
+    """With one vector per text and one for all positions beside the ids."""
+
+    def forward(self, idx: Tensor, style: Tensor, weights: Tensor) -> Tensor:  # type: ignore[override]
+        x = (self.wte(idx) + self.wpe(torch.arange(idx.shape[1])) + style[:, None]) * weights
+        for block in self.h:
+            x = block(x)
+        return self.lm_head(self.ln_f(x))
+
+
+def test_one_text_is_read_with_the_first_of_what_stood_beside_several() -> None:
+    torch.manual_seed(0)
+    model, style, weights = Conditioned().eval(), torch.randn(2, WIDTH), torch.rand(WIDTH)
+    with headscope.load(model, inputs={"idx": ids().repeat(2, 1), "style": style, "weights": weights}) as scope:
+        own = model(torch.tensor([[3, 1, 4, 1, 5]]), style[:1], weights)[0]
+        torch.testing.assert_close(scope.look([3, 1, 4, 1, 5]).logits, own.detach())
+
+
 def test_a_logit_is_split_over_the_heads(gpt: Scope) -> None:
     look = gpt.look([3, 1, 4, 1, 5])
     found = look.logit_attribution(7)
