@@ -85,6 +85,7 @@ def test_two_ray_workers_one_killed_give_the_bytes_of_one_process(tmp_path: Path
     [
         ("auto", True),
         ("local", True),
+        ("cluster:head", True),
         ("{open}", True),
         ("ray://{open}", True),
         ("127.0.0.1:1", False),
