@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 import threading
 import time
@@ -17,7 +18,7 @@ from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.one_or_many import RunBegun
 from headscope.app.server.errors import add_error_handlers
 from headscope.app.server.fair_queue import ReaderLeftError
-from headscope.app.server.streaming import stream
+from headscope.app.server.streaming import Frames, _sent, stream
 from headscope.app.server.worker import Worker
 from headscope.app.wire import unpack
 from headscope.errors import InputError
@@ -73,6 +74,21 @@ def test_an_error_in_the_middle_is_the_last_frame(error, said, caplog):
     assert last == {"event": "problem", "kind": type(error).__name__, "message": said}
     logged = [record.exc_info[1] for record in caplog.records if record.exc_info]
     assert logged == ([] if isinstance(error, InputError) else [error]), "an unexpected error reaches the log"
+
+
+def test_a_stream_that_is_closed_between_two_frames_gives_up_its_turn():
+    left = []
+
+    async def scene() -> None:
+        ended = asyncio.create_task(asyncio.sleep(0))
+        sent = _sent(b"first", Frames(), lambda: left.append("left"), ended)
+        assert await anext(sent) == b"first"
+        assert not left
+        await sent.aclose()
+        await ended
+
+    asyncio.run(scene())
+    assert left == ["left"]
 
 
 def test_work_stops_when_the_client_disconnects():

@@ -9,6 +9,7 @@ import torch
 from tests.heads.conftest import counting_forwards
 from tests.heads.explain.families import FAMILIES, IDS, inputs_of
 from tests.models import tiny
+from transformers import DiffLlamaConfig, DiffLlamaForCausalLM
 
 import headscope
 from headscope.errors import InputError, ModelError
@@ -59,6 +60,19 @@ def test_parts_equal_those_that_are_carried_by_hand() -> None:
         turned = keys * cos + torch.cat((-keys[..., 4:], keys[..., :4]), -1) * sin
     assert [writer.name for writer in scores.k.writers] == ["embedding", "0.0", "0.1", "0.2", "0.3", "mlp 0"]
     torch.testing.assert_close(scores.k.parts, turned, rtol=1e-4, atol=1e-5)
+
+
+def test_calls_that_are_joined_before_one_matrix_are_one_writer() -> None:
+    """Differential attention subtracts two calls before W_O: what it writes is neither call's heads."""
+    torch.manual_seed(0)
+    config = DiffLlamaConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=64,
+    )  # fmt: skip
+    with headscope.load(DiffLlamaForCausalLM(config).eval()) as scope:
+        row = scope.look([3, 1, 4, 1, 5, 9, 2, 6]).why_row("1.1", -1)
+        assert {share.name.split()[0] for share in row[0].asked} == {"embedding", "attention", "mlp"}
+        assert max(why.error for why in row) <= 1e-5
 
 
 def test_float64_is_exact_to_twelve_digits() -> None:
