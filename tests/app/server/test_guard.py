@@ -178,6 +178,17 @@ def test_a_body_over_the_limit_is_refused_while_it_arrives(monkeypatch):
     assert (len(taken), refused.value.status_code) == (3, 413)
 
 
+def test_all_bodies_together_may_reach_their_limit_and_not_pass_it():
+    held = limits.HeldBodies()
+    with held.holding(limits.HELD_BODIES):
+        pass
+    with pytest.raises(HTTPException, match="503"), held.holding(limits.HELD_BODIES + 1):
+        pass
+    with held.holding(limits.HELD_BODIES), pytest.raises(HTTPException, match="503"):
+        held.holding(limits.SMALL_BODY + 1).__enter__()
+    assert held.size == 0
+
+
 def test_a_disconnect_before_the_end_of_the_body_is_passed_on():
     parts = iter([{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}])
 
