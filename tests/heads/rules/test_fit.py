@@ -8,7 +8,7 @@ from torch import Tensor
 
 from headscope.heads.questions.token_features import CLASSES, TokenFeatures
 from headscope.heads.rules.class_table import Cells, fit_table
-from headscope.heads.rules.fit import Candidates, Fitted, fit_path, shares
+from headscope.heads.rules.fit import Candidates, Fitted, _shortlist, fit_path, shares
 from headscope.heads.rules.fit_heads import families
 from headscope.heads.rules.library import built_in
 from headscope.heads.rules.rule import Targeted
@@ -113,6 +113,17 @@ def test_rules_of_a_family_have_the_same_targets() -> None:
     }  # fmt: skip
     assert rules.relatives(AT["first token"]) == []
     assert {RULES[at].name for at in rules.relatives(AT["decay 8"])} == {"decay 4", "decay 6", "decay 12", "decay 16"}
+
+
+def test_the_short_list_holds_few_rules_of_a_family() -> None:
+    rules, _ = candidates()
+    slopes = torch.zeros(len(RULES))
+    slopes[[AT[name] for name in ("decay 2", "decay 3", "decay 4", "decay 6", "decay 8", "decay 12")]] = 2.0
+    slopes[[AT[name] for name in ("itself", "2 back", "copies", "commas, near 8", "last commas")]] = 1.0
+    found = [RULES[at].name for at in _shortlist(slopes, rules, [AT["itself"]])]
+    assert sum(name.startswith("decay") for name in found) == 2
+    assert set(found) >= {"2 back", "copies", "commas, near 8", "last commas"}
+    assert "itself" not in found
 
 
 def test_more_rules_never_fit_worse_on_the_rows_of_the_fit() -> None:

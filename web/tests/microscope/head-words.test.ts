@@ -51,6 +51,8 @@ describe("the sentence of a head", () => {
     for (const head of heads) {
       const numbers = (text: string) => text.replaceAll(/,(?=\d)/g, ".").match(/\.\d\d|\d+(?= %)/g);
       expect(numbers(sentenceOf(head))).toEqual(numbers(head.sentence));
+      const apart = (text: string) => piecesOf(text).filter(({ kind }) => kind === "number").length;
+      expect(apart(sentenceOf(head))).toBe(apart(head.sentence));
       for (const { phrase } of said(head)) expect(sentenceOf(head)).not.toContain(phrase);
     }
     await speak(["en"]);

@@ -57,9 +57,9 @@ export interface Piece {
 /** The sentence with its numbers, and its places in brackets, set apart; tokens in quotation marks stay as they are. */
 export function piecesOf(sentence: string): Piece[] {
   return sentence
-    .split(/(“[^”]*”|„[^“]*“|\([^()“]*\d+ %[^()]*\)|−?\d?\.\d\d(?!\d))/)
+    .split(/(“[^”]*”|„[^“]*“|\([^()“]*\d+ %[^()]*\)|−?\d?[.,]\d\d(?!\d))/)
     .filter(Boolean)
-    .map((text) => ({ text, kind: text.startsWith("(") ? "where" : /^−?\d?\.\d\d$/.test(text) ? "number" : "text" }));
+    .map((text) => ({ text, kind: text.startsWith("(") ? "where" : /^−?\d?[.,]\d\d$/.test(text) ? "number" : "text" }));
 }
 
 export interface Segment {
