@@ -48,7 +48,8 @@ def published(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("published") / "site"
     jaxtyping.config.update("jaxtyping_disable", True)  # while a model is exported its lengths are symbols
     try:
-        made = publish(PublishOptions(out=out, models=[str(folder)], i_may=True, title=TITLE))
+        options = PublishOptions(out=out, models=[str(folder)], i_may=True, title=TITLE, docs="docs/index.html")
+        made = publish(options)
     finally:
         jaxtyping.config.update("jaxtyping_disable", False)
     assert made.models[0].why_not == ""
