@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from headscope.cli.options import AsJson, app, say, show_json
 
-if TYPE_CHECKING:
-    from headscope.app.publish.weights import DType
-
 MEGABYTE = 1e6
-
-
-class Precision(StrEnum):
-    """How weights are stored in a site."""
-
-    float16 = "float16"
-    float32 = "float32"
-
-
-DTYPES: dict[Precision, DType] = {Precision.float16: "float16", Precision.float32: "float32"}
+Precision = Literal["float16", "float32"]  # of weights in a site
 
 
 @app.command()
@@ -56,7 +43,7 @@ def publish(
 
     options = PublishOptions(
         out=out, models=models or (), censuses=census or (), looks=look or (), title=title, text=text,
-        docs=docs, address=address, dtype=None if dtype is None else DTYPES[dtype], i_may=i_may, one_file=one_file,
+        docs=docs, address=address, dtype=dtype, i_may=i_may, one_file=one_file,
     )  # fmt: skip
     made = publish(options, lambda line: None if as_json else say(line, err=True))
     if as_json:

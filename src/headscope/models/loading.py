@@ -171,18 +171,8 @@ _LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "max_target_posit
 
 def _from_files(source: str | Path, tokenizer: Any, options: Options) -> OpenModel:
     path = Path(source).expanduser()
-    where = str(path) if path.exists() else str(source)
     gguf = path.name if path.suffix.lower() == ".gguf" else None
-    if gguf and not path.is_file():
-        raise ModelError(f"there is no file {path}")
-    if gguf:
-        where = str(path.parent)
-    elif path.is_dir():
-        _check_folder(path)
-    elif path.exists():
-        raise ModelError(f"{path} is neither a folder with config.json and safetensors nor a .gguf file")
-    elif isinstance(source, Path) or source.startswith(("/", ".", "~")) or source.count("/") > 1:  # not a hub name
-        raise ModelError(f"there is no folder {path}; give one that holds config.json and safetensors")
+    where = _place(source, path, gguf)
     shared: dict[str, Any] = {
         "local_files_only": options.local_files_only,
         "trust_remote_code": options.trust_remote_code,
@@ -213,6 +203,21 @@ def _from_files(source: str | Path, tokenizer: Any, options: Options) -> OpenMod
     if tokenizer is None and (path / "tokenizer.json").is_file():
         opened.notes = [*opened.notes, "its tokenizer.json could not be read, so it reads token ids and no text"]
     return opened
+
+
+def _place(source: str | Path, path: Path, gguf: str | None) -> str:
+    """The folder or hub name to load from; what is neither is refused."""
+    if gguf and not path.is_file():
+        raise ModelError(f"there is no file {path}")
+    if gguf:
+        return str(path.parent)
+    if path.is_dir():
+        _check_folder(path)
+    elif path.exists():
+        raise ModelError(f"{path} is neither a folder with config.json and safetensors nor a .gguf file")
+    elif isinstance(source, Path) or source.startswith(("/", ".", "~")) or source.count("/") > 1:  # not a hub name
+        raise ModelError(f"there is no folder {path}; give one that holds config.json and safetensors")
+    return str(path) if path.exists() else str(source)
 
 
 def _read_gguf(file: Path, source: str) -> Any:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 STEPS = (0.03, 0.1, 0.25, 0.45, 0.7, 0.95)
@@ -121,7 +121,7 @@ class Candidates:
 
     def mixture(self, fitted: Fitted) -> Float[Tensor, "row key"]:
         """The mixture of some rules; where none has a target, the first token."""
-        return _mixed(*self.chosen(fitted.rules), fitted.weights)[0]
+        return mixed(*self.chosen(fitted.rules), fitted.weights)[0]
 
     def score(self, pattern: Float[Tensor, "row key"], fitted: Fitted) -> float:
         """The objective of a mixture on these rows."""
@@ -218,7 +218,7 @@ def _best_relative(pattern: Float[Tensor, "row key"], candidates: Candidates, fi
     for other in (rule, *(each for each in candidates.relatives(rule) if each not in fitted.rules)):
         distribution, has_target = candidates.at(other)
         rules[place], applies[place] = distribution[some], has_target[some].to(applies.dtype)
-        mixture, _ = _mixed(rules, applies, fitted.weights)
+        mixture, _ = mixed(rules, applies, fitted.weights)
         found.append((float(shares(pattern[some], mixture).objective(candidates.stress)), other))
     best, relative = max(found)
     return relative if best > found[0][0] + TIE else rule
@@ -254,7 +254,7 @@ def refit(
     rules, applies = candidates.chosen(chosen)
     best, kept, at = -1.0, weights, 0
     for iteration in range(ITERATIONS):
-        mixture, total = _mixed(rules, applies, weights)
+        mixture, total = mixed(rules, applies, weights)
         objective, taken, gain = _climb(pattern, mixture, candidates.stress)
         if objective > best:
             best, kept, at = objective, weights, iteration
@@ -268,8 +268,10 @@ def refit(
     return Fitted([chosen[place] for place in order.tolist()], kept[order], best)
 
 
-def _mixed(
-    rules: Float[Tensor, "rule row key"], applies: Float[Tensor, "rule row"], weights: Float[Tensor, " rule"]
+def mixed(
+    rules: Float[Tensor, "rule row key"] | Sequence[Float[Tensor, "row key"]],
+    applies: Shaped[Tensor, "rule row"],
+    weights: Float[Tensor, " rule"],
 ) -> tuple[Float[Tensor, "row key"], Float[Tensor, " row"]]:
     """A mixture where each rule yields its weight in rows without a target, and the weight that applies in each row."""
     held = weights[:, None] * applies

@@ -13,9 +13,9 @@ from headscope.errors import InputError
 from headscope.heads.questions.token_features import TokenFeatures
 from headscope.heads.rules import class_table, short_context
 from headscope.heads.rules.class_table import Cells, ClassTable
+from headscope.heads.rules.fit import TINY, mixed
 from headscope.heads.rules.rule import FIRST_TOKEN, Rule, Targeted
 
-TINY = 1e-12
 LEARNED = (class_table.NAME, short_context.NAME)
 """Rules that every head has of its own."""
 
@@ -61,7 +61,7 @@ class Drawn:
         ``context`` is the head's pattern in short context, for mixtures that use it.
         """
         rules = torch.stack([self._rule(name, mixture, context) for name in mixture.rules])
-        held = self._held(mixture, rules.sum(-1) > 0)
+        held = torch.tensor(mixture.weights, device=rules.device)[:, None] * (rules.sum(-1) > 0)
         total = held.sum(0)
         left = torch.zeros_like(rules[0])
         left[total <= TINY, 0] = 1.0
@@ -70,17 +70,8 @@ class Drawn:
     def mixture(self, mixture: Mixture, context: Float[Tensor, "row key"] | None = None) -> Float[Tensor, "row key"]:
         """The parts together."""
         rules = [self._rule(name, mixture, context) for name in mixture.rules]
-        held = self._held(mixture, torch.stack([rule.sum(-1) > 0 for rule in rules]))
-        total = held.sum(0)
-        held = held / total.clamp_min(TINY)
-        found = rules[0] * held[0][:, None]
-        for rule, share in zip(rules[1:], held[1:], strict=True):
-            found.addcmul_(rule, share[:, None])
-        found[total <= TINY, 0] = 1.0
-        return found
-
-    def _held(self, mixture: Mixture, applies: Bool[Tensor, "rule row"]) -> Float[Tensor, "rule row"]:
-        return torch.tensor(mixture.weights, device=applies.device)[:, None] * applies
+        applies = torch.stack([rule.sum(-1) > 0 for rule in rules])
+        return mixed(rules, applies, torch.tensor(mixture.weights, device=applies.device))[0]
 
     def _rule(self, name: str, mixture: Mixture, context: Tensor | None) -> Float[Tensor, "row key"]:
         if name == short_context.NAME:
