@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headscope.heads.bootstrap import MAX_WEIGHT, bootstrap, hash64, poisson_weights
+from headscope.heads.bootstrap import EDGE, MAX_WEIGHT, bootstrap, hash64, percentile_interval, poisson_weights
 
 WORD = 2**64
 numbers = st.integers(0, WORD - 1)
@@ -113,3 +113,13 @@ def test_the_interval_holds_the_mean_and_narrows_with_inputs() -> None:
         widths.append(float(high - low))
     assert widths[1] < widths[0] / 4
     assert torch.equal(bootstrap(few, seed=1)[0], bootstrap(few, seed=1)[0])
+
+
+@pytest.mark.parametrize("replicates", [1, 2, 3, 200])
+def test_intervals_are_torch_s_quantiles_to_the_last_bit(replicates: int) -> None:
+    random = torch.Generator().manual_seed(replicates)
+    drawn = torch.randn(replicates, 6, 9, dtype=torch.float64, generator=random)
+    drawn[torch.rand(drawn.shape, generator=random) < 0.1] = math.nan
+    drawn[:, 0, 0], drawn[:, 1, 1] = math.nan, 1 / 3
+    for ours, q in zip(percentile_interval(drawn), (EDGE, 1 - EDGE), strict=True):
+        assert np.array_equal(ours.numpy(), torch.nanquantile(drawn, q, dim=0).numpy(), equal_nan=True)

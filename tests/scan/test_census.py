@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from headscope.cli import app
@@ -21,6 +22,7 @@ from headscope.scan.compare import compare
 from headscope.scan.options import ScanOptions
 from headscope.scan.run import scan
 from headscope.scan.shards import ScanFolder
+from headscope.scan.tally.examples import BEFORE, NO_TOKEN
 from tests.scan.test_scan import patterns
 from tests.scan.tiny import Bytes, TinyModel, open_tiny, texts
 
@@ -137,6 +139,21 @@ def test_the_key_of_an_example_is_its_strongest_key(folder: Path) -> None:
         assert float(weights[row["key"] - begins]) == pytest.approx(float(weights.max()), abs=1e-4)
         assert begins <= row["key"] <= row["position"]
     assert len(rows) > 60
+
+
+def test_the_table_of_examples_is_the_tally_s_in_the_order_of_heads_questions_and_ranks(folder: Path) -> None:
+    census, model = Census.load(folder), open_tiny()
+    best, rows = census.tally.examples, iter(census.examples().to_pylist())
+    for column, head in enumerate(census.heads()):
+        for number, question in enumerate(census.questions):
+            for rank, example in enumerate(best.of(number, column)):
+                row = next(rows)
+                assert (row["head"], row["question"], row["rank"]) == (str(head), question, rank)
+                assert (row["document"], row["position"], row["key"]) == example[1:4]
+                real = [token for token in example.tokens if token != NO_TOKEN]
+                assert row["tokens"] == [token.text for token in model.processor.tokens_of(torch.tensor(real))]
+                assert example.tokens[BEFORE] == real[row["at"]]
+    assert next(rows, None) is None
 
 
 def test_the_table_is_in_the_order_of_the_heads(folder: Path) -> None:

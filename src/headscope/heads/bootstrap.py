@@ -25,8 +25,22 @@ _THRESHOLDS = np.cumsum([math.exp(-1) / math.factorial(n) for n in range(MAX_WEI
 
 
 def percentile_interval(replicates: Float[Tensor, "replicate *shape"]) -> tuple[Tensor, Tensor]:
-    """The middle 95 % of bootstrap replicates; those that are NaN (no unit drawn) are left out."""
-    return torch.nanquantile(replicates, EDGE, dim=0), torch.nanquantile(replicates, 1 - EDGE, dim=0)
+    """The middle 95 % of bootstrap replicates; those that are NaN (no unit drawn) are left out.
+
+    As ``torch.nanquantile`` to the last bit, which sorts once for each end, and ten times as slowly.
+    """
+    if not replicates.numel():
+        return torch.nanquantile(replicates, EDGE, dim=0), torch.nanquantile(replicates, 1 - EDGE, dim=0)
+    ordered = torch.from_numpy(np.sort(replicates.movedim(0, -1).contiguous().numpy(), axis=-1))  # NaN come last
+    last = (~ordered.isnan()).sum(-1, keepdim=True) - 1
+
+    def quantile(q: float) -> Tensor:
+        rank = (last * torch.tensor(q, dtype=ordered.dtype)).clamp(min=0.0)
+        below = rank.floor()
+        low, high = (ordered.gather(-1, at.long()) for at in (below, rank.ceil()))
+        return low.lerp(high, rank - below).squeeze(-1)
+
+    return quantile(EDGE), quantile(1 - EDGE)
 
 
 def bootstrap(values: Float[Tensor, "input head"], seed: int) -> tuple[Float[Tensor, " head"], Float[Tensor, " head"]]:

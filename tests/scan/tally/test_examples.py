@@ -110,9 +110,3 @@ def test_examples_are_restored_from_their_arrays() -> None:
     for name, part in best.arrays().items():
         assert torch.equal(again.arrays()[name], part)
         assert part.is_contiguous()
-
-
-def test_all_examples_at_once_are_those_of_each_head() -> None:
-    tops, rows = batch(5)
-    found = top_examples(tops, rows, 3)
-    assert found.listed() == [[found.of(question, head) for head in range(HEADS)] for question in range(QUESTIONS)]

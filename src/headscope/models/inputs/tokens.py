@@ -93,7 +93,8 @@ class InputProcessor:
                 self._growth.check(text)
                 self.isolation.try_text(text, "the text")
             with suppress(InputError), panics_as_errors("the text"):  # one by one it is known which one is refused
-                return [list(ids) for ids in self.tokenizer(list(texts), add_special_tokens=False)["input_ids"]]
+                ids_alone = {"return_attention_mask": False, "return_token_type_ids": False}
+                return list(self.tokenizer(list(texts), add_special_tokens=False, **ids_alone)["input_ids"])
         return [self.token_ids(text) for text in texts]
 
     def text_of(self, token: int) -> str:

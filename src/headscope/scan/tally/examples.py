@@ -49,14 +49,6 @@ class TopExamples:
         parts = [part[question, head].tolist() for part in self._parts()]
         return [Example(*one) for one in zip(*parts, strict=True) if one[1] >= 0]
 
-    def listed(self) -> list[list[list[Example]]]:
-        """The examples of every question and head, read at once."""
-        by_question = zip(*(part.tolist() for part in self._parts()), strict=True)
-        return [
-            [[Example(*one) for one in zip(*head, strict=True) if one[1] >= 0] for head in zip(*question, strict=True)]
-            for question in by_question
-        ]
-
     def merge(self, other: TopExamples) -> TopExamples:
         """The strongest of both. Equal scores are ordered by position, so the order of merging does not matter."""
         both = [torch.cat(pair, dim=2) for pair in zip(self._parts(), other._parts(), strict=True)]
