@@ -11,12 +11,13 @@ import pickle
 import signal
 import traceback
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection, wait
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 from headscope.errors import HeadscopeError, InputError
 from headscope.models.protocol import OpenModel
@@ -29,6 +30,9 @@ from headscope.scan.tally.tally import Tally
 
 Opener = Callable[[], OpenModel]
 """Opens the model again, in another process: a function that can be pickled, as ``partial(open_model, "gpt2")``."""
+
+HELD = 2**28
+"""Bytes of tallies that wait in memory for the hash of the weights; they have to be in the recipe before."""
 
 MAX_LOSSES = 3
 """The number of workers lost at one shard that ends a scan."""
@@ -116,21 +120,46 @@ class WorkerPool:
                 worker.stop()
 
 
+@runtime_checkable
+class Begin(Protocol):
+    """Writes the recipe of a scan, once; ``ready`` says whether that would not have to wait."""
+
+    @property
+    def ready(self) -> bool: ...
+
+    def __call__(self) -> object: ...
+
+
 def run_here(
-    measurer: Measurer,
-    folder: ScanFolder,
-    shards: Sequence[int],
-    advance: Advance,
-    begin: Callable[[], object] = lambda: None,
+    measurer: Measurer, folder: ScanFolder, shards: Iterable[int], advance: Advance, begin: Begin | None = None
 ) -> None:
-    """Measure one shard after the other in this process. ``begin`` is called before a tally is written."""
-    files = iter([folder.tally_file(shard) for shard in shards])
+    """Measure one shard after the other in this process.
 
-    def write(tally: Tally) -> None:
-        begin()
-        folder.write(next(files), tally.to_bytes())
+    Before a tally is written, ``begin`` is called. Tallies are held until that is ready: the GPU does not wait for it.
+    """
+    numbers: deque[int] = deque()
+    held: list[tuple[Path, bytes]] = []
 
-    measurer.measure_all((folder.rows(shard) for shard in shards), write, advance)
+    def rows() -> Iterator[PackedRows]:
+        for shard in shards:
+            numbers.append(shard)
+            yield folder.rows(shard)
+
+    def write_held() -> None:
+        if held and begin is not None:
+            begin()
+        while held:
+            folder.write(*held.pop(0))
+
+    def hold(tally: Tally) -> None:
+        held.append((folder.tally_file(numbers.popleft()), tally.to_bytes()))
+        if begin is None or begin.ready or sum(len(data) for _, data in held) > HELD:
+            write_held()
+
+    try:
+        measurer.measure_all(rows(), hold, advance)
+    finally:
+        write_held()
 
 
 def process_pool(setup: WorkerSetup, size: int) -> WorkerPool:

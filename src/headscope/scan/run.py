@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -19,19 +19,17 @@ from headscope.models.inputs.dummy_inputs import device_of
 from headscope.models.protocol import OpenModel
 from headscope.models.weight_hash import hashing
 from headscope.scan.census import Census
-from headscope.scan.corpus.documents import Corpus, Passage
+from headscope.scan.corpus.documents import Corpus
 from headscope.scan.corpus.file_hashes import FileHashes
-from headscope.scan.corpus.packing import RowFormat, pack
+from headscope.scan.corpus.packing import RowFormat
 from headscope.scan.corpus.packing_check import choose_row_format
+from headscope.scan.corpus.reading import Reader, Source
 from headscope.scan.measure import Advance, Measurer, Plan, threads
 from headscope.scan.options import ScanOptions
 from headscope.scan.pool import Opener, WorkerSetup, process_pool, run_here
 from headscope.scan.progress import progress_bar
 from headscope.scan.recipe import SCHEMA_VERSION, Recipe, describe_machine, describe_model
 from headscope.scan.shards import Packing, ScanFolder
-
-AT_ONCE = 2**20
-"""Characters that are given to the tokenizer at once, where nothing is said of where to stop reading."""
 
 
 def scan(
@@ -74,30 +72,56 @@ def _scan_into(
     hashes = FileHashes(folder.hashes_file)
     with progress_bar("Checking the corpus", corpus.n_bytes, options.progress, unit="bytes") as advance:
         identity = corpus.identity(hashes, advance)
-    begin = _Begin(folder, lambda: _recipe(model, weights.result(), identity, options, row_format, n_threads))
+    begin = _Begin(folder, weights, lambda known: _recipe(model, known, identity, options, row_format, n_threads))
     if earlier is None:
-        folder.check_free()  # the recipe is written when the weights are hashed, at the latest before the first tally
+        folder.check_free()  # the recipe is written when the weights are hashed, before any tally
     else:
         begin()
+    source = Source(model, corpus, options, row_format)
     packing = None if earlier is None else folder.packing()
     if corpus.known_by_reading and (packing is not None or folder.finished):
-        _check_same_text(folder, model, corpus, options, row_format)
+        _check_same_text(folder, source)
     if folder.finished:
         folder.remove_work()
         return Census.load(folder.path)
-    packing = packing or _pack(folder, model, corpus, options, row_format, hashes)
-    plan = Plan.make(model, options, row_format, n_threads, packing.unit)
-    try:
-        _measure_missing(begin, Measurer(model, plan), opener, packing, options)
-    except KeyboardInterrupt as stopped:
-        kept = packing.shards - len(folder.missing_shards(packing))
-        raise KeyboardInterrupt(f"{kept} of {packing.shards} shards are kept in {folder.path}") from stopped
+    packing = _measure(begin, Reader(folder, source, hashes, packing), opener)
     result = {**asdict(packing), "interval_over": packing.unit, "notes": list(model.notes)}
     census = Census(folder.merged_tally(packing), begin().with_result(**result), model.processor.tokens_of)
     for name, data in census.files().items():
         folder.write(folder.path / name, data)
     folder.remove_work()
     return census
+
+
+def _measure(begin: _Begin, reader: Reader, opener: Opener | None) -> Packing:
+    """Measure the shards that have no tally yet: here, while the corpus is read where that helps, or elsewhere."""
+    folder, source, options = begin.folder, reader.source, reader.source.options
+    here = opener is None or (options.workers == 1 and not options.ray)
+    if reader.packing is None and not (here and _reads_ahead(source)):
+        reader.read_all()
+    unit, shards = reader.missing()
+    plan = Plan.make(source.model, options, source.row_format, torch.get_num_threads(), unit)
+    measurer = Measurer(source.model, plan)
+    try:
+        with progress_bar("Scanning", reader.tokens_missing, options.progress) as advance:
+            if here:
+                run_here(measurer, folder, shards, advance, begin)
+            elif missing := list(shards):
+                assert opener is not None, "scan refuses workers without one"
+                _measure_elsewhere(begin, opener, plan, options, missing, advance)
+    except KeyboardInterrupt as stopped:
+        of = "" if reader.packing is None else f" of {reader.packing.shards}"
+        raise KeyboardInterrupt(f"{folder.n_tallies()}{of} shards are kept in {folder.path}") from stopped
+    assert reader.packing is not None, "it is there when the last shard has been read"
+    return reader.packing
+
+
+def _reads_ahead(source: Source) -> bool:
+    """Whether shards are measured while the corpus is read: beside a GPU. On a CPU both would need the same cores.
+
+    A text that is known only by reading it is read before anything of it is measured.
+    """
+    return device_of(source.model.model).type == "cuda" and not source.corpus.known_by_reading
 
 
 def _threads(model: OpenModel, workers: int) -> int:
@@ -108,13 +132,18 @@ def _threads(model: OpenModel, workers: int) -> int:
 class _Begin:
     """The recipe of a scan, made and written into its folder (or compared with the one there) on the first call."""
 
-    def __init__(self, folder: ScanFolder, make: Callable[[], Recipe]) -> None:
-        self.folder, self._make = folder, make
+    def __init__(self, folder: ScanFolder, weights: Future[str], make: Callable[[str], Recipe]) -> None:
+        self.folder, self._weights, self._make = folder, weights, make
         self._recipe: Recipe | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether a call need not wait for the hash of the weights."""
+        return self._weights.done()
 
     def __call__(self) -> Recipe:
         if self._recipe is None:
-            recipe = self._make()
+            recipe = self._make(self._weights.result())
             self.folder.start(recipe)
             self._recipe = recipe
         return self._recipe
@@ -143,91 +172,28 @@ def _recipe(
     )
 
 
-def _check_same_text(
-    folder: ScanFolder, model: OpenModel, corpus: Corpus, options: ScanOptions, row_format: RowFormat
-) -> None:
+def _check_same_text(folder: ScanFolder, source: Source) -> None:
     """Read the corpus again, and refuse it if its rows are not those of the scan in the folder."""
     digest = hashlib.sha256()
-    with progress_bar("Comparing the text", None, options.progress) as advance:
-        documents = _tokenised(model, corpus, options, advance)
-        for packed in pack(documents, row_format, options.rows_in_shard(row_format.context, device_of(model.model))):
+    with progress_bar("Comparing the text", None, source.options.progress) as advance:
+        for packed in source.packed(advance):
             digest.update(packed.digest().encode())
     if digest.hexdigest() != folder.packed_sha256():
         raise InputError(f"{folder.path} holds a scan of another text; give the same text, or choose another folder")
 
 
-def _pack(
-    folder: ScanFolder, model: OpenModel, corpus: Corpus, options: ScanOptions, row_format: RowFormat,
-    hashes: FileHashes,
-) -> Packing:  # fmt: skip
-    """Read the corpus once and write its packed rows, one file per shard."""
-    folder.remove_rows()
-    shards = rows = pieces = tokens = 0
-    digest = hashlib.sha256()
-    with progress_bar("Reading", None, options.progress) as advance:
-        documents = _tokenised(model, corpus, options, advance)
-        for packed in pack(documents, row_format, options.rows_in_shard(row_format.context, device_of(model.model))):
-            digest.update(folder.save_rows(shards, packed).encode())
-            shards, rows = shards + 1, rows + len(packed.ids)
-            pieces, tokens = pieces + len(packed.pieces), tokens + packed.n_tokens
-    hashes.check_unchanged()
-    if not shards:
-        folder.reset()
-        raise InputError([*corpus.problems, "the corpus is empty: it has no text of two tokens or more"][0])
-    packing = Packing(shards, rows, corpus.n_documents, pieces, tokens, digest.hexdigest(), corpus.problems)
-    folder.save_packing(packing)
-    return packing
-
-
-def _tokenised(
-    model: OpenModel, corpus: Corpus, options: ScanOptions, advance: Advance
-) -> Iterator[tuple[int, list[int]]]:
-    done = 0
-    for passages in _together(corpus, AT_ONCE if options.max_tokens is None else 0):
-        found = model.processor.token_ids_of([passage.text for passage in passages])
-        for passage, ids in zip(passages, found, strict=True):
-            done += len(ids)
-            advance(len(ids))
-            yield passage.document, ids
-            if options.max_tokens is not None and done >= options.max_tokens:
-                return
-
-
-def _together(corpus: Corpus, characters: int) -> Iterator[list[Passage]]:
-    """Some passages at a time, for a tokenizer that encodes several at once, on several cores."""
-    held: list[Passage] = []
-    size = 0
-    for passage in corpus:
-        held.append(passage)
-        size += len(passage.text)
-        if size >= characters:
-            yield held
-            held, size = [], 0
-    if held:
-        yield held
-
-
-def _measure_missing(
-    begin: _Begin, measurer: Measurer, opener: Opener | None, packing: Packing, options: ScanOptions
+def _measure_elsewhere(
+    begin: _Begin, opener: Opener, plan: Plan, options: ScanOptions, shards: list[int], advance: Advance
 ) -> None:
-    """Measure the shards that have no tally yet: here, in worker processes, or on Ray."""
-    folder = begin.folder
-    missing = folder.missing_shards(packing)
-    if not missing:
+    """Measure shards in worker processes, or on Ray."""
+    recipe, folder = begin(), begin.folder
+    setup = WorkerSetup(opener, plan, recipe.weights_sha256, recipe.device)
+    if not options.ray:
+        process_pool(setup, options.workers).run(folder, shards, advance)
         return
-    with ExitStack() as stack:
-        total = round(packing.tokens * len(missing) / packing.shards)
-        advance = stack.enter_context(progress_bar("Scanning", total, options.progress))
-        if opener is None or (options.workers == 1 and not options.ray):
-            run_here(measurer, folder, missing, advance, begin)
-            return
-        recipe = begin()
-        setup = WorkerSetup(opener, measurer.plan, recipe.weights_sha256, recipe.device)
-        if not options.ray:
-            process_pool(setup, options.workers).run(folder, missing, advance)
-            return
-        try:
-            from headscope.scan.ray_pool import ray_pool
-        except ImportError as error:
-            raise InputError("scanning on Ray needs one more package; pip install headscope[ray]") from error
-        stack.enter_context(ray_pool(setup, options.workers, options.ray)).run(folder, missing, advance)
+    try:
+        from headscope.scan.ray_pool import ray_pool
+    except ImportError as error:
+        raise InputError("scanning on Ray needs one more package; pip install headscope[ray]") from error
+    with ray_pool(setup, options.workers, options.ray) as pool:
+        pool.run(folder, shards, advance)

@@ -144,24 +144,32 @@ class ScanFolder:
         return str(recipe.data.get("result", {}).get("sha256", "")) if recipe is not None else ""
 
     def save_rows(self, shard: int, rows: PackedRows) -> str:
-        """Write the rows of a shard; the hash of the file."""
-        data = rows.to_bytes()
-        self.write(self.rows_file(shard), data)
+        """Write the rows of a shard, unless they are there; the hash of the file. A tally of other rows is removed."""
+        data, file = rows.to_bytes(), self.rows_file(shard)
+        if not file.exists() or file.read_bytes() != data:
+            self.tally_file(shard).unlink(missing_ok=True)
+            self.write(file, data)
         return hashlib.sha256(data).hexdigest()
 
     def save_packing(self, packing: Packing) -> None:
         self.write(self.work / "packed.json", json.dumps(asdict(packing), sort_keys=True).encode())
 
-    def remove_rows(self) -> None:
-        """Remove the rows of an unfinished packing."""
+    def remove_rows(self, after: int = 0) -> None:
+        """Remove the rows of an unfinished packing, and what was measured of them, from a shard on."""
         self.work.mkdir(exist_ok=True)
         for file in self.work.iterdir():
-            file.unlink()
+            number = file.name.partition(".")[0]
+            if not number.isdecimal() or int(number) >= after:
+                file.unlink()
 
     def reset(self) -> None:
         """Remove what a scan that found no text has written."""
         shutil.rmtree(self.work, ignore_errors=True)
         self.recipe_file.unlink(missing_ok=True)
+
+    def n_tallies(self) -> int:
+        """How many shards have been measured."""
+        return len(list(self.work.glob("*.tally.safetensors")))
 
     def missing_shards(self, packing: Packing) -> list[int]:
         return [shard for shard in range(packing.shards) if not self.tally_file(shard).exists()]
