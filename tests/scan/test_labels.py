@@ -98,3 +98,21 @@ def test_questions_and_their_nulls_have_different_names() -> None:
     names = question_names((token_class("digits", r"\d"),))
     assert names == (*STANDARD, "digits")
     assert not {null_name(name) for name in names} & set(names)
+
+
+def test_narrow_labels_are_equal_within_a_piece_where_wide_ones_are() -> None:
+    far = LabelRule("far", lambda tokens: [2**39 + token.id for token in tokens], lambda tokens: [t.id for t in tokens])
+    near = LabelRule("near", *([lambda tokens: [-1 if t.id == 97 else 2**39 + t.id for t in tokens]] * 2))
+    labels = label_batch(packed("abcab", "bcabca"), RowFormat(48), (far, near), MODEL)
+    within = labels.within_pieces()
+    for name, asked in labels.questions.items():
+        question, narrow = asked.question, within[name]
+        assert (narrow.query.dtype, narrow.key.dtype) == (torch.int32, torch.int32)
+        assert narrow.exclude_self == question.exclude_self
+        for span in (slice(0, 5), slice(5, 11)):
+            wide = question.query[0, span, None] == question.key[0, None, span]
+            assert torch.equal(narrow.query[0, span, None] == narrow.key[0, None, span], wide), name
+        assert torch.equal(narrow.query == -1, question.query == -1)
+        assert torch.equal(narrow.key == -1, question.key == -1)
+    assert not labels.answerable("far", causal=True).any()
+    assert labels.answerable("near", causal=True).sum() == 6

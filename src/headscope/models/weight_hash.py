@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from headscope.errors import ModelError
+
+AT_ONCE = 2**25
+"""Bytes that are copied from a GPU at once."""
 
 
 def weight_hash(model: nn.Module, dtype: torch.dtype | None = None) -> str:
@@ -20,14 +24,54 @@ def weight_hash(model: nn.Module, dtype: torch.dtype | None = None) -> str:
     With ``dtype``, of the floating-point weights converted to it: float32 identifies a model loaded in half precision.
     """
     digest = hashlib.sha256()
+    for part in _on_host(_parts(model, dtype)):
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def _parts(model: nn.Module, dtype: torch.dtype | None) -> Iterator[bytes | Tensor]:
+    """What is hashed, in order: a line about each tensor, then its bytes, of one on a GPU some at a time."""
     for name, stored in sorted(model.state_dict().items()):
         for part, tensor in _plain_tensors(model, name, stored):
             wanted = tensor.to(dtype or tensor.dtype) if tensor.is_floating_point() else tensor
-            digest.update(f"{part} {wanted.dtype} {tuple(wanted.shape)}\n".encode())
-            flat = wanted.detach().contiguous().cpu().flatten()
+            yield f"{part} {wanted.dtype} {tuple(wanted.shape)}\n".encode()
+            flat = wanted.detach().contiguous().flatten()
             if flat.numel():
-                digest.update(flat.view(torch.uint8).numpy().data)
-    return digest.hexdigest()
+                own = flat.view(torch.uint8)
+                yield from torch.split(own, AT_ONCE) if own.device.type == "cuda" else [own.cpu()]
+
+
+def _on_host(parts: Iterator[bytes | Tensor]) -> Iterator[Any]:
+    """Parts as buffers. While one is hashed, the next one is copied from its GPU into memory that stays."""
+    staged: list[Tensor] = []
+    waiting: Callable[[], Any] | None = None
+    for number, part in enumerate(parts):
+        if isinstance(part, Tensor) and part.device.type == "cuda":
+            staged = staged or [torch.empty(AT_ONCE, dtype=torch.uint8, pin_memory=True) for _ in range(2)]
+            begun = _begin_copy(part, staged[number % 2])
+        else:
+            begun = partial(_buffer, part)
+        if waiting is not None:
+            yield waiting()
+        waiting = begun
+    if waiting is not None:
+        yield waiting()
+
+
+def _begin_copy(part: Tensor, staged: Tensor) -> Callable[[], Any]:
+    here = staged[: part.numel()]
+    here.copy_(part, non_blocking=True)
+    copied = torch.cuda.current_stream(part.device).record_event()
+
+    def wait() -> Any:
+        copied.synchronize()
+        return _buffer(here)
+
+    return wait
+
+
+def _buffer(part: bytes | Tensor) -> Any:
+    return part.numpy().data if isinstance(part, Tensor) else part
 
 
 @contextmanager

@@ -39,6 +39,13 @@ class Labels:
     visible_before: Int[Tensor, "row position"]
     """The number of them up to the query."""
 
+    def within_pieces(self) -> dict[str, Question]:
+        """The questions in 32 bits. Labels of different pieces may be equal: for keys within a piece of their own."""
+        return {
+            name: Question(_narrow(asked.question.query), _narrow(asked.question.key), asked.question.exclude_self)
+            for name, asked in self.questions.items()
+        }
+
     def answerable(self, name: str, causal: bool) -> Bool[Tensor, "row position"]:
         """The queries that have a matching key."""
         return self.counted & (self.questions[name].matching.visible(causal) > 0)
@@ -101,6 +108,20 @@ def _rule_question(rows: PackedRows, rule: LabelRule, model: OpenModel) -> Quest
     query, key = (torch.full(rows.ids.shape, -1, dtype=torch.long) for _ in range(2))
     for number, piece in enumerate(rows.pieces):
         at = (piece.row, slice(piece.start, piece.stop))
-        labels = rule.labels(model.processor.tokens_of(rows.ids[at]))
+        labels = _small(rule.labels(model.processor.tokens_of(rows.ids[at])))
         query[at], key[at] = (torch.where(each < 0, -1, each + number * LARGEST_LABEL) for each in labels)
     return Question(query, key, rule.exclude_self)
+
+
+def _small(labels: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """Labels that fit 32 bits, equal where these are."""
+    query, key = labels
+    if max(int(side.max()) for side in labels) < 2**31:
+        return query, key
+    ranks = torch.unique(torch.cat((query, key)), return_inverse=True)[1]
+    both = torch.where(torch.cat((query, key)) < 0, -1, ranks)
+    return both[: len(query)], both[len(query) :]
+
+
+def _narrow(labels: Int[Tensor, "row position"]) -> Int[Tensor, "row position"]:
+    return torch.where(labels < 0, -1, labels & (LARGEST_LABEL - 1)).to(torch.int32)

@@ -129,7 +129,7 @@ class _BatchObserver:
         self._block_questions: dict[tuple[Block, torch.device], dict[str, Question]] = {}
         alone = [[[float(question.exclude_self)]] for question in self.questions.values()]
         self._exclude_self = torch.tensor(alone).to(self.device, non_blocking=True)
-        asked = Asked(self.questions, self.valid, self.shares, self._exclude_self, self.plan.layout.context)
+        asked = Asked(labels.within_pieces(), self.valid, self.shares, self._exclude_self, self.plan.layout.context)
         self._waiting = WaitingSites(rows, asked, self.causal, self.sums.append)
 
     def attend(self, site: str, call: Call) -> Tensor:
