@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -13,6 +14,8 @@ from headscope.models.protocol import Token
 
 KEPT = 64
 """Texts whose tags are kept: every question of a tagger asks for the same ones."""
+SPECIAL = re.compile(r"<[^<>\s]+>|\[[A-Z]+\]")
+"""Special tokens, as they are written: a tagger gets spaces in their place, or one would be part of the first word."""
 PARTS_OF_SPEECH = {
     "nouns": "NOUN", "names": "PROPN", "verbs": "VERB", "auxiliaries": "AUX", "adjectives": "ADJ", "adverbs": "ADV",
     "pronouns": "PRON", "prepositions": "ADP", "determiners": "DET", "conjunctions": "CCONJ",
@@ -60,8 +63,8 @@ def spacy_tagger(model: str = "en_core_web_sm") -> Tagger:
 
     def tag(text: str) -> list[TaggedWord]:
         return [
-            TaggedWord(word.idx, word.idx + len(word.text), word.pos_, None if word.head is word else word.head.i)
-            for word in pipeline(text)
+            TaggedWord(word.idx, word.idx + len(word.text), word.pos_, None if word.head.i == word.i else word.head.i)
+            for word in pipeline(text)  # a root is its own head, and so is every word where nothing parses
         ]
 
     return tag
@@ -93,7 +96,7 @@ class _Reader:
         return self._read(tuple(token.text for token in tokens))
 
     def _tag(self, texts: tuple[str, ...]) -> tuple[Sequence[TaggedWord], tuple[int, ...]]:
-        text = "".join(texts)
+        text = "".join(" " * len(token) if SPECIAL.fullmatch(token) else token for token in texts)
         tagged = self._tagger(text)
         at = [-1] * (len(text) + 1)
         for index, word in enumerate(tagged):
