@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 STEPS = (0.03, 0.1, 0.25, 0.45, 0.7, 0.95)
@@ -26,7 +26,8 @@ SHORTLIST, OF_A_FAMILY = 6, 2
 """Rules tried at each step, and how many of them may have the same targets."""
 RELATIVES = 4
 """Rules with the same targets that are tried in place of the one that was added."""
-ITERATIONS, PATIENCE = 10, 4
+ITERATIONS, PATIENCE, LITTLE = 10, 4, 1e-4
+"""Steps of a refit; it ends when so many in a row have improved the objective by no more than a little."""
 RATE, SLOWER = 3.0, 0.75
 TIE = 1e-3
 """Of rules whose objectives differ by less, the simplest is taken."""
@@ -60,6 +61,36 @@ def shares(pattern: Float[Tensor, "row key"], mixture: Float[Tensor, "*mixture r
     return Shares(whole, rest, beside)
 
 
+class Entries(NamedTuple):
+    """The weights of some rules that are not zero, rule after rule: about one in twelve, so sums over them are fast."""
+
+    place: Int[Tensor, " entry"]
+    """In the flattened rows."""
+    row: Int[Tensor, " entry"]
+    weight: Float[Tensor, " entry"]
+    beside: Float[Tensor, " entry"]
+    """The weight, but 0 at the first key."""
+    sizes: tuple[int, ...]
+    """How many entries each rule has."""
+
+    @classmethod
+    def of(cls, rules: Float[Tensor, "rule row key"]) -> Entries:
+        rule, row, key = rules.nonzero(as_tuple=True)
+        weight = rules[rule, row, key]
+        sizes = torch.bincount(rule, minlength=len(rules)).tolist()
+        place = (row * rules.shape[-1] + key).int()  # some times faster to look up than long integers
+        return cls(place, row.int(), weight, weight.where(key > 0, 0.0), tuple(sizes))
+
+    def part(self, first: int, last: int | None = None) -> Entries:
+        """The entries of some rules that stand next to each other."""
+        start, end = sum(self.sizes[:first]), sum(self.sizes[:last])
+        place, row, weight, beside = (column[start:end] for column in self[:4])
+        return Entries(place, row, weight, beside, self.sizes[first:last])
+
+    def sums(self, values: Float[Tensor, " entry"]) -> Float[Tensor, " rule"]:
+        return torch.stack([part.sum() for part in torch.split(values, list(self.sizes))])
+
+
 @dataclass(frozen=True)
 class Candidates:
     """The rules that a head may be made of: their distributions on the sampled rows, and which rows have a target.
@@ -70,6 +101,9 @@ class Candidates:
 
     rules: Float[Tensor, "rule row key"]
     applies: Bool[Tensor, "rule row"]
+    some: Float[Tensor, "rule thinned key"]
+    """Every second row of the rules, which candidates are compared on."""
+    entries: Entries
     own: tuple[Float[Tensor, "row key"], ...] = ()
     stress: float = 1.0
     """How much the share explained counts for this head (``Shares.objective``)."""
@@ -78,20 +112,28 @@ class Candidates:
 
     @classmethod
     def of(cls, rules: Float[Tensor, "rule row key"], families: Sequence[int] | None = None) -> Candidates:
-        return cls(rules, rules.sum(-1) > 0, families=tuple(range(len(rules)) if families is None else families))
+        known = tuple(range(len(rules)) if families is None else families)
+        return cls(rules, rules.sum(-1) > 0, rules[:, ::STRIDE].contiguous(), Entries.of(rules), families=known)
 
     def __len__(self) -> int:
         return len(self.rules) + len(self.own)
 
     def first(self, count: int) -> Candidates:
         """The first rules only, those of position for instance."""
-        return replace(
-            self, rules=self.rules[:count], applies=self.applies[:count], own=(), families=self.families[:count]
-        )
+        return replace(self._part(slice(count)), entries=self.entries.part(0, count), own=())
 
     def after(self, count: int) -> Candidates:
         """All rules but the first."""
-        return replace(self, rules=self.rules[count:], applies=self.applies[count:], families=self.families[count:])
+        return replace(self._part(slice(count, None)), entries=self.entries.part(count))
+
+    def _part(self, which: slice) -> Candidates:
+        rules, applies, some = (each[which] for each in (self.rules, self.applies, self.some))
+        return replace(self, rules=rules, applies=applies, some=some, families=self.families[which])
+
+    def thinned(self) -> Candidates:
+        """The same on every second row, to compare rules with one another; weights are fitted on all rows."""
+        own = tuple(each[::STRIDE] for each in self.own)
+        return replace(self, rules=self.some, applies=self.applies[:, ::STRIDE], own=own)
 
     def stressed(self, stress: float) -> Candidates:
         return replace(self, stress=stress)
@@ -134,18 +176,19 @@ class Candidates:
         """The share explained and the share of the rest of each shared rule as the only one.
 
         Equal to ``shares`` of the rule, with the first token in rows without a target. Beside the first key the weights
-        of a shared rule add up to 1 or 0, so the pattern is normalised once instead of every rule.
+        of a shared rule add up to 1 or 0, so it need not be normalised there.
         """
-        beside = pattern[:, 1:].sum(-1)
-        relative = pattern[:, 1:] / beside.clamp_min(TINY)[:, None]
-        whole = torch.stack([torch.minimum(pattern, rule).sum() for rule in self.rules])
+        beside, entries = pattern[:, 1:].sum(-1), self.entries
+        there = pattern.flatten().index_select(0, entries.place)
+        whole = entries.sums(torch.minimum(there, entries.weight))
         whole += (~self.applies).to(pattern.dtype) @ pattern[:, 0]
-        rest = torch.stack([torch.minimum(relative, rule[:, 1:]).sum(-1) @ beside for rule in self.rules])
+        rest = entries.sums(torch.minimum(there, entries.beside * beside.index_select(0, entries.row)))
         return torch.stack((whole / len(pattern), rest / beside.sum().clamp_min(TINY)))
 
     def slopes(self, pattern: Float[Tensor, "row key"], mixture: Float[Tensor, "row key"]) -> Float[Tensor, " rule"]:
         """How the objective grows with the weight of each rule, at weight zero."""
-        _, taken, gain = _climb(pattern, mixture, self.stress)
+        _, gain = _Target.of(pattern, self.stress).climb(mixture)
+        taken = (gain * mixture).sum(-1)
         slope = self.rules.flatten(1) @ gain.flatten() - self.applies.float() @ taken
         own = [((each * gain).sum() - taken.sum())[None] for each in self.own]
         return torch.cat((slope, *own))
@@ -176,11 +219,12 @@ def fit_path(
 
 def _grow(pattern: Float[Tensor, "row key"], candidates: Candidates, before: Fitted) -> Fitted | None:
     """Add the rule that helps most: a short list by gradient, each with a line search; then refit all weights."""
-    mixture = candidates.mixture(before)
-    line = _Line(pattern, mixture, candidates.stress)
+    some, thinned = pattern[::STRIDE].contiguous(), candidates.thinned()
+    mixture = thinned.mixture(before)
+    line = _Line(some, mixture, candidates.stress)
     tried = [
-        (rule, *line.search(candidates, rule))
-        for rule in _shortlist(candidates.slopes(pattern, mixture), candidates, before.rules)
+        (rule, *line.search(thinned, rule))
+        for rule in _shortlist(thinned.slopes(some, mixture), candidates, before.rules)
     ]
     best = max(gained for _, _, gained in tried)
     if best <= 0:
@@ -188,7 +232,7 @@ def _grow(pattern: Float[Tensor, "row key"], candidates: Candidates, before: Fit
     rule, step, _ = next(entry for entry in tried if entry[2] >= best - TIE)
     weights = torch.cat((before.weights * (1 - step), before.weights.new_tensor([step])))
     grown = refit(pattern, candidates, [*before.rules, rule], weights)
-    relative = _best_relative(pattern, candidates, grown, rule)
+    relative = _best_relative(some, thinned, grown, rule)
     if relative != rule:
         rules = [relative if each == rule else each for each in grown.rules]
         grown = max(grown, refit(pattern, candidates, rules, grown.weights), key=lambda fitted: fitted.objective)
@@ -210,32 +254,31 @@ def _shortlist(slopes: Float[Tensor, " rule"], candidates: Candidates, without: 
 
 
 def _best_relative(pattern: Float[Tensor, "row key"], candidates: Candidates, fitted: Fitted, rule: int) -> int:
-    """The rule of the same targets that is clearly better in a mixture than one of its rules, on some of the rows."""
-    some = slice(None, None, STRIDE)
-    rules, applies = (each[:, some].clone() for each in candidates.chosen(fitted.rules))
+    """The rule of the same targets that is clearly better in a mixture than one of its rules."""
+    rules, applies = candidates.chosen(fitted.rules)
     place = fitted.rules.index(rule)
     found: list[tuple[float, int]] = []
     for other in (rule, *(each for each in candidates.relatives(rule) if each not in fitted.rules)):
         distribution, has_target = candidates.at(other)
-        rules[place], applies[place] = distribution[some], has_target[some].to(applies.dtype)
+        rules[place], applies[place] = distribution, has_target.to(applies.dtype)
         mixture, _ = mixed(rules, applies, fitted.weights)
-        found.append((float(shares(pattern[some], mixture).objective(candidates.stress)), other))
+        found.append((float(shares(pattern, mixture).objective(candidates.stress)), other))
     best, relative = max(found)
     return relative if best > found[0][0] + TIE else rule
 
 
 class _Line:
-    """Objectives of a mixture with some weight given to another rule, on some of the rows."""
+    """Objectives of a mixture with some weight given to another rule."""
 
     def __init__(self, pattern: Float[Tensor, "row key"], mixture: Float[Tensor, "row key"], stress: float) -> None:
-        self.pattern, self.mixture, self.stress = pattern[::STRIDE], mixture[::STRIDE], stress
+        self.pattern, self.mixture, self.stress = pattern, mixture, stress
         self.steps = torch.tensor(STEPS, device=pattern.device)[:, None]
         self.beside, self.left = self.pattern[:, 1:].sum(-1), self.mixture[:, 1:].sum(-1)
         self.before = float(shares(self.pattern, self.mixture).objective(stress))
 
     def search(self, candidates: Candidates, index: int) -> tuple[float, float]:
         """The best weight of a rule, and how much the objective grows there."""
-        rule, applies = (each[::STRIDE] for each in candidates.at(index))
+        rule, applies = candidates.at(index)
         steps = self.steps * applies
         mixture = torch.addcmul(self.mixture, steps[..., None], rule - self.mixture)
         left = self.left + steps * (rule[:, 1:].sum(-1) - self.left)
@@ -252,16 +295,20 @@ def refit(
 ) -> Fitted:
     """Improve the weights of these rules by exponentiated gradient; keep the best seen."""
     rules, applies = candidates.chosen(chosen)
+    target = _Target.of(pattern, candidates.stress)
     best, kept, at = -1.0, weights, 0
     for iteration in range(ITERATIONS):
         mixture, total = mixed(rules, applies, weights)
-        objective, taken, gain = _climb(pattern, mixture, candidates.stress)
+        objective, gain = target.climb(mixture)
         if objective > best:
-            best, kept, at = objective, weights, iteration
-        elif iteration - at >= PATIENCE:
+            at = iteration if objective > best + LITTLE else at
+            best, kept = objective, weights
+        if iteration - at >= PATIENCE:
             break
-        slope = torch.einsum("rk,crk->cr", gain, rules) - taken * applies
-        slope = (slope / total.clamp_min(TINY)).sum(-1)
+        share = applies / total.clamp_min(TINY)
+        slope = torch.einsum("rk,crk->cr", gain, rules) * share
+        taken = weights @ slope  # the gradient's mean under the mixture, by row
+        slope = slope.sum(-1) - share @ taken
         weights = weights * torch.exp((RATE * SLOWER**iteration * slope).clamp(-2, 2))
         weights = weights / weights.sum()
     order = kept.argsort(descending=True, stable=True)
@@ -284,28 +331,41 @@ def mixed(
     return mixture, total
 
 
-def _climb(
-    pattern: Float[Tensor, "row key"], mixture: Float[Tensor, "row key"], stress: float
-) -> tuple[float, Float[Tensor, " row"], Float[Tensor, "row key"]]:
-    """The objective, its gradient by cell, and that gradient's mean under the mixture, which a new rule takes from.
+class _Target(NamedTuple):
+    """A pattern that mixtures are fitted to, its sums, and what the whole and the rest count in the objective."""
 
-    What two distributions have in common is the one less what the other lacks: Σ min(p, m) = Σ p − Σ max(p − m, 0).
-    """
-    wanted, made = pattern[:, 1:], mixture[:, 1:]
-    beside, left = wanted.sum(-1), made.sum(-1)
-    all_beside = beside.sum()
-    whole, rest = stress / (2 * len(pattern)), 1 / (2 * float(all_beside.clamp_min(TINY)))
-    ratio = beside / left.clamp_min(TINY)
-    lacking = pattern - mixture
-    lacking_beside = torch.addcmul(wanted, made, ratio[:, None], value=-1)
-    gain, wanting = _above_zero(lacking), _above_zero(lacking_beside)
-    objective = (pattern.sum() - torch.dot(gain.flatten(), lacking.flatten())) * whole
-    objective += (all_beside - torch.dot(wanting.flatten(), lacking_beside.flatten())) * rest
-    common = (wanting * made).sum(-1) * ratio / beside.clamp_min(TINY)
-    slope = beside * rest / left.clamp_min(1e-3)
-    gain *= whole
-    gain[:, 1:].addcmul_(wanting, slope[:, None]).sub_((slope * common)[:, None])
-    return float(objective), (gain * mixture).sum(-1), gain
+    pattern: Float[Tensor, "row key"]
+    beside: Float[Tensor, " row"]
+    whole: float
+    rest: float
+    most: float
+    """The objective of a mixture that lacks nothing."""
+
+    @classmethod
+    def of(cls, pattern: Float[Tensor, "row key"], stress: float) -> _Target:
+        beside = pattern[:, 1:].sum(-1)
+        all_beside = float(beside.sum())
+        whole, rest = stress / (2 * len(pattern)), 1 / (2 * max(all_beside, TINY))
+        return cls(pattern, beside, whole, rest, float(pattern.sum()) * whole + all_beside * rest)
+
+    def climb(self, mixture: Float[Tensor, "row key"]) -> tuple[float, Float[Tensor, "row key"]]:
+        """The objective and its gradient by cell.
+
+        What two distributions have in common is the one less what the other lacks: Σ min(p, m) = Σ p − Σ max(p − m, 0).
+        """
+        made = mixture[:, 1:]
+        left = made.sum(-1)
+        ratio = self.beside / left.clamp_min(TINY)
+        lacking = self.pattern - mixture
+        lacking_beside = torch.addcmul(self.pattern[:, 1:], made, ratio[:, None], value=-1)
+        gain, wanting = _above_zero(lacking), _above_zero(lacking_beside)
+        lost = torch.dot(gain.flatten(), lacking.flatten()) * self.whole
+        lost += torch.dot(wanting.flatten(), lacking_beside.flatten()) * self.rest
+        common = (wanting * made).sum(-1) / left.clamp_min(TINY)
+        slope = self.beside * self.rest / left.clamp_min(1e-3)
+        gain *= self.whole
+        gain[:, 1:].addcmul_(wanting, slope[:, None]).sub_((slope * common)[:, None])
+        return self.most - float(lost), gain
 
 
 def _above_zero(values: Float[Tensor, "row key"]) -> Float[Tensor, "row key"]:

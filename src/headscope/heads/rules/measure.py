@@ -11,7 +11,7 @@ from torch import Tensor
 
 from headscope.attention.progress import report_progress
 from headscope.heads.bootstrap import RESAMPLES, percentile_interval
-from headscope.heads.rules.fit import TINY, Shares, shares
+from headscope.heads.rules.fit import TINY, shares
 from headscope.heads.rules.fit_heads import MOST_RULES, HeadFit
 from headscope.heads.rules.mixture import Drawn, Mixture, rules_used
 from headscope.heads.rules.report import Example
@@ -93,6 +93,8 @@ class Measurer:
     def __init__(self, fits: Mapping[Head, HeadFit], known: Mapping[str, Rule]) -> None:
         self.heads = list(fits)
         self.mixtures = [_variants(fits[head]) for head in self.heads]
+        self.same_as = [_numbered(each) for each in self.mixtures]
+        """Variants that are the same mixture have the same number; the null is always one of its own."""
         self._short = any(mixture.in_context for each in self.mixtures for mixture in each)
         self._at = {head: column for column, head in enumerate(self.heads)}
         self._used = rules_used([mixture for each in self.mixtures for mixture in each[:-1]], known)
@@ -151,18 +153,19 @@ class _Reader:
         sums.first[at] += float(pattern[:, 0].sum())
         mixtures = self.measurer.mixtures[column]
         parts = drawn.parts(mixtures[0])
-        made: dict[Mixture, Shares] = {mixtures[0]: shares(pattern, parts.sum(0))}
-        for index, mixture in enumerate(mixtures):
-            source = null if VARIANTS[index] == "null" else drawn
-            if index == len(mixtures) - 1 or mixture not in made:
-                made[mixture] = shares(pattern, source.mixture(mixture, context))
-            found = made[mixture]
-            sums.whole[index, *at] += float(found.whole.sum())
-            sums.rest[index, *at] += float(found.rest.sum())
-            if not index:
-                sums.beside[at] += float(found.beside.sum())
-        self._add_parts(column, pattern, parts, block)
-        self._add_example(column, pattern, parts.sum(0), block)
+        mixture, same_as = parts.sum(0), self.measurer.same_as[column]
+        made = [mixture]
+        for index in range(1, len(mixtures)):
+            if same_as[index] == len(made):
+                source = null if VARIANTS[index] == "null" else drawn
+                made.append(source.mixture(mixtures[index], context))
+        found = shares(pattern, torch.stack(made))
+        sums.whole[:, *at] += found.whole.sum(-1)[same_as]
+        sums.rest[:, *at] += found.rest.sum(-1)[same_as]
+        sums.beside[at] += float(found.beside.sum())
+        self._add_parts(column, pattern, parts, mixture)
+        self._add_alone(column, pattern, drawn.rule(mixtures[0].rules[0], mixtures[0]), block)
+        self._add_example(column, pattern, mixture, block)
 
     def _add_example(self, column: int, pattern: Tensor, mixture: Float[Tensor, "row key"], block: Block) -> None:
         """The cell of this block where the head attends most beyond its rules; never the first token or itself."""
@@ -174,26 +177,34 @@ class _Reader:
         texts = self.text.features.texts
         self.sums.add_example(column, Example(texts[query], texts[key + 1], weight, by_rules))
 
-    def _add_parts(self, column: int, pattern: Tensor, parts: Float[Tensor, "rule row key"], block: Block) -> None:
+    def _add_parts(
+        self, column: int, pattern: Tensor, parts: Float[Tensor, "rule row key"], mixture: Float[Tensor, "row key"]
+    ) -> None:
         """Share what mixture and pattern have in common among the rules, cell by cell."""
-        sums, at = self.sums, (self.document, column)
-        beside = pattern[:, 1:].sum(-1, keepdim=True)
-        mixture = parts.sum(0)[:, 1:]
-        left = mixture.sum(-1, keepdim=True).clamp_min(TINY)
-        common = torch.minimum(pattern[:, 1:], mixture * beside / left) / mixture.clamp_min(TINY)
-        applies = parts[:-1].sum(-1) > 0
-        for index in range(len(parts) - 1):
-            sums.parts[index, *at] += float((parts[index, :, 1:] * common).sum())
-            sums.applies[index, *at] += int(applies[index].sum())
-        rows = applies[0]
-        heaviest = parts[0] / parts[0].sum(-1, keepdim=True).clamp_min(TINY)
+        wanted, made = pattern[:, 1:], mixture[:, 1:]
+        ratio = wanted.sum(-1, keepdim=True) / made.sum(-1, keepdim=True).clamp_min(TINY)
+        common = torch.minimum(wanted, made * ratio) / made.clamp_min(TINY)
+        shared = torch.einsum("crk,rk->c", parts[:-1, :, 1:], common)
+        applies = (parts[:-1].sum(-1) > 0).sum(-1)
+        self.sums.parts[: len(shared), self.document, column] += shared
+        self.sums.applies[: len(shared), self.document, column] += applies
+
+    def _add_alone(self, column: int, pattern: Tensor, rule: Float[Tensor, "row key"], block: Block) -> None:
+        """What the heaviest rule has in common with the pattern, and with equal weights, in rows with a target."""
         even = block.visible / block.visible.sum(-1, keepdim=True).clamp_min(1)
-        sums.alone[at] += float(torch.minimum(pattern, heaviest)[rows].sum())
-        sums.chance[at] += float(torch.minimum(even, heaviest)[rows].sum())
+        at = (self.document, column)
+        self.sums.alone[at] += float(torch.minimum(pattern, rule).sum())
+        self.sums.chance[at] += float(torch.minimum(even, rule).sum())
 
 
 def _beyond(example: Example) -> float:
     return example.weight - example.by_rules
+
+
+def _numbered(mixtures: Sequence[Mixture]) -> list[int]:
+    """A number for each mixture in the order of their first appearance; the last one reads other labels."""
+    seen: dict[Mixture | None, int] = {}
+    return [seen.setdefault(mixture, len(seen)) for mixture in (*mixtures[:-1], None)]
 
 
 def _variants(fit: HeadFit) -> tuple[Mixture, ...]:

@@ -53,6 +53,8 @@ class Drawn:
     ) -> None:
         self._at = {rule.name: index for index, rule in enumerate(used)}
         self._block = (targeted or Targeted(used, text, rows.device)).block(rows, visible)
+        self._applies = self._block.sum(-1) > 0
+        self._everywhere = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
         self._cells = Cells.of(text, rows, visible)
 
     def parts(self, mixture: Mixture, context: Float[Tensor, "row key"] | None = None) -> Float[Tensor, "rule row key"]:
@@ -60,8 +62,8 @@ class Drawn:
 
         ``context`` is the head's pattern in short context, for mixtures that use it.
         """
-        rules = torch.stack([self._rule(name, mixture, context) for name in mixture.rules])
-        held = torch.tensor(mixture.weights, device=rules.device)[:, None] * (rules.sum(-1) > 0)
+        rules = torch.stack([self.rule(name, mixture, context) for name in mixture.rules])
+        held = torch.tensor(mixture.weights, device=rules.device)[:, None] * self._has_target(mixture)
         total = held.sum(0)
         left = torch.zeros_like(rules[0])
         left[total <= TINY, 0] = 1.0
@@ -69,11 +71,18 @@ class Drawn:
 
     def mixture(self, mixture: Mixture, context: Float[Tensor, "row key"] | None = None) -> Float[Tensor, "row key"]:
         """The parts together."""
-        rules = [self._rule(name, mixture, context) for name in mixture.rules]
-        applies = torch.stack([rule.sum(-1) > 0 for rule in rules])
-        return mixed(rules, applies, torch.tensor(mixture.weights, device=applies.device))[0]
+        rules = [self.rule(name, mixture, context) for name in mixture.rules]
+        weights = torch.tensor(mixture.weights, device=self._applies.device)
+        return mixed(rules, self._has_target(mixture), weights)[0]
 
-    def _rule(self, name: str, mixture: Mixture, context: Tensor | None) -> Float[Tensor, "row key"]:
+    def _has_target(self, mixture: Mixture) -> Bool[Tensor, "rule row"]:
+        """In which rows each rule of a mixture applies; what is a head's own does in all."""
+        return torch.stack(
+            [self._everywhere if name in LEARNED else self._applies[self._at[name]] for name in mixture.rules]
+        )
+
+    def rule(self, name: str, mixture: Mixture, context: Tensor | None = None) -> Float[Tensor, "row key"]:
+        """The distribution of one rule of a mixture; rows without a target are zero."""
         if name == short_context.NAME:
             assert context is not None, "a mixture in short context needs its pattern"
             return context

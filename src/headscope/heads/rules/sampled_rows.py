@@ -22,7 +22,7 @@ FIRST_ROW = 16
 
 CELLS = 2**24
 """Weights computed at once, of heads or of rules."""
-ROWS = 96
+ROWS = 160
 """Rows read at once: keys that none of them may attend to are left out."""
 AT_ONCE = 128
 """Rules whose distributions are held at once, about."""
