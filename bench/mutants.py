@@ -7,8 +7,8 @@ a place keeps its turn while other places are edited. Tests run until the first 
 module and those that name it, then the others in its folder of tests, then tests elsewhere that name the module or one
 that imports it. A test that failed has to pass without the fault. With ``--out`` each fault is written down when it is
 decided, and faults are drawn until the file has as many of the package and seed; survivors are tried again with
-``--again``. "equivalent" with a reason is written there by hand. Linux only: a process that has imported torch and
-transformers forks for every fault.
+``--again``. "equivalent" with a reason is written there by hand. Linux only: a process that has imported what
+most tests need forks for every fault.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import argparse
 import ast
 import copy
 import hashlib
+import importlib
 import json
 import os
 import re
@@ -41,6 +42,12 @@ SLOW = {"tests/scan/test_ray_pool.py", "tests/app/publish/test_site.py", "tests/
 SECONDS, SECONDS_OF_TEST = 300, 80  # a fault that makes some tests, or one, take this long was noticed
 MOST_FILES, MOST_ELSEWHERE = 4, 8
 NO_TESTS = 5  # pytest's status
+IMPORTED_ONCE = (
+    "torch", "transformers.modeling_utils", "transformers.models.llama.modeling_llama",
+    "transformers.models.gpt2.modeling_gpt2", "fastapi.testclient", "uvicorn", "playwright.sync_api", "pyarrow.parquet",
+    "tokenizers", "hypothesis", "beartype", "jaxtyping",
+)  # fmt: skip
+"""What most tests need and no fault is in, imported so that every fork has it."""
 COPIED = (
     "src", "tests", "bench", "docs", "web/src", "pyproject.toml", "constraints.txt", "README.md", "CHANGELOG.md",
     "CONTRIBUTING.md", "Makefile", "mkdocs.yml",
@@ -341,8 +348,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="keep each result here; what is there is not tried again")
     parser.add_argument("--again", action="store_true", help="try those again that survived")
     asked = parser.parse_args()
-    import torch  # here, so that every fork has it
-    import transformers.modeling_utils  # noqa: F401
+    for name in IMPORTED_ONCE:
+        importlib.import_module(name)
+    import torch
 
     torch.set_num_threads(1)
     results = Results(asked.out, asked.again)

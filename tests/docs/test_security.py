@@ -14,12 +14,14 @@ LIMITS = [
     f"A request holds at most {limits.MAX_BODY / MIB:g} MiB",
     f"must arrive within {limits.BODY_TIMEOUT:g} seconds; its headers within {connections.HEADER_TIMEOUT:g}.",
     f"All bodies over {limits.SMALL_BODY / KIB:g} KiB hold at most {limits.HELD_BODIES / MIB:g} MiB together.",
-    f"takes nothing of it for {connections.READ_TIMEOUT:g} seconds is disconnected",
+    f"less than {connections.READ_PART / KIB:g} KiB of it in {connections.READ_TIMEOUT:g} seconds is disconnected",
     f"all unread answers together hold at most {connections.UNREAD / MIB:g} MiB.",
     f"One address may make {limits.AT_ONCE:,.0f} requests at once and {limits.PER_SECOND:g} per second",
     f"A server keeps {connections.CONNECTIONS:,} connections, {connections.PER_ADDRESS:,} of one address.",
     f"An address gets {clients.NEW_AT_ONCE:g} cookies at once and one more per second.",
-    f"One client may have {worker.UNDER_WAY} requests under way.",
+    f"One client may have {worker.UNDER_WAY} requests under way, and {fair_queue.LINE} may wait for one model.",
+    f"The last {limits.ADDRESSES:,} addresses and clients are remembered.",
+    f"The last {fair_queue.CLIENTS:,} addresses and clients are remembered.",
 ]
 
 
@@ -34,5 +36,7 @@ def test_limits_of_the_server_are_those_of_the_page_on_security(said: str) -> No
 
 def test_shares_of_the_queue_are_those_of_the_page_on_reliability() -> None:
     assert (fair_queue.LONG_AT_ONCE, 1 / fair_queue.SHARE, clients.NEW_PER_SECOND) == (4, 8, 1)
+    assert fair_queue.LARGEST_PRODUCT == 2**29
+    assert "a product of matrices after every 2²⁹ multiplications" in words("reliability.md")
     assert "At most four long readings of a model have begun" in words("reliability.md")
     assert "long ones get an eighth of the time that these take" in words("reliability.md")

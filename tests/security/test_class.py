@@ -151,3 +151,40 @@ def test_a_page_is_shown_with_consent(student: TestClient, teacher: TestClient) 
     assert student.post("/api/class/show", json={"address": "javascript:alert(1)"}).status_code == 422
     assert student.post("/api/class/show", json={"address": "#film"}).status_code == 200
     assert teacher.get("/api/class/teacher").json()["shown"] == "#film"
+
+
+def test_the_teachers_cookie_is_kept_from_scripts_and_from_other_sites(app: object, room: Classroom) -> None:
+    with TestClient(app, base_url="http://127.0.0.1", follow_redirects=False) as client:  # type: ignore[arg-type]
+        joined = client.get("/class", params={"code": room.code})
+        assert (joined.status_code, joined.headers["location"]) == (303, "/")
+        assert client.get("/class/teacher", params={"key": "wrong"}).status_code == 403
+        arrived = client.get("/class/teacher", params={"key": room.teacher})
+        assert (arrived.status_code, arrived.headers["location"]) == (303, "/#class")
+        assert {"HttpOnly", "SameSite=strict"} <= set(arrived.headers["set-cookie"].split("; "))
+
+
+@pytest.mark.parametrize(("method", "path"), [("POST", "/class"), ("HEAD", "/class"), ("GET", "/class/")])
+def test_nothing_but_the_form_is_answered_without_the_token(
+    app: object, room: Classroom, method: str, path: str
+) -> None:
+    with TestClient(app, base_url="http://127.0.0.1") as client:  # type: ignore[arg-type]
+        assert client.request(method, path, params={"code": room.code}).status_code == 401
+
+
+def test_only_students_are_told_the_news_of_the_class(student: TestClient, teacher: TestClient) -> None:
+    assert student.get("/api/class").json() is not None
+    assert teacher.get("/api/class").json() is None
+
+
+def test_the_teacher_sees_the_questions_of_a_lesson_that_there_is(teacher: TestClient) -> None:
+    def questions(**asked: int) -> list[object]:
+        return list(teacher.get("/api/class/teacher", params=asked).json()["questions"])
+
+    first = teacher.get("/api/lessons").json()["lessons"][0]
+    assert len(questions(lesson=first["number"])) == first["questions"]
+    assert questions(lesson=99) == questions() == []
+
+
+def test_a_worksheet_is_blank_and_the_first_one_unless_asked(student: TestClient) -> None:
+    assert student.get("/api/worksheet").json() == student.get("/api/worksheet", params={"seed": 0}).json()
+    assert student.get("/api/worksheet").json() != student.get("/api/worksheet", params={"seed": 1}).json()

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 
 from headscope.app.server import limits
-from headscope.app.server.guard import HEADERS, INTERNAL_ERROR, Guard, is_loopback
+from headscope.app.server.guard import HEADERS, INTERNAL_ERROR, Guard, _length, is_loopback
 from headscope.app.server.limits import MAX_BODY, whole_body
 
 OWN = [(b"host", b"127.0.0.1:8765")]
@@ -149,7 +150,8 @@ def test_a_refusal_truncates_what_it_quotes():
     for headers in ([(b"host", long)], [*OWN, (b"origin", long)], [*OWN, (b"content-type", long)]):
         sent = ask(says_hello, scope("POST", headers))
         assert status(sent) in (400, 403, 415)
-        assert len(json.loads(sent[1]["body"])["message"]) < 200
+        quoted = json.loads(sent[1]["body"])["message"].split("'")[1]
+        assert quoted == "x" * 80
 
 
 def test_a_chunked_body_is_delivered_whole_and_once():
@@ -176,6 +178,48 @@ def test_a_body_over_the_limit_is_refused_while_it_arrives(monkeypatch):
     with pytest.raises(HTTPException, match="at most 8 MiB") as refused:
         asyncio.run(whole_body(scope("POST", JSON), receive))  # type: ignore[arg-type]
     assert (len(taken), refused.value.status_code) == (3, 413)
+
+
+@pytest.mark.parametrize(
+    ("said", "length"),
+    [(b"", 0), (b"0", 0), (b"12", 12), (b"-5", 0), (b"+5", 0), (b"1e3", 0), (b"9" * 5_000, MAX_BODY + 1)],
+)
+def test_the_length_of_a_body_is_read_from_its_header(said, length):
+    assert _length(Request(scope("POST", [*JSON, (b"content-length", said)]))) == length
+
+
+@pytest.mark.parametrize(("size", "counted"), [(limits.SMALL_BODY, 0), (limits.SMALL_BODY + 1, limits.SMALL_BODY + 1)])
+def test_small_bodies_are_not_counted_and_always_taken(size, counted):
+    held = limits.HeldBodies()
+    held.size = limits.HELD_BODIES - counted
+    with held.holding(size):
+        assert held.size == limits.HELD_BODIES
+    assert held.size == limits.HELD_BODIES - counted
+
+
+def test_a_body_may_be_as_long_as_the_limit_and_its_last_part_need_not_say_so(monkeypatch):
+    monkeypatch.setattr(limits, "MAX_BODY", 10)
+    parts = iter(
+        [{"type": "http.request", "body": b"12345", "more_body": True}, {"type": "http.request", "body": b"67890"}]
+    )
+
+    async def receive() -> dict[str, Any]:
+        return dict(next(parts))
+
+    async def whole() -> Any:
+        return await (await whole_body(scope("POST", JSON), receive))()  # type: ignore[arg-type]
+
+    assert asyncio.run(whole()) == {"type": "http.request", "body": b"1234567890", "more_body": False}
+
+
+def test_a_request_without_an_address_is_limited_too(monkeypatch):
+    monkeypatch.setattr(limits, "AT_ONCE", 0.0)
+    assert status(ask(says_hello, scope() | {"client": None})) == 429
+
+
+def test_a_refusal_closes_the_connection_and_an_answer_does_not():
+    for asked, closes in ((scope("PUT", [*OWN, (b"content-type", b"text/plain")]), True), (scope(), False)):
+        assert ((b"connection", b"close") in ask(says_hello, asked)[0]["headers"]) == closes
 
 
 def test_all_bodies_together_may_reach_their_limit_and_not_pass_it():

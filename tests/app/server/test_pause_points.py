@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 from headscope.app.pages.microscope import LookRequest, Session
 from headscope.app.pages.predictions import PredictRequest
@@ -208,3 +209,75 @@ def test_weights_are_restored_where_the_client_leaves_at_their_end(session: Sess
 
     stopped(work)
     assert all(torch.equal(before, now) for before, now in zip(own, model.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("rows", "largest", "parts"),
+    [(3, 3 * 40, 0), (4, 3 * 40, 2), (6, 3 * 40, 2), (7, 3 * 40, 3), (2, 1, 2), (1, 1, 0), (4, 4 * 40 - 1, 2)],
+)
+def test_a_product_is_computed_in_parts_of_so_many_rows(monkeypatch, rows, largest, parts):
+    """Each of at most so many multiplications, and of one row at least; 40 multiplications are a row."""
+    monkeypatch.setattr(fair_queue, "LARGEST_PRODUCT", largest)
+    pauses: list[int] = []
+    mode = fair_queue._PauseMode(lambda: pauses.append(1))
+    x, weight, bias = torch.randn(rows, 1, 8), torch.randn(5, 8), torch.randn(5)
+    with torch.no_grad():
+        torch.testing.assert_close(mode._linear(x, weight, bias), F.linear(x, weight, bias))
+        assert mode._linear(x, weight, bias).shape == (rows, 1, 5)
+    assert len(pauses) == 2 * parts
+    assert mode._linear(x, weight, bias).shape == (rows, 1, 5)
+    assert len(pauses) == 2 * parts, "with gradients it is computed whole"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named", "pauses"),
+    [
+        ((torch.ones(6, 8), torch.ones(5, 8)), {}, 4),
+        ((torch.ones(6, 8),), {"weight": torch.ones(5, 8)}, 1),
+        ((torch.ones(8), torch.ones(5, 8)), {}, 1),
+    ],
+    ids=["rows", "by keyword", "one vector"],
+)
+def test_products_of_rows_are_computed_in_parts_and_others_whole(monkeypatch, arguments, named, pauses):
+    monkeypatch.setattr(fair_queue, "LARGEST_PRODUCT", 2 * 40)
+    seen: list[int] = []
+    with torch.no_grad():
+        expected = F.linear(*arguments, **named)
+        with fair_queue._PauseMode(lambda: seen.append(1)):
+            found = F.linear(*arguments, **named)
+    torch.testing.assert_close(found, expected)
+    assert len(seen) == pauses
+
+
+@pytest.mark.parametrize(
+    ("length", "keys", "how", "parts"),
+    [
+        (100, 100, (None, 0.0, True), 0),
+        (101, 101, (None, 0.0, True), 2),
+        (200, 200, (None, 0.0, True), 2),
+        (201, 201, (None, 0.0, True), 3),
+        (201, 201, (), 0),
+        (201, 201, (None, 0.0, False), 0),
+        (201, 150, (None, 0.0, True), 0),
+        (201, 201, (torch.ones(201, 201, dtype=torch.bool).tril(3), 0.0, False), 0),
+    ],
+    ids=["as long as a part", "longer", "two parts", "three", "not causal", "said so", "fewer keys", "a mask"],
+)
+def test_causal_attention_is_computed_in_parts_of_so_many_queries(monkeypatch, length, keys, how, parts):
+    monkeypatch.setattr(fair_queue, "LARGEST_PRODUCT", 2 * 3 * 8 * length * 100)
+    q, k, v = torch.randn(1, 3, length, 8), torch.randn(1, 3, keys, 8), torch.randn(1, 3, keys, 8)
+    pauses: list[int] = []
+    mode = fair_queue._PauseMode(lambda: pauses.append(1))
+    torch.testing.assert_close(mode._attention(q, k, v, *how), F.scaled_dot_product_attention(q, k, v, *how))
+    assert len(pauses) == parts
+
+
+def test_parts_of_attention_have_64_queries_at_least(monkeypatch):
+    monkeypatch.setattr(fair_queue, "LARGEST_PRODUCT", 1)
+    x, pauses = torch.randn(1, 1, 65, 4), []
+    fair_queue._PauseMode(lambda: pauses.append(1))._attention(
+        x[..., :64, :], x[..., :64, :], x[..., :64, :], None, 0.0, True
+    )
+    assert not pauses
+    fair_queue._PauseMode(lambda: pauses.append(1))._attention(x, x, x, None, 0.0, True, scale=0.5)
+    assert len(pauses) == 2

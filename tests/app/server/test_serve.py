@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -13,15 +15,19 @@ from urllib.parse import urlsplit
 import httpx
 import numpy as np
 import pytest
-from tests.e2e.conftest import served
+from fastapi.testclient import TestClient
+from tests.e2e.conftest import running, served
 
+from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.microscope import Session
 from headscope.app.server import HOST, ServeOptions, free_port
+from headscope.app.server.connections import LimitedConnection
 from headscope.app.server.serve import address, announcement
 from headscope.app.server.token import Token
 from headscope.app.wire import unpack
 from headscope.errors import InputError
 
+serving = importlib.import_module("headscope.app.server.serve")  # the package has a function of this name
 TEXT = "the old lamp on the landing burned until morning"
 SERVER = """
 import gc, importlib, sys
@@ -92,6 +98,111 @@ def test_a_free_port_can_be_bound():
 def test_a_port_that_cannot_be_bound_is_named_with_its_host():
     with pytest.raises(InputError, match=r"192\.0\.2\.1, port 99 cannot be used \(.*\); leave --port out for a free"):
         free_port(99, "192.0.2.1")
+
+
+def test_a_host_that_this_machine_does_not_have_is_refused(monkeypatch):
+    def unknown(*asked, **how):
+        raise socket.gaierror(8, "nodename nor servname provided")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(InputError, match=r"^--host nowhere: this machine has no such address \(nodename nor servname"):
+        free_port(host="nowhere")
+
+
+@pytest.mark.parametrize(
+    ("host", "wanted", "said"),
+    [(HOST, 99, "port 99 cannot be used"), ("::1", 99, "::1, port 99 cannot"), ("::1", None, "::1, port any cannot")],
+)
+def test_what_cannot_be_bound_is_named(monkeypatch, host, wanted, said):
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(family, 0, 0, "", ("not", "an", "address"))])
+    monkeypatch.setattr(socket, "socket", Refusing)
+    with pytest.raises(InputError, match=f"^{said}"):
+        free_port(wanted, host)
+
+
+class Refusing:
+    """A socket that cannot be bound."""
+
+    def __init__(self, family: int) -> None: ...
+    def __enter__(self) -> Refusing:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+    def setsockopt(self, *_: object) -> None: ...
+    def bind(self, address: object) -> None:
+        raise OSError(13, "Permission denied")
+
+
+@pytest.mark.parametrize(
+    ("options", "opened", "token"),
+    [
+        (ServeOptions(), r"http://127\.0\.0\.1:(\d+)/", False),
+        (ServeOptions(host="0.0.0.0"), r"http://127\.0\.0\.1:(\d+)/\?token=\S+", True),
+        (ServeOptions(classroom=True), r"http://127\.0\.0\.1:(\d+)/class/teacher\?key=\S+&token=\S+", True),
+        (ServeOptions(open_browser=False), None, False),
+    ],
+)
+def test_serving_opens_the_page_and_needs_a_token_for_others_and_for_a_class(
+    monkeypatch, capsys, options, opened, token
+):
+    ran, browsed, frozen = [], [], []
+    monkeypatch.setattr(serving.uvicorn, "run", lambda app, **how: ran.append((app, how)))
+    monkeypatch.setattr(serving.threading, "Timer", lambda seconds, call, given: Started(browsed, given[0]))
+    monkeypatch.setattr(serving.gc, "freeze", lambda: frozen.append(1))
+    monkeypatch.setattr(serving, "_allow_open_files", lambda: frozen.append(2))
+    serving.serve(ModelRegistry(), options)
+    ((app, how),) = ran
+    assert (how["host"], how["http"], frozen) == (options.host, LimitedConnection, [1, 2])
+    assert f":{how['port']}/" in capsys.readouterr().err
+    with TestClient(app, base_url=f"http://{HOST}") as client:
+        assert (client.get("/").status_code == 401) is token
+        assert (client.get("/class").status_code == 200) is options.classroom
+    assert len(browsed) == (opened is not None)
+    if opened:
+        assert re.fullmatch(opened, browsed[0])[1] == str(how["port"])
+
+
+class Started:
+    """A timer that notes its page when it is started."""
+
+    def __init__(self, browsed: list[str], page: str) -> None:
+        self.browsed, self.page = browsed, page
+
+    def start(self) -> None:
+        self.browsed.append(self.page)
+
+
+@pytest.mark.parametrize(
+    ("now", "most", "wanted"),
+    [
+        (1_024, 8_192, 4_096),
+        (1_024, 2_048, 2_048),
+        (1_024, -1, 4_096),
+        (4_096, 8_192, None),
+        (4_095, 8_192, 4_096),
+        (2_048, 2_048, None),
+        (-1, -1, None),
+    ],
+)
+def test_the_limit_on_open_files_is_raised_where_it_may_be(monkeypatch, now, most, wanted):
+    resource, raised = pytest.importorskip("resource"), []
+    assert resource.RLIM_INFINITY == -1
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (now, most))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: raised.append(limits))
+    serving._allow_open_files()
+    assert raised == ([] if wanted is None else [(wanted, most)])
+
+
+def test_no_header_of_a_client_changes_its_address():
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": scope["client"][0].encode()})
+
+    with running(app) as address:
+        told = httpx.get(address, headers={"x-forwarded-for": "10.9.8.7"}, timeout=60)
+    assert told.text == HOST
+    assert "server" not in told.headers
 
 
 def wait_for(url: str, process: subprocess.Popen[str]) -> None:

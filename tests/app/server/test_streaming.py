@@ -16,10 +16,11 @@ from tests.e2e.conftest import running
 
 from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.one_or_many import RunBegun
+from headscope.app.server import streaming
 from headscope.app.server.errors import add_error_handlers
 from headscope.app.server.fair_queue import ReaderLeftError
 from headscope.app.server.streaming import Frames, _sent, stream
-from headscope.app.server.worker import Worker
+from headscope.app.server.worker import DISCONNECTED, Worker
 from headscope.app.wire import unpack
 from headscope.errors import InputError
 
@@ -89,6 +90,42 @@ def test_a_stream_that_is_closed_between_two_frames_gives_up_its_turn():
 
     asyncio.run(scene())
     assert left == ["left"]
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_work_stops_when_so_many_frames_wait_to_be_sent(monkeypatch, most):
+    """The first one is taken at once; the others wait, as the response is not read."""
+    monkeypatch.setattr(streaming, "MOST_FRAMES", most)
+    emitted: list[int] = []
+
+    async def scene() -> None:
+        loop, worker, ended = asyncio.get_running_loop(), Worker(ModelRegistry()), asyncio.Event()
+
+        def work(emit):
+            try:
+                while len(emitted) < 20:
+                    begin(emit)
+                    emitted.append(1)
+                    for _ in range(3):  # until the frame is in line
+                        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result(60)
+            finally:
+                loop.call_soon_threadsafe(ended.set)
+
+        scope = {"type": "http", "method": "POST", "headers": [], "query_string": b"", "client": ("10.0.0.1", 1)}
+        answer = await stream(worker, worker.training, Request(scope, asyncio.Event().wait), work)
+        await asyncio.wait_for(ended.wait(), 60)
+        assert isinstance(answer, streaming.FrameStream)
+
+    asyncio.run(scene())
+    assert len(emitted) == 1 + most + 1
+
+
+def test_a_client_that_left_before_the_first_frame_gets_an_empty_answer(monkeypatch):
+    def work(emit):
+        raise ReaderLeftError
+
+    answer = TestClient(app_for(work)).get("/work")
+    assert (answer.status_code, answer.content) == (DISCONNECTED, b"")
 
 
 def test_work_stops_when_the_client_disconnects():

@@ -1,0 +1,129 @@
+"""What a route asks of the queue: how a request counts, by which names its progress is found, what a panic becomes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+from tests.app.conftest import WORDS
+
+from headscope.app.model_registry import ModelRegistry
+from headscope.app.pages.microscope import Progress, Session
+from headscope.app.server.fair_queue import FairQueue, ReaderLeftError, Turn
+from headscope.app.server.worker import DISCONNECTED, LARGE_MODEL, Worker, without_panic
+from headscope.errors import InputError
+
+CRAFT = {"sentence": "a red dog", "targets": [{"name": "t", "arrows": [[1, 0]]}], "steps": 3}
+SHORT, LONG, WHOLE = (False, False), (True, False), (True, True)
+
+
+def request(name: str = "", address: str = "10.0.0.1") -> Request:
+    async def receive() -> dict[str, str]:
+        await asyncio.sleep(60)
+        return {"type": "http.disconnect"}
+
+    query = f"request={name}".encode()
+    scope = {"type": "http", "method": "POST", "headers": [], "query_string": query, "client": (address, 1)}
+    return Request(scope, receive)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "counts"),
+    [
+        ("/api/look", {"text": "the old lamp"}, SHORT),
+        ("/api/look", {"text": " ".join(WORDS) * 400}, LONG),
+        ("/api/token", {"text": "lamp"}, SHORT),
+        ("/api/why", {"look": "x", "head": "0.0", "query": 1, "key": 0}, LONG),
+        ("/api/trace", {"look": "x", "position": 0, "token": 1}, LONG),
+        ("/api/roles", {}, LONG),
+        ("/api/rules", {}, LONG),
+        ("/api/rules/pattern", {"look": "x", "head": "0.0"}, SHORT),
+        ("/api/rules/cost", {"head": "0.0"}, LONG),
+        ("/api/rules/compile", {"rule": "previous"}, SHORT),
+        ("/api/rules/compile/open", {"rule": "previous"}, LONG),
+        ("/api/cut-path", {"look": "x", "writer": "0.0", "reader": "1.0", "query": 1}, LONG),
+        ("/api/media", {"data": "AAAA"}, LONG),
+        ("/api/received", {"look": "x", "head": "0.0"}, SHORT),
+        ("/api/censuses", {"text": "the old lamp " * 40}, LONG),
+        ("/api/models", {"name": "gpt2"}, WHOLE),
+        ("/api/card", {"name": "gpt2"}, WHOLE),
+        ("/api/lab/craft", CRAFT, LONG),
+        ("/api/lab/craft/open", CRAFT, LONG),
+        ("/api/lab/by-hand/open", {"role": "induction"}, SHORT),
+        ("/api/lab/one-or-many", {"experiment": "arms"}, LONG),
+    ],
+)
+def test_requests_wait_as_short_long_or_whole_ones(client, monkeypatch, path, body, counts):
+    seen: list[tuple[bool, bool]] = []
+
+    async def run(queue: FairQueue, turn: Turn, work: Any) -> None:
+        seen.append((turn.long, turn.whole))
+        raise ReaderLeftError
+
+    monkeypatch.setattr(FairQueue, "run", run)
+    answer = client.post(path, json=body)
+    assert answer.status_code == DISCONNECTED, answer.text
+    assert seen == [counts]
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "found"),
+    [("mine", "mine", True), ("mine", "", True), ("mine", "other", False), ("a" * 65, "a" * 64, True)],
+)
+def test_progress_is_found_by_name_while_the_request_runs(session: Session, name: str, asked: str, found: bool):
+    worker = Worker(ModelRegistry(session))
+
+    def work() -> tuple[Progress, Progress]:
+        queue, turn = worker._turns["10.0.0.1", ""]
+        turn.progress = ("reading", 1, 2)
+        assert (turn.long, turn.whole, queue) == (True, False, worker.training)
+        return worker.progress(request(), asked), worker.progress(request(address="10.0.0.2"), asked)
+
+    mine, of_another = asyncio.run(worker.run_in(worker.training, request(name), work))  # type: ignore[misc]
+    assert mine == (Progress(what="reading", done=1, total=2, place=0) if found else Progress())
+    assert of_another == Progress() == worker.progress(request(), asked)
+
+
+def test_the_end_of_a_request_does_not_hide_a_later_one_of_the_same_name(session: Session):
+    worker = Worker(ModelRegistry(session))
+
+    async def scene() -> Progress:
+        queue, first, second = FairQueue(), Turn("10.0.0.1"), Turn("10.0.0.1")
+        second.progress = ("second", 1, 2)
+        outer = worker.watching(queue, first, request("a"))
+        await outer.__aenter__()
+        async with worker.watching(queue, second, request("a")):
+            await outer.__aexit__(None, None, None)
+            assert worker._under_way == {"10.0.0.1": 1}
+            return worker.progress(request(), "a")
+
+    assert asyncio.run(scene()).what == "second"
+    assert not worker._turns
+    assert not worker._under_way
+
+
+@pytest.mark.parametrize(("asked", "counts"), [({}, False), ({"long": True}, True)])
+def test_work_on_a_model_is_short_unless_said(session: Session, asked: dict[str, bool], counts: bool):
+    worker = Worker(ModelRegistry(session))
+    found = asyncio.run(worker.run(request(), None, lambda _: worker._turns["10.0.0.1", ""][1].long, **asked))
+    assert found is counts
+
+
+def test_a_panic_of_a_library_is_an_error_with_its_first_line():
+    panic = type("PanicException", (BaseException,), {"__module__": "pyo3_runtime"})
+
+    def fails(error: BaseException) -> None:
+        raise error
+
+    with pytest.raises(InputError) as told:
+        without_panic(lambda: fails(panic("x" * 201 + "\nsecond line")))
+    assert str(told.value).startswith(f"a library that reads the text failed on it ({'x' * 200}); try another")
+    with pytest.raises(KeyboardInterrupt):
+        without_panic(lambda: fails(KeyboardInterrupt()))
+    assert without_panic(lambda: 5) == 5
+
+
+def test_a_model_of_gpt2_s_size_is_large_and_a_third_of_it_is_not():
+    assert 124_439_808 // 3 < LARGE_MODEL < 124_439_808
