@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from headscope.models.any_torch.markers import DIGIT_BITS, Markers
+from headscope.models.any_torch.axes import Layout
+from headscope.models.any_torch.markers import DIGIT_BITS, Markers, _head_order, _layout, _merged, _rectangle
 
 DTYPES = list(DIGIT_BITS)
 
@@ -68,3 +69,76 @@ def test_a_number_that_was_read_is_not_given_out_beside_new_ones() -> None:
     markers.mark("1", z)
     assert list(markers.spans) == ["1"]
     assert Markers(torch.bfloat16).bits <= 20  # there all digits of a number are needed until the last pass
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_dtype_holds_its_markers_and_one_bit_more_exactly(dtype: torch.dtype) -> None:
+    markers = Markers(dtype)
+    largest = torch.tensor([2**markers.bits, 2**markers.bits - 1], dtype=torch.float64)
+    assert torch.equal(largest.to(dtype).double(), largest)
+    assert markers.step == 2.0 ** -min(10, markers.bits // 2)
+    assert markers.n_digits == 1
+
+
+def rectangle(*lines: str) -> tuple[list[int], list[int]] | None:
+    found = _rectangle(torch.tensor([[cell == "x" for cell in line] for line in lines]))
+    return None if found is None else (found[0].tolist(), found[1].tolist())
+
+
+def test_markers_of_a_site_are_a_rectangle_of_rows_and_channels() -> None:
+    assert rectangle("....", "....") is None
+    assert rectangle(".xx.", ".xx.") == ([0, 1], [1, 2])
+    assert rectangle(".xx.", "....", ".xx.") == ([0, 2], [1, 2])
+    assert rectangle("xxx.", "xxx.", "xxx.", "xxx.", "xxxx") == ([0, 1, 2, 3, 4], [0, 1, 2]), "one stray of sixteen"
+    assert rectangle("x..x", ".xx.") is None, "strays alone"
+    assert rectangle("xx..", "xx..", "..x.") is None, "one of five is too many"
+
+
+def cells(shape: tuple[int, ...], order: tuple[int, ...], rows: int) -> torch.Tensor:
+    """Cells of a z of this shape, its axes in this order, in so many rows."""
+    return torch.arange(torch.Size(shape).numel()).view(shape).permute(order).reshape(rows, -1)
+
+
+@pytest.mark.parametrize(
+    ("shape", "order", "rows", "layout"),
+    [
+        ((2, 3, 4, 5), (0, 2, 1, 3), 8, Layout(("batch", "head"), 1)),
+        ((3, 2, 4, 5), (1, 2, 0, 3), 8, Layout(("head", "batch"), 1)),
+        ((2, 3, 4, 5), (2, 0, 1, 3), 8, Layout(("batch", "head"), 1)),
+        ((2, 3, 4, 5), (0, 1, 2, 3), 24, Layout(("batch", "batch"), 1)),
+        ((3, 4, 5), (1, 0, 2), 4, Layout(("head",), 1)),
+        ((2, 3, 4, 5), (0, 1, 2, 3), 6, None),
+        ((2, 3, 4, 5), (0, 3, 1, 2), 10, None),
+    ],
+)
+def test_which_axis_is_the_head_is_read_from_rows_of_cells(
+    shape: tuple[int, ...], order: tuple[int, ...], rows: int, layout: Layout | None
+) -> None:
+    assert _layout(cells(shape, order, rows), shape) == layout
+
+
+@pytest.mark.parametrize(("kind", "split"), [("batch head", (2, 3)), ("head batch", (3, 2))])
+def test_batch_and_head_in_one_axis_are_told_apart(kind: str, split: tuple[int, int]) -> None:
+    z = torch.arange(6 * 4 * 5).view(*split, 4, 5)
+    rows = (z if kind == "batch head" else z.transpose(0, 1)).transpose(1, 2).reshape(8, 15)
+    assert _layout(rows, (6, 4, 5)) == Layout((kind,), 3)  # type: ignore[arg-type]
+
+
+def test_an_axis_that_is_neither_batch_nor_heads_is_none() -> None:
+    assert _merged(torch.tensor([[0, 0], [1, 1]]), 6) == (None, 1), "one head"
+    assert _merged(torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]]), 6) == (None, 1), "four of six"
+    assert _merged(torch.tensor([[0, 3], [1, 2]]), 4) == (None, 1), "neither counts faster"
+    assert _merged(torch.tensor([[0, 1], [2, 3]]), 4) == ("batch head", 2)
+    assert _merged(torch.tensor([[0, 2], [1, 3]]), 4) == ("head batch", 2)
+
+
+def test_channels_are_ordered_by_head_and_number() -> None:
+    layout, shape = Layout(("batch", "head"), 1), (2, 3, 4, 5)
+    row = cells(shape, (0, 2, 1, 3), 8)[6]
+    shuffled = torch.randperm(15, generator=torch.Generator().manual_seed(0))
+    order = _head_order(layout, row[shuffled], shape)
+    assert order is not None
+    assert torch.equal(row[shuffled][order], row)
+    assert _head_order(layout, row[:-1], shape) is None, "one number is missing"
+    assert _head_order(layout, torch.cat((row[:-1], row[:1])), shape) is None, "one is there twice"
+    assert _head_order(Layout((), 1), torch.tensor([4, 3]), (4, 2)) is not None, "no leading axes: one head"

@@ -248,3 +248,36 @@ def test_a_float_mask_has_the_models_own_lowest_number(dtype: torch.dtype) -> No
     assert made.dtype == made.dense().dtype == dtype
     assert float(made.dense().min()) == torch.finfo(dtype).min
     assert made.dense() is made.dense(), "made once"
+
+
+@pytest.mark.parametrize(
+    ("view", "lazy"),
+    [
+        (lambda m: m[:, :, :, :9], True),
+        (lambda m: m[:, :, 0:, :20], True),
+        (lambda m: m[:2], True),
+        (lambda m: m.expand(-1, 1, -1, 9), True),
+        (lambda m: m.detach(), True),
+        (lambda m: m[:, :, :, :8], False),
+        (lambda m: m[:, :, 1:], False),
+        (lambda m: m[:, :, :, ::2], False),
+        (lambda m: m[1:], False),
+        (lambda m: m.expand(2, 3, 9, 9), False),
+        (lambda m: m.expand(1, 2, 1, 9, 9), False),
+    ],
+)
+def test_a_view_of_the_whole_mask_stays_lazy_and_others_are_what_they_show(view: Any, lazy: bool) -> None:
+    made = bool_mask(**request(hf.causal_mask_function, LEFT))
+    assert isinstance(made, LazyMask)
+    seen = view(made)
+    assert isinstance(seen, LazyMask) is lazy
+    assert torch.equal(seen.dense() if isinstance(seen, LazyMask) else seen, view(made.dense()))
+
+
+@pytest.mark.parametrize(("local", "padding", "left_out"), [(10, None, True), (9, None, False), (10, LEFT, False)])
+def test_a_local_window_over_all_keys_is_no_mask(local: int, padding: Tensor | None, left_out: bool) -> None:
+    given = request(hf.bidirectional_mask_function, padding)
+    made = bool_mask(**given, allow_is_bidirectional_skip=True, local_size=local)
+    assert (made is None) is left_out
+    whole = request(hf.bidirectional_mask_function, torch.ones(2, 9, dtype=torch.bool))
+    assert bool_mask(**whole, allow_is_bidirectional_skip=True) is None

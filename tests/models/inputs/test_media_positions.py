@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 from transformers import CLIPImageProcessorPil, ViTImageProcessorPil
 
+from headscope.models.inputs import media_positions
+from headscope.models.inputs.media import GRID_OF_PATCHES, PIXELS
 from headscope.models.inputs.media_positions import (
     STRETCHED,
     TILES,
     PatchGrid,
     ShownPicture,
     image_token_grid,
+    image_token_id,
+    listed_grid,
+    name_image_tokens,
     patch_grid,
     picture_read,
     seconds_covered,
@@ -88,3 +96,138 @@ def test_large_pictures_are_made_smaller_and_tiles_are_not_drawn() -> None:
 def test_pictures_of_one_and_three_channels_are_drawn(channels: int, drawn: bool) -> None:
     read = picture_read({"pixel_values": torch.rand(1, channels, 8, 8)}, None)
     assert isinstance(read, ShownPicture) == drawn
+
+
+def test_image_tokens_are_named_by_their_patches_and_are_no_copies_of_each_other() -> None:
+    words, image = Token(4, "the"), Token(9, "<image>")
+    named = name_image_tokens([words, *[image] * 4, words], 9, PatchGrid(0, 4, 4))
+    assert named == (words, *labelled("patch 0,0", "patch 0,1", "patch 1,0", "patch 1,1"), words)
+    assert name_image_tokens([words, image], 9, None) == (words, image)
+
+
+@pytest.mark.parametrize(
+    ("count", "vision", "grid"),
+    [
+        (1, PatchGrid(0, 3, 3), PatchGrid(1, 1, 1)),
+        (2, PatchGrid(0, 3, 6), PatchGrid(1, 1, 2)),
+        (6, PatchGrid(0, 5, 7), None),
+        (4, PatchGrid(0, 4, 5), None),
+        (4, PatchGrid(0, 5, 4), None),
+    ],
+)
+def test_merged_squares_fill_the_grid_of_patches(count: int, vision: PatchGrid, grid: PatchGrid | None) -> None:
+    assert image_token_grid([Token(4, "the"), *[Token(9, "<image>")] * count], 9, vision) == grid
+
+
+@pytest.mark.parametrize(
+    ("config", "token"),
+    [
+        (SimpleNamespace(image_token_id=7, image_token_index=8), 7),
+        (SimpleNamespace(image_token_index=8), 8),
+        (SimpleNamespace(image_token_id=0), 0),
+        (SimpleNamespace(image_token_id="<image>"), None),
+        (SimpleNamespace(), None),
+    ],
+)
+def test_the_image_token_is_the_configs(config: SimpleNamespace, token: int | None) -> None:
+    assert image_token_id(config) == token
+
+
+@pytest.mark.parametrize(
+    ("grid", "found"),
+    [([[1, 2, 3]], PatchGrid(0, 2, 3)), ([[2, 2, 3]], None), ([[1, 2, 3], [1, 2, 3]], None), (None, None)],
+)
+def test_a_list_of_patches_is_one_pictures_grid(grid: list[list[int]] | None, found: PatchGrid | None) -> None:
+    assert listed_grid({} if grid is None else {GRID_OF_PATCHES: torch.tensor(grid)}) == found
+
+
+def test_two_times_cover_twice_their_distance() -> None:
+    assert seconds_covered(labelled("1.00 s", "1.50 s")) == 1.0
+    assert seconds_covered(labelled("0.50 s", "1.00 s", "1.50 s")) == 1.5
+    assert seconds_covered([Token(3, "0.00 s"), Token(3, "1.00 s")]) is None
+    assert seconds_covered(labelled("0.00 s", "end")) is seconds_covered(labelled("CLS", "1.00 s")) is None
+
+
+def listed(picture: torch.Tensor, size: int, merged: int, frames: int) -> torch.Tensor:
+    """A picture as a list of patches, squares of them one after the other, as Qwen's processor makes it."""
+    height, width = picture.shape[1] // size, picture.shape[2] // size
+    rows = []
+    for top in range(0, height, merged):
+        for left in range(0, width, merged):
+            for row in range(top, top + merged):
+                for column in range(left, left + merged):
+                    patch = picture[:, row * size : (row + 1) * size, column * size : (column + 1) * size]
+                    rows.append(patch[:, None].expand(-1, frames, -1, -1).reshape(-1))
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize(("merged", "frames"), [(1, 1), (2, 2)])
+def test_a_picture_is_put_together_from_its_list_of_patches(merged: int, frames: int) -> None:
+    picture = torch.randint(0, 256, (3, 8, 12)).float() / 255
+    processor = SimpleNamespace(patch_size=2, merge_size=merged, temporal_patch_size=frames, do_rescale=True)
+    inputs = {PIXELS: listed(picture, 2, merged, frames), GRID_OF_PATCHES: torch.tensor([[1, 4, 6]])}
+    found = picture_read(inputs, processor)
+    assert isinstance(found, ShownPicture)
+    np.testing.assert_array_equal(found.pixels, (picture * 255).round().byte().permute(1, 2, 0).numpy())
+    assert picture_read(inputs, SimpleNamespace(patch_size=2, merge_size=None, temporal_patch_size=1)) == TILES
+    assert picture_read(inputs, SimpleNamespace(patch_size=3, merge_size=merged, temporal_patch_size=frames)) == TILES
+
+
+@pytest.mark.parametrize(
+    ("shape", "drawn"),
+    [((1, 1, 3, 8, 8), True), ((1, 2, 3, 8, 8), False), ((2, 3, 8, 8), False)],
+)
+def test_one_picture_is_drawn_and_several_are_not(shape: tuple[int, ...], drawn: bool) -> None:
+    assert isinstance(picture_read({PIXELS: torch.rand(shape)}, None), ShownPicture) is drawn
+
+
+@pytest.mark.parametrize(
+    ("how", "known"),
+    [
+        ({"do_rescale": False}, False),
+        ({"do_normalize": True}, False),
+        ({"do_normalize": True, "image_mean": [0.5], "image_std": [0.5]}, False),
+        ({"do_normalize": True, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}, True),
+        ({}, True),
+    ],
+)
+def test_pixels_are_restored_where_the_processor_says_how_they_were_made(how: dict[str, Any], known: bool) -> None:
+    read = picture_read({PIXELS: torch.full((1, 3, 2, 2), 0.5)}, SimpleNamespace(**how))
+    assert isinstance(read, ShownPicture)
+    assert (read.note == "") is known
+    assert read.pixels.max() == ((191 if how.get("do_normalize") else 128) if known else 0)
+
+
+@pytest.mark.parametrize(("low", "high", "known"), [(-0.04, 1.04, True), (-0.06, 1.0, False), (0.0, 1.06, False)])
+def test_pixels_far_outside_of_their_range_were_made_in_another_way(low: float, high: float, known: bool) -> None:
+    read = picture_read({PIXELS: torch.tensor([low, high]).expand(1, 3, 2, 2)}, SimpleNamespace())
+    assert isinstance(read, ShownPicture)
+    assert (read.note == "") is known
+    assert (read.pixels.min(), read.pixels.max()) == (0, 255)
+
+
+def test_latents_are_shown_by_their_principal_components() -> None:
+    wave = torch.linspace(-1, 1, 20).reshape(4, 5)
+    latents = torch.stack([4 * wave, 0.1 * wave.flip(0), 0 * wave, 0 * wave])[None]
+    read = picture_read({"mask": torch.zeros(1, 4, 4, 5).long(), "sample": latents}, None)
+    assert isinstance(read, ShownPicture)
+    assert read.pixels.shape == (4, 5, 3)
+    assert read.note.startswith("these are the 4 channels")
+    expected = ((wave + 1) / 2 * 255).round().numpy()
+    np.testing.assert_allclose(read.pixels[..., 0].astype(float), expected, atol=3)
+    two = picture_read({"sample": latents[:, :2]}, None)
+    assert isinstance(two, ShownPicture)
+    assert not two.pixels[..., 2].any(), "two channels have two components"
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 4, 5), (1, 4, 1, 5), (1, 4, 4, 1), (4, 4, 5)])
+def test_what_is_no_plane_of_latents_is_no_picture(shape: tuple[int, ...]) -> None:
+    assert picture_read({"sample": torch.rand(shape)}, None) is None
+
+
+def test_a_picture_at_the_limit_keeps_its_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(media_positions, "MOST_PIXELS", 32)
+    for width, shown in ((8, (4, 8, 3)), (9, (3, 8, 3)), (500, (1, 63, 3))):
+        read = picture_read({PIXELS: torch.rand(1, 3, 4, width)}, None)
+        assert isinstance(read, ShownPicture)
+        assert read.pixels.shape == shown

@@ -100,3 +100,22 @@ def test_a_given_grid_has_class_and_register_tokens_before_it() -> None:
     assert grid_labels((1, 2), 2) == patches
     assert grid_labels((1, 2), 4) == ["CLS", "register 0", *patches]
     assert grid_labels((1, 2), 1) is grid_labels(None, 2) is None
+    assert grid_labels((1, 2), 10) == ["CLS", *(f"register {number}" for number in range(7)), *patches]
+    assert grid_labels((1, 2), 11) is None
+
+
+@pytest.mark.parametrize(("shape", "known"), [((1, 1, 3, 8, 16), True), ((1, 2, 3, 8, 16), False), ((3, 8, 16), False)])
+def test_one_picture_of_several_that_may_be_has_patches(shape: tuple[int, ...], known: bool) -> None:
+    found = labels(SimpleNamespace(patch_size=8), {PIXELS: torch.zeros(shape)}, 2)
+    assert found == (["patch 0,0", "patch 0,1"] if known else ["[0]", "[1]"])
+
+
+@pytest.mark.parametrize("grid", [[[1, 2, 4], [1, 2, 4]], [[2, 2, 4]], [[1, 2, 3]]])
+def test_a_list_of_patches_that_does_not_fit_is_numbered(grid: list[list[int]]) -> None:
+    assert labels(SimpleNamespace(), {PIXELS: torch.zeros(8, 12), GRID_OF_PATCHES: torch.tensor(grid)}, 8)[0] == "[0]"
+
+
+def test_positions_of_windows_say_so() -> None:
+    assert numbered_labels(2, windowed=True) == ["window 1 [0]", "window 1 [1]"]
+    shown = position_labels(SimpleNamespace(), {}, 1, MediaProcessors(), windowed=True)
+    assert [token.text for token in shown] == ["window 1 [0]"]
