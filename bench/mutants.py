@@ -178,11 +178,12 @@ def nearest_tests(file: Path) -> list[str]:
 
 
 def folder_tests(file: Path) -> list[str]:
-    """The other tests of the folder that mirrors the module's, or of the next one above it that has tests."""
+    """The other tests of the folder that mirrors the module's, or of the next one above it; most names of it first."""
     folder = ROOT / "tests" / file.parent.relative_to(ROOT / "src/headscope")
     while not (found := sorted(folder.glob("test_*.py"))):
         folder = folder.parent
-    near = nearest_tests(file)
+    near, word = nearest_tests(file), re.compile(rf"\b{file.stem}\b")
+    found.sort(key=lambda test: -len(word.findall(test.read_text(encoding="utf-8"))))
     return [name for test in found if (name := str(test.relative_to(ROOT))) not in {*near, *SLOW}]
 
 

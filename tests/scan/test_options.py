@@ -78,3 +78,11 @@ def test_a_shard_is_whole_batches_and_about_as_large_as_asked(
     assert rows >= batch_rows
     if rows > batch_rows:
         assert abs(rows * context - tokens) <= batch_rows * context / 2
+
+
+def test_defaults_are_those_of_the_documentation() -> None:
+    options = ScanOptions()
+    assert (options.shard_tokens, options.replicates, options.examples, options.seed) == (2**17, 200, 5, 0)
+    assert (options.workers, options.lines, options.broken, options.field) == (1, False, "stop", "text")
+    assert DEFAULT_CONTEXT == 1_024
+    assert options.batch_for(512, torch.device("mps")) == TOKENS_PER_PASS["cpu"] // 512

@@ -82,6 +82,12 @@ def test_a_long_list_of_differences_is_shortened(folder: ScanFolder) -> None:
         folder.start(Recipe(RECIPE.data | dict.fromkeys("abcdef", 1)))
 
 
+def test_four_differences_are_named_and_more_are_not(folder: ScanFolder) -> None:
+    for names, said in (("abcd", r"d: nothing there, 1 here\); use"), ("abcde", r"d: nothing there, 1 here; …\); use")):
+        with pytest.raises(InputError, match=said):
+            folder.start(Recipe(RECIPE.data | dict.fromkeys(names, 1)))
+
+
 def test_an_unfinished_recipe_file_does_not_block_a_scan(tmp_path: Path) -> None:
     scan = ScanFolder(tmp_path)
     (tmp_path / "recipe.json.part").write_bytes(b"{")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import hashlib
 import io
 import json
 import lzma
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +22,7 @@ import pytest
 from headscope.errors import InputError
 from headscope.scan.corpus.documents import Corpus
 from headscope.scan.corpus.file_formats import PASSAGE_CHARACTERS
+from headscope.scan.corpus.file_hashes import FileHashes
 
 DOCUMENTS = ["The first text.\nTwo lines.", "A second: Grüße, 世界.", "third"]
 JSONL = "\n".join(json.dumps({"text": text, "n": 1}) for text in DOCUMENTS) + "\n"
@@ -186,3 +189,62 @@ def test_an_item_that_is_not_text_is_reported_with_its_number() -> None:
     corpus = Corpus(["fine", 3])
     assert documents_of(corpus) == ["fine"]
     assert corpus.problems == ["the corpus, item 1: int; a document is a str, or has a field 'text'"]
+
+
+def test_what_a_corpus_is_for_the_recipe(tmp_path: Path) -> None:
+    for name, text in (("b.txt", "two"), ("a.txt", "first"), (".hidden", "no")):
+        (tmp_path / name).write_text(text)
+    corpus = Corpus(tmp_path)
+    found = corpus.identity(FileHashes(), lambda _: None)
+    assert [(entry["file"], entry["bytes"]) for entry in found] == [("a.txt", 5), ("b.txt", 3)]
+    assert found[0]["sha256"] == hashlib.sha256(b"first").hexdigest()
+    assert (corpus.n_bytes, corpus.known_by_reading) == (8, False)
+
+
+class Fingerprinted:
+    """A dataset of the library datasets has one."""
+
+    _fingerprint = "abc"
+
+    def __iter__(self) -> Iterator[dict[str, str]]:
+        return iter([{"text": "a"}])
+
+
+@pytest.mark.parametrize(
+    ("source", "identity", "by_reading"),
+    [
+        ("-", [{"stream": "standard input"}], True),
+        (iter(["a"]), [{"dataset": type(iter([])).__name__}], True),
+        (Fingerprinted(), [{"dataset": "Fingerprinted", "fingerprint": "abc"}], False),
+        ([{"text": "a"}], [{"dataset": "list"}], True),
+    ],
+)
+def test_a_corpus_without_files_is_known_by_what_it_says_or_by_reading(source, identity, by_reading) -> None:
+    corpus = Corpus(source)
+    assert corpus.identity(FileHashes(), lambda _: None) == identity
+    assert (corpus.known_by_reading, corpus.n_bytes) == (by_reading, None)
+
+
+def test_a_list_of_texts_is_known_by_its_texts() -> None:
+    def digest(*texts: str) -> str:
+        (entry,) = Corpus(list(texts)).identity(FileHashes(), lambda _: None)
+        assert entry["texts"] == len(texts)
+        return str(entry["sha256"])
+
+    lists = [("a", "b"), ("ab",), ("a\0b",), ("a", "b", ""), ("a\0", "b"), ("a", "\0b"), ("b", "a"), ("\ud800",)]
+    assert len({digest(*texts) for texts in lists}) == len(lists)
+    assert digest("a", "b") == digest("a", "b")
+    assert not Corpus(["a"]).known_by_reading
+
+
+@pytest.mark.parametrize(("length", "shown"), [(80, "x" * 80), (81, "x" * 77 + "…")])
+def test_a_long_name_is_shortened_where_it_is_quoted(length: int, shown: str) -> None:
+    with pytest.raises(InputError, match=f"^{shown}: no such file, folder or pattern"):
+        Corpus("x" * length)
+
+
+def test_documents_without_text_are_not_counted_and_parts_of_one_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headscope.scan.corpus.file_formats.PASSAGE_CHARACTERS", 4)
+    corpus = Corpus(["", "ab cd ef", "  \n", "gh"])
+    assert [tuple(passage) for passage in corpus] == [(0, "ab"), (0, " cd"), (0, " ef"), (1, "gh")]
+    assert corpus.n_documents == 2

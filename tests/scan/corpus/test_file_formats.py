@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -160,3 +161,55 @@ def test_half_of_a_surrogate_pair_in_a_list_is_reported_with_its_item() -> None:
     corpus = Corpus(["fine", "ab\ud800"])
     assert [passage.text for passage in corpus] == ["fine"]
     assert corpus.problems == ["the corpus, item 1: half of a surrogate pair at character 2"]
+
+
+@pytest.mark.parametrize(("size", "passages"), [(8, 1), (9, 2), (16, 2), (17, 3)])
+def test_a_passage_has_so_many_characters_at_most(monkeypatch: pytest.MonkeyPatch, size: int, passages: int) -> None:
+    monkeypatch.setattr(file_formats, "PASSAGE_CHARACTERS", 8)
+    found = list(file_formats.split_passages(("x" * size,)))
+    assert "".join(text for _, text in found) == "x" * size
+    assert [begins for begins, _ in found] == [True, *[False] * (passages - 1)]
+    assert max(len(text) for _, text in found) <= 8
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [("abcdef ghij", "abcdef"), ("ab cdefghij", "ab cdefg"), ("abcd efghij", "abcd"), ("abcdefg\nhij", "abcdefg"),
+     ("abcde f\nghi", "abcde f"), ("abcdefgh ij", "abcdefgh")],
+)  # fmt: skip
+def test_a_passage_ends_before_white_space_in_its_second_half(monkeypatch, text: str, first: str) -> None:
+    monkeypatch.setattr(file_formats, "PASSAGE_CHARACTERS", 8)
+    assert next(file_formats.split_passages((text,)))[1] == first
+
+
+@pytest.mark.parametrize(("line", "refused"), [("x" * 10, False), ("x" * 11, True)])
+def test_a_json_line_may_be_as_long_as_the_limit(monkeypatch: pytest.MonkeyPatch, line: str, refused: bool) -> None:
+    monkeypatch.setattr(file_formats, "MAX_JSON_LINE", 10)
+    chunks = ["a\n", line[:5], line[5:]]
+    if refused:
+        with pytest.raises(UnreadableError, match=r"^, line 2: longer than 10 characters; put such a text"):
+            list(file_formats._lines(chunks))
+    else:
+        assert list(file_formats._lines([*chunks, "\nb"])) == ["a", line, "b"]
+
+
+@pytest.mark.parametrize(
+    ("packed", "unpacked", "refused"),
+    [(1, 100, False), (1, 101, True), (2, 101, True), (3, 101, False), (0, 10_000, True), (20, 200, False)],
+)
+def test_a_column_is_refused_where_no_text_is_so_repetitive(
+    monkeypatch, packed: int, unpacked: int, refused: bool
+) -> None:
+    monkeypatch.setattr(file_formats, "MAX_COLUMN_BYTES", 100)
+    monkeypatch.setattr(file_formats, "MOST_COMPRESSED", 50)
+    chunks = [
+        SimpleNamespace(path_in_schema=name, total_compressed_size=1, total_uncompressed_size=10**9) for name in "ab"
+    ]
+    own = SimpleNamespace(path_in_schema="text", total_compressed_size=packed, total_uncompressed_size=unpacked)
+    group = SimpleNamespace(column=lambda number: [*chunks, own][number])
+    metadata = SimpleNamespace(num_row_groups=1, num_columns=3, row_group=lambda number: group)
+    if refused:
+        with pytest.raises(UnreadableError, match=f"row group 0: {packed} bytes that unpack to {unpacked:,};"):
+            file_formats._refuse_bomb(metadata, "text")
+    else:
+        file_formats._refuse_bomb(metadata, "text")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headscope.scan.corpus.packing import PackedRows, RowFormat, pack
+from headscope.scan.corpus.packing import PackedRows, RowFormat, _rows, pack
 
 LENGTHS = st.lists(st.integers(2, 70), min_size=1, max_size=60)
 
@@ -72,3 +73,47 @@ def test_a_document_may_be_given_in_parts() -> None:
     whole = list(pack([(0, list(range(50)))], RowFormat(16), 9))
     parts = list(pack([(0, list(range(20))), (0, list(range(20, 50)))], RowFormat(16), 9))
     assert [rows.to_bytes() for rows in whole] == [rows.to_bytes() for rows in parts]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "how", "pieces"),
+    [
+        ([8], {}, [[(0, 0, 8, 0, 0)]]),
+        ([9], {}, [[(0, 0, 8, 0, 0)]]),
+        ([10], {}, [[(0, 0, 8, 0, 0), (1, 0, 2, 0, 8)]]),
+        ([1], {}, []),
+        ([2], {}, [[(0, 0, 2, 0, 0)]]),
+        ([6, 2], {}, [[(0, 0, 6, 0, 0), (0, 6, 8, 1, 0)]]),
+        ([7, 2], {}, [[(0, 0, 7, 0, 0), (1, 0, 2, 1, 0)]]),
+        ([3, 5, 3], {}, [[(0, 0, 3, 0, 0), (0, 3, 8, 1, 0), (1, 0, 3, 2, 0)]]),
+        ([3, 4, 4], {}, [[(0, 0, 3, 0, 0), (0, 3, 7, 1, 0), (1, 0, 4, 2, 0)]]),
+        ([2, 2], {"share_rows": False}, [[(0, 0, 2, 0, 0), (1, 0, 2, 1, 0)]]),
+        ([7], {"tokens_before": (0,), "tokens_after": (9,)}, [[(0, 0, 8, 0, 0)]]),
+        ([8], {"tokens_before": (0,), "tokens_after": (9,)}, [[(0, 0, 8, 0, 0), (1, 0, 4, 0, 6)]]),
+        ([2, 2], {"tokens_before": (0,), "tokens_after": (9,)}, [[(0, 0, 4, 0, 0), (0, 4, 8, 1, 0)]]),
+        ([8, 8, 8], {}, [[(0, 0, 8, 0, 0), (1, 0, 8, 1, 0)], [(0, 0, 8, 2, 0)]]),
+    ],
+)
+def test_documents_are_split_and_share_rows_exactly_where_they_fit(lengths, how, pieces) -> None:
+    rows = packed(lengths, RowFormat(8, **how), 2)
+    assert [[tuple(piece) for piece in each.pieces] for each in rows] == pieces
+
+
+@pytest.mark.parametrize(("documents", "closed"), [(32, 0), (33, 1)])
+def test_so_many_rows_are_open_at_a_time(documents: int, closed: int) -> None:
+    """Of documents that leave room and do not fit together, the fullest row is closed when one more is opened."""
+    lengths = [5] * (documents - 1) + [6]
+    rows = _rows(((number, [1] * length) for number, length in enumerate(lengths)), RowFormat(9))
+    first = next(rows)
+    assert first.used == (6 if closed else 5)
+
+
+def test_batches_have_the_pieces_of_their_rows() -> None:
+    (rows,) = pack([(n, [1, 2, 3]) for n in range(3)], RowFormat(4, share_rows=False), 8)
+    assert [[tuple(piece) for piece in part.pieces] for part in rows.batches(2)] == [
+        [(0, 0, 3, 0, 0), (1, 0, 3, 1, 0)], [(0, 0, 3, 2, 0)],
+    ]  # fmt: skip
+    assert [len(part.ids) for part in rows.batches(2)] == [2, 1]
+    assert rows.n_tokens == 9
+    assert rows.on(torch.device("cpu")) is rows.on(torch.device("cpu")), "copied once"
+    assert torch.equal(rows.on(torch.device("cpu")).piece_ids, rows.piece_ids())

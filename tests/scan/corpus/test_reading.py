@@ -16,7 +16,9 @@ from headscope.errors import InputError
 from headscope.models.native import NativeModel
 from headscope.scan import pool, run
 from headscope.scan.corpus import reading
+from headscope.scan.corpus.documents import Corpus
 from headscope.scan.corpus.packing import RowFormat, pack
+from headscope.scan.corpus.reading import Source
 from headscope.scan.options import ScanOptions
 from headscope.scan.run import scan
 from headscope.scan.shards import ScanFolder
@@ -135,3 +137,37 @@ def test_tallies_wait_in_memory_for_the_recipe(
     pool.run_here(worker_setup(open_tiny).open(), folder, [0, 1, 2], lambda _: None, later)
     assert folder.n_tallies() == 3
     assert later.called == list(range(called))
+
+
+def source(fast: bool = False, **options: Any) -> Source:
+    model = NativeModel(TinyModel(), FastBytes() if fast else Bytes(), "tiny")
+    return Source(model, Corpus(["ab", "cd", "e"]), ScanOptions(**options), RowFormat(8))
+
+
+@pytest.mark.parametrize(
+    ("characters", "groups"),
+    [(0, [["ab"], ["cd"], ["e"]]), (2, [["ab"], ["cd"], ["e"]]), (3, [["ab", "cd"], ["e"]]), (99, [["ab", "cd", "e"]])],
+)
+def test_passages_are_tokenised_together_up_to_so_many_characters(characters: int, groups: list[list[str]]) -> None:
+    found = [[passage.text for passage in held] for held in source()._passages(characters)]
+    assert found == groups
+
+
+@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize(("most", "read"), [(None, 3), (1, 1), (2, 1), (3, 2), (4, 2), (5, 3)])
+def test_reading_ends_with_the_document_that_reaches_max_tokens(most: int | None, read: int, fast: bool) -> None:
+    counted: list[int] = []
+    found = list(source(fast, max_tokens=most)._tokenised(counted.append))
+    assert found == [(0, [*b"ab"]), (1, [*b"cd"]), (2, [*b"e"])][:read]
+    assert counted == [2, 2, 1][:read]
+
+
+@pytest.mark.parametrize(("ahead", "read"), [(0, 1), (1, 2), (2, 3)])
+def test_a_fast_tokenizer_works_so_far_ahead(monkeypatch: pytest.MonkeyPatch, ahead: int, read: int) -> None:
+    monkeypatch.setattr(reading, "AHEAD", ahead)
+    monkeypatch.setattr(reading, "AT_ONCE", 1)
+    reader = source(fast=True)
+    encoded = reader._encoded()
+    assert [passage.text for passage in next(encoded)[0]] == ["ab"]
+    assert reader.corpus.n_documents == read
+    assert [passages[0].text for passages, _ in encoded] == ["cd", "e"]

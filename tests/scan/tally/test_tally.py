@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+import re
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -150,3 +151,26 @@ def test_tallies_of_different_scans_do_not_merge() -> None:
     other = Layout(sites=(("0", 2),), questions=("previous",))
     with pytest.raises(InputError, match="count different things"):
         Tally.zero(LAYOUT).merge(Tally.zero(other))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"context": -1}, "context=-1;"),
+        ({"examples": True}, "examples=True;"),
+        ({"sites": (("0", -2),)}, "site 0=-2;"),
+        ({"sites": (("0", 2), ("0", 2))}, "'0' twice;"),
+        ({"questions": ("a", "a")}, "'a' twice"),
+        ({"questions": ("entropy",)}, "'entropy' twice"),
+        ({"questions": ("a", "b"), "nulls": ("c",)}, "1 nulls of 2 questions;"),
+        (
+            {"context": -1, "examples": -1, "seed": -1, "replicates": -1},
+            "context=-1, replicates=-1, examples=-1; ",
+        ),
+    ],
+)
+def test_axes_that_no_scan_writes_are_refused(wrong: dict[str, Any], said: str) -> None:
+    given: dict[str, Any] = {"sites": (("0", 2), ("1", 0)), "questions": ("a", "b"), "seed": 0} | wrong
+    with pytest.raises(InputError, match=re.escape(said)):
+        Layout(**given).refuse_lies()
+    Layout(sites=(("0", 2),), questions=("a",), nulls=("n",), context=0, replicates=0, examples=0).refuse_lies()
