@@ -47,6 +47,7 @@ class Extremes:
     """The smallest and the largest value of each tensor."""
     _held: list[tuple[str, Tensor]] = field(default_factory=list)
     _bytes: int = 0
+    _fetched: Tensor | None = None
 
     def add(self, name: str, tensor: Tensor) -> None:
         """Keep what the largest absolute value is read from, by one kernel on a GPU."""
@@ -74,15 +75,30 @@ class Extremes:
             for (name, _), *pair in zip(some, low.unbind(), high.unbind(), strict=True):
                 self.values.setdefault(name, []).extend(pair)
 
-    def read(self) -> dict[str, float]:
-        """Read all values, which waits for the device once; NaN where there is one."""
+    def fetch(self, device: torch.device) -> None:
+        """Begin to copy all values from this device, without waiting for them: ``read`` would else wait for the device.
+
+        They may be read after its stream has reached this point. Nothing is fetched that is on another device.
+        """
         self._add_held()
+        kept = [value for values in self.values.values() for value in values]
+        if kept and all(value.device == device and value.dtype == kept[0].dtype for value in kept):
+            self._fetched = torch.stack(kept).to("cpu", non_blocking=True)
+
+    def read(self) -> dict[str, float]:
+        """Read all values, which waits for the device once unless they were fetched; NaN where there is one."""
+        if self._fetched is None:
+            self._add_held()
         kept = [value for values in self.values.values() for value in values]
         if not kept:
             return {}
-        if any(value.device != kept[0].device or value.dtype != kept[0].dtype for value in kept):
-            kept = [value.to(kept[0].device, torch.float64) for value in kept]
-        numbers = iter(torch.stack(kept).tolist())
+        if self._fetched is not None:
+            together = self._fetched
+        else:
+            if any(value.device != kept[0].device or value.dtype != kept[0].dtype for value in kept):
+                kept = [value.to(kept[0].device, torch.float64) for value in kept]
+            together = torch.stack(kept)
+        numbers = iter(together.tolist())
         return {name: _largest([next(numbers) for _ in values]) for name, values in self.values.items()}
 
 
@@ -106,6 +122,13 @@ class PassCheck:
         largest = logsumexp.masked_fill(logsumexp.isneginf(), 0.0).abs().flatten(1).amax(1)
         for site, value in zip(sites, largest.unbind(), strict=True):
             self.logsumexp.values.setdefault(site, []).append(value)
+
+    def fetch(self, device: torch.device) -> None:
+        """Begin to copy what is verified from this device; see ``Extremes.fetch``."""
+        self.z.fetch(device)
+        self.logsumexp.fetch(device)
+        if self.logits is not None and self.logits.device == device:
+            self.logits = self.logits.to("cpu", non_blocking=True)
 
     def verify(self) -> None:
         """Raise an error that names the first site whose numbers are not finite."""

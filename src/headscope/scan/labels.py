@@ -18,7 +18,7 @@ from headscope.attention.questions import Question
 from headscope.heads.questions.label_rules import LARGEST_LABEL, LabelRule
 from headscope.heads.questions.standard_questions import STANDARD, MatchingKeys, matching_keys
 from headscope.models.protocol import OpenModel
-from headscope.scan.corpus.packing import PackedRows, RowFormat
+from headscope.scan.corpus.packing import PackedRows, RowFormat, without_waiting
 
 
 class BatchQuestion(NamedTuple):
@@ -80,7 +80,7 @@ def label_batch(
     before, after = max(len(row_format.tokens_before), 1), len(row_format.tokens_after)
     # The last entry is that of padding, whose piece is −1.
     lengths = torch.tensor([*(piece.stop - piece.start for piece in rows.pieces), 0])
-    visible = lengths.to(device, non_blocking=True)[pieces]
+    visible = without_waiting(lengths, torch.device(device))[pieces]
     counted = (positions >= before) & (positions < visible - after)
     largest = (len(rows.pieces) + 1) * LARGEST_LABEL
     matched = {name: BatchQuestion(question, matching_keys(question, largest)) for name, question in questions.items()}

@@ -24,7 +24,7 @@ from headscope.models.inputs.dummy_inputs import device_of
 from headscope.models.protocol import OpenModel
 from headscope.models.recording import note_logsumexp
 from headscope.scan.corpus.document_split import Block, DocumentSplit
-from headscope.scan.corpus.packing import PackedRows, RowFormat
+from headscope.scan.corpus.packing import PackedRows, RowFormat, without_waiting
 from headscope.scan.labels import Labels, label_batch, null_name, question_names
 from headscope.scan.options import ScanOptions
 from headscope.scan.tally.reduction import TRAITS, SiteValues, reduce
@@ -128,7 +128,7 @@ class _BatchObserver:
         self._end: torch.cuda.Event | None = None
         self._block_questions: dict[tuple[Block, torch.device], dict[str, Question]] = {}
         alone = [[[float(question.exclude_self)]] for question in self.questions.values()]
-        self._exclude_self = torch.tensor(alone).to(self.device, non_blocking=True)
+        self._exclude_self = without_waiting(torch.tensor(alone), self.device)
         asked = Asked(labels.within_pieces(), self.valid, self.shares, self._exclude_self, self.plan.layout.context)
         self._waiting = WaitingSites(rows, asked, self.causal, self.sums.append)
 
@@ -157,6 +157,9 @@ class _BatchObserver:
         """Observe the sites that wait, and mark the end of the batch in the GPU's stream."""
         self._waiting.flush()
         if self.device.type == "cuda":
+            # Now: read after the next batch has been started, they would wait for that one's end.
+            for check in self.checks:
+                check.fetch(self.device)
             self._end = torch.cuda.current_stream(self.device).record_event()
 
     def add_to(self, tally: Tally) -> None:

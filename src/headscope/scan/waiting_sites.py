@@ -30,7 +30,7 @@ from headscope.attention.observer import Call
 from headscope.attention.questions import Question
 from headscope.attention.scores import Scores
 from headscope.models.finite import PassCheck, finish
-from headscope.scan.corpus.packing import PackedRows
+from headscope.scan.corpus.packing import PackedRows, without_waiting
 from headscope.scan.tally.reduction import (
     DISTANCE_BINS,
     ENTROPY_BINS,
@@ -143,7 +143,7 @@ class WaitingSites:
             n_questions = len(asked.questions)
             rows = torch.tensor([piece[:3] for piece in self._rows.pieces], dtype=torch.int32)
             self._pieces[causal] = Segments(
-                rows.to(device, non_blocking=True),
+                without_waiting(rows, device),
                 asked.valid[causal].transpose(1, 2)[:, : len(TRAITS) + n_questions].contiguous(),
                 asked.shares[causal].contiguous(),
                 asked.exclude_self.flatten(),

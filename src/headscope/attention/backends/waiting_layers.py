@@ -78,19 +78,18 @@ class WaitingLayers:
         """One text in one layer. The first call computes all layers and texts."""
         if self._waiting:
             with torch.no_grad():
-                for group, asked in self._groups():
-                    for part in _parts(group):
+                for sites, asked in self._groups():
+                    for part in self._parts(sites):
                         self._observe(part, asked)
-            self._waiting.clear()
         return self._observed[site][text]
 
     def masses(self, site: str) -> tuple[list[str], Float[Tensor, "question item head query"]] | None:
         """The masses of all texts at this site and at those that were observed with it, site after site."""
         return self._masses.get(site)
 
-    def _groups(self) -> Iterator[tuple[list[_Layer], Callable[[torch.device], Questions]]]:
-        """Layers that can share a launch, and what is asked there of all texts."""
-        groups: dict[object, tuple[list[_Layer], Callable[[torch.device], Questions]]] = {}
+    def _groups(self) -> list[tuple[list[str], Callable[[torch.device], Questions]]]:
+        """Sites that can share a launch, and what is asked there of all texts."""
+        groups: dict[object, tuple[list[str], Callable[[torch.device], Questions]]] = {}
         for layer in self._waiting.values():
             sizes, asked = self._sizes_at(layer), []
             at_once = self._together(sizes)
@@ -102,25 +101,34 @@ class WaitingLayers:
             padded = (
                 partial(_moved, at_once) if at_once else partial(_padded, asked, layer.q.shape[2], layer.k.shape[2])
             )
-            groups.setdefault(key, ([], padded))[0].append(layer)
-        yield from groups.values()
+            groups.setdefault(key, ([], padded))[0].append(layer.site)
+        return list(groups.values())
 
-    def _observe(self, group: list[_Layer], asked: Callable[[torch.device], Questions]) -> None:
-        first, n_texts = group[0], len(self._asks)
+    def _parts(self, sites: list[str]) -> Iterator[list[str]]:
+        """Some sites at a time: q, k and v are let go when a part has been observed, so no other is stored twice."""
+        size = sum(tensor.numel() * tensor.element_size() for tensor in self._waiting[sites[0]][1:4])
+        count = max(1, AT_ONCE // max(size, 1))
+        for first in range(0, len(sites), count):
+            yield sites[first : first + count]
+
+    def _observe(self, sites: list[str], asked: Callable[[torch.device], Questions]) -> None:
+        group, n_texts = [self._waiting[site] for site in sites], len(self._asks)
+        first = group[0]
         sizes, windows = self._sizes_at(first), len(first.q) // n_texts
         q, k, v = (torch.cat([getattr(layer, side) for layer in group]) for side in ("q", "k", "v"))
         norms = torch.linalg.vector_norm(v, dim=-1, dtype=torch.float32)
         questions = asked(q.device)
         rows = fused_layers.observe_layers(q, k, self._masked(first), questions)
         if questions and windows == 1:
-            together = ([layer.site for layer in group], torch.stack(list(rows.mass.values())))
-            self._masses.update(dict.fromkeys(together[0], together))
-        self._unchecked.append(([layer.site for layer in group], rows.logsumexp.view(len(group), -1)))
+            together = (sites, torch.stack(list(rows.mass.values())))
+            self._masses.update(dict.fromkeys(sites, together))
+        self._unchecked.append((sites, rows.logsumexp.view(len(group), -1)))
         by_text = zip(*(torch.split(values, windows) for values in _listed(rows, q, k, norms)), strict=True)
         for layer in group:
             self._observed[layer.site] = [
                 _one_text(next(by_text), tuple(rows.mass), layer.scores, size) for size in sizes
             ]
+            del self._waiting[layer.site]
 
     def unchecked(self) -> list[tuple[list[str], Float[Tensor, "site row"]]]:
         """Sites and their log-sum-exp that nobody has checked yet; the caller is to."""
@@ -141,16 +149,6 @@ def without_padding(scores: Scores, sizes: Sequence[Sizes], q: Tensor) -> Scores
         return scores
     mask = (scores.mask & padding(lengths)).bind(len(q), q.shape[1], q.shape[2], max(lengths))
     return Scores(scale=scores.scale, mask=mask, softcap=scores.softcap)
-
-
-def _parts(group: list[_Layer]) -> Iterator[list[_Layer]]:
-    """Some layers at a time; they are taken out of the group, so that no more than one part is stored twice."""
-    size = sum(tensor.numel() * tensor.element_size() for tensor in group[0][1:4])
-    count = max(1, AT_ONCE // max(size, 1))
-    while group:
-        part = group[:count]
-        del group[:count]
-        yield part
 
 
 def _padded(asked: list[Questions], n_query: int, n_key: int, device: torch.device) -> dict[str, Question]:

@@ -26,6 +26,11 @@ MIN_TOKENS = 2
 """Tokens in a piece: a single token could attend only to itself."""
 
 
+def without_waiting(tensor: Tensor, device: torch.device) -> Tensor:
+    """Copy a tensor of the CPU to a device; to a GPU without waiting for what that has to do before."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
 class Piece(NamedTuple):
     """A piece of a document in a row: columns ``start:stop`` hold its tokens, from the document's ``offset`` on."""
 
@@ -73,10 +78,7 @@ class PackedRows:
     def on(self, device: torch.device) -> PlacedRows:
         """The rows on a device, copied there once and without waiting for what it has to do before."""
         if device not in self._copies:
-            there = torch.stack((self.ids, *self._places))
-            if device.type == "cuda":
-                there = there.pin_memory().to(device, non_blocking=True)
-            self._copies[device] = PlacedRows(*there.to(device).unbind())
+            self._copies[device] = PlacedRows(*without_waiting(torch.stack((self.ids, *self._places)), device).unbind())
         return self._copies[device]
 
     @cached_property
