@@ -33,6 +33,10 @@ def publish(
     one_file: Annotated[
         bool, typer.Option("--one-file", help="Write one .html file that opens from a disk, without a server.")
     ] = False,
+    webgpu: Annotated[
+        Path | None,
+        typer.Option(help="Offer readers their graphics card: the archive of `npm pack onnxruntime-web@1.30.0`."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the microscope as a static site, whose model runs in the visitor's browser, without Python.
@@ -43,7 +47,7 @@ def publish(
 
     options = PublishOptions(
         out=out, models=models or (), censuses=census or (), looks=look or (), title=title, text=text,
-        docs=docs, address=address, dtype=dtype, i_may=i_may, one_file=one_file,
+        docs=docs, address=address, dtype=dtype, i_may=i_may, one_file=one_file, webgpu=webgpu,
     )  # fmt: skip
     made = publish(options, lambda line: None if as_json else say(line, err=True))
     if as_json:

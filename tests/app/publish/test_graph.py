@@ -14,8 +14,11 @@ from tests.app.conftest import WORDS, small_model, word_tokenizer
 from tests.app.publish.conftest import copied, unchecked_shapes, written
 
 import headscope
+from headscope.app.pages.microscope import Session as PageSession
+from headscope.app.publish.explanations import stored_explanations
 from headscope.app.publish.graph import Exported, ExportError, export
-from headscope.app.publish.site import write_model
+from headscope.app.publish.score_split import split_card
+from headscope.app.publish.site import store_verified, write_model
 from headscope.app.publish.verify import ASKED_FOR, TOLERANCE, Session, gap, verify
 from headscope.app.publish.weights import FILE, Stored, store
 from headscope.app.wire import unpack
@@ -63,16 +66,47 @@ def bert() -> transformers.PreTrainedModel:
     return transformers.BertForMaskedLM(config)
 
 
-@pytest.mark.parametrize("family", [gpt2, gemma, bert])
+def qwen() -> transformers.PreTrainedModel:
+    config = transformers.Qwen3Config(
+        vocab_size=len(WORDS) + 1, hidden_size=32, intermediate_size=48, num_hidden_layers=1, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=8, max_position_embeddings=64,
+    )  # fmt: skip
+    return transformers.Qwen3ForCausalLM(config)
+
+
+MORE_WRITERS = "site 0 reads more than one embedding, heads and MLPs through its own norm"
+NORMED_QUERIES = "site 0: more than a rotation lies between its projection and its q"
+
+
+@pytest.mark.parametrize(
+    ("family", "no_split", "traced"),
+    [
+        (gpt2, MORE_WRITERS, True),
+        (gemma, NORMED_QUERIES, True),
+        (qwen, NORMED_QUERIES, True),
+        (bert, MORE_WRITERS, False),
+    ],
+    ids=["gpt2", "gemma", "qwen", "bert"],
+)
 def test_other_families_go_through_the_same_export(
-    family: Callable[[], transformers.PreTrainedModel], tmp_path: Path
+    family: Callable[[], transformers.PreTrainedModel], no_split: str, traced: bool, tmp_path: Path
 ) -> None:
+    """Verified like any model. Their scores are not split in the browser, which is said; an example's are stored."""
     with headscope.load(family().eval(), word_tokenizer()) as scope:
         with unchecked_shapes():
             exported = export(scope.model)
-        found = verify(written(store(exported.graph, scope.model), tmp_path), scope, exported, texts=[TEXT])
+        stored = store(exported.graph, scope.model)
+        found = verify(written(stored, tmp_path), scope, exported, texts=[TEXT])
+        split = split_card(scope.model, exported, stored)
+        ((text, packed),) = stored_explanations(PageSession(scope), [TEXT])
     assert exported.longest == 64
     assert found.passed, str(found)
+    assert split.why_not == no_split
+    explained = json.loads(packed)
+    assert text == TEXT
+    assert (explained["trace"] is not None) == traced
+    assert explained["arrows"]
+    assert all(arrow["error"] < 1e-4 for arrow in explained["arrows"].values())
 
 
 def test_a_query_that_loses_its_only_key_attends_to_nothing(folder: Path, scope: Scope, exported: Exported) -> None:
@@ -119,7 +153,7 @@ def test_the_file_of_weights_holds_each_matrix_once_where_the_page_finds_it(stor
 def test_half_precision_that_is_asked_for_is_published_with_its_error(
     scope: Scope, exported: Exported, tmp_path: Path
 ) -> None:
-    found = write_model(scope, exported, tmp_path, "float16")
+    _, found = store_verified(scope, exported, tmp_path, "float16")
     assert TOLERANCE["float16"] < max(found.probability, found.weight, found.edited) < ASKED_FOR
     assert str(found).startswith("near Python's: on 3 texts")
 

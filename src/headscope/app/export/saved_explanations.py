@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 from headscope.app.pages.explain.path_cut import CutPathRequest
@@ -19,18 +21,24 @@ def explained(session: Session, look: str, last: int) -> dict[str, Any]:
     found: dict[str, Any] = {"trace": None, "arrows": {}, "cuts": {}}
     if last >= MOST_TOKENS:
         return found
-    try:
+    with contextlib.suppress(HeadscopeError):
         trace = found["trace"] = session.trace(TraceRequest(look=look, position=last))
-        for head, key in _arrows(trace)[:MOST_ARROWS]:
-            why = session.why(WhyRequest(look=look, head=head, query=last, key=key))
-            found["arrows"][f"{head} {last} {key} mean"] = why
-            writer = main_writer(why)
-            if writer is not None:
-                asked = CutPathRequest(look=look, writer=writer, reader=head, query=last, key=key)
-                found["cuts"][f"{writer} {head} k {last} {key}"] = session.cut_path(asked)
-    except HeadscopeError:
-        return found
+        explain_arrows(session, (look, last), _arrows(trace), found)
     return found
+
+
+def explain_arrows(
+    session: Session, place: tuple[str, int], arrows: Sequence[tuple[str, int]], found: dict[str, Any]
+) -> None:
+    """Add the split of the first of these arrows (a head, and a key that it reads), and the cut of its main writer."""
+    look, last = place
+    for head, key in arrows[:MOST_ARROWS]:
+        why = session.why(WhyRequest(look=look, head=head, query=last, key=key))
+        found["arrows"][f"{head} {last} {key} mean"] = why
+        writer = main_writer(why)
+        if writer is not None:
+            asked = CutPathRequest(look=look, writer=writer, reader=head, query=last, key=key)
+            found["cuts"][f"{writer} {head} k {last} {key}"] = session.cut_path(asked)
 
 
 def _arrows(trace: TraceResponse) -> list[tuple[str, int]]:

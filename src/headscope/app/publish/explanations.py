@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Sequence
 
 from pydantic_core import to_jsonable_python
 
-from headscope.app.export.saved_explanations import explained
+from headscope.app.export.saved_explanations import explain_arrows, explained
 from headscope.app.pages.microscope import LookRequest, Session
+from headscope.errors import HeadscopeError
 
 EXAMPLES = (
     "My white horse drank at the river. My white horse drank at the",
@@ -26,6 +28,21 @@ def stored_explanations(session: Session, texts: Sequence[str]) -> Iterator[tupl
     """Each text that this model can explain, with its answers as JSON."""
     for text in dict.fromkeys(texts):
         told, _ = session.look(LookRequest(text=text))
-        found = explained(session, told.look, len(told.tokens) - 1)
-        if found["trace"] is not None:
+        last = len(told.tokens) - 1
+        found = explained(session, told.look, last)
+        if not found["arrows"]:  # no trace (of a prediction of BERT's), or no head in it: what heads read most
+            with contextlib.suppress(HeadscopeError):
+                explain_arrows(session, (told.look, last), strongest_arrows(session, told.look, last), found)
+        if found["trace"] is not None or found["arrows"]:
             yield text, json.dumps(to_jsonable_python(found), ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def strongest_arrows(session: Session, look: str, query: int) -> list[tuple[str, int]]:
+    """Every head with the key that it reads most at this query, strongest first."""
+    opened = session.kept.look(look)
+    assert opened is not None
+    found = []
+    for head in opened.look.shape.heads():
+        weight, key = opened.look.pattern(head)[query].max(-1)
+        found.append((float(weight), str(head), int(key)))
+    return [(head, key) for _, head, key in sorted(found, reverse=True)]

@@ -32,6 +32,7 @@ from headscope.app.publish.one_file import one_file
 from headscope.app.publish.score_split import split_card
 from headscope.app.publish.share import IMAGE, share_image, share_tags
 from headscope.app.publish.verify import ASKED_FOR, GRAPH, TOLERANCE, Verified, verify
+from headscope.app.publish.webgpu import angle_nodes, check_archive, write_webgpu
 from headscope.app.publish.weights import FILE, DType, Stored, attribution, store
 from headscope.app.server import sandbox
 from headscope.app.wire import pack
@@ -64,6 +65,7 @@ class PublishOptions:
 
     ``docs``: the address of documentation that its bar links to, as in ``docs/index.html``; ``address``: where
     the site will be, which previews of links to it need. ``one_file``: ``out`` is one page that opens from a disk.
+    ``webgpu``: an archive with the runtime that offers readers their graphics card.
     """
 
     out: Path
@@ -77,6 +79,7 @@ class PublishOptions:
     dtype: DType | None = None
     i_may: bool = False
     one_file: bool = False
+    webgpu: Path | None = None
 
     def __post_init__(self) -> None:
         if self.one_file:
@@ -92,6 +95,8 @@ class PublishOptions:
             raise InputError(f"{self.address!r} is no address of a site; give one that begins with https://")
         if not (STATIC / "published.html").exists():
             raise InputError("this copy of headscope lacks the page of published sites; run `make web`")
+        if self.webgpu is not None:
+            check_archive(self.webgpu)
 
     def _check_one_file(self) -> None:
         if self.out.suffix != ".html" or self.out.is_dir():
@@ -101,6 +106,8 @@ class PublishOptions:
                 f"{len(self.looks)} saved looks do not go into one file; each is a page of its own: leave out "
                 "--look and save them with `headscope look TEXT --html FILE`, or publish a folder"
             )
+        if self.webgpu is not None:
+            raise InputError("a second runtime does not go into one file; leave out --webgpu, or publish a folder")
 
 
 @dataclass
@@ -168,6 +175,7 @@ def _write(options: PublishOptions, made: Published, say: Say) -> None:
         "looks": looks,
         "recipe": recipe(options.dtype),
         "runtime": f"runtime/{RUNTIME.name}",
+        "webgpu": write_webgpu(options.out, options.webgpu),
         **_write_answers(options),
     }
     (options.out / "site.json").write_text(json.dumps(site, ensure_ascii=False), encoding="utf-8")
@@ -206,7 +214,16 @@ def _publish_model(
 def write_model(
     scope: Scope, exported: Exported, folder: Path, dtype: DType | None = None, say: Say = lambda _: None
 ) -> Verified:
-    """Write a model's files and verify them: in half precision if close enough or asked for, else in float32."""
+    """Write a model's files, verify them, and describe them for the page."""
+    stored, found = store_verified(scope, exported, folder, dtype, say)
+    _describe(scope, exported, stored, found, folder)
+    return found
+
+
+def store_verified(
+    scope: Scope, exported: Exported, folder: Path, dtype: DType | None = None, say: Say = lambda _: None
+) -> tuple[Stored, Verified]:
+    """Write the graph and its weights: in half precision if close enough or asked for, else in float32."""
     import onnx
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -220,8 +237,7 @@ def write_model(
         found = verify(folder, scope, exported, ASKED_FOR if dtype == "float16" else TOLERANCE[kind])
         say(f"{kind} weights: {found}")
         if found.passed:
-            _describe(scope, exported, stored, found, folder)
-            return found
+            return stored, found
     raise ExportError(f"what the exported model computes is {found}")
 
 
@@ -243,6 +259,7 @@ def _describe(scope: Scope, exported: Exported, stored: Stored, verified: Verifi
         "tables": {name: table.to_dict() for name, table in stored.tables.items()},
         "attribution": values,
         "split": split.to_dict(),
+        "angles": angle_nodes(stored.graph),
         "hash": weight_hash(scope.model.model, torch.float32),
         "dtype": f"weights in {stored.dtype}",
         "verified": str(verified),

@@ -5,6 +5,21 @@ import type { SiteCard } from "../source";
 const NO_CUT = [-1n, 0n, 0n, 0n]; // a row that belongs to no site
 const MOST_THREADS = 4;
 
+/** A build of onnxruntime-web, and where it computes. */
+export interface Runtime {
+  ort: typeof ort;
+  provider: ort.InferenceSession.ExecutionProviderConfig;
+}
+
+/** The runtime that every site has. */
+export function webAssembly(binary: ArrayBuffer): Runtime {
+  ort.env.wasm.wasmBinary = binary;
+  ort.env.wasm.numThreads = globalThis.crossOriginIsolated
+    ? Math.min(MOST_THREADS, navigator.hardwareConcurrency || 1)
+    : 1;
+  return { ort, provider: "wasm" };
+}
+
 /** Edits of heads: what each delivers, and the arrows that are knocked out. */
 export interface HeadEdits {
   off: { site: number; head: number }[];
@@ -16,22 +31,24 @@ export type Outputs = Record<string, Float32Array>;
 
 export class Graph {
   private constructor(
+    private readonly runtime: typeof ort,
     private readonly session: ort.InferenceSession,
     private readonly sites: SiteCard[],
   ) {}
 
-  static async open(runtime: ArrayBuffer, graph: ArrayBuffer, weights: ArrayBuffer, sites: SiteCard[]): Promise<Graph> {
-    ort.env.wasm.wasmBinary = runtime;
-    ort.env.wasm.numThreads = globalThis.crossOriginIsolated
-      ? Math.min(MOST_THREADS, navigator.hardwareConcurrency || 1)
-      : 1;
-    ort.env.logLevel = "error";
-    const session = await ort.InferenceSession.create(new Uint8Array(graph), {
-      executionProviders: ["wasm"],
+  static async open(
+    { ort: build, provider }: Runtime,
+    graph: ArrayBuffer,
+    weights: ArrayBuffer,
+    sites: SiteCard[],
+  ): Promise<Graph> {
+    build.env.logLevel = "error";
+    const session = await build.InferenceSession.create(new Uint8Array(graph), {
+      executionProviders: [provider],
       externalData: [{ path: "weights.bin", data: new Uint8Array(weights) }],
       logSeverityLevel: 3,
     });
-    return new Graph(session, sites);
+    return new Graph(build, session, sites);
   }
 
   get outputs(): readonly string[] {
@@ -47,6 +64,7 @@ export class Graph {
 
   private inputs(ids: number[], edits?: HeadEdits): Record<string, ort.Tensor> {
     const { sites } = this;
+    const { Tensor } = this.runtime;
     const widest = Math.max(...sites.map((site) => site.n_heads));
     const deepest = Math.max(...sites.map((site) => site.d_value));
     const gates = new Float32Array(sites.length * widest).fill(1);
@@ -61,11 +79,11 @@ export class Graph {
     const cuts = [NO_CUT, ...arrows];
     const by = [sites.length, widest];
     return {
-      ids: new ort.Tensor("int64", BigInt64Array.from(ids, BigInt), [1, ids.length]),
-      gates: new ort.Tensor("float32", gates, by),
-      means: new ort.Tensor("float32", means, by),
-      offsets: new ort.Tensor("float32", new Float32Array(gates.length * deepest), [...by, deepest]),
-      cuts: new ort.Tensor("int64", BigInt64Array.from(cuts.flat()), [cuts.length, 4]),
+      ids: new Tensor("int64", BigInt64Array.from(ids, BigInt), [1, ids.length]),
+      gates: new Tensor("float32", gates, by),
+      means: new Tensor("float32", means, by),
+      offsets: new Tensor("float32", new Float32Array(gates.length * deepest), [...by, deepest]),
+      cuts: new Tensor("int64", BigInt64Array.from(cuts.flat()), [cuts.length, 4]),
     };
   }
 }

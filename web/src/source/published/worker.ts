@@ -1,20 +1,22 @@
 // Runs a published model beside the page: fetches its files, says how far it is, and answers one request at a time.
 import { unpack } from "../../wire";
 import { contentOf, unzipped, type MODEL_FILES, type Place, type PublishedModel } from "./files";
-import { Graph } from "./graph";
+import { Graph, webAssembly, type Runtime } from "./graph";
 import { ModelReader } from "./reader";
 import { Tokens } from "./tokenizer";
+import { readerOnWebGpu, type Tried, type WebGpuFiles } from "./webgpu/on-webgpu";
 
 export interface OpenRequest {
   runtime: Place;
   files: Record<(typeof MODEL_FILES)[number], Place>;
   bytes: number;
+  webgpu?: WebGpuFiles | null; // where the reader chose it
 }
 
 let reader: Promise<ModelReader> | null = null;
 let turn: Promise<unknown> = Promise.resolve();
 
-async function open({ runtime, files, bytes }: OpenRequest): Promise<ModelReader> {
+async function open({ runtime, files, bytes, webgpu }: OpenRequest): Promise<ModelReader> {
   const came = new Map<Place, number>();
   const file = (place: Place) =>
     contentOf(place, (count) => {
@@ -34,9 +36,16 @@ async function open({ runtime, files, bytes }: OpenRequest): Promise<ModelReader
   const { values, arrays } = unpack(packed);
   const card = values as PublishedModel;
   postMessage({ progress: { what: "starting the model", done: bytes, total: bytes } });
-  const session = await Graph.open(wasm, graph, weights, card.model.sites);
   const numbers = Object.fromEntries(Object.entries(arrays).map(([name, each]) => [name, each.data as Float32Array]));
-  return new ModelReader(session, new Tokens(tokenizer, config, card.texts), { file: weights, card, arrays: numbers });
+  const tokens = new Tokens(tokenizer, config, card.texts);
+  const on = (build: Runtime) => Graph.open(build, graph, weights, card.model.sites);
+  const readerOf = (runs: Pick<Graph, "run" | "outputs">) =>
+    new ModelReader(runs, tokens, { file: weights, card, arrays: numbers });
+  const plain = await on(webAssembly(wasm));
+  const reader = readerOf(plain);
+  if (!webgpu) return reader;
+  const tell = (tried: Tried) => postMessage({ tried });
+  return (await readerOnWebGpu(webgpu, card, { graph: plain, reader }, on, readerOf, tell)) ?? reader;
 }
 
 type Ask = "look" | "weights" | "attribution" | "predict" | "token" | "why";

@@ -37,6 +37,7 @@ import pattern from "./pages/pattern";
 import prediction from "./pages/prediction";
 import printed from "./pages/printed";
 import rules from "./pages/rules";
+import runtime from "./pages/runtime";
 import trace from "./pages/trace";
 import why from "./pages/why";
 
@@ -62,6 +63,7 @@ const de: Words = {
   printed,
   published,
   rules,
+  runtime,
   served: { ...served, ...errors },
   start,
   tour,

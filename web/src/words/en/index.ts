@@ -23,6 +23,7 @@ import pattern from "./pages/pattern";
 import prediction from "./pages/prediction";
 import printed from "./pages/printed";
 import rules from "./pages/rules";
+import runtime from "./pages/runtime";
 import trace from "./pages/trace";
 import why from "./pages/why";
 
@@ -48,6 +49,7 @@ export default {
   printed,
   published,
   rules,
+  runtime,
   served,
   start,
   tour,
