@@ -46,22 +46,22 @@ WINDOWS = 40_000
 FILMED = 48  # texts of each task of the film
 
 EMBEDDED = TrainingOptions(
-    d_model=320,
-    n_layers=10,
-    n_heads=8,
-    n_kv_heads=4,
-    d_mlp=864,
+    d_model=384,
+    n_layers=8,
+    n_heads=6,
+    n_kv_heads=3,
+    d_mlp=768,
     vocabulary=8192,
     context=512,
     rows=128,
-    steps=10_000,
+    steps=12_000,
     long_context=4096,
-    long_steps=1_600,
-    learning_rate=3e-3,
+    long_steps=2_000,
+    learning_rate=2e-3,
     warmup=200,
     decay=0.5,
     repeats=0.08,
-    mark_weight=3.0,
+    mark_weight=8.0,
     optimizer="muon",
     checkpoint_seconds=100.0,
 )
@@ -242,7 +242,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--options", default="{}", help="JSON of training options that differ from the recipe")
     parser.add_argument("--weights", default="{}", help=f"JSON of shares of rows that differ from {WEIGHTS}")
     parser.add_argument("--shares", default="{}", help="JSON of shares of the kinds of generated text that differ")
-    parser.add_argument("--generated-mb", type=float, default=96.0, help="megabytes of text to generate")
+    parser.add_argument("--generated-mb", type=float, default=140.0, help="megabytes of text to generate")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="save and stop after this long")
     return parser.parse_args()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from bench.curriculum.harvest import Deed
 from bench.curriculum.passage import World, answer, sentence
 from bench.curriculum.people import Person
@@ -9,7 +11,8 @@ from bench.curriculum.scenes import gap, opening
 from bench.curriculum.weave import sentences
 from bench.curriculum.words import LEADS
 
-PRONOUN = 0.25
+PRONOUN = 0.15
+IN_WORDS = 0.35  # of pairs have common words for names
 
 
 def fitting(world: World, people: list[Person]) -> tuple[Deed, Person, Person]:
@@ -47,13 +50,24 @@ def both_named(world: World, people: list[Person]) -> str:
 
 
 def document(world: World) -> str:
-    """Two people, named at first, and what one did to the other, between sentences in which nobody is named."""
+    """Pairs of people, named at first, and what one did to the other, between sentences in which nobody is named."""
+    return " ".join(episode(world) for _ in range(world.draw.randint(1, 4)))
+
+
+def episode(world: World) -> str:
     people = world.people(2)
     parts = [both_named(world, people)]
-    for _ in range(world.draw.randint(1, 5)):
-        if world.maybe(0.3):
-            parts += sentences(world)[:2] if world.hay else []
-        elif world.maybe(0.2):
+    for _ in range(world.pick((1, 1, 2, 3))):
+        if world.hay and world.maybe(0.12):
+            parts += sentences(world)[:1]
+        elif world.maybe(0.12):
             parts.append(sentence(f"{gap(world, people)}."))
         parts.append(deed(world, people))
-    return " ".join(parts)
+    told = " ".join(parts)
+    return in_words(world, told, people) if world.names.words and world.maybe(IN_WORDS) else told
+
+
+def in_words(world: World, told: str, people: list[Person]) -> str:
+    """The same with common words for names: who is meant must not depend on which words are names."""
+    words = dict(zip((person.name for person in people), world.some(world.names.words, len(people)), strict=True))
+    return re.sub("|".join(rf"\b{re.escape(name)}\b" for name in words), lambda found: words[found[0]], told)

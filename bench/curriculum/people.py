@@ -43,7 +43,8 @@ NO_NAMES = set(
 """)
 )
 
-ANY_WORD = 0.35  # of people whose gender does not matter have a word for a name that is none
+ANY_WORD = 0.5  # of people whose gender does not matter have a word for a name that is none
+COMMON = 100, 5_000  # the ranks of words that stand for names; the first ones are words of grammar
 NO_ENDINGS = ("ish", "ese", "ian", "ians")  # peoples and languages
 
 
@@ -73,10 +74,11 @@ class Person:
 
 @dataclass(frozen=True)
 class NamePool:
-    """Names to draw from. ``found`` are names of novels with their gender, ``others`` any words in capitals."""
+    """Names to draw from: ``found`` in novels with their gender, ``others`` any capital words, ``words`` any others."""
 
     found: Sequence[tuple[str, str]] = field(default=(), repr=False)
     others: Sequence[str] = field(default=(), repr=False)
+    words: Sequence[str] = field(default=(), repr=False)
 
     def person(self, draw: random.Random, gender: str) -> Person:
         """A person of this gender; ``?`` leaves it open."""
@@ -132,7 +134,8 @@ def pool_of(texts: Iterable[str], most: int = 1500) -> NamePool:
     ]
     known = [(name, _gender(genders.get(name, Counter()))) for name in kept]
     found = [(name, gender) for name, gender in known if gender][:most]
-    return NamePool(found, sorted(set(common_words) - {name for name, _ in found}))
+    words = tuple(word for word, _ in common.most_common(COMMON[1])[COMMON[0] :])
+    return NamePool(found, sorted(set(common_words) - {name for name, _ in found}), words)
 
 
 def _gender(said: Counter[str]) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 import torch
-from bench.curriculum import held_out, honesty, people, words
+from bench.curriculum import deeds, held_out, honesty, people, words
 from bench.curriculum.harvest import Deed, harvest
 from bench.curriculum.mixture import KINDS, MOST_GENERATED, frames, passages
 from bench.curriculum.named_again import named_again
@@ -213,6 +214,17 @@ def test_deeds_mean_the_other_of_two_people() -> None:
         for part in made.text.split(". "):
             here = [word for word in honesty.TOKEN.findall(part) if word in named]
             assert len(here) == len(set(here)) <= 2
+
+
+def test_common_words_stand_for_both_names_throughout_and_marks_stay() -> None:
+    told = "Otto and Hilda met. Then Hilda thanked ⟦Otto⟧, and Otto's dog barked at Ottoline."
+    named = replace(WORLD, names=replace(POOL, words=["kettle", "river"]))
+    pair = [people.Person("Otto", "m"), people.Person("Hilda", "w")]
+    made = {deeds.in_words(replace(named, draw=random.Random(seed)), told, pair) for seed in range(9)}
+    one = "kettle and river met. Then river thanked ⟦kettle⟧, and kettle's dog barked at Ottoline."
+    assert made == {one, one.replace("kettle", "_").replace("river", "kettle").replace("_", "river")}
+    texts = [each.text for each in passages("deeds of novels", 20, 9, named)]
+    assert 1 < sum("kettle" in text for text in texts) < len(texts)
 
 
 def test_names_that_come_again_are_marked() -> None:
