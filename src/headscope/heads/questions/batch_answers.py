@@ -34,7 +34,7 @@ class BatchAnswers:
     def __init__(self, ids: Int[Tensor, "text position"], lengths: Sequence[int]) -> None:
         self.ids, self.lengths = ids, tuple(lengths)
         self._weights: dict[bool, RowWeights] = {}
-        self._means: dict[str, list[Answers]] = {}
+        self._means: dict[str, tuple[Float[Tensor, "question text head"], list[list[bool]]]] = {}
 
     @classmethod
     def of(cls, texts: Sequence[Prepared]) -> BatchAnswers | None:
@@ -69,19 +69,16 @@ class BatchAnswers:
             if found is None or len(found[1]) != len(self.questions):
                 return None
             self._compute(*found, causal)
-        return dict(self._means[site][text])
+        means, answered = self._means[site]
+        by_question = zip(self.questions, means[:, text].unbind(), answered[text], strict=True)
+        return {name: mean for name, mean, known in by_question if known}
 
     def _compute(self, sites: Sequence[str], mass: Float[Tensor, "question item head query"], causal: bool) -> None:
         rows = self._rows(causal)
         weights = rows.weights.to(mass.device, non_blocking=True)[:, None, :, None]
-        means = (mass.view(len(mass), len(sites), -1, *mass.shape[2:]) * weights).sum(-1).flatten(1, 2)
-        by_item = zip(*(each.unbind() for each in means.unbind()), strict=True)
-        names = tuple(self.questions)
-        for site in sites:
-            self._means[site] = [
-                {name: mean for name, mean, known in zip(names, next(by_item), answered, strict=True) if known}
-                for answered in rows.answered
-            ]
+        means = (mass.view(len(mass), len(sites), -1, *mass.shape[2:]) * weights).sum(-1)
+        for site, own in zip(sites, means.unbind(1), strict=True):
+            self._means[site] = own, rows.answered
 
     def _rows(self, causal: bool) -> RowWeights:
         if causal not in self._weights:

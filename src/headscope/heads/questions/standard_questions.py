@@ -89,18 +89,21 @@ def _answerable_here(question: Question, causal: bool) -> NDArray[np.bool_]:
     batch, n_query, n_key = max(len(query), len(key)), query.shape[1], key.shape[1]
     query, key = np.broadcast_to(query, (batch, n_query)), np.broadcast_to(key, (batch, n_key))
     own = np.arange(n_key - n_query, n_key)
-    found = np.zeros((batch, n_query), dtype=bool)
-    for text in range(batch):
-        labels, first, counts = np.unique(key[text], return_index=True, return_counts=True)
-        at = np.minimum(np.searchsorted(labels, query[text]), len(labels) - 1)
-        match = (labels[at] == query[text]) & (query[text] != -1)
-        if causal:
-            # The first key with the label is the nearest to begin with: no other is needed.
-            seen = first[at] < own + (not question.exclude_self)
-        else:
-            itself = (own >= 0) & (key[text][np.maximum(own, 0)] == query[text]) & question.exclude_self
-            seen = counts[at] > itself
-        found[text] = match & seen
+    if not batch or not n_key:
+        return np.zeros((batch, n_query), dtype=bool)
+    # All texts at once: their labels are ranked, and those of different texts never equal.
+    ranks = np.unique(np.concatenate((query.ravel(), key.ravel())), return_inverse=True)[1].reshape(-1)
+    text = np.arange(batch)[:, None] * (ranks.max() + 1)
+    asked, there = ranks[: query.size].reshape(batch, n_query) + text, ranks[query.size :].reshape(batch, n_key) + text
+    labels, first, counts = np.unique(there, return_index=True, return_counts=True)
+    at = np.minimum(np.searchsorted(labels, asked), len(labels) - 1)
+    found: NDArray[np.bool_] = (labels[at] == asked) & (query != -1)
+    if causal:
+        # The first key with the label is the nearest to begin with: no other is needed.
+        found &= first[at] % n_key < own + (not question.exclude_self)
+    else:
+        itself = (own >= 0) & (key[:, np.maximum(own, 0)] == query) & question.exclude_self
+        found &= counts[at] > itself
     if causal and n_key == n_query:
         found[:, 0] = False
     return found
