@@ -72,7 +72,8 @@ class WaitingLayers:
 
     def add(self, site: str, q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> None:
         """Keep a layer that ``fused_layers.refuse_layer`` did not refuse. ``scores`` is bound."""
-        self._waiting[site] = _Layer(site, q.detach(), k.detach(), v.detach(), scores)
+        q, k, v = (each.detach() if each.requires_grad else each for each in (q, k, v))
+        self._waiting[site] = _Layer(site, q, k, v, scores)
 
     def observed(self, site: str, text: int) -> ObservedLayer:
         """One text in one layer. The first call computes all layers and texts."""

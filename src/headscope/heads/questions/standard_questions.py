@@ -91,10 +91,11 @@ def _answerable_here(question: Question, causal: bool) -> NDArray[np.bool_]:
     own = np.arange(n_key - n_query, n_key)
     if not batch or not n_key:
         return np.zeros((batch, n_query), dtype=bool)
-    # All texts at once: their labels are ranked, and those of different texts never equal.
-    ranks = np.unique(np.concatenate((query.ravel(), key.ravel())), return_inverse=True)[1].reshape(-1)
-    text = np.arange(batch)[:, None] * (ranks.max() + 1)
-    asked, there = ranks[: query.size].reshape(batch, n_query) + text, ranks[query.size :].reshape(batch, n_key) + text
+    asked, there = query, key
+    if batch > 1:  # all texts at once: labels are ranked, and those of different texts are never equal
+        ranks = np.unique(np.concatenate((query.ravel(), key.ravel())), return_inverse=True)[1].reshape(-1)
+        ranks = np.concatenate((ranks[: query.size].reshape(query.shape), ranks[query.size :].reshape(key.shape)), 1)
+        asked, there = np.split(ranks + np.arange(batch)[:, None] * (ranks.max() + 1), [n_query], axis=1)
     labels, first, counts = np.unique(there, return_index=True, return_counts=True)
     at = np.minimum(np.searchsorted(labels, asked), len(labels) - 1)
     found: NDArray[np.bool_] = (labels[at] == asked) & (query != -1)
