@@ -92,14 +92,14 @@ def statistics_of(
     n_items, n_heads, n_query, d_head = q.shape
     values = torch.empty(5 + len(questions), *q.shape[:3], dtype=torch.float32, device=q.device)
     key = inputs.empty(torch.int64)
-    rows, keys, options = _tile(q.dtype, d_head, len(questions))
-    layer_kernel.layers[(-(-n_query // rows) * n_items * n_heads,)](
+    tile = _tile(q.dtype, d_head)
+    layer_kernel.layers[(-(-n_query // tile) * n_items * n_heads,)](
         inputs.q, inputs.k, *values[:5].unbind(), key, values[5:], inputs.visible.low, inputs.visible.high,
         asks, labels, n_query, k.shape[2], k.shape[1], len(inputs.visible.low), len(asks), inputs.scale,
-        inputs.softcap or 0.0, *inputs.q.stride()[:3], *inputs.k.stride()[:3], BM=rows, BN=keys,
+        inputs.softcap or 0.0, *inputs.q.stride()[:3], *inputs.k.stride()[:3], BM=tile, BN=tile,
         PRECISION=_precision(q), N=len(questions), NP=max(2, 1 << (len(questions) - 1).bit_length()),
         EXCLUDE_SELF=sum(each.exclude_self << n for n, each in enumerate(questions.values())),
-        num_warps=4, **options, **inputs.common,
+        num_warps=4, **inputs.common,
     )  # fmt: skip
     return LayerStatistics(values, key)
 
@@ -125,14 +125,11 @@ def _stacked(labels: Sequence[Tensor], q: Tensor) -> Int[Tensor, "text question 
     return together.to(q.device, non_blocking=True)
 
 
-def _tile(dtype: torch.dtype, d_head: int, n_questions: int) -> tuple[int, int, dict[str, int]]:
-    """Rows and keys at once, and options of the launch; in float32, more would not fit the registers."""
+def _tile(dtype: torch.dtype, d_head: int) -> int:
+    """Rows and keys at once; in float32, more would not fit the registers."""
     if interpreted():
-        return 64, 64, {}
-    if d_head > 128 or (dtype == torch.float32 and d_head > 64):
-        return 32, 32, {}
-    # With ten questions, 64 keys take all registers there are: half as many are 8 % faster on an H200, in bfloat16.
-    return (64, 32, {"maxnreg": 128}) if n_questions > 8 and dtype != torch.float32 else (64, 64, {})
+        return 64
+    return 32 if d_head > 128 or (dtype == torch.float32 and d_head > 64) else 64
 
 
 def _precision(q: Tensor) -> str:
