@@ -82,8 +82,11 @@ def top_examples(tops: tuple[Tensor, Tensor, Tensor], rows: PackedRows, slots: i
 
     Each of ``tops`` is ``[question, head, piece]``; a score of −inf means that no query of the piece can answer.
     """
-    fields = [part.expand_as(tops[0]) for part in torch.tensor(rows.pieces).unbind(1)]
-    order = _order(tops[0], *fields[3:])[..., :slots]
+    pieces = torch.tensor(rows.pieces)
+    fields = [part.expand_as(tops[0]) for part in pieces.unbind(1)]
+    # As ``_order``, with what is the same for every head sorted once.
+    by_place = _order(torch.zeros(len(pieces)), *pieces.T[3:])
+    order = by_place[tops[0][..., by_place].argsort(dim=2, descending=True, stable=True)[..., :slots]]
     score, column, key = (part.gather(2, order) for part in tops)
     row, start, stop, document, offset = (part.gather(2, order) for part in fields)
     window = column[..., None] + torch.arange(-BEFORE, AFTER + 1)
@@ -96,8 +99,8 @@ def top_examples(tops: tuple[Tensor, Tensor, Tensor], rows: PackedRows, slots: i
     return found
 
 
-def _order(score: Tensor, document: Tensor, position: Tensor) -> Int[Tensor, "question head slot"]:
+def _order(score: Tensor, document: Tensor, position: Tensor) -> Int[Tensor, "*axes slot"]:
     """By decreasing score, then document, then position: stable sorts, last criterion first."""
-    order = position.argsort(dim=2, stable=True)
-    order = order.gather(2, document.gather(2, order).argsort(dim=2, stable=True))
-    return order.gather(2, score.gather(2, order).argsort(dim=2, descending=True, stable=True))
+    order = position.argsort(dim=-1, stable=True)
+    order = order.gather(-1, document.gather(-1, order).argsort(dim=-1, stable=True))
+    return order.gather(-1, score.gather(-1, order).argsort(dim=-1, descending=True, stable=True))
