@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from tests.heads.conftest import small_llama
@@ -17,6 +19,11 @@ OPTIONS = RuleOptions(fit_rows=48, choose_rows=32)
 def texts() -> list[list[int]]:
     generator = torch.Generator().manual_seed(7)
     return [torch.randint(3, 40, (40 + 3 * n,), generator=generator).tolist() for n in range(6)]
+
+
+def without_means(rules: Rules) -> Rules:
+    """The rules as files of earlier versions have them."""
+    return replace(rules, heads=tuple(replace(head, mean_z=()) for head in rules))
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.heads.rules.conftest import OPTIONS, texts
+from tests.heads.rules.conftest import OPTIONS, texts, without_means
 
 import headscope
 from headscope.errors import InputError
@@ -16,11 +16,13 @@ from headscope.heads.rules.cost import HOW, CostOptions
 from headscope.heads.rules.library import built_in
 from headscope.heads.rules.mixture import Drawn
 from headscope.heads.rules.report import Rules, open_rules
+from headscope.heads.rules.sampled_rows import Drawing, own_text, sample_rows
 from headscope.scope import Scope
 
 
 @pytest.mark.parametrize("how", ["rules", "table", "position", "first"])
-def test_following_rules_equals_forcing_their_patterns(opened: Scope, rules: Rules, how: str) -> None:
+def test_without_means_following_rules_equals_forcing_their_patterns(opened: Scope, rules: Rules, how: str) -> None:
+    rules = without_means(rules)
     ids = texts()[3]
     rows = torch.arange(len(ids))
     drawn = Drawn(built_in(), TokenFeatures.of(opened.look(ids).tokens), rows, rows <= rows[:, None])
@@ -31,6 +33,30 @@ def test_following_rules_equals_forcing_their_patterns(opened: Scope, rules: Rul
         found = opened.look(ids).logits
     assert torch.allclose(found, wanted, atol=1e-4)
     assert not torch.allclose(found, opened.look(ids).logits, atol=1e-2)
+
+
+@pytest.mark.parametrize("how", ["rules", "position", "first"])
+def test_what_is_not_explained_is_the_mean_of_the_fitting_rows(opened: Scope, rules: Rules, how: str) -> None:
+    ids, head = texts()[3], "1.4"
+    seen: dict[str, torch.Tensor] = {}
+    for name, given in (("mixture", without_means(rules)), ("both", rules)):
+        with opened.edit(headscope.follow(given, head, how)):
+            look = opened.look(ids)
+            seen[name] = look.z("1")[4]
+    mean = torch.tensor(rules[head].mean_z)
+    share = {
+        "rules": rules[head].explained.value, "position": rules[head].explained_by_position.value,
+        "first": rules[head].first,
+    }[how]  # fmt: skip
+    assert 0 < share < 1
+    assert torch.allclose(seen["both"], share * seen["mixture"] + (1 - share) * mean, atol=1e-4)
+
+
+def test_the_mean_is_taken_over_the_rows_of_the_fit(opened: Scope, rules: Rules) -> None:
+    parts = [own_text(opened.model.prepare(ids)) for ids in texts()[::3]]
+    sample = sample_rows(opened.model, parts, built_in(), Drawing(["1"], OPTIONS.fit_rows, OPTIONS.seed, False))
+    rows = [opened.look(ids).z("1")[4][at] for ids, at in zip(texts()[::3], sample.rows, strict=True)]
+    assert torch.allclose(torch.tensor(rules["1.4"].mean_z), torch.cat(rows).mean(0), atol=1e-4)
 
 
 def test_generation_with_a_cache_follows_rules_as_whole_looks_do(opened: Scope, rules: Rules) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -21,8 +23,8 @@ from headscope.heads.questions.token_features import TokenFeatures
 from headscope.heads.rules.fit_heads import HeadFit
 from headscope.heads.rules.library import built_in
 from headscope.heads.rules.mixture import Drawn, Mixture
-from headscope.heads.rules.report import HeadRules, Rules, open_rules
-from headscope.heads.rules.rule import FIRST_TOKEN
+from headscope.heads.rules.report import Example, HeadRules, RulePart, Rules, open_rules
+from headscope.heads.rules.rule import FIRST_TOKEN, near
 from headscope.heads.rules.run import RuleOptions, fit_rules
 from headscope.heads.rules.sampled_rows import FIRST_ROW
 from headscope.heads.rules.sentence import example, numbers, on_content, said
@@ -73,20 +75,52 @@ def test_heads_of_random_weights_gain_nothing_and_are_not_named(rules: Rules) ->
     assert [head.named for head in rules if head.named] == []
 
 
+FORMS = ("Hardly rests", "goes to", "where there is one", "depends on content", "For example")
+
+
+def read_back(head: HeadRules) -> None:
+    """Every number of a head's sentence is a fitted one, in its place, and every rule that is said is named."""
+    wanted = [head.first]
+    for part in said(head):
+        wanted += [part.part, *([part.applies] if part.applies < 0.995 else [])]
+    wanted.append(1 - head.rest.value)
+    wanted += [on_content(head)] if on_content(head) >= 0.01 else []
+    shown = example(head)
+    wanted += [shown.weight, shown.by_rules] if shown is not None else []
+    found = numbers(head.sentence)
+    assert len(found) == len(wanted), head.sentence
+    assert found == pytest.approx(wanted, abs=0.00501), head.sentence
+    for part in said(head):
+        assert part.phrase in head.sentence
+
+
 def test_every_number_of_a_sentence_is_the_fitted_one(rules: Rules) -> None:
     for head in rules:
-        wanted = [head.first]
-        for part in said(head):
-            wanted += [part.part, *([part.applies] if part.applies < 0.995 else [])]
-        wanted.append(1 - head.rest.value)
-        wanted += [on_content(head)] if on_content(head) >= 0.01 else []
-        shown = example(head)
-        wanted += [shown.weight, shown.by_rules] if shown is not None else []
-        found = numbers(head.sentence)
-        assert len(found) == len(wanted), head.sentence
-        assert found == pytest.approx(wanted, abs=0.00501), head.sentence
-        for part in said(head):
-            assert part.phrase in head.sentence
+        read_back(head)
+
+
+def test_every_form_of_a_sentence_is_read_back(rules: Rules) -> None:
+    """Resting or hardly, with each built-in phrase or none, everywhere or where there is one, with what may follow."""
+    base = next(iter(rules))
+    known = [*built_in(causal=False), near(built_in()[30], 0.25)]
+    phrases = [(rule.name, rule.phrase, rule.position) for rule in known if not rule.is_first_token]
+    forms = set()
+    for at, (first, count, content, shown) in enumerate(
+        product((0.0, 0.125, 0.15, 0.987, 1.0), range(len(phrases) // 3 + 1), (0.0, 0.234, 0.6), (False, True))
+    ):
+        chosen = phrases[3 * count - 3 : 3 * count] if count else []
+        parts = tuple(
+            RulePart(name, phrase, 0.3, (1.0, 0.125, 0.004)[at // 6 % 3], (0.011, 0.3, 0.004)[place], position)
+            for place, (name, phrase, position) in enumerate(chosen)
+        )
+        rest = replace(base.rest, value=round(sum((part.part for part in parts), 0.0), 4))
+        in_context = replace(base.in_context, rest=replace(base.rest, value=rest.value + content))
+        examples = (Example("3 %", ".75", 0.994, 0.005),) if shown else ()
+        head = replace(base, first=first, rules=parts, rest=rest, in_context=in_context, examples=examples)
+        read_back(head)
+        forms.add(tuple(words in head.sentence for words in FORMS))
+        assert "at 12 %" not in head.sentence, "ties go up, as on the page"
+    assert len(forms) == 2 * 3 * 3  # no rule said, some, some where there is one; content, and an example of it
 
 
 def test_an_example_is_where_a_head_attends_most_beyond_its_rules(opened: Scope, rules: Rules) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.heads.rules.conftest import texts
+from tests.heads.rules.conftest import texts, without_means
 
 import headscope
 from headscope.heads.questions.token_features import TokenFeatures
@@ -77,6 +77,7 @@ def test_the_measures_in_short_context_equal_their_definitions(opened: Scope, ru
 def test_heads_follow_their_patterns_in_short_context_in_looks_and_while_generating(
     opened: Scope, rules: Rules
 ) -> None:
+    rules = without_means(rules)
     heads, ids = ["0.1", "1.4", "2.0"], texts()[3]
     forced = [headscope.force(head, context_pattern(opened, rules, head, ids)) for head in heads]
     with opened.edit(*forced):

@@ -105,6 +105,8 @@ class HeadRules:
     """May use the pattern in short context, too."""
     examples: tuple[Example, ...] = ()
     """Where it attends most beyond what its rules say, strongest first."""
+    mean_z: tuple[float, ...] = ()
+    """Its mean z over the rows of the fit. A model on rules has it in place of what they do not explain."""
 
     @property
     def sentence(self) -> str:
@@ -160,6 +162,7 @@ class HeadRules:
             rules=tuple(RulePart(**part) for part in written["rules"]),
             position=tuple((part["name"], part["weight"]) for part in written["position"]),
             examples=tuple(Example(**example) for example in written.get("examples", ())),
+            mean_z=tuple(written.get("mean_z", ())),
             **measures,
         )  # fmt: skip
 
@@ -219,6 +222,15 @@ class Rules:
         if how not in mixtures:
             raise InputError(f"how={how!r}: heads run on {', '.join(map(repr, mixtures))}")
         return mixtures[how]
+
+    def explained(self, head: HeadName, how: str = "rules") -> float:
+        """The share that one of these mixtures explains of a head."""
+        found = self[head]
+        return {
+            "rules": found.explained.value, "table": found.with_table.explained.value,
+            "context": found.in_context.explained.value, "position": found.explained_by_position.value,
+            "first": found.first,
+        }[how]  # fmt: skip
 
     def known(self) -> dict[str, Rule]:
         """All rules by name: the built-in ones, and the user's own that were given."""

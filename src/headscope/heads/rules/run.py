@@ -80,12 +80,12 @@ def fit_rules(
     rules = _unique((*built_in(all(model.shape.sites[site].causal for site in sites)), *own))
     fit, choose, report = (read[start::3] for start in range(3))
     heads = [head for head in model.shape.heads() if head.site in sites]
-    fits = _fit(model, (fit, choose), rules, heads, options, {} if kept is None else kept)
+    fits, mean_z = _fit(model, (fit, choose), rules, heads, options, {} if kept is None else kept)
     pairs = [(text, shuffled_text(text.prepared, options.seed + 1 + at)) for at, text in enumerate(report)]
     known = {rule.name: rule for rule in rules}
     sums = Measurer(fits, known).measure(model, pairs)
     recipe = _recipe(model, (fit, choose, report), rules, options)
-    return Rules(model.shape.name, Summary(fits, sums, known, options.seed).heads(), recipe, own, model)
+    return Rules(model.shape.name, Summary(fits, sums, known, options.seed, mean_z).heads(), recipe, own, model)
 
 
 def _fit(
@@ -95,7 +95,8 @@ def _fit(
     heads: list[Head],
     options: RuleOptions,
     kept: MutableMapping[Head, HeadFit],
-) -> Mapping[Head, HeadFit]:
+) -> tuple[Mapping[Head, HeadFit], Mapping[Head, tuple[float, ...]]]:
+    """The mixtures of every head, and its mean z over the rows of the fit."""
     sites = list(dict.fromkeys(head.site for head in heads))
     samples = []
     for part, total in zip(texts, (options.fit_rows, options.choose_rows), strict=True):
@@ -105,7 +106,8 @@ def _fit(
     (fit, null_fit), (choose, null_choose) = samples
     fitter = HeadFitter(rules, Samples(fit, choose, null_fit, null_choose), options.tables)
     fit_all(fitter, heads, kept)
-    return {head: kept[head] for head in heads}
+    rounded = {head: tuple(round(x, 5) for x in fit.mean_z[head.site][head.head].tolist()) for head in heads}
+    return {head: kept[head] for head in heads}, rounded
 
 
 def fit_all(fitter: HeadFitter, heads: Sequence[Head], kept: MutableMapping[Head, HeadFit]) -> None:

@@ -42,6 +42,7 @@ class Block(NamedTuple):
     weights: Float[Tensor, "head row key"]
     visible: Bool[Tensor, "row key"]
     context: Float[Tensor, "head row key"] | None = None
+    z: Float[Tensor, "head row d_value"] | None = None
 
 
 Take = Callable[[Block], None]
@@ -58,14 +59,15 @@ def read_patterns(
     context = read_short_context(model, text.prepared.inputs, n_tokens, sites) if short else {}
 
     def observe(site: str, call: Call) -> Tensor:
+        z = plain(call)
         if site in sites and call.q.shape[0] == 1 and call.q.shape[2] == call.k.shape[2] == n_tokens:
             n_heads = max(call.q.shape[1], AT_ONCE)
             causal = model.shape.sites[site].causal
             for part in torch.split(rows.to(call.q.device), max(1, min(ROWS, CELLS // (n_heads * n_tokens)))):
                 n_keys = int(part[-1]) + 1 if causal else n_tokens
                 other = pattern_rows(context[site], part, n_keys)[0] if site in context else None
-                take(Block(site, part, *pattern_rows(call, part, n_keys), other))
-        return plain(call)
+                take(Block(site, part, *pattern_rows(call, part, n_keys), other, z[0, :, part]))
+        return z
 
     with torch.no_grad():
         model.run(without_logits(model, text.prepared.inputs), observe)
@@ -92,6 +94,8 @@ class Sample:
     """What class tables read."""
     rows: list[Int[Tensor, "_"]]
     """The rows of each text."""
+    mean_z: dict[str, Float[Tensor, "_ d_value"]]
+    """By site: the mean z of every head over these rows."""
 
     @property
     def n_rows(self) -> int:
@@ -133,6 +137,7 @@ def sample_rows(model: OpenModel, texts: Sequence[Text], rules: Sequence[Rule], 
         torch.cat(distributions, dim=1),
         Cells(*(torch.cat(columns) for columns in zip(*cells, strict=True))),
         kept,
+        {site: _mean_z(seen, site) for site in drawing.sites},
     )
 
 
@@ -142,6 +147,11 @@ def _joined(
     """The rows of all texts of one site."""
     found = [part(block) for blocks in seen for block in blocks if block.site == site]
     return torch.cat([_widened(each, width) for each in found if each is not None], dim=1)
+
+
+def _mean_z(seen: Sequence[Sequence[Block]], site: str) -> Float[Tensor, "head d_value"]:
+    found = [block.z for blocks in seen for block in blocks if block.site == site]
+    return torch.cat([z for z in found if z is not None], dim=1).float().mean(1)
 
 
 def relabelled(sample: Sample, texts: Sequence[Text], rules: Sequence[Rule]) -> Float[Tensor, "rule row key"]:

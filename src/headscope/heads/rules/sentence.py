@@ -79,11 +79,11 @@ def decimals(value: float) -> str:
 
 
 def numbers(written: str) -> list[float]:
-    """The decimals of a sentence in order; percentages as shares. What stands in quotation marks are tokens."""
-    found = re.findall(r"(\d*\.\d\d|\d+(?= %))", re.sub("“[^”]*”", "", written))
+    """The decimals of a sentence in order; percentages as shares. Tokens in quotation marks and distances are none."""
+    found = re.findall(r"(\d*\.\d\d|\d+(?= %))", re.sub(r"“[^”]*”|\(within about [^)]*\)", "", written))
     return [float(each) if "." in each else int(each) / 100 for each in found]
 
 
 def _clause(part: RulePart) -> str:
-    where = "" if part.applies >= 0.995 else f", where there is one (at {round(part.applies * 100)} % of places)"
+    where = "" if part.applies >= 0.995 else f", where there is one (at {int(part.applies * 100 + 0.5)} % of places)"
     return f"{decimals(part.part)} goes to {part.phrase}{where}"

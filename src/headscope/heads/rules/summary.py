@@ -18,7 +18,15 @@ from headscope.names import Head
 class Summary:
     """Every measure of every head, over all documents, over draws of them, and in each."""
 
-    def __init__(self, fits: Mapping[Head, HeadFit], sums: Sums, known: Mapping[str, Rule], seed: int) -> None:
+    def __init__(
+        self,
+        fits: Mapping[Head, HeadFit],
+        sums: Sums,
+        known: Mapping[str, Rule],
+        seed: int,
+        mean_z: Mapping[Head, tuple[float, ...]],
+    ) -> None:
+        self.mean_z = mean_z
         self.fits, self.sums, self.known, self.seed = fits, sums, known, seed
         variants = ("rules", "position", "table", "table_position", "context")
         self.explained = {name: self._measured(self._explained(name)) for name in variants}
@@ -50,6 +58,7 @@ class Summary:
             with_table=self._learned(column, fit.full, "table"),
             in_context=self._learned(column, fit.context, "context"),
             examples=tuple(self.sums.examples[column]),
+            mean_z=self.mean_z[head],
         )
 
     def _learned(self, column: int, mixture: Mixture, name: str) -> Learned:

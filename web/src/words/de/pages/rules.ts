@@ -148,7 +148,8 @@ export default {
     `Die Regeln behalten ${share} von dem, was verloren geht, wenn der Kopf nur seinen Mittelwert sagt; Position allein behält ${position}.`,
   keepsNothing: "Die Regeln behalten nichts von dem, was verloren geht, wenn der Kopf nur seinen Mittelwert sagt.",
   littleToKeep: "Sein Mittelwert kostet fast nichts, also gibt es wenig zu behalten.",
-  predictions: "Schalte um, und das nächste Token unten wird mit diesem Kopf auf seinen Regeln vorhergesagt.",
+  predictions:
+    "Schalte um, und das nächste Token unten wird mit diesem Kopf auf seinen Regeln vorhergesagt, und auf seinem Mittelwert für den Anteil, den sie nicht erklären.",
 
   group: "in Worten",
   showRest: "erklärter Anteil",

@@ -91,7 +91,8 @@ export default {
     `The rules keep ${share} of what is lost when the head only says its mean; position alone keeps ${position}.`,
   keepsNothing: "The rules keep nothing of what is lost when the head only says its mean.",
   littleToKeep: "Its mean costs almost nothing, so there is little to keep.",
-  predictions: "Switch it on, and the next token below is predicted with this head on its rules.",
+  predictions:
+    "Switch it on, and the next token below is predicted with this head on its rules, and on its mean for the share that they do not explain.",
 
   // the grid
   group: "in words",
