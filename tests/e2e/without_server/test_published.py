@@ -11,9 +11,11 @@ from playwright.sync_api import Browser, Page, expect
 
 from headscope.app.pages.explain.why import WhyRequest, split_arrow
 from headscope.app.pages.predictions import logits_under
+from headscope.app.publish.explanations import EXAMPLES
 from headscope.heads.look.edits import ablate, knock_out
 from headscope.scope import Scope
 from tests.app.conftest import SENTENCE
+from tests.e2e.reading import at
 from tests.e2e.without_server.conftest import watched
 
 TEXT = " ".join(SENTENCE.split()[:12])
@@ -81,6 +83,20 @@ def test_heads_are_trained_in_the_browser_and_what_needs_python_is_greyed(page: 
     expect(page.locator("[data-step]")).to_have_text("120")
     expect(page.get_by_role("button", name="Open these heads in the microscope")).to_be_disabled()
     expect(page.locator("[data-needs-python]")).to_contain_text("This needs headscope on your machine: headscope serve")
+
+
+def test_tracing_and_cutting_paths_are_greyed_with_the_command_where_they_are_not_stored(page: Page, site: str) -> None:
+    page.goto(site + at(head="1.4", token=9, text=TEXT, why="9:3", writer="k:embedding"))
+    trace = page.get_by_role("button", name="Trace it back")
+    expect(trace).to_be_disabled()
+    needed = page.locator("[data-needs-python]").filter(has_text=f'headscope trace "{TEXT}" --model')
+    expect(needed).to_contain_text("This needs headscope on your machine:")
+    cut = page.locator("[data-cut]")
+    expect(cut).to_contain_text(re.compile("This needs headscope on your machine.*headscope serve"))
+    expect(cut.get_by_role("checkbox")).to_be_disabled()
+    page.goto(site + at(head="1.4", text=EXAMPLES[0]))
+    expect(trace).to_be_enabled()
+    expect(needed).to_have_count(0)
 
 
 def test_an_edited_example_is_worked_out_in_the_browser(page: Page, site: str) -> None:

@@ -132,6 +132,8 @@ export interface Source {
   why?(wanted: WhyRequest, signal?: AbortSignal): Promise<Why>;
   cutPath?(wanted: CutPathRequest, signal?: AbortSignal): Promise<CutPath>;
   trace?(wanted: TraceRequest, signal?: AbortSignal): Promise<Trace>;
+  /** The command that traces this prediction, where that needs Python; else null. */
+  traceCommand?(wanted: TraceRequest): Promise<string | null>;
   /** how far the program is with what it is doing; only a server can be asked while it works */
   progress?(): Promise<Progress>;
   /** a published site reads text alone, and has no sink of a picture to name */

@@ -5,10 +5,18 @@ import type { SiteCard } from "../../src/source/source";
 import { answerable, cellsOf, matches, measureSite } from "../../src/source/published/head-scores";
 import { effectOf, guessesOf, likeliest, sampledFrom, softmax } from "../../src/source/published/next-token";
 import { markOf, type StoredQuestion } from "../../src/source/published/stored-answers";
+import { quoted } from "../../src/source/published/source";
 import { half, rowOf } from "../../src/source/published/weights-file";
 
 const close = (found: ArrayLike<number>, wanted: number[]) =>
   wanted.forEach((each, at) => expect(found[at]).toBeCloseTo(each, 6));
+
+describe("a command about a text", () => {
+  it("takes the text as one argument", () => {
+    expect(quoted("It isn't far.")).toBe('"It isn\'t far."');
+    expect(quoted('He said "no", it isn\'t $5')).toBe("'He said \"no\", it isn'\\''t $5'");
+  });
+});
 
 describe("the file of weights", () => {
   it("reads half precision: normal, small, negative and infinite numbers", () => {

@@ -1,6 +1,6 @@
 // Requests about what is explained: the split of an arrow, the cut of a path, the trace of a prediction.
 import { untrack } from "svelte";
-import { tokensOf, type WhyRequest } from "../../source/source";
+import { tokensOf, type Look, type TraceRequest, type WhyRequest } from "../../source/source";
 import { words } from "../../words/words";
 import type { Microscope } from "../state/microscope.svelte";
 
@@ -44,12 +44,27 @@ function predicts(scope: Microscope): boolean {
   return !!look && !!here && !!model?.vocabulary && tokensOf(look, here.site.queries) === tokensOf(look, "written");
 }
 
-export function fetchTrace(scope: Microscope): Undo {
-  const { look, source, explaining, token, toward, minus, tokens } = scope;
-  if (!look || !explaining.tracing) return;
+/** What is asked when the selected prediction is traced. */
+function traceRequest(scope: Microscope, look: Look): TraceRequest {
+  const { explaining, token, toward, minus, tokens } = scope;
   const written = tokensOf(look, "written");
   const position = tokens === written ? token : written.length - 1;
-  const wanted = { look: look.look, position, token: toward, minus, floor: explaining.floor };
+  return { look: look.look, position, token: toward, minus, floor: explaining.floor };
+}
+
+/** Ask for the command that traces this prediction, where the page itself cannot; null where it can. */
+export function fetchTraceCommand(scope: Microscope, tell: (command: string | null) => void): Undo {
+  const { look, source } = scope;
+  if (!look || !source.traceCommand) return;
+  let left = false;
+  source.traceCommand(traceRequest(scope, look)).then((command) => left || tell(command), () => undefined); // prettier-ignore
+  return () => (left = true);
+}
+
+export function fetchTrace(scope: Microscope): Undo {
+  const { look, source, explaining } = scope;
+  if (!look || !explaining.tracing) return;
+  const wanted = traceRequest(scope, look);
   return untrack(() =>
     source.trace ? explaining.trace.ask((signal) => source.trace!(wanted, signal), words.trace.notInFile) : undefined,
   );

@@ -12,6 +12,7 @@ import {
   type Progress,
   type Source,
   type Tile,
+  type TraceRequest,
   type Why,
 } from "../source";
 import { explainedAnswers, type Explained } from "../exported-file";
@@ -19,6 +20,15 @@ import { addressOf, bytesOf, isOneFile, placeOf } from "../files-of-page";
 import { MODEL_FILES, unzipped, type ModelEntry, type PublishedModel, type PublishedSite } from "./files";
 import { runtime } from "./webgpu/choice.svelte";
 import type { OpenRequest } from "./worker";
+
+const EMBEDDED_ALONE = "headscope serve"; // the command of a site that names no model
+const LONGEST_ARGUMENT = 200; // letters of a text that a command is shown with
+
+/** A text as one argument of a command: plain ones as people write them, others as a shell takes them. */
+export function quoted(text: string): string {
+  if (!/["\\$`!\n]/.test(text)) return `"${text}"`;
+  return `'${text.replaceAll("'", `'\\''`)}'`;
+}
 
 export function needsPython(command: string): Problem {
   return new Problem("NeedsPython", words.published.needsPython(command));
@@ -57,13 +67,19 @@ export function publishedSource(site: PublishedSite, name?: string): Source {
     const bytes = await unzipped(await bytesOf(`${entry.folder}${file}`));
     return JSON.parse(new TextDecoder().decode(bytes)) as Explained;
   });
-  /** What is stored for a text; for another text, or what is not stored, the command that computes it. */
-  async function explanations(look: string, command: string, more = "") {
+  /** A command about a text that has been read; for a long one, the command that opens the page to paste it into. */
+  function about(command: string, look: string, more = ""): string {
     const text = texts.get(look) ?? "";
-    const file = (await card()).explained[text];
-    const needed = `headscope ${command} ${JSON.stringify(text)}${more}`;
-    return explainedAnswers(file === undefined ? undefined : await stored(file), () => needsPython(needed));
+    const model = site.command === EMBEDDED_ALONE ? "" : ` --model ${quoted(entry.name)}`;
+    return text.length > LONGEST_ARGUMENT ? site.command : `headscope ${command} ${quoted(text)}${more}${model}`;
   }
+  /** What is stored for a text; for another text, or what is not stored, the command that computes it. */
+  async function explanations(look: string, command: string) {
+    const file = (await card()).explained[texts.get(look) ?? ""];
+    return explainedAnswers(file === undefined ? undefined : await stored(file), () => needsPython(command));
+  }
+  const trace = async (wanted: TraceRequest) =>
+    (await explanations(wanted.look, about("trace", wanted.look))).trace(wanted);
   const absent = (command: string) => async () => {
     throw needsPython(command);
   };
@@ -90,10 +106,18 @@ export function publishedSource(site: PublishedSite, name?: string): Source {
     predict: cached((wanted) => ask<Prediction>("predict", wanted)),
     why: async (wanted) =>
       (await card()).split.why_not
-        ? { ...(await explanations(wanted.look, "why", ` --head ${wanted.head}`)).why(wanted), stored: true }
+        ? {
+            ...(await explanations(wanted.look, about("why", wanted.look, ` --head ${wanted.head}`))).why(wanted),
+            stored: true,
+          }
         : ask<Why>("why", wanted),
-    cutPath: async (wanted) => (await explanations(wanted.look, "why", ` --head ${wanted.reader}`)).cutPath(wanted),
-    trace: async (wanted) => (await explanations(wanted.look, "trace")).trace(wanted),
+    cutPath: async (wanted) => (await explanations(wanted.look, site.command)).cutPath(wanted),
+    trace,
+    traceCommand: (wanted) =>
+      trace(wanted).then(
+        () => null,
+        () => about("trace", wanted.look),
+      ),
     progress: async () => progress,
     importance: absent(`headscope serve`),
     featured: async () => (await card()).featured.claims,
