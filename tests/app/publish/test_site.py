@@ -35,8 +35,10 @@ from headscope.scope import EMBEDDED, Scope
 
 def test_the_licence_is_what_the_model_card_says(tmp_path: Path) -> None:
     assert licence_of("embedded", EMBEDDED).name == "apache-2.0"
+    assert licence_of("embedded", EMBEDDED).source == f"trained for headscope, and part of headscope {__version__}"
     (tmp_path / "README.md").write_text("---\nlanguage: en\nlicense: mit\n---\n# A model\n", encoding="utf-8")
     assert licence_of("mine", tmp_path).name == "mit"
+    assert licence_of("mine", tmp_path).source == "mine, a folder of files"
     (tmp_path / "README.md").write_text("---\nlicense: other\n---\nlicense: mit\n", encoding="utf-8")
     assert not licence_of("mine", tmp_path).stated
 

@@ -6,7 +6,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from headscope import __version__
 from headscope.errors import InputError
+from headscope.scope import EMBEDDED
 
 CARDS = ("MODEL_CARD.md", "README.md")
 UNKNOWN = "not stated"
@@ -24,6 +26,8 @@ class Licence:
 def licence_of(name: str, folder: Path | None) -> Licence:
     """What a model card beside the weights says; a hub name is its own source."""
     source = name if folder is None or "/" in name else f"{name}, a folder of files"
+    if folder == EMBEDDED:
+        source = f"trained for headscope, and part of headscope {__version__}"
     for path in () if folder is None else tuple(folder / card for card in CARDS):
         if path.is_file():
             found = _in_card(path.read_text(encoding="utf-8", errors="replace"))
