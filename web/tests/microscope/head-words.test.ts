@@ -84,6 +84,17 @@ describe("scores for the grid", () => {
     const counted = strongestRules(heads).reduce((sum, { count }) => sum + count, 0);
     expect(counted).toBe(heads.filter(({ strongest }) => strongest).length);
   });
+
+  it("list recent tokens once, however far they reach", () => {
+    const recent = heads.filter(({ strongest }) => strongest?.startsWith("decay "));
+    const listed = strongestRules(heads).filter(({ rule }) => rule.name.startsWith("decay"));
+    expect(new Set(recent.map(({ strongest }) => strongest)).size).toBeGreaterThan(1);
+    expect(listed).toEqual([{ rule: { name: "decay", phrase: "recent tokens" }, count: recent.length }]);
+    for (const question of [asRule("decay"), asRule(recent[0].strongest!)]) {
+      const scores = ruleScores(known, question, places)!;
+      heads.forEach((head, k) => expect(Number.isNaN(scores[k])).toBe(!recent.includes(head)));
+    }
+  });
 });
 
 it("two patterns have in common the smaller of each weight, the first row apart", () => {

@@ -63,7 +63,7 @@ def near(rule: Rule, distance: float) -> Rule:
 
 def last(rule: Rule) -> Rule:
     """*The last A*: the nearest target only."""
-    return replace(rule, name=f"last {rule.name}", phrase=f"the last of {rule.phrase}", targets="last")
+    return replace(rule, name=f"last {rule.name}", phrase=f"{rule.phrase}, the last one only", targets="last")
 
 
 def before(rule: Rule, other: Rule) -> Rule:

@@ -53,7 +53,8 @@ class RuleOptions:
     """Describe each head in short context, too: one more pass over each text."""
     fit_rows: int = 192
     """Rows kept for fitting, over all fitting texts; fewer of long texts, at least 8 of each."""
-    choose_rows: int = 128
+    choose_rows: int = 320
+    """Rows kept for choosing. They cost little, and a rule with few targets has to show in several texts."""
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -14,7 +14,10 @@ export const GAIN = "rules:gain";
 export const asRule = (name: string): string => `rule:${name}`;
 export const isRuleScore = (question: string): boolean => /^rules?:/.test(question);
 export const ruleOf = (question: string): string | null =>
-  question.startsWith("rule:") ? question.slice("rule:".length) : null;
+  question.startsWith("rule:") ? listedAs(question.slice("rule:".length)) : null;
+
+/** The name that a rule has in the list of strongest rules: recent tokens are one entry, however far they reach. */
+export const listedAs = (name: string): string => (/^decay [\d.]+$/.test(name) ? "decay" : name);
 
 /** The rules that the sentence names, in its order. */
 export function said(head: HeadWords): RuleInfo[] {
@@ -87,21 +90,23 @@ export function ruleScores(
   return Float32Array.from(heads, ({ name }) => {
     const head = known.of(name);
     if (!head) return NaN;
-    if (rule !== null)
-      return head.strongest === rule ? (head.rules.find((each) => each.name === rule)?.part ?? NaN) : NaN;
+    if (rule !== null) return listedAs(head.strongest ?? "") === rule ? (strongestOf(head)?.part ?? NaN) : NaN;
     return Math.max(0, question === GAIN ? head.gain.value : head.rest.value);
   });
 }
 
+const strongestOf = (head: HeadWords): RuleInfo | undefined => head.rules.find((each) => each.name === head.strongest);
+
 /** The strongest rules of all heads, the most frequent first. */
-export function strongestRules(heads: HeadWords[]): { rule: RuleInfo; count: number }[] {
-  const found = new Map<string, { rule: RuleInfo; count: number }>();
+export function strongestRules(heads: HeadWords[]): { rule: Pick<RuleInfo, "name" | "phrase">; count: number }[] {
+  const found = new Map<string, { rule: Pick<RuleInfo, "name" | "phrase">; count: number }>();
   for (const head of heads) {
-    const rule = head.rules.find((each) => each.name === head.strongest);
+    const rule = strongestOf(head);
     if (!rule) continue;
-    const entry = found.get(rule.name);
+    const name = listedAs(rule.name);
+    const entry = found.get(name);
     if (entry) entry.count++;
-    else found.set(rule.name, { rule, count: 1 });
+    else found.set(name, { rule: name === rule.name ? rule : { name, phrase: words.rules.recent }, count: 1 });
   }
   return [...found.values()].sort((a, b) => b.count - a.count || a.rule.name.localeCompare(b.rule.name));
 }

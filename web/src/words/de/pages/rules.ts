@@ -157,8 +157,9 @@ export default {
   strongest: "stärkste Regel",
   noteRest: "Je dunkler, desto mehr von der Aufmerksamkeit eines Kopfes neben dem ersten Token erklären seine Regeln.",
   noteGain: "Je dunkler, desto mehr erklären die Regeln eines Kopfes von dem, was Position allein unerklärt lässt.",
+  recent: "nahe Tokens",
   noteStrongest: (heads: string, phrase: string) =>
-    `${heads} Köpfe schicken das meiste von dem, was erklärt ist, auf ${phrase}.`,
+    `${heads} ${heads === "1" ? "Kopf schickt" : "Köpfe schicken"} das meiste von dem, was erklärt ist, auf ${phrase}.`,
 
   write: "Schreib eine Regel, bekomm einen Kopf",
   writeSays:

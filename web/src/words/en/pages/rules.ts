@@ -101,7 +101,9 @@ export default {
   strongest: "strongest rule",
   noteRest: "The darker, the more of a head’s attention beside the first token its rules explain.",
   noteGain: "The darker, the more a head’s rules explain of what position alone leaves unexplained.",
-  noteStrongest: (heads: string, phrase: string) => `${heads} heads send most of what is explained to ${phrase}.`,
+  recent: "recent tokens",
+  noteStrongest: (heads: string, phrase: string) =>
+    `${heads} ${heads === "1" ? "head sends" : "heads send"} most of what is explained to ${phrase}.`,
 
   // by hand
   write: "Write a rule, get a head",
