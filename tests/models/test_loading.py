@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from headscope.cli import app
 from headscope.errors import InputError, ModelError
+from headscope.models import loading
 from headscope.models.inputs.media import MediaProcessors
 from headscope.models.loading import _explain, _model_class, input_processor, no_progress_bar, open_model
 
@@ -341,3 +342,24 @@ def test_check_prints_a_note_once(tmp_path: Path) -> None:
     notes = [line for line in shown.stdout.splitlines() if line.startswith("note")]
     assert notes
     assert len(notes) == len(set(notes))
+
+
+@pytest.mark.parametrize(("local", "gguf", "quiet"), [(True, False, True), (False, False, False), (True, True, False)])
+def test_the_bar_of_weights_is_hidden_for_local_folders_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, local: bool, gguf: bool, quiet: bool
+) -> None:
+    seen: list[bool] = []
+
+    def stop(quiet: bool) -> None:
+        seen.append(quiet)
+        raise ModelError("far enough")
+
+    config = tiny.llama().config
+    monkeypatch.setattr(loading, "no_progress_bar", stop)
+    monkeypatch.setattr(loading, "refuse_more_weights_than_bytes", lambda *_: None)
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", lambda *_, **__: config)
+    with pytest.raises(ModelError, match="far enough"):
+        loading._load_weights(
+            str(folder) if local else "org/model", "it", loading.Options(), {"gguf_file": "config.json"} if gguf else {}
+        )
+    assert seen == [quiet]

@@ -8,7 +8,7 @@ import torch
 from headscope.heads.questions.label_rules import LabelRule, token_class
 from headscope.heads.questions.standard_questions import STANDARD
 from headscope.scan.corpus.packing import PackedRows, Piece, RowFormat
-from headscope.scan.labels import label_batch, null_name, question_names
+from headscope.scan.labels import _small, label_batch, null_name, question_names
 from tests.scan.tiny import open_tiny
 
 MODEL = open_tiny()
@@ -116,3 +116,14 @@ def test_narrow_labels_are_equal_within_a_piece_where_wide_ones_are() -> None:
         assert torch.equal(narrow.key == -1, question.key == -1)
     assert not labels.answerable("far", causal=True).any()
     assert labels.answerable("near", causal=True).sum() == 6
+
+
+def test_labels_that_do_not_fit_32_bits_become_ranks_and_none_stays_none() -> None:
+    query, key = torch.tensor([0, -1, 2**40, 2**31]), torch.tensor([2**40, 0, -1, 1])
+    small = _small((query, key))
+    assert max(int(side.max()) for side in small) < 2**31
+    matches = [(side[:, None] == other) & (side[:, None] >= 0) for side, other in ((query, key), small)]
+    assert torch.equal(*matches)
+    assert [(side < 0).tolist() for side in small] == [(query < 0).tolist(), (key < 0).tolist()]
+    fitting = (torch.tensor([0, 2**31 - 1]), torch.tensor([-1, 5]))
+    assert all(one is other for one, other in zip(_small(fitting), fitting, strict=True))

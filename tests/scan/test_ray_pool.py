@@ -116,3 +116,30 @@ def test_a_missing_ray_cluster_is_reported(tmp_path: Path) -> None:
 def test_ray_needs_a_model_that_workers_can_open() -> None:
     with pytest.raises(InputError, match="several workers open the model themselves"):
         scan(open_tiny(), texts(3), options=ScanOptions(ray="local"))
+
+
+def test_errors_of_a_ray_worker_are_ours_lost_workers_or_those_of_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray", reason="Ray is not installed: pip install headscope[ray]")
+    from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
+
+    from headscope.scan.pool import WorkerLostError
+    from headscope.scan.ray_pool import RayWorker
+
+    def received(error: Exception) -> BaseException:
+        def fail(*_: object, **__: object) -> None:
+            raise error
+
+        monkeypatch.setattr(ray, "get", fail)
+        worker = RayWorker(None)
+        worker.answer = None
+        with pytest.raises(BaseException) as caught:
+            worker.receive()
+        return caught.value
+
+    ours, foreign = InputError("too short"), KeyError("x")
+    assert received(RayTaskError("measure", "traceback", ours)) is ours
+    assert isinstance(received(RayTaskError("measure", "traceback", foreign)), RayTaskError)
+    for lost in (RayActorError(error_msg="it died\nsecond line"), GetTimeoutError("late\nsecond line")):
+        found = received(lost)
+        assert isinstance(found, WorkerLostError)
+        assert "second line" not in str(found)

@@ -229,6 +229,15 @@ def test_a_product_is_computed_in_parts_of_so_many_rows(monkeypatch, rows, large
     assert len(pauses) == 2 * parts, "with gradients it is computed whole"
 
 
+@pytest.mark.parametrize("width", [1, 2])
+def test_rows_of_one_number_are_counted_like_wider_ones(monkeypatch, width):
+    monkeypatch.setattr(fair_queue, "LARGEST_PRODUCT", 3 * 5 * width)
+    pauses: list[int] = []
+    with torch.no_grad():
+        fair_queue._PauseMode(lambda: pauses.append(1))._linear(torch.ones(4, width), torch.ones(5, width))
+    assert len(pauses) == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "named", "pauses"),
     [

@@ -90,12 +90,15 @@ def test_the_end_of_a_request_does_not_hide_a_later_one_of_the_same_name(session
     worker = Worker(ModelRegistry(session))
 
     async def scene() -> Progress:
+        before = asyncio.all_tasks()
         queue, first, second = FairQueue(), Turn("10.0.0.1"), Turn("10.0.0.1")
         second.progress = ("second", 1, 2)
         outer = worker.watching(queue, first, request("a"))
         await outer.__aenter__()
         async with worker.watching(queue, second, request("a")):
             await outer.__aexit__(None, None, None)
+            await asyncio.sleep(0)
+            assert len(asyncio.all_tasks() - before) == 1, "nobody watches for the end of the first one any more"
             assert worker._under_way == {"10.0.0.1": 1}
             return worker.progress(request(), "a")
 

@@ -179,3 +179,17 @@ def test_orders_grow_along_a_pass_and_modules_are_named_by_the_stack() -> None:
     assert isinstance(node, Op)
     assert (node.path, node.in_site) == ("inner", False)
     assert [op.order for op in Route(node).ops] == [1, 2]
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_some_columns_of_a_matrix_are_computed_again_as_the_whole_is(bias: bool) -> None:
+    def work(x: Tensor, y: Tensor) -> Tensor:
+        return torch.addmm(BETA, x + y, SQUARE) if bias else (x + y) @ SQUARE
+
+    out, tape = record(work, in_site=True)
+    node = tape.node_of(out)
+    assert isinstance(node, Op)
+    wanted = torch.tensor([0, 3])
+    some = recompute(node, {}, {node: wanted})
+    torch.testing.assert_close(some[:, wanted], out[:, wanted])
+    assert not some[:, [1, 2]].any()

@@ -115,5 +115,7 @@ def test_batches_have_the_pieces_of_their_rows() -> None:
     ]  # fmt: skip
     assert [len(part.ids) for part in rows.batches(2)] == [2, 1]
     assert rows.n_tokens == 9
+    (shared,) = pack([(n, [1, 2, 3]) for n in range(2)], RowFormat(8), 8)
+    assert shared.n_tokens == 6
     assert rows.on(torch.device("cpu")) is rows.on(torch.device("cpu")), "copied once"
     assert torch.equal(rows.on(torch.device("cpu")).piece_ids, rows.piece_ids())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 
 import pytest
@@ -302,6 +303,7 @@ def test_a_cancelled_request_that_runs_stops_at_its_next_pause_point():
             log.append(turn.stopped)
 
     async def scene() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, said: unheard.append(said))
         task = asyncio.create_task(queue.run(turn, work))
         while not begun.is_set():
             await asyncio.sleep(0.001)
@@ -310,9 +312,12 @@ def test_a_cancelled_request_that_runs_stops_at_its_next_pause_point():
             await task
         go_on.set()
         assert await asyncio.wait_for(queue.run(Turn("next"), lambda: "free"), 60) == "free"
+        await asyncio.sleep(0)
+        gc.collect()
 
+    unheard: list[object] = []
     asyncio.run(scene())
-    assert (log, turn.progress) == ([True], ("reading", 1, 2))
+    assert (log, turn.progress, unheard) == ([True], ("reading", 1, 2), []), "and its end is reported to nobody"
 
 
 @pytest.mark.parametrize(("long", "reached"), [(False, 1), (True, 4)])
