@@ -244,8 +244,9 @@ def test_rows_of_one_number_are_counted_like_wider_ones(monkeypatch, width):
         ((torch.ones(6, 8), torch.ones(5, 8)), {}, 4),
         ((torch.ones(6, 8),), {"weight": torch.ones(5, 8)}, 1),
         ((torch.ones(8), torch.ones(5, 8)), {}, 1),
+        ((torch.ones(24, 8), torch.ones(8)), {}, 4),
     ],
-    ids=["rows", "by keyword", "one vector"],
+    ids=["rows", "by keyword", "one vector", "one column"],
 )
 def test_products_of_rows_are_computed_in_parts_and_others_whole(monkeypatch, arguments, named, pauses):
     monkeypatch.setattr(fair_queue, "LARGEST_PRODUCT", 2 * 40)

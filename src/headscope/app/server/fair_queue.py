@@ -291,7 +291,7 @@ class _PauseMode(TorchFunctionMode):
         for part in torch.split(x.reshape(-1, x.shape[-1]), rows):
             self.pause()
             parts.append(F.linear(part, weight, bias))
-        return torch.cat(parts).view(*x.shape[:-1], -1)
+        return torch.cat(parts).view(*x.shape[:-1], *weight.shape[:-1])
 
     def _attention(self, q: Tensor, k: Tensor, v: Tensor, *how: Any, **more: Any) -> Tensor:
         """Causal attention over a long text, a part of the queries at a time. ``how``: mask, dropout, causality."""

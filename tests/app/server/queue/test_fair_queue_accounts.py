@@ -155,7 +155,7 @@ def test_the_client_that_was_served_longest_ago_is_next():
 def test_a_long_reading_that_may_not_begin_is_behind_those_that_may():
     line = Line(("a", True), ("a", True), ("b", True), ("c", True))
     assert [line.queue.place(turn) for turn in line.turns] == [0, 3, 1, 2]
-    assert not line.turns[1].begun
+    assert [turn.begun for turn in line.turns] == [True, False, False, False]
     line.end()
     assert [line.queue.place(turn) for turn in line.turns] == [0, 2, 0, 1]
 
