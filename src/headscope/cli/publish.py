@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -53,10 +54,16 @@ def publish(
     if as_json:
         entries = [model.to_dict() | {"verified": model.verified and vars(model.verified)} for model in made.models]
         show_json({"folder": str(out), "models": entries, "bytes": made.sizes})
-        return
+    else:
+        _say_sizes(out, made.sizes, one_file=one_file)
+
+
+def _say_sizes(out: Path, sizes: Mapping[str, int], *, one_file: bool) -> None:
+    """What was written, largest first, and how to open it."""
+    whole = f"{sum(sizes.values()) / MEGABYTE:8.2f} MB  in {out}"
     if one_file:
-        say(f"{sum(made.sizes.values()) / MEGABYTE:8.2f} MB  in {out}; open it in a browser")
+        say(f"{whole}; open it in a browser")
         return
-    for part, size in sorted(made.sizes.items(), key=lambda item: -item[1]):
+    for part, size in sorted(sizes.items(), key=lambda item: -item[1]):
         say(f"{size / MEGABYTE:8.2f} MB  {part}")
-    say(f"{sum(made.sizes.values()) / MEGABYTE:8.2f} MB  in {out}; try it: python -m http.server --directory {out}")
+    say(f"{whole}; try it: python -m http.server --directory {out}")

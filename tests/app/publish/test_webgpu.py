@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import tarfile
 from pathlib import Path
 
@@ -24,13 +25,16 @@ from headscope.app.publish.webgpu import (
 )
 from headscope.errors import InputError
 
-LOCK = Path(__file__).parents[3] / "web" / "package-lock.json"
+ROOT = Path(__file__).parents[3]
+LOCK = ROOT / "web" / "package-lock.json"
 EMPTY = "sha512-z4PhNX7vuL3xVChQ1m2AB9Yg5AULVxXcg/SpIdNs6c5H0NE8XYXysP+DGNKHfuwvY7kxvUdBeoGlODJ6+SfaPg=="  # of no bytes
 
 
 def test_the_archive_is_that_of_the_runtime_the_pages_are_built_with() -> None:
     locked = json.loads(LOCK.read_text(encoding="utf-8"))["packages"]["node_modules/onnxruntime-web"]
     assert f"onnxruntime-web@{locked['version']}" == PACKAGE
+    for told in (ROOT / "src/headscope/cli/publish.py", ROOT / "docs/how-to/publish.md"):
+        assert set(re.findall(r"onnxruntime-web@[\d.]+\d", told.read_text(encoding="utf-8"))) == {PACKAGE}
     assert locked["integrity"] == INTEGRITY
 
 
