@@ -1,14 +1,14 @@
 """Plant faults in a copy of the source, one at a time, and say which of them the tests do not notice.
 
-    python bench/mutants.py --package app/server --faults 20 --seed 0 --out bench/results/mutants.json
+    python -m bench.covering_tests runs/covering
+    python -m bench.mutants --package app/server --faults 20 --seed 0 --out bench/results/mutants.json
 
 A fault is one changed operator, constant or condition, or one statement left out, drawn by seed from a whole package;
-a place keeps its turn while other places are edited. Tests run until the first that fails: the file that mirrors the
-module and those that name it, then the others in its folder of tests, then tests elsewhere that name the module or one
-that imports it. A test that failed has to pass without the fault. With ``--out`` each fault is written down when it is
-decided, and faults are drawn until the file has as many of the package and seed; survivors are tried again with
-``--again``. "equivalent" with a reason is written there by hand. Linux only: a process that has imported what
-most tests need forks for every fault.
+a place keeps its turn while other places are edited. Tests run until the first that fails: those that run the faulty
+line by the record of ``bench.covering_tests`` and those of the module's mirror, then whole files of such tests. A test
+that failed has to pass without the fault. With ``--out`` each fault is written down when it is decided, and faults are
+drawn until the file has as many of the package and seed; survivors are tried again with ``--again``. "equivalent" with
+a reason is written there by hand. Linux only: a process that has imported what most tests need forks for every fault.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import hashlib
 import importlib
 import json
 import os
-import re
 import shutil
 import signal
 import sys
@@ -34,13 +33,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("attention", "models", "scan", "app/server")
-SKIPPED = ("embedded", "fused")  # weights; kernels that only a GPU runs
-SLOW = {"tests/scan/test_ray_pool.py", "tests/app/publish/test_site.py", "tests/conformance/test_families.py"}
-"""Tests that take minutes; they are run on faults in the modules that they mirror."""
+from bench.covering_tests import PACKAGES, ROOT, SKIPPED, CoveringTests
+
 SECONDS, SECONDS_OF_TEST = 300, 80  # a fault that makes some tests, or one, take this long was noticed
-MOST_FILES, MOST_ELSEWHERE = 4, 8
+FIRST_TESTS, MOST_TESTS = 25, 150  # tests in one run of pytest: the quickest alone first
 NO_TESTS = 5  # pytest's status
 IMPORTED_ONCE = (
     "torch", "transformers.modeling_utils", "transformers.models.llama.modeling_llama",
@@ -116,6 +112,7 @@ class Fault:
 
     file: Path
     changed: str
+    lines: range
     row: dict[str, Any]
 
 
@@ -143,69 +140,30 @@ def mutated(source: str, at: int) -> tuple[str, int, str, str]:
     return ast.unparse(tree), line, before, ast.unparse(node).splitlines()[0]
 
 
+def statement_lines(source: str, line: int) -> range:
+    """Lines of the simple statement that has a line, or of the head of a compound one."""
+    statements = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.stmt)]
+    inner = max((each for each in statements if each.lineno <= line <= _end(each)), key=lambda each: each.lineno)
+    body = getattr(inner, "body", None)
+    return range(inner.lineno, max(inner.lineno + 1, body[0].lineno) if body else _end(inner) + 1)
+
+
+def _end(statement: ast.stmt) -> int:
+    return statement.end_lineno or statement.lineno
+
+
 def fault_at(package: str, file: Path, at: int) -> Fault:
-    changed, line, before, after = mutated(file.read_text(encoding="utf-8"), at)
+    source = file.read_text(encoding="utf-8")
+    changed, line, before, after = mutated(source, at)
     where = f"{file.relative_to(ROOT / 'src/headscope')}:{line}"
-    return Fault(file, changed, {"package": package, "where": where, "place": at, "before": before, "after": after})
+    row = {"package": package, "where": where, "place": at, "before": before, "after": after}
+    return Fault(file, changed, statement_lines(source, line), row)
 
 
-def module_of(file: Path) -> str:
-    return ".".join(file.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
-
-
-def runnable_tests(module: str) -> Iterator[tuple[str, str]]:
-    """Names and texts of the tests that run on faults of a module."""
-    for test in sorted((ROOT / "tests").rglob("test_*.py")):
-        if "e2e" in test.parts or "gpu" in test.parts:
-            continue
-        name = str(test.relative_to(ROOT))
-        if name not in SLOW or test.stem == f"test_{module.rpartition('.')[2]}":
-            yield name, test.read_text(encoding="utf-8")
-
-
-def nearest_tests(file: Path) -> list[str]:
-    """Test files that mirror the module or import it, the ones that name it most first."""
-    module = module_of(file)
-    package, _, name = module.rpartition(".")
-    counts: dict[str, int] = {}
-    for test, text in runnable_tests(module):
-        subject = Path(test).stem.removeprefix("test_")
-        about = 20 * (subject == name) + 5 * (name in subject or subject in name)
-        count = text.count(module) + text.count(f"from {package} import") + about
-        if count:
-            counts[test] = count
-    return sorted(counts, key=lambda test: -counts[test])[:MOST_FILES]
-
-
-def folder_tests(file: Path) -> list[str]:
-    """The other tests of the folder that mirrors the module's, or of the next one above it; most names of it first."""
+def mirror(file: Path) -> list[str]:
+    """The test file that has the module's name, which may be newer than the record of what tests run."""
     folder = ROOT / "tests" / file.parent.relative_to(ROOT / "src/headscope")
-    while not (found := sorted(folder.glob("test_*.py"))):
-        folder = folder.parent
-    near, word = nearest_tests(file), re.compile(rf"\b{file.stem}\b")
-    found.sort(key=lambda test: -len(word.findall(test.read_text(encoding="utf-8"))))
-    return [name for test in found if (name := str(test.relative_to(ROOT))) not in {*near, *SLOW}]
-
-
-def elsewhere_tests(file: Path) -> list[str]:
-    """Tests of other folders that name the module most, then modules which import it, then those that import these."""
-    sources = {module_of(each): each.read_text(encoding="utf-8") for each in (ROOT / "src/headscope").rglob("*.py")}
-    weights, reached = Counter[str](), {module_of(file)}
-    for weight in (10_000, 100, 1):
-        weights.update(dict.fromkeys(reached, weight))
-        reached = {each for each in sources if each not in weights and any(names(sources[each], of) for of in reached)}
-    near, counts = {*nearest_tests(file), *folder_tests(file)}, {}
-    for test, text in runnable_tests(module_of(file)):
-        count = sum(weight * names(text, module) for module, weight in weights.items())
-        if count and test not in near:
-            counts[test] = count
-    return sorted(counts, key=lambda test: -counts[test])[:MOST_ELSEWHERE]
-
-
-def names(text: str, module: str) -> int:
-    """How often a text imports a module or its names."""
-    package, _, name = module.rpartition(".")
-    return len(re.findall(rf"\b{re.escape(module)}\b|from {re.escape(package)} import .*\b{name}\b", text))
+    return [str(test.relative_to(ROOT)) for test in (folder / f"test_{file.stem}.py",) if test.exists()]
 
 
 @dataclass(frozen=True)
@@ -276,19 +234,35 @@ def planted(inside: Path, changed: str) -> Iterator[None]:
 class Tester:
     """Runs tests on faults in a copy of the source; tests that fail without a fault are left out from then on."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.sound, self.unsound = folder, set[str](), set[str]()
+    def __init__(self, folder: Path, covering: CoveringTests) -> None:
+        self.folder, self.covering = folder, covering
+        self.sound, self.unsound = set[str](), set[str]()
 
     def try_fault(self, fault: Fault) -> dict[str, Any]:
         """What the tests make of it: noticed, and by which of them; or survived."""
-        ran, file = list[str](), fault.file
-        others = ([each] for find in (folder_tests, elsewhere_tests) for each in find(file))
-        for tests in filter(None, (nearest_tests(file), *others)):
-            ran += tests
+        ran = 0
+        for tests in self._batches(fault):
+            ran += len(tests)
             by = self._failed(fault, tests)
             if by:
                 return fault.row | {"outcome": "noticed", "by": by}
         return fault.row | {"outcome": "survived", "tests": ran}
+
+    def _batches(self, fault: Fault) -> Iterator[list[str]]:
+        """Tests that run the faulty lines, those of the module's mirror, the rest by duration, then whole files."""
+        tests, seconds = self.covering.tests(fault.file, fault.lines), self.covering.seconds
+        near = mirror(fault.file)
+        if tests[:FIRST_TESTS] or near:
+            yield [*tests[:FIRST_TESTS], *near]
+        rest = [name for name in tests[FIRST_TESTS:] if name.partition("::")[0] not in near]
+        for start in range(0, len(rest), MOST_TESTS):
+            yield rest[start : start + MOST_TESTS]
+        taken = 0.0
+        for file in self.covering.files(fault.file, fault.lines):
+            own = sum(time for name, time in seconds.items() if name.startswith(f"{file}::"))
+            if file not in near and taken + own <= SECONDS:
+                taken += own
+                yield [file]
 
     def _failed(self, fault: Fault, tests: list[str]) -> str | None:
         """The first test that fails with the fault and passes without."""
@@ -347,6 +321,7 @@ def main() -> None:
     parser.add_argument("--faults", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="keep each result here; what is there is not tried again")
+    parser.add_argument("--covering", type=Path, default=ROOT / "runs/covering", help="made by bench.covering_tests")
     parser.add_argument("--again", action="store_true", help="try those again that survived")
     asked = parser.parse_args()
     for name in IMPORTED_ONCE:
@@ -355,12 +330,13 @@ def main() -> None:
 
     torch.set_num_threads(1)
     results = Results(asked.out, asked.again)
+    covering = CoveringTests(asked.covering)
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         for name in COPIED:
             whole = ROOT / name
             shutil.copytree(whole, folder / name) if whole.is_dir() else shutil.copy(whole, folder)
-        tester = Tester(folder)
+        tester = Tester(folder, covering)
         for package in asked.package or PACKAGES:
             for file, at in faults(package, asked.seed):
                 if results.enough(package, asked.seed, asked.faults):

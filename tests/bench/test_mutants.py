@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
-from bench.mutants import PACKAGES, ROOT, elsewhere_tests, faults, folder_tests, mutated, nearest_tests, places
+from bench.covering_tests import CoveringTests
+from bench.mutants import PACKAGES, ROOT, faults, mirror, mutated, places, statement_lines
+from coverage import CoverageData
 
 SOURCE = """
 def f(a: int = 1, b=2):
@@ -33,13 +36,27 @@ def test_faults_are_drawn_by_seed() -> None:
         assert sorted(drawn) == sorted(faults(package, 1))
 
 
-def test_the_nearest_tests_are_those_of_the_module() -> None:
-    assert nearest_tests(ROOT / "src/headscope/attention/masks.py")[0] == "tests/attention/test_masks.py"
-    assert "tests/security/test_class.py" in nearest_tests(ROOT / "src/headscope/app/server/routes/classroom.py")
+def test_the_mirror_of_a_module_is_the_test_file_of_its_name() -> None:
+    assert mirror(ROOT / "src/headscope/attention/masks.py") == ["tests/attention/test_masks.py"]
+    assert mirror(ROOT / "src/headscope/attention/__init__.py") == []
 
 
-def test_tests_of_other_folders_are_those_that_name_the_module_or_one_that_imports_it() -> None:
-    isolated = ROOT / "src/headscope/models/inputs/isolated.py"
-    assert "tests/attack/test_models_slow_rules.py" in nearest_tests(isolated)
-    assert "tests/attack/test_models_tokenizers.py" in elsewhere_tests(isolated)
-    assert not {*elsewhere_tests(isolated)} & {*nearest_tests(isolated), *folder_tests(isolated)}
+def test_the_lines_of_a_statement_end_before_its_body() -> None:
+    source = "if (\n    a\n):\n    b = [\n        1,\n    ]\n"
+    assert [statement_lines(source, line) for line in (1, 2, 5)] == [range(1, 4), range(1, 4), range(4, 7)]
+
+
+def test_the_tests_of_a_line_are_those_that_ran_it_the_quickest_first(tmp_path: Path) -> None:
+    source, data = "/copy/src/headscope/scan/run.py", CoverageData(str(tmp_path / "lines"))
+    for name, lines in (("slow|run", [4]), ("quick|run", [4, 9]), ("made|setup", [7])):
+        data.set_context(f"tests/test_a.py::{name}")
+        data.add_lines({source: lines})
+    data.write()
+    cases = [("quick", 0.1), ("slow", 2.0), ("made", 1.0)]
+    rows = "".join(f'<testcase classname="tests.test_a" name="{name}" time="{time}"/>' for name, time in cases)
+    (tmp_path / "durations.xml").write_text(f"<testsuite>{rows}</testsuite>", encoding="utf-8")
+    covering, run = CoveringTests(tmp_path), ROOT / "src/headscope/scan/run.py"
+    assert covering.tests(run, range(4, 5)) == ["tests/test_a.py::quick", "tests/test_a.py::slow"]
+    assert covering.tests(run, range(7, 8)) == []
+    for lines in (range(7, 8), range(1, 2)):  # what a fixture ran; what no test ran
+        assert covering.files(run, lines) == ["tests/test_a.py"]
