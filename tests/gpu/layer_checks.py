@@ -74,7 +74,25 @@ def check_scans_on_both_paths() -> None:
         torch.testing.assert_close(together.largest, alone.largest, atol=1e-2, rtol=1e-3)
 
 
-LAYER_OTHERS = (check_looks_on_both_paths, check_scans_on_both_paths)
+def check_a_model_on_the_second_gpu() -> None:
+    """A look and a scan where the current device is another one; nothing to check on a machine with one GPU."""
+    if torch.cuda.device_count() < 2:
+        return
+    text = [3, 4, 3, 4, 3, 9, 9]
+    rows = PackedRows(torch.tensor([text]), (Piece(0, 0, 7, 0, 0),))
+    with headscope.load(small_llama()) as first, headscope.load(small_llama().cuda(1)) as second:
+        ours, theirs = second.look(text), first.look(text)
+        for site in theirs.sites:
+            for name, mean in theirs.mean_answers(site).items():
+                torch.testing.assert_close(ours.mean_answers(site)[name].to(mean), mean, atol=1e-4, rtol=1e-3)
+        tallies = []
+        for scope in (second, first):
+            plan = Plan.make(scope.model, ScanOptions(replicates=5), RowFormat(7), 1, "document")
+            tallies.append(Measurer(scope.model, plan).measure(rows))
+    torch.testing.assert_close(tallies[0].sums, tallies[1].sums, atol=1e-3, rtol=1e-3)
+
+
+LAYER_OTHERS = (check_looks_on_both_paths, check_scans_on_both_paths, check_a_model_on_the_second_gpu)
 
 
 @contextmanager

@@ -64,10 +64,11 @@ def observe(
     statistics: Set[Statistic],
 ) -> Rows:
     """Compute every statistic in one flash pass, and the questions from its log-sum-exp. ``scores`` is bound."""
-    inputs = KernelInputs.prepare(q, k, v, scores)
-    flash = attend(inputs, statistics)
-    strongest = None if flash.weight is None else Strongest(inputs.strongest_keys(flash), flash.weight)
-    mass = inputs.masses(questions, flash.logsumexp)
+    with torch.cuda.device_of(q):  # Triton launches on the current device, which in a new thread is the first one
+        inputs = KernelInputs.prepare(q, k, v, scores)
+        flash = attend(inputs, statistics)
+        strongest = None if flash.weight is None else Strongest(inputs.strongest_keys(flash), flash.weight)
+        mass = inputs.masses(questions, flash.logsumexp)
     return Rows(flash.output, flash.logsumexp, flash.entropy, flash.distance, strongest, mass)
 
 

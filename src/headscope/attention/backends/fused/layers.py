@@ -52,7 +52,8 @@ def refuse_layer(q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> str | None:
 
 def attend_within(q: Tensor, k: Tensor, v: Tensor, scores: Scores, visible: Intervals) -> Tensor:
     """Compute z alone, each row over its interval of keys. ``scores`` is bound; its mask is not read."""
-    return attend(KernelInputs.prepare(q, k, v, scores, visible), frozenset()).output
+    with torch.cuda.device_of(q):
+        return attend(KernelInputs.prepare(q, k, v, scores, visible), frozenset()).output
 
 
 def observe_layers(
@@ -93,14 +94,15 @@ def statistics_of(
     values = torch.empty(5 + len(questions), *q.shape[:3], dtype=torch.float32, device=q.device)
     key = inputs.empty(torch.int64)
     tile = _tile(q.dtype, d_head)
-    layer_kernel.layers[(-(-n_query // tile) * n_items * n_heads,)](
-        inputs.q, inputs.k, *values[:5].unbind(), key, values[5:], inputs.visible.low, inputs.visible.high,
-        asks, labels, n_query, k.shape[2], k.shape[1], len(inputs.visible.low), len(asks), inputs.scale,
-        inputs.softcap or 0.0, *inputs.q.stride()[:3], *inputs.k.stride()[:3], BM=tile, BN=tile,
-        PRECISION=_precision(q), N=len(questions), NP=max(2, 1 << (len(questions) - 1).bit_length()),
-        EXCLUDE_SELF=sum(each.exclude_self << n for n, each in enumerate(questions.values())),
-        num_warps=4, **inputs.common,
-    )  # fmt: skip
+    with torch.cuda.device_of(q):
+        layer_kernel.layers[(-(-n_query // tile) * n_items * n_heads,)](
+            inputs.q, inputs.k, *values[:5].unbind(), key, values[5:], inputs.visible.low, inputs.visible.high,
+            asks, labels, n_query, k.shape[2], k.shape[1], len(inputs.visible.low), len(asks), inputs.scale,
+            inputs.softcap or 0.0, *inputs.q.stride()[:3], *inputs.k.stride()[:3], BM=tile, BN=tile,
+            PRECISION=_precision(q), N=len(questions), NP=max(2, 1 << (len(questions) - 1).bit_length()),
+            EXCLUDE_SELF=sum(each.exclude_self << n for n, each in enumerate(questions.values())),
+            num_warps=4, **inputs.common,
+        )  # fmt: skip
     return LayerStatistics(values, key)
 
 

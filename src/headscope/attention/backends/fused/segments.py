@@ -73,12 +73,13 @@ def sum_segments(found: LayerStatistics, segments: Segments, bins: Bins) -> Segm
     score = torch.empty(n_questions, n_all, n_segments, device=device)
     column, key = torch.empty(2, n_questions, n_all, n_segments, dtype=torch.long, device=device)
     wide = 1 << (quantities - 1).bit_length()
-    segment_kernel.segments[(n_segments, n_all)](
-        values, found.strongest, segments.valid, segments.shares, segments.exclude_self, segments.rows,
-        sums, squares, high, low, count, entropy, distance, score, column, key,
-        n_rows, n_heads, n_query, n_segments, values.stride(0), TRAITS + segments.itself, bins.width,
-        T=TRAITS, N=n_questions, QP=wide, NP=max(2, 1 << (n_questions - 1).bit_length()),
-        BLOCK=64 if interpreted() else 2048 // wide, ENTROPY_BINS=bins.entropy, DISTANCE_BINS=bins.distance,
-        BINS=1 << max(bins.entropy, bins.distance).bit_length(), num_warps=8,
-    )  # fmt: skip
+    with torch.cuda.device_of(found.values):
+        segment_kernel.segments[(n_segments, n_all)](
+            values, found.strongest, segments.valid, segments.shares, segments.exclude_self, segments.rows,
+            sums, squares, high, low, count, entropy, distance, score, column, key,
+            n_rows, n_heads, n_query, n_segments, values.stride(0), TRAITS + segments.itself, bins.width,
+            T=TRAITS, N=n_questions, QP=wide, NP=max(2, 1 << (n_questions - 1).bit_length()),
+            BLOCK=64 if interpreted() else 2048 // wide, ENTROPY_BINS=bins.entropy, DISTANCE_BINS=bins.distance,
+            BINS=1 << max(bins.entropy, bins.distance).bit_length(), num_warps=8,
+        )  # fmt: skip
     return SegmentSums(count, sums, squares, high, low, entropy, distance, score, column, key)
