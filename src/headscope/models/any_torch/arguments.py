@@ -125,22 +125,14 @@ def _captured(model: nn.Module, function: Callable[..., Any]) -> Arguments:
 
 
 def bound(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
-    """The arguments of one call, by the names of the module's parameters."""
-    try:
-        parameters = [
-            name
-            for name, parameter in inspect.signature(model.forward).parameters.items()
-            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-        ]
-    except (TypeError, ValueError):
-        parameters = []
-    names = [parameters[place] if place < len(parameters) else str(place) for place in range(len(args))]
+    """The arguments of one call, by the names of the module's parameters; names that it does not take are left out."""
+    takes = inspect.signature(model.forward).parameters
+    places = [name for name, p in takes.items() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    names = [places[place] if place < len(places) else str(place) for place in range(len(args))]
     values = {**dict(zip(names, args, strict=True)), **kwargs}
     tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(model.forward).parameters.values())
-    others = {
-        name: value for name, value in values.items() if name not in tensors and (takes_any or name in parameters)
-    }
+    known = {*names, *(values if any(p.kind is p.VAR_KEYWORD for p in takes.values()) else takes)}
+    others = {name: value for name, value in values.items() if name not in tensors and name in known}
     return Arguments(tensors, others, tuple(names))
 
 
