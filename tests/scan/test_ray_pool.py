@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from headscope.errors import InputError
+from headscope.scan.corpus.packing import RowFormat
+from headscope.scan.measure import Plan
 from headscope.scan.options import ScanOptions
+from headscope.scan.pool import WorkerSetup
 from headscope.scan.run import scan
 from tests.scan.test_resume import content
 from tests.scan.tiny import open_tiny, texts
@@ -143,3 +149,96 @@ def test_errors_of_a_ray_worker_are_ours_lost_workers_or_those_of_ray(monkeypatc
         found = received(lost)
         assert isinstance(found, WorkerLostError)
         assert "second line" not in str(found)
+
+
+class Cluster:
+    """What Ray is asked for, in place of a Ray that is started."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, there: bool) -> None:
+        ray = pytest.importorskip("ray", reason="Ray is not installed: pip install headscope[ray]")
+        self.started: list[dict[str, Any]] = []
+        self.actors: list[dict[str, Any]] = []
+        self.stopped = 0
+        for name in ("init", "remote", "shutdown"):
+            monkeypatch.setattr(ray, name, getattr(self, name))
+        monkeypatch.setattr(ray, "is_initialized", lambda: there)
+        monkeypatch.setattr(ray, "put", lambda setup: ("shared", setup))
+
+    def init(self, **how: Any) -> None:
+        self.started.append(how)
+
+    def remote(self, **resources: Any) -> Any:
+        self.actors.append(resources)
+        return lambda made: SimpleNamespace(remote=lambda *given: (made.__name__, *given))
+
+    def shutdown(self) -> None:
+        self.stopped += 1
+
+
+def setup_of(threads: int, device: str = "cpu, AVX2") -> WorkerSetup:
+    plan = Plan.make(open_tiny(), ScanOptions(replicates=3), RowFormat(32), threads, "piece")
+    return WorkerSetup(open_tiny, plan, "hash", device)
+
+
+QUIET = {"log_to_driver": False, "logging_level": logging.ERROR}
+
+
+@pytest.mark.parametrize(
+    ("address", "asked"), [("local", {"num_cpus": 12, "include_dashboard": False}), ("auto", {}), ("ray://head", {})]
+)
+def test_ray_is_connected_to_and_left_after_the_last_shard(monkeypatch, address: str, asked: dict[str, Any]) -> None:
+    cluster = Cluster(monkeypatch, there=False)
+    from headscope.scan.ray_pool import ray_pool
+
+    setup = setup_of(threads=4)
+    with ray_pool(setup, 3, address) as pool:
+        assert cluster.started == [{"address": address, **QUIET, **asked}], "started here: a core for every thread"
+        assert (pool.size, cluster.stopped) == (3, 0)
+        assert pool.start().actor == ("ScanWorker", ("shared", setup))  # type: ignore[attr-defined]
+    assert cluster.stopped == 1
+    with pytest.raises(ZeroDivisionError), ray_pool(setup, 3, address):
+        raise ZeroDivisionError
+    assert cluster.stopped == 2
+
+
+def test_a_ray_that_runs_already_is_used_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch, there=True)
+    from headscope.scan.ray_pool import ray_pool
+
+    with ray_pool(setup_of(1), 2, "local") as pool:
+        assert pool.size == 2
+    assert (cluster.started, cluster.stopped) == ([], 0)
+
+
+@pytest.mark.parametrize(("device", "gpus"), [("cpu, AVX2", 0), ("NVIDIA H200", 1)])
+def test_a_worker_on_ray_has_its_threads_and_a_gpu_where_the_scan_has_one(monkeypatch, device: str, gpus: int) -> None:
+    cluster = Cluster(monkeypatch, there=True)
+    from headscope.scan.ray_pool import ray_pool
+
+    with ray_pool(setup_of(3, device), 2, "auto"):
+        assert cluster.actors == [{"num_cpus": 3, "num_gpus": gpus}]
+
+
+def test_the_first_answer_of_a_ray_worker_is_not_kept_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray", reason="Ray is not installed: pip install headscope[ray]")
+    from headscope.scan.ray_pool import TIMEOUT, _wait
+
+    def ready(answers: list[str], num_returns: int, timeout: float) -> tuple[list[str], list[str]]:
+        assert timeout == TIMEOUT
+        return answers[:num_returns], answers[num_returns:]
+
+    monkeypatch.setattr(ray, "wait", ready)
+    assert _wait(["a", "b", "c"]) == ["a"]
+    monkeypatch.setattr(ray, "wait", lambda answers, **_: ([], answers))
+    with pytest.raises(InputError, match=r"no Ray worker answered for 300 seconds; .* resources for 2 workers"):
+        _wait(["a", "b"])
+
+
+def test_a_stopped_ray_worker_frees_its_resources(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray", reason="Ray is not installed: pip install headscope[ray]")
+    from headscope.scan.ray_pool import RayWorker
+
+    killed: list[str] = []
+    monkeypatch.setattr(ray, "kill", killed.append)
+    RayWorker("an actor").stop()
+    assert killed == ["an actor"]
