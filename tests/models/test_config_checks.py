@@ -8,14 +8,23 @@ from typing import Any
 import pytest
 import transformers
 from tests.models import tiny
+from torch import nn
 
 from headscope.errors import ModelError
+from headscope.models import config_checks
 from headscope.models.config_checks import (
+    MOST_ADDED_TOKENS,
+    MOST_HEADER_BYTES,
     MOST_REPEATS,
+    MOST_TENSORS,
     WIDEST,
+    base_without_head,
     refuse_huge_config,
+    refuse_huge_headers,
+    refuse_huge_tokenizers,
     refuse_missing_weights,
     refuse_more_weights_than_bytes,
+    refuse_repeated_keys,
     weight_bytes,
 )
 
@@ -69,6 +78,12 @@ def test_the_weights_must_fit_into_the_files() -> None:
         refuse_more_weights_than_bytes("it", transformers.LlamaForCausalLM, config, 100)
 
 
+def test_a_byte_holds_at_most_eight_weights() -> None:
+    refuse_more_weights_than_bytes("it", lambda _: nn.Linear(8, 1, bias=False), None, 1)
+    with pytest.raises(ModelError, match="it claims 9 weights, and its files have 1 bytes"):
+        refuse_more_weights_than_bytes("it", lambda _: nn.Linear(9, 1, bias=False), None, 1)
+
+
 def test_a_config_that_cannot_be_built_is_left_to_loading() -> None:
     def broken(config: Any) -> Any:
         raise RuntimeError("not this way")
@@ -90,5 +105,94 @@ def test_missing_weights_are_counted_and_some_are_named() -> None:
         ModelError, match=r"it lacks 1 of its weights \(layers.0.weight\), which would be random numbers"
     ):
         refuse_missing_weights("it", ["layers.0.weight", "pooler.dense.bias"])
+    with pytest.raises(ModelError, match=r"lacks 3 of its weights \(a, b, c\), which"):
+        refuse_missing_weights("it", ["c", "b", "a"])
     with pytest.raises(ModelError, match=r"lacks 4 of its weights \(a, b, c, …\)"):
         refuse_missing_weights("it", ["d", "b", "a", "c"])
+
+
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json", "tokenizer_config.json"])
+def test_two_values_under_one_key_are_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text('{"a": 1, "b": {"c": 1, "c": 1}}')
+    refuse_repeated_keys(tmp_path)
+    (tmp_path / name).write_text('{"a": 1, "b": {"c": 1, "c": 2}}')
+    with pytest.raises(ModelError, match=rf"{name} is ambiguous: the key 'c' has two values, 1 and 2; keep one of"):
+        refuse_repeated_keys(tmp_path)
+
+
+def test_a_config_that_is_no_json_is_reported_when_it_is_read(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{")
+    (tmp_path / "generation_config.json").write_text('{"a": 1, "a": 2}')
+    with pytest.raises(ModelError, match=r"generation_config.json is ambiguous"):
+        refuse_repeated_keys(tmp_path)
+
+
+def header(file: Path, size: int, tensors: int = 0) -> None:
+    file.write_bytes(size.to_bytes(8, "little") + b"{" * tensors)
+
+
+def test_the_headers_of_all_files_together_are_bounded(tmp_path: Path) -> None:
+    header(tmp_path / "a.safetensors", MOST_HEADER_BYTES)
+    refuse_huge_headers(tmp_path)
+    header(tmp_path / "b.safetensors", 1)
+    with pytest.raises(
+        ModelError, match=r"lists more tensors \(0, in a header of 67,108,865 bytes\) than any model has"
+    ):
+        refuse_huge_headers(tmp_path)
+
+
+def test_the_tensors_of_all_files_together_are_bounded(tmp_path: Path) -> None:
+    header(tmp_path / "a.safetensors", MOST_TENSORS - 1, MOST_TENSORS + 5)  # what is after the header is not counted
+    header(tmp_path / "b.safetensors", 1, 5)
+    refuse_huge_headers(tmp_path)
+    header(tmp_path / "b.safetensors", 2, 2)
+    with pytest.raises(
+        ModelError, match=r"lists more tensors \(200,001, in a header of 200,001 bytes\) than any .* \(200,0"
+    ):
+        refuse_huge_headers(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "entry"),
+    [("tokenizer.json", '"content"'), ("tokenizer_config.json", '"content"'), ("added_tokens.json", ":")],
+)
+def test_the_tokens_that_a_tokenizer_adds_are_bounded(tmp_path: Path, name: str, entry: str) -> None:
+    (tmp_path / name).write_text(entry * MOST_ADDED_TOKENS)
+    refuse_huge_tokenizers(tmp_path)
+    (tmp_path / name).write_text(entry * (MOST_ADDED_TOKENS + 1))
+    with pytest.raises(ModelError, match=rf"{name} adds more tokens \(200,001\) than any model has \(200,000\); it is"):
+        refuse_huge_tokenizers(tmp_path)
+
+
+def test_the_size_of_a_tokenizer_file_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (tmp_path / "tokenizer.json").open("wb") as file:
+        file.truncate(2**28 + 1)  # takes no space on the disk, and is not read
+    with pytest.raises(ModelError, match="has 268,435,457 bytes; no tokenizer has more than 268,435,456"):
+        refuse_huge_tokenizers(tmp_path)
+    monkeypatch.setattr(config_checks, "MOST_TOKENIZER_BYTES", 10)
+    for size in (10, 11):
+        (tmp_path / "tokenizer.json").write_bytes(b"x" * size)
+        if size == 10:
+            refuse_huge_tokenizers(tmp_path)
+    with pytest.raises(ModelError, match="has 11 bytes"):
+        refuse_huge_tokenizers(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "missing", "base"),
+    [
+        ("BertForMaskedLM", "BertConfig", ["cls.predictions.bias", "bert.pooler.dense.weight"], "BertModel"),
+        ("BertForMaskedLM", "BertConfig", ["cls.predictions.bias", "bert.encoder.layer.0.weight"], None),
+        ("BertForMaskedLM", "BertConfig", ["pooler.dense.weight"], None),
+        ("BertForMaskedLM", "BertConfig", [], None),
+        ("BertForMaskedLM", "PreTrainedConfig", ["cls.predictions.bias"], None),
+        ("BertModel", "BertConfig", ["encoder.layer.0.weight"], None),
+        ("PreTrainedModel", "BertConfig", ["cls.predictions.bias"], None),
+        ("FunnelForMaskedLM", "FunnelConfig", ["lm_head.bias"], None),
+    ],
+)
+def test_a_checkpoint_that_lacks_its_head_alone_is_the_model_without_one(
+    kind: str, config: str, missing: list[str], base: str | None
+) -> None:
+    found = base_without_head(getattr(transformers, kind), getattr(transformers, config)(), missing)
+    assert found is (None if base is None else getattr(transformers, base))

@@ -7,14 +7,20 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from headscope.errors import InputError, ModelError
-from headscope.models.finite import Extremes, PassCheck, deferred_checks, finish, refuse_non_finite_weights
+from headscope.models.finite import HELD, Extremes, PassCheck, deferred_checks, finish, refuse_non_finite_weights
 
 
 @pytest.mark.parametrize(
     ("bad", "named"),
-    [(1, "0.weight. Nothing"), (3, "0.weight, 1.weight, 2.weight. Nothing"), (5, "2.weight and 2 more. Nothing")],
+    [
+        (1, "0.weight. Nothing"),
+        (4, "2.weight and 1 more. Nothing"),
+        (3, "0.weight, 1.weight, 2.weight. Nothing"),
+        (5, "2.weight and 2 more. Nothing"),
+    ],
 )
 def test_the_first_bad_weights_are_named_and_the_others_counted(bad: int, named: str) -> None:
     model = nn.Sequential(*(nn.Linear(2, 2, bias=False) for _ in range(6)))
@@ -45,6 +51,85 @@ def test_tensors_that_were_held_are_read_with_the_others() -> None:
     extremes._held = [("a", torch.tensor([[1.0, -4.0]])), ("b", torch.tensor([[2.0, 3.0]])), ("c", torch.tensor([7.0]))]
     assert extremes.read() == {"a": 4.0, "b": 3.0, "c": 7.0}
     assert (extremes._held, extremes._bytes) == ([], 0)
+
+
+def on_a_gpu(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """A tensor that has a shape, a type and a device, and no numbers."""
+    with FakeTensorMode():
+        return torch.empty(*shape, dtype=dtype, device="cuda")
+
+
+def test_small_tensors_on_a_gpu_are_held_until_they_fill_16_mib() -> None:
+    extremes = Extremes()
+    extremes.hold("first", on_a_gpu(2**20, 2))
+    extremes.hold("second", on_a_gpu(2**21 - 2))
+    extremes.hold("none", on_a_gpu(0))
+    extremes.hold("whole", on_a_gpu(1, dtype=torch.int64))
+    extremes.hold("third", on_a_gpu(2))
+    assert [name for name, _ in extremes._held] == ["first", "second", "third"]
+    assert (extremes._bytes, HELD) == (2**24, 2**24)
+    assert list(extremes.values) == ["first", "second", "third"], "in the order of the pass"
+    extremes.hold("fourth", on_a_gpu(1))
+    assert len(extremes._held) == 3
+    assert len(extremes.values["fourth"]) == 2, "the least and the largest, at once"
+
+
+def test_tensors_on_a_cpu_are_not_held() -> None:
+    extremes = Extremes()
+    extremes.hold("one", torch.tensor([1.0, -3.0]))
+    assert (extremes._held, extremes._bytes) == ([], 0)
+    assert extremes.read() == {"one": 3.0}
+
+
+CPU, ELSEWHERE = torch.device("cpu"), torch.device("meta")
+
+
+def test_what_was_fetched_is_read_as_it_was_then() -> None:
+    extremes = Extremes()
+    extremes.add("a", torch.tensor([1.0, -4.0]))
+    extremes._held = [("b", torch.tensor([[2.0, 3.0]]))]
+    extremes.fetch(CPU)
+    assert extremes._held == []
+    for values in extremes.values.values():
+        values[0].fill_(-100.0)
+    assert extremes.read() == {"a": 4.0, "b": 3.0}
+
+
+@pytest.mark.parametrize("case", ["empty", "elsewhere", "two types"])
+def test_nothing_is_fetched_from_another_device_or_of_two_types(case: str) -> None:
+    extremes = Extremes()
+    if case != "empty":
+        extremes.add("a", torch.tensor([1.0, -4.0]))
+    if case == "two types":
+        extremes.add("b", torch.tensor([0.5], dtype=torch.float16))
+    extremes.fetch(ELSEWHERE if case == "elsewhere" else CPU)
+    assert extremes._fetched is None
+
+
+def test_a_check_fetches_outputs_scores_and_logits() -> None:
+    check = PassCheck("a model")
+    check.fetch(CPU)
+    check.z.add("0", torch.ones(2))
+    check.see_logsumexp(["0"], torch.tensor([[2.0]]))
+    check.see_logits(torch.tensor([5.0, 7.0]))
+    check.fetch(CPU)
+    assert check.z._fetched is not None
+    assert check.z._fetched.tolist() == [1.0, 1.0]
+    assert check.logsumexp._fetched is not None
+    assert check.logsumexp._fetched.tolist() == [2.0]
+    assert float(torch.as_tensor(check.logits)) == 7.0
+    check.logits = on_a_gpu(1)
+    check.fetch(CPU)
+    assert check.logits.device.type == "cuda", "of another device"
+    check.fetch(check.logits.device)
+    assert check.logits.device.type == "cpu"
+
+
+@pytest.mark.parametrize("logits", [torch.zeros(0), torch.tensor([3]), torch.zeros(2, device="meta")], ids=str)
+def test_logits_without_real_numbers_are_not_kept(logits: torch.Tensor) -> None:
+    check = PassCheck("a model")
+    check.see_logits(logits)
+    assert check.logits is None
 
 
 @pytest.mark.parametrize(
@@ -80,3 +165,5 @@ def test_the_site_whose_output_is_not_finite_is_named() -> None:
     with deferred_checks() as pending:
         finish(check)
     assert pending == [check]
+    with pytest.raises(ModelError, match="the attention output of site 1 is infinite for this input"):
+        finish(check)
