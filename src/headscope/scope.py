@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 EMBEDDED = Path(__file__).parent / "models" / "embedded"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _ActiveEdit:
     """An edit inside a ``with scope.edit(…)`` block, and the scope it belongs to."""
 
@@ -123,11 +123,11 @@ class Scope:
             else _ActiveEdit(id(self), edit, repr(edit))
             for edit in edits
         )
-        token = _active.set(_active.get() + bound)
+        _active.set(_active.get() + bound)
         try:
             yield self
-        finally:
-            _active.reset(token)
+        finally:  # of blocks in generators, another one may have been entered or left since
+            _active.set(tuple(each for each in _active.get() if each not in bound))
 
     def generate(self, text: Any, n_tokens: int = 40, sampling: Sampling | None = None) -> Generated:
         """Continue a text under the edits in force; greedy unless ``sampling`` says otherwise."""

@@ -30,7 +30,10 @@ from headscope.attention.scores import Scores
 
 @dataclass(frozen=True)
 class Call:
-    """The inputs of one attention computation. ``site`` is the attention module, known by its identity."""
+    """The inputs of one attention computation. ``site`` is the attention module, known by its identity.
+
+    ``first_query`` and ``first_key`` are positions in the text: above 0 in a step of generation with a KV cache.
+    """
 
     site: torch.nn.Module
     q: Float[Tensor, "batch head query d_head"]
@@ -38,6 +41,8 @@ class Call:
     v: Float[Tensor, "batch kv key d_value"]
     scores: Scores
     dropout: float = 0.0
+    first_query: int = 0
+    first_key: int = 0
 
 
 Observer = Callable[[Call], Tensor]

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headscope.attention.observer import Call
 from headscope.errors import InputError
 from headscope.models.protocol import OpenModel, SiteObserver
 
 DECODER_INPUTS = "decoder_input_ids"
+
+continues: ContextVar[bool] = ContextVar("headscope_continues", default=False)
+"""Whether this pass reads one more token, after those in a KV cache."""
 
 
 def generation_inputs(model: OpenModel, text: Any, n_tokens: int) -> Mapping[str, Tensor]:
@@ -43,7 +50,7 @@ class Decoder:
     """Generates one continuation. Its KV cache is its own, so no two edits share one."""
 
     def __init__(self, model: OpenModel, inputs: Mapping[str, Tensor], observer: SiteObserver) -> None:
-        self.model, self.observer = model, observer
+        self.model, self.observer = model, with_positions(model, observer)
         self.inputs = dict(inputs)
         self.name = DECODER_INPUTS if DECODER_INPUTS in inputs else "input_ids"
         self.keeps_cache = bool(getattr(getattr(model.model, "config", None), "use_cache", False))
@@ -63,7 +70,8 @@ class Decoder:
             self.inputs["attention_mask"] = torch.cat((mask, mask.new_ones(1, 1)), dim=1)
         if self._cache is None:
             return self._step(self.inputs)
-        return self._step({**self.inputs, self.name: new, "past_key_values": self._cache})
+        with _continuing():
+            return self._step({**self.inputs, self.name: new, "past_key_values": self._cache})
 
     def _step(self, inputs: Mapping[str, object]) -> Float[Tensor, " vocabulary"]:
         with torch.no_grad(), self.model.observing(self.observer):
@@ -73,3 +81,35 @@ class Decoder:
             self._cache = getattr(output, "past_key_values", None)
             logits: Tensor = output.logits
             return logits[0, -1]
+
+
+def with_positions(model: OpenModel, observer: SiteObserver) -> SiteObserver:
+    """An observer of one generation whose calls say where in the text their queries and keys stand.
+
+    The lengths of q and k do not: in cross-attention they are of two texts, and a sliding window's cache drops keys. An
+    encoder or a vision tower reads its whole input again in every step.
+    """
+    read: dict[str, int] = {}
+
+    def attend(site: str, call: Call) -> Tensor:
+        n_query, n_key = call.q.shape[2], call.k.shape[2]
+        goes_on = continues.get() and n_query == 1 and not site.startswith("encoder")
+        first = read.get(site, 0) if goes_on else 0
+        read[site] = first + n_query
+        if first:
+            is_cross = model.shape.sites[site].kind == "cross"
+            call = replace(call, first_query=first, first_key=0 if is_cross else max(0, first + n_query - n_key))
+        return observer(site, call)
+
+    if hasattr(observer, "during"):
+        attend.during = observer.during  # type: ignore[attr-defined]
+    return attend
+
+
+@contextmanager
+def _continuing() -> Iterator[None]:
+    token = continues.set(True)
+    try:
+        yield
+    finally:
+        continues.reset(token)

@@ -22,7 +22,7 @@ from headscope.attention.observer import Call, plain
 from headscope.attention.progress import report_progress
 from headscope.attention.questions import Question
 from headscope.attention.scores import Scores
-from headscope.heads.look.edits import EditFunction, edited, scores_under, under
+from headscope.heads.look.edits import EditFunction, apply_edits, edited, scores_under, under
 from headscope.heads.look.knock_outs import in_order
 from headscope.heads.look.layer_cache import LayerCache
 from headscope.heads.questions.batch_answers import Answers, BatchAnswers, together
@@ -166,9 +166,7 @@ class ActivationCache:
         self._waiting_z.clear()
 
     def _edited(self, site: str, call: Call, z: Tensor) -> Tensor:
-        for edit in self.edits:
-            z = edit(site, call, z)
-        return z
+        return apply_edits(self.edits, site, call, z)
 
     def attend(self, site: str, call: Call) -> Tensor:
         """Compute z under the edits; observe nothing."""

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from headscope.attention.observer import Call
 from headscope.errors import EditError
 from headscope.heads.look.edits import EditFunction
+from headscope.models.decoding import continues
 from headscope.models.protocol import OpenModel
 from headscope.models.structure.carry import Route
 from headscope.models.structure.readers import probed
@@ -85,7 +86,7 @@ class _Place:
         def replace(value: Tensor) -> Tensor:
             rows = _rows(value).clone()
             length = rows.shape[1]
-            offset = self._total if length == 1 and self._total else 0  # a step of generation with cached keys
+            offset = self._total if length == 1 and continues.get() else 0
             self._total = offset + length
             for column, position in enumerate(positions):
                 if 0 <= position - offset < length:

@@ -14,7 +14,7 @@ from torch import Tensor
 from headscope.attention.observer import Call, plain
 from headscope.attention.scores import Scores
 from headscope.errors import EditError
-from headscope.heads.look.knock_outs import KnockOut, in_order
+from headscope.heads.look.knock_outs import HiddenKeys, KnockOut, in_order
 from headscope.models.protocol import OpenModel, SiteObserver
 from headscope.names import Head, HeadName
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headscope.heads.look.look import Look
 
 HOW = ("zero", "mean", "resample")
+TOLERANCE = 1e-3  # of the sum of a forced row
 
 EditFunction = Callable[[str, Call, Tensor], Tensor]
 """Given a site, its call and z so far, the changed z."""
@@ -64,12 +65,18 @@ def edited(edits: Sequence[EditFunction]) -> SiteObserver:
     ordered = in_order(edits)
 
     def attend(site: str, call: Call) -> Tensor:
-        z = plain(call)
-        for edit in ordered:
-            z = edit(site, call, z)
-        return z
+        return apply_edits(ordered, site, call, plain(call))
 
     return under(edits, attend)
+
+
+def apply_edits(ordered: Sequence[EditFunction], site: str, call: Call, z: Tensor) -> Tensor:
+    """Change z by edits in the order of ``in_order``; what computes it from scores sees those with keys hidden."""
+    for edit in ordered:
+        z = edit(site, call, z)
+        if isinstance(edit, HiddenKeys) and edit.head.site == site:
+            call = replace(call, scores=edit.scores(site, call))
+    return z
 
 
 def under(edits: Sequence[EditFunction], observer: SiteObserver) -> SiteObserver:
@@ -179,7 +186,7 @@ class Patch:
         by_site = _by_site(model, self.heads)
         if self.source.shape != model.shape:
             raise EditError("patch() takes z from a look at the same model; this look is at another one")
-        length = len(self.source.tokens)
+        length = min(self.source.z(site).shape[1] for site in by_site)
         beyond = [position for position in self.positions if not 0 <= position < length]
         if beyond:
             raise EditError(f"patch() at positions {beyond}: the look it takes from has positions 0–{length - 1}")
@@ -191,10 +198,10 @@ class Patch:
         def change(site: str, call: Call, z: Tensor) -> Tensor:
             if site not in by_site:
                 return z
-            z, offset, heads = z.clone(), call.k.shape[2] - call.q.shape[2], by_site[site]
+            z, heads = z.clone(), by_site[site]
             for column, position in enumerate(self.positions):
-                if 0 <= position - offset < z.shape[2]:
-                    z[:, heads, position - offset] = taken[site][heads, column].to(z)
+                if 0 <= position - call.first_query < z.shape[2]:
+                    z[:, heads, position - call.first_query] = taken[site][heads, column].to(z)
             return z
 
         return change
@@ -212,7 +219,7 @@ class Force:
 
     def __post_init__(self) -> None:
         total = self.pattern.sum(-1)
-        if bool((self.pattern < 0).any()) or not torch.allclose(total, torch.ones_like(total), atol=1e-3):
+        if bool((self.pattern < 0).any()) or not torch.allclose(total, torch.ones_like(total), atol=TOLERANCE):
             worst = int((total - 1).abs().argmax())
             raise EditError(
                 f"a forced pattern has rows of weights that are at least 0 and add up to 1; row {worst} adds up to "
@@ -226,15 +233,28 @@ class Force:
         def change(site: str, call: Call, z: Tensor) -> Tensor:
             if site != head.site:
                 return z
-            n_query, n_key = call.q.shape[2], call.k.shape[2]
-            if n_key > self.pattern.shape[1] or n_key - n_query + n_query > self.pattern.shape[0]:
-                raise EditError(f"the forced pattern is {tuple(self.pattern.shape)}; this text has {n_key} tokens")
-            rows = self.pattern[n_key - n_query : n_key, :n_key].to(call.v)
             z = z.clone()
-            z[:, head.head] = rows @ call.v[:, head.head // group]
+            z[:, head.head] = self._rows(call).to(call.v) @ call.v[:, head.head // group]
             return z
 
         return change
+
+    def _rows(self, call: Call) -> Float[Tensor, "query key"]:
+        """The rows and columns of the pattern that a call is about."""
+        n_query, n_key = call.first_query + call.q.shape[2], call.first_key + call.k.shape[2]
+        if n_key > self.pattern.shape[1] or n_query > self.pattern.shape[0]:
+            raise EditError(
+                f"the forced pattern is {tuple(self.pattern.shape)}; this text has {n_query} queries and {n_key} keys"
+            )
+        rows = self.pattern[call.first_query : n_query, call.first_key : n_key]
+        lost = 1 - rows.sum(-1)
+        if bool((lost > TOLERANCE).any()):
+            row = int(lost.argmax())
+            raise EditError(
+                f"row {call.first_query + row} of the forced pattern has {float(lost[row]):.3f} of its weight on keys "
+                f"that are not there: this call has the keys {call.first_key}–{n_key - 1}"
+            )
+        return rows
 
     def key(self) -> str:
         return f"force({self.head};{hash(self.pattern.numpy().tobytes())})"
@@ -315,10 +335,9 @@ class RunningMean:
         self._sums: dict[str, tuple[Tensor, int]] = {}
 
     def update(self, site: str, call: Call, z: Float[Tensor, "batch head query d"]) -> Float[Tensor, "batch head d"]:
-        begins = call.q.shape[2] == call.k.shape[2]
         before = self._sums.get(site)
         total, count = z.sum(2), z.shape[2]
-        if not begins and before is not None and before[0].shape == total.shape:
+        if call.first_query and before is not None:
             total, count = total + before[0], count + before[1]
         self._sums[site] = (total, count)
         return total / count
@@ -357,6 +376,6 @@ def _z_in_texts(model: OpenModel, sites: Sequence[str], texts: Sequence[Any]) ->
 def draw(pool: Float[Tensor, "head position d"], shape: torch.Size, call: Call, seed: int) -> Tensor:
     """z at random positions of the pool, the same for the same seed and position in the text."""
     generator = torch.Generator().manual_seed(seed)
-    n_key, n_query = call.k.shape[2], call.q.shape[2]
-    places = torch.randint(pool.shape[1], (n_key,), generator=generator)[n_key - n_query :]
+    length = call.first_query + call.q.shape[2]
+    places = torch.randint(pool.shape[1], (length,), generator=generator)[call.first_query :]
     return pool[:, places].expand(shape[0], -1, -1, -1)

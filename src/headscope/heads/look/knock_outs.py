@@ -40,9 +40,8 @@ class HiddenKeys:
     keys: tuple[int, ...]
 
     def __call__(self, site: str, call: Call, z: Tensor) -> Tensor:
-        n_query, n_key = call.q.shape[2], call.k.shape[2]
-        row, keys = self.query - (n_key - n_query), [key for key in self.keys if key < n_key]
-        if site != self.head.site or not 0 <= row < n_query or not keys:
+        row, keys = self._place(call)
+        if site != self.head.site or not 0 <= row < call.q.shape[2] or not keys:
             return z
         z = z.clone()
         z[:, self.head.head, row] = _row_without(call, self.head.head, row, keys).to(z)
@@ -52,25 +51,30 @@ class HiddenKeys:
         """The scores with these keys masked, so that patterns and statistics are those of the edited head."""
         if site != self.head.site:
             return call.scores
-        hidden = Hidden(call.q.shape[1], self.head.head, self.query, self.keys)
+        hidden = Hidden(call.q.shape[1], self.head.head, *self._place(call))
         return replace(call.scores, mask=call.scores.mask & Mask((hidden,)))
+
+    def _place(self, call: Call) -> tuple[int, tuple[int, ...]]:
+        """The row of the query and the columns of the keys in a call; the row may be outside of it."""
+        columns = [key - call.first_key for key in self.keys]
+        return self.query - call.first_query, tuple(each for each in columns if 0 <= each < call.k.shape[2])
 
 
 @dataclass(frozen=True)
 class Hidden(Part):
-    """A mask that hides some keys from one query of one head."""
+    """A mask that hides some columns from one row of one head."""
 
     n_heads: int
     head: int
-    query: int
-    keys: tuple[int, ...]
+    row: int
+    columns: tuple[int, ...]
 
     def block(
         self, rows: Int[Tensor, " query"], columns: Int[Tensor, " key"], offset: int
     ) -> Bool[Tensor, "1 head query key"]:
         heads = torch.arange(self.n_heads, device=columns.device) == self.head
-        keys = torch.isin(columns, torch.tensor(self.keys, device=columns.device))
-        return ~(heads[:, None, None] & (rows + offset == self.query)[:, None] & keys)[None]
+        keys = torch.isin(columns, torch.tensor(self.columns, device=columns.device))
+        return ~(heads[:, None, None] & (rows == self.row)[:, None] & keys)[None]
 
     def only(self, head: int) -> Hidden:
         return replace(self, n_heads=1, head=self.head - head)
@@ -79,10 +83,10 @@ class Hidden(Part):
 def in_order(
     edits: Sequence[Callable[[str, Call, Tensor], Tensor]],
 ) -> tuple[Callable[[str, Call, Tensor], Tensor], ...]:
-    """Edits in the order of the computation: arrows first, those of one row together, then what replaces z.
+    """Edits in the order of the computation: arrows, those of one row together, then paths, then what replaces z.
 
     A row with hidden keys is computed from its scores; made one by one, each would undo what came before it. Paths are
-    ablated together for the same reason.
+    ablated together, and before others, for the same reason.
     """
     hidden: dict[tuple[Head, int], dict[int, None]] = {}
     others: list[Callable[[str, Call, Tensor], Tensor]] = []
@@ -92,13 +96,12 @@ def in_order(
         else:
             others.append(edit)
     paths = [edit for edit in others if hasattr(edit, "joined")]
-    if len(paths) > 1:
-        together = paths[0].joined(paths[1:])
-        others = [together if edit is paths[0] else edit for edit in others if edit is paths[0] or edit not in paths]
-    return (*(HiddenKeys(head, query, tuple(keys)) for (head, query), keys in hidden.items()), *others)
+    others = [edit for edit in others if edit not in paths]
+    together = [paths[0].joined(paths[1:])] if len(paths) > 1 else paths
+    return (*(HiddenKeys(head, query, tuple(keys)) for (head, query), keys in hidden.items()), *together, *others)
 
 
-def _row_without(call: Call, head: int, row: int, keys: list[int]) -> Float[Tensor, "batch d_value"]:
+def _row_without(call: Call, head: int, row: int, keys: Sequence[int]) -> Float[Tensor, "batch d_value"]:
     """z of one query when these keys are hidden from it."""
     scores = call.scores.bind(call.q, call.k)
     n_query, n_key = call.q.shape[2], call.k.shape[2]

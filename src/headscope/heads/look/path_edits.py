@@ -132,6 +132,7 @@ class _Bound:
         (self.head, self.path), self.writers, self.edit = place, writers, edit
         path, head = self.path, self.head
         self.own_norm = has_own_norm(model, head.site, path.into)
+        self._is_cross = model.shape.sites[head.site].kind == "cross"
         self._check(model)
         elsewhere = edit.texts if edit.how != "zero" else ()
         self.pool = torch.cat([self._in_text(model, text) for text in elsewhere]) if elsewhere else None
@@ -151,11 +152,11 @@ class _Bound:
             raise EditError("a path can only be ablated in a pass that is recorded; use `with scope.edit(…)`")
         own = {"q": call.q, "k": call.k, "v": call.v}[self.path.into]
         made = self._changed(recorder.stream, call).to(own)
-        if self.path.into == "q" or call.q.shape[2] == call.k.shape[2]:
-            self._seen = made
+        if self.path.into == "q" or self._is_cross:
             return made
-        if self._seen is not None and self._seen.shape[2] < made.shape[2]:  # earlier positions, from earlier steps
-            made = torch.cat((self._seen, made[:, :, self._seen.shape[2] :]), dim=2)
+        n_cached = made.shape[2] - call.q.shape[2]
+        if call.first_query and self._seen is not None and n_cached:  # earlier positions, from earlier steps
+            made = torch.cat((self._seen[:, :, -n_cached:], made[:, :, n_cached:]), dim=2)
         self._seen = made
         return made
 
@@ -244,6 +245,7 @@ class HeadCut:
         self.q, self.k = call.q[:, head : head + 1], call.k[:, self.kv : self.kv + 1]
         self.scores = call.scores.bind(call.q, call.k).only(head)
         self.offset = call.k.shape[2] - call.q.shape[2]
+        self.first_query, self.first_key = call.first_query, call.first_key
         self.changes = {side: [(path, new) for path, new in changes if path.into == side] for side in ("q", "k", "v")}
         own = {"q": head, "k": self.kv, "v": self.kv}
         for side, some in self.changes.items():
@@ -255,7 +257,7 @@ class HeadCut:
         places = [path.query for some in self.changes.values() for path, _ in some]
         if None in places:
             return rows
-        return rows[torch.isin(rows + self.offset, torch.tensor(places, device=rows.device))]
+        return rows[torch.isin(rows + self.first_query, torch.tensor(places, device=rows.device))]
 
     def logits(self, rows: Tensor, columns: Tensor) -> Float[Tensor, "batch query key"]:
         """Scores before the mask, without the paths."""
@@ -296,9 +298,9 @@ class HeadCut:
         """Where a path counts: its row and column, or all of them."""
         here = torch.ones(len(rows), len(columns), dtype=torch.bool, device=rows.device)
         if path.query is not None:
-            here &= (rows + self.offset == path.query)[:, None]
+            here &= (rows + self.first_query == path.query)[:, None]
         if path.key is not None:
-            here &= (columns == path.key)[None]
+            here &= (columns + self.first_key == path.key)[None]
         return here
 
 
@@ -311,8 +313,9 @@ class CutBias:
     before: Bias | None
 
     def block(self, rows: Tensor, columns: Tensor, offset: int) -> BiasBlock:
-        batch = next(iter(self.cuts.values())).q.shape[0] if self.cuts else 1
-        made = torch.zeros(batch, self.n_heads, len(rows), len(columns), device=rows.device)
+        q = [cut.q for cut in self.cuts.values()]
+        batch, dtype = (len(q[0]), torch.promote_types(q[0].dtype, torch.float32)) if q else (1, torch.float32)
+        made = torch.zeros(batch, self.n_heads, len(rows), len(columns), dtype=dtype, device=rows.device)
         if self.before is not None:
             made = made + self.before.block(rows, columns, offset)
         for head, cut in self.cuts.items():

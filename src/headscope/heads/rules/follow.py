@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn.functional import pad
 
 from headscope.attention.observer import Call
 from headscope.errors import EditError
@@ -113,12 +114,13 @@ def _replace(z: Tensor, at: tuple[str, Call, int], followed: dict[int, _Followed
     keys = torch.arange(n_key, device=z.device)
     for part in torch.split(torch.arange(n_query, device=z.device), max(1, CELLS // (AT_ONCE * n_key))):
         visible = mask.block(part, keys, n_key - n_query)
-        seen = visible[min(item, len(visible) - 1), 0].expand(len(part), -1)
-        drawn = drawing.drawn(part + n_key - n_query, seen)
-        context = drawing.context(site, part + n_key - n_query)
+        seen = pad(visible[min(item, len(visible) - 1), 0].expand(len(part), -1), (call.first_key, 0))
+        drawn = drawing.drawn(part + call.first_query, seen)
+        context = drawing.context(site, part + call.first_query)
         for head, (mixture, share, mean_z) in followed.items():
             own = None if context is None else context[head]
-            by_rules = drawn.mixture(mixture, own).to(call.v) @ call.v[item, head // group]
+            weights = drawn.mixture(mixture, own)[:, call.first_key :].to(call.v)
+            by_rules = weights @ call.v[item, head // group]
             z[head, part] = torch.lerp(mean_z.to(z), by_rules.to(z), share)
 
 
@@ -183,17 +185,17 @@ class _TokenReader:
             self._all.set(known)
 
     def read(self, call: Call) -> Int[Tensor, "batch token"]:
-        """The ids of all keys of this call."""
-        new, n_key = self._new.get(), call.k.shape[2]
+        """The ids of the text up to the last key of this call."""
+        new, length = self._new.get(), call.first_key + call.k.shape[2]
         if new is not None:
             before = self._all.get()
-            fresh = call.q.shape[2] == n_key or before is None
-            self._all.set(new if fresh or before is None else torch.cat((before, new), dim=1))
+            goes_on = call.first_query and before is not None
+            self._all.set(torch.cat((before, new), dim=1) if goes_on else new)
             self._new.set(None)
         found = self._all.get()
-        if found is None or found.shape[1] < n_key:
-            raise EditError(f"rules are followed on tokens, and of {n_key} positions some have none")
-        return found[:, :n_key]
+        if found is None or found.shape[1] < length:
+            raise EditError(f"rules are followed on tokens, and of {length} positions some have none")
+        return found[:, :length]
 
     def _note(self, module: torch.nn.Module, args: tuple[Any, ...]) -> None:
         ids = args[0] if args else None

@@ -1,0 +1,224 @@
+"""Edits count where they say, and only there: at any site, in any order, in every text and step of generation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+import headscope
+from headscope import ablate, follow, force, knock_out, patch, path, scale
+from headscope.errors import EditError
+from headscope.heads.look.edits import Edit, edited
+from headscope.models.decoding import Decoder
+from headscope.scope import Scope
+from tests.heads.explain.families import FAMILIES, IDS, ROPE
+from tests.models import tiny
+
+NEW = [5, 9, 11, 3, 17, 22]
+CROSS = "decoder.1.cross"
+
+
+def windowed() -> PreTrainedModel:
+    return tiny.build("MistralConfig", "MistralForCausalLM", **ROPE, sliding_window=6)
+
+
+def two_sided(n_encoder: int = 12, n_decoder: int = 7) -> dict[str, Tensor]:
+    return {"input_ids": IDS[:, :n_encoder], "decoder_input_ids": IDS[:, :n_decoder]}
+
+
+MODELS: dict[str, tuple[Callable[[], PreTrainedModel], str, Any, Any]] = {
+    "sliding window": (windowed, "1", IDS[0].tolist(), IDS[0].flip(0).tolist()),
+    "cross-attention": (FAMILIES["t5"], CROSS, two_sided(), {key: ids.flip(1) for key, ids in two_sided().items()}),
+}
+
+EDITS: dict[str, Callable[[Scope, str, Any], Edit]] = {
+    "knock_out": lambda scope, head, other: knock_out(head, 6, 1),
+    "knock_out of a later arrow": lambda scope, head, other: knock_out(head, 12, 9),
+    "patch": lambda scope, head, other: patch(head, [2, 5], scope.look(other)),
+    "resample": lambda scope, head, other: ablate(head, how="resample", texts=[other]),
+    "path": lambda scope, head, other: ablate(path("embedding", head, into="k")),
+    "path of an arrow": lambda scope, head, other: ablate(path("embedding", head, into="k", query=12, key=9)),
+}
+
+
+@pytest.fixture
+def t5() -> Iterator[Scope]:
+    with headscope.load(FAMILIES["t5"]()) as scope:
+        yield scope
+
+
+@pytest.fixture
+def llama() -> Iterator[Scope]:
+    with headscope.load(FAMILIES["llama"]()) as scope:
+        yield scope
+
+
+def stepwise(scope: Scope, text: Any, edit: Edit) -> list[Tensor]:
+    """The logits after a text and after each of the new tokens, generated with the model's own KV cache."""
+    decoder = Decoder(scope.model, scope.model.prepare(text).inputs, edited([edit.bind(scope.model)]))
+    return [decoder.first(), *map(decoder.feed, NEW)]
+
+
+def so_far(text: Any, count: int) -> Any:
+    """A text with the first new tokens."""
+    if isinstance(text, list):
+        return text + NEW[:count]
+    return {**text, "decoder_input_ids": torch.cat((text["decoder_input_ids"], torch.tensor([NEW[:count]]).long()), 1)}
+
+
+def assert_same_in_steps(scope: Scope, text: Any, edit: Edit) -> None:
+    for count, logits in enumerate(stepwise(scope, text, edit)):
+        with scope.edit(edit):
+            torch.testing.assert_close(logits, scope.look(so_far(text, count)).logits[-1], atol=2e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("edit", EDITS)
+def test_generating_under_an_edit_gives_the_logits_of_reading_the_text_so_far(model: str, edit: str) -> None:
+    build, site, text, other = MODELS[model]
+    with headscope.load(build()) as scope:
+        assert_same_in_steps(scope, text, EDITS[edit](scope, f"{site}.1", other))
+
+
+def test_rules_are_followed_past_a_sliding_window_as_in_the_text_read_whole() -> None:
+    texts = torch.randint(3, 90, (12, 40), generator=torch.Generator().manual_seed(1)).tolist()
+    with headscope.load(windowed()) as scope:
+        assert_same_in_steps(scope, IDS[0].tolist(), follow(scope.rules(texts), "1.1"))
+
+
+def test_an_arrow_of_cross_attention_is_knocked_out_at_its_query_and_key(t5: Scope) -> None:
+    whole = t5.look(two_sided()).pattern(f"{CROSS}.1")
+    with t5.edit(knock_out(f"{CROSS}.1", 1, 3)):
+        found = t5.look(two_sided()).pattern(f"{CROSS}.1")
+    expected = whole.clone()
+    expected[1, 3] = 0.0
+    torch.testing.assert_close(found, expected / expected.sum(-1, keepdim=True))
+
+
+def test_a_head_of_cross_attention_is_patched_at_the_decoder_s_position(t5: Scope) -> None:
+    text, other = two_sided(5, 9), {key: ids.flip(1) for key, ids in two_sided(5, 9).items()}
+    source, whole = t5.look(other), t5.look(text).z(CROSS)
+    with t5.edit(patch(f"{CROSS}.1", 7, source)):
+        found = t5.look(text).z(CROSS)
+    expected = whole.clone()
+    expected[1, 7] = source.z(CROSS)[1, 7]
+    torch.testing.assert_close(found, expected)
+    with (
+        pytest.raises(EditError, match=r"positions \[9\]: the look it takes from has positions 0–8"),
+        t5.edit(patch(f"{CROSS}.1", 9, source)),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(("n_encoder", "n_decoder"), [(12, 7), (5, 9)])
+def test_cross_attention_is_forced_by_queries_and_keys(t5: Scope, n_encoder: int, n_decoder: int) -> None:
+    text = two_sided(n_encoder, n_decoder)
+    onto_second = torch.zeros(n_decoder, n_encoder)
+    onto_second[:, 1] = 1.0
+    with t5.edit(force("decoder.0.cross.2", onto_second)):
+        z = t5.look(text).z("decoder.0.cross")[2]
+    torch.testing.assert_close(z, z[:1].expand_as(z))
+
+
+def test_a_forced_row_that_reaches_past_the_text_is_refused() -> None:
+    uniform = torch.full((12, 12), 1 / 12)
+    with headscope.load(FAMILIES["bert"]()) as scope, scope.edit(force("0.1", uniform)):
+        scope.look(IDS[0].tolist())
+        with pytest.raises(EditError, match=r"row 0 of the forced pattern has 0.583 of its weight on keys that are"):
+            scope.look(IDS[0, :5].tolist())
+
+
+@pytest.mark.parametrize(
+    "edit", [ablate(f"{CROSS}.1", how="mean"), ablate(path("embedding", f"{CROSS}.1", into="k"))], ids=["mean", "path"]
+)
+def test_a_text_under_an_edit_of_cross_attention_does_not_depend_on_the_text_before(t5: Scope, edit: Edit) -> None:
+    with t5.edit(edit):
+        alone = t5.look(two_sided()).logits
+    with t5.edit(edit):
+        t5.look(two_sided(5, 9))
+        after = t5.look(two_sided()).logits
+    torch.testing.assert_close(after, alone)
+
+
+def test_a_layer_of_one_token_is_patched_after_a_longer_text_too(llama: Scope) -> None:
+    edit = patch("stream 1", 0, llama.look([7, 8]))
+    with llama.edit(edit):
+        alone = llama.look([5]).logits
+    with llama.edit(edit):
+        llama.look(IDS[0].tolist())
+        after = llama.look([5]).logits
+    torch.testing.assert_close(after, alone)
+
+
+def values_of_1_1(scope: Scope, ids: list[int]) -> Tensor:
+    """The values that head 1.1 reads, of a layer that no edit below changes."""
+    seen: dict[str, Tensor] = {}
+
+    def note(site: str, call: Any, z: Tensor) -> Tensor:
+        seen[site] = call.v[0, 1 // (call.q.shape[1] // call.v.shape[1])]
+        return z
+
+    with scope.edit(note):
+        scope.look(ids)
+    return seen["1"]
+
+
+def test_a_knocked_out_arrow_and_a_cut_path_of_one_head_both_count(llama: Scope) -> None:
+    ids, cut = IDS[0].tolist(), ablate(path("0.2", "1.1", into="k"))
+    v = values_of_1_1(llama, ids)
+    with llama.edit(cut, knock_out("1.1", 9, 4)):
+        found = llama.look(ids)
+        assert found.pattern("1.1")[9, 4] == 0.0
+        torch.testing.assert_close(found.z("1")[1], found.pattern("1.1") @ v)
+
+
+def test_a_path_is_cut_before_z_is_changed_in_whatever_order_they_are_given(llama: Scope) -> None:
+    ids, cut = IDS[0].tolist(), ablate(path("0.2", "1.1", into="k"))
+    with llama.edit(cut):
+        alone = llama.look(ids).z("1")[1]
+    with llama.edit(scale("1.1", 3.0), cut):
+        torch.testing.assert_close(llama.look(ids).z("1")[1], 3.0 * alone)
+
+
+def test_the_pattern_of_a_cut_path_is_exact_in_float64() -> None:
+    ids = IDS[0].tolist()
+    with headscope.load(FAMILIES["llama"]().double()) as scope:
+        v = values_of_1_1(scope, ids)
+        with scope.edit(ablate(path("0.2", "1.1", into="k"))):
+            found = scope.look(ids)
+            torch.testing.assert_close(found.z("1")[1], found.pattern("1.1") @ v, atol=1e-11, rtol=1e-11)
+
+
+def test_blocks_in_generators_end_in_any_order_and_leave_no_edit_behind(llama: Scope) -> None:
+    ids = IDS[0].tolist()
+    whole = llama.look(ids).logits
+
+    def reading(head: str) -> Iterator[Tensor]:
+        with llama.edit(ablate(head)):
+            while True:
+                yield llama.look(ids).logits
+
+    first, second = reading("0.1"), reading("1.2")
+    next(first)
+    next(second)
+    first.close()  # type: ignore[attr-defined]
+    with llama.edit(ablate("1.2")):
+        torch.testing.assert_close(next(second), llama.look(ids).logits)
+    second.close()  # type: ignore[attr-defined]
+    assert torch.equal(llama.look(ids).logits, whole)
+
+
+def test_a_function_that_edits_in_two_blocks_still_edits_in_the_outer_one(llama: Scope) -> None:
+    def double(site: str, call: Any, z: Tensor) -> Tensor:
+        return 2.0 * z
+
+    with llama.edit(double):
+        once = llama.look([5, 6, 7]).logits
+        with llama.edit(double):
+            assert not torch.equal(llama.look([5, 6, 7]).logits, once)
+        assert torch.equal(llama.look([5, 6, 7]).logits, once)
