@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 import torch
+from tests.heads.explain.families import FAMILIES
 from tests.models import tiny
 
+import headscope
 from headscope.errors import ModelError
 from headscope.models.huggingface import attention
 from headscope.models.loading import open_model
@@ -132,3 +134,18 @@ def test_a_model_that_no_edit_moves_is_refused() -> None:
         torch.nn.init.zeros_(layer.self_attn.o_proj.weight)
     with pytest.raises(ModelError, match="an edit moves the logits: ablating any one site changes nothing"):
         open_model(model)
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3", "opt", "neox"])
+def test_families_whose_eager_attention_rounds_weights_to_float32_open_in_float64(family: str) -> None:
+    with headscope.load(FAMILIES[family]().double()) as scope:
+        assert scope.look([5, 6, 7]).pattern("1.1").dtype == torch.float64
+
+
+def test_such_a_family_is_pruned_in_float64() -> None:
+    with headscope.load(FAMILIES["opt"]().double()) as scope:
+        with scope.edit(headscope.ablate("0.1")):
+            expected = scope.look([5, 6, 7]).logits
+        pruned = scope.prune(heads=["0.1"]).model
+        torch.testing.assert_close(pruned.run(pruned.prepare([5, 6, 7]).inputs).logits[0], expected)
+        pruned.close()

@@ -24,7 +24,7 @@ from headscope.models.huggingface.attention import implementations
 from headscope.models.huggingface.model import HuggingFaceModel
 from headscope.models.modes import own_precision
 from headscope.models.pruning.pruned_modeling import SCHEMA_VERSION, pruned
-from headscope.models.selfcheck import TOLERANCE, fixed_seed, own_logits, relative_difference
+from headscope.models.selfcheck import fixed_seed, own_logits, own_tolerance, relative_difference
 from headscope.names import Site
 
 
@@ -297,7 +297,7 @@ def _why_different(model: nn.Module, opened: HuggingFaceModel, wanted: Tensor) -
 
 
 def _too_far(got: Tensor, wanted: Tensor) -> str | None:
-    off, allowed = relative_difference(got, wanted), TOLERANCE.get(wanted.dtype, 1e-4)
+    off, allowed = relative_difference(got, wanted), own_tolerance(wanted.dtype)
     return None if off <= allowed else f"its logits are off by {off:.1e}, at most {allowed:.0e} is allowed"
 
 
