@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
+import struct
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from headscope.cli import app
 from headscope.errors import InputError
 from headscope.models.native import NativeModel
 from headscope.scan.census import Census
-from headscope.scan.census_archive import archive_of
+from headscope.scan.census_archive import FILES, archive_of, read_census
 from headscope.scan.compare import compare
 from headscope.scan.options import ScanOptions
 from headscope.scan.run import scan
@@ -225,3 +227,72 @@ def test_the_folder_of_an_old_census_counts_as_finished() -> None:
     assert recipe is not None
     folder.start(recipe)
     assert (recipe.threads, recipe.device[:3]) == (1, "cpu")
+
+
+CONTENT = {name: name.encode() * 9 for name in FILES}
+
+
+def test_files_are_read_from_a_folder_of_any_name_and_from_an_archive(tmp_path: Path) -> None:
+    (folder := tmp_path / "folder.zip").mkdir()
+    for name, data in CONTENT.items():
+        (folder / name).write_bytes(data)
+    (file := tmp_path / "file.zip").write_bytes(archive_of(CONTENT | {"more.txt": b"not of a census"}))
+    assert read_census(folder) == read_census(file) == CONTENT
+
+
+def test_an_archive_without_its_suffix_is_not_opened(tmp_path: Path) -> None:
+    (file := tmp_path / "census.dat").write_bytes(archive_of(CONTENT))
+    with pytest.raises(
+        InputError, match=r"census\.dat holds no census \(tally\.safetensors is missing\); give the folder"
+    ):
+        read_census(file)
+
+
+@pytest.mark.parametrize("missing", FILES)
+def test_a_missing_file_is_named(tmp_path: Path, missing: str) -> None:
+    rest = {name: data for name, data in CONTENT.items() if name != missing}
+    for name, data in rest.items():
+        (tmp_path / name).write_bytes(data)
+    with pytest.raises(
+        InputError, match=rf"holds no census \({missing} is missing\); give the folder that a scan wrote"
+    ):
+        read_census(tmp_path)
+    (file := tmp_path / "census.zip").write_bytes(archive_of(rest))
+    with pytest.raises(
+        InputError, match=rf"holds no census \({missing} is missing\); give an archive that the page made"
+    ):
+        read_census(file)
+
+
+def test_equal_files_make_equal_bytes_at_any_time() -> None:
+    with zipfile.ZipFile(io.BytesIO(archive_of(CONTENT, comment="a census"))) as archive:
+        assert {each.date_time for each in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+        assert archive.comment == b"a census"
+        assert archive.namelist() == list(FILES)
+
+
+@pytest.mark.parametrize(
+    ("packed", "size", "said"),
+    [
+        (1, 2**26, None),
+        (1, 2**26 + 1, r"unpacks from 1 to 67,108,865 bytes; no census does"),
+        (67_108, 2**26 + 1, r"unpacks from 67,108 to 67,108,865 bytes; no census does"),
+        (67_109, 2**26 + 1, None),
+        (100_000, 10**8, None),
+        (100_000, 10**8 + 1, r"unpacks from 100,000 to 100,000,001 bytes; no census does"),
+        (2**31, 2**31, None),
+        (2**31, 2**31 + 1, r"has 2,147,483,649 bytes; a census's files have at most 2,147,483,648"),
+    ],
+)
+def test_a_file_that_says_it_unpacks_a_thousandfold_or_to_more_than_2_gib_is_refused(
+    tmp_path: Path, packed: int, size: int, said: str | None
+) -> None:
+    """The archive lies about its last file; one that is not refused for its sizes is then found to be damaged."""
+    data = bytearray(archive_of(CONTENT))
+    entry = data.rindex(b"PK\x01\x02")
+    struct.pack_into("<II", data, entry + 20, packed, size)
+    local = data.rindex(b"PK\x03\x04")
+    data[local + 30] ^= 1  # another name than in the directory, so that nothing is unpacked
+    (file := tmp_path / "census.zip").write_bytes(data)
+    with pytest.raises(InputError, match=said or "is damaged, or is of another format"):
+        read_census(file)

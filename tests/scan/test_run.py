@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -10,11 +11,13 @@ from typing import Any
 import pytest
 import torch
 
+from headscope.attention.progress import progress_callback
 from headscope.errors import InputError
 from headscope.heads.questions.label_rules import token_class
 from headscope.models.native import NativeModel
 from headscope.scan.census import Census
 from headscope.scan.options import ScanOptions
+from headscope.scan.progress import progress_bar
 from headscope.scan.run import _threads, scan
 from tests.scan.test_resume import content
 from tests.scan.tiny import open_tiny, texts
@@ -169,7 +172,55 @@ def test_workers_need_a_model_that_they_can_open(tmp_path: Path, more: dict[str,
     assert not (tmp_path / "out").exists()
 
 
+def test_the_bar_says_how_far_a_scan_is_how_fast_and_how_long(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, total = [100.0], [None, 2_000]
+    monkeypatch.setattr("rich.console.monotonic", lambda: clock[0])
+    monkeypatch.setenv("COLUMNS", "200")
+    with progress_bar("Measuring", lambda: total[0], True) as advance:
+        clock[0] += 2
+        advance(500)
+        assert total.pop(0) is None, "how much there is becomes known later"
+        clock[0] += 2
+        advance(1_500)
+    shown = capsys.readouterr().err
+    assert re.search(r"Measuring \S+ 2,000 of 2,000 tokens, 500 tokens per second 00:04\s", shown), shown
+
+
+def test_without_a_total_the_bar_says_what_is_done(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("rich.console.monotonic", lambda: clock[0])
+    monkeypatch.setenv("COLUMNS", "200")
+    with progress_bar("Checking", None, True, unit="bytes") as advance:
+        clock[0] += 4
+        advance(1_200)
+    assert re.search(r"Checking .* 1,200 bytes, 300 bytes per second", capsys.readouterr().err)
+
+
 @pytest.mark.parametrize(("here", "workers", "each"), [(8, 2, 4), (8, 3, 2), (1, 4, 1)])
 def test_workers_share_the_threads_of_the_machine(monkeypatch, here: int, workers: int, each: int) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: here)
     assert _threads(open_tiny(), workers) == each
+
+
+@pytest.mark.parametrize(
+    ("total", "told"), [(10, [("scanning", 6, 10), ("scanning", 10, 10), ("scanning", 10, 10)]), (None, [])]
+)
+def test_who_listens_is_told_of_tokens_done_and_no_more_than_there_are(total: int | None, told: list[Any]) -> None:
+    heard: list[tuple[str, int, int]] = []
+    with progress_callback(lambda *said: heard.append(said)), progress_bar("Scanning", total, True) as advance:
+        for tokens in (6, 4, 2):
+            advance(tokens)
+    assert heard == told
+
+
+@pytest.mark.parametrize(
+    ("shown", "terminal", "drawn"),
+    [(None, True, True), (None, False, False), (False, True, False), (True, False, True)],
+)
+def test_a_bar_is_drawn_in_a_terminal_unless_said(capsys, monkeypatch, shown, terminal: bool, drawn: bool) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    with progress_bar("Scanning", 2, shown) as advance:
+        advance(2)
+    assert bool(capsys.readouterr().err) is drawn
