@@ -47,9 +47,7 @@ class GrowthLimit:
         backend = getattr(tokenizer, "backend_tokenizer", None)
         self.steps = parts_of(getattr(backend, "normalizer", None))
         splitting = parts_of(getattr(backend, "pre_tokenizer", None))
-        self.splitting = 1
-        for step in splitting:
-            self.splitting *= 2 if step.get("type") == "ByteLevel" and self.splitting < 2**60 else 1
+        self.splitting: int = 2 ** min(60, sum(step.get("type") == "ByteLevel" for step in splitting))
 
     @property
     def factor(self) -> int:

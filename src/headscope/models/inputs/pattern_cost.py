@@ -11,7 +11,7 @@ NO_BOUND = 10**9
 """The exponent of patterns that may backtrack exponentially, and of constructs that are not followed here."""
 
 _QUANTIFIER = re.compile(r"(?:[*+?]|\{(\d*)(,?)(\d*)\})[?+]?")
-_GROUP = re.compile(r"\?(?:[imu-]*:|[imu-]+\)|=|!|>|<=|<!|<[A-Za-z_]\w*>)|")
+_GROUP = re.compile(r"\?(?:[imu-]*:|[imu-]+\)|=|!|>|<=|<!|<[A-Za-z_]\w*>)")
 
 
 @dataclass
@@ -50,10 +50,7 @@ def _alternatives(pattern: str, at: int) -> tuple[_Sequence, int]:
             whole.varies = True
             continue
         at = _element(pattern, at, now)
-    varies = whole.varies or now.varies
-    whole = _dearer(whole, now)
-    whole.varies = varies
-    return whole, at
+    return _dearer(whole, now), at
 
 
 def _dearer(one: _Sequence, other: _Sequence) -> _Sequence:
@@ -64,15 +61,11 @@ def _element(pattern: str, at: int, into: _Sequence) -> int:
     """Add the element at this place with its quantifier; the place after it."""
     inner = _Sequence()
     if pattern[at] == "(":
-        opening = _GROUP.match(pattern, at + 1)
-        if opening is None or (pattern.startswith(("(?", "(*"), at) and not opening[0]):
-            raise ValueError("a construct that is not followed here")
-        if opening[0].endswith(")"):
+        opening = _GROUP.match(pattern, at + 1)  # other constructs look like a quantifier of nothing
+        if opening is not None and opening[0].endswith(")"):
             return opening.end()  # flags alone
-        inner, end = _alternatives(pattern, opening.end())
-        if pattern[end] != ")":
-            raise ValueError("no closing bracket")
-        end += 1
+        inner, end = _alternatives(pattern, at + 1 if opening is None else opening.end())
+        end += 1  # past the bracket, or, without one, past the pattern
     else:
         end = _one_character(pattern, at)
     quantifier = _QUANTIFIER.match(pattern, end)
