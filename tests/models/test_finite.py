@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from tests.runs.pretended_gpu import NamingGPU, on_gpu
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -165,5 +166,18 @@ def test_the_site_whose_output_is_not_finite_is_named() -> None:
     with deferred_checks() as pending:
         finish(check)
     assert pending == [check]
-    with pytest.raises(ModelError, match="the attention output of site 1 is infinite for this input"):
-        finish(check)
+
+
+def test_values_are_fetched_from_every_gpu_and_read_in_their_places() -> None:
+    check = PassCheck("a model")
+    values = {"0": [(0, 1.0), (1, -4.0)], "1": [(1, 2.0)], "2": [(0, 7.0), (0, math.nan)]}
+    check.z.values = {name: [on_gpu(gpu, torch.tensor(x), NamingGPU) for gpu, x in own] for name, own in values.items()}
+    check.z.values["host"] = [torch.tensor(3.0, dtype=torch.float64)]
+    check.logits = on_gpu(2, torch.tensor(5.0), NamingGPU)
+    assert check.fetch() == {torch.device("cuda", number) for number in range(3)}
+    assert {value.device.type for own in check.z.values.values() for value in own} == {"cpu"}
+    found = check.z.read()
+    assert math.isnan(found.pop("2"))
+    assert found == {"0": 4.0, "1": 2.0, "host": 3.0}
+    with pytest.raises(ModelError, match="the attention output of site 2 is NaN"):
+        check.verify()

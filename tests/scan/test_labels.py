@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from headscope.heads.questions.label_rules import LabelRule, token_class
 from headscope.heads.questions.standard_questions import STANDARD
@@ -30,19 +34,19 @@ def test_labels_of_different_pieces_never_match() -> None:
     rows = packed("abab", "abab")
     labels = label_batch(rows, RowFormat(48), (), MODEL)
     for name in STANDARD:
-        question = labels.questions[name].question
+        question = labels.questions[name]
         first, second = (set(question.key[0, span].tolist()) - {-1} for span in (slice(0, 4), slice(4, 8)))
         asked = set(question.query[0, 4:8].tolist()) - {-1}
         assert not first & second
         assert not first & asked
-    assert labels.questions["duplicate"].matching.up_to_query[0, :8].tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
-    assert labels.questions["induction"].matching.up_to_query[0, :8].tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
+    assert labels.matching.up_to_query[labels.names.index("duplicate"), 0, :8].tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
+    assert labels.matching.up_to_query[labels.names.index("induction"), 0, :8].tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
 
 
 def test_padding_is_neither_query_nor_key() -> None:
     labels = label_batch(packed("abcabc"), RowFormat(48), (), MODEL)
     for name in STANDARD:
-        question = labels.questions[name].question
+        question = labels.questions[name]
         assert set(question.query[0, 6:].tolist()) == {-1}
         assert set(question.key[0, 6:].tolist()) == {-1}
     assert not labels.counted[0, 6:].any()
@@ -63,18 +67,19 @@ def test_tokens_that_the_tokenizer_adds_are_not_counted() -> None:
 def test_the_match_share_is_that_of_the_visible_keys(causal: bool) -> None:
     text = "abcaba"
     labels = label_batch(packed(text), RowFormat(48), (), MODEL)
-    chance = labels.match_share("duplicate", causal)[0]
+    chance = labels.match_share(causal)[labels.names.index("duplicate"), 0]
     for row, token in enumerate(text):
         keys = [at for at in range(len(text)) if at != row and (at < row or not causal)]
         expected = sum(text[at] == token for at in keys) / max(len(keys), 1)
         assert float(chance[row]) == pytest.approx(expected)
-    assert labels.match_share("itself", causal)[0, 3] == pytest.approx(1 / (4 if causal else 6))
+    assert labels.match_share(causal)[labels.names.index("itself"), 0, 3] == pytest.approx(1 / (4 if causal else 6))
 
 
 def test_only_queries_with_a_matching_key_are_answerable() -> None:
     labels = label_batch(packed("abcab"), RowFormat(48), (), MODEL)
-    assert labels.answerable("duplicate", causal=True)[0, :5].tolist() == [False, False, False, True, True]
-    assert labels.answerable("duplicate", causal=False)[0, :5].tolist() == [False, True, False, True, True]
+    duplicate = labels.names.index("duplicate")
+    assert labels.answerable(causal=True)[duplicate, 0, :5].tolist() == [False, False, False, True, True]
+    assert labels.answerable(causal=False)[duplicate, 0, :5].tolist() == [False, True, False, True, True]
 
 
 def test_a_custom_rule_is_applied_piece_by_piece() -> None:
@@ -89,9 +94,9 @@ def test_a_custom_rule_is_applied_piece_by_piece() -> None:
     last = LabelRule("last", place_of_last, lambda tokens: list(range(len(tokens))))
     labels = label_batch(packed("bade", "iota"), RowFormat(48), (vowels, last), MODEL)
     assert set(seen) == {4}
-    assert labels.questions["vowels"].matching.everywhere[0, :8].tolist() == [2, 1, 2, 1, 2, 2, 3, 2]
-    assert labels.questions["last"].matching.everywhere[0, :8].tolist() == [1] * 8
-    assert labels.questions["last"].matching.up_to_query[0, :8].tolist() == [0, 0, 0, 1, 0, 0, 0, 1]
+    assert labels.matching.everywhere[labels.names.index("vowels"), 0, :8].tolist() == [2, 1, 2, 1, 2, 2, 3, 2]
+    assert labels.matching.everywhere[labels.names.index("last"), 0, :8].tolist() == [1] * 8
+    assert labels.matching.up_to_query[labels.names.index("last"), 0, :8].tolist() == [0, 0, 0, 1, 0, 0, 0, 1]
 
 
 def test_questions_and_their_nulls_have_different_names() -> None:
@@ -105,8 +110,8 @@ def test_narrow_labels_are_equal_within_a_piece_where_wide_ones_are() -> None:
     near = LabelRule("near", *([lambda tokens: [-1 if t.id == 97 else 2**39 + t.id for t in tokens]] * 2))
     labels = label_batch(packed("abcab", "bcabca"), RowFormat(48), (far, near), MODEL)
     within = labels.within_pieces()
-    for name, asked in labels.questions.items():
-        question, narrow = asked.question, within[name]
+    for name, question in labels.questions.items():
+        narrow = within[name]
         assert (narrow.query.dtype, narrow.key.dtype) == (torch.int32, torch.int32)
         assert narrow.exclude_self == question.exclude_self
         for span in (slice(0, 5), slice(5, 11)):
@@ -114,8 +119,8 @@ def test_narrow_labels_are_equal_within_a_piece_where_wide_ones_are() -> None:
             assert torch.equal(narrow.query[0, span, None] == narrow.key[0, None, span], wide), name
         assert torch.equal(narrow.query == -1, question.query == -1)
         assert torch.equal(narrow.key == -1, question.key == -1)
-    assert not labels.answerable("far", causal=True).any()
-    assert labels.answerable("near", causal=True).sum() == 6
+    assert not labels.answerable(causal=True)[labels.names.index("far")].any()
+    assert labels.answerable(causal=True)[labels.names.index("near")].sum() == 6
 
 
 def test_labels_that_do_not_fit_32_bits_become_ranks_and_none_stays_none() -> None:
@@ -127,3 +132,29 @@ def test_labels_that_do_not_fit_32_bits_become_ranks_and_none_stays_none() -> No
     assert [(side < 0).tolist() for side in small] == [(query < 0).tolist(), (key < 0).tolist()]
     fitting = (torch.tensor([0, 2**31 - 1]), torch.tensor([-1, 5]))
     assert all(one is other for one, other in zip(_small(fitting), fitting, strict=True))
+
+
+class Launches(TorchDispatchMode):
+    """Counts operations that compute something on the meta device, which stands for a GPU: it runs nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **kwargs or {})
+        first = made[0] if isinstance(made, tuple | list) else made
+        self.count += isinstance(first, Tensor) and first.device.type == "meta" and not func.is_view
+        return made
+
+
+def launches(n_rules: int) -> int:
+    rules = tuple(token_class(f"class {n}", "abcde"[n]) for n in range(n_rules))
+    with Launches() as seen:
+        labels = label_batch(packed("abcab", "bcabca"), RowFormat(48), rules, MODEL, "meta")
+        labels.within_pieces(), labels.answerable(causal=True), labels.match_share(causal=True)
+    return seen.count
+
+
+def test_a_gpu_labels_many_questions_in_as_many_launches_as_few() -> None:
+    assert launches(1) == launches(5)

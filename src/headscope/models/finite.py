@@ -47,7 +47,6 @@ class Extremes:
     """The smallest and the largest value of each tensor."""
     _held: list[tuple[str, Tensor]] = field(default_factory=list)
     _bytes: int = 0
-    _fetched: Tensor | None = None
 
     def add(self, name: str, tensor: Tensor) -> None:
         """Keep what the largest absolute value is read from, by one kernel on a GPU."""
@@ -75,30 +74,32 @@ class Extremes:
             for (name, _), *pair in zip(some, low.unbind(), high.unbind(), strict=True):
                 self.values.setdefault(name, []).extend(pair)
 
-    def fetch(self, device: torch.device) -> None:
-        """Begin to copy all values from this device, without waiting for them: ``read`` would else wait for the device.
+    def fetch(self) -> set[torch.device]:
+        """Begin to copy all values from their GPUs without waiting for them: ``read`` would wait for all that is begun.
 
-        They may be read after its stream has reached this point. Nothing is fetched that is on another device.
+        They may be read after the streams of these GPUs, which are returned, have reached this point.
         """
         self._add_held()
-        kept = [value for values in self.values.values() for value in values]
-        if kept and all(value.device == device and value.dtype == kept[0].dtype for value in kept):
-            self._fetched = torch.stack(kept).to("cpu", non_blocking=True)
+        there: dict[tuple[torch.device, torch.dtype], list[tuple[list[Tensor], int]]] = {}
+        for values in self.values.values():
+            for at, value in enumerate(values):
+                if value.device.type == "cuda":
+                    there.setdefault((value.device, value.dtype), []).append((values, at))
+        for places in there.values():
+            copied = torch.stack([values[at] for values, at in places]).to("cpu", non_blocking=True)
+            for (values, at), value in zip(places, copied.unbind(), strict=True):
+                values[at] = value
+        return {device for device, _ in there}
 
     def read(self) -> dict[str, float]:
         """Read all values, which waits for the device once unless they were fetched; NaN where there is one."""
-        if self._fetched is None:
-            self._add_held()
+        self._add_held()
         kept = [value for values in self.values.values() for value in values]
         if not kept:
             return {}
-        if self._fetched is not None:
-            together = self._fetched
-        else:
-            if any(value.device != kept[0].device or value.dtype != kept[0].dtype for value in kept):
-                kept = [value.to(kept[0].device, torch.float64) for value in kept]
-            together = torch.stack(kept)
-        numbers = iter(together.tolist())
+        if any(value.device != kept[0].device or value.dtype != kept[0].dtype for value in kept):
+            kept = [value.to(kept[0].device, torch.float64) for value in kept]
+        numbers = iter(torch.stack(kept).tolist())
         return {name: _largest([next(numbers) for _ in values]) for name, values in self.values.items()}
 
 
@@ -123,12 +124,13 @@ class PassCheck:
         for site, value in zip(sites, largest.unbind(), strict=True):
             self.logsumexp.values.setdefault(site, []).append(value)
 
-    def fetch(self, device: torch.device) -> None:
-        """Begin to copy what is verified from this device; see ``Extremes.fetch``."""
-        self.z.fetch(device)
-        self.logsumexp.fetch(device)
-        if self.logits is not None and self.logits.device == device:
+    def fetch(self) -> set[torch.device]:
+        """Begin to copy what is verified from its GPUs, and return these; see ``Extremes.fetch``."""
+        devices = self.z.fetch() | self.logsumexp.fetch()
+        if self.logits is not None and self.logits.device.type == "cuda":
+            devices.add(self.logits.device)
             self.logits = self.logits.to("cpu", non_blocking=True)
+        return devices
 
     def verify(self) -> None:
         """Raise an error that names the first site whose numbers are not finite."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -16,45 +15,53 @@ from torch import Tensor
 
 from headscope.attention.questions import Question
 from headscope.heads.questions.label_rules import LARGEST_LABEL, LabelRule
-from headscope.heads.questions.standard_questions import STANDARD, MatchingKeys, matching_keys
+from headscope.heads.questions.standard_questions import STANDARD, MatchingKeys, count_matching
 from headscope.models.protocol import OpenModel
 from headscope.scan.corpus.packing import PackedRows, RowFormat, without_waiting
 
 
-class BatchQuestion(NamedTuple):
-    """A question's labels for a batch, and the number of keys that match each query."""
-
-    question: Question
-    matching: MatchingKeys
-
-
 @dataclass(frozen=True)
 class Labels:
-    """All questions of a batch. ``counted`` leaves out padding, added tokens, and queries that see only themselves."""
+    """All questions of a batch, one after the other: a GPU labels them in as many launches as one of them takes.
 
-    questions: dict[str, BatchQuestion]
+    ``counted`` leaves out padding, added tokens, and queries that see only themselves.
+    """
+
+    names: tuple[str, ...]
+    query: Int[Tensor, "question row position"]
+    key: Int[Tensor, "question row position"]
+    excludes: tuple[bool, ...]
+    """Whether each question leaves out the query's own key."""
+    exclude_self: Int[Tensor, "question 1 1"]
+    """The same as 0 or 1, on the device of the labels."""
+    matching: MatchingKeys
     counted: Bool[Tensor, "row position"]
     visible: Int[Tensor, "row position"]
     """The number of keys in the piece."""
     visible_before: Int[Tensor, "row position"]
     """The number of them up to the query."""
 
+    @property
+    def questions(self) -> dict[str, Question]:
+        return self._named(self.query, self.key)
+
     def within_pieces(self) -> dict[str, Question]:
         """The questions in 32 bits. Labels of different pieces may be equal: for keys within a piece of their own."""
-        return {
-            name: Question(_narrow(asked.question.query), _narrow(asked.question.key), asked.question.exclude_self)
-            for name, asked in self.questions.items()
-        }
+        labels = torch.stack((self.query, self.key))
+        return self._named(*torch.where(labels < 0, -1, labels & (LARGEST_LABEL - 1)).to(torch.int32).unbind())
 
-    def answerable(self, name: str, causal: bool) -> Bool[Tensor, "row position"]:
+    def answerable(self, causal: bool) -> Bool[Tensor, "question row position"]:
         """The queries that have a matching key."""
-        return self.counted & (self.questions[name].matching.visible(causal) > 0)
+        return self.counted & (self.matching.visible(causal) > 0)
 
-    def match_share(self, name: str, causal: bool) -> Float[Tensor, "row position"]:
+    def match_share(self, causal: bool) -> Float[Tensor, "question row position"]:
         """The share of the keys a query may attend to that match."""
-        question, matching = self.questions[name]
-        others = (self.visible_before if causal else self.visible) - int(question.exclude_self)
-        return matching.visible(causal) / others.clamp(min=1)
+        others = (self.visible_before if causal else self.visible) - self.exclude_self
+        return self.matching.visible(causal) / others.clamp(min=1)
+
+    def _named(self, query: Tensor, key: Tensor) -> dict[str, Question]:
+        sides = zip(self.names, query.unbind(), key.unbind(), self.excludes, strict=True)
+        return {name: Question(own_query, own_key, excludes) for name, own_query, own_key, excludes in sides}
 
 
 def null_name(name: str) -> str:
@@ -73,44 +80,48 @@ def label_batch(
     device: torch.device | str = "cpu",
 ) -> Labels:
     """Label a batch, all pieces at once. Labels of different pieces are never equal. Nothing waits for a GPU."""
-    placed = rows.on(torch.device(device))
-    positions, pieces = placed.positions, placed.piece_ids
-    questions = _standard_questions(placed.ids, positions, pieces)
-    questions |= {rule.name: _rule_question(rows, rule, model).to(device) for rule in rules}
+    place = torch.device(device)
+    placed = rows.on(place)
+    query, key = _standard_labels(*placed)
+    if rules:
+        own = torch.stack([_rule_labels(rows, rule, model) for rule in rules], dim=1)
+        query, key = (torch.cat(sides) for sides in zip((query, key), without_waiting(own, place), strict=True))
+    excludes = (*EXCLUDES, *(rule.exclude_self for rule in rules))
+    exclude_self = without_waiting(torch.tensor(excludes, dtype=torch.long)[:, None, None], place)
     before, after = max(len(row_format.tokens_before), 1), len(row_format.tokens_after)
     # The last entry is that of padding, whose piece is −1.
     lengths = torch.tensor([*(piece.stop - piece.start for piece in rows.pieces), 0])
-    visible = without_waiting(lengths, torch.device(device))[pieces]
-    counted = (positions >= before) & (positions < visible - after)
-    largest = (len(rows.pieces) + 1) * LARGEST_LABEL
-    matched = {name: BatchQuestion(question, matching_keys(question, largest)) for name, question in questions.items()}
-    return Labels(matched, counted, visible, positions + 1)
+    visible = without_waiting(lengths, place)[placed.piece_ids]
+    counted = (placed.positions >= before) & (placed.positions < visible - after)
+    matching = count_matching(query, key, exclude_self, largest=(len(rows.pieces) + 1) * LARGEST_LABEL)
+    return Labels(
+        question_names(rules), query, key, excludes, exclude_self, matching, counted, visible, placed.positions + 1
+    )
 
 
-def _standard_questions(
+EXCLUDES = (False, False, False, True, True)
+"""Which of the standard questions leave out the query's own key."""
+
+
+def _standard_labels(
     ids: Int[Tensor, "row position"], positions: Int[Tensor, "row position"], pieces: Int[Tensor, "row position"]
-) -> dict[str, Question]:
+) -> tuple[Int[Tensor, "question row position"], Int[Tensor, "question row position"]]:
     """The five of ``standard_questions`` inside every piece, with labels in a range of the piece's own."""
     inside, base = pieces >= 0, pieces * LARGEST_LABEL
-    place, token, first = ((base + label).where(inside, -1) for label in (positions, ids, torch.zeros_like(ids)))
-    begins = positions == 0
-    before = token.roll(1, dims=1).masked_fill(begins | ~inside, -1)
-    return {
-        "previous": Question((place - 1).masked_fill(begins | ~inside, -1), place),
-        "itself": Question(place, place),
-        "first": Question(first, place),
-        "duplicate": Question(token, token, exclude_self=True),
-        "induction": Question(token, before, exclude_self=True),
-    }
+    place, token, first = (label.where(inside, -1) for label in (base + positions, base + ids, base))
+    nothing_before = (positions == 0) | ~inside
+    previous, before = (label.masked_fill(nothing_before, -1) for label in (place - 1, token.roll(1, dims=1)))
+    return torch.stack((previous, place, first, token, token)), torch.stack((place, place, place, token, before))
 
 
-def _rule_question(rows: PackedRows, rule: LabelRule, model: OpenModel) -> Question:
+def _rule_labels(rows: PackedRows, rule: LabelRule, model: OpenModel) -> Int[Tensor, "side row position"]:
+    """The labels of queries and of keys."""
     query, key = (torch.full(rows.ids.shape, -1, dtype=torch.long) for _ in range(2))
     for number, piece in enumerate(rows.pieces):
         at = (piece.row, slice(piece.start, piece.stop))
         labels = _small(rule.labels(model.processor.tokens_of(rows.ids[at])))
         query[at], key[at] = (torch.where(each < 0, -1, each + number * LARGEST_LABEL) for each in labels)
-    return Question(query, key, rule.exclude_self)
+    return torch.stack((query, key))
 
 
 def _small(labels: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
@@ -121,7 +132,3 @@ def _small(labels: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     ranks = torch.unique(torch.cat((query, key)), return_inverse=True)[1]
     both = torch.where(torch.cat((query, key)) < 0, -1, ranks)
     return both[: len(query)], both[len(query) :]
-
-
-def _narrow(labels: Int[Tensor, "row position"]) -> Int[Tensor, "row position"]:
-    return torch.where(labels < 0, -1, labels & (LARGEST_LABEL - 1)).to(torch.int32)

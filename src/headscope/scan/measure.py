@@ -24,7 +24,7 @@ from headscope.models.inputs.dummy_inputs import device_of
 from headscope.models.protocol import OpenModel
 from headscope.models.recording import note_logsumexp
 from headscope.scan.corpus.document_split import Block, DocumentSplit
-from headscope.scan.corpus.packing import PackedRows, RowFormat, without_waiting
+from headscope.scan.corpus.packing import PackedRows, RowFormat
 from headscope.scan.labels import Labels, label_batch, null_name, question_names
 from headscope.scan.options import ScanOptions
 from headscope.scan.tally.reduction import TRAITS, SiteValues, reduce
@@ -119,16 +119,15 @@ class _BatchObserver:
         self.device, self.causal = measurer.device, measurer.causal
         labels = label_batch(rows, self.plan.row_format, self.plan.rules, measurer.model, self.device)
         self.split = DocumentSplit.of(rows)
-        self.questions = {name: asked.question for name, asked in labels.questions.items()}
+        self.questions = labels.questions
         kinds = set(self.causal.values())
         self.valid = {causal: _valid(labels, causal) for causal in kinds}
-        self.shares = {causal: _match_shares(labels, causal) for causal in kinds}
+        self.shares = {causal: labels.match_share(causal).transpose(0, 1) for causal in kinds}
         self.sums: list[SummedSites] = []
         self.checks: list[PassCheck] = []
-        self._end: torch.cuda.Event | None = None
+        self._ends: list[torch.cuda.Event] = []
         self._block_questions: dict[tuple[Block, torch.device], dict[str, Question]] = {}
-        alone = [[[float(question.exclude_self)]] for question in self.questions.values()]
-        self._exclude_self = without_waiting(torch.tensor(alone), self.device)
+        self._exclude_self = labels.exclude_self.float()
         asked = Asked(labels.within_pieces(), self.valid, self.shares, self._exclude_self, self.plan.layout.context)
         self._waiting = WaitingSites(rows, asked, self.causal, self.sums.append)
 
@@ -154,17 +153,15 @@ class _BatchObserver:
         return buffers.z
 
     def finish(self) -> None:
-        """Observe the sites that wait, and mark the end of the batch in the GPU's stream."""
+        """Observe the sites that wait, and mark the end of the batch in the stream of every GPU that worked on it."""
         self._waiting.flush()
-        if self.device.type == "cuda":
-            # Now: read after the next batch has been started, they would wait for that one's end.
-            for check in self.checks:
-                check.fetch(self.device)
-            self._end = torch.cuda.current_stream(self.device).record_event()
+        # Now: read after the next batch has been started, the checks would wait for that one's end.
+        devices = {device for check in self.checks for device in check.fetch()}
+        self._ends = [torch.cuda.current_stream(device).record_event() for device in devices]
 
     def add_to(self, tally: Tally) -> None:
-        if self._end is not None:
-            self._end.synchronize()
+        for end in self._ends:
+            end.synchronize()
         for check in self.checks:
             check.verify()
         units = bootstrap_units(self.rows, self.plan.unit)
@@ -190,12 +187,8 @@ class _BatchObserver:
 
 def _valid(labels: Labels, causal: bool) -> Bool[Tensor, "row position quantity"]:
     """The queries that count for each quantity: for a question and its null those that can answer it."""
-    answerable = [labels.answerable(name, causal) for name in labels.questions]
+    answerable = labels.answerable(causal).unbind()
     return torch.stack([*[labels.counted] * len(TRAITS), *answerable, *answerable], dim=-1)
-
-
-def _match_shares(labels: Labels, causal: bool) -> Float[Tensor, "row question position"]:
-    return torch.stack([labels.match_share(name, causal) for name in labels.questions], dim=1)
 
 
 class _SiteBuffers:

@@ -74,6 +74,11 @@ class Asked:
     exclude_self: Float[Tensor, "question 1 1"]
     context: int
 
+    def on(self, device: torch.device) -> Asked:
+        """The same for sites on a device; labels are moved where they are read."""
+        valid, shares = ({causal: each.to(device) for causal, each in of.items()} for of in (self.valid, self.shares))
+        return replace(self, valid=valid, shares=shares, exclude_self=self.exclude_self.to(device))
+
 
 class WaitingSites:
     """The sites of one batch that wait, in the order of the tally. ``done`` takes their sums."""
@@ -84,8 +89,8 @@ class WaitingSites:
         self._rows, self._asked, self._causal, self._done = rows, asked, sites, done
         self._order = list(sites)
         self._group: Group | None = None
-        self._visible: dict[Mask, Intervals] = {}
-        self._pieces: dict[bool, Segments] = {}
+        self._visible: dict[tuple[Mask, torch.device], Intervals] = {}
+        self._pieces: dict[tuple[bool, torch.device], Segments] = {}
 
     def takes(self, call: Call) -> bool:
         """Whether a call can wait: on a GPU, with scores that the kernels have, in rows that are not too long."""
@@ -120,7 +125,7 @@ class WaitingSites:
         q, k = torch.cat(group.q), torch.cat(group.k)
         found = statistics_of(q, k, group.scores, asked.questions, group.visible)
         bins = Bins(entropy_width(asked.context), ENTROPY_BINS, DISTANCE_BINS)
-        by_piece = sum_segments(found, self._segments(group.causal), bins)
+        by_piece = sum_segments(found, self._segments(group.causal, q.device), bins)
         n_questions = len(asked.questions)
         sums = SiteSums(
             count=torch.cat((by_piece.count, by_piece.count[:, -n_questions:]), dim=1),
@@ -136,24 +141,23 @@ class WaitingSites:
         )
         return sums, found.values[0]
 
-    def _segments(self, causal: bool) -> Segments:
-        """The pieces, and which of their queries count; made once for all groups."""
-        if causal not in self._pieces:
-            asked, device = self._asked, self._asked.exclude_self.device
-            n_questions = len(asked.questions)
+    def _segments(self, causal: bool, device: torch.device) -> Segments:
+        """The pieces, and which of their queries count; made once for all groups on a device."""
+        if (causal, device) not in self._pieces:
+            asked = self._asked.on(device)
             rows = torch.tensor([piece[:3] for piece in self._rows.pieces], dtype=torch.int32)
-            self._pieces[causal] = Segments(
+            self._pieces[causal, device] = Segments(
                 without_waiting(rows, device),
-                asked.valid[causal].transpose(1, 2)[:, : len(TRAITS) + n_questions].contiguous(),
+                asked.valid[causal].transpose(1, 2)[:, : len(TRAITS) + len(asked.questions)].contiguous(),
                 asked.shares[causal].contiguous(),
                 asked.exclude_self.flatten(),
                 list(asked.questions).index("itself"),
             )
-        return self._pieces[causal]
+        return self._pieces[causal, device]
 
     def _as_one_site(self, group: Group) -> tuple[SiteSums, Tensor]:
         """With more questions than one launch takes: all sites as if they were one with many heads."""
-        asked, n_sites = self._asked, len(group.sites)
+        asked, n_sites = self._asked.on(group.q[0].device), len(group.sites)
         rows = observe_layers(torch.cat(group.q), torch.cat(group.k), group.scores, asked.questions, group.visible)
         values = _side_by_side(rows, n_sites, asked, asked.shares[group.causal])
         assert rows.strongest is not None
@@ -163,10 +167,10 @@ class WaitingSites:
 
     def _intervals(self, mask: Mask, q: Tensor) -> Intervals:
         """Each row's keys: those of its piece that the mask allows. Computed once for all layers."""
-        if mask not in self._visible:
+        if (mask, q.device) not in self._visible:
             inside = mask & documents(self._rows.on(q.device).piece_ids)
-            self._visible[mask] = intervals(inside, q.shape[2], q.shape[2], q.device)
-        return self._visible[mask]
+            self._visible[mask, q.device] = intervals(inside, q.shape[2], q.shape[2], q.device)
+        return self._visible[mask, q.device]
 
     def _join(self, site: str, call: Call, scores: Scores, visible: Intervals) -> None:
         """Join the group that waits, or begin another one if this site is not the next, not alike or one too many."""
@@ -200,7 +204,7 @@ def _side_by_side(
     found = [rows.entropy, *rows.distance, rows.strongest.weight, *rows.mass.values()]
     values = torch.stack([_heads_beside(each, n_sites) for each in found], dim=1)
     itself = values[:, len(TRAITS) + list(asked.questions).index("itself")]
-    nulls = shares[:, :, None] * (1 - asked.exclude_self.to(itself.device) * itself[:, None])
+    nulls = shares[:, :, None] * (1 - asked.exclude_self * itself[:, None])
     return torch.cat((values, nulls), dim=1)
 
 

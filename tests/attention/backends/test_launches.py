@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from tests.runs.pretended_gpu import on_gpu
 from torch import Tensor
 
 from headscope.attention.backends.fused import host, segments
@@ -19,18 +20,8 @@ from headscope.attention.scores import Scores
 pytest.importorskip("triton", reason="the fused kernels need Triton: pip install triton")
 
 
-class OnSecondGPU(Tensor):
-    """A tensor that says it is on the second GPU; whatever is computed from it is an ordinary one."""
-
-    __torch_function__ = torch._C._disabled_torch_function_impl
-    is_cuda = property(lambda self: True)
-
-    def get_device(self) -> int:
-        return 1
-
-
 def there(*shape: int, dtype: torch.dtype = torch.float16) -> Tensor:
-    return torch.zeros(shape, dtype=dtype).as_subclass(OnSecondGPU)
+    return on_gpu(1, torch.zeros(shape, dtype=dtype))
 
 
 @pytest.fixture

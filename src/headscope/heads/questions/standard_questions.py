@@ -44,36 +44,46 @@ def standard_questions(
 class MatchingKeys(NamedTuple):
     """How many keys carry each query's label: among all keys, and among those up to the query's own position."""
 
-    everywhere: Int[Tensor, "batch query"]
-    up_to_query: Int[Tensor, "batch query"]
+    everywhere: Int[Tensor, "*batch query"]
+    up_to_query: Int[Tensor, "*batch query"]
 
-    def visible(self, causal: bool) -> Int[Tensor, "batch query"]:
+    def visible(self, causal: bool) -> Int[Tensor, "*batch query"]:
         """The count among the keys that a causal head, or any other, may attend to."""
         return self.up_to_query if causal else self.everywhere
 
 
-def matching_keys(question: Question, largest: int | None = None) -> MatchingKeys:
+def matching_keys(question: Question) -> MatchingKeys:
+    """Count the keys that match each query of a question. Its labels are read, which waits for a GPU."""
+    batch, device = max(len(question.query), len(question.key)), question.query.device
+    query, key = question.query.expand(batch, -1), question.key.to(device).expand(batch, -1)
+    return count_matching(query, key, int(question.exclude_self))
+
+
+def count_matching(
+    query: Int[Tensor, "*batch query"],
+    key: Int[Tensor, "*batch key"],
+    exclude_self: int | Int[Tensor, "*#batch 1"],
+    largest: int | None = None,
+) -> MatchingKeys:
     """Count each query's matching keys by binary search among keys sorted by label, then position: no pair is made.
 
     The last query stands at the last key. Label −1 matches nothing; ``exclude_self`` leaves out the query's own key.
     ``largest`` bounds the labels, which are then at least −1; without it they are read, which waits for a GPU.
     """
-    n_query, n_key = question.query.shape[1], question.key.shape[1]
-    batch, device = max(len(question.query), len(question.key)), question.query.device
-    labels = torch.cat((question.query.expand(batch, -1), question.key.to(device).expand(batch, -1)), dim=1).long()
+    n_query, n_key, device = query.shape[-1], key.shape[-1], query.device
+    asks, labels = query != -1, torch.cat((query, key), dim=-1).long()
     low, high = _bounds(labels) if largest is None else (-1, largest)
     fits = low >= -1 and (high + 2) * n_key < 2**62
     ranks = labels + 1 if fits else torch.unique(labels, return_inverse=True)[1]  # labels that could overflow
-    query, key = ranks.mul(n_key).split((n_query, n_key), dim=1)
-    ordered = (key + torch.arange(n_key, device=device)).sort(dim=1).values
+    query, key = ranks.mul(n_key).split((n_query, n_key), dim=-1)
+    ordered = (key + torch.arange(n_key, device=device)).sort(dim=-1).values
     own = torch.arange(n_key - n_query, n_key, device=device)
     first, here, end = (
         torch.searchsorted(ordered, sought.contiguous())
-        for sought in (query, query + own.clamp(min=-1) + 1, query + n_key)
+        for sought in (query, query + (own + 1).clamp(min=0), query + n_key)
     )
-    itself = (key[:, own.clamp(min=0)] == query) & (own >= 0) & question.exclude_self
-    asks = question.query != -1
-    return MatchingKeys((end - first - itself.long()) * asks, (here - first - itself.long()) * asks)
+    itself = ((key[..., own.clamp(min=0)] == query) & (own >= 0)) * exclude_self
+    return MatchingKeys((end - first - itself) * asks, (here - first - itself) * asks)
 
 
 def answerable_rows(questions: Mapping[str, Question], causal: bool) -> dict[str, Bool[Tensor, "batch query"]]:
