@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import subprocess
 import sys
+from dataclasses import FrozenInstanceError, asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +18,7 @@ from headscope.errors import InputError
 from headscope.scan.corpus.packing import RowFormat, pack
 from headscope.scan.recipe import SCHEMA_VERSION, Recipe
 from headscope.scan.shards import MIN_DOCUMENTS, Packing, ScanFolder
+from headscope.scan.tally.tally import Layout, Tally
 
 RECIPE = Recipe({"schema_version": SCHEMA_VERSION, "context": 16})
 
@@ -190,3 +194,108 @@ def test_what_a_kill_left_of_a_work_folder_is_removed(folder: ScanFolder) -> Non
 def test_with_few_documents_the_bootstrap_draws_pieces() -> None:
     assert packed(documents=MIN_DOCUMENTS - 1).unit == "piece"
     assert packed(documents=MIN_DOCUMENTS).unit == "document"
+
+
+def test_a_packing_is_not_changed_after_it_was_written() -> None:
+    with pytest.raises(FrozenInstanceError):
+        packed().tokens = 5  # type: ignore[misc]
+
+
+def test_one_folder_is_locked_once_and_free_again_afterwards(tmp_path: Path) -> None:
+    folder = ScanFolder(tmp_path / "deep" / "er")
+    for _ in range(2):
+        with folder.lock(), pytest.raises(InputError, match=r"another scan is writing into .*er; wait for it"):
+            folder.lock().__enter__()
+
+
+def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(InputError, match=r"file/out cannot be written \(Not a directory\); choose another folder"):
+        ScanFolder(tmp_path / "file" / "out").lock().__enter__()
+
+
+def test_the_hash_of_the_rows_is_that_of_the_packing_or_of_the_result_or_nothing(tmp_path: Path) -> None:
+    folder = ScanFolder(tmp_path)
+    assert folder.packed_sha256() == ""
+    folder.start(RECIPE)
+    assert folder.packed_sha256() == "", "nothing is packed yet"
+    folder.write(folder.recipe_file, RECIPE.with_result(sha256="of the result").to_json().encode())
+    assert folder.packed_sha256() == "of the result"
+    folder.work.mkdir()
+    made = saved_rows(folder)
+    folder.save_packing(made)
+    assert folder.packed_sha256() == made.sha256
+
+
+def test_a_scan_of_a_corpus_without_a_hash_is_not_resumed(tmp_path: Path) -> None:
+    folder, file = ScanFolder(tmp_path), {"file": "a.txt", "bytes": 5}
+    folder.start(Recipe(RECIPE.data | {"corpus": [file]}))
+    with pytest.raises(InputError, match="a scan of an earlier headscope, which kept no hash of its corpus"):
+        folder.start(Recipe(RECIPE.data | {"corpus": [file | {"sha256": "x"}]}))
+
+
+def test_a_measured_shard_is_kept_as_long_as_its_rows_are_the_same(folder: ScanFolder) -> None:
+    one, other = (next(pack([(0, list(range(length)))], RowFormat(16), 4)) for length in (9, 8))
+    digest = folder.save_rows(0, one)
+    assert digest == hashlib.sha256(one.to_bytes()).hexdigest()
+    folder.write(folder.tally_file(0), b"of the first rows")
+    written = folder.rows_file(0).stat().st_ino
+    assert folder.save_rows(0, one) == digest
+    assert folder.tally_file(0).exists()
+    assert folder.rows_file(0).stat().st_ino == written, "not written again"
+    assert folder.save_rows(0, other) != digest
+    assert not folder.tally_file(0).exists()
+    assert folder.rows_file(0).read_bytes() == other.to_bytes()
+
+
+@pytest.mark.parametrize(("after", "left"), [(0, []), (1, [0]), (2, [0, 1]), (9, [0, 1, 2])])
+def test_rows_and_tallies_are_removed_from_a_shard_on(folder: ScanFolder, after: int, left: list[int]) -> None:
+    for shard in range(3):
+        for file in (folder.rows_file(shard), folder.tally_file(shard)):
+            folder.write(file, b"")
+    folder.write(folder.work / "packed.json", b"{}")
+    folder.remove_rows(after)
+    assert sorted(folder.work.iterdir()) == sorted(
+        file(shard) for shard in left for file in (folder.rows_file, folder.tally_file)
+    )
+
+
+def test_rows_are_removed_where_no_work_folder_is_yet(tmp_path: Path) -> None:
+    folder = ScanFolder(tmp_path)
+    for _ in range(2):
+        folder.remove_rows()
+        assert folder.work.is_dir()
+
+
+def test_a_folder_without_text_is_reset_to_an_empty_one(folder: ScanFolder) -> None:
+    saved_rows(folder)
+    for _ in range(2):
+        folder.reset()
+        assert [file.name for file in folder.path.iterdir()] == [".lock"]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"rows": True}, {"tokens": "14"}, {"documents": 2.0}, {"problems": "p"}, {"shards": 3}, {"pieces": None}]
+)
+def test_a_packing_with_odd_numbers_is_refused(folder: ScanFolder, wrong: dict[str, Any]) -> None:
+    folder.write(folder.work / "packed.json", json.dumps(asdict(saved_rows(folder)) | wrong).encode())
+    with pytest.raises(InputError, match=r"packed\.json is damaged, or is of another format \(.*\); remove .*work and"):
+        folder.packing()
+
+
+def test_measured_shards_are_counted(folder: ScanFolder) -> None:
+    assert folder.n_tallies() == 0
+    for shard in (0, 7):
+        folder.write(folder.tally_file(shard), b"")
+    assert folder.n_tallies() == 2
+
+
+def test_tallies_are_merged_in_the_order_of_the_shards(folder: ScanFolder) -> None:
+    layout = Layout(sites=(("0", 1),), questions=(), replicates=2, examples=1)
+    tallies = [Tally.zero(layout) for _ in range(3)]
+    for number, tally in enumerate(tallies):
+        tally.sums += (1e16, 1.0, -1e16)[number]
+        folder.write(folder.tally_file(number), tally.to_bytes())
+    merged = folder.merged_tally(packed(shards=3))
+    assert float(merged.sums[0, 0]) == (1e16 + 1.0) - 1e16
+    assert float(folder.merged_tally(packed(shards=2)).sums[0, 0]) == 1e16 + 1.0

@@ -74,6 +74,7 @@ def test_folders_patterns_lists_and_iterables(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     assert documents(tmp_path) == ["first", "second", "third"]
     assert documents(str(tmp_path / "*.txt")) == ["first", "second"]
+    assert documents(str(tmp_path / "**/*.md")) == ["third"], "a pattern with ** reaches into folders"
     assert documents([tmp_path / "b.txt", tmp_path / "a.txt"]) == ["second", "first"]
     assert documents(text for text in DOCUMENTS) == DOCUMENTS
     assert documents([{"text": "from a mapping"}]) == ["from a mapping"]
@@ -83,6 +84,12 @@ def test_standard_input_as_text_and_as_json_lines(monkeypatch: pytest.MonkeyPatc
     for given, found in (("plain text\nmore", ["plain text\nmore"]), (JSONL, DOCUMENTS)):
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
         assert documents("-") == found
+
+
+@pytest.mark.parametrize("text", ["{ a brace, and no field", 'he wrote "text": twice', '[{"text": "a list"}]'])
+def test_standard_input_that_only_looks_like_json_is_text(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    assert documents("-") == [text]
 
 
 def test_a_datasets_dataset_streaming_or_not() -> None:
@@ -210,9 +217,19 @@ class Fingerprinted:
         return iter([{"text": "a"}])
 
 
+class Odd(Fingerprinted):
+    """One whose fingerprint says nothing."""
+
+    def __init__(self, fingerprint: object) -> None:
+        self._fingerprint = fingerprint  # type: ignore[assignment]
+
+
 @pytest.mark.parametrize(
     ("source", "identity", "by_reading"),
     [
+        (Odd(7), [{"dataset": "Odd"}], True),
+        (Odd(""), [{"dataset": "Odd"}], True),
+        (Odd(None), [{"dataset": "Odd"}], True),
         ("-", [{"stream": "standard input"}], True),
         (iter(["a"]), [{"dataset": type(iter([])).__name__}], True),
         (Fingerprinted(), [{"dataset": "Fingerprinted", "fingerprint": "abc"}], False),
@@ -233,7 +250,7 @@ def test_a_list_of_texts_is_known_by_its_texts() -> None:
 
     lists = [("a", "b"), ("ab",), ("a\0b",), ("a", "b", ""), ("a\0", "b"), ("a", "\0b"), ("b", "a"), ("\ud800",)]
     assert len({digest(*texts) for texts in lists}) == len(lists)
-    assert digest("a", "b") == digest("a", "b")
+    assert digest("a", "b") == hashlib.sha256(b"a\0b").hexdigest(), "as in every recipe that was written"
     assert not Corpus(["a"]).known_by_reading
 
 
@@ -248,3 +265,8 @@ def test_documents_without_text_are_not_counted_and_parts_of_one_are_one(monkeyp
     corpus = Corpus(["", "ab cd ef", "  \n", "gh"])
     assert [tuple(passage) for passage in corpus] == [(0, "ab"), (0, " cd"), (0, " ef"), (1, "gh")]
     assert corpus.n_documents == 2
+
+
+def test_a_long_text_is_cut_where_every_scan_has_cut_it() -> None:
+    lengths = [len(passage.text) for passage in Corpus(["x" * (2 * 65_536 + 1), "y" * 65_536])]
+    assert lengths == [65_536, 65_536, 1, 65_536], "tokens at the cuts, and so a census, depend on it"

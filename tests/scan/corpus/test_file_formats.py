@@ -195,13 +195,33 @@ def test_a_json_line_may_be_as_long_as_the_limit(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize(
     ("packed", "unpacked", "refused"),
-    [(1, 100, False), (1, 101, True), (2, 101, True), (3, 101, False), (0, 10_000, True), (20, 200, False)],
+    [
+        (1, 100, False),
+        (1, 101, True),
+        (2, 101, True),
+        (3, 101, False),
+        (0, 10_000, True),
+        (20, 200, False),
+        (3, 150, False),
+    ],
 )
 def test_a_column_is_refused_where_no_text_is_so_repetitive(
     monkeypatch, packed: int, unpacked: int, refused: bool
 ) -> None:
     monkeypatch.setattr(file_formats, "MAX_COLUMN_BYTES", 100)
     monkeypatch.setattr(file_formats, "MOST_COMPRESSED", 50)
+    assert_refused(packed, unpacked, refused)
+
+
+@pytest.mark.parametrize(
+    ("packed", "unpacked", "refused"),
+    [(1, 2**26, False), (1, 2**26 + 1, True), (200_000, 10**8, False), (200_000, 10**8 + 1, True)],
+)
+def test_64_mib_of_text_may_not_unpack_five_hundredfold(packed: int, unpacked: int, refused: bool) -> None:
+    assert_refused(packed, unpacked, refused)
+
+
+def assert_refused(packed: int, unpacked: int, refused: bool) -> None:
     chunks = [
         SimpleNamespace(path_in_schema=name, total_compressed_size=1, total_uncompressed_size=10**9) for name in "ab"
     ]
@@ -209,7 +229,48 @@ def test_a_column_is_refused_where_no_text_is_so_repetitive(
     group = SimpleNamespace(column=lambda number: [*chunks, own][number])
     metadata = SimpleNamespace(num_row_groups=1, num_columns=3, row_group=lambda number: group)
     if refused:
-        with pytest.raises(UnreadableError, match=f"row group 0: {packed} bytes that unpack to {unpacked:,};"):
+        with pytest.raises(UnreadableError, match=f"row group 0: {packed:,} bytes that unpack to {unpacked:,};"):
             file_formats._refuse_bomb(metadata, "text")
     else:
         file_formats._refuse_bomb(metadata, "text")
+
+
+def test_a_parquet_file_of_one_letter_is_refused_before_it_is_read(tmp_path: Path, monkeypatch) -> None:
+    pq.write_table(pa.table({"text": ["x" * 2**16]}), tmp_path / "a.parquet", compression="zstd", use_dictionary=False)
+    assert len("".join(text for _, text in parquet_texts(tmp_path / "a.parquet", "text"))) == 2**16
+    monkeypatch.setattr(file_formats, "MAX_COLUMN_BYTES", 2**15)
+    with pytest.raises(UnreadableError, match=r"^, row group 0: [\d,]+ bytes that unpack to [\d,]+; no text is so"):
+        next(parquet_texts(tmp_path / "a.parquet", "text"))
+
+
+@pytest.mark.parametrize(("size", "refused"), [(2**26, False), (2**26 + 1, True)])
+def test_a_json_line_has_64_mi_characters_at_most(size: int, refused: bool) -> None:
+    chunks = ["x" * 2**20] * (size // 2**20) + ["x"] * (size % 2**20)
+    if refused:
+        with pytest.raises(UnreadableError, match=r"^, line 1: longer than 67,108,864 characters; put such a text"):
+            list(file_formats._lines(chunks))
+    else:
+        assert [len(line) for line in file_formats._lines(chunks)] == [size]
+
+
+def test_a_text_that_fits_a_passage_is_one_passage() -> None:
+    text = "0123456789 abcde"
+    assert len(text) == SMALL
+    assert list(split_passages((text,))) == [(True, text)]
+    assert list(split_passages(("a\nb",))) == [(True, "a\nb")], "one document unless lines are"
+
+
+def test_files_are_closed_after_reading_and_streams_are_left_to_who_opened_them(tmp_path: Path, monkeypatch) -> None:
+    (file := tmp_path / "a.txt").write_text("text")
+    opened, plain = [], Path.open
+
+    def opening(self: Path, *how: str) -> object:
+        opened.append(plain(self, *how))
+        return opened[-1]
+
+    monkeypatch.setattr(Path, "open", opening)
+    assert list(decode(file)) == ["text"]
+    assert [each.closed for each in opened] == [True]
+    stream = io.BytesIO(b"text")
+    assert list(decode(stream)) == ["text"]
+    assert not stream.closed
