@@ -47,8 +47,8 @@ def test_what_is_inside_a_class_or_an_escape_is_no_repetition(pattern: str, expo
 @pytest.mark.parametrize(
     "pattern",
     [
-        r"(a)\1b", r"(a)\9b", r"(?<n>a)\k<n>", r"(a)\g<1>", "(?(1)a|b)", "(?~ab)", "(?#a)b", "(*FAIL)a", "(a", "((a)", "a)b",
-        "[a", "[^", "?a", "a|*b", "(?:+a)", "\\",
+        r"(a)\1b", r"(a)\9b", r"(?<n>a)\k<n>", r"(a)\g<1>", "(?(1)a|b)", "(?~ab)", "(?#a)b", "(*FAIL)a", "(a",
+        "((a)", "a)b", "[a", "[^", "?a", "a|*b", "(?:+a)", "\\",
     ],
 )  # fmt: skip
 def test_what_is_not_followed_has_no_bound(pattern: str) -> None:
