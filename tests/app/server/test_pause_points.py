@@ -28,6 +28,15 @@ TEXT = "the old lamp on the landing burned until morning and the old lamp on the
 OTHER = "stairs below it were as bright as river and landing , until morning it burned"
 
 
+class Clock:
+    """Seconds that pass when the test says so."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 class Measured:
     """Something that is computed once, in several operations."""
 
@@ -65,6 +74,65 @@ def test_a_reading_does_not_pause_where_it_holds_the_lock_of_a_cached_property()
 
     asyncio.run(scene())
     assert log == ["computing", "computed", "short", "end"]
+
+
+def test_what_was_taken_for_short_pauses_between_two_operations_once_it_takes_long():
+    """Four thousand bytes can be four thousand tokens, and one question about them a minute."""
+    log: list[str] = []
+    clock, begun, asked = Clock(), threading.Event(), threading.Event()
+    queue = FairQueue(clock)
+
+    def work() -> None:
+        begun.set()
+        assert asked.wait(60)
+        clock.now += fair_queue.SHORT
+        torch.zeros(1).exp()
+        log.append("end")
+
+    async def scene() -> None:
+        reading = asyncio.create_task(queue.run(Turn("slow"), work))
+        while not begun.is_set():
+            await asyncio.sleep(0.001)
+        short = asyncio.create_task(queue.run(Turn("short"), lambda: log.append("short")))
+        await asyncio.sleep(0)
+        asked.set()
+        await asyncio.gather(reading, short)
+
+    asyncio.run(scene())
+    assert log == ["short", "end"]
+
+
+def test_what_a_request_cleans_up_before_it_begins_again_is_not_disturbed():
+    """Its client has a long reading already: it waits for that one. What it had changed is put back at once."""
+    log: list[str] = []
+    clock, begun, asked = Clock(), threading.Event(), threading.Event()
+    queue = FairQueue(clock)
+
+    def long_work() -> None:
+        begun.set()
+        assert asked.wait(60)
+        torch.zeros(1).exp()
+        log.append("long ends")
+
+    def work() -> None:
+        try:
+            clock.now += fair_queue.SHORT
+            torch.zeros(1).exp()
+        finally:
+            torch.zeros(1).exp()
+            log.append("cleaned up")
+
+    async def scene() -> None:
+        reading = asyncio.create_task(queue.run(Turn("a", long=True), long_work))
+        while not begun.is_set():
+            await asyncio.sleep(0.001)
+        other = asyncio.create_task(queue.run(Turn("a"), work))
+        await asyncio.sleep(0)
+        asked.set()
+        await asyncio.gather(reading, other)
+
+    asyncio.run(scene())
+    assert log == ["cleaned up", "long ends", "cleaned up"]
 
 
 def test_a_reading_does_not_pause_where_it_holds_the_lock_of_the_kept_looks(session: Session):

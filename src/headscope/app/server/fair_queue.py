@@ -1,9 +1,10 @@
 """Share one model between requests: short ones before long ones, long ones in slices, one client after the other.
 
-One request at a time has the model. A short one keeps it to its end. A long one hands it over at a pause point (between
-two operations of torch) as soon as a short one waits, and after ``SLICE`` when only long ones wait. While both kinds
-wait, long ones get ``SHARE`` of the time that short ones take, so that they finish too. Among equals, the client that
-was served longest ago is next. A reading whose client has disconnected stops at its next pause point.
+One request at a time has the model. A short one keeps it for ``SHORT``; one that takes longer is a long one from then
+on. A long one hands it over at a pause point (between two operations of torch) as soon as a short one waits, and after
+``SLICE`` when only long ones wait. While both kinds wait, long ones get ``SHARE`` of the time that short ones take, so
+that they finish too. Among equals, the client that was served longest ago is next. A reading whose client has
+disconnected stops at its next pause point.
 
 A paused reading is a thread that waits. Observers, edits and recordings are in its ``ContextVar``s, so that it and the
 readings that run meanwhile do not see each other.
@@ -103,7 +104,7 @@ class FairQueue:
             try:
                 return await asyncio.shield(doing)
             except BeginAgainError:
-                turn.long, turn.used = True, 0.0
+                turn.long, turn.stopped, turn.used = True, False, 0.0
             except asyncio.CancelledError:
                 self.leave(turn)
                 raise
@@ -167,23 +168,20 @@ class FairQueue:
 
     @contextmanager
     def _pause_points(self, turn: Turn) -> Iterator[None]:
-        """Pause where work reports its progress; in long readings, between any two operations."""
+        """Pause between any two operations, and where work reports its progress."""
 
         def report(what: str, done: int, total: int) -> None:
             turn.progress = (what, done, total)
             self.pause(turn)
 
-        with progress_callback(report):
-            if not turn.long:
-                yield
-                return
-            with _PauseMode(lambda: self.pause(turn)):
-                yield
+        with progress_callback(report), _PauseMode(lambda: self.pause(turn)):
+            yield
 
     def _hand_over(self, turn: Turn) -> None:
         with self._lock:
             others = {other.client for other in self._begun if other is not turn}
             if not turn.long and (len(self._begun) >= LONG_AT_ONCE or turn.client in others):
+                turn.stopped = True
                 raise BeginAgainError
             self._account(turn)
             turn.long = turn.begun = True

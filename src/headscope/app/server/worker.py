@@ -78,7 +78,7 @@ class Worker:
     async def run_in(
         self, queue: FairQueue, request: Request, work: Callable[[], Result], long: bool = True, whole: bool = False
     ) -> Result | Response:
-        """Run work in a queue while the client is there; long work has pause points between all operations."""
+        """Run work in a queue while the client is there; it has pause points between all operations."""
         turn = Turn(client_id(request), long, whole)
         if await request.is_disconnected():
             return Response(status_code=DISCONNECTED)
