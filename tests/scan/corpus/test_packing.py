@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError
+
 import pytest
 import torch
 from hypothesis import given
@@ -119,3 +121,52 @@ def test_batches_have_the_pieces_of_their_rows() -> None:
     assert shared.n_tokens == 6
     assert rows.on(torch.device("cpu")) is rows.on(torch.device("cpu")), "copied once"
     assert torch.equal(rows.on(torch.device("cpu")).piece_ids, rows.piece_ids())
+
+
+@pytest.mark.parametrize(
+    ("lengths", "how", "order"),
+    [
+        ([14, 15], {}, [1, 0]),
+        ([14, 14], {}, [0, 1]),
+        ([10, 11], {"tokens_before": (900,), "tokens_after": (901,)}, [1, 0]),
+        ([10, 10], {"tokens_before": (900,), "tokens_after": (901,)}, [0, 1]),
+    ],
+)
+def test_a_row_that_no_piece_fits_into_is_closed_at_once(lengths: list[int], how, order: list[int]) -> None:
+    """The smallest piece has two tokens and those that the tokenizer adds."""
+    (rows,) = packed(lengths, RowFormat(16, **how))
+    assert [piece.document for piece in rows.pieces] == order
+
+
+def test_a_piece_goes_into_the_fullest_row_that_it_fits_into() -> None:
+    (rows,) = packed([9, 11, 13, 4, 3], RowFormat(16), n_rows=9)
+    shared = [{piece.document for piece in rows.pieces if piece.row == row} for row in range(3)]
+    assert sorted(map(sorted, shared)) == [[0], [1, 3], [2, 4]]
+
+
+@pytest.mark.parametrize(
+    ("row_format", "rows"),
+    [
+        (RowFormat(9), "positions run on through a row"),
+        (RowFormat(9, first_position=0), "positions begin again with each piece"),
+        (RowFormat(9, first_position=2, share_rows=False), "one piece a row"),
+    ],
+)
+def test_the_recipe_says_how_rows_are_made(row_format: RowFormat, rows: str) -> None:
+    assert row_format.to_recipe() == {
+        "context": 9, "tokens_before_each_piece": [], "tokens_after_each_piece": [], "rows": rows,
+    }  # fmt: skip
+
+
+def test_rows_and_their_format_are_not_changed() -> None:
+    (rows,) = packed([3], RowFormat(10))
+    for made in (rows, RowFormat(10)):
+        with pytest.raises(FrozenInstanceError):
+            made.pieces = made.context = ()  # type: ignore[misc,union-attr,assignment]
+
+
+def test_rows_without_pieces_are_padding() -> None:
+    rows = PackedRows(torch.zeros(2, 3, dtype=torch.long), ())
+    assert rows.positions().tolist() == [[0, 1, 2]] * 2
+    assert rows.piece_ids().tolist() == [[-1, -1, -1]] * 2
+    assert PackedRows.from_bytes(rows.to_bytes()).pieces == ()

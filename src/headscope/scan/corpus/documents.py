@@ -87,7 +87,7 @@ class Corpus:
     def _fingerprint(self) -> str | None:
         """The fingerprint of a dataset of the library datasets."""
         found = getattr(self.source, "_fingerprint", None)
-        return found if isinstance(found, str) and found else None
+        return found if isinstance(found, str) else None
 
     def __iter__(self) -> Iterator[Passage]:
         for name, texts in self._sources():
