@@ -56,6 +56,8 @@ def test_padding_is_neither_query_nor_key() -> None:
 def test_the_first_query_of_a_piece_sees_only_itself_and_is_not_counted() -> None:
     labels = label_batch(packed("abc", "defg"), RowFormat(48), (), MODEL)
     assert labels.counted[0, :7].tolist() == [False, True, True, False, True, True, True]
+    assert labels.visible[0, :8].tolist() == [3, 3, 3, 4, 4, 4, 4, 0]
+    assert labels.visible_before[0, :7].tolist() == [1, 2, 3, 1, 2, 3, 4]
 
 
 def test_tokens_that_the_tokenizer_adds_are_not_counted() -> None:

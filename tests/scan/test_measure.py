@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import FrozenInstanceError, replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from headscope.models.finite import PassCheck
+from headscope.attention.backends.fused.intervals import Intervals
+from headscope.attention.engine import observe
+from headscope.attention.masks import Mask, causal, dense
+from headscope.attention.observation import Rows
+from headscope.attention.observer import Call
+from headscope.attention.questions import Question
+from headscope.attention.scores import Scores
 from headscope.models.loading import open_model
 from headscope.models.native import NativeModel
+from headscope.scan import waiting_sites
+from headscope.scan.corpus.document_split import Block
 from headscope.scan.corpus.packing import PackedRows, RowFormat, pack
 from headscope.scan.labels import question_names
-from headscope.scan.measure import Measurer, Plan, bootstrap_units, forward_parameters, model_inputs, threads
+from headscope.scan.measure import (
+    Measurer,
+    Plan,
+    _SiteBuffers,
+    bootstrap_units,
+    forward_parameters,
+    model_inputs,
+    threads,
+)
 from headscope.scan.options import ScanOptions
-from headscope.scan.tally.tally import Layout, Tally
-from tests.runs.pretended_gpu import NamingGPU, on_gpu
+from headscope.scan.tally.reduction import TRAITS
+from headscope.scan.tally.tally import Layout
 from tests.scan.tiny import Bytes, TinyModel, family, open_tiny, texts
 
 MODEL = open_tiny(context=48)
@@ -160,32 +177,89 @@ def test_calls_of_another_length_are_computed_but_not_measured() -> None:
     assert torch.equal(found.head_counts(), expected.head_counts())
 
 
-class Stream:
-    """The stream of a GPU; notes when somebody has waited for it."""
-
-    def __init__(self, device: torch.device, waited: list[str]) -> None:
-        self.device, self.waited = device, waited
-
-    def record_event(self) -> Stream:
-        return self
-
-    def synchronize(self) -> None:
-        self.waited.append(str(self.device))
+def observed_call(sinks: bool = False) -> tuple[Call, dict[str, Question]]:
+    """Three rows of seven positions, two heads on one key head, values of five numbers, two questions."""
+    q, k, v = torch.randn(3, 2, 7, 4), torch.randn(3, 1, 7, 4), torch.randn(3, 1, 7, 5)
+    scores = Scores(scale=0.5, mask=causal(), sinks=torch.tensor([0.5, -1.0]) if sinks else None)
+    labels = torch.arange(7).expand(3, 7)
+    questions = {"itself": Question(labels, labels), "previous": Question(labels - 1, labels)}
+    return Call(torch.nn.Identity(), q, k, v, scores), questions
 
 
-def test_sums_are_added_after_the_batch_has_ended_on_every_gpu_and_been_checked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A model that is spread over two GPUs: its sums are copied by the streams of both."""
-    order: list[str] = []
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: Stream(device, order))
-    monkeypatch.setattr(PassCheck, "verify", lambda self: order.append("checked"))
-    monkeypatch.setattr(Tally, "add", lambda self, site, *_: order.append(f"added {site}"))
-    measurer, rows = Measurer(MODEL, plan()), packed()
-    observer = measurer._run(next(rows.batches(2)))
-    for gpu in (0, 1):
-        observer.checks[0].z.values[f"on {gpu}"] = [on_gpu(gpu, torch.tensor(1.0), NamingGPU)]
-    observer.finish()
-    observer.add_to(Tally.zero(measurer.plan.layout))
-    assert sorted(order[:2]) == ["cuda:0", "cuda:1"]
-    assert order[2:] == ["checked", *(f"added {site}" for site, _ in measurer.plan.layout.sites)]
+@pytest.mark.parametrize("sinks", [False, True])
+@pytest.mark.parametrize("rows", [(1,), (0, 2)])
+def test_a_block_is_written_at_its_rows_and_columns_and_nothing_elsewhere(rows: tuple[int, ...], sinks: bool) -> None:
+    call, questions = observed_call(sinks)
+    at, columns = list(rows), slice(2, 6)
+    inside = {
+        name: Question(each.query[at, columns], each.key[at, columns], each.exclude_self)
+        for name, each in questions.items()
+    }
+    parts = (each[at][:, :, columns] for each in (call.q, call.k, call.v))
+    seen = observe(*parts, scores=call.scores, questions=inside)
+    buffers = _SiteBuffers(call, len(questions))
+    buffers.fill(Block(rows, 2, 6), seen)
+    found = (seen.entropy, *seen.distance, seen.strongest.weight, *seen.mass.values())
+    expected = torch.zeros(3, len(TRAITS) + 4, 2, 7)
+    expected[at, : len(found), :, columns] = torch.stack(found, 1)
+    assert torch.equal(buffers.values, expected)
+    assert buffers.nulls.shape == (3, 2, 2, 7)
+    strongest = torch.full((3, 7, 2), -1)
+    strongest[at, columns] = seen.strongest.key.transpose(1, 2) + 2
+    assert torch.equal(buffers.strongest, strongest), "keys are columns of the row"
+    on_keys = torch.ones(3, 2, 7)
+    on_keys[at, :, columns] = 1 - seen.sink
+    assert torch.equal(buffers.on_keys, on_keys)
+    assert bool((buffers.on_keys < 1).any()) is sinks
+    z = torch.zeros(3, 2, 7, 5)
+    z[at, :, columns] = seen.output
+    assert torch.equal(buffers.z, z)
+
+
+def test_the_output_of_a_whole_call_is_not_copied() -> None:
+    call, questions = observed_call()
+    seen = observe(call.q, call.k, call.v, scores=call.scores, questions=questions)
+    buffers = _SiteBuffers(call, len(questions))
+    buffers.fill(Block((0, 1, 2), 0, 7), seen)
+    assert buffers.z is seen.output
+
+
+def allowed(visible: Intervals, items: int) -> Mask:
+    keys = torch.arange(visible.low.shape[1])
+    inside = (visible.low[:, :, None] <= keys) & (keys < visible.high[:, :, None])
+    return dense(inside.repeat(items // len(inside), 1, 1))
+
+
+def attend_within(q: Tensor, k: Tensor, v: Tensor, scores: Scores, visible: Intervals) -> Tensor:
+    return observe(q, k, v, scores=replace(scores, mask=allowed(visible, len(q)))).output
+
+
+def observe_layers(q: Tensor, k: Tensor, scores: Scores, questions: Mapping[str, Question], visible: Intervals) -> Rows:
+    times = len(q) // len(next(iter(questions.values())).query)
+    each_layer = {
+        name: Question(each.query.repeat(times, 1), each.key.repeat(times, 1), each.exclude_self)
+        for name, each in questions.items()
+    }
+    return observe(q, k, k, scores=replace(scores, mask=allowed(visible, len(q))), questions=each_layer).rows
+
+
+def test_sites_that_wait_are_measured_when_their_batch_has_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU, with what its kernels compute in their place."""
+    rows = packed()
+    alone = Measurer(MODEL, plan()).measure(rows)
+    for name, kernel in (("attend_within", attend_within), ("observe_layers", observe_layers)):
+        monkeypatch.setattr(waiting_sites, name, kernel)
+    monkeypatch.setattr(waiting_sites, "refuse", lambda *_: None)
+    monkeypatch.setattr(waiting_sites, "MOST_QUESTIONS", 0)
+    together = Measurer(MODEL, plan()).measure(rows)
+    assert torch.equal(together.count, alone.count)
+    for name in ("sums", "squares", "largest", "smallest", "drawn_sums", "drawn_count"):
+        torch.testing.assert_close(getattr(together, name), getattr(alone, name), atol=1e-3, rtol=1e-4)
+    assert [each[1:4] for each in together.examples.of(0, 3)] == [each[1:4] for each in alone.examples.of(0, 3)]
+
+
+def test_a_plan_is_given_by_name_and_not_changed() -> None:
+    with pytest.raises(FrozenInstanceError):
+        plan().batch = 3  # type: ignore[misc]
+    with pytest.raises(TypeError, match="positional argument"):
+        Plan(*vars(plan()).values())  # type: ignore[misc]
