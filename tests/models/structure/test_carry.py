@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from tests.models import tiny
-from tests.models.structure.test_carried_operations import BETA, GAIN, GATE, SQUARE, record, total
+from tests.models.structure.test_carried_operations import BETA, GAIN, SQUARE, record, total
 from torch import Tensor
 
 from headscope.models.loading import open_model
