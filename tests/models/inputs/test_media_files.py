@@ -127,8 +127,9 @@ def test_files_are_read_up_to_exactly_their_limit(fewer: int, refused: bool) -> 
 @pytest.mark.parametrize(
     ("frames", "rate", "message"),
     [
-        (1, 1, ""), (60, 1, ""), (61, 1, "is 61 seconds long, and at most 60"), (120, 2, ""), (121, 2, "is 60 seconds long"),
-        (1, HIGHEST_RATE, ""), (1, HIGHEST_RATE + 1, "16 bits per sample at 768001 Hz; give a .wav file with 16 bits"),
+        (1, 1, ""), (60, 1, ""), (61, 1, "is 61 seconds long, and at most 60"), (120, 2, ""),
+        (121, 2, "is 60 seconds long"), (1, HIGHEST_RATE, ""),
+        (1, HIGHEST_RATE + 1, "16 bits per sample at 768001 Hz; give a .wav file with 16 bits"),
     ],
 )  # fmt: skip
 def test_sounds_are_read_up_to_exactly_their_limits(frames: int, rate: int, message: str) -> None:

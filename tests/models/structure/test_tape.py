@@ -1,4 +1,4 @@
-"""What a tape notes of each tensor: where it came from, whether it carries the stream, and in which module it was made."""
+"""What a tape notes of each tensor: what made it and in which module, and whether it carries the stream."""
 
 from __future__ import annotations
 
