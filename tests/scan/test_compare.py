@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from headscope.scan.options import ScanOptions
 from headscope.scan.recipe import Recipe
 from headscope.scan.run import scan
 from headscope.scan.tally.reduction import TRAITS
+from headscope.scan.tally.tally import Layout, Tally
 from tests.scan.tiny import open_tiny, texts
 
 OPTIONS: dict[str, Any] = {"threads": 1, "context": 48, "examples": 1}
@@ -95,10 +97,10 @@ def test_clear_changes_are_counted_without_traits() -> None:
 
     changes = (
         change("first", 0.1, 0.2), change("induction", -0.2, -0.1), change("itself", -0.1, 0.1),
-        change("previous", 0.0, 0.1), change("entropy", 0.1, 0.2),
+        change("previous", 0.0, 0.1), change("entropy", 0.1, 0.2), change("first", -0.1, 0.0),
     )  # fmt: skip
-    assert [each.clear for each in changes] == [True, True, False, False, True]
-    assert repr(Comparison(("a", "b"), changes)) == "Comparison(a → b: 2 clear changes among 5 rows)"
+    assert [each.clear for each in changes] == [True, True, False, False, True, False]
+    assert repr(Comparison(("a", "b"), changes)) == "Comparison(a → b: 2 clear changes among 6 rows)"
 
 
 @pytest.mark.parametrize(
@@ -115,3 +117,29 @@ def test_clear_changes_are_counted_without_traits() -> None:
 def test_each_census_is_named_by_its_model_and_corpus(before: Census, corpus: list[dict[str, Any]], title: str) -> None:
     named = Census(before.tally, Recipe(before.recipe.data | {"corpus": corpus}))
     assert compare(named, before).names == (title, "tiny on 22 texts")
+
+
+def reached(*sites: int) -> Census:
+    """A census of three sites with two, one and two heads, of which these were reached."""
+    layout = Layout(sites=(("0", 2), ("1", 1), ("2", 2)), questions=("first",), replicates=3, examples=1)
+    tally = Tally.zero(layout)
+    for part in (tally.sums, tally.drawn_sums):
+        part += torch.rand(part.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(len(sites)))
+    for part in (tally.count, tally.drawn_count):
+        part[..., list(sites)] += 4
+    nothing = tally.head_counts() == 0
+    tally.sums[nothing], tally.drawn_sums[:, nothing] = 0, 0
+    return Census(tally, Recipe({"model": {"name": "m"}, "corpus": [{"texts": 1}]}))
+
+
+def test_only_heads_that_both_censuses_reached_are_compared() -> None:
+    found = {str(change.head) for change in compare(reached(0, 1), reached(1, 2)).changes}
+    assert found == {"1.0"}
+    assert len(compare(reached(0, 1, 2), reached(0, 2)).of("first")) == 4
+
+
+def test_changes_are_not_changed() -> None:
+    with pytest.raises(FrozenInstanceError):
+        Change(Head("0", 0), "first", 0.1, 0.2, 0.0, 1.0).low = 0.5  # type: ignore[misc]
+    with pytest.raises(FrozenInstanceError):
+        Comparison(("a", "b"), ()).changes = ()  # type: ignore[misc]

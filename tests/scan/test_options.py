@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
@@ -85,4 +86,17 @@ def test_defaults_are_those_of_the_documentation() -> None:
     assert (options.shard_tokens, options.replicates, options.examples, options.seed) == (2**17, 200, 5, 0)
     assert (options.workers, options.lines, options.broken, options.field) == (1, False, "stop", "text")
     assert DEFAULT_CONTEXT == 1_024
+    assert TOKENS_PER_PASS == {"cpu": 8_192, "cuda": 32_768}
     assert options.batch_for(512, torch.device("mps")) == TOKENS_PER_PASS["cpu"] // 512
+
+
+def test_options_are_given_by_name_and_not_changed() -> None:
+    with pytest.raises(FrozenInstanceError):
+        ScanOptions().batch = 3  # type: ignore[misc]
+    with pytest.raises(TypeError, match="positional argument"):
+        ScanOptions(64)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(("tokens", "rows"), [(1, 4), (95, 4), (97, 8), (160, 8), (161, 12), (10**3, 64)])
+def test_a_shard_is_the_nearest_number_of_batches(tokens: int, rows: int) -> None:
+    assert ScanOptions(shard_tokens=tokens, batch=4).rows_in_shard(16, torch.device("cpu")) == rows

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -122,3 +124,28 @@ def test_a_piece_that_is_the_whole_call_is_not_copied() -> None:
     assert is_whole_call(block, call)
     assert part.q is call.q
     assert part.v is call.v
+
+
+@pytest.mark.parametrize(
+    ("lengths", "separate"), [((96, 96), True), ((96, 95), False), ((192, 2), True), ((95,), False)]
+)
+def test_pieces_of_96_tokens_on_average_are_calls_of_their_own(lengths: tuple[int, ...], separate: bool) -> None:
+    assert DocumentSplit.of(packed(list(lengths), context=200)).separate_calls is separate
+
+
+@pytest.mark.parametrize(
+    ("block", "whole"),
+    [
+        (Block((0, 1), 0, 12), True),
+        (Block((0,), 0, 12), False),
+        (Block((0, 1), 1, 12), False),
+        (Block((0, 1), 0, 11), False),
+    ],
+)
+def test_a_block_is_the_whole_call_only_with_all_rows_and_columns(block: Block, whole: bool) -> None:
+    assert is_whole_call(block, a_call(packed([12, 12]), causal())) is whole
+
+
+def test_a_split_is_not_changed() -> None:
+    with pytest.raises(FrozenInstanceError):
+        DocumentSplit.of(packed([6])).separate_calls = True  # type: ignore[misc]

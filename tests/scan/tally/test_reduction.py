@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import FrozenInstanceError
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from headscope.scan.tally.reduction import (
     SiteValues,
     distance_edges,
     entropy_edges,
+    entropy_width,
     reduce,
 )
 
@@ -181,3 +183,49 @@ def test_the_examples_of_one_site_are_merged_into_its_heads(reduced: SiteSums) -
     assert whole.of(0, 2) == some.of(0, 0)
     assert whole.of(0, 0) == whole.of(0, 4) == []
     assert whole.of(1, 3) == some.of(1, 1)
+
+
+@pytest.mark.parametrize(
+    ("distance", "bin_number"),
+    [
+        (0.0, 0),
+        (0.49, 0),
+        (0.5, 1),
+        (0.99, 1),
+        (1.0, 2),
+        (1.99, 2),
+        (2.0, 3),
+        (-2.0, 3),
+        (2.0**20, 22),
+        (2.0**21, 23),
+        (2.0**22, 23),
+    ],
+)
+def test_distances_fall_into_bins_by_powers_of_two(distance: float, bin_number: int) -> None:
+    given = site_values()
+    given.values[:, :, TRAITS.index("distance")] = distance
+    found = reduce(given, N_QUESTIONS, CONTEXT).distance
+    assert found[:, bin_number].tolist() == [int(given.valid[..., 0].sum())] * N_HEADS
+
+
+@pytest.mark.parametrize(
+    ("share", "bin_number"), [(0.0, 0), (0.999 / 32, 0), (1.001 / 32, 1), (31.5 / 32, 31), (1.0, 31)]
+)
+def test_entropies_fall_into_32_equal_bins(share: float, bin_number: int) -> None:
+    given = site_values()
+    given.values[:, :, 0] = share * math.log(CONTEXT)
+    found = reduce(given, N_QUESTIONS, CONTEXT).entropy
+    assert found.shape == (N_HEADS, 32)
+    assert found[:, bin_number].tolist() == [int(given.valid[..., 0].sum())] * N_HEADS
+
+
+def test_the_width_of_a_bin_of_entropies() -> None:
+    assert entropy_width(64) == pytest.approx(math.log(64) / 32)
+    assert entropy_width(2) == entropy_width(1) == pytest.approx(math.log(2) / 32), "of one token, the entropy is 0"
+
+
+def test_what_is_summed_is_not_changed(reduced: SiteSums) -> None:
+    with pytest.raises(FrozenInstanceError):
+        reduced.count = reduced.entropy  # type: ignore[misc]
+    with pytest.raises(FrozenInstanceError):
+        site_values().pieces = ()  # type: ignore[misc]
