@@ -174,7 +174,7 @@ def test_a_causal_mask_is_recognised_and_not_stored(n: int, low: float | None) -
 
 
 @pytest.mark.parametrize("low", [None, float("-inf")])
-@pytest.mark.parametrize(("row", "column"), [(1, 2), (3, 1), (3, 3), (4, 4)])
+@pytest.mark.parametrize(("row", "column"), [(0, 1), (1, 2), (3, 1), (3, 3), (4, 4)])
 def test_one_other_cell_is_not_causal(low: float | None, row: int, column: int) -> None:
     mask = causal_mask(5, low)
     mask[0, 0, row, column] = ~mask[0, 0, row, column] if low is None else (0.0 if column > row else low)
@@ -227,10 +227,11 @@ HIDDEN = torch.zeros(QUERIES, KEYS).masked_fill(~some(QUERIES, KEYS), float("-in
         (HIDDEN, 1.0, 0.3, False),
         (torch.randn(QUERIES, KEYS), 1.0, 0.3, True),
         (HIDDEN + torch.randn(QUERIES, KEYS), 1.0, 0.3, True),
+        (torch.randn(QUERIES, KEYS) * 1e-3, 1.0, 0.3, True),
         (0.0, 1e4, 0.0, True),
         (torch.full((QUERIES, 1), 3.0), 1.0, 0.3, False),
     ],
-    ids=["plain", "masked", "biased", "masked and biased", "large", "one number by query"],
+    ids=["plain", "masked", "biased", "masked and biased", "hardly biased", "large", "one number by query"],
 )
 def test_eager_code_is_split_into_q_k_mask_and_bias(
     layout: Layout, lead: Any, extra: Any, size: float, scale: float, has_bias: bool
@@ -246,6 +247,18 @@ def test_eager_code_is_split_into_q_k_mask_and_bias(
     assert call.weights is not None
     assert_close(seen.weights(), layout.to_heads(call.weights, lead))
     assert_close(layout.from_heads(plain(made), lead), call.own())
+
+
+def test_what_half_precision_rounds_off_is_no_bias() -> None:
+    layout, lead = LAYOUTS[0]
+    call, site = eager(layout, lead)
+    assert call.weights is not None
+    assert call.softmax is not None
+    half = Softmax(
+        call.softmax.scores, tuple(ScoreProduct(p.a.half(), p.b.half(), None, None) for p in call.softmax.products)
+    )
+    made = as_call(replace(call, weights=call.weights.half(), v=call.v.half(), softmax=half), site)
+    assert made.scores.bias is None
 
 
 def test_rows_that_see_nothing_are_hidden_whole() -> None:

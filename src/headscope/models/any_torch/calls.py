@@ -65,7 +65,7 @@ def _by_head(found: FoundCall, layout: Layout) -> tuple[Tensor, Tensor, Tensor]:
         batch = found.lead[0]
         q = q.expand(batch, found.lead[1], *q.shape[2:])
         return q, k.expand(batch, *k.shape[1:]), v.expand(batch, *v.shape[1:])
-    if k.shape[:-2] != q.shape[:-2] and k.ndim == q.ndim and k.ndim > 2 and k.shape[-3] not in (1, q.shape[-3]):
+    if k.shape[:-2] != q.shape[:-2] and k.ndim == q.ndim and k.shape[-3] not in (1, q.shape[-3]):
         k, v = (t.repeat_interleave(q.shape[-3] // t.shape[-3], -3) for t in (k, v))  # grouped KV heads
 
     def by_head(t: Tensor) -> Tensor:

@@ -112,12 +112,12 @@ def _convolution(use: MatrixUse) -> Matrix | None:
 
 def _product(use: MatrixUse) -> Matrix | None:
     found = operands(use.name, use.args, use.kwargs)
-    if found is None or use.name == "baddbmm":
+    if found is None:
         return None
     x, weight, equation = found
     if equation is not None:
         return _einsum(use, x, weight, equation)
-    if weight.ndim != 2:
+    if weight.ndim != 2:  # a product of batches: baddbmm
         return None
     return Matrix(
         x, weight, None, _last, _last, lambda w: use.function(x, w), lambda y: use.function(y, weight), weight
