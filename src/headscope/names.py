@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ class Head:
             return name
         written = ".".join(map(str, name)) if isinstance(name, tuple) else str(name)
         site, dot, head = written.strip().rpartition(".")
-        if not dot or not site or not (head.isascii() and head.isdigit()):
+        if not dot or not site or not re.fullmatch("[0-9]{1,9}", head):
             raise HeadNameError(
                 f"{name!r} is not the name of a head; write SITE.HEAD, as in 5.1 (layer 5, head 1) or "
                 'decoder.5.cross.1; in Python "5.1" or (5, 1)'

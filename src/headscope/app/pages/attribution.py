@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from headscope.app.pages.predictions import NextToken
-from headscope.app.pages.schema import Request, Response
+from headscope.app.pages.schema import LookName, PartName, Request, Response
 from headscope.app.wire import Arrays, numbers
 from headscope.errors import InputError, ModelError
 from headscope.heads.look.attribution import SiteContribution, contributions_at
@@ -23,8 +23,8 @@ from headscope.names import Head
 class AttributionRequest(Request):
     """Logit attribution at one position, and the head outputs of one site there."""
 
-    look: str
-    site: str
+    look: LookName
+    site: PartName
     position: int = Field(ge=0)
     toward: int | None = Field(default=None, description="a token id; the likeliest next token unless given")
     minus: int | None = Field(default=None, description="a token id; its logit is subtracted from the first one's")

@@ -49,7 +49,7 @@ from headscope.app.pages.predictions import (
 )
 from headscope.app.pages.roles import PublishedClaims, Roles, model_title, published_claims, roles_of, shipped
 from headscope.app.pages.rules.head_words import HeadsInWords
-from headscope.app.pages.schema import SCHEMA_VERSION, Request, Response
+from headscope.app.pages.schema import SCHEMA_VERSION, LookName, Request, Response
 from headscope.app.pages.tiles import PatternTiles, WeightsRequest, WeightsResponse
 from headscope.app.wire import Arrays, numbers
 from headscope.errors import InputError
@@ -114,7 +114,7 @@ class LookRequest(Request):
     """A text, or the name of a look whose text is still cached."""
 
     text: str | None = Field(default=None, max_length=MAX_CHARACTERS)
-    look: str | None = Field(default=None, max_length=64)
+    look: LookName | None = None
 
 
 class LookResponse(Response):
@@ -144,7 +144,7 @@ class LookResponse(Response):
 class ImportanceRequest(Request):
     """How much each head matters on a text."""
 
-    look: str
+    look: LookName
 
 
 class ImportanceResponse(Response):

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
 
-from headscope.app.pages.schema import Request, Response
+from headscope.app.pages.schema import LookName, PartName, Request, Response
 from headscope.errors import InputError
 from headscope.heads.look.edits import Edit, ablate, edited, knock_out
 from headscope.heads.look.look import Look
@@ -34,7 +34,7 @@ class NextToken(Response):
 class Edge(Request):
     """One arrow of one head: the attention of a query to a key."""
 
-    head: str
+    head: PartName
     query: int = Field(ge=0)
     key: int = Field(ge=0)
 
@@ -50,11 +50,11 @@ class SamplingRequest(Request):
 class PredictRequest(Request):
     """The next token as it is, and with some heads ablated or on their rules, or some arrows knocked out."""
 
-    look: str
+    look: LookName
     position: int = Field(ge=0)
-    off: list[str] = []
+    off: list[PartName] = Field(default=[], max_length=4_096)
     cuts: list[Edge] = Field(default=[], max_length=64)
-    rules: list[str] = Field(default=[], max_length=4_096, description="heads that run on their rules")
+    rules: list[PartName] = Field(default=[], max_length=4_096, description="heads that run on their rules")
     how: Removal = "zero"
     count: int = Field(default=6, ge=1, le=100)
     sampling: SamplingRequest | None = None

@@ -6,19 +6,37 @@ A response that comes with arrays is the JSON part of a container (see wire.py);
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 from headscope.app.wire import Arrays
 
 SCHEMA_VERSION = 1
+MOST_MISTAKES = 100  # that a refusal is made from: the page shows one
+
+LookName = Annotated[str, Field(max_length=64)]
+PartName = Annotated[str, Field(max_length=200)]
+"""The name of a head or of a site."""
 
 
 class Request(BaseModel):
     """A request body, or a part of one. Unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _refuse_at_once(cls, data: Any, check: Callable[[Any], Any]) -> Any:
+        """Refuse a request of countless mistakes as one: a report of each would take minutes and gigabytes."""
+        try:
+            return check(data)
+        except ValidationError as error:
+            count = error.error_count()
+            if count <= MOST_MISTAKES:
+                raise
+            raise PydanticCustomError("mistakes", "{count} fields or items are wrong", {"count": count}) from None
 
 
 class Response(BaseModel):

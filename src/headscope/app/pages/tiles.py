@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from headscope.app.lru import LRU
-from headscope.app.pages.schema import Request, Response
+from headscope.app.pages.schema import LookName, PartName, Request, Response
 from headscope.attention import pattern
 from headscope.errors import InputError
 from headscope.heads.look.look import Look
@@ -33,8 +33,8 @@ Span = tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
 class WeightsRequest(Request):
     """A rectangle of one head's pattern; with ``pool`` > 1 each number stands for pool × pool weights."""
 
-    look: str
-    head: str
+    look: LookName
+    head: PartName
     rows: Span
     columns: Span
     pool: int = Field(default=1, ge=1)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Callable
 from http import HTTPStatus
 
 from starlette.datastructures import MutableHeaders
@@ -16,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headscope.app.server import limits, sandbox
-from headscope.app.server.clients import Clients
+from headscope.app.server.clients import Clients, client_id
 from headscope.app.server.connections import NO_CHUNKS
 from headscope.app.server.errors import problem_response
 from headscope.app.server.join import Join
@@ -71,11 +72,14 @@ class Guard:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = False
         cookie: str | None = None
+        release: Callable[[], None] | None = None
 
         async def send_with_headers(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
+                if release is not None:
+                    release()
                 own = sandbox.headers() if scope["path"] == sandbox.DOCUMENT else {}
                 headers = MutableHeaders(scope=message)
                 if "content-security-policy" in headers:
@@ -89,8 +93,9 @@ class Guard:
             first_visit = self._check(Request(scope))
             if first_visit is None:
                 cookie = self.clients.identify(scope)
-                with self.bodies.holding(_length(Request(scope))):
-                    await self.app(scope, await whole_body(scope, receive), send_with_headers)
+                request = Request(scope)
+                async with self.bodies.holding(client_id(request), _length(request)) as release:
+                    await self.app(scope, await whole_body(receive), send_with_headers)
             else:
                 await first_visit(scope, receive, send_with_headers)
         except HTTPException as refused:

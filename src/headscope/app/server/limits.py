@@ -8,25 +8,32 @@ once and 640 per second: less than a program in a loop makes, more than a class 
 from __future__ import annotations
 
 import asyncio
+import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from http import HTTPStatus
 
 from starlette.exceptions import HTTPException
-from starlette.types import Message, Receive, Scope
+from starlette.types import Message, Receive
 
 from headscope.app.lru import LRU
 
 MAX_BODY = 8 * 2**20  # bytes: a million characters as JSON, up to six bytes each, and some more
 SMALL_BODY = 64 * 2**10  # bytes: always taken
+MOST_STRUCTURE = 512 * 2**10  # bytes of a larger body outside its strings: eight targets of all arrows between 64 words
 HELD_BODIES = 256 * 2**20  # bytes of all larger bodies together, from their headers until their answer
 BODY_TIMEOUT = 30.0  # seconds
 PER_SECOND = 640.0
 AT_ONCE = 2_048.0
 TOO_LARGE = f"a request holds at most {MAX_BODY // 2**20} MiB; send a shorter text"
 TOO_MANY = "too many long texts are being sent to this server at once; try again in a moment"
+NO_LIST = f"apart from texts and files, a request holds at most {MOST_STRUCTURE // 2**10} KiB, in UTF-8; send less"
 ADDRESSES = 4_096  # counted at a time; the least recent one is dropped
+
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 
 
 class RateLimiter:
@@ -46,29 +53,59 @@ class RateLimiter:
         return left >= 1
 
 
+@dataclass(eq=False)
+class HeldBody:
+    """The body that a request has announced; ``ends`` stops the request if another client's needs its place."""
+
+    client: str
+    size: int
+    ends: asyncio.Timeout
+
+
 class HeldBodies:
-    """How many bytes of bodies the requests under way have announced."""
+    """The larger bodies of the requests under way, from their headers until their answers begin."""
 
     def __init__(self) -> None:
-        self.size = 0
+        self._held: list[HeldBody] = []
 
-    @contextmanager
-    def holding(self, size: int) -> Iterator[None]:
-        """Count a body while its request is under way; refuse a large one that does not fit beside the others."""
-        counted = size if size > SMALL_BODY else 0
-        if counted and self.size + counted > HELD_BODIES:
-            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, TOO_MANY)
-        self.size += counted
+    @asynccontextmanager
+    async def holding(self, client: str, size: int) -> AsyncIterator[Callable[[], None]]:
+        """Count a body, until what is yielded is called; a large one that does not fit beside the others is refused."""
+        if size <= SMALL_BODY:
+            yield lambda: None
+            return
+        self._make_room(client, size)
         try:
-            yield
-        finally:
-            self.size -= counted
+            async with asyncio.timeout(None) as ends:
+                held = HeldBody(client, size, ends)
+                self._held.append(held)
+                try:
+                    yield lambda: self._release(held)
+                finally:
+                    self._release(held)
+        except TimeoutError:
+            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, TOO_MANY) from None
+
+    def _make_room(self, client: str, size: int) -> None:
+        """End the newest requests of the client that holds the most: that may be this one, which then is refused."""
+        while sum(held.size for held in self._held) + size > HELD_BODIES:
+            sizes: Counter[str] = Counter()
+            for held in self._held:
+                sizes[held.client] += held.size
+            largest, most = max(sizes.items(), key=lambda each: each[1], default=("", 0))
+            if sizes[client] + size >= most:
+                raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, TOO_MANY)
+            newest = [held for held in self._held if held.client == largest][-1]
+            newest.ends.reschedule(asyncio.get_running_loop().time())
+            self._release(newest)
+
+    def _release(self, held: HeldBody) -> None:
+        if held in self._held:
+            self._held.remove(held)
 
 
-async def whole_body(scope: Scope, receive: Receive) -> Receive:
+async def whole_body(receive: Receive) -> Receive:
     """Read the whole body within the limits; return a ``receive`` that delivers it."""
-    if scope["method"] in ("GET", "HEAD"):
-        return receive
     try:
         async with asyncio.timeout(BODY_TIMEOUT):
             body = await _read(receive)
@@ -77,6 +114,8 @@ async def whole_body(scope: Scope, receive: Receive) -> Receive:
         raise HTTPException(HTTPStatus.REQUEST_TIMEOUT, message) from None
     if body is None:
         return _disconnected
+    if len(body) > SMALL_BODY:
+        check_structure(body)
     delivered = False
 
     async def deliver() -> Message:
@@ -101,6 +140,21 @@ async def _read(receive: Receive) -> bytes | None:
             raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, TOO_LARGE)
         more = message.get("more_body", False)
     return bytes(body)
+
+
+def check_structure(body: bytes) -> None:
+    """Refuse a large body that is not mostly text: a list of four million numbers takes minutes to check.
+
+    In UTF-16, which JSON may be in too, strings would be found in other places than they are.
+    """
+    outside, end = 0, 0
+    for found in _STRING.finditer(body):
+        outside += found.start() - end + 2
+        end = found.end()
+        if outside > MOST_STRUCTURE:
+            break
+    if outside + len(body) - end > MOST_STRUCTURE or b"\0" in body:
+        raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, NO_LIST)
 
 
 async def _disconnected() -> Message:

@@ -50,7 +50,7 @@ class Target:
                 f"{self.name}: {words[start]!r} ({start}) cannot attend ahead to {words[end]!r} ({end}) in a causal "
                 "model: point the arrow back, or use causal=False"
             )
-        return _normalised(matrix)
+        return _normalised(matrix.float())
 
     def _from_arrows(self, length: int) -> Tensor:
         matrix = torch.zeros(length, length)
@@ -66,7 +66,7 @@ class Target:
                 f"{self.name}: {len(self.arrows)} arrows and {len(self.shares)} shares; give one share per "
                 "arrow, or none for equal shares"
             )
-        matrix = self._from_arrows(len(words))
+        matrix = self._from_arrows(len(words)).double()  # float32 would overflow before a share is checked
         if int(matrix.sum()) != len(self.arrows):
             start, end = next(arrow for arrow in self.arrows if self.arrows.count(arrow) > 1)
             raise InputError(
@@ -137,8 +137,14 @@ def parse_shares(text: str, words: Sequence[str]) -> tuple[tuple[Arrow, ...], tu
         arrow = _arrow(numbered[1] if numbered else item, item, words)
         if arrow in given:
             raise InputError(f"{item!r} is given twice; give each arrow once, with one share")
-        given[arrow] = float(numbered[2]) / (100 if numbered[3] else 1) if numbered else None
+        given[arrow] = _share(float(numbered[2]) / (100 if numbered[3] else 1), item) if numbered else None
     return tuple(given), tuple(_filled(given, arrow, words) for arrow in given)
+
+
+def _share(share: float, item: str) -> float:
+    if share > 1:
+        raise InputError(f"{item!r} gives a share of {share:g}; a share is a number from 0 to 1, or 0% to 100%")
+    return share
 
 
 def _filled(given: dict[Arrow, float | None], arrow: Arrow, words: Sequence[str]) -> float:
@@ -167,10 +173,7 @@ def _arrow(text: str, whole: str, words: Sequence[str]) -> Arrow:
 
 
 def _position(word: str, words: Sequence[str]) -> int:
-    name, at, number = word.rpartition("@")
-    if at and number.isdecimal() and int(number) < len(words) and words[int(number)] == name:
-        return int(number)
-    positions = [position for position, each in enumerate(words) if each == word]
+    positions = [position for position, each in enumerate(words) if word in (each, f"{each}@{position}")]
     if len(positions) == 1:
         return positions[0]
     if not positions:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from headscope.app.pages.explain.trace import explained_token
 from headscope.app.pages.predictions import NextToken
-from headscope.app.pages.schema import Request, Response
+from headscope.app.pages.schema import LookName, PartName, Request, Response
 from headscope.heads.explain.path_effect import Moved, path_effect
 from headscope.heads.look.edits import path
 from headscope.heads.look.look import Look
@@ -20,9 +20,9 @@ ANSWERS = 8
 class CutPathRequest(Request):
     """A path from a writer into the q, k or v of one head, in one row, and the token whose prediction is watched."""
 
-    look: str
-    writer: str = Field(max_length=100)
-    reader: str = Field(max_length=100)
+    look: LookName
+    writer: PartName
+    reader: PartName
     into: Literal["q", "k", "v"] = "k"
     query: int = Field(ge=0)
     key: int | None = Field(default=None, ge=0)

@@ -7,7 +7,7 @@ from pydantic import Field
 from headscope.app.pages.attribution import next_token
 from headscope.app.pages.explain.why import PlaceInfo, WriterShare, check_stream, place_info, share_info
 from headscope.app.pages.predictions import NextToken
-from headscope.app.pages.schema import Request, Response
+from headscope.app.pages.schema import LookName, Request, Response
 from headscope.errors import InputError
 from headscope.heads.explain.trace import KeyRead, LeftOut, Step
 from headscope.heads.look.look import Look
@@ -16,7 +16,7 @@ from headscope.heads.look.look import Look
 class TraceRequest(Request):
     """A next token after one position; the likeliest one unless an id is given."""
 
-    look: str
+    look: LookName
     position: int = Field(ge=0)
     token: int | None = Field(default=None, ge=0)
     minus: int | None = Field(default=None, ge=0)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from headscope.app.pages.schema import Request, Response
+from headscope.app.pages.schema import LookName, PartName, Request, Response
 from headscope.errors import InputError
 from headscope.heads.explain.why import Place, Share, Why
 from headscope.heads.look.look import Look
@@ -21,8 +21,8 @@ Baseline = Literal["mean", "others"]
 class WhyRequest(Request):
     """One arrow of one head, relative to the row's mean, to the others weighted by the pattern, or to another key."""
 
-    look: str
-    head: str
+    look: LookName
+    head: PartName
     query: int = Field(ge=0)
     key: int = Field(ge=0)
     minus: Baseline | int = "mean"

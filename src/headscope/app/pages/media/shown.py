@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from headscope.app.pages.schema import Request, Response
+from headscope.app.pages.schema import LookName, PartName, Request, Response
 from headscope.app.wire import Arrays, numbers
 from headscope.errors import InputError
 from headscope.heads.look.look import Look
@@ -53,8 +53,8 @@ class MediaInfo(Response):
 class ReceivedRequest(Request):
     """How much attention each key of a head receives."""
 
-    look: str
-    head: str
+    look: LookName
+    head: PartName
 
 
 class ReceivedResponse(Response):

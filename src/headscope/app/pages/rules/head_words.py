@@ -18,7 +18,7 @@ from torch import Tensor
 from headscope.app.lru import LRU
 from headscope.app.pages.kept_looks import Opened
 from headscope.app.pages.rules.shipped import shipped_rules, texts_for
-from headscope.app.pages.schema import Request, Response
+from headscope.app.pages.schema import LookName, PartName, Request, Response
 from headscope.app.wire import Arrays, numbers
 from headscope.errors import InputError, ModelError
 from headscope.heads.explain.qk_ov_circuits import Circuit, token_directions
@@ -108,8 +108,8 @@ class RulesResponse(Response):
 class RulePatternRequest(Request):
     """The pattern that a head's rules give on a text."""
 
-    look: str
-    head: str = Field(max_length=64)
+    look: LookName
+    head: PartName
 
 
 class RulePatternResponse(Response):
@@ -122,7 +122,7 @@ class RulePatternResponse(Response):
 class RuleCostRequest(Request):
     """What it costs to let one head run on its rules."""
 
-    head: str = Field(max_length=64)
+    head: PartName
 
 
 class RuleCostResponse(Response):

@@ -1,0 +1,142 @@
+"""Requests that cost more than they send: lists of millions, countless mistakes, names and numbers of any size."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+
+from headscope.app.model_registry import ModelRegistry
+from headscope.app.pages.schema import MOST_MISTAKES
+from headscope.app.server import HOST, application, limits
+from headscope.app.server.limits import MOST_STRUCTURE, SMALL_BODY
+from tests.app.conftest import SENTENCE, scope, session
+from tests.e2e.conftest import served
+
+__all__ = ["scope", "session"]
+pytestmark = pytest.mark.promise("Limits")
+DIGITS = "9" * 5_000
+
+
+@pytest.fixture
+def client(session) -> Iterator[TestClient]:
+    made = application(ModelRegistry(session))
+    with TestClient(made, base_url=f"http://{HOST}", raise_server_exceptions=False) as opened:
+        yield opened
+
+
+@pytest.fixture
+def address(session) -> Iterator[str]:
+    with served(session) as opened:
+        yield opened
+
+
+def posted(client: TestClient, path: str, body: bytes) -> httpx.Response:
+    return client.post(path, content=body, headers={"content-type": "application/json"})
+
+
+@pytest.mark.parametrize("item", [b"0", b"[]", b"{}", b'""', b'"a"', b'"\\""'])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_a_list_of_hundreds_of_thousands_is_refused_unread(client, item, encoding):
+    body = b'{"look":"x","position":0,"off":[' + b",".join([item] * MOST_STRUCTURE) + b"]}"
+    told = posted(client, "/api/predict", body.decode().encode(encoding))
+    assert told.status_code == 413
+    assert "apart from texts and files, a request holds at most 512 KiB" in told.json()["message"]
+
+
+def test_a_body_that_ends_within_a_string_is_refused_in_one_pass(client):
+    """A pattern that tried again from each quote would take hours."""
+    assert posted(client, "/api/predict", b'"' + b'\\"' * 2_000_000).status_code == 422
+
+
+@pytest.mark.parametrize("letters", ['"', "\\", "[", "{,", "\u0001", "ä", "a"])
+def test_a_long_text_of_any_letters_is_taken(client, letters):
+    text = letters * (SMALL_BODY // len(letters) + 1)
+    told = client.post("/api/token", json={"text": text})
+    assert (told.status_code, "at most 200 characters" in told.json()["message"]) == (422, True)
+
+
+def test_all_arrows_between_64_words_are_taken(client):
+    words = " ".join(f"word{number}" for number in range(64))
+    row = [(query, key) for query in range(64) for key in range(query + 1)]
+    target = {"name": "all", "arrows": row, "shares": [1 / (query + 1) for query, _ in row]}
+    asked = {"sentence": words, "targets": [target] * 8, "steps": 1}
+    assert client.post("/api/lab/craft/open", json=asked).status_code == 200
+
+
+def test_countless_mistakes_are_told_as_one(client):
+    body = {str(number): 0 for number in range(5_000)}
+    told = client.post("/api/predict", json=body)
+    assert told.json()["message"] == "the request: 5002 fields or items are wrong"
+    nested = client.post("/api/predict", json={"look": "x", "position": 0, "sampling": body})
+    assert nested.json()["message"] == "sampling: 5000 fields or items are wrong"
+    few = client.post("/api/predict", json={"look": "x", "position": 0, "off": [0] * MOST_MISTAKES})
+    assert few.json()["message"] == "off.0: Input should be a valid string"
+    many = client.post("/api/predict", json={"look": "x", "position": 0, "off": [0] * 5_000})
+    assert many.json()["message"] == "off: List should have at most 4096 items after validation, not 5000"
+
+
+@pytest.mark.parametrize("name", ["x" * 65, "\ud800", DIGITS, f"0.{DIGITS}", "0.\u00b2"], ids=range(5))
+@pytest.mark.parametrize("field", ["look", "head", "site", "off", "rules", "writer", "reader"])
+def test_a_name_that_cannot_be_one_is_an_error_in_words(client, field, name):
+    known = {"look": "x", "head": "0.0", "site": "0", "position": 0, "writer": "0.0", "reader": "1.0"}
+    fields = {
+        "weights": {"look", "head", "rows", "columns"}, "mix": {"look", "site", "position"},
+        "predict": {"look", "position", "off", "rules"}, "importance": {"look"}, "received": {"look", "head"},
+        "why": {"look", "head", "query", "key"}, "trace": {"look", "position"},
+        "cut-path": {"look", "writer", "reader", "query"}, "rules/pattern": {"look", "head"}, "rules/cost": {"head"},
+    }  # fmt: skip
+    known |= {"rows": [0, 1], "columns": [0, 1], "off": [], "rules": [], "query": 0, "key": 0}
+    known["look"] = client.post("/api/look", json={"text": SENTENCE}).content.partition(b'"look":"')[2][:16].decode()
+    for path, names in fields.items():
+        if field in names:
+            value: Any = [name] if field in ("off", "rules") else name
+            body = {key: known[key] for key in names} | {field: value}
+            told = posted(client, f"/api/{path}", json.dumps(body).encode())
+            assert (path, told.status_code) == (path, 422)
+            assert set(told.json()) == {"kind", "message"}
+
+
+def test_a_census_has_no_head_of_five_thousand_digits(client):
+    told = client.get("/api/censuses/1/head", params={"head": f"0.{DIGITS}", "question": "previous"})
+    assert (told.status_code, "is not the name of a head" in told.json()["message"]) == (422, True)
+
+
+@pytest.mark.parametrize("arrow", [f"b > a {DIGITS}", f"b@{DIGITS} > a", "b > a 1000%"])
+def test_numbers_of_any_size_in_arrows_are_an_error_in_words(client, arrow):
+    assert client.post("/api/lab/arrows", json={"sentence": "a b", "text": arrow}).status_code == 422
+
+
+@pytest.mark.parametrize("share", [1e308, 2.0, 1e39])
+def test_shares_of_any_size_are_an_error_in_words(client, share):
+    target = {"name": "x", "arrows": [[1, 0]], "shares": [share]}
+    told = client.post("/api/lab/craft", json={"sentence": "a b", "targets": [target], "steps": 1})
+    assert (told.status_code, "a softmax row sums to exactly 1" in told.json()["message"]) == (422, True)
+
+
+def test_one_client_s_bodies_do_not_keep_others_from_sending_theirs(address, monkeypatch):
+    """A body that was announced and never sent gives way to that of a client who holds less."""
+    monkeypatch.setattr(limits, "SMALL_BODY", 100)
+    monkeypatch.setattr(limits, "HELD_BODIES", 1_000)
+    port = int(address.rstrip("/").rpartition(":")[2])
+    head = f"POST /api/look HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\nContent-Length: 900\r\n"
+    with httpx.Client(base_url=address, timeout=60) as other, socket.create_connection((HOST, port), 60) as greedy:
+        other.get("/icon.svg").raise_for_status()
+        greedy.sendall(f"{head}Expect: 100-continue\r\n\r\n".encode())
+        assert greedy.recv(100).startswith(b"HTTP/1.1 100"), "it is held now"
+        assert httpx.post(f"{address}api/look", json={"text": "lamp " * 30}, timeout=60).status_code == 503
+        assert other.post("/api/look", json={"text": "lamp " * 30}).status_code == 200
+        assert greedy.recv(100).startswith(b"HTTP/1.1 503")
+
+
+def test_the_body_of_any_request_has_a_deadline(address, monkeypatch):
+    monkeypatch.setattr(limits, "BODY_TIMEOUT", 0.2)
+    port = int(address.rstrip("/").rpartition(":")[2])
+    with socket.create_connection((HOST, port), 60) as line:
+        line.sendall(f"GET /icon.svg HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 10\r\n\r\n1".encode())
+        assert line.recv(100).startswith(b"HTTP/1.1 408")
