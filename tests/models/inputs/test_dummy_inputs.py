@@ -39,7 +39,17 @@ def test_the_text_config_comes_first() -> None:
 
 def test_an_empty_config_still_gives_tokens() -> None:
     assert int(tokens(config(), 5).max()) < 100
-    assert int(tokens(config(vocab_size=0), 5).max()) < 100
+    nothing = tokens(config(vocab_size=0), 5)
+    assert 0 <= int(nothing.min()) <= int(nothing.max()) < 100
+    assert tokens(config(vocab_size=1), 5).unique().tolist() == [0]
+    assert tokens(config(vocab_size="many"), 5).tolist() == tokens(config(), 5).tolist()
+
+
+@pytest.mark.parametrize("vocabulary", [4096, 5000, 50_000])
+def test_tokens_of_a_large_vocabulary_are_far_from_its_ends(vocabulary: int) -> None:
+    """Special tokens are there."""
+    found = tokens(config(vocab_size=vocabulary), 2000)
+    assert 1000 <= int(found.min()) <= int(found.max()) < vocabulary - 1000
 
 
 def test_a_decoder_reads_one_text() -> None:
@@ -95,6 +105,14 @@ class Features(Reads):
     def forward(self, input_features: Tensor, decoder_input_ids: Tensor) -> None: ...
 
 
+class Everything(Reads):
+    def forward(self, input_ids: Tensor, pixel_values: Tensor, decoder_input_ids: Tensor) -> None: ...
+
+
+class Crosses(Reads):
+    def forward(self, input_ids: Tensor, encoder_hidden_states: Tensor) -> None: ...
+
+
 class Series(Reads):
     def forward(self, past_values: Tensor) -> None: ...
 
@@ -105,11 +123,20 @@ class Series(Reads):
         (Pictures(config(image_size=16, num_channels=1)), (2, 1, 16, 16)),
         (Pictures(config(image_size=(8, 24))), (2, 3, 8, 24)),
         (Pictures(config(image_size={"height": 8, "width": 12})), (2, 3, 8, 12)),
+        (Pictures(config(image_size={"height": 8})), (2, 3, 8, 224)),
+        (Pictures(config(image_size={"width": 12})), (2, 3, 224, 12)),
         (Pictures(config(vision_config=config(img_size=32, in_chans=4))), (2, 4, 32, 32)),
         (Pictures(config(vision_config={"image_size": 8})), (2, 3, 224, 224)),
         (Pictures(config(image_size=16, num_frames=5)), (2, 5, 3, 16, 16)),
         (Waves(config()), (2, 8000)),
         (Waves(config(num_mel_bins=16, max_length=50, frequency_stride=2)), (2, 50, 16)),
+        (Waves(config(num_mel_bins=16, max_length=50)), (2, 8000)),
+        (Waves(config(max_length=50, frequency_stride=2)), (2, 8000)),
+        (Waves(config(num_mel_bins=16, frequency_stride=2)), (2, 8000)),
+        (Features(config(model_type="whisper", num_mel_bins=20)), (2, 20, 100)),
+        (Features(config(model_type="whisper", input_dim=20, max_source_positions=30)), (2, 96, 20)),
+        (Features(config()), (2, 96, 80)),
+        (Series(config()), (2, 32, 1)),
         (Features(config(model_type="whisper", num_mel_bins=20, max_source_positions=30)), (2, 20, 60)),
         (Features(config(model_type="speech_to_text", num_mel_bins=20)), (2, 96, 20)),
         (Features(config(audio_config=config(feature_projection_input_dim=11))), (2, 96, 11)),
@@ -138,6 +165,27 @@ def test_the_best_guess_comes_first() -> None:
     ]
     audio = config(vocab_size=50, is_encoder_decoder=True, num_mel_bins=8, max_source_positions=4)
     assert names(Features(audio, "input_features"))[0] == ["decoder_input_ids", "input_features"]
+
+
+def test_what_an_encoder_decoder_mainly_reads_is_given_without_its_text() -> None:
+    both = config(vocab_size=50, image_size=8, is_encoder_decoder=True)
+    assert names(Everything(both, "pixel_values")) == [
+        ["decoder_input_ids", "pixel_values"],
+        ["decoder_input_ids", "input_ids"],
+    ]
+    assert names(Everything(both)) == [
+        ["decoder_input_ids", "input_ids"],
+        ["decoder_input_ids", "input_ids", "pixel_values"],
+        ["decoder_input_ids", "pixel_values"],
+    ]
+    alone = config(vocab_size=50, image_size=8)
+    assert names(Everything(alone)) == [["input_ids"], ["input_ids", "pixel_values"], ["pixel_values"]]
+
+
+def test_encoder_states_are_given_where_the_config_says_that_they_are_read() -> None:
+    assert names(Crosses(config(vocab_size=50))) == [["input_ids"]]
+    (guess,) = probe_inputs(Crosses(config(vocab_size=50, add_cross_attention=True)))
+    assert guess["encoder_hidden_states"].shape == (BATCH, TEXT_LENGTH + 4, 64)
 
 
 def test_inputs_go_where_the_first_weights_in_memory_are() -> None:

@@ -118,4 +118,11 @@ def test_a_list_of_patches_that_does_not_fit_is_numbered(grid: list[list[int]]) 
 def test_positions_of_windows_say_so() -> None:
     assert numbered_labels(2, windowed=True) == ["window 1 [0]", "window 1 [1]"]
     shown = position_labels(SimpleNamespace(), {}, 1, MediaProcessors(), windowed=True)
-    assert [token.text for token in shown] == ["window 1 [0]"]
+    assert [(token.id, token.text) for token in shown] == [(-1, "window 1 [0]")]
+
+
+def test_as_many_frames_as_bins_are_told_apart_by_nothing() -> None:
+    extractor = SimpleNamespace(sampling_rate=100, hop_length=1, feature_size=8)
+    assert labels(SimpleNamespace(), {FEATURES: torch.zeros(1, 8, 8)}, 4, extractor) == [
+        "0.00 s", "0.02 s", "0.04 s", "0.06 s",
+    ]  # fmt: skip

@@ -132,6 +132,8 @@ def taken_apart(x: Tensor, y: Tensor) -> Tensor:
         (lambda x, y: torch.cat((x.exp(),)), False, False),
         (lambda x, y: x.exp() + y.exp(), False, True),
         (lambda x, y: x.exp() + GATE, False, True),
+        (lambda x, y: x.exp() @ SQUARE + y.exp() @ SQUARE, False, True),
+        (lambda x, y: x.exp() @ SQUARE + GATE, False, True),
         (lambda x, y: (x + y) @ (x + y).T.contiguous(), True, False),
         (lambda x, y: (x + y).exp() @ SQUARE, True, False),
         (lambda x, y: torch.addmm(BETA, x + y, SQUARE), False, False),
@@ -150,15 +152,18 @@ def test_what_enters_a_reader_was_written_however_it_was_made() -> None:
     tape, x = Tape(), torch.randn(3, 4)
     tape.mark_input(x)
     with torch.no_grad(), tape:
-        made = x.exp()
+        made, branch = x.exp(), x.exp() @ SQUARE
         tape.sites = ["0"]
-        out = made @ SQUARE
+        out, of_branch = made @ SQUARE, branch @ SQUARE
         inside = made.exp() @ SQUARE
     node = tape.node_of(out)
     assert node is not None
     (source,) = Route(node).sources
     assert (source.op, source.in_site, source.dynamic) == ("exp", False, True)
     assert source.value is made
+    node = tape.node_of(of_branch)
+    assert node is not None
+    assert [each.op for each in Route(node).sources] == ["mm"]
     assert tape.node_of(inside) is None
 
 
@@ -291,6 +296,9 @@ def test_values_are_kept_where_they_are_held() -> None:
     ended, _ = record(lambda x, y: (x + y).exp())
     (given,) = op_of(ended).slots
     assert (given.carried, given.value, given.node is not None) == (False, None, True)
+    more, _ = record(lambda x, y: (x + y).exp() + 2.5)
+    *_, number = op_of(more).slots
+    assert (number.carried, number.node, float(number.value)) == (False, None, 2.5)  # type: ignore[arg-type]
 
 
 def test_a_number_that_is_added_is_a_part_of_its_own() -> None:

@@ -41,10 +41,9 @@ def numbered_labels(count: int, *, windowed: bool = False) -> list[str]:
 
 def grid_labels(grid: tuple[int, int] | None, count: int) -> list[str] | None:
     """Row and column of every patch after class and register tokens; None where the grid does not fit ``count``."""
-    extra = -1 if grid is None else count - grid[0] * grid[1]
-    if grid is None or not 0 <= extra <= MOST_EXTRA:
+    if grid is None or not 0 <= (extra := count - grid[0] * grid[1]) <= MOST_EXTRA:
         return None
-    return ["CLS", *(f"register {number}" for number in range(extra - 1))][:extra] + patch_names(*grid)
+    return ["CLS", *(f"register {number}" for number in range(MOST_EXTRA))][:extra] + patch_names(*grid)
 
 
 def _patches(config: Any, pixels: Tensor, count: int) -> list[str] | None:
@@ -96,7 +95,7 @@ def _times(config: Any, inputs: Mapping[str, Tensor], count: int, extractor: Any
     if rate is not None and FEATURES in inputs:
         hop = getattr(extractor, "hop_length", None)
         bins = getattr(extractor, "feature_size", None)
-        frames = next((size for size in inputs[FEATURES].shape[1:] if size != bins), inputs[FEATURES].shape[-1])
+        frames = next((size for size in inputs[FEATURES].shape[1:] if size != bins), bins)
         step = None if hop is None else hop * round(frames / count)
     if rate is None or step is None:
         return [f"frame {position}" for position in range(count)]
