@@ -1,0 +1,288 @@
+"""What an opened module offers and refuses, and how it is left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from tests.models.any_torch import misleading
+from tests.models.any_torch.misleading import WIDTH, Base
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from headscope.attention.observer import Call, plain
+from headscope.errors import HeadNameError, InputError, ModelError
+from headscope.models.any_torch.model import AnyTorchModel
+from headscope.models.loading import open_model
+
+
+def states(*shape: int, seed: int = 1) -> Tensor:
+    return torch.randn(*shape, WIDTH, generator=torch.Generator().manual_seed(seed))
+
+
+def opened(module: nn.Module, given: Any = None, **more: Any) -> Any:
+    model = open_model(module, inputs=states(2, 7) if given is None else given, **more)
+    assert isinstance(model, AnyTorchModel)
+    return closing(model)
+
+
+class OneAtATime(Base):
+    def forward(self, x: Tensor) -> Tensor:
+        if len(x) > 1:
+            raise TypeError("one item at a time")
+        return super().forward(x)
+
+
+class Centred(Base):
+    """An item's output depends on the others."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + len(x)
+
+
+class OnlyFirst(Base):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x)[:1]
+
+
+class Flat(Base):
+    """Returns its rows without a batch axis."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x).flatten(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("make", "batch", "probed"),
+    [(Base, 1, 2), (Base, 2, 2), (Base, 3, 3), (OneAtATime, 1, 1), (Centred, 1, 1), (OnlyFirst, 1, 1), (Flat, 1, 1)],
+)
+def test_one_item_is_probed_as_two_where_the_module_takes_two_alike(
+    make: Callable[[], nn.Module], batch: int, probed: int
+) -> None:
+    with opened(make(), states(batch, 7)) as model:
+        assert model.probe["x"].shape == (probed, 7, WIDTH)
+        assert torch.equal(model.probe["x"][:batch], states(batch, 7))
+
+
+def test_projections_are_not_followed_and_it_says_so() -> None:
+    with opened(Base()) as model:
+        for get, name in ((model.query_weight, "W_Q"), (model.key_weight, "W_K"), (model.value_weight, "W_V")):
+            with pytest.raises(ModelError, match=f"Base: {name} is not followed in a module that calls no attention"):
+                get("Base")
+            with pytest.raises(HeadNameError, match="other: this model has the sites Base"):
+                get("other")
+
+
+def test_w_o_is_split_by_head_and_is_that_of_the_module() -> None:
+    module = Base()
+    with opened(module) as model:
+        found = model.output_weight("Base")
+        assert (found.kind, tuple(found.weight.shape)) == ("exact", (misleading.HEADS, misleading.D, WIDTH))
+        assert_close(found.weight.flatten(0, 1), module.proj.weight.T)
+        assert found.bias is module.proj.bias
+        assert model.output_matrix("Base") is module.proj
+        assert model._writers() == {"Base": module.proj}
+        assert model.site_modules() == {"Base": module}
+
+
+def test_heads_in_another_order_have_their_own_rows_of_w_o() -> None:
+    module = misleading.NumbersBeforeHeads()
+    with opened(module) as model:
+        rows = module.proj.weight.T.view(misleading.D, misleading.HEADS, WIDTH).transpose(0, 1)
+        assert_close(model.output_weight("NumbersBeforeHeads").weight, rows)
+
+
+class ByParameter(Base):
+    """W_O without a module of its own, and without a bias."""
+
+    def make(self) -> None:
+        self.w_o = nn.Parameter(torch.randn(WIDTH, WIDTH) * 0.2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.heads(x)
+        return x + F.linear(self.merge(self.weights(self.scores(q, k)) @ v), self.w_o)
+
+
+def test_a_w_o_that_is_no_module_is_applied_and_not_handed_out() -> None:
+    module = ByParameter()
+    with opened(module) as model, torch.no_grad():
+        with pytest.raises(ModelError, match="ByParameter: its W_O is not a module of its own"):
+            model.output_matrix("ByParameter")
+        assert model._writers() == {}
+        kept: dict[str, Tensor] = {}
+
+        def keep(site: str, call: Call) -> Tensor:
+            kept[site] = plain(call)
+            return kept[site]
+
+        x = states(2, 5, seed=3)
+        done = model.run({"x": x}, keep, outputs=["ByParameter"]).outputs["ByParameter"]
+        assert_close(x + done.output, module(x))
+        applied = model.apply_output_weight("ByParameter", kept["ByParameter"])
+        assert applied is not None
+        assert_close(applied.output, done.output)
+        assert_close(applied.x, done.x)
+
+
+def test_the_bias_of_w_o_is_added_once() -> None:
+    module = Base()
+    with opened(module) as model, torch.no_grad():
+        x = states(2, 5, seed=3)
+        done = model.run({"x": x}, outputs=["Base"]).outputs["Base"]
+        assert_close(x + done.output, module(x))
+        assert done.x.shape == (2, 5, misleading.HEADS, misleading.D)
+
+
+def test_a_gated_w_o_is_recorded_where_it_is_called() -> None:
+    module = misleading.Gated()
+    with opened(module) as model, torch.no_grad():
+        x = states(2, 5, seed=3)
+        done = model.run({"x": x}, outputs=["Gated"]).outputs["Gated"]
+        assert_close(x + done.output, module(x))
+        found = model.output_weight("Gated")
+        assert found.kind == "head-local"
+        assert found.why
+        assert_close(torch.einsum("bqhd,hdm->bqm", done.x, found.weight) + found.bias, done.output)
+        assert model.apply_output_weight("Gated", torch.zeros(2, 3, 5, 8)) is None
+
+
+def test_a_site_with_several_matrices_has_no_w_o() -> None:
+    with opened(misleading.TwoMatrices()) as model:
+        with pytest.raises(ModelError, match="its positions go through 2 output matrices, so W_O is not one matrix"):
+            model.output_weight("TwoMatrices")
+        with pytest.raises(ModelError, match="its positions go through 2 output matrices"):
+            model.run(model.probe, outputs=["TwoMatrices"])
+
+
+class Two(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.good, self.bad = Base(), misleading.QueryAdded()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.bad(self.good(x))
+
+
+def test_a_site_that_is_not_observed_is_refused_with_the_reason() -> None:
+    with opened(Two()) as model:
+        with pytest.raises(ModelError, match="bad: not a site that is observed: a head set to zero is not its rows"):
+            model.learned_site("bad")
+        with pytest.raises(ModelError, match="other: not a site that is observed: there are good"):
+            model.learned_site("other")
+        assert model.learned_site("good@2") is model.learned_site("good"), "a call that no pass had before"
+        seen: list[str] = []
+        model.run(model.probe, lambda site, call: seen.append(site) or plain(call))
+        assert seen == ["good"]
+
+
+def test_a_module_that_no_edit_moves_is_refused() -> None:
+    module = Base()
+    nn.init.zeros_(module.proj.weight)
+    with pytest.raises(
+        ModelError, match=r"fails its self-check and is not opened: an edit moves the output: by 0.0e\+00"
+    ):
+        opened(module)
+    assert not module._forward_hooks, "it is left as it was"
+
+
+def test_a_module_without_attention_is_refused() -> None:
+    module = nn.Sequential(nn.Linear(WIDTH, WIDTH)).train()
+    with pytest.raises(ModelError, match="Sequential: no attention was found: it calls neither PyTorch's attention"):
+        opened(module)
+    assert module.training
+    assert not module._forward_hooks
+
+
+def test_a_closed_model_runs_no_more() -> None:
+    module = Base()
+    with opened(module) as model:
+        pass
+    with pytest.raises(ModelError, match="Base: this scope is closed; load the model again"):
+        model.run({"x": states(2, 7)})
+    assert not module._forward_hooks
+    assert not module._forward_pre_hooks
+
+
+def test_what_passes_check_is_listed() -> None:
+    with opened(Base()) as model:
+        assert [check.what for check in model.self_check.checks] == [
+            "sites observed",
+            "outputs equal the module's own",
+            "head parts + bias = W_O's output",
+            "statistics equal those of the dense pattern",
+            "one head off = its rows of W_O at zero",
+            "an edit moves the output",
+        ]
+        assert model.self_check.checks[0].detail == "1 of 1"
+        assert model.self_check.passed
+
+
+class WithPicture(nn.Module):
+    """A second site that only a second input reaches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text, self.vision = Base(), Base()
+
+    def forward(self, x: Tensor, pixels: Tensor | None = None) -> Tensor:
+        return self.text(x if pixels is None else x + self.vision(pixels))
+
+
+def test_sites_that_only_further_inputs_reach_are_learned_then() -> None:
+    module = WithPicture()
+    with opened(module, {"x": states(2, 7)}) as model:
+        assert list(model.learned) == ["text"]
+        arguments, probe = model.arguments, model.probe
+        model.find_new_sites({"x": states(2, 7)})
+        assert list(model.learned) == ["text"]
+        both = {"x": states(2, 7), "pixels": states(2, 7, seed=4)}
+        model.find_new_sites(both)
+        assert sorted(model.learned) == ["text", "vision"]
+        assert model.arguments is arguments
+        assert model.probe is probe
+        seen: list[str] = []
+        with torch.no_grad():
+            ours = model.run(both, lambda site, call: seen.append(site) or plain(call)).logits
+        assert_close(ours, module(**both).detach())
+        assert seen == ["vision", "text"]
+        assert any("vision" in note for note in model.notes), "in eager code"
+        model.find_new_sites(both)
+        with pytest.raises(InputError, match=r"this model does not run on x \(1, 2\), other \(3,\): "):
+            model.find_new_sites({"x": torch.ones(1, 2), "other": torch.ones(3)})
+        assert sorted(model.learned) == ["text", "vision"]
+
+
+def test_calls_of_one_module_are_counted_in_each_pass() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = Base()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.layer(self.layer(x))
+
+    with opened(Twice()) as model:
+        for _ in range(2):
+            seen: list[str] = []
+            model.run(model.probe, lambda site, call, seen=seen: seen.append(site) or plain(call))
+            assert seen == ["layer", "layer@2"]
+        assert list(model.shape.sites) == ["layer", "layer@2"]
+
+
+def test_only_an_observer_s_sites_are_taken_from_the_module() -> None:
+    """Without one, every site is computed by the module itself."""
+    with opened(Two()) as model, torch.no_grad():
+        assert torch.equal(model.run(model.probe).logits, model.model(**model.probe))
+
+
+def test_errors_of_the_module_name_its_inputs_and_ours_do_not() -> None:
+    with opened(Base()) as model:
+        said = r"this model does not run on x \(2, 7, 24\): ValueError: odd"
+        with pytest.raises(InputError, match=said), model.explained_errors(model.probe):
+            raise ValueError("odd")
+        with pytest.raises(ModelError, match=r"^ours"), model.explained_errors(model.probe):
+            raise ModelError("ours")
