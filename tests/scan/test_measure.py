@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import FrozenInstanceError, replace
 from typing import Any
 
@@ -10,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from headscope.attention.backends.fused.intervals import Intervals
+from headscope.attention.backends.fused.layers import MOST_QUESTIONS
 from headscope.attention.engine import observe
-from headscope.attention.masks import Mask, causal, dense
-from headscope.attention.observation import Rows
+from headscope.attention.masks import causal
 from headscope.attention.observer import Call
 from headscope.attention.questions import Question
 from headscope.attention.scores import Scores
+from headscope.errors import InputError
 from headscope.models.loading import open_model
 from headscope.models.native import NativeModel
 from headscope.scan import waiting_sites
@@ -35,6 +34,7 @@ from headscope.scan.measure import (
 from headscope.scan.options import ScanOptions
 from headscope.scan.tally.reduction import TRAITS
 from headscope.scan.tally.tally import Layout
+from tests.scan.tally.kernels_here import use_kernels_here
 from tests.scan.tiny import Bytes, TinyModel, family, open_tiny, texts
 
 MODEL = open_tiny(context=48)
@@ -224,38 +224,34 @@ def test_the_output_of_a_whole_call_is_not_copied() -> None:
     assert buffers.z is seen.output
 
 
-def allowed(visible: Intervals, items: int) -> Mask:
-    keys = torch.arange(visible.low.shape[1])
-    inside = (visible.low[:, :, None] <= keys) & (keys < visible.high[:, :, None])
-    return dense(inside.repeat(items // len(inside), 1, 1))
-
-
-def attend_within(q: Tensor, k: Tensor, v: Tensor, scores: Scores, visible: Intervals) -> Tensor:
-    return observe(q, k, v, scores=replace(scores, mask=allowed(visible, len(q)))).output
-
-
-def observe_layers(q: Tensor, k: Tensor, scores: Scores, questions: Mapping[str, Question], visible: Intervals) -> Rows:
-    times = len(q) // len(next(iter(questions.values())).query)
-    each_layer = {
-        name: Question(each.query.repeat(times, 1), each.key.repeat(times, 1), each.exclude_self)
-        for name, each in questions.items()
-    }
-    return observe(q, k, k, scores=replace(scores, mask=allowed(visible, len(q))), questions=each_layer).rows
-
-
-def test_sites_that_wait_are_measured_when_their_batch_has_run(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("most_questions", [MOST_QUESTIONS, 5, 4])
+@pytest.mark.parametrize("at_once", [waiting_sites.AT_ONCE, 1])
+def test_sites_that_wait_are_measured_when_their_batch_has_run(monkeypatch, most_questions: int, at_once: int) -> None:
     """As on a GPU, with what its kernels compute in their place."""
-    rows = packed()
+    rows = packed(4)
     alone = Measurer(MODEL, plan()).measure(rows)
-    for name, kernel in (("attend_within", attend_within), ("observe_layers", observe_layers)):
-        monkeypatch.setattr(waiting_sites, name, kernel)
-    monkeypatch.setattr(waiting_sites, "refuse", lambda *_: None)
-    monkeypatch.setattr(waiting_sites, "MOST_QUESTIONS", 0)
+    use_kernels_here(monkeypatch)
+    monkeypatch.setattr(waiting_sites, "MOST_QUESTIONS", most_questions)
+    monkeypatch.setattr(waiting_sites, "AT_ONCE", at_once)
     together = Measurer(MODEL, plan()).measure(rows)
-    assert torch.equal(together.count, alone.count)
+    for name in ("count", "entropy", "distance"):
+        assert torch.equal(getattr(together, name), getattr(alone, name))
     for name in ("sums", "squares", "largest", "smallest", "drawn_sums", "drawn_count"):
-        torch.testing.assert_close(getattr(together, name), getattr(alone, name), atol=1e-3, rtol=1e-4)
-    assert [each[1:4] for each in together.examples.of(0, 3)] == [each[1:4] for each in alone.examples.of(0, 3)]
+        torch.testing.assert_close(getattr(together, name), getattr(alone, name), atol=1e-4, rtol=1e-4)
+    for head in range(4):
+        found, expected = ([each[1:] for each in tally.examples.of(1, head)] for tally in (together, alone))
+        assert found == expected
+
+
+def test_scores_whose_last_digit_decides_are_refused_by_their_site(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A weight of such a row would be wrong; a census is not made of it."""
+    model = open_tiny(context=48)
+    model.model.layers[1].q_proj.weight.data.mul_(1e6)
+    for waits in (False, True):
+        if waits:
+            use_kernels_here(monkeypatch)
+        with pytest.raises(InputError, match=r"site 1: attention scores reach .* exact up to 65,536"):
+            Measurer(model, plan()).measure(packed(3))
 
 
 def test_a_plan_is_given_by_name_and_not_changed() -> None:
