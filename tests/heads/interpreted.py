@@ -128,5 +128,6 @@ def test_scores_too_large_are_refused_when_they_are_asked_for(monkeypatch: pytes
         layer.self_attn.q_proj.weight.data *= 1e6
     with headscope.load(model) as opened:
         look = opened.look(TEXTS[0])
-        with pytest.raises(HeadscopeError, match="site 0"):
-            look.statistics("0")
+        for _ in range(2):  # once refused, they are not given to whoever asks again
+            with pytest.raises(HeadscopeError, match="site 0"):
+                look.statistics("0")

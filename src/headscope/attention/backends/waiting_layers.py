@@ -16,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.attention.backends.fused import layers as fused_layers
+from headscope.attention.backends.fused.layers import LayerStatistics
 from headscope.attention.masks import Causal, padding
 from headscope.attention.observation import Distance, Rows, Strongest
 from headscope.attention.questions import Question
@@ -27,12 +28,12 @@ Questions = Mapping[str, Question]
 Ask = Callable[[str, Sizes], Questions]
 """Given a site and its sizes, the questions to ask there, with labels on the CPU that fit 32 bits."""
 
-AT_ONCE = 2**26  # bytes of q and k that are stacked, so that their copy stays small beside them
+AT_ONCE = 2**25  # bytes of q and k that are stacked, so that their copy stays small beside them
 
 
 @dataclass(frozen=True)
 class ObservedLayer:
-    """One text in one layer: statistics of every row (without z), q and k, and the norms of its values."""
+    """One text in one layer: statistics of every row, q and k, and the norms of its values."""
 
     rows: Rows
     q: Float[Tensor, "batch head query d_head"]
@@ -51,6 +52,27 @@ class _Layer(NamedTuple):
     scores: Scores
 
 
+class _Stacked(NamedTuple):
+    """Layers that were observed together: texts one after the other, layer after layer."""
+
+    sites: list[str]
+    q: Float[Tensor, "item head query d_head"]
+    k: Float[Tensor, "item kv key d_head"]
+    norms: Float[Tensor, "item kv key"]
+    found: LayerStatistics
+    questions: tuple[str, ...]
+
+    def cut(self, items: slice, size: Sizes, scores: Scores, z: Tensor) -> ObservedLayer:
+        """The items of one text in one layer, without padding: one view of all statistics, taken apart."""
+        n_query, n_key = size
+        lse, entropy, mean, std, weight, *masses = self.found.values[:, items, :, :n_query].unbind()
+        strongest = Strongest(self.found.strongest[items, :, :n_query], weight)
+        mass = dict(zip(self.questions, masses, strict=True))
+        rows = Rows(z, lse, entropy, Distance(mean, std), strongest, mass)
+        q, k, norms = self.q[items, :, :n_query], self.k[items, :, :n_key], self.norms[items.start, :, :n_key]
+        return ObservedLayer(rows, q, k, scores, norms)
+
+
 class WaitingLayers:
     """The layers of one pass over one text, or over several that are padded on the right."""
 
@@ -63,9 +85,9 @@ class WaitingLayers:
         """One ``ask`` per text. ``together`` gives the padded questions of all texts of these sizes, if it has some."""
         self._asks, self._sizes, self._together = asks, sizes, together
         self._waiting: dict[str, _Layer] = {}
-        self._observed: dict[str, list[ObservedLayer]] = {}
-        self._unchecked: list[tuple[list[str], Tensor]] = []
-        self._masses: dict[str, tuple[list[str], Tensor]] = {}
+        self._observed: dict[str, tuple[_Stacked, Scores]] = {}
+        self.unchecked: list[tuple[list[str], Float[Tensor, "site row"]]] = []
+        """Sites and their log-sum-exp that nobody has checked yet; whoever has clears the list."""
 
     def __contains__(self, site: str) -> bool:
         return site in self._waiting or site in self._observed
@@ -75,24 +97,32 @@ class WaitingLayers:
         q, k, v = (each.detach() if each.requires_grad else each for each in (q, k, v))
         self._waiting[site] = _Layer(site, q, k, v, scores)
 
-    def observed(self, site: str, text: int) -> ObservedLayer:
-        """One text in one layer. The first call computes all layers and texts."""
+    def observed(self, site: str, text: int, z: Tensor) -> ObservedLayer:
+        """One text in one layer, with the z that the pass computed. The first call computes all layers and texts."""
         if self._waiting:
             with torch.no_grad():
                 for sites, asked in self._groups():
+                    questions = asked(self._waiting[sites[0]].q.device)
                     for part in self._parts(sites):
-                        self._observe(part, asked)
-        return self._observed[site][text]
+                        self._observe(part, questions)
+        stacked, scores = self._observed[site]
+        size, per_layer = self._sizes_at(site, stacked.q, stacked.k)[text], len(stacked.q) // len(stacked.sites)
+        windows = per_layer // len(self._asks)
+        first = stacked.sites.index(site) * per_layer + text * windows
+        return stacked.cut(slice(first, first + windows), size, scores, z)
 
     def masses(self, site: str) -> tuple[list[str], Float[Tensor, "question item head query"]] | None:
         """The masses of all texts at this site and at those that were observed with it, site after site."""
-        return self._masses.get(site)
+        stacked, _ = self._observed.get(site, (None, None))
+        if stacked is None or not stacked.questions or len(stacked.q) != len(stacked.sites) * len(self._asks):
+            return None
+        return stacked.sites, stacked.found.values[fused_layers.TRAITS :]
 
     def _groups(self) -> list[tuple[list[str], Callable[[torch.device], Questions]]]:
         """Sites that can share a launch, and what is asked there of all texts."""
         groups: dict[object, tuple[list[str], Callable[[torch.device], Questions]]] = {}
         for layer in self._waiting.values():
-            sizes, asked = self._sizes_at(layer), []
+            sizes, asked = self._sizes_at(layer.site, layer.q, layer.k), []
             at_once = self._together(sizes)
             if not at_once:
                 asked = [ask(layer.site, size) for ask, size in zip(self._asks, sizes, strict=True)]
@@ -107,40 +137,31 @@ class WaitingLayers:
 
     def _parts(self, sites: list[str]) -> Iterator[list[str]]:
         """Some sites at a time: q, k and v are let go when a part has been observed, so no other is stored twice."""
-        size = sum(tensor.numel() * tensor.element_size() for tensor in self._waiting[sites[0]][1:4])
+        first = self._waiting[sites[0]]
+        size = sum(tensor.numel() * tensor.element_size() for tensor in (first.q, first.k))
         count = max(1, AT_ONCE // max(size, 1))
         for first in range(0, len(sites), count):
             yield sites[first : first + count]
 
-    def _observe(self, sites: list[str], asked: Callable[[torch.device], Questions]) -> None:
-        group, n_texts = [self._waiting[site] for site in sites], len(self._asks)
-        first = group[0]
-        sizes, windows = self._sizes_at(first), len(first.q) // n_texts
-        q, k, v = (torch.cat([getattr(layer, side) for layer in group]) for side in ("q", "k", "v"))
-        norms = torch.linalg.vector_norm(v, dim=-1, dtype=torch.float32)
-        questions = asked(q.device)
-        rows = fused_layers.observe_layers(q, k, self._masked(first), questions)
-        if questions and windows == 1:
-            together = (sites, torch.stack(list(rows.mass.values())))
-            self._masses.update(dict.fromkeys(sites, together))
-        self._unchecked.append((sites, rows.logsumexp.view(len(group), -1)))
-        by_text = zip(*(torch.split(values, windows) for values in _listed(rows, q, k, norms)), strict=True)
+    def _observe(self, sites: list[str], questions: Questions) -> None:
+        group = [self._waiting[site] for site in sites]
+        q, k = (torch.cat([getattr(layer, side) for layer in group]) for side in ("q", "k"))
+        # Layer by layer: values are not needed in one tensor, and their copy would be as large as that of the keys.
+        norms = torch.cat([torch.linalg.vector_norm(layer.v, dim=-1, dtype=torch.float32) for layer in group])
+        found = fused_layers.statistics_of(q, k, self._masked(group[0]), questions)
+        stacked = _Stacked(sites, q, k, norms, found, tuple(questions))
+        self.unchecked.append((sites, found.values[0].view(len(group), -1)))
         for layer in group:
-            self._observed[layer.site] = [
-                _one_text(next(by_text), tuple(rows.mass), layer.scores, size) for size in sizes
-            ]
+            self._observed[layer.site] = stacked, layer.scores
             del self._waiting[layer.site]
 
-    def unchecked(self) -> list[tuple[list[str], Float[Tensor, "site row"]]]:
-        """Sites and their log-sum-exp that nobody has checked yet; the caller is to."""
-        found, self._unchecked = self._unchecked, []
-        return found
-
-    def _sizes_at(self, layer: _Layer) -> tuple[Sizes, ...]:
-        return ((layer.q.shape[2], layer.k.shape[2]),) if self._sizes is None else tuple(self._sizes(layer.site))
+    def _sizes_at(self, site: str, q: Tensor, k: Tensor) -> tuple[Sizes, ...]:
+        return ((q.shape[2], k.shape[2]),) if self._sizes is None else tuple(self._sizes(site))
 
     def _masked(self, layer: _Layer) -> Scores:
-        return layer.scores if self._sizes is None else without_padding(layer.scores, self._sizes_at(layer), layer.q)
+        if self._sizes is None:
+            return layer.scores
+        return without_padding(layer.scores, self._sizes_at(layer.site, layer.q, layer.k), layer.q)
 
 
 def without_padding(scores: Scores, sizes: Sequence[Sizes], q: Tensor) -> Scores:
@@ -177,26 +198,3 @@ def _moved(questions: Questions, device: torch.device) -> dict[str, Question]:
 
 def _row(question: Question | None, side: str) -> Tensor:
     return torch.empty(0, dtype=torch.long) if question is None else getattr(question, side)[0]
-
-
-def _listed(rows: Rows, q: Tensor, k: Tensor, norms: Tensor) -> list[Tensor]:
-    """Everything that was observed, item by item along the first axis."""
-    assert rows.entropy is not None
-    assert rows.distance is not None
-    assert rows.strongest is not None
-    by_row = [rows.output, rows.logsumexp, rows.entropy, *rows.distance, *rows.strongest, *rows.mass.values()]
-    return [q, k, norms, *by_row]
-
-
-def _one_text(values: tuple[Tensor, ...], names: tuple[str, ...], scores: Scores, size: Sizes) -> ObservedLayer:
-    """One text of ``_listed``, without padding."""
-    q, k, norms, *by_row = values
-    n_query, n_key = size
-    if q.shape[2] != n_query:
-        q, by_row = q[:, :, :n_query], [each[:, :, :n_query] for each in by_row]
-    if k.shape[2] != n_key:
-        k, norms = k[:, :, :n_key], norms[:, :, :n_key]
-    output, logsumexp, entropy, mean, std, key, weight, *masses = by_row
-    mass = dict(zip(names, masses, strict=True))
-    own = Rows(output, logsumexp, entropy, Distance(mean, std), Strongest(key, weight), mass)
-    return ObservedLayer(own, q, k, scores, norms[0])

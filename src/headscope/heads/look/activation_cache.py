@@ -153,15 +153,14 @@ class ActivationCache:
 
     @own_precision()
     def _observe_waiting(self, waiting: WaitingLayers, text: int) -> None:
-        seen = {site: waiting.observed(site, text) for site in self._waiting_z}
+        seen = {site: waiting.observed(site, text, z) for site, z in self._waiting_z.items()}
         check = PassCheck(self.model.shape.name)
-        for sites, logsumexp in waiting.unchecked():
+        for sites, logsumexp in waiting.unchecked:
             check.see_logsumexp(sites, logsumexp)
         check.verify()
-        for site, z in self._waiting_z.items():
-            own, rows = seen[site], seen[site].rows
-            made = Rows(z, rows.logsumexp, rows.entropy, rows.distance, rows.strongest, rows.mass)
-            self.sites[site] = SiteActivations(made, own.scores, own.value_norms, (own.q, own.k))
+        waiting.unchecked.clear()
+        for site, own in seen.items():
+            self.sites[site] = SiteActivations(own.rows, own.scores, own.value_norms, (own.q, own.k))
         self._waiting = None
         self._waiting_z.clear()
 

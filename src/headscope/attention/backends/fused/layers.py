@@ -26,13 +26,15 @@ from headscope.attention.scores import Scores
 LONGEST = 4096
 """Keys up to which layers together are faster than one by one, as measured by ``bench/look.py`` on an H200."""
 MOST_QUESTIONS = 16
+TRAITS = 5
+"""Values before the masses: log-sum-exp, entropy, mean and standard deviation of the distance, strongest weight."""
 
 
 class LayerStatistics(NamedTuple):
     """What the kernel writes: numbers in one tensor, so that they can be summed by one kernel as well."""
 
     values: Float[Tensor, "quantity item head query"]
-    """Log-sum-exp, entropy, mean and standard deviation of the distance, strongest weight, mass of each question."""
+    """``TRAITS``, then the mass of each question."""
     strongest: Int[Tensor, "item head query"]
 
 
@@ -68,8 +70,6 @@ def observe_layers(
     Masks and labels may be of fewer items: those of the texts of one layer, which repeat from layer to layer.
     ``visible`` is the mask as intervals, where they are known already.
     """
-    if len(questions) > MOST_QUESTIONS:
-        return _in_parts(q, k, scores, questions, visible)
     found = statistics_of(q, k, scores, questions, visible)
     lse, entropy, mean, std, weight, *masses = found.values.unbind()
     mass = dict(zip(questions, masses, strict=True))
@@ -84,20 +84,22 @@ def statistics_of(
     questions: Mapping[str, Question],
     visible: Intervals | None = None,
 ) -> LayerStatistics:
-    """Launch the kernel, for up to ``MOST_QUESTIONS`` questions. See ``observe_layers``."""
+    """Launch the kernel, as often as ``MOST_QUESTIONS`` questions at a time need. See ``observe_layers``."""
     from headscope.attention.backends.fused import layer_kernel
 
-    assert len(questions) <= MOST_QUESTIONS, "each one takes registers"
+    if len(questions) > MOST_QUESTIONS:
+        return _in_parts(q, k, scores, questions, visible)
     inputs = KernelInputs.prepare(q, k, k, scores, visible)
     asks, labels = (_stacked([getattr(each, side) for each in questions.values()], q) for side in ("query", "key"))
     n_items, n_heads, n_query, d_head = q.shape
-    values = torch.empty(5 + len(questions), *q.shape[:3], dtype=torch.float32, device=q.device)
+    values = torch.empty(TRAITS + len(questions), *q.shape[:3], dtype=torch.float32, device=q.device)
     key = inputs.empty(torch.int64)
     tile = _tile(q.dtype, d_head)
     with torch.cuda.device_of(q):
         layer_kernel.layers[(-(-n_query // tile) * n_items * n_heads,)](
-            inputs.q, inputs.k, *values[:5].unbind(), key, values[5:], inputs.visible.low, inputs.visible.high,
-            asks, labels, n_query, k.shape[2], k.shape[1], len(inputs.visible.low), len(asks), inputs.scale,
+            inputs.q, inputs.k, *values[:TRAITS].unbind(), key, values[TRAITS:],
+            inputs.visible.low, inputs.visible.high, asks, labels, n_query, k.shape[2], k.shape[1],
+            len(inputs.visible.low), len(asks), inputs.scale,
             inputs.softcap or 0.0, *inputs.q.stride()[:3], *inputs.k.stride()[:3], BM=tile, BN=tile,
             PRECISION=_precision(q), N=len(questions), NP=max(2, 1 << (len(questions) - 1).bit_length()),
             EXCLUDE_SELF=sum(each.exclude_self << n for n, each in enumerate(questions.values())),
@@ -108,14 +110,13 @@ def statistics_of(
 
 def _in_parts(
     q: Tensor, k: Tensor, scores: Scores, questions: Mapping[str, Question], visible: Intervals | None
-) -> Rows:
+) -> LayerStatistics:
     """Ask some questions at a time: each one takes registers."""
     names = list(questions)
     parts = [names[first : first + MOST_QUESTIONS] for first in range(0, len(names), MOST_QUESTIONS)]
-    found = [observe_layers(q, k, scores, {name: questions[name] for name in part}, visible) for part in parts]
-    for other in found[1:]:
-        found[0].mass.update(other.mass)
-    return found[0]
+    found = [statistics_of(q, k, scores, {name: questions[name] for name in part}, visible) for part in parts]
+    values = torch.cat((found[0].values, *(other.values[TRAITS:] for other in found[1:])))
+    return LayerStatistics(values, found[0].strongest)
 
 
 def _stacked(labels: Sequence[Tensor], q: Tensor) -> Int[Tensor, "text question position"]:
