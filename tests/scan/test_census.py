@@ -5,11 +5,14 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 import struct
 import zipfile
+from dataclasses import FrozenInstanceError
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -20,11 +23,14 @@ from headscope.errors import InputError
 from headscope.models.native import NativeModel
 from headscope.scan.census import Census
 from headscope.scan.census_archive import FILES, archive_of, read_census
+from headscope.scan.census_page import _data, _short, census_page
 from headscope.scan.compare import compare
 from headscope.scan.options import ScanOptions
+from headscope.scan.recipe import Recipe
 from headscope.scan.run import scan
 from headscope.scan.shards import ScanFolder
 from headscope.scan.tally.examples import BEFORE, NO_TOKEN
+from headscope.scan.tally.tally import Layout, Tally
 from tests.scan.test_scan import patterns
 from tests.scan.tiny import Bytes, TinyModel, open_tiny, texts
 
@@ -296,3 +302,81 @@ def test_a_file_that_says_it_unpacks_a_thousandfold_or_to_more_than_2_gib_is_ref
     (file := tmp_path / "census.zip").write_bytes(data)
     with pytest.raises(InputError, match=said or "is damaged, or is of another format"):
         read_census(file)
+
+
+@pytest.mark.parametrize(
+    ("at", "tokens", "fits"),
+    [
+        (0, ["a"], True),
+        (1, ["a", "b"], True),
+        (-1, ["a"], False),
+        (1, ["a"], False),
+        (None, ["a"], False),
+        (0, [], False),
+        (0, None, False),
+    ],
+)
+def test_the_query_of_an_example_is_one_of_its_tokens(
+    folder: Path, tmp_path: Path, at: int | None, tokens: list[str] | None, fits: bool
+) -> None:
+    for name in FILES:
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    table = pq.read_table(folder / "examples.parquet")
+    row = table.slice(0, 1).to_pylist()[0] | {"at": at, "tokens": tokens}
+    changed = pa.concat_tables([table, pa.Table.from_pylist([row], table.schema)])
+    pq.write_table(changed, tmp_path / "examples.parquet")
+    if fits:
+        assert len(Census.load(tmp_path).examples()) == len(table) + 1
+    else:
+        with pytest.raises(InputError, match="an example's query is outside its tokens; it is damaged: scan again"):
+            Census.load(tmp_path)
+
+
+@pytest.fixture
+def made_by_hand() -> Census:
+    """Seven heads in one site and two in another, which no text reached; no examples."""
+    layout = Layout(
+        sites=(("0", 7), ("1", 2)), questions=("first",), nulls=("first (shuffled)",), replicates=3, examples=1
+    )
+    tally = Tally.zero(layout)
+    tally.count[:, 0] = 4
+    tally.drawn_count[:, :, 0] = 4
+    tally.sums[:, :7] = torch.arange(7) * torch.arange(1, 7)[:, None]
+    tally.squares[:, :7] = 100.0
+    recipe = Recipe({"schema_version": 1, "model": {"name": "m"}, "corpus": [{"texts": 1}]})
+    return Census(tally, recipe, open_tiny().processor.tokens_of)
+
+
+def test_five_heads_are_the_top_ones_unless_said(made_by_hand: Census) -> None:
+    assert [str(row.head) for row in made_by_hand.top("first")] == ["0.6", "0.5", "0.4", "0.3", "0.2"]
+    assert [str(row.head) for row in made_by_hand.top("first", 1)] == ["0.6"]
+
+
+def test_a_row_is_made_of_its_own_sums(made_by_hand: Census) -> None:
+    row = made_by_hand.row("0.2", "first")
+    assert (row.kind, row.count, row.mean, row.null_mean) == ("question", 4, 2 * 5 / 4, 2 * 6 / 4)
+    assert row.variance == 100 / 4 - 2.5**2
+    assert made_by_hand.row("0.3", "entropy").mean == 3 * 1 / 4
+    assert made_by_hand.row("0.3", "entropy").null_mean is None
+    assert {row.head.site for row in made_by_hand.rows} == {"0"}, "no text reached the other"
+    with pytest.raises(FrozenInstanceError):
+        row.mean = 0.0  # type: ignore[misc]
+
+
+def test_a_census_without_a_result_says_so(made_by_hand: Census) -> None:
+    assert repr(made_by_hand) == "Census(m: 9 heads, 1 questions, 0 tokens in 0 documents)"
+    assert made_by_hand.problems == []
+    page = census_page(made_by_hand)
+    assert "9 heads in 2 sites · 0 tokens in 0 documents · rows of 1,024 tokens" in page
+    assert re.findall(r"<h4>(\S+) ", page) == ["0.6", "0.5", "0.4"], "the three strongest heads"
+
+
+@pytest.mark.parametrize(("value", "shown"), [(None, None), (math.nan, None), (0.123456, 0.1235), (12345.6, 12350.0)])
+def test_numbers_of_the_page_have_four_digits(value: float | None, shown: float | None) -> None:
+    assert _short(value) == shown
+
+
+def test_heads_that_no_text_reached_are_empty_on_the_page(made_by_hand: Census) -> None:
+    first = next(each for each in _data(made_by_hand)["maps"] if each["name"] == "first")
+    assert first["rows"][7:] == [None, None]
+    assert [row[0] for row in first["rows"][:7]] == [pytest.approx(5 * head / 4, rel=1e-3) for head in range(7)]

@@ -110,3 +110,8 @@ def test_examples_are_restored_from_their_arrays() -> None:
     for name, part in best.arrays().items():
         assert torch.equal(again.arrays()[name], part)
         assert part.is_contiguous()
+
+
+def test_an_example_has_the_window_of_every_tally_that_was_written() -> None:
+    assert (BEFORE, AFTER, WINDOW, NO_TOKEN) == (24, 8, 33, -1)
+    assert TopExamples.empty(1, 1, 1).tokens.tolist() == [[[[-1] * 33]]]
