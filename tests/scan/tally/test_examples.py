@@ -114,4 +114,7 @@ def test_examples_are_restored_from_their_arrays() -> None:
 
 def test_an_example_has_the_window_of_every_tally_that_was_written() -> None:
     assert (BEFORE, AFTER, WINDOW, NO_TOKEN) == (24, 8, 33, -1)
-    assert TopExamples.empty(1, 1, 1).tokens.tolist() == [[[[-1] * 33]]]
+    empty = TopExamples.empty(1, 2, 3)
+    for part in (empty.score, empty.document, empty.position, empty.key):
+        assert part.tolist() == [[[-1] * 3] * 2]
+    assert empty.tokens.tolist() == [[[[-1] * 33] * 3] * 2]
