@@ -1,0 +1,232 @@
+"""What is said of an opened module: its output, grids, widths, vocabulary, and what a user should know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from tests.models.any_torch import misleading
+from tests.models.any_torch.modules import VOCABULARY, WIDTH, Attention, Block, Gpt, ids, states
+from torch import Tensor, nn
+
+from headscope.errors import ModelError
+from headscope.models.any_torch.axes import Layout
+from headscope.models.any_torch.describe import (
+    ACROSS_ITEMS,
+    EAGER,
+    SEVERAL_PATTERNS,
+    Described,
+    _span,
+    items_mixed,
+    notes_on,
+    output_of,
+    refusal,
+)
+from headscope.models.any_torch.markers import LearnedSite, MatrixTake
+from headscope.models.any_torch.model import AnyTorchModel
+from headscope.models.loading import open_model
+from headscope.models.structure.unembedding import UnembeddingPath
+from headscope.names import Site
+
+A, B, C = torch.randn(2, 3, 4), torch.randn(2, 3, 4), torch.randn(2, 5, 4)
+WHOLE = torch.ones(2, 3, dtype=torch.long)
+
+
+@pytest.mark.parametrize(
+    ("output", "found"),
+    [
+        (A, A),
+        ((WHOLE, A, B), A),
+        ({"whole": WHOLE, "states": A, "other": B}, A),
+        ({"layers": [A, B]}, B),
+        ({"layers": (A, B)}, B),
+        ({"layers": [A, C]}, A),
+        ({"layers": [A, WHOLE]}, A),
+        (SimpleNamespace(layers=[A, B]), B),
+        (SimpleNamespace(count=WHOLE, layers=[A, C]), A),
+        ([[WHOLE], [B, A]], B),
+        ({"deep": {"deeper": (A, B)}}, A),
+    ],
+)
+def test_the_output_is_the_first_real_tensor_or_the_last_layer(output: Any, found: Tensor) -> None:
+    assert torch.equal(output_of(output), found)
+
+
+@pytest.mark.parametrize("output", [None, WHOLE, {"whole": WHOLE}, SimpleNamespace(a=WHOLE), [], [[]]])
+def test_what_has_no_real_tensor_is_refused(output: Any) -> None:
+    with pytest.raises(ModelError, match=f"the model returned {type(output).__name__}, which has neither logits nor"):
+        output_of(output)
+
+
+@pytest.mark.parametrize(
+    ("length", "made", "given", "windowed", "grid"),
+    [
+        (12, [(3, 4)], None, False, (3, 4)),
+        (13, [(3, 4)], None, False, (3, 4)),
+        (20, [(3, 4)], None, False, (3, 4)),
+        (21, [(3, 4)], None, False, None),
+        (11, [(3, 4)], None, False, None),
+        (12, [(3, 4), (2, 5)], None, False, (3, 4)),
+        (12, [(2, 6), (3, 4)], None, False, (2, 6)),
+        (12, [], None, False, None),
+        (1, [(1, 1)], None, False, None),
+        (2, [(1, 2)], None, False, (1, 2)),
+        (12, [(3, 4)], None, True, None),
+        (12, [(3, 4)], (6, 2), False, (6, 2)),
+        (12, [(3, 4)], (6, 2), True, (6, 2)),
+        (12, [(3, 4)], (5, 5), False, None),
+    ],
+)
+def test_a_site_has_the_grid_that_leaves_fewest_positions_over(
+    length: int, made: Any, given: Any, windowed: bool, grid: Any
+) -> None:
+    described = Described({}, UnembeddingPath(None, None), None, made, given, {"a": length}, ["a"] * windowed)
+    assert described.with_grid(Site("a", 3, 3, 8, 8)).grid == grid
+    assert described.with_grid(Site("unknown", 3, 3, 8, 8)).grid is None
+
+
+def test_five_sites_and_more_are_counted_and_fewer_are_listed() -> None:
+    assert _span(["a"]) == "a"
+    assert _span(list("abcd")) == "a, b, c, d"
+    assert _span(list("abcde")) == "a … e (5 sites)"
+
+
+@pytest.fixture
+def base() -> Iterator[AnyTorchModel]:
+    x = torch.randn(2, 7, misleading.WIDTH)
+    model = open_model(misleading.Base(), inputs=x)
+    assert isinstance(model, AnyTorchModel)
+    yield model
+    model.close()
+
+
+def take(index: int, parameter: Tensor) -> MatrixTake:
+    none = torch.zeros(0, dtype=torch.long)
+    return MatrixTake(index, parameter, None, parameter, none, none, none.view(0, 0))
+
+
+def site(name: str, lead: tuple[int, int] = (2, 3), **more: Any) -> LearnedSite:
+    more = {
+        "layout": Layout(("batch", "head"), 1),
+        "takes": [take(ord(name[0]), torch.ones(2, 2))],
+        "eager": False,
+    } | more
+    return LearnedSite(name, nn.Identity(), (*lead, 7, 8), **more)
+
+
+def noted(model: AnyTorchModel, *sites: LearnedSite) -> list[str]:
+    model.learned = {each.name: each for each in sites}
+    return notes_on(model)
+
+
+def test_a_plain_module_needs_no_note(base: AnyTorchModel) -> None:
+    assert base.notes == [EAGER.format(sites="Base")]
+    assert noted(base, site("a"), site("b")) == []
+
+
+def test_each_reason_is_noted_once_with_its_sites(base: AnyTorchModel) -> None:
+    assert noted(base, site("a", eager=True), site("b", eager=True), site("c")) == [EAGER.format(sites="a, b")]
+    assert noted(base, site("a", why="odd", eager=True), site("b", why="worse"), site("c", why="odd"), site("d")) == [
+        "not observed: a, c: odd",
+        "not observed: b: worse",
+    ]
+    gated = {"kind": "head-local", "kind_why": "a gate"}
+    assert noted(base, site("a", **gated), site("b"), site("c", **gated)) == [
+        "head parts of a, c are head-local: a gate"
+    ]
+
+
+def test_shared_and_several_matrices_are_noted(base: AnyTorchModel) -> None:
+    one, other = torch.ones(2, 2), torch.ones(2, 2)
+    shared = noted(base, site("a", takes=[take(4, one)]), site("b", takes=[take(4, one)]), site("c"))
+    assert shared == ["a, b share a W_O with other sites, and its bias is counted at each of them"]
+    several = noted(
+        base, site("a", takes=[take(4, one), take(5, other)]), site("b", takes=[take(6, one), take(7, one)])
+    )
+    assert several == ["positions of a go through several output matrices; their heads are not split"]
+
+
+def test_more_patterns_than_items_are_noted(base: AnyTorchModel) -> None:
+    assert noted(base, site("a", (4, 3)), site("b", (2, 3)), site("c", (4, 3), why="odd")) == [
+        "not observed: c: odd",
+        SEVERAL_PATTERNS.format(sites="a"),
+    ]
+
+
+def test_items_that_attend_to_each_other_are_noted(base: AnyTorchModel) -> None:
+    base.mixes_items = True
+    assert noted(base, site("a")) == [ACROSS_ITEMS]
+
+
+def test_why_a_module_cannot_be_opened() -> None:
+    assert refusal("it", {}).startswith("it: no attention was found: it calls neither PyTorch's attention functions")
+    sites = {
+        name: site(name, why=why) for name, why in zip("abcde", ("odd", "odd", "bad", "worse", "worst"), strict=True)
+    }
+    said = refusal("it", sites)
+    assert said.startswith("it: none of its 5 attention calls can be shown: b: odd; c: bad; d: worse. Where W_O or")
+
+
+def test_items_are_mixed_where_the_first_output_follows_another_item() -> None:
+    for make, mixed in ((misleading.Base, False), (misleading.OverBatch, True)):
+        torch.manual_seed(0)
+        model = open_model(make(), inputs=torch.randn(3, 7, misleading.WIDTH))
+        assert isinstance(model, AnyTorchModel)
+        assert model.mixes_items is mixed
+        own = model.own_output(model.probe).detach()
+        assert items_mixed(model, own) is mixed
+        assert not items_mixed(model, own[:2]), "its first axis is not that of the inputs"
+        first = {name: value[:1] for name, value in model.probe.items()}
+        model.probe = first
+        assert not items_mixed(model, own[:1]), "there is one item"
+        model.close()
+
+
+def test_modules_that_say_where_the_batch_is_are_not_tried() -> None:
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(misleading.WIDTH, 3, 16), 1, enable_nested_tensor=False)
+    model = open_model(encoder.eval(), inputs=torch.randn(7, 2, misleading.WIDTH))
+    assert isinstance(model, AnyTorchModel)
+    assert not model.mixes_items
+    model.close()
+
+
+def test_sizes_are_those_of_the_module() -> None:
+    model = open_model(Gpt().eval(), inputs=(ids(), ids()))
+    assert isinstance(model, AnyTorchModel)
+    assert (model.shape.d_model, model.shape.vocabulary, model.processor.vocabulary) == (WIDTH, VOCABULARY, VOCABULARY)
+    assert model.unembedding_input() is model.model.ln_f
+    assert list(model.shape.sites) == ["h.0.attn", "h.1.attn"]
+    model.close()
+
+
+class Column(nn.Module):
+    """Reads ids by tables of its columns, of which the first is short, and predicts one number by position."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables = nn.ModuleList(nn.Embedding(n, WIDTH) for n in (4, 9))
+        self.layer, self.out = Block(Attention()), nn.Linear(WIDTH, 3)
+
+    def forward(self, row: Tensor) -> Tensor:
+        cells = [self.tables[0](row[:, :1] % 4), self.tables[1](row[:, 1:])]
+        return self.out(self.layer(torch.cat(cells, 1)))
+
+
+@pytest.mark.parametrize(("highest", "rows"), [(3, 4), (4, None), (8, None)])
+def test_a_table_that_is_too_short_for_the_ids_is_no_vocabulary(highest: int, rows: int | None) -> None:
+    model = open_model(Column().eval(), inputs=torch.tensor([[0, highest, 1], [2, 1, 0]]))
+    assert isinstance(model, AnyTorchModel)
+    assert model.processor.vocabulary == rows
+    model.close()
+
+
+def test_states_without_ids_predict_no_tokens() -> None:
+    model = open_model(Attention().eval(), inputs=states(2, 5))
+    assert isinstance(model, AnyTorchModel)
+    assert (model.shape.d_model, model.shape.vocabulary) == (WIDTH, None)
+    with pytest.raises(ModelError, match="it predicts no tokens"):
+        model.unembedding()
+    model.close()
