@@ -242,3 +242,29 @@ def test_a_stopped_ray_worker_frees_its_resources(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(ray, "kill", killed.append)
     RayWorker("an actor").stop()
     assert killed == ["an actor"]
+
+
+def test_shards_measured_by_actors_give_the_bytes_of_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Actors in this process, behind what Ray offers: sent to, waited for and received from one by one."""
+    cluster = Cluster(monkeypatch, there=True)
+    import ray
+
+    def actor(made: Any) -> Any:
+        def start(shared: tuple[str, WorkerSetup]) -> Any:
+            worker = made(shared[1])
+            return SimpleNamespace(measure=SimpleNamespace(remote=lambda rows: worker.measure(rows)))
+
+        return SimpleNamespace(remote=start)
+
+    monkeypatch.setattr(ray, "remote", lambda **resources: cluster.actors.append(resources) or actor)
+    monkeypatch.setattr(ray, "wait", lambda answers, num_returns, timeout: (answers[:1], answers[1:]))
+    monkeypatch.setattr(ray, "get", lambda answer, timeout: answer)
+    monkeypatch.setattr(ray, "kill", lambda _: None)
+    small = OPTIONS | {"replicates": 2, "examples": 1}
+    scan(open_tiny(), texts(6), out=tmp_path / "one", options=ScanOptions(**(small | {"workers": 1})))  # type: ignore[arg-type]
+    options = ScanOptions(**small, ray="local")  # type: ignore[arg-type]
+    scan(open_tiny(), texts(6), out=tmp_path / "ray", options=options, opener=open_tiny)
+    assert content(tmp_path / "ray") == content(tmp_path / "one")
+    assert cluster.actors == [{"num_cpus": 1, "num_gpus": 0}]

@@ -16,10 +16,14 @@ from headscope.errors import InputError
 from headscope.heads.questions.label_rules import token_class
 from headscope.models.native import NativeModel
 from headscope.scan.census import Census
+from headscope.scan.corpus.documents import Corpus
+from headscope.scan.corpus.packing import RowFormat
+from headscope.scan.corpus.reading import Source
 from headscope.scan.options import ScanOptions
 from headscope.scan.progress import progress_bar
-from headscope.scan.run import _threads, scan
-from tests.scan.test_resume import content
+from headscope.scan.run import _reads_ahead, _threads, scan
+from headscope.scan.shards import ScanFolder
+from tests.scan.test_resume import StopError, content
 from tests.scan.tiny import open_tiny, texts
 
 OPTIONS: dict[str, Any] = {"context": 64, "batch": 2, "shard_tokens": 128, "threads": 1, "replicates": 20, "examples": 2}  # fmt: skip  # noqa: E501
@@ -224,3 +228,73 @@ def test_a_bar_is_drawn_in_a_terminal_unless_said(capsys, monkeypatch, shown, te
     with progress_bar("Scanning", 2, shown) as advance:
         advance(2)
     assert bool(capsys.readouterr().err) is drawn
+
+
+SMALL: dict[str, Any] = OPTIONS | {"replicates": 2, "examples": 1, "context": 32}
+
+
+def stop_at(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Stop a scan where it writes a file whose name ends like this."""
+    plain = ScanFolder.write
+
+    def write(self: ScanFolder, path: Path, data: bytes) -> None:
+        if path.name.endswith(name):
+            raise StopError
+        plain(self, path, data)
+
+    monkeypatch.setattr(ScanFolder, "write", write)
+
+
+def never() -> Any:
+    raise AssertionError("no worker is needed")
+
+
+def test_with_every_shard_measured_no_worker_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        stop_at(patch, "examples.parquet")
+        with pytest.raises(StopError):
+            scan(open_tiny(), texts(3), out=tmp_path, options=ScanOptions(**SMALL))
+    options = ScanOptions(**SMALL, workers=2)
+    assert scan(open_tiny(), texts(3), out=tmp_path, options=options, opener=never).recipe.data["result"]["shards"] > 1
+    assert ScanFolder(tmp_path).finished
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_a_text_that_only_reading_tells_apart_is_compared_by_its_rows(tmp_path, monkeypatch, finished: bool) -> None:
+    options = ScanOptions(**SMALL)
+    if finished:
+        scan(open_tiny(), iter(texts(2)), out=tmp_path, options=options)
+    else:
+        with monkeypatch.context() as patch:
+            stop_at(patch, "000001.tally.safetensors")
+            with pytest.raises(StopError):
+                scan(open_tiny(), iter(texts(2)), out=tmp_path, options=options)
+    with pytest.raises(InputError, match=r"holds a scan of another text; give the same text, or choose another folder"):
+        scan(open_tiny(), iter(texts(2, seed=1)), out=tmp_path, options=options)
+    assert scan(open_tiny(), iter(texts(2)), out=tmp_path, options=options).recipe.data["result"]["documents"] == 2
+
+
+def test_what_a_kill_left_of_the_work_folder_is_removed_from_a_finished_scan(tmp_path: Path) -> None:
+    scan(open_tiny(), texts(2), out=tmp_path, options=ScanOptions(**SMALL))
+    before = content(tmp_path)
+    (tmp_path / ".gone").mkdir()
+    scan(open_tiny(), texts(2), out=tmp_path, options=ScanOptions(**SMALL))
+    assert content(tmp_path) == before
+
+
+def test_a_folder_of_something_else_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    (tmp_path / "thesis.doc").write_bytes(b"")
+    with pytest.raises(InputError, match=r"holds thesis\.doc, which is not a scan's"):
+        scan(open_tiny(), texts(2), out=tmp_path, options=ScanOptions(**SMALL))
+    assert sorted(file.name for file in tmp_path.iterdir()) == [".lock", "thesis.doc"]
+
+
+def test_another_recipe_is_refused_though_the_scan_is_finished(tmp_path: Path) -> None:
+    scan(open_tiny(), texts(2), out=tmp_path, options=ScanOptions(**SMALL))
+    with pytest.raises(InputError, match=r"another recipe \(seed: 0 there, 1 here\)"):
+        scan(open_tiny(), texts(2), out=tmp_path, options=ScanOptions(**SMALL, seed=1))
+
+
+def test_on_a_cpu_a_corpus_is_read_before_it_is_measured() -> None:
+    for corpus in (["ab"], iter(["ab"])):
+        assert not _reads_ahead(Source(open_tiny(), Corpus(corpus), ScanOptions(), RowFormat(8)))
