@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import FrozenInstanceError
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -323,3 +324,9 @@ def test_a_scan_stopped_before_its_first_tally_writes_no_recipe(five: ScanFolder
     with pytest.raises(KeyboardInterrupt):
         run_here(worker_setup(open_tiny).open(), five, range(5), press, begin)
     assert (five.n_tallies(), begin.n_written) == (0, 0)
+
+
+def test_a_pool_and_what_it_sends_to_workers_are_not_changed() -> None:
+    for made in (Workers().pool(1), worker_setup(open_tiny)):
+        with pytest.raises(FrozenInstanceError):
+            made.size = made.device = 2  # type: ignore[misc,union-attr,assignment]

@@ -227,6 +227,8 @@ def test_a_tally_of_another_schema_is_refused() -> None:
 
 
 def test_a_layout_is_given_by_name_and_not_changed() -> None:
+    plain = Layout(sites=(), questions=())
+    assert (plain.nulls, plain.context, plain.replicates, plain.examples, plain.seed) == ((), 1024, 200, 5, 0)
     with pytest.raises(FrozenInstanceError):
         LAYOUT.seed = 3  # type: ignore[misc]
     with pytest.raises(TypeError, match="positional argument"):
