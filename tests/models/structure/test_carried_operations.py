@@ -37,6 +37,8 @@ OPERATIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "a weighted sum": lambda x, y: torch.add(x, y, alpha=3),
     "a weighted difference": lambda x, y: torch.sub(x, y, alpha=0.5),
     "a number minus it": lambda x, y: 5 - (x + y),
+    "a number minus a multiple of it": lambda x, y: torch.rsub(x + y, 2.5, alpha=3),
+    "a multiple of a number more": lambda x, y: torch.add(x + y, 2.5, alpha=3),
     "a number more": lambda x, y: (x + y) + 2.5,
     "a number less": lambda x, y: (x + y) - 2.5,
     "a parameter more": lambda x, y: (x + y) + BETA,

@@ -285,10 +285,9 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not streams:
             return set()
         if name in SHAPE:
-            first = args[0] if not isinstance(args[0], (list, tuple)) else args[0][0]
-            return {id(first)} & streams
+            return {id(args[0])} & streams
         if name in PRODUCT:
-            if len(streams) > 1 or (name == "div" and id(args[0]) not in streams):
+            if name == "div" and id(args[0]) not in streams:
                 return set()
             return streams if sum(id(each) in streams for each, _ in floats) == 1 else set()
         if name in NORM:
@@ -387,4 +386,5 @@ def _affine(name: str, func: Any, slots: tuple[Any, ...], tape: Tape) -> tuple[A
     number = torch.tensor(float(slots[1]))
     source = Source(number.shape, tape.path, tape.in_site, False, number, "number", tape.order) if carried else None
     slot = Slot(source, None if carried else number, carried, number.shape)
-    return getattr(torch.ops.aten, name).Tensor, (slots[0], slot, *slots[2:])
+    tensors = getattr(torch.ops.aten, name).Tensor
+    return lambda one, other, alpha=1: tensors(one, other, alpha=alpha), (slots[0], slot, *slots[2:])
