@@ -129,6 +129,8 @@ def taken_apart(x: Tensor, y: Tensor) -> Tensor:
         (lambda x, y: torch.div((x + y), 3), False, True),
         (lambda x, y: GATE.index_select(0, ROWS) * 2, False, False),
         (lambda x, y: GATE + GATE, False, False),
+        (lambda x, y: GATE + x, False, True),
+        (lambda x, y: torch.zeros(3, 4) * (x + y), False, True),
         (lambda x, y: torch.cat((x.exp(),)), False, False),
         (lambda x, y: x.exp() + y.exp(), False, True),
         (lambda x, y: x.exp() + GATE, False, True),
@@ -168,9 +170,9 @@ def test_what_enters_a_reader_was_written_however_it_was_made() -> None:
 
 
 def test_sums_are_of_everything_that_is_added_whatever_made_it() -> None:
-    sources = written(lambda x, y: (x.exp() + y.tanh()) + GATE * 2 + 1.5)
+    sources = written(lambda x, y: (x.exp() + y.tanh()) + GATE + 1.5)
     assert sorted((each.op, each.dynamic) for each in sources) == [
-        ("exp", True), ("mul", False), ("number", False), ("tanh", True),
+        ("exp", True), ("number", False), ("parameter", False), ("tanh", True),
     ]  # fmt: skip
 
 
@@ -336,6 +338,25 @@ def test_a_row_that_is_written_is_the_only_one_that_changes() -> None:
     parts = [Route(node).carry_all(each, source_parts(each)) for each in Route(node).sources]
     torch.testing.assert_close(sum(part.sum(0) for part in parts if part is not None), out)
     torch.testing.assert_close(recompute(node, {}), out)
+
+
+def test_a_source_that_nothing_holds_any_more_may_be_changed_in_place() -> None:
+    def work(x: Tensor, y: Tensor) -> Tensor:
+        made = x.exp()
+        for _ in range(2):
+            made + y
+            made.mul_(2)
+        return made + y
+
+    out, tape = record(work)
+    node = tape.node_of(out)
+    assert node is not None
+    torch.testing.assert_close(recompute(node, {}), out)
+
+
+def test_one_branch_alone_is_no_sum() -> None:
+    out, _ = record(lambda x, y: torch.cat((x.exp() @ SQUARE,)))
+    assert (noted(out).node, noted(out).op, noted(out).dynamic) == (None, "cat", True)
 
 
 def test_a_list_of_integers_that_is_changed_is_not_recorded() -> None:

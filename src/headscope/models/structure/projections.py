@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import takewhile
 from typing import Any, Literal
 
 import torch
@@ -114,9 +115,7 @@ def _rows(states: Tensor, made: Tensor) -> list[Tensor] | None:
 
 def _is_second_stage(own: set[nn.Module], outputs: list[tuple[nn.Module, Tensor]], made: Tensor) -> bool:
     """Whether the projection reads another projection of the same attention instead of the residual stream."""
-    for matrix, earlier in outputs:
-        if earlier is made:
-            return False
+    for matrix, earlier in takewhile(lambda output: output[1] is not made, outputs):
         if matrix in own and earlier.requires_grad:
             (gradient,) = torch.autograd.grad(made.sum(), earlier, retain_graph=True, allow_unused=True)
             if gradient is not None and bool(gradient.any()):
