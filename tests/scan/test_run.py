@@ -6,6 +6,7 @@ import re
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from headscope.scan.corpus.packing import RowFormat
 from headscope.scan.corpus.reading import Source
 from headscope.scan.options import ScanOptions
 from headscope.scan.progress import progress_bar
+from headscope.scan.recipe import describe_machine
 from headscope.scan.run import _reads_ahead, _threads, scan
 from headscope.scan.shards import ScanFolder
 from tests.scan.test_resume import StopError, content
@@ -295,6 +297,27 @@ def test_another_recipe_is_refused_though_the_scan_is_finished(tmp_path: Path) -
         scan(open_tiny(), texts(2), out=tmp_path, options=ScanOptions(**SMALL, seed=1))
 
 
-def test_on_a_cpu_a_corpus_is_read_before_it_is_measured() -> None:
-    for corpus in (["ab"], iter(["ab"])):
-        assert not _reads_ahead(Source(open_tiny(), Corpus(corpus), ScanOptions(), RowFormat(8)))
+def beside_a_gpu(monkeypatch: pytest.MonkeyPatch) -> NativeModel:
+    """A model whose weights say that they are on a GPU."""
+    model = open_tiny()
+    weight = SimpleNamespace(device=torch.device("cuda"), dtype=torch.float32)
+    monkeypatch.setattr(model.model, "parameters", lambda: iter([weight]))
+    return model
+
+
+def test_a_corpus_is_measured_while_it_is_read_only_beside_a_gpu_and_if_it_is_known(monkeypatch) -> None:
+    for model, ahead in ((open_tiny(), False), (beside_a_gpu(monkeypatch), True)):
+        for corpus, known in ((["ab"], True), (iter(["ab"]), False)):
+            source = Source(model, Corpus(corpus), ScanOptions(), RowFormat(8))
+            assert _reads_ahead(source) is (ahead and known)
+
+
+def test_beside_a_gpu_every_worker_has_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
+    assert _threads(beside_a_gpu(monkeypatch), 2) == 1
+
+
+def test_a_recipe_says_that_sites_were_summed_together_beside_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "H200")
+    machine = describe_machine(beside_a_gpu(monkeypatch), 1)
+    assert (machine["device"], machine["sites"]) == ("H200", "observed and summed together")
