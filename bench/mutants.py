@@ -141,11 +141,15 @@ def mutated(source: str, at: int) -> tuple[str, int, str, str]:
 
 
 def statement_lines(source: str, line: int) -> range:
-    """Lines of the simple statement that has a line, or of the head of a compound one."""
+    """Lines of the simple statement that has a line, or of the head of a compound one, with its decorators."""
     statements = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.stmt)]
-    inner = max((each for each in statements if each.lineno <= line <= _end(each)), key=lambda each: each.lineno)
+    inner = max((each for each in statements if _start(each) <= line <= _end(each)), key=lambda each: each.lineno)
     body = getattr(inner, "body", None)
-    return range(inner.lineno, max(inner.lineno + 1, body[0].lineno) if body else _end(inner) + 1)
+    return range(_start(inner), max(inner.lineno + 1, body[0].lineno) if body else _end(inner) + 1)
+
+
+def _start(statement: ast.stmt) -> int:
+    return min([statement.lineno, *(decorator.lineno for decorator in getattr(statement, "decorator_list", ()))])
 
 
 def _end(statement: ast.stmt) -> int:

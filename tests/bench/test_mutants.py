@@ -46,6 +46,13 @@ def test_the_lines_of_a_statement_end_before_its_body() -> None:
     assert [statement_lines(source, line) for line in (1, 2, 5)] == [range(1, 4), range(1, 4), range(4, 7)]
 
 
+def test_a_fault_in_a_decorator_belongs_to_what_is_decorated() -> None:
+    source = "x = 1\n@dataclass(frozen=True)\n@final\nclass A:\n    y: int = 0\n"
+    assert [statement_lines(source, line) for line in (1, 2, 4, 5)] == [
+        range(1, 2), range(2, 5), range(2, 5), range(5, 6),
+    ]  # fmt: skip
+
+
 def test_the_tests_of_a_line_are_those_that_ran_it_the_quickest_first(tmp_path: Path) -> None:
     source, data = "/copy/src/headscope/scan/run.py", CoverageData(str(tmp_path / "lines"))
     for name, lines in (("slow|run", [4]), ("quick|run", [4, 9]), ("made|setup", [7])):
