@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import copy
 import hashlib
+from typing import Any
 
+import pytest
 import torch
 from tests.models import tiny
 
+from headscope.errors import ModelError
 from headscope.models.weight_hash import hashing, weight_hash
 
 
@@ -63,3 +66,91 @@ def test_memory_layout_does_not_change_it() -> None:
 def test_a_hash_in_the_background_is_the_same() -> None:
     with hashing(tiny.llama()) as pending:
         assert pending.result() == weight_hash(tiny.llama())
+
+
+def hashed(*lines: bytes) -> str:
+    return hashlib.sha256(b"".join(lines)).hexdigest()
+
+
+class Extra(torch.nn.Module):
+    """A state that is no tensor, as quantised layers have."""
+
+    def __init__(self, state: Any) -> None:
+        super().__init__()
+        self.state = state
+
+    def get_extra_state(self) -> Any:
+        return self.state
+
+
+def test_a_state_that_is_no_tensor_counts_by_what_it_says() -> None:
+    assert weight_hash(Extra(3)) == hashed(b"_extra_state=3 torch.float32 (0,)\n")
+    pair = hashed(b"_extra_state.0 torch.uint8 (1,)\n\x07", b"_extra_state.1=True torch.float32 (0,)\n")
+    for kind in (tuple, list):
+        assert weight_hash(Extra(kind((torch.tensor([7], dtype=torch.uint8), True)))) == pair
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
+def test_quantised_weights_count_by_their_bytes_and_their_values() -> None:
+    whole = torch.quantize_per_tensor(torch.tensor([0.5, -1.0]), 0.5, 0, torch.qint8)
+    said = b"w torch.int8 (2,)\n\x01\xfew unpacked torch.float32 (2,)\n\x00\x00\x00?\x00\x00\x80\xbf"
+    assert weight_hash(Holder(w=whole)) == hashed(said)
+
+
+class Packed(torch.Tensor):
+    """A tensor that consists of two others, as torchao's do."""
+
+    one: torch.Tensor
+    two: torch.Tensor
+
+    @staticmethod
+    def __new__(cls, one: torch.Tensor, two: torch.Tensor) -> Packed:
+        made: Packed = torch.Tensor._make_wrapper_subclass(cls, (5,))
+        made.one, made.two = one, two
+        return made
+
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        return ["one", "two"], None
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return args[0] if "detach" in str(func) else func(*args, **(kwargs or {}))
+
+
+def test_a_tensor_of_several_counts_by_its_parts() -> None:
+    one, two = torch.tensor([1], dtype=torch.uint8), torch.tensor([2], dtype=torch.uint8)
+    said = b"w.one torch.uint8 (1,)\n\x01w.two torch.uint8 (1,)\n\x02"
+    assert weight_hash(Holder(w=Packed(one, two))) == hashed(said)
+
+
+class Hook:
+    def __init__(self, **values: Any) -> None:
+        vars(self).update(values)
+
+
+def offloaded(hook: Any) -> torch.nn.Module:
+    model = torch.nn.Sequential(torch.nn.Linear(1, 1, bias=False, device="meta"))
+    if hook is not None:
+        model[0]._hf_hook = hook
+    return model
+
+
+@pytest.mark.parametrize("chained", [False, True])
+@pytest.mark.parametrize("as_array", [False, True])
+def test_offloaded_weights_count_as_if_they_were_there(chained: bool, as_array: bool) -> None:
+    weight = torch.tensor([[0.5]])
+    hook = Hook(weights_map={"weight": weight.numpy() if as_array else weight})
+    model = offloaded(Hook(hooks=[Hook(), hook]) if chained else hook)
+    assert weight_hash(model) == hashed(b"0.weight torch.float32 (1, 1)\n\x00\x00\x00?")
+
+
+@pytest.mark.parametrize("hook", [None, Hook(), Hook(hooks=[Hook()])], ids=["none", "other", "others"])
+def test_weights_that_are_nowhere_are_refused(hook: Any) -> None:
+    with pytest.raises(
+        ModelError, match=r"0.weight is on the meta device and nowhere else; load the model's weights first"
+    ):
+        weight_hash(offloaded(hook))
+
+
+def test_a_model_without_weights_has_the_hash_of_nothing() -> None:
+    assert weight_hash(torch.nn.Identity()) == hashed()
