@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -121,6 +121,11 @@ def renamed(owner: object, old: str, names: Mapping[str, str]) -> Any:
 def printable(text: str) -> str:
     """The text with terminal control and bidirectional characters replaced by visible ones."""
     return text.translate(_PICTURES)
+
+
+def writable(name: str) -> str:
+    """A file's name as it can be written to a file: bytes that are not UTF-8 as ``\\xff``."""
+    return os.fsencode(name).decode(errors="backslashreplace")
 
 
 _PICTURES = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,16 @@ def test_a_census_is_loaded_from_its_folder(tmp_path: Path) -> None:
 
 def vowels(tokens: Sequence[Token]) -> list[int]:
     return [int(token.text in "aeiou") for token in tokens]
+
+
+def test_files_whose_names_are_not_utf8_are_scanned_and_named(tmp_path: Path) -> None:
+    good, broken = (tmp_path / os.fsdecode(name) for name in (b"a-\xff.txt", b"b-\xfe.txt"))
+    good.write_text("hello there, hello there")
+    broken.write_bytes(b"hello again\n\nand\0binary")
+    for _ in range(2):  # the second time from the folder
+        census = scan(open_tiny(), [good, broken], out=tmp_path / "census", options=ScanOptions(context=16))
+    assert [entry["file"] for entry in census.recipe.data["corpus"]] == [r"a-\xff.txt", r"b-\xfe.txt"]
+    assert r"b-\xfe.txt" in census.problems[0]
 
 
 def test_a_custom_question_is_measured_like_the_others() -> None:

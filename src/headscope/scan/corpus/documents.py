@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headscope.errors import InputError
+from headscope.names import writable
 from headscope.scan.corpus.file_formats import UnreadableError, decode, json_texts, parquet_texts, split_passages
 from headscope.scan.corpus.file_hashes import FileHashes, is_stream
 
@@ -51,7 +52,7 @@ class Corpus:
             regular = [path for path in self._files if not is_stream(path)]
             digests = dict(zip(regular, hashes.sha256(regular, advance), strict=True))
             return [
-                {"file": path.name, "bytes": path.stat().st_size, "sha256": digests[path]}
+                {"file": writable(path.name), "bytes": path.stat().st_size, "sha256": digests[path]}
                 if path in digests
                 else {"stream": "a pipe"}
                 for path in self._files
@@ -102,7 +103,7 @@ class Corpus:
         """Names and passages of all files; each passage with whether it begins a document."""
         if self._files is not None:
             for path in self._files:
-                yield str(path), self._file_texts(path)
+                yield writable(str(path)), self._file_texts(path)
         elif self.source == "-":
             yield "standard input", self._stream_texts("standard input", decode(sys.stdin.buffer), None)
         else:
