@@ -53,7 +53,8 @@ class Decoder:
         self.model, self.observer = model, with_positions(model, observer)
         self.inputs = dict(inputs)
         self.name = DECODER_INPUTS if DECODER_INPUTS in inputs else "input_ids"
-        self.keeps_cache = bool(getattr(getattr(model.model, "config", None), "use_cache", False))
+        once = not any("@" in site for site in model.shape.sites)  # a module that is called twice has one place in it
+        self.keeps_cache = once and bool(getattr(getattr(model.model, "config", None), "use_cache", False))
         self._cache: object | None = None
 
     def first(self) -> Float[Tensor, " vocabulary"]:

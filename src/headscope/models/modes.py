@@ -1,8 +1,8 @@
-"""Run a model as it is, whatever PyTorch mode the caller is in: no autocast, no inference mode."""
+"""Run a model as it is, whatever PyTorch mode the caller is in: no autocast, no inference mode, no training mode."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import ExitStack, contextmanager
 
 import torch
@@ -36,6 +36,15 @@ def ordinary(inputs: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
     if not any(isinstance(value, Tensor) and value.is_inference() for value in inputs.values()):
         return inputs
     return {name: value.clone() if value.is_inference() else value for name, value in inputs.items()}
+
+
+def refuse_training_mode(model: nn.Module, name: str, always: Set[int]) -> None:
+    """Refuse a model of which some part is in training mode, but for those (by their ids) that ``eval()`` leaves so."""
+    training = ((path, module) for path, module in model.named_modules() if module.training)
+    part = next((path for path, module in training if id(module) not in always), None)
+    if part is not None:
+        where = f" ({part})" if part else ""
+        raise ModelError(f"{name}{where} is in training mode, where dropout changes every pass; call model.eval()")
 
 
 def refuse_inference_weights(model: nn.Module) -> None:

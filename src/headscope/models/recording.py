@@ -17,7 +17,7 @@ from headscope.attention.observer import Call, observing, plain
 from headscope.errors import HeadNameError, ModelError
 from headscope.models.finite import PassCheck, finish, refuse_non_finite_weights
 from headscope.models.inputs.tokens import InputProcessor
-from headscope.models.modes import ordinary, own_precision, refuse_inference_weights
+from headscope.models.modes import ordinary, own_precision, refuse_inference_weights, refuse_training_mode
 from headscope.models.protocol import ForwardPass, SiteObserver, SiteOutput, Unembedding
 from headscope.models.selfcheck import SelfCheck
 from headscope.models.structure.recorder import current_recorder
@@ -77,6 +77,7 @@ class RecordedModel(ABC):
         refuse_inference_weights(model)
         refuse_non_finite_weights(model)
         model.eval()
+        self._always_training = frozenset(id(module) for module in model.modules() if module.training)
 
     def run(
         self,
@@ -88,6 +89,7 @@ class RecordedModel(ABC):
         row: int | None = None,
     ) -> ForwardPass:
         """See ``OpenModel.run``."""
+        refuse_training_mode(self.model, self.shape.name, self._always_training)
         for site in outputs:
             self._check_output(site)
         recording = Recording(id(self), frozenset(outputs), residual, row, check=PassCheck(self.shape.name))
@@ -104,6 +106,7 @@ class RecordedModel(ABC):
     @contextmanager
     def observing(self, observer: SiteObserver) -> Iterator[None]:
         """See ``OpenModel.observing``."""
+        refuse_training_mode(self.model, self.shape.name, self._always_training)
         with own_precision(), self._observed(Recording(id(self)), observer):
             yield
 

@@ -60,6 +60,7 @@ def explained(look: Look) -> Explained:
             "this look was read under edits, and scores are split for the model as it is; look at the text again "
             "outside `with scope.edit(…)`"
         )
+    look.cache.refuse_changed_weights()
     if not isinstance(look.explained, Explained):
         look.explained = Explained(look)
     found: Explained = look.explained

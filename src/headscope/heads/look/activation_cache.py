@@ -22,6 +22,7 @@ from headscope.attention.observer import Call, plain
 from headscope.attention.progress import report_progress
 from headscope.attention.questions import Question
 from headscope.attention.scores import Scores
+from headscope.errors import InputError
 from headscope.heads.look.edits import EditFunction, apply_edits, edited, scores_under, under
 from headscope.heads.look.knock_outs import in_order
 from headscope.heads.look.layer_cache import LayerCache
@@ -30,6 +31,7 @@ from headscope.models.finite import PassCheck
 from headscope.models.modes import own_precision
 from headscope.models.protocol import ForwardPass, OpenModel, SiteObserver, SiteOutput
 from headscope.models.recording import note_logsumexp
+from headscope.models.weight_hash import change_count
 
 BUDGET = 2**30  # bytes of q, k, z and layer states that a look keeps; past it they are computed again when asked for
 
@@ -66,6 +68,8 @@ class ActivationCache:
         self._residual: Tensor | None = None
         self._layers: LayerCache | None = None
         self._attend = edited(self.edits)
+        self._changes: int | None = None
+        """How often the weights had been changed when the text was read."""
 
     def predict(self) -> Float[Tensor, "batch query vocabulary"]:
         """Run an unobserved pass under the edits; keep and return the logits."""
@@ -174,6 +178,7 @@ class ActivationCache:
 
     def keep(self, logits: Tensor, residual: Tensor | None) -> None:
         """Keep what a padded batch gave for this text; the end of the residual stream if it fits."""
+        self.refuse_changed_weights()
         self.logits = logits
         if residual is not None and self.fits(size_in_bytes(residual)):
             self._residual = residual
@@ -199,6 +204,7 @@ class ActivationCache:
 
         Another pass records all positions at once where they fit; else this position alone.
         """
+        self.refuse_changed_weights()
         held = {site: made for site in sites if (made := self._held(site, place)) is not None}
         missing = [site for site in sites if site not in held]
         if missing:
@@ -212,6 +218,7 @@ class ActivationCache:
 
     def final_residual(self, place: int) -> Float[Tensor, " d_model"] | None:
         """The residual stream before the final norm at one position; None where no final norm was found."""
+        self.refuse_changed_weights()
         if self._residual is not None:
             return self._residual[0, place]
         with torch.no_grad():
@@ -239,7 +246,18 @@ class ActivationCache:
 
     def _pass(self, observer: SiteObserver, **wanted: Any) -> ForwardPass:
         """Run the model, inside what the edits need."""
+        self.refuse_changed_weights()
         return self.model.run(self.inputs, under(self.edits, observer), **wanted)
+
+    def refuse_changed_weights(self) -> None:
+        """Refuse to compute anything more once the weights are not those that read the text."""
+        changes = change_count(self.model.model)
+        self._changes = changes if self._changes is None else self._changes
+        if changes != self._changes:
+            raise InputError(
+                f"{self.model.shape.name}: its weights have been changed since this text was read, and the look "
+                "has not kept what is asked for; look at the text again"
+            )
 
     def _keeping_states(self) -> AbstractContextManager[None]:
         """Where q, k and z of all sites will not fit, keep as many layer outputs as do."""

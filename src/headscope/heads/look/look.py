@@ -241,6 +241,7 @@ class Look:
 
     def _layer_parts(self, site: str) -> LayerParts:
         self._site(site)
+        self.cache.refuse_changed_weights()
         paths = {id(module): path for path, module in self.model.model.named_modules()}
         path = paths[id(self.model.site_modules()[site])]
         with torch.no_grad():

@@ -9,6 +9,7 @@ import torch
 
 from headscope.attention.progress import restoring, uninterrupted
 from headscope.models.protocol import OpenModel
+from headscope.models.weight_hash import weights_put_back
 
 
 @contextmanager
@@ -19,7 +20,7 @@ def shuffled_weights(model: OpenModel, seed: int) -> Iterator[None]:
     """
     generator = torch.Generator().manual_seed(seed)
     kept = [(weight, weight.detach().cpu().clone()) for weight in model.model.parameters() if weight.ndim >= 2]
-    with uninterrupted():
+    with weights_put_back(model.model), uninterrupted():
         try:
             with torch.no_grad():
                 for weight, own in kept:

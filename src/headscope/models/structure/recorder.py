@@ -187,8 +187,6 @@ def record_stream(
 
     With ``until``, the pass may end where these sites have run and the end of the stream is read: no logit is computed.
     """
-    if model.model.training:
-        raise ModelError(f"{model.shape.name} is in training mode, where dropout changes every pass; call model.eval()")
     node: Node | None = None
     with recording_stream(model) as stream, suppress(_ReachedEndError):
         current = current_recorder.get()
