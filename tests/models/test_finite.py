@@ -82,48 +82,21 @@ def test_tensors_on_a_cpu_are_not_held() -> None:
     assert extremes.read() == {"one": 3.0}
 
 
-CPU, ELSEWHERE = torch.device("cpu"), torch.device("meta")
-
-
-def test_what_was_fetched_is_read_as_it_was_then() -> None:
-    extremes = Extremes()
-    extremes.add("a", torch.tensor([1.0, -4.0]))
-    extremes._held = [("b", torch.tensor([[2.0, 3.0]]))]
-    extremes.fetch(CPU)
-    assert extremes._held == []
-    for values in extremes.values.values():
-        values[0].fill_(-100.0)
-    assert extremes.read() == {"a": 4.0, "b": 3.0}
-
-
-@pytest.mark.parametrize("case", ["empty", "elsewhere", "two types"])
-def test_nothing_is_fetched_from_another_device_or_of_two_types(case: str) -> None:
-    extremes = Extremes()
-    if case != "empty":
-        extremes.add("a", torch.tensor([1.0, -4.0]))
-    if case == "two types":
-        extremes.add("b", torch.tensor([0.5], dtype=torch.float16))
-    extremes.fetch(ELSEWHERE if case == "elsewhere" else CPU)
-    assert extremes._fetched is None
-
-
-def test_a_check_fetches_outputs_scores_and_logits() -> None:
+def test_nothing_is_fetched_where_nothing_is_on_a_gpu() -> None:
     check = PassCheck("a model")
-    check.fetch(CPU)
-    check.z.add("0", torch.ones(2))
-    check.see_logsumexp(["0"], torch.tensor([[2.0]]))
+    assert check.fetch() == set()
+    check.z._held = [("0", torch.tensor([[2.0, -3.0]]))]
     check.see_logits(torch.tensor([5.0, 7.0]))
-    check.fetch(CPU)
-    assert check.z._fetched is not None
-    assert check.z._fetched.tolist() == [1.0, 1.0]
-    assert check.logsumexp._fetched is not None
-    assert check.logsumexp._fetched.tolist() == [2.0]
+    assert check.fetch() == set()
+    assert check.z._held == []
+    assert check.z.read() == {"0": 3.0}
     assert float(torch.as_tensor(check.logits)) == 7.0
-    check.logits = on_a_gpu(1)
-    check.fetch(CPU)
-    assert check.logits.device.type == "cuda", "of another device"
-    check.fetch(check.logits.device)
-    assert check.logits.device.type == "cpu"
+
+
+def test_logits_are_fetched_from_their_gpu() -> None:
+    check = PassCheck("a model", logits=on_a_gpu(1))
+    assert {device.type for device in check.fetch()} == {"cuda"}
+    assert torch.as_tensor(check.logits).device.type == "cpu"
 
 
 @pytest.mark.parametrize("logits", [torch.zeros(0), torch.tensor([3]), torch.zeros(2, device="meta")], ids=str)
@@ -173,8 +146,10 @@ def test_values_are_fetched_from_every_gpu_and_read_in_their_places() -> None:
     values = {"0": [(0, 1.0), (1, -4.0)], "1": [(1, 2.0)], "2": [(0, 7.0), (0, math.nan)]}
     check.z.values = {name: [on_gpu(gpu, torch.tensor(x), NamingGPU) for gpu, x in own] for name, own in values.items()}
     check.z.values["host"] = [torch.tensor(3.0, dtype=torch.float64)]
+    check.logsumexp.values = {"0": [on_gpu(3, torch.tensor(9.0), NamingGPU)]}
     check.logits = on_gpu(2, torch.tensor(5.0), NamingGPU)
-    assert check.fetch() == {torch.device("cuda", number) for number in range(3)}
+    assert check.fetch() == {torch.device("cuda", number) for number in range(4)}
+    assert check.logsumexp.values["0"][0].device.type == "cpu"
     assert {value.device.type for own in check.z.values.values() for value in own} == {"cpu"}
     found = check.z.read()
     assert math.isnan(found.pop("2"))
