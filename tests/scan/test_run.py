@@ -261,6 +261,11 @@ def test_with_every_shard_measured_no_worker_is_started(tmp_path: Path, monkeypa
     assert ScanFolder(tmp_path).finished
 
 
+def test_one_worker_is_this_process(tmp_path: Path) -> None:
+    scan(open_tiny(), texts(2), out=tmp_path, options=ScanOptions(**SMALL, workers=1), opener=never)
+    assert ScanFolder(tmp_path).finished
+
+
 @pytest.mark.parametrize("finished", [False, True])
 def test_a_text_that_only_reading_tells_apart_is_compared_by_its_rows(tmp_path, monkeypatch, finished: bool) -> None:
     options = ScanOptions(**SMALL)
@@ -274,6 +279,16 @@ def test_a_text_that_only_reading_tells_apart_is_compared_by_its_rows(tmp_path, 
     with pytest.raises(InputError, match=r"holds a scan of another text; give the same text, or choose another folder"):
         scan(open_tiny(), iter(texts(2, seed=1)), out=tmp_path, options=options)
     assert scan(open_tiny(), iter(texts(2)), out=tmp_path, options=options).recipe.data["result"]["documents"] == 2
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_finished_scan_reads_only_a_text_that_it_cannot_tell_apart(tmp_path, capsys, known: bool) -> None:
+    def given() -> Any:
+        return texts(2) if known else iter(texts(2))
+
+    scan(open_tiny(), given(), out=tmp_path, options=ScanOptions(**SMALL))
+    scan(open_tiny(), given(), out=tmp_path, options=ScanOptions(**SMALL, progress=True))
+    assert ("Comparing the text" in capsys.readouterr().err) is not known
 
 
 def test_what_a_kill_left_of_the_work_folder_is_removed_from_a_finished_scan(tmp_path: Path) -> None:

@@ -96,3 +96,34 @@ def test_a_pipe_is_a_stream_and_a_file_is_none(file: Path, tmp_path: Path) -> No
     os.mkfifo(tmp_path / "pipe")
     assert is_stream(tmp_path / "pipe")
     assert not is_stream(file)
+
+
+def test_a_cache_that_says_the_same_is_not_written_again(file: Path, tmp_path: Path, monkeypatch) -> None:
+    settle(monkeypatch, 60.0)
+    cache = tmp_path / "hashes.json"
+    FileHashes(cache).sha256([file], lambda _: None)
+    written = cache.stat().st_ino
+    FileHashes(cache).sha256([file], lambda _: None)
+    assert cache.stat().st_ino == written
+
+
+def test_a_file_dated_in_the_future_has_not_settled(file: Path, tmp_path: Path, monkeypatch) -> None:
+    settle(monkeypatch, 60.0)
+    os.utime(file, (time.time() + 3600, time.time() + 3600))
+    FileHashes(tmp_path / "hashes.json").sha256([file], lambda _: None)
+    assert not (tmp_path / "hashes.json").exists()
+
+
+def test_a_file_that_cannot_be_opened_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(InputError, match=r"folder: cannot be read \(Is a directory\); give another corpus"):
+        FileHashes().sha256([tmp_path / "folder"], lambda _: None)
+
+
+def test_files_without_a_cache_are_hashed_each_time(file: Path, tmp_path: Path, monkeypatch) -> None:
+    settle(monkeypatch, 60.0)
+    read: list[int] = []
+    hashes = FileHashes()
+    assert hashes.sha256([file], read.append) == hashes.sha256([file], read.append)
+    assert read == [80, 80]
+    assert [each.name for each in tmp_path.iterdir()] == ["corpus.txt"]
