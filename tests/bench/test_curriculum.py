@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 import torch
-from bench.curriculum import deeds, held_out, honesty, people, words
+from bench.curriculum import deeds, exchanges, held_out, honesty, people, words
 from bench.curriculum.harvest import Deed, harvest
 from bench.curriculum.mixture import KINDS, MOST_GENERATED, frames, passages
 from bench.curriculum.named_again import named_again
@@ -151,7 +152,15 @@ def test_people_of_novels_are_renamed_alike_throughout_and_keep_their_gender() -
 
 @pytest.mark.parametrize(
     ("kind", "least"),
-    [("scenes", 240), ("pronouns", 200), ("agreement", 200), ("adjectives", 150), ("negation", 200), ("bindings", 250)],
+    [
+        ("scenes", 240),
+        ("pronouns", 200),
+        ("agreement", 200),
+        ("adjectives", 150),
+        ("negation", 200),
+        ("bindings", 250),
+        ("exchanges", 250),
+    ],
 )
 def test_sixty_documents_have_many_frames(kind: str, least: int) -> None:
     assert len(frames(generated(kind), CONTENT)) >= least
@@ -214,6 +223,39 @@ def test_deeds_mean_the_other_of_two_people() -> None:
         for part in made.text.split(". "):
             here = [word for word in honesty.TOKEN.findall(part) if word in named]
             assert len(here) == len(set(here)) <= 2
+
+
+def names_before_answers(n_people: int, n: int = 300) -> list[tuple[list[str], str]]:
+    """For each marked name of an encounter: all names before it, in their order, and the marked one."""
+    found = []
+    for seed in range(n):
+        world = replace(WORLD, draw=random.Random(seed))
+        cast = world.people(n_people)
+        made = passage(exchanges.encounter(world, cast))
+        said = re.compile("|".join(rf"\b{person.name}\b" for person in cast))
+        for start, stop in made.marks:
+            found.append(([each[0] for each in said.finditer(made.text[:start])], made.text[start:stop]))
+    return found
+
+
+@pytest.mark.parametrize("n_people", [2, 3])
+def test_an_exchange_means_the_one_who_is_not_named_in_its_clause(n_people: int) -> None:
+    for before, meant in names_before_answers(n_people):
+        others = before[1 - n_people :]
+        assert len({*others, meant}) == n_people, (before, meant)
+
+
+@pytest.mark.parametrize(("n_people", "most"), [(2, 0.6), (3, 0.5)])
+def test_answers_of_exchanges_cannot_be_looked_up_behind_the_earlier_copy_of_the_one_who_acts(
+    n_people: int, most: float
+) -> None:
+    """The rule of a model that only copies what followed: it is right as often as one who draws one of the two."""
+    right = 0
+    answers = names_before_answers(n_people)
+    for before, meant in answers:
+        behind = [after for name, after in pairwise(before) if name == before[-1] != after]
+        right += behind[-1:] == [meant]
+    assert 0.25 < right / len(answers) < most
 
 
 def test_common_words_stand_for_both_names_throughout_and_marks_stay() -> None:
