@@ -171,6 +171,8 @@ def judged(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
         "indirect object": held_out.indirect_objects(given.questions),
         "pronoun": held_out.pronouns(given.questions),
     }
+    by_order = {"first": asked["indirect object"][::2], "second": asked["indirect object"][1::2]}
+    asked |= {f"indirect object, receiver named {order}": questions for order, questions in by_order.items()}
     asked["needle"] = held_out.needles(given.needles, NEEDLE_WORDS)
     for name, questions in asked.items():
         yield {name: answers(model, Task.of(tokenizer, questions))}
