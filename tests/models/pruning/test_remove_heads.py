@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +16,15 @@ from transformers.pytorch_utils import Conv1D
 from headscope.errors import ModelError
 from headscope.models.loading import open_model
 from headscope.models.pruning.pruned_modeling import SCHEMA_VERSION, SharedHeads, pruned, shrink
-from headscope.models.pruning.remove_heads import pruned_site, remove_heads
+from headscope.models.pruning.remove_heads import (
+    _check_plain,
+    _fresh_config,
+    _reopened,
+    _too_far,
+    _why_different,
+    pruned_site,
+    remove_heads,
+)
 from headscope.names import Site
 
 
@@ -90,6 +99,15 @@ def test_matrices_of_both_kinds_become_smaller() -> None:
     assert (model.n_heads, model.linear.bias.shape) == (2, (6,))
 
 
+def test_the_smallest_sizes_are_one() -> None:
+    model = Small()
+    shrink(model, layout(matrices={"linear": (1, 1)}, attributes={"": {"n_heads": 1}}))
+    assert (model.linear.weight.shape, model.n_heads) == ((1, 1), 1)
+    shared = Small()
+    shrink(shared, layout(shared={"linear": {"heads": [11, 0], "d_head": 1}}))
+    assert shared.linear(torch.randn(2, 8)).shape == (2, 2)
+
+
 def test_a_shared_matrix_keeps_its_weights() -> None:
     model = Small()
     before = model.linear.weight.clone()
@@ -106,6 +124,7 @@ def test_a_shared_matrix_keeps_its_weights() -> None:
     [
         ({"schema_version": 7}, "pruned_heads has schema_version 7; expected 1"),
         ({"matrices": {"linear": (9, 12)}}, "makes linear 9 × 12, but it is 8 × 12"),
+        ({"matrices": {"linear": (0, 12)}}, "makes linear 0 × 12, but it is 8 × 12"),
         ({"matrices": {"linear": (8, 0)}}, "makes linear 8 × 0, but it is 8 × 12"),
         ({"matrices": {"conv": (8, 13)}}, "makes conv 8 × 13, but it is 8 × 12"),
         ({"matrices": {"norm": (8, 8)}}, "names norm, a LayerNorm; only plain matrices lose heads"),
@@ -181,3 +200,133 @@ def test_keeping_every_head_changes_no_size(drawn: tuple[Site, list[int]]) -> No
     left = pruned_site(site, "layers.0", range(site.n_heads))
     assert all(before == after for before, after in left.sizes.values())
     assert not left.repeats_kv
+
+
+def test_heads_that_a_config_can_count_are_counted_in_it() -> None:
+    """Six query heads and three KV heads become four and two; what else is six stays so."""
+    model = tiny.llama(
+        hidden_size=48, num_attention_heads=6, num_key_value_heads=3, num_hidden_layers=1, pad_token_id=6, head_dim=8
+    )
+    smaller, by_config = remove_heads(open_model(model), {"0": [0, 1, 4, 5]})
+    config = smaller.model.config
+    assert by_config
+    assert (config.num_attention_heads, config.num_key_value_heads, config.head_dim) == (4, 2, 8)
+    assert (config.pad_token_id, config.num_hidden_layers) == (6, 1)
+    assert not hasattr(config, "pruned_heads")
+    smaller.close()
+    assert config._attn_implementation == "sdpa"
+
+
+def test_tied_weights_stay_tied_and_in_their_precision() -> None:
+    smaller, by_config = remove_heads(open_model(tiny.gpt2().to(torch.bfloat16)), {"0": [0, 1, 2]})
+    assert not by_config
+    assert smaller.model.lm_head.weight is smaller.model.transformer.wte.weight
+    assert {weight.dtype for weight in smaller.model.parameters()} == {torch.bfloat16}
+    smaller.close()
+
+
+class OtherLinear(nn.Linear):
+    """A matrix that may do more than multiply."""
+
+
+def test_only_plain_matrices_in_memory_lose_heads() -> None:
+    model = Small()
+    for path in ("linear", "conv"):
+        _check_plain(model, path, "0")
+    with pytest.raises(ModelError, match="0: norm is a LayerNorm; only plain matrices, not quantised ones"):
+        _check_plain(model, "norm", "0")
+    model.linear = OtherLinear(8, 12)
+    with pytest.raises(ModelError, match="0: linear is a OtherLinear; only plain"):
+        _check_plain(model, "linear", "0")
+    model.linear = nn.Linear(8, 12, device="meta")
+    with pytest.raises(ModelError, match="0: its weights are offloaded; load the model with all layers in memory"):
+        _check_plain(model, "linear", "0")
+
+
+def shares_a_projection() -> Any:
+    model = tiny.llama()
+    first, second = (layer.self_attn for layer in model.model.layers)
+    second.k_proj = first.k_proj
+    return model
+
+
+def has_another_matrix() -> Any:
+    model = tiny.llama()
+    own = model.model.layers[1].self_attn
+    own.v_proj = OtherLinear(32, 16, bias=False)
+    return model
+
+
+ONE_MATRIX = {**tiny.SIZES, "num_key_value_heads": 2, "max_position_embeddings": 64}
+
+
+@pytest.mark.parametrize(
+    ("build", "kept", "message"),
+    [
+        (shares_a_projection, {"0": [0, 1], "1": [0, 1]}, r"1 shares .*k_proj with 0; heads that share weights cannot"),
+        (has_another_matrix, {"1": [0, 1]}, r"1: .*v_proj is a OtherLinear; only plain matrices"),
+        (
+            lambda: tiny.build("BitNetConfig", "BitNetForCausalLM", **ONE_MATRIX), {"0": [0, 1]},
+            "0: its heads cannot be removed, because they are mixed before W_O: a norm over all heads",
+        ),
+        (
+            lambda: tiny.build("Phi3Config", "Phi3ForCausalLM", **ONE_MATRIX), {"0": [0, 1, 2]},
+            "0: q, k and v come from one matrix, so every KV head .* query heads; 3 over 2 KV heads are left",
+        ),
+        (tiny.t5, {"encoder.0": [0]}, r"cannot be pruned: T5Attention does not work with fewer heads \(RuntimeError: "),
+    ],
+    ids=["shared", "another kind", "mixed", "one matrix", "a table by head"],
+)  # fmt: skip
+def test_what_cannot_lose_heads_is_refused_by_name(build: Any, kept: dict[str, list[int]], message: str) -> None:
+    opened = open_model(build())
+    with pytest.raises(ModelError, match=message):
+        remove_heads(opened, kept)
+    opened.close()
+
+
+class Fails(nn.Module):
+    def __init__(self, message: str) -> None:
+        super().__init__()
+        self.message = message
+
+    def forward(self, **given: Any) -> None:
+        raise ValueError(self.message)
+
+
+@torch.no_grad()
+def test_what_is_different_in_a_smaller_model_is_said() -> None:
+    opened = open_model(tiny.llama())
+    wanted = opened.run(opened.probe).logits
+    other = tiny.llama()
+    assert _why_different(other, opened, wanted) is None
+    assert _why_different(other, opened, wanted[:1]) == (
+        f"its logits have shape {tuple(wanted.shape)} instead of {tuple(wanted[:1].shape)}"
+    )
+    assert str(_why_different(other, opened, 2 * wanted)).startswith("its logits are off by 5.0e-01, at most ")
+    assert _why_different(Fails("first\nsecond"), opened, wanted) == "ValueError: first"
+    assert _why_different(Fails(""), opened, wanted) == "ValueError: "
+    with pytest.raises(ModelError, match=r"LlamaForCausalLM cannot be pruned: its logits are off by 5\.0e-01"):
+        _reopened(opened, tiny.llama(), 2 * wanted)
+    broken = tiny.llama()
+    with torch.no_grad():
+        broken.lm_head.weight.fill_(float("nan"))
+    with pytest.raises(ModelError, match="LlamaForCausalLM cannot be pruned: "):
+        _reopened(opened, broken, wanted)
+    opened.close()
+
+
+def test_logits_may_be_as_far_as_the_tolerance_of_their_precision() -> None:
+    wanted = torch.ones(1, 2, 3)
+    assert _too_far(wanted, wanted) is None
+    assert _too_far(wanted * 1.5, wanted) is not None
+
+
+def test_a_config_forgets_how_it_was_pruned_before() -> None:
+    opened = open_model(tiny.llama())
+    config = opened.model.config
+    config.pruned_heads, config.auto_map = {"schema_version": 1}, {"AutoModel": "x"}
+    fresh = _fresh_config(opened)
+    assert not hasattr(fresh, "pruned_heads")
+    assert not hasattr(fresh, "auto_map")
+    assert config.auto_map == {"AutoModel": "x"}
+    opened.close()

@@ -90,7 +90,9 @@ def test_what_does_not_depend_on_the_text_enters_no_reader() -> None:
     with torch.no_grad(), made.tape:
         made.tape.stack, made.tape.sites = ["attn"], ["0"]
         q = made.normed @ SQUARE + GATE
+        rotated = q + q.flip(-1)
     assert entries(made.node(q)) == [made.node(made.normed)]
+    assert entries(made.node(rotated)) == [made.node(made.normed)], "once, by whichever way"
 
 
 def test_the_value_of_a_node_is_the_models_own_tensor_while_it_is_unchanged() -> None:

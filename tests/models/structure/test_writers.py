@@ -181,6 +181,7 @@ class Block(nn.Module):
         (Block(layers=[Block("attn")]), {"0@2": "layers.0.attn"}, {"layers.0": "0"}),
         (Block(layers=[Block("attn")]), {"0.longer": "layers.0.attn", "0": "layers.0.attn"}, {"layers.0": "0"}),
         (Block(layers=[Block("attn")]), {"0": "layers.0.attn", "0.longer": "layers.0.attn"}, {"layers.0": "0"}),
+        (Block(layers=[Block("a", "b")]), {"0.x": "layers.0.a", "0.y": "layers.0.b"}, {"layers.0": "0.x"}),
         (Block("attn"), {"attn": "attn"}, {}),
         (
             Block(stages=[Block(blocks=[Block("attn"), Block("attn")])]),

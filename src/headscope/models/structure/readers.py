@@ -30,9 +30,8 @@ def has_own_norm(model: Any, site: str, side: Side) -> bool:
     stream = probed(model)
     if site not in stream.sites:
         raise ModelError(f"{site} is not reached by the inputs that the model was opened with, so its norm is unknown")
-    stream.node(site, side)
-    shared = stream.on_stream(site)
-    return not any(entry in shared for entry in entries(stream.node(site, side)))
+    node, shared = stream.node(site, side), stream.on_stream(site)
+    return not any(entry in shared for entry in entries(node))
 
 
 def entries(node: Node) -> list[Node]:
