@@ -31,17 +31,6 @@ Ask = Callable[[str, Sizes], Questions]
 AT_ONCE = 2**25  # bytes of q and k that are stacked, so that their copy stays small beside them
 
 
-@dataclass(frozen=True)
-class ObservedLayer:
-    """One text in one layer: statistics of every row, q and k, and the norms of its values."""
-
-    rows: Rows
-    q: Float[Tensor, "batch head query d_head"]
-    k: Float[Tensor, "batch kv key d_head"]
-    scores: Scores
-    value_norms: Float[Tensor, "kv key"]
-
-
 class _Layer(NamedTuple):
     """One layer that waits; all texts of the pass, padded to one length."""
 
@@ -62,15 +51,27 @@ class _Stacked(NamedTuple):
     found: LayerStatistics
     questions: tuple[str, ...]
 
-    def cut(self, items: slice, size: Sizes, scores: Scores, z: Tensor) -> ObservedLayer:
-        """The items of one text in one layer, without padding: one view of all statistics, taken apart."""
-        n_query, n_key = size
-        lse, entropy, mean, std, weight, *masses = self.found.values[:, items, :, :n_query].unbind()
-        strongest = Strongest(self.found.strongest[items, :, :n_query], weight)
-        mass = dict(zip(self.questions, masses, strict=True))
-        rows = Rows(z, lse, entropy, Distance(mean, std), strongest, mass)
-        q, k, norms = self.q[items, :, :n_query], self.k[items, :, :n_key], self.norms[items.start, :, :n_key]
-        return ObservedLayer(rows, q, k, scores, norms)
+
+@dataclass(frozen=True)
+class ObservedLayer:
+    """One text in one layer. What is rarely read is cut out of the tensors of all layers and texts when it is."""
+
+    rows: Rows
+    scores: Scores
+    _stacked: _Stacked
+    _items: slice
+    _size: Sizes
+
+    @property
+    def kept(self) -> tuple[Float[Tensor, "batch head query d_head"], Float[Tensor, "batch kv key d_head"]]:
+        """q and k."""
+        n_query, n_key = self._size
+        return self._stacked.q[self._items, :, :n_query], self._stacked.k[self._items, :, :n_key]
+
+    @property
+    def value_norms(self) -> Float[Tensor, "kv key"]:
+        """The norms of the values of the first window."""
+        return self._stacked.norms[self._items.start, :, : self._size[1]]
 
 
 class WaitingLayers:
@@ -109,7 +110,8 @@ class WaitingLayers:
         size, per_layer = self._sizes_at(site, stacked.q, stacked.k)[text], len(stacked.q) // len(stacked.sites)
         windows = per_layer // len(self._asks)
         first = stacked.sites.index(site) * per_layer + text * windows
-        return stacked.cut(slice(first, first + windows), size, scores, z)
+        items = slice(first, first + windows)
+        return ObservedLayer(_rows(stacked, items, size[0], z), scores, stacked, items, size)
 
     def masses(self, site: str) -> tuple[list[str], Float[Tensor, "question item head query"]] | None:
         """The masses of all texts at this site and at those that were observed with it, site after site."""
@@ -198,3 +200,11 @@ def _moved(questions: Questions, device: torch.device) -> dict[str, Question]:
 
 def _row(question: Question | None, side: str) -> Tensor:
     return torch.empty(0, dtype=torch.long) if question is None else getattr(question, side)[0]
+
+
+def _rows(stacked: _Stacked, items: slice, n_query: int, z: Tensor) -> Rows:
+    """The rows of some items, without padding: one view of all statistics, taken apart."""
+    lse, entropy, mean, std, weight, *masses = stacked.found.values[:, items, :, :n_query].unbind()
+    strongest = Strongest(stacked.found.strongest[items, :, :n_query], weight)
+    mass = dict(zip(stacked.questions, masses, strict=True))
+    return Rows(z, lse, entropy, Distance(mean, std), strongest, mass)

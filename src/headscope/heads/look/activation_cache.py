@@ -15,7 +15,7 @@ from torch import Tensor
 
 from headscope.attention import pattern
 from headscope.attention.backends.fused.layers import refuse_layer
-from headscope.attention.backends.waiting_layers import Ask, WaitingLayers
+from headscope.attention.backends.waiting_layers import Ask, ObservedLayer, WaitingLayers
 from headscope.attention.engine import observe
 from headscope.attention.observation import Rows
 from headscope.attention.observer import Call, plain
@@ -58,7 +58,7 @@ class ActivationCache:
         """Queries and keys of every site that this text reached, in order."""
         self.n_windows: dict[str, int] = {}
         """How many windows (tiles, frames) a site splits its input into, each attending on its own."""
-        self.sites: dict[str, SiteActivations] = {}
+        self.sites: dict[str, SiteActivations | ObservedLayer] = {}
         self.logits: Float[Tensor, "batch query vocabulary"] | None = None
         self.bytes = 0
         self._waiting: tuple[WaitingLayers, int] | None = None
@@ -88,7 +88,7 @@ class ActivationCache:
         with self._keeping_states():
             return self._run(lambda site, call: self._observe_or_wait(site, call, questions, waiting))
 
-    def site(self, name: str, questions: SiteQuestions) -> SiteActivations:
+    def site(self, name: str, questions: SiteQuestions) -> SiteActivations | ObservedLayer:
         """One site's activations, observed now if they were not before."""
         if not self.sites and self._waiting is None:
             self.observe(questions)
@@ -150,7 +150,7 @@ class ActivationCache:
         self.wait(waiting, 0, {site: z.detach()})
         return z
 
-    def _observed(self, site: str) -> SiteActivations:
+    def _observed(self, site: str) -> SiteActivations | ObservedLayer:
         if self._waiting is not None:
             self._observe_waiting(*self._waiting)
         return self.sites[site]
@@ -163,8 +163,7 @@ class ActivationCache:
             check.see_logsumexp(sites, logsumexp)
         check.verify()
         waiting.unchecked.clear()
-        for site, own in seen.items():
-            self.sites[site] = SiteActivations(own.rows, own.scores, own.value_norms, (own.q, own.k))
+        self.sites.update(seen)
         self._waiting = None
         self._waiting_z.clear()
 

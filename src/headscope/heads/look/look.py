@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.attention import pattern as attention_pattern
+from headscope.attention.backends.waiting_layers import ObservedLayer
 from headscope.attention.engine import observe
 from headscope.attention.observation import Rows
 from headscope.attention.pattern import Index, Pooled, Source
@@ -339,7 +340,7 @@ class Look:
         self._site(found.site)
         return found
 
-    def _site(self, site: str) -> SiteActivations:
+    def _site(self, site: str) -> SiteActivations | ObservedLayer:
         if site not in self.cache.reached:
             self.shape.find(Head(site, 0))
             raise InputError(f"this text did not reach the site {site}; it reached {', '.join(self.sites)}")

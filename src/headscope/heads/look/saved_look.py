@@ -49,7 +49,7 @@ def save_look(look: Look, path: Path) -> None:
     for site in look.sites:
         source, seen = look.site_source(site), look.cache.sites[site]
         rows = dataclasses.replace(seen.rows, output=look.z(site)[None])
-        sites[site] = dataclasses.replace(seen, rows=rows, kept=(source.q, source.k))
+        sites[site] = SiteActivations(rows, seen.scores, seen.value_norms, (source.q, source.k))
     likely = torch.unique(look.logits.topk(min(KEPT_TOKENS, look.logits.shape[-1])).indices.cpu())
     content = {
         "schema_version": SCHEMA_VERSION, "weights_sha256": weight_hash(look.model.model), "edits": look.key,

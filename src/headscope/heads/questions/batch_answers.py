@@ -34,7 +34,7 @@ class BatchAnswers:
     def __init__(self, ids: Int[Tensor, "text position"], lengths: Sequence[int]) -> None:
         self.ids, self.lengths = ids, tuple(lengths)
         self._weights: dict[bool, RowWeights] = {}
-        self._means: dict[str, tuple[Float[Tensor, "question text head"], list[list[bool]]]] = {}
+        self._means: dict[str, tuple[Sequence[Float[Tensor, "question head"]], list[list[bool]]]] = {}
 
     @classmethod
     def of(cls, texts: Sequence[Prepared]) -> BatchAnswers | None:
@@ -70,7 +70,7 @@ class BatchAnswers:
                 return None
             self._compute(*found, causal)
         means, answered = self._means[site]
-        by_question = zip(self.questions, means[:, text].unbind(), answered[text], strict=True)
+        by_question = zip(self.questions, means[text].unbind(), answered[text], strict=True)
         return {name: mean for name, mean, known in by_question if known}
 
     def _compute(self, sites: Sequence[str], mass: Float[Tensor, "question item head query"], causal: bool) -> None:
@@ -78,7 +78,7 @@ class BatchAnswers:
         weights = rows.weights.to(mass.device, non_blocking=True)[:, None, :, None]
         means = (mass.view(len(mass), len(sites), -1, *mass.shape[2:]) * weights).sum(-1)
         for site, own in zip(sites, means.unbind(1), strict=True):
-            self._means[site] = own, rows.answered
+            self._means[site] = own.unbind(1), rows.answered
 
     def _rows(self, causal: bool) -> RowWeights:
         if causal not in self._weights:
