@@ -147,22 +147,30 @@ class Shape:
 
 
 def row(shape: Shape, what: dict[str, Any], work: dict[str, Callable[[], object]], seconds: float) -> dict[str, Any]:
-    """Times of all contenders and their peaks above what the weights hold."""
+    """Times of all contenders and their peaks above what the weights hold; a contender that fails is named."""
+    work, failed = measure.working(work, shape.device)
     timing = measure.interleaved(work, device=shape.device, seconds=seconds, least=3)
     peak = {name: measure.peak_bytes(run, shape.device) for name, run in work.items() if shape.device == "cuda"}
-    base = timing["sdpa"].median_ms
-    ratios = {name: round(each.median_ms / base, 3) for name, each in timing.items()}
-    print(shape.name, what, {name: f"{timing[name].median_ms:.2f} ms ({ratios[name]:.2f} x)" for name in timing},
-          {name: f"{size >> 20} MiB" for name, size in peak.items()}, flush=True)  # fmt: skip
-    return {"model": shape.name, **what, "times": timing, "times_sdpa": ratios, "goals": GOALS, "peak_bytes": peak,
-            "weight_bytes": sum(w.numel() * w.element_size() for w in shape.plain.parameters())}  # fmt: skip
+    weights = sum(w.numel() * w.element_size() for w in shape.plain.parameters())
+    found = {"model": shape.name, **what, "times": timing, "times_sdpa": {}, "goals": GOALS, "peak_bytes": peak,
+             "peak_times_sdpa_with_weights": {}, "weight_bytes": weights, "failed": failed}  # fmt: skip
+    if "sdpa" in work:
+        base, held = timing["sdpa"].median_ms, peak.get("sdpa", 0) + weights
+        found["times_sdpa"] = {name: round(each.median_ms / base, 3) for name, each in timing.items()}
+        found["peak_times_sdpa_with_weights"] = {n: round((size + weights) / held, 3) for n, size in peak.items()}
+    said = {name: f"{timing[name].median_ms:.2f} ms ({ratio:.2f} x)" for name, ratio in found["times_sdpa"].items()}
+    print(shape.name, what, said, {name: f"{size >> 20} MiB" for name, size in peak.items()}, flush=True)
+    return found
 
 
 def rows(name: str, lengths: list[int], device: str, seconds: float) -> Iterator[dict[str, Any]]:
     shape = Shape(name, device)
     for tokens in lengths:
-        what = {"tokens": tokens, "first_look_s": shape.first_look(tokens)}
-        yield row(shape, what, shape.contenders(tokens), seconds)
+        try:
+            what = {"tokens": tokens, "first_look_s": shape.first_look(tokens)}
+            yield row(shape, what, shape.contenders(tokens), seconds)
+        except Exception as error:  # the other lengths are measured all the same
+            yield {"model": name, "tokens": tokens, "failed": {"row": f"{type(error).__name__}: {error}"[:400]}}
     what = {"texts": BATCH[0], "tokens": BATCH[1]}
     yield row(shape, what, shape.batch_contenders(), seconds)
     shape.scope.close()
@@ -180,8 +188,12 @@ def main() -> None:
         torch.set_num_threads(1)
     about, found = measure.machine(chosen.device), []
     for name in chosen.models:
-        for made in rows(name, chosen.tokens or list(LENGTHS[name]), chosen.device, chosen.seconds):
-            found.append(made)
+        try:
+            for made in rows(name, chosen.tokens or list(LENGTHS[name]), chosen.device, chosen.seconds):
+                found.append(made)
+                measure.write(chosen.out, benchmark="look", about=about, rows=found)
+        except Exception as error:  # the other model is measured all the same
+            found.append({"model": name, "failed": {"model": f"{type(error).__name__}: {error}"[:400]}})
             measure.write(chosen.out, benchmark="look", about=about, rows=found)
         gc.collect()
         if chosen.device == "cuda":

@@ -37,6 +37,21 @@ class Timing:
         return f"{self.median_ms:.3f} ms ({self.quarter_ms:.3f} to {self.three_quarters_ms:.3f}, {self.runs} runs)"
 
 
+def working(contenders: Mapping[str, Work], device: str = "cpu") -> tuple[dict[str, Work], dict[str, str]]:
+    """The contenders that run, and what stopped each other one: one that fails does not lose the rest."""
+    run, stopped = {}, {}
+    for name, work in contenders.items():
+        try:
+            _run(work, device)
+            run[name] = work
+        except Exception as error:
+            stopped[name] = f"{type(error).__name__}: {error}"[:400]
+            print(f"{name} failed: {stopped[name]}", flush=True)
+            if device == "cuda":
+                torch.cuda.empty_cache()
+    return run, stopped
+
+
 def interleaved(
     contenders: Mapping[str, Work], *, device: str = "cpu", seconds: float = 2.0, least: int = 7, most: int = 400
 ) -> dict[str, Timing]:
