@@ -14,7 +14,17 @@ import headscope
 from headscope.errors import ModelError
 from headscope.models.huggingface import attention
 from headscope.models.loading import open_model
-from headscope.models.selfcheck import fixed_seed, own_logits, relative_difference, run_self_check
+from headscope.models.selfcheck import (
+    Check,
+    SelfCheck,
+    _all_reached,
+    _equal_logits,
+    fixed_seed,
+    own_logits,
+    relative_difference,
+    run_self_check,
+)
+from headscope.names import ModelShape, Site
 
 
 def test_it_lists_what_was_checked() -> None:
@@ -136,16 +146,58 @@ def test_a_model_that_no_edit_moves_is_refused() -> None:
         open_model(model)
 
 
-@pytest.mark.parametrize("family", ["llama", "gemma3", "opt", "neox"])
-def test_families_whose_eager_attention_rounds_weights_to_float32_open_in_float64(family: str) -> None:
-    with headscope.load(FAMILIES[family]().double()) as scope:
-        assert scope.look([5, 6, 7]).pattern("1.1").dtype == torch.float64
+def test_it_prints_what_holds_what_fails_and_what_to_know() -> None:
+    found = SelfCheck("it", (Check("one", True, "1 of 1"), Check("two", False, "0 of 1")), ("mind the gap",))
+    assert not found.passed
+    assert str(found).splitlines() == ["it", "ok    one: 1 of 1", "FAIL  two: 0 of 1", "note  mind the gap"]
 
 
-def test_such_a_family_is_pruned_in_float64() -> None:
-    with headscope.load(FAMILIES["opt"]().double()) as scope:
-        with scope.edit(headscope.ablate("0.1")):
-            expected = scope.look([5, 6, 7]).logits
-        pruned = scope.prune(heads=["0.1"]).model
-        torch.testing.assert_close(pruned.run(pruned.prepare([5, 6, 7]).inputs).logits[0], expected)
-        pruned.close()
+def test_sites_that_are_not_reached_are_counted_and_five_are_named() -> None:
+    shape = ModelShape("it", 8, 9, 10, {name: Site(name, 1, 1, 8, 8) for name in "abcdefg"})
+    assert _all_reached(shape, set("abcdefg")) == Check("sites reached", True, "7 of 7")
+    assert _all_reached(shape, {"a"}) == Check("sites reached", False, "1 of 7, not b, c, d, e, f")
+
+
+@pytest.mark.parametrize(
+    ("gap", "dtype", "holds"),
+    [
+        (0.0, torch.float32, True),
+        (0.9e-4, torch.float32, True),
+        (1.1e-4, torch.float32, False),
+        (0.9e-8, torch.float64, True),
+        (1.1e-8, torch.float64, False),
+        (0.05, torch.bfloat16, True),
+        (0.07, torch.bfloat16, False),
+    ],
+)
+def test_logits_may_differ_by_what_their_precision_rounds_off(gap: float, dtype: torch.dtype, holds: bool) -> None:
+    own = torch.tensor([[[1.0, -0.25]]], dtype=torch.float64)
+    moved = own - torch.tensor([gap, 0.0], dtype=torch.float64)
+    assert _equal_logits(own.to(dtype), moved if dtype != torch.bfloat16 else moved.to(dtype)).holds is holds
+
+
+def test_logits_of_another_shape_are_not_equal() -> None:
+    found = _equal_logits(torch.ones(1, 2, 3), torch.ones(1, 2, 4))
+    assert found == Check("logits equal the model's own", False, "shape (1, 2, 4) instead of (1, 2, 3)")
+
+
+def test_sdpa_decides_where_eager_attention_is_no_number() -> None:
+    model = tiny.llama()
+    inputs, used = {"input_ids": torch.tensor([[3, 4, 5]])}, []
+    own = model(**inputs).logits.detach()
+    broken: set[str] = set()
+
+    def spoil(module: Any, args: Any, output: Any) -> Any:
+        used.append(model.config._attn_implementation)
+        return output * float("nan") if used[-1] in broken else output
+
+    model.lm_head.register_forward_hook(spoil)
+    for broken, names in ((set(), ["eager"]), ({"eager"}, ["eager", "sdpa"]), ({"eager", "sdpa"}, ["eager", "sdpa"])):
+        used.clear()
+        found = own_logits(model, inputs, {})
+        assert used == names
+        assert found is not None
+        assert bool(found.isnan().any()) is (len(broken) == 2)
+        if len(broken) < 2:
+            torch.testing.assert_close(found, own)
+    assert own_logits(model, inputs, {}) is not None

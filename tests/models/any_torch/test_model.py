@@ -154,8 +154,10 @@ def test_a_site_with_several_matrices_has_no_w_o() -> None:
     with opened(misleading.TwoMatrices()) as model:
         with pytest.raises(ModelError, match="its positions go through 2 output matrices, so W_O is not one matrix"):
             model.output_weight("TwoMatrices")
+        ran: list[str] = []
         with pytest.raises(ModelError, match="its positions go through 2 output matrices"):
-            model.run(model.probe, outputs=["TwoMatrices"])
+            model.run(model.probe, lambda site, call: ran.append(site) or plain(call), outputs=["TwoMatrices"])
+        assert ran == [], "it is refused before the pass"
 
 
 class Two(nn.Module):
