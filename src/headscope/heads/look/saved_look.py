@@ -73,14 +73,13 @@ def open_saved_look(path: Path, model: OpenModel | None = None) -> Look:
         check_saved_look(content)
     if model is not None and weight_hash(model.model) != content["weights_sha256"]:
         raise InputError(f"{path} was saved from {content['shape'].name} with other weights than this model's")
-    without = model is None or content["edits"]
-    if without:  # the edits themselves are not in the file, so no pass can be run again
+    if model is None or content["edits"]:  # the edits themselves are not in the file, so no pass can be run again
         known = {token.id: token for token in content["vocabulary"]}
         model = cast(Any, _WithoutModel)(content["shape"], known, content["edits"])
     look = Look(model, content["prepared"], key=content["edits"])
     look.cache.sites, look.cache.reached = content["sites"], content["reached"]
     look.cache.n_windows, look.cache.logits = content["n_windows"], content["logits"][None]
-    if not without:
+    if not isinstance(model, _WithoutModel):
         look.cache.refuse_changed_weights()  # from now on
     return look
 

@@ -189,8 +189,7 @@ class _TokenReader:
         new, length = self._new.get(), call.first_key + call.k.shape[2]
         if new is not None:
             before = self._all.get()
-            goes_on = call.first_query and before is not None
-            self._all.set(torch.cat((before, new), dim=1) if goes_on else new)
+            self._all.set(torch.cat((before, new), dim=1) if call.first_query and before is not None else new)
             self._new.set(None)
         found = self._all.get()
         if found is None or found.shape[1] < length:
