@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from typing import Any
 
 import httpx
@@ -167,6 +167,63 @@ def test_pipelined_requests_are_answered_in_order(address):
         while part := line.recv(2**16):
             told += part
     assert (told.count(b"HTTP/1.1 200"), told.count(b"HTTP/1.1 404")) == (20, 1)
+
+
+@pytest.mark.parametrize("header", ["", "Connection: upgrade\r\nUpgrade: other\r\n"], ids=["plain", "upgrade"])
+def test_a_client_that_leaves_is_noticed_whatever_it_sent_behind_its_request(header):
+    """Bytes of a next request once stopped the reading, and with it the noticing."""
+    begun, gone = threading.Event(), threading.Event()
+
+    async def waiting(scope: Any, receive: Any, send: Any) -> None:
+        assert scope["type"] == "http"
+        while (await receive())["type"] != "http.disconnect":
+            begun.set()
+        gone.set()
+
+    with running(waiting) as address:
+        with connect(address, f"GET / HTTP/1.1\r\nHost: {HOST}\r\n{header}\r\n".encode()) as line:
+            assert begun.wait(60)
+            for _ in range(20):
+                line.sendall(HALF)
+                time.sleep(0.01)  # one piece after the other
+        assert gone.wait(60)
+
+
+def test_what_is_kept_of_later_requests_is_limited():
+    async def waiting(scope: Any, receive: Any, send: Any) -> None:
+        assert scope["type"] == "http"
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    with running(waiting) as address, connect(address, f"GET / HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode()) as line:
+        with suppress(ConnectionError):
+            line.sendall(bytes(64 * 2**20))
+        assert is_closed(line)
+
+
+def test_a_later_request_waits_until_the_answer_before_it_is_taken():
+    """Its answer would wait beside those that are counted."""
+    begun: list[str] = []
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        assert scope["type"] == "http"
+        begun.append(scope["path"])
+        await (large if scope["path"] == "/large" else small)(scope, receive, send)
+
+    both = "".join(f"GET /{path} HTTP/1.1\r\nHost: {HOST}\r\n\r\n" for path in ("large", "second"))
+    with running(answer) as address, connect(address, both.encode()) as line:
+        assert line.recv(12) == b"HTTP/1.1 200"
+        assert httpx.get(f"{address}other", timeout=60).status_code == 204
+        assert begun == ["/large", "/other"]
+        told = b""
+        while b"HTTP/1.1 204" not in told:
+            told = told[-20:] + line.recv(2**20)
+        assert begun == ["/large", "/other", "/second"]
+
+
+async def small(scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
 
 
 def test_huge_headers_are_refused(address):

@@ -82,6 +82,23 @@ def test_codes_cannot_be_tried_without_end(app: object) -> None:
     assert 429 in statuses
 
 
+def test_who_types_wrong_codes_does_not_keep_others_out(app: object, room: Classroom) -> None:
+    with (
+        TestClient(app, base_url="http://127.0.0.1", client=("10.0.0.66", 1)) as guesser,  # type: ignore[arg-type]
+        TestClient(app, base_url="http://127.0.0.1", client=("10.0.0.7", 1)) as other,  # type: ignore[arg-type]
+    ):
+        while guesser.get("/class", params={"code": "AAA AAA"}).status_code != 429:
+            pass
+        assert other.get("/class", params={"code": room.code}).status_code == 200
+
+
+def test_right_codes_are_not_limited(app: object, room: Classroom) -> None:
+    """More students than wrong codes are allowed join behind one address."""
+    with TestClient(app, base_url="http://127.0.0.1", follow_redirects=False) as client:  # type: ignore[arg-type]
+        joined = {client.get("/class", params={"code": room.code}).status_code for _ in range(2 * int(TRIES_AT_ONCE))}
+    assert joined == {303}
+
+
 @pytest.mark.parametrize("path", TEACHERS)
 def test_students_cannot_read_what_is_the_teachers(path: str, student: TestClient, teacher: TestClient) -> None:
     assert student.get(f"/api/class/{path}").status_code == 403

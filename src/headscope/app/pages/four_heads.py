@@ -225,7 +225,7 @@ def _targets(asked: CraftRequest) -> list[Target]:
 
 
 def _key(asked: CraftRequest) -> str:
-    return hashlib.sha256(asked.model_dump_json().encode()).hexdigest()[:8]
+    return hashlib.sha256(asked.model_dump_json().encode()).hexdigest()[:32]
 
 
 def _done(crafted: Crafted) -> tuple[CraftDone, Arrays]:

@@ -328,7 +328,7 @@ class Session:
         text = "".join(token.text for token in typed or look.tokens)
         inputs = look.prepared.inputs if not typed else {}
         sums = [float(value.double().sum()) for value in inputs.values()]  # the same patches of another picture
-        name = hashlib.sha256(repr((ids, *sums)).encode()).hexdigest()[:16]
+        name = hashlib.sha256(repr((ids, *sums)).encode()).hexdigest()[:32]
         return self.kept.keep(Opened(name, text, ids, look, len(ids), PatternTiles(look))).name
 
     def forget(self) -> None:
@@ -342,7 +342,7 @@ class Session:
         return len(text) > LONG_REQUEST or len(text.encode("utf-8", "surrogatepass")) > LONG_REQUEST
 
     def _open_text(self, text: str) -> Opened:
-        name = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        name = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
         return self.kept.look(name) or self.kept.keep(self._read(name, text))
 
     def _open(self, name: str) -> Opened:

@@ -21,6 +21,7 @@ HEADER_TIMEOUT = 10.0  # seconds until a request's headers are complete
 READ_TIMEOUT = 15.0  # seconds in which a client takes at least READ_PART of its answer
 READ_PART = 64 * 2**10  # bytes
 UNREAD = 256 * 2**20  # bytes of all answers that wait to be read; the largest one is dropped
+PIPELINED = 64 * 2**10  # bytes of later requests that are kept while one is answered
 NO_CHUNKS = "send the body's Content-Length; chunks are not taken"
 
 
@@ -33,6 +34,7 @@ class LimitedConnection(H11Protocol):
         self.opened = self.loop.time()
         self._headers_due: asyncio.TimerHandle | None = None
         self._reading_due: asyncio.TimerHandle | None = None
+        self._next_waits = False
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -53,6 +55,20 @@ class LimitedConnection(H11Protocol):
             self._headers_due.cancel()
             self._headers_due = None
 
+    def handle_events(self) -> None:
+        """Take what has arrived. Go on reading while a request is answered, to notice when its client leaves."""
+        super().handle_events()
+        if self.conn.their_state in (h11.DONE, h11.MIGHT_SWITCH_PROTOCOL):
+            if len(self.conn.trailing_data[0]) > PIPELINED:
+                self.transport.abort()
+            self.flow.resume_reading()
+
+    def on_response_complete(self) -> None:
+        """Begin the next request once this answer is taken: an answer behind it would wait uncounted."""
+        self._next_waits = self.flow.write_paused
+        if not self._next_waits:
+            super().on_response_complete()
+
     def connection_lost(self, exc: Exception | None) -> None:
         for timer in (self._headers_due, self._reading_due):
             if timer is not None:
@@ -72,6 +88,8 @@ class LimitedConnection(H11Protocol):
         if self._reading_due is not None:
             self._reading_due.cancel()
             self._reading_due = None
+        if self._next_waits:
+            self.on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no HTTP request, or one in chunks, as other requests are refused."""

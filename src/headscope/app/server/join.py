@@ -15,7 +15,7 @@ from headscope.app.server.limits import RateLimiter
 from headscope.app.server.token import Token
 
 PATH = "/class"
-TRIES_AT_ONCE, TRIES_PER_SECOND = 128.0, 1.0  # wrong codes of all students together: a class may mistype at once
+TRIES_AT_ONCE, TRIES_PER_SECOND = 128.0, 1.0  # wrong codes of one address: a class behind it may mistype at once
 STYLE = (
     "body{font:18px/1.5 system-ui,sans-serif;max-width:26rem;margin:12vh auto;padding:0 1rem}"
     "input{font:600 2rem/1.2 ui-monospace,monospace;width:100%;padding:.4rem;text-transform:uppercase;"
@@ -50,10 +50,12 @@ class Join:
         code = request.query_params.get("code", "")
         if not code:
             return _form("")
-        if not self._tries.allow("all"):
+        address = request.client.host if request.client else ""
+        if not self._tries.allow(address):
             return _form(SLOWLY, HTTPStatus.TOO_MANY_REQUESTS)
         if not self.classroom.matches(code[:40]):
             return _form(WRONG, HTTPStatus.FORBIDDEN)
+        self._tries.take_back(address)
         response = RedirectResponse("/", HTTPStatus.SEE_OTHER)
         self.token.add_cookie(response)
         return response

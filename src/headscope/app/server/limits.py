@@ -46,11 +46,17 @@ class RateLimiter:
         self._buckets: LRU[str, tuple[float, float]] = LRU(ADDRESSES)
 
     def allow(self, address: str) -> bool:
+        """Whether an address may do this once more, which is counted."""
         now = self._clock()
         left, then = self._buckets.get(address, (self._at_once, now))
         left = min(self._at_once, left + (now - then) * self._per_second)
         self._buckets[address] = (max(0.0, left - 1), now)
         return left >= 1
+
+    def take_back(self, address: str) -> None:
+        """Do not count what was just allowed."""
+        left, then = self._buckets[address]
+        self._buckets[address] = (left + 1, then)
 
 
 @dataclass(eq=False)

@@ -38,7 +38,7 @@ def decoded(asked: MediaRequest) -> Picture | Sound:
 def media_name(asked: MediaRequest, owner: str) -> str:
     """The name of a look at something that one client has sent; no other client can find it by its content."""
     parts = (owner, asked.data, "" if asked.text is None else f"text {asked.text}")
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def media_source(medium: Picture | Sound, text: str | None) -> Any:
