@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from headscope.errors import InputError
 from headscope.heads.questions.label_rules import token_class
 from headscope.scan.census import Census
 from headscope.scan.census_page import DESCRIPTIONS, TOP_HEADS, census_page
 from headscope.scan.options import ScanOptions
 from headscope.scan.recipe import Recipe
 from headscope.scan.run import scan
+from headscope.scan.tally.examples import BEFORE
 from headscope.scan.tally.reduction import TRAITS
+from headscope.scan.tally.tally import Layout, Tally
 from tests.scan.tiny import open_tiny, texts
 
 NASTY = "</script><script>alert(1)</script> {{data}} {{recipe}} <b>&amp;\n" * 3
@@ -127,3 +132,37 @@ def test_at_most_five_problems_are_shown(census: Census) -> None:
         census.tally, with_problems(census, [f"problem {n}" for n in range(9)]), open_tiny().processor.tokens_of
     )
     assert re.findall(r"<p class=problem>(problem \d)</p>", census_page(many)) == [f"problem {n}" for n in range(5)]
+
+
+def test_examples_are_listed_with_the_tokens_around_them() -> None:
+    tally = Tally.zero(Layout(sites=(("0", 2), ("1", 1)), questions=("first", "previous"), replicates=2, examples=2))
+    places = {(0, 1, 0): (0, 3, 1, "abcd", 2), (0, 1, 1): (7, 0, 0, "xy", 0), (1, 2, 0): (0, 1, 1, "éz", 1)}
+    for slot, (document, position, key, text, at) in places.items():
+        parts = (tally.examples.score, tally.examples.document, tally.examples.position, tally.examples.key)
+        for part, value in zip(parts, (0.5, document, position, key), strict=True):
+            part[slot] = value
+        tally.examples.tokens[slot][BEFORE - at : BEFORE - at + len(text)] = torch.tensor([ord(each) for each in text])
+    made = Census(tally, Recipe({}), open_tiny().processor.tokens_of)
+    names = ("head", "question", "rank", "score", "document", "position", "key", "at", "tokens")
+    assert [tuple(row[name] for name in names) for row in made.examples().to_pylist()] == [
+        ("0.1", "first", 0, 0.5, 0, 3, 1, 2, [*"abcd"]),
+        ("0.1", "first", 1, 0.5, 7, 0, 0, 0, [*"xy"]),
+        ("1.0", "previous", 0, 0.5, 0, 1, 1, 1, [*"éz"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("layout", "said"),
+    [
+        ({"sites": (("0", 2), ("1", 1))}, "its examples are of the head '1.1', which it does not have"),
+        ({"questions": ("previous", "itself", "first", "duplicate", "i", "o")}, "of the question '<odd>&', which it"),
+    ],
+)
+def test_examples_of_heads_and_questions_that_a_census_does_not_have_are_refused(
+    census: Census, tmp_path: Path, layout: dict[str, Any], said: str
+) -> None:
+    files = census.files() | {"tally.safetensors": Tally.zero(Layout(**(vars(census.layout) | layout))).to_bytes()}
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    with pytest.raises(InputError, match=said):
+        Census.load(tmp_path)

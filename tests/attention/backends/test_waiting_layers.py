@@ -1,0 +1,249 @@
+"""Layers that wait are observed together as each text is alone in each layer; kernels are replaced by definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import FrozenInstanceError, replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from headscope.attention.backends import waiting_layers
+from headscope.attention.backends.waiting_layers import WaitingLayers, _padded, without_padding
+from headscope.attention.engine import observe
+from headscope.attention.masks import causal, dense, full, window
+from headscope.attention.observation import Rows
+from headscope.attention.questions import Question
+from headscope.attention.scores import Scores
+
+Sizes = tuple[int, int]
+
+
+@pytest.fixture(autouse=True)
+def launches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The items of every launch: texts times layers. The kernel is replaced by what it computes."""
+    counted: list[int] = []
+
+    def observe_layers(q: Tensor, k: Tensor, scores: Scores, questions: Mapping[str, Question]) -> Rows:
+        """Masks and labels are those of the texts of one layer, which repeat from layer to layer."""
+        counted.append(len(q))
+        allowed = scores.mask.dense(q.shape[2], k.shape[2])
+        mask = dense(allowed.repeat(len(q) // len(allowed), 1, 1, 1))
+        asked = {
+            name: Question(*(side.repeat(len(q) // len(side), 1) for side in (each.query, each.key)), each.exclude_self)
+            for name, each in questions.items()
+        }
+        found = observe(q, k, k, scores=replace(scores, mask=mask), questions=asked).rows
+        return replace(found, output=q.new_empty(*q.shape[:3], 0))
+
+    monkeypatch.setattr(waiting_layers.fused_layers, "observe_layers", observe_layers)
+    return counted
+
+
+def layer(items: int, n_query: int, n_key: int, heads: int = 4, **how: Any) -> tuple[Tensor, Tensor, Tensor, Scores]:
+    """q, k, v and bound scores: two key heads, values of five numbers."""
+    q, k, v = torch.randn(items, heads, n_query, 8), torch.randn(items, 2, n_key, 8), torch.randn(items, 2, n_key, 5)
+    return q, k, v, Scores(**{"scale": 0.5, "mask": causal(), **how}).bind(q, k)
+
+
+def labels_of(size: Sizes, seed: int = 0) -> dict[str, Question]:
+    n_query, n_key = size
+    chance = torch.Generator().manual_seed(seed)
+    query, key = (torch.randint(0, 3, (1, length), generator=chance) for length in (n_query, n_key))
+    return {"same": Question(query, key), "other": Question(key[:, -n_query:], key, exclude_self=True)}
+
+
+def assert_alone(found: Any, size: Sizes, given: tuple[Tensor, Tensor, Tensor, Scores], item: int, asked: Any) -> None:
+    """What was observed of one text is what ``observe`` says of that text without the others and without padding."""
+    q, k, v = (
+        each[item : item + 1, :, :length] for each, length in zip(given[:3], (size[0], size[1], size[1]), strict=True)
+    )
+    alone = observe(q, k, v, scores=given[3], questions=asked)
+    for name in ("logsumexp", "entropy"):
+        torch.testing.assert_close(getattr(found.rows, name), getattr(alone, name))
+    torch.testing.assert_close(tuple(found.rows.distance), tuple(alone.distance), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(found.rows.strongest.weight, alone.strongest.weight)
+    assert torch.equal(found.rows.strongest.key, alone.strongest.key)
+    torch.testing.assert_close(found.rows.mass, dict(alone.mass))
+    torch.testing.assert_close((found.q, found.k), (q, k))
+    torch.testing.assert_close(found.value_norms, v[0].norm(dim=-1))
+    assert found.scores is given[3]
+
+
+def test_the_layers_of_one_text_are_observed_in_one_launch_for_each_shape(launches: list[int]) -> None:
+    asked = labels_of((6, 6))
+    waiting = WaitingLayers([lambda site, size: asked])
+    layers = {"0": layer(1, 6, 6), "1": layer(1, 6, 6), "2": layer(1, 6, 6, heads=2), "3": layer(1, 6, 6)}
+    for site, given in layers.items():
+        assert site not in waiting
+        waiting.add(site, *given)
+        assert site in waiting
+    for site, given in layers.items():
+        assert_alone(waiting.observed(site, 0), (6, 6), given, 0, asked)
+        assert site in waiting
+    assert sorted(launches) == [1, 3]
+    assert "4" not in waiting
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{"scale": 0.25}, {"softcap": 3.0}, {"mask": causal() & window(2)}, {"mask": full()}],
+)
+def test_layers_with_other_scores_are_not_observed_together(launches: list[int], how: dict[str, Any]) -> None:
+    asked = labels_of((6, 6))
+    waiting = WaitingLayers([lambda site, size: asked])
+    layers = {"0": layer(1, 6, 6), "1": layer(1, 6, 6, **how)}
+    for site, given in layers.items():
+        waiting.add(site, *given)
+    for site, given in layers.items():
+        assert_alone(waiting.observed(site, 0), (6, 6), given, 0, asked)
+    assert launches == [1, 1]
+
+
+def test_layers_that_are_asked_other_questions_are_not_observed_together(launches: list[int]) -> None:
+    asked = {"0": labels_of((6, 6)), "1": labels_of((6, 6), 1), "2": {}}
+    waiting = WaitingLayers([lambda site, size: asked[site]])
+    layers = {site: layer(1, 6, 6) for site in asked}
+    for site, given in layers.items():
+        waiting.add(site, *given)
+    for site, given in layers.items():
+        assert_alone(waiting.observed(site, 0), (6, 6), given, 0, asked[site])
+    assert launches == [1, 1, 1]
+    assert waiting.masses("2") is None
+
+
+@pytest.mark.parametrize("mask", [causal(), full()])
+@pytest.mark.parametrize("sizes", [[(3, 3), (6, 6)], [(6, 6), (2, 2)], [(4, 4), (4, 4)]])
+def test_every_text_of_a_padded_batch_is_observed_as_if_alone(mask: Any, sizes: list[Sizes], launches) -> None:
+    asked = [labels_of(size, seed) for seed, size in enumerate(sizes)]
+    waiting = WaitingLayers([lambda site, size, each=each: each for each in asked], lambda site: sizes)
+    longest = max(n_key for _, n_key in sizes)
+    layers = {site: layer(2, longest, longest, mask=mask) for site in "ab"}
+    for site, given in layers.items():
+        waiting.add(site, *given)
+    for site, given in layers.items():
+        for text, size in enumerate(sizes):
+            assert_alone(waiting.observed(site, text), size, given, text, asked[text])
+    assert launches == [4]
+
+
+def test_queries_may_be_fewer_than_keys() -> None:
+    sizes = [(2, 4), (3, 5)]
+    asked = [labels_of(size, seed) for seed, size in enumerate(sizes)]
+    waiting = WaitingLayers([lambda site, size, each=each: each for each in asked], lambda site: sizes)
+    given = layer(2, 3, 5, mask=full())
+    waiting.add("cross", *given)
+    for text, size in enumerate(sizes):
+        assert_alone(waiting.observed("cross", text), size, given, text, asked[text])
+
+
+def test_questions_that_are_padded_already_are_asked_at_once() -> None:
+    sizes = [(6, 6), (6, 6)]
+    asked = [labels_of(size, seed) for seed, size in enumerate(sizes)]
+    padded = {
+        name: Question(
+            torch.cat([each[name].query for each in asked]),
+            torch.cat([each[name].key for each in asked]),
+            asked[0][name].exclude_self,
+        )
+        for name in asked[0]
+    }
+
+    def never(site: str, size: Sizes) -> Any:
+        raise AssertionError("each text was not to be asked")
+
+    def together(given: Sequence[Sizes]) -> Any:
+        assert list(given) == sizes
+        return padded
+
+    waiting = WaitingLayers([never, never], lambda site: sizes, together)
+    given = layer(2, 6, 6)
+    waiting.add("0", *given)
+    for text in range(2):
+        assert_alone(waiting.observed("0", text), (6, 6), given, text, asked[text])
+
+
+@pytest.mark.parametrize(("room", "expected"), [(1, [1, 1, 1, 1, 1]), (2.5, [2, 2, 1]), (3, [3, 2]), (99, [5])])
+def test_so_many_layers_are_stacked_as_fit(monkeypatch, launches: list[int], room: float, expected: list[int]) -> None:
+    layers = {str(site): layer(1, 6, 6) for site in range(5)}
+    size = sum(each.numel() * 4 for each in layers["0"][:3])
+    monkeypatch.setattr(waiting_layers, "AT_ONCE", int(room * size))
+    asked = labels_of((6, 6))
+    waiting = WaitingLayers([lambda site, size: asked])
+    for site, given in layers.items():
+        waiting.add(site, *given)
+    for site, given in layers.items():
+        assert_alone(waiting.observed(site, 0), (6, 6), given, 0, asked)
+    assert launches == expected
+
+
+def test_masses_of_sites_observed_together_are_kept_together() -> None:
+    asked = labels_of((6, 6))
+    waiting = WaitingLayers([lambda site, size: asked])
+    for site in "ab":
+        waiting.add(site, *layer(1, 6, 6))
+    assert waiting.masses("a") is None, "nothing is observed before it is asked for"
+    parts = [waiting.observed(site, 0).rows.mass for site in "ab"]
+    found = waiting.masses("b")
+    assert found is not None
+    assert found[0] == ["a", "b"]
+    assert torch.equal(found[1], torch.stack([torch.cat([part[name] for part in parts]) for name in asked]))
+
+
+def test_a_text_may_be_read_in_windows() -> None:
+    waiting = WaitingLayers([lambda site, size: {}])
+    given = layer(3, 6, 6)
+    waiting.add("0", *given)
+    assert torch.equal(waiting.observed("0", 0).q, given[0])
+    asked = labels_of((6, 6))
+    asking = WaitingLayers([lambda site, size: asked])
+    asking.add("0", *given)
+    assert asking.observed("0", 0).rows.mass["same"].shape == (3, 4, 6)
+    assert asking.masses("0") is None, "they are not one item for each text"
+
+
+def test_scores_are_given_out_once_to_be_checked() -> None:
+    waiting = WaitingLayers([lambda site, size: {}])
+    for site in "ab":
+        waiting.add(site, *layer(1, 6, 6))
+    assert waiting.unchecked() == []
+    rows = [waiting.observed(site, 0).rows.logsumexp for site in "ab"]
+    ((sites, found),) = waiting.unchecked()
+    assert sites == ["a", "b"]
+    assert torch.equal(found, torch.stack([each.flatten() for each in rows]))
+    assert waiting.unchecked() == []
+
+
+def test_layers_that_wait_keep_no_gradients() -> None:
+    q, k, v, scores = layer(1, 6, 6)
+    waiting = WaitingLayers([lambda site, size: {}])
+    waiting.add("0", q.requires_grad_(), k.requires_grad_(), v, scores)
+    found = waiting.observed("0", 0)
+    assert not any(each.requires_grad for each in (found.q, found.k, found.value_norms, found.rows.logsumexp))
+    with pytest.raises(FrozenInstanceError):
+        found.q = q
+
+
+def test_padding_is_hidden_where_a_query_could_see_it() -> None:
+    q, k, _, scores = layer(2, 6, 6, mask=full(), softcap=4.0)
+    hidden = without_padding(scores, [(3, 3), (6, 6)], q)
+    allowed = hidden.mask.dense(6, 6)
+    assert allowed[:, 0, 0].tolist() == [[True] * 3 + [False] * 3, [True] * 6]
+    assert (hidden.scale, hidden.softcap) == (scores.scale, scores.softcap)
+    assert without_padding(scores, [(6, 6), (6, 6)], q) is scores
+    bound = Scores(scale=0.5, mask=causal()).bind(q, k)
+    assert without_padding(bound, [(3, 3), (6, 6)], q) is bound
+
+
+def test_labels_are_padded_with_what_matches_nothing() -> None:
+    one = {"a": Question(torch.tensor([[1, 2]]), torch.tensor([[3, 4, 5]]), exclude_self=True)}
+    two = {"b": Question(torch.tensor([[6]]), torch.tensor([[7]]))}
+    found = _padded([one, two], 3, 4, torch.device("cpu"))
+    assert {name: (each.query.tolist(), each.key.tolist(), each.exclude_self) for name, each in found.items()} == {
+        "a": ([[1, 2, -1], [-1, -1, -1]], [[3, 4, 5, -1], [-1, -1, -1, -1]], True),
+        "b": ([[-1, -1, -1], [6, -1, -1]], [[-1, -1, -1, -1], [7, -1, -1, -1]], False),
+    }
+    assert {each.query.dtype for each in found.values()} == {torch.int32}
+    assert _padded([{}, {}], 3, 4, torch.device("cpu")) == {}
