@@ -139,8 +139,8 @@ class WaitingLayers:
 
     def _parts(self, sites: list[str]) -> Iterator[list[str]]:
         """Some sites at a time: q, k and v are let go when a part has been observed, so no other is stored twice."""
-        first = self._waiting[sites[0]]
-        size = sum(tensor.numel() * tensor.element_size() for tensor in (first.q, first.k))
+        layer = self._waiting[sites[0]]
+        size = sum(tensor.numel() * tensor.element_size() for tensor in (layer.q, layer.k))
         count = max(1, AT_ONCE // max(size, 1))
         for first in range(0, len(sites), count):
             yield sites[first : first + count]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 from collections.abc import Set
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -25,6 +26,12 @@ GLUON = "3.6"
 def interpreted() -> bool:
     """Whether Triton's interpreter runs the kernels on the CPU, for tests."""
     return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def on_gpu_of(tensor: Tensor) -> AbstractContextManager[None]:
+    """Make a tensor's GPU the current one: Triton launches there, and in a new thread that is the first one."""
+    own: AbstractContextManager[None] = torch.cuda.device_of(tensor)  # type: ignore[no-untyped-call]
+    return own
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headscope.attention.backends.fused.flash import FlashResult, attend, interpreted
+from headscope.attention.backends.fused.flash import FlashResult, attend, interpreted, on_gpu_of
 from headscope.attention.backends.fused.intervals import Intervals, intervals, refuse_mask
 from headscope.attention.observation import PerRow, Rows, Statistic, Strongest
 from headscope.attention.questions import Groups, Question, Single, single_or_groups
@@ -64,7 +64,7 @@ def observe(
     statistics: Set[Statistic],
 ) -> Rows:
     """Compute every statistic in one flash pass, and the questions from its log-sum-exp. ``scores`` is bound."""
-    with torch.cuda.device_of(q):  # Triton launches on the current device, which in a new thread is the first one
+    with on_gpu_of(q):
         inputs = KernelInputs.prepare(q, k, v, scores)
         flash = attend(inputs, statistics)
         strongest = None if flash.weight is None else Strongest(inputs.strongest_keys(flash), flash.weight)

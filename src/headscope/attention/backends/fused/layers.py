@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headscope.attention.backends.fused.flash import attend, interpreted
+from headscope.attention.backends.fused.flash import attend, interpreted, on_gpu_of
 from headscope.attention.backends.fused.host import KernelInputs, refuse
 from headscope.attention.backends.fused.intervals import Intervals
 from headscope.attention.masks import Causal, Window
@@ -54,7 +54,7 @@ def refuse_layer(q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> str | None:
 
 def attend_within(q: Tensor, k: Tensor, v: Tensor, scores: Scores, visible: Intervals) -> Tensor:
     """Compute z alone, each row over its interval of keys. ``scores`` is bound; its mask is not read."""
-    with torch.cuda.device_of(q):
+    with on_gpu_of(q):
         return attend(KernelInputs.prepare(q, k, v, scores, visible), frozenset()).output
 
 
@@ -95,7 +95,7 @@ def statistics_of(
     values = torch.empty(TRAITS + len(questions), *q.shape[:3], dtype=torch.float32, device=q.device)
     key = inputs.empty(torch.int64)
     tile = _tile(q.dtype, d_head)
-    with torch.cuda.device_of(q):
+    with on_gpu_of(q):
         layer_kernel.layers[(-(-n_query // tile) * n_items * n_heads,)](
             inputs.q, inputs.k, *values[:TRAITS].unbind(), key, values[TRAITS:],
             inputs.visible.low, inputs.visible.high, asks, labels, n_query, k.shape[2], k.shape[1],

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from headscope.attention.backends.fused.flash import interpreted
+from headscope.attention.backends.fused.flash import interpreted, on_gpu_of
 from headscope.attention.backends.fused.layers import LayerStatistics
 
 TRAITS = 4
@@ -73,7 +73,7 @@ def sum_segments(found: LayerStatistics, segments: Segments, bins: Bins) -> Segm
     score = torch.empty(n_questions, n_all, n_segments, device=device)
     column, key = torch.empty(2, n_questions, n_all, n_segments, dtype=torch.long, device=device)
     wide = 1 << (quantities - 1).bit_length()
-    with torch.cuda.device_of(found.values):
+    with on_gpu_of(found.values):
         segment_kernel.segments[(n_segments, n_all)](
             values, found.strongest, segments.valid, segments.shares, segments.exclude_self, segments.rows,
             sums, squares, high, low, count, entropy, distance, score, column, key,
