@@ -187,7 +187,7 @@ def task_text(made: Tokenizer, question: held_out.Question) -> TaskText | None:
 
 
 def prepared(given: argparse.Namespace, options: TrainingOptions, mixed: Mixture) -> tuple[TrainingData, Path]:
-    """All tokenized text with its shares of rows in both stages, names of novels marked where they come again."""
+    """All tokenized text with its shares of rows in both stages, and the names of novels marked that come again."""
     read = [split(read_documents(path))[0] for path in given.texts]
     pool = pool_of(document.text for document in read[0][::4])
     generated = generate(read[0], pool, given.out, mixed)
@@ -199,8 +199,9 @@ def prepared(given: argparse.Namespace, options: TrainingOptions, mixed: Mixture
     files += [TextFile(generated[name], *both) for name, both in mixed.kinds().items()]
     data = prepare(files, replace(options, tokenizer=file), given.out)
     novels, *others = data.streams
-    names = [*renamed.JUDGED, *(name for name, _ in pool.found)]
-    novels = replace(novels, marked=named_again(novels.tokens, names, data.tokenizer))
+    if not given.plain_novels:
+        names = [*renamed.JUDGED, *(name for name, _ in pool.found)]
+        novels = replace(novels, marked=named_again(novels.tokens, names, data.tokenizer))
     tasks = film_tasks(load_tokenizer(file))
     return replace(data, streams=[novels, *others], tasks=tasks), file
 
@@ -243,6 +244,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--weights", default="{}", help=f"JSON of shares of rows that differ from {WEIGHTS}")
     parser.add_argument("--shares", default="{}", help="JSON of shares of the kinds of generated text that differ")
     parser.add_argument("--generated-mb", type=float, default=140.0, help="megabytes of text to generate")
+    parser.add_argument("--plain-novels", action="store_true", help="do not mark names of novels that come again")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="save and stop after this long")
     return parser.parse_args()
 

@@ -35,7 +35,13 @@ def test_the_kinds_of_text_share_the_generated_rows_of_both_stages() -> None:
     for stage in (0, 1):
         assert sum(both[stage] for both in kinds.values()) == pytest.approx(WEIGHTS["generated"])
     assert kinds["tables"][0] == max(both[0] for both in kinds.values())
-    assert set(kinds) == set(KINDS)
+    assert set(kinds) == {name for name, kind in KINDS.items() if kind.share or kind.long_share}
+
+
+def test_a_kind_without_a_share_of_its_own_takes_part_in_the_short_stage_when_it_is_named() -> None:
+    kinds = Mixture(WEIGHTS, {"exchanges": 0.34, "deeds of novels": 0.0}, 1.0, 0).kinds()
+    assert kinds["exchanges"] == pytest.approx((0.34 * WEIGHTS["generated"], 0.0))
+    assert kinds["deeds of novels"][0] == 0
 
 
 def test_more_than_a_fifth_of_generated_rows_and_unknown_kinds_are_refused() -> None:
@@ -68,6 +74,11 @@ def test_a_film_s_task_ends_where_the_answer_is_due_and_knows_where_it_stood(tok
         assert tokenizer.decode(list(text.ids)) == question.text
     assert task_text(tokenizer, held_out.Question("It was", "extraordinary", "red", (0, 2))) is None
     assert {"indirect object", "pronoun", "retrieval"} <= set(film_tasks(tokenizer))
+
+
+def test_the_receiver_is_named_first_in_every_second_indirect_object() -> None:
+    for at, question in enumerate(held_out.indirect_objects(40)):
+        assert (question.text.index(question.right) < question.text.index(question.wrong)) == (at % 2 == 0)
 
 
 def test_questions_come_in_pairs_that_differ_in_their_answers() -> None:
