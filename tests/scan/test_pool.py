@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import FrozenInstanceError
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -170,6 +171,25 @@ def test_a_stopped_worker_is_gone_whatever_it_does() -> None:
         assert worker.process.exitcode == -signal.SIGKILL
     finally:
         worker.process.kill()
+
+
+def test_a_worker_s_answer_is_its_tally_its_error_or_its_end(pipe: tuple[Any, Any]) -> None:
+    near, far = pipe
+    ended: list[int] = []
+    worker = ProcessWorker.__new__(ProcessWorker)
+    worker.pipe, worker.process = near, SimpleNamespace(join=lambda: ended.append(9), exitcode=9)  # type: ignore[assignment]
+    assert worker.send(b"rows") is near
+    assert far.recv_bytes() == b"rows"
+    far.send((None, b"tally"))
+    assert worker.receive() == b"tally"
+    far.send((InputError("too short"), None))
+    with pytest.raises(InputError, match="too short"):
+        worker.receive()
+    far.close()
+    assert worker.send(b"rows") is near, "that it has died is noticed when it is asked for its answer"
+    with pytest.raises(WorkerLostError, match="exit code 9"):
+        worker.receive()
+    assert ended == [9], "there is no exit code before a process has been waited for"
 
 
 class Workers:

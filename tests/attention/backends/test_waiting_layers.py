@@ -220,6 +220,7 @@ def test_layers_that_wait_keep_no_gradients() -> None:
     q, k, v, scores = layer(1, 6, 6)
     waiting = WaitingLayers([lambda site, size: {}])
     waiting.add("0", q.requires_grad_(), k.requires_grad_(), v, scores)
+    assert not any(each.requires_grad for each in waiting._waiting["0"][1:4]), "or the whole pass would be kept"
     found = waiting.observed("0", 0)
     assert not any(each.requires_grad for each in (found.q, found.k, found.value_norms, found.rows.logsumexp))
     with pytest.raises(FrozenInstanceError):
