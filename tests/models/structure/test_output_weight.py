@@ -16,6 +16,7 @@ from headscope.models.structure.output_weight import (
     LOCAL,
     MIXED,
     NO_MATRIX,
+    SEVERAL,
     OutputPath,
     find_output_paths,
     rows_by_head,
@@ -35,6 +36,7 @@ class Site(nn.Module):
         self.way = way
         self.qkv = nn.Linear(WIDTH, 3 * WIDTH)
         self.out, self.gate = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.dropout = nn.Dropout()
         self.by_head, self.whole, self.post_norm = nn.LayerNorm(D_HEAD), nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -45,6 +47,22 @@ class Site(nn.Module):
             return self.out(flat)
         if self.way == "gated":
             return self.out(flat * self.gate(x).sigmoid())
+        if self.way.startswith("gated"):
+            made = flat * self.gate(input=x).sigmoid()
+            rows = made.flatten(0, 1)
+            given = {
+                "gated by keyword": made,
+                "gated, flat": rows,
+                "gated, rows": rows[:8],
+                "gated, apart": rows[:, None],
+            }
+            return self.out(given[self.way]).sum().expand(*x.shape[:2], WIDTH)
+        if self.way == "dropout":
+            return self.dropout(self.out(flat))
+        if self.way == "one position":
+            return self.out(flat[:, -1:] * 1)
+        if self.way == "more positions":
+            return self.out(torch.cat((flat, x), 1))[:, :6]
         if self.way == "normed by head":
             return self.out(self.by_head(z).flatten(2))
         if self.way == "normed over all":
@@ -89,6 +107,13 @@ def found(way: str) -> tuple[Model, OutputPath]:
     [
         ("plain", OutputPath("site.out", "exact", direct=True)),
         ("gated", OutputPath("site.out", "head-local", LOCAL)),
+        ("gated by keyword", OutputPath("site.out", "head-local", LOCAL)),
+        ("gated, flat", OutputPath("site.out", "head-local", LOCAL)),
+        ("gated, rows", OutputPath("site.out", "head-local", LOCAL, "other")),
+        ("gated, apart", OutputPath("site.out", "head-local", LOCAL, "other")),
+        ("dropout", OutputPath("site.out", "exact", direct=True)),
+        ("one position", OutputPath("site.out", "exact", SEVERAL, "other")),
+        ("more positions", OutputPath("site.out", "exact", SEVERAL, "other")),
         ("normed by head", OutputPath("site.out", "head-local", LOCAL)),
         ("normed over all", OutputPath("site.out", "mixed", MIXED)),
         ("query first", OutputPath("site.out", "exact", "", "query first")),
@@ -171,3 +196,46 @@ def test_rows_of_w_os_input_are_in_the_order_of_z() -> None:
     rows: Any = flat.reshape(10, 12)
     assert rows_by_head(rows, z, "other").shape == (1, 10, 12)
     assert rows_by_head(torch.randn(2, 3, 5, 12), z, "other").shape == (2, 15, 12)
+
+
+class Twice(nn.Module):
+    """A site that attends twice, of which the second call goes through no matrix."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.site = Site("normed by head")
+
+    def forward(self, x: Tensor) -> Tensor:
+        first = self.site(x)
+        self.site.way = "no matrix"
+        second = self.site(first)
+        self.site.way = "normed by head"
+        return first + second
+
+
+def test_later_calls_of_a_site_go_where_its_first_one_went() -> None:
+    torch.manual_seed(0)
+    model, inputs = Twice().eval(), {"x": torch.randn(2, 6, WIDTH)}
+    traced = trace(model, inputs)
+    assert [(call.path, call.times) for call in traced.calls] == [("site", 1), ("site", 2)]
+    assert find_output_paths(model, traced, inputs, {}) == [OutputPath("site.out", "head-local", LOCAL)] * 2
+
+
+def test_heads_are_counted_at_the_input_of_w_o() -> None:
+    model = nn.ModuleDict({"out": nn.Linear(12, 10)})
+    path = OutputPath("out", "exact")
+    assert weight_by_head(model, path, 3, "0").weight.shape == (3, 4, 10)
+    with pytest.raises(ModelError, match="W_O has 12 inputs, not a multiple of 5 heads"):
+        weight_by_head(model, path, 5, "0")
+
+
+def test_a_matrix_is_linear_relative_to_its_own_size_and_precision() -> None:
+    small = Quantised(rounds=True, bias=False)
+    small.stored.data *= 1e-4
+    with pytest.raises(ModelError, match="quantises its input"):
+        weight_and_bias(small, "0")
+    half = Quantised(bias=False).to(torch.bfloat16)
+    half.shift = half.shift.bfloat16()
+    weight, bias = weight_and_bias(half, "0")
+    assert_close(weight, half.stored.T * 0.5, rtol=0.02, atol=0.02)
+    assert bias is None

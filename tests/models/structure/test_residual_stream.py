@@ -11,7 +11,7 @@ from torch import nn
 
 import headscope
 from headscope.errors import ModelError
-from headscope.models.structure.residual_stream import layer_parts
+from headscope.models.structure.residual_stream import _first, _fit, _sum_with, layer_parts
 
 IDS = list(range(5, 20))
 SIZES: dict[str, Any] = {
@@ -133,3 +133,78 @@ def test_a_layer_without_mlp_has_none_and_a_product_is_no_sum(layer: type[NoMLP]
         found = layer_parts(model, "layers.0.attention", run)
         assert found.mlp is None
         torch.testing.assert_close(found.after, run()[0])
+
+
+class Layer(nn.Module):
+    def __init__(self, narrows: bool) -> None:
+        super().__init__()
+        self.attn, self.narrows = nn.Linear(4, 4), narrows
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made = x + self.attn(x)
+        return made[..., :3] if self.narrows else made
+
+
+@pytest.mark.parametrize(
+    ("model", "path", "message"),
+    [
+        (Layer(False), "attn", "attn is not in a list of layers, so the residual stream around it cannot be found"),
+        (nn.ModuleDict({"layers": nn.ModuleList([Layer(True)])}), "layers.0.attn", "has no residual stream of one"),
+    ],
+    ids=["no list", "narrower"],
+)
+def test_a_site_without_a_stream_of_one_width_around_it_is_refused(model: nn.Module, path: str, message: str) -> None:
+    layer = model.get_submodule(path.rpartition(".")[0])
+    with pytest.raises(ModelError, match=message):
+        layer_parts(model, path, lambda: layer(torch.randn(1, 3, 4)))
+
+
+class Parallel(nn.Module):
+    """Attention and MLP read the same stream and are added with factors of their own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attn, self.mlp = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 2 * self.attn(x) + 3 * self.mlp(x)
+
+
+@torch.no_grad()
+def test_parallel_branches_have_factors_of_their_own() -> None:
+    layer, x = Parallel(), torch.randn(1, 9, 4)
+    model = nn.ModuleDict({"layers": nn.ModuleList([layer])})
+    found = layer_parts(model, "layers.0.attn", lambda: layer(x))
+    assert found.mlp is not None
+    torch.testing.assert_close(found.before, x[0])
+    torch.testing.assert_close(found.after, x[0] + 2 * layer.attn(x[0]), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found.mlp, 3 * layer.mlp(x[0]), rtol=1e-4, atol=1e-5)
+
+
+def test_a_sum_is_found_between_neighbours_and_has_its_factor() -> None:
+    before, writer = torch.randn(5, 4), torch.randn(5, 4)
+    writer[1] = 0
+    after = before + 0.5 * writer
+    found = _sum_with(writer, [before, after])
+    assert found is not None
+    assert found.before is before
+    assert found.after is after
+    torch.testing.assert_close(found.added, 0.5 * writer, rtol=1e-4, atol=1e-5)
+    assert _sum_with(writer, [before]) is None
+    assert _sum_with(torch.randn(5, 4), [before, after]) is None
+
+
+def test_a_difference_within_rounding_is_explained_by_nothing() -> None:
+    """Beside a large stream the whole difference is small; what is left of it has to be small beside it."""
+    before, writer, other = 1e6 * torch.randn(5, 4), torch.randn(5, 4), torch.randn(5, 4)
+    assert _fit(before + other, before, [writer]) is None
+    assert _fit(before, before, [writer]) is None
+    assert _fit(before + other, before, [torch.zeros(5, 4)]) is None
+
+
+def test_the_first_tensor_of_numbers_is_the_activation() -> None:
+    x = torch.randn(1, 3, 4)
+    found = _first((None, "text", torch.arange(3), x, 2 * x))
+    assert found is not None
+    assert torch.equal(found, x[0])
+    assert _first((None, torch.arange(3))) is None

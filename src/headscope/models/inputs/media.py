@@ -101,8 +101,10 @@ def media_tensors(
     if not takes & ({PIXELS} if picture else {FEATURES, WAVE}):
         reads = " and ".join(input_kinds(takes)) or "tensors by name"
         raise InputError(f"{name} takes no {'picture' if picture else 'sound'}; it reads {reads}")
-    text = _with_image_token(text, processors) if picture and "input_ids" in takes else text
-    text = text if "input_ids" in takes else None
+    if "input_ids" not in takes:
+        text = None
+    elif picture:
+        text = _with_image_token(text, processors)
     made = (
         _picture_tensors(medium, text, processors)
         if isinstance(medium, Picture)
