@@ -120,7 +120,7 @@ def _names(calls: Sequence[Arguments]) -> list[str]:
 
 def _numbers(call: Arguments) -> dict[str, float]:
     """Arguments that are one number, or the same one for every item."""
-    found = {name: float(call.others[name]) for name in call.numbers}
+    found = {name: float(value) for name, value in call.others.items() if name in call.numbers}
     for name, value in call.tensors.items():
         if value.ndim < 2 and value.numel() and bool((value == value.flatten()[0]).all()):
             found[name] = float(value.flatten()[0])
