@@ -155,10 +155,10 @@ def test_parts_are_z_through_w_o_with_what_else_the_matrix_takes(bias: Tensor | 
     rows, channels = torch.tensor([1, 3]), torch.tensor([4, 0, 2])
     x[rows[:, None], channels] = z[0, 0]
     take = MatrixTake(0, weight.T, bias, weight, rows, channels, torch.arange(6).view(2, 3))
-    use = MatrixUse(0, "linear", nn.functional.linear, (x, weight, bias), {})
+    use = MatrixUse(0, "linear", nn.functional.linear, (x, weight, bias), {}, False)
     assert _parts_gap(use, take, z) < 1e-6
     assert _parts_gap(use, take, z * 1.1) > 1e-3
-    assert _parts_gap(MatrixUse(0, "matmul", torch.matmul, (x, weight[0]), {}), take, z) == math.inf
+    assert _parts_gap(MatrixUse(0, "matmul", torch.matmul, (x, weight[0]), {}, False), take, z) == math.inf
 
 
 def test_a_seeded_run_repeats_without_gradients() -> None:

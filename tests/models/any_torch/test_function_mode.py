@@ -99,12 +99,13 @@ def test_weights_are_followed_from_softmax_to_product(way: str) -> None:
     [
         lambda: SCORES.softmax(-1)[:, :, :1] @ V,
         lambda: SCORES.softmax(-1).argmax(-1, keepdim=True).float().expand(2, 3, 4, 6) @ V,
-        lambda: SCORES[0, 0, 0].softmax(-1) @ V[0, 0],
+        lambda: SCORES[0, 0, 0].softmax(-1)[None] @ V[0, 0],
+        lambda: SCORES[..., :0].softmax(-1) @ V[:, :, :0],
         lambda: SCORES.sigmoid() @ V,
         lambda: SCORES.softmax(-1) @ SCORES.softmax(-1).mT,
         lambda: torch.baddbmm(torch.zeros(6, 4, 7), SCORES.softmax(-1).flatten(0, 1), V.flatten(0, 1)),
     ],
-    ids=["a quarter", "whole numbers", "one axis", "no softmax", "two patterns", "baddbmm"],
+    ids=["a quarter", "whole numbers", "one axis", "no keys", "no softmax", "two patterns", "baddbmm"],
 )
 def test_what_is_no_product_of_a_pattern_and_values_is_not_found(run: Callable[[], Any]) -> None:
     assert seen(run) == []

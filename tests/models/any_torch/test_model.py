@@ -70,6 +70,8 @@ def test_one_item_is_probed_as_two_where_the_module_takes_two_alike(
 
 def test_projections_are_not_followed_and_it_says_so() -> None:
     with opened(Base()) as model:
+        with pytest.raises(HeadNameError, match="other: this model has the sites Base"):
+            model.output_weight("other")
         for get, name in ((model.query_weight, "W_Q"), (model.key_weight, "W_K"), (model.value_weight, "W_V")):
             with pytest.raises(ModelError, match=f"Base: {name} is not followed in a module that calls no attention"):
                 get("Base")
@@ -258,6 +260,23 @@ def test_sites_that_only_further_inputs_reach_are_learned_then() -> None:
         assert sorted(model.learned) == ["text", "vision"]
 
 
+def test_a_site_that_is_learned_later_is_checked_too() -> None:
+    module = WithPicture()
+    module.vision = misleading.QueryAdded()
+    with opened(module, {"x": states(2, 7)}) as model:
+        model.find_new_sites({"x": states(2, 7), "pixels": states(2, 7, seed=4)})
+        assert model.learned["vision"].why.startswith("a head set to zero is not its rows of W_O at zero")
+        assert not model.learned["text"].why
+
+
+def test_an_output_that_is_no_number_is_refused_by_its_site() -> None:
+    with (
+        opened(Base()) as model,
+        pytest.raises(ModelError, match="the attention output of site Base is NaN for this in"),
+    ):
+        model.run(model.probe, lambda site, call: plain(call) * float("nan"))
+
+
 def test_calls_of_one_module_are_counted_in_each_pass() -> None:
     class Twice(nn.Module):
         def __init__(self) -> None:
@@ -273,6 +292,13 @@ def test_calls_of_one_module_are_counted_in_each_pass() -> None:
             model.run(model.probe, lambda site, call, seen=seen: seen.append(site) or plain(call))
             assert seen == ["layer", "layer@2"]
         assert list(model.shape.sites) == ["layer", "layer@2"]
+
+
+def test_what_is_given_is_prepared_by_the_module_s_own_names() -> None:
+    with opened(Base()) as model:
+        x = states(1, 5, seed=3)
+        assert torch.equal(model.prepare(x).inputs["x"], x)
+        assert len(model.prepare(lambda module: module(x)).tokens) == 5
 
 
 def test_only_an_observer_s_sites_are_taken_from_the_module() -> None:

@@ -97,7 +97,7 @@ class MatrixUse:
     function: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    of_scores: bool = False
+    of_scores: bool
     """Whether its input has as many cells as a product of activations: heads may be mixed before the softmax."""
 
 

@@ -65,7 +65,6 @@ class AnyTorchModel(RecordedModel):
         self.arguments, self.hints, self.name = arguments, hints or Hints(), name
         self.takes = frozenset(inspect.signature(model.forward).parameters)
         self.learned: dict[str, LearnedSite] = {}
-        self.mixes_items = False
         self._traced_inputs = {"input_ids", "attention_mask", *arguments.named()}
         self._closed = False
         self._uncompiled = Uncompiled(model)
