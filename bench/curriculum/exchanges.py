@@ -2,7 +2,7 @@
 
 A model that copies the name behind the giver's earlier copy is right without knowing who acts wherever the two were
 named in this order before. Of two people who go on, both orders have soon been told, so that most answers can be looked
-up. Here most answers are the first of their people: no such rule is right more often than chance.
+up. Here most answers are the first of their people, and the rule is right for little more than half of them.
 """
 
 from __future__ import annotations
