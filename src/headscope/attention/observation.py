@@ -98,7 +98,7 @@ class Observation:
         """The attention that goes to a learned sink; zero without one."""
         if self.scores.sinks is None:
             return torch.zeros_like(self.logsumexp)
-        return torch.exp(self.scores.sinks.to(self.logsumexp)[None, :, None] - self.logsumexp)
+        return self.scores.sink_weight(self.logsumexp)
 
     def weights(
         self, rows: pattern.Index = slice(None), columns: pattern.Index = slice(None), head: int | None = None

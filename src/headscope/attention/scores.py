@@ -121,6 +121,11 @@ class Scores:
             return self
         return replace(self, scale=d_head**-0.5 if self.scale is None else self.scale, mask=mask)
 
+    def sink_weight(self, logsumexp: Float[Tensor, "batch head query"]) -> Float[Tensor, "batch head query"]:
+        """The attention that goes to the learned sinks; a sink of −inf gets none, even in a fully masked row."""
+        assert self.sinks is not None, "there are sinks to ask about"
+        return torch.exp(self.sinks.to(logsumexp)[None, :, None] - logsumexp.masked_fill(logsumexp.isneginf(), 0.0))
+
     def only(self, head: int) -> Scores:
         """Return the scores of one head: its own mask, bias and sink."""
         assert not isinstance(self.bias, Tensor), "tensors are wrapped when Scores is made"

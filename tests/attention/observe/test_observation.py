@@ -9,6 +9,7 @@ from torch.testing import assert_close
 from headscope.attention.engine import observe
 from headscope.attention.masks import causal, dense
 from headscope.attention.observation import ALL_STATISTICS, Observation, Rows, Statistic, Totals
+from headscope.attention.observer import Call, plain
 from headscope.attention.questions import Question
 from headscope.attention.scores import Scores
 from headscope.errors import HeadscopeError
@@ -74,6 +75,18 @@ def test_a_sink_is_an_outcome_of_its_own() -> None:
     assert_close(seen.sink[0, 0], torch.tensor([1 / 2, 1 / 3, 1 / 4]))
     assert_close(seen.entropy[0, 0], torch.tensor([2.0, 3.0, 4.0]).log())
     assert observed().sink.eq(0).all()
+
+
+@pytest.mark.parametrize("backend", ["blockwise", "dense"])
+def test_a_sink_of_minus_infinity_is_no_sink(backend: str) -> None:
+    """Row 2 attends to no key: with no sink either, nothing is left to divide by."""
+    x = torch.randn(1, 2, 5, 4, generator=torch.Generator().manual_seed(0))
+    mask = causal() & dense(torch.arange(5)[:, None].ne(2).expand(5, 5))
+    with_sinks = Scores(mask=mask, sinks=torch.full((2,), -torch.inf))
+    seen, wanted = (observe(x, x, x, scores=scores, backend=backend) for scores in (with_sinks, Scores(mask=mask)))
+    for name in ("output", "entropy", "logsumexp", "sink", "distance", "strongest"):
+        assert_close(getattr(seen, name), getattr(wanted, name))
+    assert_close(plain(Call(torch.nn.Identity(), x, x, x, with_sinks)), wanted.output)
 
 
 def test_the_repr_is_one_line() -> None:

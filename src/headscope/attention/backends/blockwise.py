@@ -282,7 +282,7 @@ def _with_sink(scores: Scores, sums: _Sums) -> _Outcome:
     """Add the sink at the end: distances are among the keys, however little weight the sink leaves them."""
     if scores.sinks is None:
         return _Outcome(sums.shift, sums.total, sums.expected, 1.0)
-    logit = (scores.sinks.detach().to(sums.shift) * math.log2(math.e))[:, None]
+    logit = (scores.sinks.detach().to(sums.shift) * math.log2(math.e)).clamp(min=MASKED)[:, None]  # −inf · 0: NaN
     shift = torch.maximum(sums.shift, logit)
     keys, sink = torch.exp2(sums.shift - shift), torch.exp2(logit - shift)
     expected = None

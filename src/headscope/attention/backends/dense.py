@@ -61,7 +61,7 @@ def _entropy(weights: Tensor, scores: Scores, logsumexp: Tensor) -> Tensor:
     total: Tensor = -torch.special.xlogy(weights, weights).sum(-1)
     if scores.sinks is None:
         return total
-    sink = torch.exp(scores.sinks.to(weights)[None, :, None] - logsumexp)
+    sink = scores.sink_weight(logsumexp)
     with_sink: Tensor = total - torch.special.xlogy(sink, sink)
     return with_sink
 
