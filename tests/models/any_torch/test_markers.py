@@ -80,6 +80,12 @@ def test_a_dtype_holds_its_markers_and_one_bit_more_exactly(dtype: torch.dtype) 
     assert markers.n_digits == 1
 
 
+def test_markers_take_one_bit_less_than_a_dtype_holds() -> None:
+    for dtype, bits in DIGIT_BITS.items():
+        assert bits == min(40, -int(torch.tensor(torch.finfo(dtype).eps).log2())), dtype
+    assert Markers(torch.float8_e5m2).bits == min(DIGIT_BITS.values()), "as the coarsest, where nothing is known"
+
+
 def rectangle(*lines: str) -> tuple[list[int], list[int]] | None:
     found = _rectangle(torch.tensor([[cell == "x" for cell in line] for line in lines]))
     return None if found is None else (found[0].tolist(), found[1].tolist())
