@@ -146,11 +146,3 @@ def test_one_client_s_bodies_do_not_keep_others_from_sending_theirs(address, mon
         assert httpx.post(f"{address}api/look", json={"text": "lamp " * 30}, timeout=60).status_code == 503
         assert other.post("/api/look", json={"text": "lamp " * 30}).status_code == 200
         assert greedy.recv(100).startswith(b"HTTP/1.1 503")
-
-
-def test_the_body_of_any_request_has_a_deadline(address, monkeypatch):
-    monkeypatch.setattr(limits, "BODY_TIMEOUT", 0.2)
-    port = int(address.rstrip("/").rpartition(":")[2])
-    with socket.create_connection((HOST, port), 60) as line:
-        line.sendall(f"GET /icon.svg HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 10\r\n\r\n1".encode())
-        assert line.recv(100).startswith(b"HTTP/1.1 408")

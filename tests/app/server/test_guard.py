@@ -190,11 +190,14 @@ def test_the_length_of_a_body_is_read_from_its_header(said, length):
 
 @pytest.mark.parametrize(("size", "counted"), [(limits.SMALL_BODY, 0), (limits.SMALL_BODY + 1, limits.SMALL_BODY + 1)])
 def test_small_bodies_are_not_counted_and_always_taken(size, counted):
-    held = limits.HeldBodies()
-    held.size = limits.HELD_BODIES - counted
-    with held.holding(size):
-        assert held.size == limits.HELD_BODIES
-    assert held.size == limits.HELD_BODIES - counted
+    async def scene() -> None:
+        held, before = limits.HeldBodies(), limits.HELD_BODIES - counted
+        async with held.holding("a", before):
+            async with held.holding("b", size):
+                assert held.size == limits.HELD_BODIES
+            assert held.size == before
+
+    asyncio.run(scene())
 
 
 def test_a_body_may_be_as_long_as_the_limit_and_its_last_part_need_not_say_so(monkeypatch):
@@ -223,14 +226,49 @@ def test_a_refusal_closes_the_connection_and_an_answer_does_not():
 
 
 def test_all_bodies_together_may_reach_their_limit_and_not_pass_it():
-    held = limits.HeldBodies()
-    with held.holding(limits.HELD_BODIES):
-        pass
-    with pytest.raises(HTTPException, match="503"), held.holding(limits.HELD_BODIES + 1):
-        pass
-    with held.holding(limits.HELD_BODIES), pytest.raises(HTTPException, match="503"):
-        held.holding(limits.SMALL_BODY + 1).__enter__()
-    assert held.size == 0
+    async def scene() -> None:
+        held = limits.HeldBodies()
+        async with held.holding("a", limits.HELD_BODIES):
+            pass
+        with pytest.raises(HTTPException, match="503"):
+            await held.holding("a", limits.HELD_BODIES + 1).__aenter__()
+        async with held.holding("a", limits.HELD_BODIES):
+            with pytest.raises(HTTPException, match="503"):
+                await held.holding("a", limits.SMALL_BODY + 1).__aenter__()
+        assert held.size == 0
+
+    asyncio.run(scene())
+
+
+def test_the_newest_body_of_who_holds_the_most_makes_room_until_its_answer_begins(monkeypatch):
+    """Client a holds 60 and 30 of 100 bytes: 20 of b end the newer one, 40 of c then the older one."""
+    monkeypatch.setattr(limits, "HELD_BODIES", 100)
+    monkeypatch.setattr(limits, "SMALL_BODY", 10)
+
+    async def hold(held: limits.HeldBodies, size: int) -> str:
+        try:
+            async with held.holding("a", size):
+                await asyncio.Event().wait()
+        except HTTPException as refused:
+            return f"{size}: {refused.status_code}"
+        return "never ended"
+
+    async def scene() -> None:
+        held = limits.HeldBodies()
+        older, newer = (asyncio.create_task(hold(held, size)) for size in (60, 30))
+        await asyncio.sleep(0)
+        async with held.holding("b", 20):
+            assert (await newer, older.done(), held.size) == ("30: 503", False, 80)
+            async with held.holding("b", 20) as release:
+                assert (older.done(), held.size) == (False, 100)
+                with pytest.raises(HTTPException, match="503"):
+                    await held.holding("b", 20).__aenter__()
+                release()
+                assert held.size == 80, "its answer has begun"
+            async with held.holding("c", 40):
+                assert (await older, held.size) == ("60: 503", 60)
+
+    asyncio.run(scene())
 
 
 def test_a_disconnect_before_the_end_of_the_body_is_passed_on():

@@ -95,7 +95,7 @@ class Guard:
                 cookie = self.clients.identify(scope)
                 request = Request(scope)
                 async with self.bodies.holding(client_id(request), _length(request)) as release:
-                    await self.app(scope, await whole_body(receive), send_with_headers)
+                    await self.app(scope, await whole_body(scope, receive), send_with_headers)
             else:
                 await first_visit(scope, receive, send_with_headers)
         except HTTPException as refused:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from starlette.exceptions import HTTPException
-from starlette.types import Message, Receive
+from starlette.types import Message, Receive, Scope
 
 from headscope.app.lru import LRU
 
@@ -74,6 +74,11 @@ class HeldBodies:
     def __init__(self) -> None:
         self._held: list[HeldBody] = []
 
+    @property
+    def size(self) -> int:
+        """How many bytes they have announced."""
+        return sum(held.size for held in self._held)
+
     @asynccontextmanager
     async def holding(self, client: str, size: int) -> AsyncIterator[Callable[[], None]]:
         """Count a body, until what is yielded is called; a large one that does not fit beside the others is refused."""
@@ -94,7 +99,7 @@ class HeldBodies:
 
     def _make_room(self, client: str, size: int) -> None:
         """End the newest requests of the client that holds the most: that may be this one, which then is refused."""
-        while sum(held.size for held in self._held) + size > HELD_BODIES:
+        while self.size + size > HELD_BODIES:
             sizes: Counter[str] = Counter()
             for held in self._held:
                 sizes[held.client] += held.size
@@ -110,8 +115,10 @@ class HeldBodies:
             self._held.remove(held)
 
 
-async def whole_body(receive: Receive) -> Receive:
+async def whole_body(scope: Scope, receive: Receive) -> Receive:
     """Read the whole body within the limits; return a ``receive`` that delivers it."""
+    if scope["method"] in ("GET", "HEAD"):
+        return receive
     try:
         async with asyncio.timeout(BODY_TIMEOUT):
             body = await _read(receive)
