@@ -89,11 +89,11 @@ class RecordedModel(ABC):
         row: int | None = None,
     ) -> ForwardPass:
         """See ``OpenModel.run``."""
-        refuse_training_mode(self.model, self.shape.name, self._always_training)
         for site in outputs:
             self._check_output(site)
         recording = Recording(id(self), frozenset(outputs), residual, row, check=PassCheck(self.shape.name))
         with own_precision(), self._observed(recording, observer):
+            refuse_training_mode(self.model, self.shape.name, self._always_training)
             output = self._call(ordinary(inputs))
         missing = [site for site in outputs if site not in recording.outputs]
         if missing:

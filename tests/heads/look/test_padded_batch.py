@@ -93,7 +93,7 @@ class Mixes(torch.nn.Module):
 
 def test_a_model_that_mixes_positions_elsewhere_is_read_text_by_text(llama: Scope) -> None:
     block = llama.model.model.model.layers[0]
-    block.mlp = Mixes(block.mlp)
+    block.mlp = Mixes(block.mlp).eval()
     assert_equal_looks(llama)
     with counting_forwards(llama) as ran:
         llama.look(TEXTS)
