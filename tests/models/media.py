@@ -7,11 +7,13 @@ import io
 import wave
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+import torch
 from PIL import Image
 from tests.models import tiny
 from transformers import (
@@ -24,6 +26,7 @@ from transformers import (
 )
 
 import headscope
+from headscope.models.inputs.media import FEATURES, PIXELS
 from headscope.scope import Scope
 
 RATE = 16_000
@@ -66,6 +69,26 @@ def png_base64() -> str:
 
 def wav_base64(seconds: float = 0.7) -> str:
     return base64.b64encode(wav(seconds)).decode()
+
+
+class TextsKept:
+    """The part of transformers' processors that is called, which keeps the texts that it was given."""
+
+    sampling_rate = 8000
+
+    def __init__(self, words: tuple[str, ...] = (), **attributes: Any) -> None:
+        self.given: list[Any] = []
+        self.tokenizer = SimpleNamespace(get_vocab=lambda: dict.fromkeys(words, 0))
+        for name, value in attributes.items():
+            setattr(self, name, value)
+
+    def __call__(self, *samples: Any, text: str | None = None, **more: Any) -> dict[str, Any]:
+        self.given.append(text)
+        sound = bool(samples) or "audio" in more
+        made: dict[str, Any] = {FEATURES: torch.ones(1, 8, 6)} if sound else {PIXELS: torch.ones(1, 3, 4, 4)}
+        if text is not None:
+            made["input_ids"] = torch.ones(1, 2, dtype=torch.long)
+        return made | {"image_sizes": [[4, 4]], "attention_mask": torch.ones(1, 2)}
 
 
 def of_size(edge: int) -> ViTImageProcessorPil:

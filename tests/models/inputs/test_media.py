@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.util
 import json
 import struct
+import sys
 import wave
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ import pytest
 import torch
 from PIL import Image
 from tests.models import tiny
-from tests.models.media import RATE, clip_processor, hum, of_size, picture
+from tests.models.media import RATE, TextsKept, clip_processor, hum, of_size, picture
 from transformers import (
     PreTrainedTokenizerFast,
     Wav2Vec2FeatureExtractor,
@@ -25,7 +27,15 @@ from typer.testing import CliRunner
 import headscope
 from headscope.cli import app
 from headscope.errors import InputError
-from headscope.models.inputs.media import Picture, Sound, recognise, resampled
+from headscope.models.inputs.media import (
+    PIXELS,
+    MediaProcessors,
+    Picture,
+    Sound,
+    media_tensors,
+    recognise,
+    resampled,
+)
 from headscope.models.inputs.tokens import InputProcessor
 
 
@@ -236,6 +246,9 @@ def test_empty_and_truncated_files_are_refused(tmp_path: Path) -> None:
         ({"array": [[[0.0]], [[1.0]]], "sampling_rate": 8000}, r"this has the shape \(2, 1, 1\); give one channel"),
         ({"array": [0.5], "sampling_rate": None}, "sampling_rate=None: give samples per second, as in 16000"),
         ({"array": [0.5], "sampling_rate": 0}, "sampling_rate=0: give samples per second"),
+        ({"array": [0.5], "sampling_rate": 0.9}, "sampling_rate=0.9: give samples per second"),
+        ({"array": [0.5], "sampling_rate": True}, "sampling_rate=True: give samples per second"),
+        ({"array": np.ones((9, 9)), "sampling_rate": 1}, r"this has the shape \(9, 9\); give one channel"),
         ({"array": [0.5], "sampling_rate": "8000"}, "sampling_rate='8000'"),
         ({"array": [0.5], "sampling_rate": float("nan")}, "sampling_rate=nan"),
     ],
@@ -317,3 +330,68 @@ def test_channels_are_mixed_and_other_rates_resampled_or_refused() -> None:
     made = resampled(slow, RATE)
     assert made.rate == RATE
     assert np.abs(made.samples[400:-400] - hum()[400:-400]).max() < 0.01
+
+
+SAMPLES = np.array([0.5, -0.5, 0.25], dtype=np.float32)
+
+
+def test_a_sound_is_resampled_by_the_ratio_of_its_rates(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def resample_poly(samples: Any, up: int, down: int) -> Any:
+        asked.append((up, down))
+        return np.repeat(samples, 2).astype(np.float64)
+
+    def resample(samples: torch.Tensor, rate: int, wanted: int) -> torch.Tensor:
+        asked.append((rate, wanted))
+        return samples * 2
+
+    monkeypatch.setitem(sys.modules, "torchaudio", None)
+    monkeypatch.setitem(sys.modules, "torchaudio.functional", None)
+    monkeypatch.setitem(sys.modules, "scipy", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "scipy.signal", SimpleNamespace(resample_poly=resample_poly))
+    made = resampled(Sound(SAMPLES, 44_100), 16_000)
+    assert (made.rate, made.samples.dtype, len(made.samples)) == (16_000, np.float32, 6)
+    monkeypatch.setitem(sys.modules, "torchaudio", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "torchaudio.functional", SimpleNamespace(resample=resample))
+    made = resampled(Sound(SAMPLES, 44_100), 16_000)
+    assert (made.rate, made.samples.tolist()) == (16_000, (SAMPLES * 2).tolist())
+    assert asked == [(160, 441), (44_100, 16_000)]
+
+
+def given_text(
+    text: str | None, takes: frozenset[str] = frozenset({"input_ids", PIXELS}), **attributes: Any
+) -> str | None:
+    words = attributes.pop("words", ())
+    both = TextsKept(words, **attributes)
+    media_tensors(
+        Picture(np.zeros((4, 4, 3), dtype=np.uint8)), text, MediaProcessors(both, None, both), takes, "a model"
+    )
+    return both.given[0]  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("text", "attributes", "expected"),
+    [
+        ("the horse", {}, "the horse"),
+        ("the horse", {"image_token": "<image>"}, "<image>\nthe horse"),
+        (None, {"image_token": "<image>"}, "<image>"),
+        ("a <image> here", {"image_token": "<image>"}, "a <image> here"),
+        ("the horse", {"boi_token": "<begin>", "image_token": "<image>"}, "<begin>\nthe horse"),
+        ("the horse", {"boi_token": "<begin>"}, "<begin>\nthe horse"),
+        ("the horse", {"image_token": 5}, "the horse"),
+        (
+            "the horse", {"image_token": "<|image_pad|>", "words": ("<|vision_start|>", "<|vision_end|>")},
+            "<|vision_start|><|image_pad|><|vision_end|>the horse",
+        ),
+        ("the horse", {"image_token": "<|image_pad|>", "words": ("<|vision_start|>",)}, "<|image_pad|>\nthe horse"),
+        (
+            None, {"image_token": "<|image_pad|>", "words": ("<|vision_start|>", "<|vision_end|>")},
+            "<|vision_start|><|image_pad|><|vision_end|>",
+        ),
+    ],
+)  # fmt: skip
+def test_a_text_has_one_place_for_its_picture(
+    text: str | None, attributes: dict[str, Any], expected: str | None
+) -> None:
+    assert given_text(text, **attributes) == expected

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tests.models import tiny
+from tests.models.media import TextsKept
+from tokenizers import processors
 
 from headscope.errors import InputError
+from headscope.models.inputs import bounded_encoding, tokens
+from headscope.models.inputs.media import PIXELS, MediaProcessors, Picture
 from headscope.models.inputs.tokens import InputProcessor
 
 
@@ -36,6 +41,8 @@ def test_ids_become_tokens(processor: InputProcessor, ids: Any) -> None:
         ("", "the text is empty"),
         ("  \n", "the text is empty"),
         ([], "the list of tokens is empty"),
+        ([0, 13], "token 13 is outside this model's vocabulary of 0–12"),
+        ("it \udc41", r"the text is not UTF-8: letter 3 is '\\udc41', a stray byte or half of a pair"),
         ([4, 13], "token 13 is outside this model's vocabulary of 0–12"),
         ([-1], "token -1 is outside"),
         ("the " * 7, "the text has 7 tokens, and this model reads at most 6"),
@@ -153,3 +160,105 @@ def test_a_conversation_has_character_spans_and_limits() -> None:
         processor.prepare([{"role": "user", "content": "the horse it was tired"}])
     with pytest.raises(InputError, match="no tokenizer was given, so this model cannot read messages"):
         InputProcessor(None, vocabulary=13, context=4).prepare([{"role": "user", "content": "it"}])
+
+
+class Letters:
+    """The part of a slow tokenizer that is used: letters by their numbers, and nothing for some of them."""
+
+    def __call__(self, text: str, **_: object) -> dict[str, list[int]]:
+        return {"input_ids": [ord(letter) for letter in text]}
+
+    def decode(self, ids: list[int], **_: object) -> str:
+        return "".join(chr(number) for number in ids if number != 9)
+
+    def convert_ids_to_tokens(self, token: int) -> str | None:
+        return None if token == 7 else f"<{token}>"
+
+
+def test_spaces_alone_are_no_text_even_where_they_have_tokens() -> None:
+    reader = InputProcessor(Letters(), vocabulary=None, context=None)
+    with pytest.raises(InputError, match="the text is empty"):
+        reader.prepare("  \n")
+    assert reader.token_ids_of(["ab", "c"]) == [[97, 98], [99]]
+    assert reader.token_ids_of(["ab"]) == [[97, 98]]
+
+
+def test_a_token_without_text_is_shown_as_it_is_stored() -> None:
+    reader = InputProcessor(Letters(), vocabulary=None, context=None)
+    assert [reader.text_of(token) for token in (97, 9, 7)] == ["a", "<9>", "\x07"]
+
+
+def test_texts_together_have_no_special_tokens_either() -> None:
+    tokenizer = tiny.tokenizer()
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="[start] $A [end]", special_tokens=[("[start]", 1), ("[end]", 2)]
+    )
+    reader = InputProcessor(tokenizer, vocabulary=13, context=None)
+    assert reader.token_ids("it was") == [9, 10]
+    assert reader.token_ids_of(["it was", "tired"]) == [[9, 10], [11]]
+    assert reader.prepare("it was").inputs["input_ids"].tolist() == [[1, 9, 10, 2]]
+    assert reader.decode(torch.tensor([1, 9, 2])) == "[start] it [end]"
+
+
+def test_no_way_to_tokens_is_without_the_limit_of_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_encoding, "MOST_CHARACTERS", 12)
+    reader = InputProcessor(tiny.tokenizer(), vocabulary=13, context=None, start=1)
+    with pytest.raises(InputError, match="the text has 14 characters; at most 12"):
+        reader.token_ids_of(["it", "it was tired ."])
+    with pytest.raises(InputError, match="the target has 14 characters; at most 12"):
+        reader.prepare(("it", "it was tired ."))
+    with pytest.raises(InputError, match="the text has 14 characters; at most 12"):
+        reader.token_ids("it was tired .")
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        ("it it it", ""),
+        ("it it it it", "the text has 11 characters; the first 8 alone are 3 tokens"),
+        ("the road .", ""),
+    ],
+)
+def test_a_long_text_is_refused_by_its_beginning(monkeypatch: pytest.MonkeyPatch, text: str, refused: str) -> None:
+    """The first eight characters of the third are two tokens: it is tokenized whole."""
+    monkeypatch.setattr(tokens, "BEGINNING", 8)
+    reader = InputProcessor(tiny.tokenizer(), vocabulary=13, context=2)
+    with pytest.raises(InputError, match=refused or "the text has 3 tokens, and this model reads at most 2"):
+        reader.prepare(text)
+    assert len(InputProcessor(tiny.tokenizer(), vocabulary=13, context=None).prepare(text).tokens) > 2
+
+
+IMAGE = Picture(np.zeros((4, 4, 3), dtype=np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("start", "text", "takes", "written"),
+    [
+        (2, None, {PIXELS, "decoder_input_ids"}, [2]),
+        (2, "it was", {PIXELS, "decoder_input_ids"}, [2, 9, 10]),
+        (0, "it was", {PIXELS, "decoder_input_ids"}, [0, 9, 10]),
+        (9, "it was", {PIXELS, "decoder_input_ids"}, [9, 10]),
+        (2, "it [end]", {PIXELS, "decoder_input_ids"}, [2, 9]),
+        (2, "it was", {PIXELS, "decoder_input_ids", "input_ids"}, [2]),
+        (2, "it was", {PIXELS, "input_ids"}, None),
+        (None, "it was", {PIXELS, "decoder_input_ids", "input_ids"}, None),
+        (None, None, {PIXELS}, None),
+    ],
+)
+def test_a_text_is_beside_the_picture_or_what_was_written_so_far(
+    start: int | None, text: str | None, takes: set[str], written: list[int] | None
+) -> None:
+    both = TextsKept()
+    reader = InputProcessor(
+        tiny.tokenizer(), vocabulary=13, context=None, start=start, media=MediaProcessors(both, None, both)
+    )
+    made = reader.media_inputs(IMAGE, text, frozenset(takes), "a model")
+    found = made.get("decoder_input_ids")
+    assert (None if found is None else found.tolist()) == (None if written is None else [written])
+    assert ("input_ids" in made) is (text is not None and "input_ids" in takes)
+
+
+def test_a_text_beside_a_picture_that_takes_none_is_refused() -> None:
+    reader = InputProcessor(None, vocabulary=13, context=None, start=2, media=MediaProcessors(TextsKept()))
+    with pytest.raises(InputError, match="a model takes no text beside it; give the picture or sound alone"):
+        reader.media_inputs(IMAGE, "it was", frozenset({PIXELS}), "a model")
