@@ -190,6 +190,15 @@ def test_a_context_that_is_not_stated_is_none() -> None:
 
 
 @pytest.mark.parametrize(
+    ("longest", "context"), [(0, None), (1, 1), (10**9 - 1, 10**9 - 1), (10**9, None), (5.5, None)]
+)
+def test_a_length_that_a_tokenizer_only_seems_to_state_is_none(longest: Any, context: int | None) -> None:
+    tokenizer = tiny.tokenizer()
+    tokenizer.model_max_length = longest
+    assert input_processor(tiny.t5(), tokenizer).context == context
+
+
+@pytest.mark.parametrize(
     ("said", "expected"),
     [
         ({"decoder_start_token_id": 5, "bos_token_id": 3, "pad_token_id": 4}, 5),
