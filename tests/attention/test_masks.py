@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import FrozenInstanceError
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from headscope.attention.masks import Dense, Mask, causal, dense, documents, full, padding, window
+from headscope.attention.masks import Causal, Dense, Mask, causal, dense, documents, full, padding, window
 from headscope.errors import MaskError
 
 IDS = torch.tensor([[0, 0, 0, 1, 1, 2, 2, 2, 2, 2], [5, 5, 5, 5, 5, 5, 5, 5, 5, 9]])
@@ -249,3 +250,20 @@ def test_the_mask_of_one_head_is_its_own_or_the_shared_one() -> None:
     (shared,) = dense(ANY[:, :1]).parts
     assert isinstance(shared, Dense)
     assert shared.only(2) is shared
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        Causal(),
+        *(
+            mask.parts[0]
+            for mask in (window(2), padding([3]), documents(torch.zeros(1, 4).long()), dense(torch.ones(4, 4).bool()))
+        ),
+        causal(),
+    ],
+    ids=lambda made: type(made).__name__,
+)
+def test_masks_are_not_changed(made: object) -> None:
+    with pytest.raises(FrozenInstanceError):
+        made.changed = True  # type: ignore[attr-defined]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import FrozenInstanceError
 
 import pytest
 import torch
@@ -164,3 +165,9 @@ def test_wrong_sizes_and_pairings_are_refused() -> None:
         Rope(0)
     with pytest.raises(ShapeError, match=re.escape("pairing='thirds' is not known; use 'half' (Llama)")):
         Rope(4, pairing="thirds")
+
+
+@pytest.mark.parametrize("made", [Linear(2.0), NTK(2.0), Llama3(), Rope(8)], ids=lambda made: type(made).__name__)
+def test_positions_are_not_changed(made: object) -> None:
+    with pytest.raises(FrozenInstanceError):
+        made.factor = 2.0  # type: ignore[attr-defined]

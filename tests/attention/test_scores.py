@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from dataclasses import FrozenInstanceError
 
 import pytest
 import torch
 from torch.testing import assert_close
 
 from headscope.attention.masks import causal
-from headscope.attention.scores import Alibi, Relative, Scores
+from headscope.attention.scores import Alibi, DenseBias, Relative, Scores
 from headscope.errors import ShapeError
 from tests.attention.cases import CASES, Case, logits
 
@@ -129,3 +130,13 @@ def test_a_softcap_bounds_scores_and_leaves_small_ones_as_they_are() -> None:
     scores = Scores(scale=1.0, softcap=5.0).bind(q, k[None, None, :, None])
     capped = scores.block(q, k[None, None, :, None], one, torch.arange(4), 3)[0, 0, 0]
     assert_close(capped, torch.tensor([-5.0, -5 * math.tanh(0.6), 0.01, 5.0]), atol=1e-6, rtol=0)
+
+
+def test_scores_are_given_by_name_and_not_changed() -> None:
+    slopes = torch.ones(2)
+    for made in (Alibi(slopes), Relative(torch.ones(2, 3), 1), Scores(bias=torch.ones(1, 1, 2, 2)).bias, Scores()):
+        with pytest.raises(FrozenInstanceError):
+            made.changed = True  # type: ignore[union-attr]
+    assert isinstance(Scores(bias=torch.ones(1, 1, 2, 2)).bias, DenseBias)
+    with pytest.raises(TypeError, match="positional argument"):
+        Scores(0.5)  # type: ignore[misc]

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import FrozenInstanceError
 from urllib.parse import urlsplit
 
 import httpx
@@ -253,3 +254,11 @@ def test_an_open_page_sends_its_text_again_to_a_restarted_server(scope):
             "weights"
         ]
     np.testing.assert_array_equal(before, after)
+
+
+def test_options_and_token_of_a_server_are_not_changed():
+    for made in (ServeOptions(), Token("s3")):
+        with pytest.raises(FrozenInstanceError):
+            made.port = 80
+    with pytest.raises(TypeError, match="positional argument"):
+        ServeOptions("127.0.0.1")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -159,3 +161,11 @@ def test_a_rectangle_is_of_the_given_head() -> None:
         pooled = seen.pooled(head, (11, 11))
         assert_close(pooled.maximum, whole[:, head])
     assert_close(seen.weights(slice(4, 7), slice(2, 9)), whole[:, :, 4:7, 2:9])
+
+
+def test_what_was_observed_is_not_changed() -> None:
+    x = torch.randn(1, 2, 3, 4)
+    seen = observe(x, x, x)
+    for made in (seen, seen.rows, seen.totals()):
+        with pytest.raises(FrozenInstanceError):
+            made.count = 3  # type: ignore[misc,union-attr]

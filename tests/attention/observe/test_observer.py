@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import FrozenInstanceError
 
 import pytest
 import torch
@@ -97,3 +98,9 @@ def test_unobserved_attention_applies_the_dropout_of_the_call() -> None:
     for dropout in (0.0, 0.5):
         z = plain(Call(torch.nn.Module(), q, k, k, Scores(mask=causal()), dropout))
         assert bool((z == 1).all()) == (dropout == 0.0)
+
+
+def test_a_call_is_not_changed() -> None:
+    x = torch.randn(1, 2, 3, 4)
+    with pytest.raises(FrozenInstanceError):
+        Call(torch.nn.Identity(), x, x, x, Scores()).q = x  # type: ignore[misc]

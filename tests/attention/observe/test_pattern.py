@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from tests.attention.memory import peak_tensor_bytes
 from torch.testing import assert_close
 
 from headscope.attention import pattern
-from headscope.attention.engine import observe
+from headscope.attention.engine import BACKENDS, observe
 from headscope.attention.masks import causal, dense, window
 from headscope.attention.scores import Scores
 from headscope.errors import ShapeError
@@ -143,3 +143,10 @@ def test_a_head_row_or_shape_that_does_not_exist_is_refused() -> None:
         seen.weights(rows=torch.tensor([0, 5]))
     with pytest.raises(ShapeError, match="5 rows and 5 columns cannot be pooled into 0×4 cells"):
         seen.pooled(0, (0, 4))
+
+
+def test_the_source_of_a_pattern_and_a_backend_are_not_changed() -> None:
+    x = torch.randn(1, 2, 3, 4)
+    for made in (observe(x, x, x)._source(None), BACKENDS["dense"]):
+        with pytest.raises(FrozenInstanceError):
+            made.scores = None  # type: ignore[misc,union-attr,assignment]

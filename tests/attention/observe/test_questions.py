@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import FrozenInstanceError
 
 import pytest
 import torch
@@ -220,3 +221,11 @@ def test_pairs_are_those_of_the_given_rows_and_item(exclude_self: bool) -> None:
                 for position in range(5)
                 if query[item, row] == key[item, position] != -1 and not (exclude_self and position == row + 2)
             ]
+
+
+def test_a_question_and_its_plan_are_not_changed() -> None:
+    ids = torch.zeros(1, 3, dtype=torch.long)
+    plans = (Single(ids), Classes(ids, torch.zeros(1, 3, 1), False), Groups(ids, ids, ids, False))
+    for made in (Question(ids, ids), *plans):
+        with pytest.raises(FrozenInstanceError):
+            made.exclude_self = True  # type: ignore[misc,union-attr]
