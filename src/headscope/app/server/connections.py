@@ -58,7 +58,7 @@ class LimitedConnection(H11Protocol):
     def handle_events(self) -> None:
         """Take what has arrived. Go on reading while a request is answered, to notice when its client leaves."""
         super().handle_events()
-        if self.conn.their_state in (h11.DONE, h11.MIGHT_SWITCH_PROTOCOL):
+        if self.cycle is not None and not self.cycle.more_body:
             if len(self.conn.trailing_data[0]) > PIPELINED:
                 self.transport.abort()
             self.flow.resume_reading()
