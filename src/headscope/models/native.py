@@ -47,6 +47,7 @@ class NativeModel(RecordedModel):
         self.probe = {"input_ids": (torch.arange(2 * length).view(2, length) * 7 + 1) % (vocabulary or 2)}
         self._set_unembedding(find_last_matrix(*self._trace(), self._table))
         for site, module in self._modules.items():
+            self._watched.add((module, module.o_proj))
             self._hooks.append(module.o_proj.register_forward_hook(self._record_output(site, module.n_heads)))
         self.self_check = run_self_check(self, self.probe, None)
 

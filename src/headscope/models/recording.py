@@ -21,6 +21,7 @@ from headscope.models.modes import ordinary, own_precision, refuse_inference_wei
 from headscope.models.protocol import ForwardPass, SiteObserver, SiteOutput, Unembedding
 from headscope.models.selfcheck import SelfCheck
 from headscope.models.structure.recorder import current_recorder
+from headscope.models.structure.replaced_modules import WatchedModules
 from headscope.models.structure.residual_scale import Scales, residual_scales, scale_of
 from headscope.models.structure.sites import input_embedding, logits_of, site_from_call
 from headscope.models.structure.unembedding import UnembeddingPath
@@ -74,6 +75,7 @@ class RecordedModel(ABC):
         self._training = [module for module in model.modules() if module.training]
         self._hooks: list[Any] = []
         self._scales: Scales = {}
+        self._watched = WatchedModules(model)
         refuse_inference_weights(model)
         refuse_non_finite_weights(model)
         model.eval()
@@ -182,6 +184,7 @@ class RecordedModel(ABC):
 
     def _set_unembedding(self, path: UnembeddingPath) -> None:
         self._unembedding = path
+        self._watched.add((path.norm, path.matrix))
         if path.first is not None:
             self._hooks.append(path.first.register_forward_pre_hook(lambda _, args: self._record_residual(args)))
 
@@ -196,9 +199,12 @@ class RecordedModel(ABC):
 
     @contextmanager
     def _observed(self, recording: Recording, observer: SiteObserver | None) -> Iterator[None]:
+        self._watched.refuse_replaced()
+
         def observe(call: Call) -> Tensor:
             site = recording.latest = self._site_of(recording, call)
             if site is None:
+                self._watched.refuse_unknown(call.site)
                 return plain(call)
             recorder = current_recorder.get()
             if recorder is not None and recorder.model is self:

@@ -239,6 +239,7 @@ class AnyTorchModel(RecordedModel):
     ) -> Iterator[None]:
         if self._closed:
             raise ModelError(f"{self.name}: this scope is closed; load the model again")
+        self._watched.refuse_replaced()
 
         def visit(found: FoundCall) -> Tensor:
             learned = self.learned.get(found.site) or self.learned.get(found.site.partition("@")[0])
@@ -342,6 +343,7 @@ class AnyTorchModel(RecordedModel):
 
         sites = learn(run, passing, narrow)
         find_gated(self.model, run, passing, sites, read_hints(self.hints.sites, sites))
+        self._watched.add(site.module for site in sites.values())
         return sites
 
     def _choose_probe(self) -> Tensor:

@@ -160,6 +160,8 @@ class HuggingFaceModel(RecordedModel):
             self._hooks.append(module.register_forward_hook(self._record_output(str(matrix))))
         self._names, self._site_paths = {**found.names, **self._names}, {**found.paths, **self._site_paths}
         self._output_paths.update(new)
+        watched = [*found.paths.values(), *(path.matrix for path in new.values() if path.matrix is not None)]
+        self._watched.add(map(self.model.get_submodule, watched))
         self.shape = replace(self.shape, sites={**found.sites, **self.shape.sites})
         self.notes = sites.notes_on(self.model, traced, inputs, self._output_paths, self._site_paths)
 

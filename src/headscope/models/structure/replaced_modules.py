@@ -1,0 +1,46 @@
+"""Notice modules of an opened model that were replaced since: they have no hooks, and their heads no names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from torch import nn
+
+from headscope.errors import ModelError
+
+
+class WatchedModules:
+    """Modules of a model that must stay where they are, and all modules that hold them."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        self._links: dict[str, tuple[nn.Module, str, nn.Module]] = {}
+        """By path: a module's parent, its name there, and the module."""
+
+    def add(self, modules: Iterable[nn.Module | None]) -> None:
+        """Watch these modules too."""
+        wanted = set(map(id, modules))
+        for path in [path for path, module in self._model.named_modules() if id(module) in wanted]:
+            parent, names = self._model, path.split(".") if path else []
+            for depth, name in enumerate(names):
+                child = parent.get_submodule(name)
+                self._links.setdefault(".".join(names[: depth + 1]), (parent, name, child))
+                parent = child
+
+    def refuse_replaced(self) -> None:
+        """Refuse to run a model in which one was replaced: what it computes would be neither seen nor edited."""
+        for path, (parent, name, module) in self._links.items():
+            if parent._modules.get(name) is not module:
+                raise ModelError(
+                    f"{path} ({type(module).__name__}) was replaced after the model was opened, so it can be neither "
+                    "observed nor edited; open the model again: load(model, …)"
+                )
+
+    def refuse_unknown(self, module: nn.Module) -> None:
+        """Refuse attention of a module of the model that was not there when it was opened."""
+        path = next((path for path, part in self._model.named_modules() if part is module), None)
+        if path is not None:
+            raise ModelError(
+                f"{path} ({type(module).__name__}) attends, but was not there when the model was opened, so it can be "
+                "neither observed nor edited; open the model again: load(model, …)"
+            )
