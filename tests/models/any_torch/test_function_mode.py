@@ -102,10 +102,20 @@ def test_weights_are_followed_from_softmax_to_product(way: str) -> None:
         lambda: SCORES[0, 0, 0].softmax(-1)[None] @ V[0, 0],
         lambda: SCORES[..., :0].softmax(-1) @ V[:, :, :0],
         lambda: SCORES.sigmoid() @ V,
+        lambda: torch.einsum("bhqk,bhkd->bhd", SCORES.softmax(-1), V),
         lambda: SCORES.softmax(-1) @ SCORES.softmax(-1).mT,
         lambda: torch.baddbmm(torch.zeros(6, 4, 7), SCORES.softmax(-1).flatten(0, 1), V.flatten(0, 1)),
     ],
-    ids=["a quarter", "whole numbers", "one axis", "no keys", "no softmax", "two patterns", "baddbmm"],
+    ids=[
+        "a quarter",
+        "whole numbers",
+        "one axis",
+        "no keys",
+        "no softmax",
+        "a sum over queries",
+        "two patterns",
+        "baddbmm",
+    ],
 )
 def test_what_is_no_product_of_a_pattern_and_values_is_not_found(run: Callable[[], Any]) -> None:
     assert seen(run) == []
@@ -123,6 +133,47 @@ def test_a_softmax_is_found_by_any_name_of_it() -> None:
         assert not call.changed
         assert call.n_query == 4
         assert call.v.shape[-1] == 7
+
+
+def test_a_pattern_without_leading_axes_is_followed() -> None:
+    for change, changed in ((lambda w: w, False), (lambda w: w * 0.5, True)):
+        (call,) = seen(lambda change=change: change(SCORES[0, 0].softmax(-1)) @ V[0, 0])
+        assert (call.lead, call.shape, call.changed) == ((), (4, 7), changed)
+
+
+def test_the_operator_inside_flex_attention_is_found_by_its_name_and_arguments() -> None:
+    def flex_attention(*args: Any) -> str:
+        return "own"
+
+    def another(*args: Any) -> str:
+        return "own"
+
+    def score_mod(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return score
+
+    def mask_mod(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return j >= 0
+
+    found: list[FoundCall] = []
+
+    def visit(call: FoundCall) -> Tensor:
+        found.append(call)
+        return call.own()
+
+    mode = AttentionMode(Parts.of(nn.Identity()), visit)
+    inside = (Q, K, V, score_mod, ("blocks", mask_mod), 0.4, {})
+    z, logsumexp, largest = mode.__torch_function__(flex_attention, (), inside)
+    torch.testing.assert_close(z, F.scaled_dot_product_attention(Q, K, V, scale=0.4))
+    assert logsumexp.shape == largest.shape == (2, 3, 4)
+    (call,) = found
+    assert (call.lead, call.n_query, call.scale, call.flex) == ((2, 3), 4, 0.4, (score_mod, mask_mod))
+    for function, args in (
+        (flex_attention, inside[:5]),
+        (flex_attention, (Q, K, V, score_mod, None, 0.4)),
+        (another, inside),
+    ):
+        assert mode.__torch_function__(function, (), args) == "own"
+    assert len(found) == 1
 
 
 def test_one_softmax_is_one_attention_unless_its_weights_are_used_again() -> None:

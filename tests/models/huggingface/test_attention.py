@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from headscope.models.huggingface.attention import (
     BOOL_NAME,
     FLOAT_NAME,
     AttentionCall,
+    _sub_configs,
     attention,
     implementations,
     install,
@@ -182,6 +184,34 @@ def test_each_sub_model_gets_the_mask_it_reads_and_its_own_implementation_back()
     uninstall(model)
     uninstall(model)
     assert (model.config._attn_implementation, install_count(model)) == (before, 0)
+
+
+def test_configs_inside_configs_are_found_where_they_are() -> None:
+    inner = SimpleNamespace()
+    middle = SimpleNamespace(sub_configs={"inner": None, "missing": None}, inner=inner)
+    outer = SimpleNamespace(sub_configs={"nothing": None, "middle": None}, nothing=None, middle=middle)
+    assert _sub_configs(outer) == [middle, inner]
+    assert _sub_configs(inner) == []
+
+
+def test_a_sub_model_without_the_interface_keeps_its_own_implementation(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny.clip()
+    vision = model.vision_model.config
+    monkeypatch.setattr(type(model.vision_model), "_can_set_attn_implementation", classmethod(lambda cls: False))
+    configs = [id(config) for config, _ in implementations(model)]
+    assert id(model.config) in configs
+    assert id(model.config.text_config) in configs
+    assert id(vision) not in configs
+
+
+@pytest.mark.parametrize(("supported", "name"), [(True, BOOL_NAME), (False, FLOAT_NAME)])
+def test_a_sub_model_without_sdpa_reads_masks_of_numbers(
+    monkeypatch: pytest.MonkeyPatch, supported: bool, name: str
+) -> None:
+    model = tiny.llama()
+    for kind in (type(model), type(model.model)):
+        monkeypatch.setattr(kind, "_supports_sdpa", supported)
+    assert {found for _, found in implementations(model)} == {name}
 
 
 def test_another_implementation_is_used_inside_the_block_alone() -> None:
