@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -71,10 +72,13 @@ def so_far(text: Any, count: int) -> Any:
     return {**text, "decoder_input_ids": torch.cat((text["decoder_input_ids"], torch.tensor([NEW[:count]]).long()), 1)}
 
 
-def assert_same_in_steps(scope: Scope, text: Any, edit: Edit) -> None:
+def assert_same_in_steps(scope: Scope, text: Any, edit: Edit, first: int = 0) -> None:
+    """Before position ``first`` there is nothing to edit."""
     for count, logits in enumerate(stepwise(scope, text, edit)):
-        with scope.edit(edit):
-            torch.testing.assert_close(logits, scope.look(so_far(text, count)).logits[-1], atol=2e-4, rtol=1e-3)
+        now = so_far(text, count)
+        length = len(now) if isinstance(now, list) else now["decoder_input_ids"].shape[1]
+        with scope.edit(*[edit] * (length > first)):
+            torch.testing.assert_close(logits, scope.look(now).logits[-1], atol=2e-4, rtol=1e-3)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -82,7 +86,34 @@ def assert_same_in_steps(scope: Scope, text: Any, edit: Edit) -> None:
 def test_generating_under_an_edit_gives_the_logits_of_reading_the_text_so_far(model: str, edit: str) -> None:
     build, site, text, other = MODELS[model]
     with headscope.load(build()) as scope:
-        assert_same_in_steps(scope, text, EDITS[edit](scope, f"{site}.1", other))
+        first = 12 if edit == "knock_out of a later arrow" else 0
+        assert_same_in_steps(scope, text, EDITS[edit](scope, f"{site}.1", other), first)
+
+
+PAST: dict[str, tuple[Callable[[Scope], Edit], str]] = {
+    "query": (
+        lambda llama: knock_out("1.1", 5, 2),
+        "knock_out() at query 5, key 2 of 1.1: this text has the",
+    ),
+    "key": (
+        lambda llama: knock_out("1.1", 4, 7),
+        "knock_out() at query 4, key 7 of 1.1: this text has the",
+    ),
+    "patch": (lambda llama: patch("1.1", [2, 9], llama.look(IDS[0])), "patch() at positions [9]: this text has the"),
+    "mlp": (lambda llama: patch("mlp 0", 9, llama.look(IDS[0])), "patch() at positions [9]: this text has the"),
+    "stream": (lambda llama: patch("stream 1", 9, llama.look(IDS[0])), "patch() at positions [9]: this text has the"),
+}
+
+
+@pytest.mark.parametrize("what", PAST)
+def test_an_edit_past_the_text_is_refused_in_a_look_and_waits_in_generation(llama: Scope, what: str) -> None:
+    build, message = PAST[what]
+    ids = IDS[0, :5].tolist()
+    with llama.edit(build(llama)):
+        assert len(llama.generate(ids, 2).tokens) == 2
+        for texts in (ids, [ids, IDS[0].tolist()]):
+            with pytest.raises(EditError, match=f"^{re.escape(message)}"):
+                llama.look(texts)
 
 
 def test_rules_are_followed_past_a_sliding_window_as_in_the_text_read_whole() -> None:

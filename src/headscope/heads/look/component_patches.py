@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from headscope.attention.observer import Call
 from headscope.errors import EditError
 from headscope.heads.look.edits import EditFunction
+from headscope.heads.look.knock_outs import refuse_positions
 from headscope.models.decoding import continues
 from headscope.models.protocol import OpenModel
 from headscope.models.structure.carry import Route
@@ -57,7 +58,10 @@ class PatchComponents:
                     inside.enter_context(place.patching(self.positions))
                 yield
 
-        change.during = during  # type: ignore[attr-defined]
+        def refuse_beyond(reached: Mapping[str, tuple[int, int]]) -> None:
+            refuse_positions(self.positions, [place.length for place in places])
+
+        change.during, change.refuse_beyond = during, refuse_beyond  # type: ignore[attr-defined]
         return change
 
     def key(self) -> str:
@@ -70,7 +74,8 @@ class _Place:
     def __init__(self, model: OpenModel, module: nn.Module, is_input: bool) -> None:
         self.module, self.is_input = module, is_input
         self.kept: Tensor | None = None
-        self._total = 0
+        self.length = 0
+        """Positions that have been patched, or passed by."""
 
     def keeping(self, positions: tuple[int, ...]) -> AbstractContextManager[None]:
         """Keep the component's value at these positions."""
@@ -86,8 +91,8 @@ class _Place:
         def replace(value: Tensor) -> Tensor:
             rows = _rows(value).clone()
             length = rows.shape[1]
-            offset = self._total if length == 1 and continues.get() else 0
-            self._total = offset + length
+            offset = self.length if length == 1 and continues.get() else 0
+            self.length = offset + length
             for column, position in enumerate(positions):
                 if 0 <= position - offset < length:
                     assert self.kept is not None

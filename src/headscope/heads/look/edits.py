@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
@@ -14,7 +14,7 @@ from torch import Tensor
 from headscope.attention.observer import Call, plain
 from headscope.attention.scores import Scores
 from headscope.errors import EditError
-from headscope.heads.look.knock_outs import HiddenKeys, KnockOut, in_order
+from headscope.heads.look.knock_outs import HiddenKeys, KnockOut, in_order, refuse_positions
 from headscope.models.protocol import OpenModel, SiteObserver
 from headscope.names import Head, HeadName
 
@@ -204,6 +204,10 @@ class Patch:
                     z[:, heads, position - call.first_query] = taken[site][heads, column].to(z)
             return z
 
+        def refuse_beyond(reached: Mapping[str, tuple[int, int]]) -> None:
+            refuse_positions(self.positions, [reached[site][0] for site in by_site if site in reached])
+
+        change.refuse_beyond = refuse_beyond  # type: ignore[attr-defined]
         return change
 
     def key(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 from headscope.attention.masks import Mask, Part
 from headscope.attention.observer import Call
 from headscope.attention.scores import Scores
+from headscope.errors import EditError
 from headscope.models.protocol import OpenModel
 from headscope.names import Head, HeadName
 
@@ -53,6 +54,15 @@ class HiddenKeys:
             return call.scores
         hidden = Hidden(call.q.shape[1], self.head.head, *self._place(call))
         return replace(call.scores, mask=call.scores.mask & Mask((hidden,)))
+
+    def refuse_beyond(self, reached: Mapping[str, tuple[int, int]]) -> None:
+        """Refuse an arrow outside of a text, given the queries and keys of the sites that it reached."""
+        n_query, n_key = reached.get(self.head.site, (self.query + 1, max(self.keys) + 1))
+        if self.query >= n_query or max(self.keys) >= n_key:
+            raise EditError(
+                f"knock_out() at query {self.query}, key {max(self.keys)} of {self.head}: this text has the queries "
+                f"0–{n_query - 1} and the keys 0–{n_key - 1} there"
+            )
 
     def _place(self, call: Call) -> tuple[int, tuple[int, ...]]:
         """The row of the query and the columns of the keys in a call; the row may be outside of it."""
@@ -99,6 +109,27 @@ def in_order(
     others = [edit for edit in others if edit not in paths]
     together = [paths[0].joined(paths[1:])] if len(paths) > 1 else paths
     return (*(HiddenKeys(head, query, tuple(keys)) for (head, query), keys in hidden.items()), *together, *others)
+
+
+def refuse_beyond(
+    edits: Sequence[Callable[[str, Call, Tensor], Tensor]], reached: Mapping[str, tuple[int, int]]
+) -> None:
+    """Refuse edits at positions that a whole text does not have, given the queries and keys of the sites it reached.
+
+    In generation a position may still come.
+    """
+    for edit in edits:
+        check = getattr(edit, "refuse_beyond", None)
+        if check is not None:
+            check(reached)
+
+
+def refuse_positions(positions: Sequence[int], lengths: Sequence[int]) -> None:
+    """Refuse to patch positions that a text does not have everywhere, given its lengths at the places patched."""
+    length = min(lengths, default=max(positions, default=0) + 1)
+    beyond = [position for position in positions if position >= length]
+    if beyond:
+        raise EditError(f"patch() at positions {beyond}: this text has the positions 0–{length - 1} there")
 
 
 def _row_without(call: Call, head: int, row: int, keys: Sequence[int]) -> Float[Tensor, "batch d_value"]:

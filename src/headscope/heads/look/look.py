@@ -20,6 +20,7 @@ from headscope.errors import HeadNameError, InputError
 from headscope.heads.look.activation_cache import ActivationCache, SiteActivations
 from headscope.heads.look.attribution import Contributions, LogitAttribution, contributions_at, split_logit
 from headscope.heads.look.edits import EditFunction
+from headscope.heads.look.knock_outs import refuse_beyond
 from headscope.heads.look.sampling import ClassPrediction, Prediction, class_predictions, strongest_predictions
 from headscope.heads.look.table import head_table
 from headscope.heads.questions.batch_answers import BatchAnswers
@@ -73,6 +74,7 @@ class Look:
         # Under edits mostly the predictions are wanted; heads are observed when somebody looks at them.
         if self.edits:
             self.cache.predict()
+            refuse_beyond(self.edits, self.cache.reached)
         else:
             self.cache.observe(self.questions, BatchAnswers.of([self.prepared]))
         return self

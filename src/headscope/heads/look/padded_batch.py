@@ -19,6 +19,7 @@ from headscope.attention.masks import Causal, Dense, Mask, Window
 from headscope.attention.observer import Call, plain
 from headscope.attention.scores import Alibi, DenseBias, Relative, Scores
 from headscope.heads.look.activation_cache import on_cpu, size_in_bytes
+from headscope.heads.look.knock_outs import refuse_beyond
 from headscope.heads.questions.batch_answers import BatchAnswers, together
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def read_in_one_batch(looks: Sequence[Look], compare: bool) -> None:
     batch.end()
     for index, look in enumerate(looks):
         own = (slice(index, index + 1), slice(len(look.written)))
+        refuse_beyond(look.edits, look.cache.reached)
         look.cache.keep(done.logits[own], None if done.residual is None else done.residual[own])
     if compare:
         _check_equal(min(looks, key=lambda look: len(look.written)))
