@@ -11,6 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
+import torch
 from tokenizers import Regex, decoders, normalizers, pre_tokenizers
 
 import headscope
@@ -124,6 +125,21 @@ def test_a_decoder_with_a_pattern_is_tried_in_a_child(started: list[str]) -> Non
     reader = processor(decoder=decoders.Replace(Regex("(a|ab)+"), "b"))
     assert reader.text_of(0) == "b"
     assert started == ["decode"]
+    assert reader.decode(torch.tensor([0])) == "b"
+    assert started == ["decode", "decode"]
+
+
+def test_every_way_to_tokens_is_tried(started: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolated, "MOST_STEPS", 26)
+    reader = processor(pre_tokenizer=SLOW["pre_tokenizer"])
+    reader.start = 0
+    reader.token_ids("aa")
+    assert started == [], "eight steps"
+    reader.token_ids("aaa")
+    assert started == ["encode"], "27 steps"
+    reader.token_ids_of(["aaa", "a"])
+    reader.prepare(("a", "aaa"))
+    assert started == ["encode"] * 3
 
 
 @pytest.mark.parametrize("template", [LOOPS, DOUBLES], ids=["loops", "doubles"])

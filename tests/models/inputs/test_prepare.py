@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -12,7 +14,12 @@ from tests.models import tiny
 
 from headscope.errors import InputError
 from headscope.models.huggingface.model import HuggingFaceModel
+from headscope.models.inputs.decoder_prompt import DECODER_INPUTS
+from headscope.models.inputs.media import MediaProcessors, Picture, Sound
+from headscope.models.inputs.prepare import _main_input, _with_prompt, _with_sound
 from headscope.models.loading import open_model
+from headscope.models.protocol import Prepared
+from headscope.models.structure.trace import hooked
 
 IDS, LONG = torch.tensor([[4, 5, 6]]), torch.zeros(1, 200, dtype=torch.long)
 MELS, PIXELS = torch.randn(1, 8, 100), torch.rand(1, 3, 32, 32)
@@ -114,4 +121,54 @@ def test_positions_in_two_windows_are_named_as_those_of_the_first() -> None:
     model = open_model(transformers.SwinModel(config).eval())
     assert texts(model.prepare(torch.rand(1, 3, 8, 16)).tokens) == [f"window 1 [{place}]" for place in range(16)]
     assert texts(model.prepare(torch.rand(1, 3, 8, 8)).tokens)[:2] == ["patch 0,0", "patch 0,1"]
+    model.close()
+
+
+def test_positions_of_one_window_without_labels_are_numbered(opened: dict[str, HuggingFaceModel]) -> None:
+    made = opened["llama"].prepare({"inputs_embeds": torch.randn(1, 3, 32)})
+    assert texts(made.tokens) == ["[0]", "[1]", "[2]"]
+
+
+def test_a_sound_is_kept_with_its_rate_or_its_extractors() -> None:
+    prepared = Prepared({"input_features": MELS}, ())
+    processors = MediaProcessors(sound=SimpleNamespace(sampling_rate=8000))
+    for rate, found in ((4000, 4000), (None, 8000)):
+        kept = _with_sound(prepared, Sound(np.array([0.5, 0.25], dtype=np.float32), rate), processors)
+        assert kept.samples is not None
+        assert (kept.sampling_rate, kept.samples.tolist()) == (found, [0.5, 0.25])
+    assert _with_sound(prepared, Picture(np.zeros((2, 2, 3), dtype=np.uint8)), processors) is prepared
+
+
+def test_what_was_written_so_far_follows_the_decoders_prompt(opened: dict[str, HuggingFaceModel]) -> None:
+    start = torch.tensor([[1]])
+    without, unprompted = {"pixel_values": PIXELS}, {"input_ids": IDS, DECODER_INPUTS: start}
+    assert _with_prompt(opened["vit"], without, None) is without
+    assert _with_prompt(opened["llama"], unprompted, "it was") is unprompted
+    assert _with_prompt(opened["t5"], unprompted, "it was")[DECODER_INPUTS].tolist() == [[0]], "the encoder reads it"
+    heard = {"input_features": MELS, DECODER_INPUTS: start}
+    reads = open_model(tiny.whisper(), tiny.tokenizer())
+    prompt = _with_prompt(reads, heard, None)[DECODER_INPUTS].tolist()[0]
+    assert _with_prompt(reads, heard, "it was")[DECODER_INPUTS].tolist() == [[*prompt, 9, 10]]
+    reads.close()
+
+
+def test_a_decoder_without_a_start_token_is_given_none(
+    opened: dict[str, HuggingFaceModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opened["whisper"].processor, "start", None)
+    assert set(_main_input(opened["whisper"], MELS)) == {"input_features"}
+
+
+def test_whether_a_text_alone_is_read_is_tried_once_on_its_beginning() -> None:
+    model = open_model(tiny.llava(), tiny.tokenizer())
+    lengths: list[int] = []
+
+    def note(module: Any, args: Any, kwargs: Any) -> None:
+        lengths.append(kwargs["input_ids"].shape[1])
+
+    with hooked([model.model], before=note):
+        for _ in range(2):
+            made = model.prepare("the horse crossed the road because it was tired")
+    assert lengths == [4]
+    assert made.inputs["input_ids"].shape == (1, 9)
     model.close()
