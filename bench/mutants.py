@@ -165,9 +165,9 @@ def fault_at(package: str, file: Path, at: int) -> Fault:
 
 
 def mirror(file: Path) -> list[str]:
-    """The test file that has the module's name, which may be newer than the record of what tests run."""
-    folder = ROOT / "tests" / file.parent.relative_to(ROOT / "src/headscope")
-    return [str(test.relative_to(ROOT)) for test in (folder / f"test_{file.stem}.py",) if test.exists()]
+    """The test files that have the module's name, which may be newer than the record of what tests run."""
+    package = file.relative_to(ROOT / "src/headscope").parts[0]
+    return [str(test.relative_to(ROOT)) for test in sorted((ROOT / "tests" / package).rglob(f"test_{file.stem}.py"))]
 
 
 @dataclass(frozen=True)
