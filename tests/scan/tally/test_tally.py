@@ -218,6 +218,12 @@ def test_a_tally_whose_arrays_are_not_those_of_its_axes_is_refused(name: str) ->
             Tally.from_bytes(save(arrays, about))
 
 
+def test_what_a_tally_says_of_itself_is_in_the_order_of_its_names() -> None:
+    data = Tally.zero(LAYOUT).to_bytes()
+    about = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]["headscope"]
+    assert about == json.dumps(json.loads(about), sort_keys=True), "equal tallies of any version have equal bytes"
+
+
 def test_a_tally_of_another_schema_is_refused() -> None:
     data = Tally.zero(LAYOUT).to_bytes()
     written = b'\\"schema_version\\": 1'
