@@ -301,6 +301,22 @@ def test_what_is_given_is_prepared_by_the_module_s_own_names() -> None:
         assert len(model.prepare(lambda module: module(x)).tokens) == 5
 
 
+def test_each_call_of_a_gated_module_has_its_own_output() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = misleading.Gated()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.layer(self.layer(x))
+
+    with opened(Twice()) as model, torch.no_grad():
+        made: list[Tensor] = []
+        model.model.layer.proj.register_forward_hook(lambda module, args, output: made.append(output))
+        done = model.run(model.probe, outputs=["layer", "layer@2"]).outputs
+        assert_close([done["layer"].output, done["layer@2"].output], made)
+
+
 def test_only_an_observer_s_sites_are_taken_from_the_module() -> None:
     """Without one, every site is computed by the module itself."""
     with opened(Two()) as model, torch.no_grad():

@@ -149,7 +149,8 @@ def _parts_and_statistics(opened: Checkable, found: Findings) -> None:
         if opened.learned[name].kind == "exact" and not parts.get(name, math.inf) <= found.allowed:
             opened.learned[name].why = f"its head parts do not add up to W_O's output ({parts.get(name, math.inf):.1e})"
         elif not statistics.get(name, math.inf) <= STATISTICS:
-            opened.learned[name].why = f"its statistics differ from the dense pattern by {statistics[name]:.1e}"
+            gap = statistics.get(name, math.inf)
+            opened.learned[name].why = f"its statistics differ from the dense pattern by {gap:.1e}"
     good = _good(opened)
     found.errors["parts"] = max((parts.get(name, 0.0) for name in good), default=0.0)
     found.errors["statistics"] = max((statistics[name] for name in good), default=0.0)

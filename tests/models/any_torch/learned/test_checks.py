@@ -10,14 +10,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from headscope.attention import observe
 from headscope.attention.masks import causal
-from headscope.attention.observer import Call
+from headscope.attention.observer import Call, plain
 from headscope.attention.scores import Scores
 from headscope.models.any_torch.axes import Layout
 from headscope.models.any_torch.checks import (
     Findings,
+    _ablation,
     _gap,
     _only,
+    _parts_and_statistics,
     _parts_gap,
     _statistics_gap,
     _with_culprits_out,
@@ -141,11 +144,110 @@ def test_a_model_needs_a_site_and_an_edit_that_moves_it() -> None:
     assert not findings(moved=0.0).checks(Opened("a").learned)[-1].holds
 
 
+def test_a_site_that_the_probe_does_not_reach_again_is_given_up() -> None:
+    opened = Opened("exact", "gated", "other", other="given up")
+    opened.learned["gated"].kind = "head-local"
+    found = findings()
+    _parts_and_statistics(opened, found)
+    assert opened.whys == {
+        "exact": "its head parts do not add up to W_O's output (inf)",
+        "gated": "its statistics differ from the dense pattern by inf",
+        "other": "given up",
+    }
+    assert (found.errors["parts"], found.errors["statistics"]) == (0.0, 0.0)
+
+
+class Attending(Opened):
+    """One site of three heads and its W_O, which takes the channels backwards."""
+
+    def __init__(self, kind: str = "exact") -> None:
+        super().__init__("a")
+        self.call = Call(nn.Identity(), *(torch.randn(2, 3, 4, 5) for _ in range(3)), Scores())
+        self.weight = torch.randn(7, 15)
+        order = torch.arange(15).flip(0)
+        cells = torch.arange(120).view(2, 3, 4, 5).transpose(1, 2).reshape(8, 15)
+        self.take = MatrixTake(0, self.weight.T, None, self.weight, torch.arange(8), order, cells, order)
+        self.learned["a"].takes, self.learned["a"].kind = [self.take], kind  # type: ignore[assignment]
+        self.zeroed: list[Tensor] = []
+
+    def outputs(self, observer: Any, on_matrix: Any) -> Tensor:
+        z = plain(self.call) if observer is None else observer("a", self.call)
+        x = z.transpose(1, 2).flatten(2).flip(-1)
+        use = MatrixUse(0, "linear", nn.functional.linear, (x, self.weight), {}, False)
+        given = None if on_matrix is None else on_matrix(use)
+        return nn.functional.linear(x, self.weight) if given is None else given
+
+
+def test_parts_and_statistics_of_a_site_are_compared() -> None:
+    opened, found = Attending(), findings()
+    _parts_and_statistics(opened, found)
+    assert opened.whys == {"a": ""}
+    assert 0 < found.errors["parts"] < 1e-5
+    assert found.errors["statistics"] < 1e-5
+    opened.take.cells = opened.take.cells.flip(0)
+    _parts_and_statistics(opened, found)
+    assert opened.whys["a"].startswith("its head parts do not add up to W_O's output (")
+
+
+def test_one_head_off_is_compared_with_its_rows_of_w_o_at_zero() -> None:
+    opened = Attending()
+    found = Findings(opened.outputs(None, None))
+    assert _ablation(opened, ["a"], found) < 1e-5
+    z = plain(opened.call)
+    z[:, 1] = 0.0
+    moved = _gap(nn.functional.linear(z.transpose(1, 2).flatten(2).flip(-1), opened.weight), found.own)
+    assert found.moved == pytest.approx(moved)
+    opened.take.order = torch.arange(15).roll(1)
+    assert _ablation(opened, ["a"], found) > 1e-2
+
+
+def test_mixed_heads_are_moved_all_together_and_not_compared() -> None:
+    opened = Attending("mixed")
+    found = Findings(opened.outputs(None, None))
+    assert _ablation(opened, ["a"], found) == 0.0
+    assert found.moved == pytest.approx(1.0)
+
+
 def test_statistics_of_the_engine_equal_those_of_the_pattern() -> None:
     q, k = torch.randn(2, 3, 4, 5), torch.randn(2, 3, 6, 5)
     assert _statistics_gap(Call(nn.Identity(), q, k, k, Scores(mask=causal()))) < 1e-5
     bias = torch.zeros(1, 1, 4, 6)
     assert _statistics_gap(Call(nn.Identity(), q * 0, k, k, Scores(scale=0.0, bias=bias))) < 1e-5
+
+
+class Turning:
+    """A bias by key that is another one after so many blocks."""
+
+    def __init__(self, first: Tensor, then: Tensor, after: int) -> None:
+        self.first, self.then, self.after, self.blocks = first, then, after, 0
+
+    def block(self, rows: Tensor, columns: Tensor, offset: int) -> Tensor:
+        self.blocks += 1
+        table = self.first if self.blocks <= self.after else self.then
+        return table[columns].expand(1, 1, len(rows), len(columns)).clone()
+
+    def check(self, batch: int, n_heads: int, n_query: int, n_key: int) -> None:
+        return None
+
+    def only(self, head: int) -> Turning:
+        return self
+
+
+KEYS = torch.linspace(-1, 1, 6)
+
+
+@pytest.mark.parametrize(
+    ("first", "gap"),
+    [(KEYS + 0.5, 0.5 / (1 + float(KEYS.logsumexp(0)))), (KEYS.flip(0), None), (KEYS, 0.0)],
+    ids=["all scores are higher", "other keys are attended to", "the same"],
+)
+def test_any_statistic_that_differs_is_a_gap(first: Tensor, gap: float | None) -> None:
+    """Higher scores change the log-sum-exp alone; equal values and turned scores the distance alone."""
+    q, k = torch.zeros(2, 3, 4, 5), torch.zeros(2, 3, 6, 5)
+    counted = Turning(first, first, 0)
+    observe(q, k, k, scores=Scores(scale=0.0, bias=counted), backend="blockwise")
+    found = _statistics_gap(Call(nn.Identity(), q, k, k, Scores(scale=0.0, bias=Turning(first, KEYS, counted.blocks))))
+    assert found > 0.1 if gap is None else found == pytest.approx(gap, abs=1e-5)
 
 
 @pytest.mark.parametrize("bias", [None, torch.randn(7)])
