@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 
-from headscope.errors import InputError
+from headscope.errors import EditError, InputError
 from headscope.heads.explain import qk_ov_circuits
 from headscope.heads.explain.qk_ov_circuits import Compositions, FactoredMatrix, Through
 from headscope.heads.look.edits import Edit, EditFunction, edited
@@ -117,6 +117,9 @@ class Scope:
 
         A function of the site's name, its attention call and z, which returns z, is an edit as well.
         """
+        wrong = [repr(edit)[:80] for edit in edits if not isinstance(edit, Edit) and not callable(edit)]
+        if wrong:
+            raise EditError(f"edit({wrong[0]}): give an edit such as ablate('5.1'), or a function of site, call and z")
         bound = tuple(
             _ActiveEdit(id(self), edit.bind(self.model), edit.key())
             if isinstance(edit, Edit)

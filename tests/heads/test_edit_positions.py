@@ -20,6 +20,11 @@ from headscope.scope import Scope
 from tests.heads.explain.families import FAMILIES, IDS, ROPE
 from tests.models import tiny
 
+SIZES_OF_A_STACK = {"layers": 2, "attention_heads": 4, "ffn_dim": 48}
+SMALL = {
+    "vocab_size": 97, "max_position_embeddings": 64, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+    "decoder_start_token_id": 2,
+}  # fmt: skip
 NEW = [5, 9, 11, 3, 17, 22]
 CROSS = "decoder.1.cross"
 
@@ -184,6 +189,41 @@ def test_a_layer_of_one_token_is_patched_after_a_longer_text_too(llama: Scope) -
         llama.look(IDS[0].tolist())
         after = llama.look([5]).logits
     torch.testing.assert_close(after, alone)
+
+
+def test_the_last_mlp_of_an_encoder_is_patched_at_the_encoder_s_positions(t5: Scope) -> None:
+    text, other = two_sided(), {key: ids.flip(1) for key, ids in two_sided().items()}
+    module = t5.model.model.encoder.block[1].layer[1].DenseReluDense
+    kept: list[Tensor] = []
+    hook = module.register_forward_hook(lambda module, args, output: kept.append(output.clone()))
+    source = t5.look(other)
+    hook.remove()
+
+    def put(module: Any, args: Any, output: Tensor) -> Tensor:
+        output = output.clone()
+        output[:, 9] = kept[0][:, 9]
+        return output
+
+    hook = module.register_forward_hook(put)
+    wanted = t5.look(text).logits
+    hook.remove()
+    with t5.edit(patch("mlp encoder.1", 9, source)):
+        torch.testing.assert_close(t5.look(text).logits, wanted)
+    assert not torch.allclose(t5.look(text).logits, wanted)
+    message = r"positions \[12\]: the look it takes from has positions 0–11"
+    with pytest.raises(EditError, match=message), t5.edit(patch("mlp encoder.1", 12, source)):
+        pass
+
+
+def test_an_mlp_that_is_not_found_is_not_said_to_be_absent() -> None:
+    stacks = {f"{side}_{key}": n for side in ("encoder", "decoder") for key, n in SIZES_OF_A_STACK.items()}
+    bart = tiny.build("BartConfig", "BartForConditionalGeneration", d_model=32, **stacks, **SMALL)
+    with headscope.load(bart) as scope:
+        edit = patch("mlp decoder.1", 2, scope.look(two_sided()))
+        with pytest.raises(
+            EditError, match=r"^'mlp decoder\.1': none of what heads .* read was followed back to an MLP"
+        ):
+            edit.bind(scope.model)
 
 
 def values_of_1_1(scope: Scope, ids: list[int]) -> Tensor:

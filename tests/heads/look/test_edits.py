@@ -1,5 +1,6 @@
 """Edits do what doing it by hand does, compose, nest, and leave nothing behind."""
 
+import inspect
 import threading
 from collections.abc import Callable
 
@@ -243,3 +244,32 @@ def test_edits_that_do_not_fit_are_refused_by_name(llama: Scope, ids: list[int])
         force("0.0", torch.tensor([[1.0, 0.0], [0.25, 0.25]]))
     with pytest.raises(EditError, match=r"positions \[40\]"), llama.edit(patch("0.0", 40, llama.look(ids))):
         pass
+
+
+RETURNED: dict[str, tuple[Callable[[torch.Tensor], object], str]] = {
+    "nothing": (lambda z: None, "NoneType"),
+    "one head": (lambda z: z[:, :1], r"torch\.float32 \(1, 1, \d+, 8\) on cpu"),
+    "another dtype": (lambda z: z.double(), r"torch\.float64 \(1, 6, \d+, 8\) on cpu"),
+}
+
+
+@pytest.mark.parametrize("what", RETURNED)
+def test_a_function_that_does_not_return_z_is_refused_by_name(llama: Scope, ids: list[int], what: str) -> None:
+    returns, named = RETURNED[what]
+
+    def mine(site: str, call: Call, z: torch.Tensor) -> torch.Tensor:
+        return returns(z) if site == "1" else z  # type: ignore[return-value]
+
+    wanted = r"it has to return z, torch\.float32 \(1, 6, \d+, 8\) on cpu"
+    message = rf"^the edit mine\(\) returned {named} at site 1; {wanted}"
+    with llama.edit(mine):
+        for ask in (lambda: llama.look(ids), lambda: llama.generate(ids, 1)):
+            with pytest.raises(EditError, match=message):
+                ask()
+
+
+def test_what_is_no_edit_is_refused_before_anything_runs(llama: Scope) -> None:
+    """Unwrapped: the tests check types, and would refuse it first."""
+    entered = inspect.unwrap(Scope.edit)(llama, "1.2")
+    with pytest.raises(EditError, match=r"^edit\('1\.2'\): give an edit such as ablate"):
+        next(entered)

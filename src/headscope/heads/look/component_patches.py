@@ -37,10 +37,6 @@ class PatchComponents:
     def bind(self, model: OpenModel) -> EditFunction:
         if self.source.shape != model.shape:
             raise EditError("patch() takes activations from a look at the same model; this look is at another one")
-        length = len(self.source.written)
-        beyond = [position for position in self.positions if not 0 <= position < length]
-        if beyond:
-            raise EditError(f"patch() at positions {beyond}: the look it takes from has positions 0–{length - 1}")
         stream = probed(model)
         places = [_Place(model, *module_of(model, stream, name)) for name in self.components]
         with torch.no_grad(), ExitStack() as stack:
@@ -81,6 +77,10 @@ class _Place:
         """Keep the component's value at these positions."""
 
         def keep(value: Tensor) -> None:
+            length = _rows(value).shape[1]
+            beyond = [position for position in positions if not 0 <= position < length]
+            if beyond:
+                raise EditError(f"patch() at positions {beyond}: the look it takes from has positions 0–{length - 1}")
             self.kept = _rows(value)[:, list(positions)].detach().clone()
 
         return self._hooked(keep)
@@ -147,12 +147,15 @@ def module_of(model: OpenModel, stream: RecordedStream, name: str) -> tuple[nn.M
         )
     if kind == "stream":
         return model.model.get_submodule(prefixes[layer]), True
-    ends = [reads.nodes["q"] for reads in stream.sites.values() if "q" in reads.nodes]
+    ends = [node for reads in stream.sites.values() for node in reads.nodes.values()]  # cross-attention has two streams
     ends += [] if stream.final is None else [stream.final]
     writers = [writer for end in ends for writer in stream.writers(Route(end))]
     paths = {source.path for w in writers if w.kind == "mlp" and w.layer == layer for source, _ in w.sources}
     if not paths:
-        raise EditError(f"{name!r}: nothing but attention writes into the stream in this layer")
+        raise EditError(
+            f"{name!r}: none of what heads and the final norm read was followed back to an MLP of this layer; "
+            "'stream LAYER' patches what the layer before has written"
+        )
     common = os.path.commonpath([path.replace(".", "/") for path in paths]).replace("/", ".")
     if not common.startswith(prefixes[layer] + "."):
         raise EditError(f"{name!r}: what this layer writes beside attention is not the output of one module")

@@ -73,10 +73,22 @@ def edited(edits: Sequence[EditFunction]) -> SiteObserver:
 def apply_edits(ordered: Sequence[EditFunction], site: str, call: Call, z: Tensor) -> Tensor:
     """Change z by edits in the order of ``in_order``; what computes it from scores sees those with keys hidden."""
     for edit in ordered:
-        z = edit(site, call, z)
+        z = _checked(edit, site, edit(site, call, z), z)
         if isinstance(edit, HiddenKeys) and edit.head.site == site:
             call = replace(call, scores=edit.scores(site, call))
     return z
+
+
+def _checked(edit: EditFunction, site: str, made: Any, z: Tensor) -> Tensor:
+    """What an edit returned, if it can stand for z."""
+    if isinstance(made, Tensor) and (made.shape, made.dtype, made.device) == (z.shape, z.dtype, z.device):
+        return made
+    name = getattr(edit, "__name__", type(edit).__name__)
+    got = f"{made.dtype} {tuple(made.shape)} on {made.device}" if isinstance(made, Tensor) else type(made).__name__
+    raise EditError(
+        f"the edit {name}() returned {got} at site {site}; it has to return z, {z.dtype} {tuple(z.shape)} on "
+        f"{z.device}, changed or as it was given"
+    )
 
 
 def under(edits: Sequence[EditFunction], observer: SiteObserver) -> SiteObserver:
