@@ -12,6 +12,8 @@ ROOT = Path(__file__).parents[2]
 KIB, MIB = 2**10, 2**20
 LIMITS = [
     f"A request holds at most {limits.MAX_BODY / MIB:g} MiB",
+    f"all but texts and files at most {limits.MOST_STRUCTURE / KIB:g} KiB",
+    f"{connections.PIPELINED / KIB:g} KiB of later requests are kept",
     f"must arrive within {limits.BODY_TIMEOUT:g} seconds; its headers within {connections.HEADER_TIMEOUT:g}.",
     f"All bodies over {limits.SMALL_BODY / KIB:g} KiB hold at most {limits.HELD_BODIES / MIB:g} MiB together.",
     f"less than {connections.READ_PART / KIB:g} KiB of it in {connections.READ_TIMEOUT:g} seconds is disconnected",
