@@ -181,3 +181,13 @@ def test_attention_of_another_model_is_left_alone() -> None:
         assert seen == []
     one.close()
     other.close()
+
+
+def test_logits_that_are_no_numbers_are_refused() -> None:
+    model = tiny.llama()
+    opened = open_model(model)
+    hook = model.lm_head.register_forward_hook(lambda module, args, output: output * float("nan"))
+    with pytest.raises(ModelError, match="LlamaForCausalLM: its logits are NaN for this input"):
+        opened.run(INPUTS)
+    hook.remove()
+    opened.close()

@@ -135,6 +135,34 @@ def test_only_a_model_that_takes_media_looks_for_a_processor(tmp_path: Path) -> 
     assert _load_processor(tiny.vit(), str(tmp_path / "empty"), shared) is None
 
 
+def test_a_processor_that_is_given_takes_the_place_of_the_one_that_was_saved(tmp_path: Path) -> None:
+    tiny.vit().save_pretrained(tmp_path)
+    CLIPImageProcessorPil(size={"height": 32, "width": 32}, crop_size=32).save_pretrained(tmp_path)
+    mine = CLIPImageProcessorPil(size={"height": 32, "width": 32}, crop_size=32)
+    for given, own in ((None, False), (mine, True)):
+        opened = open_model(tmp_path, processor=given)
+        assert opened.processor.media.image is not None
+        assert (opened.processor.media.image is mine) is own
+        opened.close()
+
+
+def test_a_checkpoint_that_lacks_a_weight_is_refused(tmp_path: Path) -> None:
+    model = tiny.llama()
+    state = {name: weight for name, weight in model.state_dict().items() if "layers.1.self_attn.k_proj" not in name}
+    model.save_pretrained(tmp_path, state_dict=state)
+    with pytest.raises(
+        ModelError, match=r"lacks 1 of its weights \(model.layers.1.self_attn.k_proj.weight\), which would"
+    ):
+        open_model(tmp_path)
+
+
+def test_a_device_map_reaches_transformers(tmp_path: Path) -> None:
+    tiny.llama().save_pretrained(tmp_path)
+    open_model(tmp_path, device_map="cpu").close()
+    with pytest.raises(ModelError, match=r"cannot be opened: .*nowhere"):
+        open_model(tmp_path, device_map="nowhere")
+
+
 def test_opening_a_gguf_file_says_which_part_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[str, int, int]] = []
     monkeypatch.setattr(

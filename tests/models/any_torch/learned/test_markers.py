@@ -135,6 +135,7 @@ def test_an_axis_that_is_neither_batch_nor_heads_is_none() -> None:
     assert _merged(torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]]), 6) == (None, 1), "four of six"
     assert _merged(torch.tensor([[0, 3], [1, 2]]), 4) == (None, 1), "neither counts faster"
     assert _merged(torch.tensor([[0, 1], [2, 3]]), 4) == ("batch head", 2)
+    assert _merged(torch.tensor([[0, 1]]), 4) == ("batch head", 2), "one row"
     assert _merged(torch.tensor([[0, 2], [1, 3]]), 4) == ("head batch", 2)
 
 
