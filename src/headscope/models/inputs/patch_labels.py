@@ -94,7 +94,7 @@ def _times(config: Any, inputs: Mapping[str, Tensor], count: int, extractor: Any
     step = getattr(config, "inputs_to_logits_ratio", None) if WAVE in inputs else None
     if rate is not None and FEATURES in inputs:
         hop = getattr(extractor, "hop_length", None)
-        bins = getattr(extractor, "feature_size", None)
+        bins: Any = getattr(extractor, "feature_size", None)
         frames = next((size for size in inputs[FEATURES].shape[1:] if size != bins), bins)
         step = None if hop is None else hop * round(frames / count)
     if rate is None or step is None:

@@ -118,8 +118,8 @@ def _apply(op: Op, present: Mapping[Slot, Tensor], columns: Columns, replaced: R
     if op.name == "as_strided_scatter":
         return _scatter(*args)
     made = op.func(*args, **op.kwargs)
-    made = made if op.out is None else made[op.out]
-    return made if isinstance(made, Tensor) else torch.as_tensor(made)
+    found: Tensor = made if op.out is None else made[op.out]
+    return found
 
 
 def _filled(arg: Any, present: Mapping[Slot, Tensor], like: Tensor, replaced: Replaced) -> Any:
@@ -154,7 +154,7 @@ def _norm(op: Op, present: Mapping[Slot, Tensor]) -> Tensor:
     """A norm with its scale held: linear in its input, and its β a part of its own."""
     made: Tensor | None = None
     weight = op.args[2]
-    for slot, part in present.items():
+    for slot, part in present.items():  # its input first
         if slot is not op.args[0]:
             made = part.expand(op.shape) if made is None else made + part
             continue
@@ -164,8 +164,7 @@ def _norm(op: Op, present: Mapping[Slot, Tensor]) -> Tensor:
         factor = _held(op.scale, part)
         if isinstance(weight, Slot) and weight.value is not None:
             factor = factor * _held(weight.value, part)  # one product for all parts, which are many
-        part = part * factor
-        made = part if made is None else made + part
+        made = part * factor
     assert made is not None
     return made
 
@@ -207,7 +206,7 @@ def columns_of(route: Route, wanted: Callable[[Tensor], Tensor]) -> Columns:
     """For each matrix on the route, the columns of its output on which the wanted part of the target depends."""
     found: dict[Op, Tensor] = {}
     for op in route.matrices():
-        if op.func is None or len(op.shape) != 2:
+        if len(op.shape) != 2:
             continue
         trial = torch.ones(op.shape, device=_device(op), dtype=torch.float32)
         trial = trial + 0.37 * torch.rand(op.shape, generator=torch.Generator().manual_seed(0)).to(trial)
