@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from tests.models.any_torch import misleading
-from tests.models.any_torch.misleading import WIDTH, Base
+from tests.models.any_torch.whole_modules import misleading
+from tests.models.any_torch.whole_modules.misleading import WIDTH, Base
 from torch import Tensor, nn
 from torch.testing import assert_close
 

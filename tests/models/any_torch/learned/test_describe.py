@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from tests.models.any_torch import misleading
 from tests.models.any_torch.modules import VOCABULARY, WIDTH, Attention, Block, Gpt, ids, states
+from tests.models.any_torch.whole_modules import misleading
 from torch import Tensor, nn
 
 from headscope.errors import ModelError

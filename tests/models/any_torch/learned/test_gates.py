@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.models.any_torch import misleading
+from tests.models.any_torch.whole_modules import misleading
 from torch import nn
 
 from headscope.errors import ModelError

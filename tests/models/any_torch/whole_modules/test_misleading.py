@@ -6,8 +6,8 @@ import copy
 
 import pytest
 import torch
-from tests.models.any_torch import misleading
-from tests.models.any_torch.misleading import MISLEADING, WIDTH, Base
+from tests.models.any_torch.whole_modules import misleading
+from tests.models.any_torch.whole_modules.misleading import MISLEADING, WIDTH, Base
 from torch import Tensor
 
 import headscope
