@@ -27,7 +27,7 @@ class ScanOptions:
     shard_tokens: int = 2**17
     """Tokens per shard: at most this much is lost when a worker is killed."""
     max_tokens: int | None = None
-    """Stop reading the corpus after about this many tokens."""
+    """Stop reading the corpus after about this many tokens: with the passage that reaches it, or inside a long one."""
     field: str = "text"
     lines: bool = False
     """In text files, every line is a document; otherwise every file."""

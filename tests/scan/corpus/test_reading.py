@@ -165,6 +165,14 @@ def test_reading_ends_with_the_document_that_reaches_max_tokens(most: int | None
     assert counted == [2, 2, 1][:read]
 
 
+@pytest.mark.parametrize(("most", "read"), [(1, 2), (20, 20), (29, 29), (30, 60), (61, 122)])
+def test_a_passage_of_far_more_than_max_tokens_is_cut(most: int, read: int) -> None:
+    """Up to twice as many a passage is read to its end; a single token would be no piece."""
+    counted: list[int] = []
+    reader = replace(source(max_tokens=most), corpus=Corpus(["a" * 60, "b" * 62, "c" * 99]))
+    assert sum(len(ids) for _, ids in reader._tokenised(counted.append)) == sum(counted) == read
+
+
 @pytest.mark.parametrize(("ahead", "read"), [(0, 1), (1, 2), (2, 3)])
 def test_a_fast_tokenizer_works_so_far_ahead(monkeypatch: pytest.MonkeyPatch, ahead: int, read: int) -> None:
     monkeypatch.setattr(reading, "AHEAD", ahead)

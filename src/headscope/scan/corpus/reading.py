@@ -18,7 +18,7 @@ from headscope.models.inputs.dummy_inputs import device_of
 from headscope.models.protocol import OpenModel
 from headscope.scan.corpus.documents import Corpus, Passage
 from headscope.scan.corpus.file_hashes import FileHashes
-from headscope.scan.corpus.packing import PackedRows, RowFormat, pack
+from headscope.scan.corpus.packing import MIN_TOKENS, PackedRows, RowFormat, pack
 from headscope.scan.measure import Advance
 from headscope.scan.options import ScanOptions
 from headscope.scan.progress import progress_bar
@@ -26,6 +26,8 @@ from headscope.scan.shards import MIN_DOCUMENTS, Packing, ScanFolder
 
 AT_ONCE = 2**18
 """Characters that are given to the tokenizer at once, where nothing is said of where to stop reading."""
+MOST_OVER = 2
+"""Reading ends with the passage that reaches ``max_tokens``; one that makes it more than this many times is cut."""
 AHEAD = 4
 """How many times as much is tokenised before it is asked for."""
 
@@ -48,6 +50,8 @@ class Source:
         done, limit = 0, self.options.max_tokens
         for passages, found in self._encoded():
             for passage, ids in zip(passages, found, strict=True):
+                if limit is not None and done + len(ids) > MOST_OVER * limit:
+                    ids = ids[: max(limit - done, MIN_TOKENS)]
                 done += len(ids)
                 advance(len(ids))
                 yield passage.document, ids
