@@ -30,7 +30,7 @@ def _draw(*shape: int) -> Tensor:
 
 
 def _torch() -> Iterator[Case]:
-    from tests.models.any_torch.test_modules import CASES
+    from tests.models.any_torch.whole_modules.test_modules import CASES
 
     for name, (make, inputs) in CASES.items():
         if "nanoGPT" not in name and "ViT" not in name:
