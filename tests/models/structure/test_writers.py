@@ -113,6 +113,10 @@ def test_what_one_reader_alone_adds_is_its_own_bias() -> None:
     assert [writer.kind for writer in alone.writers(Route(normed), "0")] == ["embedding", "reader"]
     assert [writer.kind for writer in shared.writers(Route(normed), "0")] == ["embedding", "bias"]
     assert [writer.kind for writer in alone.writers(Route(normed))] == ["embedding", "bias"]
+    inner = joined(token)
+    own, beside = joined(inner, beta, order=2), stream()
+    beside.sites = {"0": SiteReads({"q": own}), "1": SiteReads({"q": inner})}
+    assert [writer.kind for writer in beside.writers(Route(own), "0")] == ["embedding", "reader"]
 
 
 def test_the_stream_is_what_others_read() -> None:
