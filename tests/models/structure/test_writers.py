@@ -75,7 +75,6 @@ def test_a_site_with_w_o_is_a_writer_for_each_head_and_one_for_its_bias() -> Non
         (source("layers.1.feed", call="0@2"), ("mlp 1", "mlp", "1")),
         (source("layers.1.feed", call="1"), ("mlp 1", "mlp", "1")),
     ],
-    ids=str,
 )
 def test_a_source_is_named_by_what_made_it(given: Source, expected: tuple[str, str, str | None]) -> None:
     assert named(given) == [expected]
