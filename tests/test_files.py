@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from headscope.errors import InputError
 from headscope.files import atomic_folder, write_atomic
+from headscope.scan.shards import ScanFolder
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -155,3 +157,16 @@ def test_the_current_folder_is_not_replaced(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(InputError, match="is the current folder and would be replaced; give a new one"):
         atomic_folder(Path()).__enter__()
     assert list(tmp_path.iterdir()) == []
+
+
+NO_NAME = Path("one\0two")
+
+
+@pytest.mark.parametrize(
+    "write",
+    [lambda: write_atomic(NO_NAME, b"1"), lambda: atomic_folder(NO_NAME).__enter__(), lambda: ScanFolder(NO_NAME)],
+    ids=["file", "folder", "scan"],
+)
+def test_a_name_with_a_nul_is_refused(write: Callable[[], object]) -> None:
+    with pytest.raises(InputError, match=r"^'one\\x00two' holds a NUL character, which no name of a file has"):
+        write()

@@ -25,8 +25,15 @@ UNFINISHED = f".headscope{PART}"
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
+def refuse_nul(path: Path) -> None:
+    """Refuse a path that no system has: a name ends at its first NUL."""
+    if "\0" in str(path):
+        raise InputError(f"{str(path)!r} holds a NUL character, which no name of a file has; give another name")
+
+
 def write_atomic(path: Path, data: bytes, hint: str | None = None) -> None:
     """Write a file completely or not at all. ``hint`` ends the message of an error."""
+    refuse_nul(path)
     part = path.parent / (path.name + PART)  # with_name refuses a folder such as "."
     try:
         try:
@@ -49,6 +56,7 @@ def write_atomic(path: Path, data: bytes, hint: str | None = None) -> None:
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder to fill, and rename it to ``path`` at the end. ``path`` must be new or empty."""
+    refuse_nul(path)
     path = path.absolute()
     if path.resolve() == Path.cwd().resolve():
         raise InputError(f"{path} is the current folder and would be replaced; give a new one")

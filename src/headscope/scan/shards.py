@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from headscope.errors import InputError
-from headscope.files import PART, parsing, write_atomic
+from headscope.files import PART, parsing, refuse_nul, write_atomic
 from headscope.scan.corpus.packing import PackedRows
 from headscope.scan.recipe import Recipe
 from headscope.scan.tally.tally import Tally
@@ -54,6 +54,7 @@ class ScanFolder:
     """One scan's folder, written by one process at a time."""
 
     def __init__(self, path: Path) -> None:
+        refuse_nul(path)
         self.path = path
         self.work = path / "work"
         self.recipe_file = path / "recipe.json"
