@@ -3,20 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+from inspect import iscoroutinefunction
 from typing import Any
 
 import pytest
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
+from fastapi.testclient import TestClient
 from starlette.requests import Request
 from tests.app.conftest import WORDS
 
 from headscope.app.model_registry import ModelRegistry
+from headscope.app.pages.census import Censuses
+from headscope.app.pages.film import Films
 from headscope.app.pages.microscope import Progress, Session
 from headscope.app.server.fair_queue import FairQueue, ReaderLeftError, Turn
+from headscope.app.server.routes import census, classroom, explain, lab, learn, media, microscope, models, rules
 from headscope.app.server.worker import DISCONNECTED, LARGE_MODEL, Worker, without_panic
 from headscope.errors import InputError
 
 CRAFT = {"sentence": "a red dog", "targets": [{"name": "t", "arrows": [[1, 0]]}], "steps": 3}
+IN_FILE_THREADS = {
+    *(f"GET /api/{name}" for name in ("films", "cards", "lessons", "rules/compile", "class", "class/progress.csv")),
+    *(f"GET /api/lab/{name}" for name in ("exercise", "by-hand", "one-or-many")),
+    *(f"POST /api/lab/{name}" for name in ("sentence", "arrows", "worked", "exercise", "fork")),
+    *(f"POST /api/class/{name}" for name in ("show", "open", "answers", "ask", "stop-showing", "end")),
+    "GET /class/teacher",
+}
 SHORT, LONG, WHOLE = (False, False), (True, False), (True, True)
+
+
+def routers(worker: Worker) -> list[APIRouter]:
+    """The routes of every page."""
+    pages = [each.routes(worker) for each in (models, microscope, rules, explain, media, lab)]
+    held = [learn.routes(worker, Films(), None), classroom.routes(worker, None)]
+    return [*pages, *held, census.routes(worker, Censuses())]
 
 
 def request(name: str = "", address: str = "10.0.0.1") -> Request:
@@ -66,6 +87,43 @@ def test_requests_wait_as_short_long_or_whole_ones(client, monkeypatch, path, bo
     answer = client.post(path, json=body)
     assert answer.status_code == DISCONNECTED, answer.text
     assert seen == [counts]
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "counts"),
+    [
+        ("/api/lessons/3", "lessons", WHOLE),
+        ("/api/worksheet", "lessons", WHOLE),
+        ("/api/censuses", "censuses", SHORT),
+        ("/api/censuses/1", "censuses", SHORT),
+        ("/api/censuses/1/head?head=0.0&question=induction", "censuses", SHORT),
+        ("/api/censuses/1/files", "censuses", LONG),
+        ("/api/censuses/1/against/1", "censuses", LONG),
+        ("/api/film", "films", SHORT),
+        ("/api/rules", "reports", SHORT),
+        ("/api/roles", "reports", SHORT),
+        ("/api/featured", "reports", SHORT),
+    ],
+)
+def test_what_a_page_computes_waits_in_the_queue_of_its_kind(session, monkeypatch, path, kind, counts):
+    worker, app, seen = Worker(ModelRegistry(session)), FastAPI(), []
+    for router in routers(worker):
+        app.include_router(router)
+
+    async def run(queue: FairQueue, turn: Turn, work: Any) -> None:
+        seen.append((queue, turn.long, turn.whole))
+        raise ReaderLeftError
+
+    monkeypatch.setattr(FairQueue, "run", run)
+    assert TestClient(app).get(path).status_code == DISCONNECTED
+    assert seen == [(getattr(worker, kind), *counts)]
+
+
+def test_what_runs_in_the_threads_that_files_are_read_with_computes_nothing():
+    """A new route that FastAPI would run there belongs in a queue, unless it takes about as long as a file."""
+    found = [route for router in routers(Worker(ModelRegistry())) for route in router.routes]
+    here = [route for route in found if isinstance(route, APIRoute) and not iscoroutinefunction(route.endpoint)]
+    assert {f"{method} {route.path}" for route in here for method in route.methods} == IN_FILE_THREADS
 
 
 @pytest.mark.parametrize(

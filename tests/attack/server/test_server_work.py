@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import select
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -19,12 +21,15 @@ from fastapi.testclient import TestClient
 
 import headscope
 from headscope.app.model_registry import ModelRegistry
+from headscope.app.pages.course.classroom import Classroom
+from headscope.app.pages.course.lessons import contents
 from headscope.app.pages.microscope import LONG_REQUEST, Session
 from headscope.app.server import HOST, application
 from headscope.app.server.worker import UNDER_WAY
 from headscope.app.wire import unpack
+from headscope.lab.teach import lessons
 from tests.app.conftest import SENTENCE, WORDS, held, scope, session, small_model
-from tests.e2e.conftest import served
+from tests.e2e.conftest import running, served
 
 __all__ = ["scope", "session"]
 HEAVY = {
@@ -32,6 +37,28 @@ HEAVY = {
     "targets": [{"name": str(number), "arrows": [[number + 1, number]]} for number in range(8)],
     "steps": 1_000,
 }
+SLOW_LESSON = f"""# A slow lesson
+
+## Idea
+
+## Computed
+
+```python
+from {__name__} import SlowCode
+SlowCode.run()
+```
+
+## Try it
+
+## Questions
+
+### Is it?
+
+- [x] Yes.
+  It is.
+- [ ] No.
+  It is.
+"""
 LONG = f"{SENTENCE} " * (LONG_REQUEST // len(SENTENCE) + 2)
 
 
@@ -99,6 +126,47 @@ def test_pages_are_served_while_44_heavy_requests_wait_and_their_end_frees_the_q
         assert visitor.post("/api/lab/craft/open", json=small).status_code == 200
         names = heavy.get("/api/models").json()["names"]
         assert len(names) < 44, "those that were left were not trained"
+
+
+class SlowCode:
+    """What the slow lesson runs: it waits for the test, and counts."""
+
+    begun, go_on, times = threading.Event(), threading.Event(), 0
+
+    @classmethod
+    def run(cls) -> None:
+        cls.times += 1
+        cls.begun.set()
+        assert cls.go_on.wait(120)
+
+
+def test_pages_are_served_while_44_wait_for_a_lesson_which_runs_once_for_all_and_the_teacher(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "01-slow.md").write_text(SLOW_LESSON)
+    monkeypatch.setattr(lessons, "FOLDER", tmp_path)
+    room, answer = Classroom(lambda: contents().lessons), {"question": 1, "answer": "a"}
+    with (
+        running(application(ModelRegistry(session), held=room)) as address,
+        person(address) as students,
+        two(address) as (teacher, visitor, pool),
+        ExitStack() as lines,
+    ):
+        lines.callback(SlowCode.go_on.set)
+        teacher.get("/class/teacher", params={"key": room.teacher})
+        for _ in range(44):
+            path = "/api/lessons/1/answer?request=lesson"
+            last = lines.enter_context(posted(address, path, answer, cookie_of(students)))
+        assert SlowCode.begun.wait(60)
+        view = pool.submit(teacher.get, "/api/class/teacher?lesson=1&request=view")
+        for path in ("/", "/icon.svg", "/api/model", "/api/lessons", "/api/censuses/1", "/api/rules", "/api/class"):
+            assert visitor.get(path).status_code == 200
+        wait_for_line(teacher, "view")
+        assert wait_for_line(students, "lesson")["place"] > 0
+        SlowCode.go_on.set()
+        assert len(view.result().json()["questions"]) == 1
+        assert last.recv(15) == b"HTTP/1.1 200 OK"
+    assert SlowCode.times == 1
 
 
 def test_a_reading_that_is_left_stops_before_its_end(session, address):

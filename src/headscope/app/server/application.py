@@ -42,7 +42,7 @@ def application(
     app.include_router(media.routes(worker))
     app.include_router(lab.routes(worker))
     app.include_router(learn.routes(worker, films or Films(), held))
-    app.include_router(classroom.routes(held))
+    app.include_router(classroom.routes(worker, held))
     app.include_router(census.routes(worker, censuses or Censuses()))
     app.add_middleware(Guard, token=token, join=Join(held, token) if held and token else None)
     app.mount("/python", StaticFiles(directory=sandbox.FOLDER))

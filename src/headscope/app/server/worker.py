@@ -51,11 +51,12 @@ def container_of(model: Any) -> dict[str, Any]:
 
 
 class Worker:
-    """Run work on models, each with a queue of its own; other long work has a queue for each kind."""
+    """Run work on models, each with a queue of its own; other work than reading files has a queue for each kind."""
 
     def __init__(self, registry: ModelRegistry) -> None:
         self.registry = registry
         self.training, self.comparing, self.opening, self.counting = (FairQueue() for _ in range(4))
+        self.lessons, self.censuses, self.films, self.reports = (FairQueue() for _ in range(4))
         self._queues: WeakKeyDictionary[Session, FairQueue] = WeakKeyDictionary()
         self._under_way: Counter[str] = Counter()
         self._turns: LRU[tuple[str, str], tuple[FairQueue, Turn]] = LRU(1_024)
@@ -87,6 +88,13 @@ class Worker:
                 return await queue.run(turn, lambda: without_panic(work))
         except ReaderLeftError:
             return Response(status_code=DISCONNECTED)
+
+    async def run_packed_in(
+        self, queue: FairQueue, request: Request, work: Callable[[], tuple[Any, Arrays]], long: bool = True
+    ) -> Response:
+        """The same for work that returns arrays."""
+        found = await self.run_in(queue, request, lambda: pack(*work()), long)
+        return found if isinstance(found, Response) else ContainerResponse(found)
 
     def progress(self, request: Request, name: str) -> Progress:
         """How far a client's request is: the one of this name, or its latest."""

@@ -1,9 +1,8 @@
-"""The lessons page. A lesson's code runs once, when it is first opened, one lesson at a time."""
+"""The lessons page. A lesson's code runs once, when it is first opened; the server's queue runs one at a time."""
 
 from __future__ import annotations
 
 import re
-import threading
 from dataclasses import dataclass, fields
 from typing import Annotated
 
@@ -12,9 +11,7 @@ from pydantic import Field
 from headscope.app.pages.schema import Request, Response
 from headscope.lab.teach import lessons
 from headscope.lab.teach.course.questions import Marked
-from headscope.lab.teach.lessons import Lesson, LessonText
-
-_computing = threading.Lock()
+from headscope.lab.teach.lessons import LessonText
 
 
 class LessonSummary(Response):
@@ -68,7 +65,7 @@ def contents(language: str = "en") -> LessonList:
 
 def lesson(number: int, language: str = "en") -> LessonResponse:
     """A lesson with its numbers filled in and its code's output."""
-    whole = _computed(number, language)
+    whole = lessons.lesson(number, language)
     questions = [LessonQuestion(**question.to_dict()) for question in whole.questions]
     shown = {field.name: getattr(whole, field.name) for field in fields(LessonText)}
     return LessonResponse(**shown, questions=questions)
@@ -76,9 +73,4 @@ def lesson(number: int, language: str = "en") -> LessonResponse:
 
 def mark(number: int, asked: AnswerRequest, language: str = "en") -> Marked:
     """Whether an answer is right, and why."""
-    return _computed(number, language).check(asked.question, asked.answer, asked.attempt)
-
-
-def _computed(number: int, language: str) -> Lesson:
-    with _computing:
-        return lessons.lesson(number, language)
+    return lessons.lesson(number, language).check(asked.question, asked.answer, asked.attempt)

@@ -17,17 +17,17 @@ from headscope.app.pages.census import (
     ScanRequest,
 )
 from headscope.app.server.clients import client_id
-from headscope.app.server.worker import PROBLEM, ContainerResponse, Worker, container_of, threads_for
-from headscope.app.wire import pack
+from headscope.app.server.worker import PROBLEM, Worker, container_of, threads_for
 
 
 def routes(worker: Worker, censuses: Censuses) -> APIRouter:
     """The list, one census, one of its heads, its files, two censuses compared, and the scan of a pasted text."""
     router = APIRouter(prefix="/api", tags=["census"])
 
-    @router.get("/censuses", responses=PROBLEM)
-    def summaries(request: Request) -> CensusList:
-        return censuses.summaries(client_id(request))
+    @router.get("/censuses", response_model=CensusList, responses=PROBLEM)
+    async def summaries(request: Request) -> Any:
+        client = client_id(request)
+        return await worker.run_in(worker.censuses, request, lambda: censuses.summaries(client), long=False)
 
     @router.post("/censuses", response_model=CensusSummary, responses=PROBLEM)
     async def scan(request: Request, asked: ScanRequest, model: str | None = None) -> Any:
@@ -37,21 +37,30 @@ def routes(worker: Worker, censuses: Censuses) -> APIRouter:
         )
 
     @router.get("/censuses/{number}", **container_of(CensusResponse))
-    def table(request: Request, number: int) -> Response:
-        return ContainerResponse(pack(*censuses.get(number, client_id(request)).table))
+    async def table(request: Request, number: int) -> Response:
+        client = client_id(request)
+        return await worker.run_packed_in(
+            worker.censuses, request, lambda: censuses.get(number, client).table, long=False
+        )
 
-    @router.get("/censuses/{number}/head", responses=PROBLEM)
-    def head(request: Request, number: int, head: str, question: str) -> CensusHead:
-        return censuses.get(number, client_id(request)).head(head, question)
+    @router.get("/censuses/{number}/head", response_model=CensusHead, responses=PROBLEM)
+    async def head(request: Request, number: int, head: str, question: str) -> Any:
+        client = client_id(request)
+        return await worker.run_in(
+            worker.censuses, request, lambda: censuses.get(number, client).head(head, question), long=False
+        )
 
     @router.get("/censuses/{number}/files", response_class=Response, responses=PROBLEM)
-    def files(request: Request, number: int) -> Response:
-        named = {"Content-Disposition": f'attachment; filename="headscope-census-{number}.zip"'}
-        archive = censuses.get(number, client_id(request)).archive()
-        return Response(archive, media_type="application/zip", headers=named)
+    async def files(request: Request, number: int) -> Response:
+        named, client = f'attachment; filename="headscope-census-{number}.zip"', client_id(request)
+        archive = await worker.run_in(worker.censuses, request, lambda: censuses.get(number, client).archive())
+        if isinstance(archive, Response):
+            return archive
+        return Response(archive, media_type="application/zip", headers={"Content-Disposition": named})
 
     @router.get("/censuses/{number}/against/{other}", **container_of(ComparisonResponse))
-    def compare(request: Request, number: int, other: int) -> Response:
-        return ContainerResponse(pack(*censuses.compare(number, other, client_id(request))))
+    async def compare(request: Request, number: int, other: int) -> Response:
+        client = client_id(request)
+        return await worker.run_packed_in(worker.censuses, request, lambda: censuses.compare(number, other, client))
 
     return router

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
+from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import PlainTextResponse, RedirectResponse
@@ -13,7 +14,7 @@ from headscope.app.pages.course import worksheet
 from headscope.app.pages.course.classroom import ClassNews, Classroom, HideAnswers, OpenLesson, ShowPage, TeacherView
 from headscope.app.server.clients import client_id
 from headscope.app.server.language import language_of
-from headscope.app.server.worker import PROBLEM
+from headscope.app.server.worker import PROBLEM, Worker
 from headscope.lab.teach import lessons
 
 TEACHER = "headscope-teacher"
@@ -22,24 +23,24 @@ NO_CLASS = "no class is held here; start one with headscope serve --classroom"
 NOT_THE_TEACHER = "this is the teacher's: open the address that the terminal printed for the teacher"
 
 
-def routes(classroom: Classroom | None) -> APIRouter:
+def routes(worker: Worker, classroom: Classroom | None) -> APIRouter:
     """The class, where one is held, and worksheets; solved ones are the teacher's."""
     router = APIRouter(tags=["class"], responses=PROBLEM)
-    _add_students(router, classroom)
-    _add_teachers(router, classroom)
+    _add_students(router, worker, classroom)
+    _add_teachers(router, worker, classroom)
     return router
 
 
-def _add_students(router: APIRouter, classroom: Classroom | None) -> None:
+def _add_students(router: APIRouter, worker: Worker, classroom: Classroom | None) -> None:
     """What students may ask for, and the address that makes a browser the teacher's."""
 
-    @router.get("/api/worksheet")
-    def sheet(
-        request: Request, seed: int = 0, solved: bool = False, language: str = "en"
-    ) -> worksheet.WorksheetResponse:
+    @router.get("/api/worksheet", response_model=worksheet.WorksheetResponse)
+    async def sheet(request: Request, seed: int = 0, solved: bool = False, language: str = "en") -> Any:
         if solved:
             _teachers(request, classroom)
-        return worksheet.sheet(seed, solved=solved, language=language)
+        return await worker.run_in(
+            worker.lessons, request, lambda: worksheet.sheet(seed, solved=solved, language=language), whole=True
+        )
 
     @router.get(TEACHER_PATH)
     def teacher_arrives(key: str, request: Request) -> RedirectResponse:
@@ -61,15 +62,19 @@ def _add_students(router: APIRouter, classroom: Classroom | None) -> None:
         _held(classroom).show(page)
 
 
-def _add_teachers(router: APIRouter, classroom: Classroom | None) -> None:
+def _add_teachers(router: APIRouter, worker: Worker, classroom: Classroom | None) -> None:
     """What only the teacher may do."""
 
-    @router.get("/api/class/teacher")
-    def view(request: Request, lesson: int = -1) -> TeacherView:
-        room = _teachers(request, classroom)
-        known = any(number == lesson for number, *_ in lessons.contents())
-        shown = lessons.lesson(lesson, language_of(request)) if known else None
-        return room.view(shown, join=f"{request.headers.get('host', '')}/class")
+    @router.get("/api/class/teacher", response_model=TeacherView)
+    async def view(request: Request, lesson: int = -1) -> Any:
+        room, language = _teachers(request, classroom), language_of(request)
+        join = f"{request.headers.get('host', '')}/class"
+
+        def viewed() -> TeacherView:
+            known = any(number == lesson for number, *_ in lessons.contents())
+            return room.view(lessons.lesson(lesson, language) if known else None, join)
+
+        return await worker.run_in(worker.lessons, request, viewed, whole=True)
 
     @router.post("/api/class/open")
     def open_lesson(asked: OpenLesson, request: Request) -> None:

@@ -16,19 +16,18 @@ from headscope.app.pages.film import FilmResponse, Films
 from headscope.app.server.clients import client_id
 from headscope.app.server.language import language_of
 from headscope.app.server.routes.classroom import check_open, is_teacher
-from headscope.app.server.worker import PROBLEM, ContainerResponse, Worker, container_of
-from headscope.app.wire import pack
+from headscope.app.server.worker import PROBLEM, Worker, container_of
 from headscope.lab.teach.course.questions import Marked
 
 
 def routes(worker: Worker, films: Films, held: Classroom | None) -> APIRouter:
-    """The film, the cards and the lessons, of which a class sees the open ones; each request runs in a thread."""
+    """The film, the cards and the lessons, of which a class sees the open ones; a lesson runs once for all who wait."""
     router = APIRouter(prefix="/api", tags=["reading"])
     router.get("/films", responses=PROBLEM)(films.film_list)
 
     @router.get("/film", **container_of(FilmResponse))
-    def film(name: str | None = None) -> Response:
-        return ContainerResponse(pack(*films.film(name)))
+    async def film(request: Request, name: str | None = None) -> Response:
+        return await worker.run_packed_in(worker.films, request, lambda: films.film(name), long=False)
 
     router.get("/cards", responses=PROBLEM)(cards.card_list)
 
@@ -44,15 +43,21 @@ def routes(worker: Worker, films: Films, held: Classroom | None) -> APIRouter:
         shown = [lesson for lesson in listed.lessons if held.is_open(lesson.number)]
         return LessonList(lessons=shown, last=listed.last)
 
-    @router.get("/lessons/{number}", responses=PROBLEM)
-    def lesson(request: Request, number: int) -> LessonResponse:
+    @router.get("/lessons/{number}", response_model=LessonResponse, responses=PROBLEM)
+    async def lesson(request: Request, number: int) -> Any:
         check_open(request, held, number)
-        return lessons.lesson(number, language_of(request))
+        language = language_of(request)
+        return await worker.run_in(worker.lessons, request, lambda: lessons.lesson(number, language), whole=True)
 
-    @router.post("/lessons/{number}/answer", responses=PROBLEM)
-    def mark(request: Request, number: int, asked: AnswerRequest) -> Marked:
+    @router.post("/lessons/{number}/answer", response_model=Marked, responses=PROBLEM)
+    async def mark(request: Request, number: int, asked: AnswerRequest) -> Any:
         check_open(request, held, number)
-        marked = lessons.mark(number, asked, language_of(request))
-        return marked if held is None else held.answered(client_id(request), number, asked.question, marked)
+        client, language = client_id(request), language_of(request)
+
+        def marked() -> Marked:
+            found = lessons.mark(number, asked, language)
+            return found if held is None else held.answered(client, number, asked.question, found)
+
+        return await worker.run_in(worker.lessons, request, marked, whole=True)
 
     return router

@@ -34,13 +34,15 @@ def routes(worker: Worker) -> APIRouter:
     async def model_info(request: Request, model: str | None = None) -> ModelInfo:
         return registry.session(model, client_id(request)).model()
 
-    @router.get("/featured", responses=PROBLEM)
-    def published_claims(request: Request, model: str | None = None) -> PublishedClaims:
-        return registry.session(model, client_id(request)).featured()
+    @router.get("/featured", response_model=PublishedClaims, responses=PROBLEM)
+    async def published_claims(request: Request, model: str | None = None) -> Any:
+        session = registry.session(model, client_id(request))
+        return await worker.run_in(worker.reports, request, session.featured, long=False)
 
-    @router.get("/roles", responses=PROBLEM)
-    def roles(request: Request, model: str | None = None) -> Roles:
-        return registry.session(model, client_id(request)).roles()
+    @router.get("/roles", response_model=Roles, responses=PROBLEM)
+    async def roles(request: Request, model: str | None = None) -> Any:
+        session = registry.session(model, client_id(request))
+        return await worker.run_in(worker.reports, request, session.roles, long=False)
 
     @router.post("/roles", response_model=Roles, responses=PROBLEM)
     async def test_heads(request: Request, model: str | None = None) -> Any:

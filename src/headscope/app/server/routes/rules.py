@@ -18,17 +18,17 @@ from headscope.app.pages.rules.head_words import (
     RulesResponse,
 )
 from headscope.app.server.clients import client_id
-from headscope.app.server.worker import PROBLEM, ContainerResponse, Worker, container_of
-from headscope.app.wire import pack
+from headscope.app.server.worker import PROBLEM, Worker, container_of
 
 
 def routes(worker: Worker) -> APIRouter:
     """Fitting waits for the model like any long work: it pauses for others, and stops when its client leaves."""
     router, registry = APIRouter(prefix="/api/rules", tags=["rules"]), worker.registry
 
-    @router.get("", responses=PROBLEM)
-    def rules(request: Request, model: str | None = None) -> RulesResponse:
-        return registry.session(model, client_id(request)).words.state()
+    @router.get("", response_model=RulesResponse, responses=PROBLEM)
+    async def rules(request: Request, model: str | None = None) -> Any:
+        words = registry.session(model, client_id(request)).words
+        return await worker.run_in(worker.reports, request, words.state, long=False)
 
     @router.post("", response_model=RulesResponse, responses=PROBLEM)
     async def fit(request: Request, model: str | None = None) -> Any:
@@ -46,10 +46,9 @@ def routes(worker: Worker) -> APIRouter:
 
     @router.post("/compile", **container_of(CompiledHead))
     async def compile_rule(request: Request, asked: CompileRequest) -> Response:
-        found = await worker.run_in(
-            worker.training, request, lambda: pack(*compiled_rules.compiled_head(asked)), long=False
+        return await worker.run_packed_in(
+            worker.training, request, lambda: compiled_rules.compiled_head(asked), long=False
         )
-        return found if isinstance(found, Response) else ContainerResponse(found)
 
     @router.post("/compile/open", response_model=OpenedModel, responses=PROBLEM)
     async def open_compiled(request: Request, asked: CompileRequest) -> Any:
