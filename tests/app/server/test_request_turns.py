@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from inspect import iscoroutinefunction
 from typing import Any
 
@@ -163,6 +164,22 @@ def test_the_end_of_a_request_does_not_hide_a_later_one_of_the_same_name(session
     assert asyncio.run(scene()).what == "second"
     assert not worker._turns
     assert not worker._under_way
+
+
+def test_the_requests_of_others_do_not_hide_anyone_s_progress(session: Session):
+    worker, turn = Worker(ModelRegistry(session)), Turn("10.0.0.1")
+    turn.progress = ("mine", 1, 2)
+
+    async def scene() -> Progress:
+        async with AsyncExitStack() as under_way:
+            await under_way.enter_async_context(worker.watching(FairQueue(), turn, request("a")))
+            for number in range(2_048):
+                other = Turn(f"client {number}")
+                await under_way.enter_async_context(worker.watching(FairQueue(), other, request("a")))
+            return worker.progress(request(), "a")
+
+    assert asyncio.run(scene()).what == "mine"
+    assert not worker._turns
 
 
 @pytest.mark.parametrize(("asked", "counts"), [({}, False), ({"long": True}, True)])

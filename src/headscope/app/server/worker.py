@@ -20,7 +20,6 @@ from fastapi import Request
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
-from headscope.app.lru import LRU
 from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.microscope import CORES, Progress, Session
 from headscope.app.pages.schema import Problem
@@ -59,7 +58,7 @@ class Worker:
         self.lessons, self.censuses, self.films, self.reports = (FairQueue() for _ in range(4))
         self._queues: WeakKeyDictionary[Session, FairQueue] = WeakKeyDictionary()
         self._under_way: Counter[str] = Counter()
-        self._turns: LRU[tuple[str, str], tuple[FairQueue, Turn]] = LRU(1_024)
+        self._turns: dict[tuple[str, str], tuple[FairQueue, Turn]] = {}
 
     async def run(
         self, request: Request, model: str | None, work: Callable[[Session], Result], long: bool = False
