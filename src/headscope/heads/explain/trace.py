@@ -172,6 +172,11 @@ def trace(look: Look, token: str | int, minus: str | int | None, position: int |
         raise InputError(f"floor={floor}: the share of a prediction below which parts are left out is between 0 and 1")
     place = look.position(position)
     ids = [look.token_id(token)] + ([] if minus is None else [look.token_id(minus)])
+    if len(set(ids)) < len(ids):
+        raise InputError(
+            f"token and minus are both {look.model.processor.decode(torch.tensor(ids[:1]))!r}, and the difference of a "
+            "logit to itself is 0; name another token, or no minus"
+        )
     found = explained(look)
     if found.stream.final is None:
         raise ModelError(f"{look.shape.name}: the end of its residual stream was not found; trace needs it")
