@@ -129,10 +129,12 @@ def test_the_end_forgets_everything(room: Classroom, shown: Lesson) -> None:
     room.answered("student 0", 1, 1, chose(0))
     room.open(OpenLesson(lesson=2, open=True))
     room.ask_to_show()
+    room.hide_answers(HideAnswers(hidden=True))
     room.end()
     assert room.progress().count("\n") == 1
     view = room.view(shown, "here/class")
     assert (view.here, view.asking, [one.open for one in view.lessons]) == (0, False, [True, False, False])
+    assert not view.answers_hidden, "the next class is told whether its answers are right"
 
 
 def test_each_lesson_counts_the_students_who_answered_in_it(room: Classroom, shown: Lesson) -> None:

@@ -241,7 +241,7 @@ class Classroom:
         """Forget everything about the class, and let nobody else join with the old code."""
         with self._lock:
             self._students.clear()
-            self._open, self.asking, self.shown = self._open[:1], False, None
+            self._open, self.answers_hidden, self.asking, self.shown = self._open[:1], False, False, None
             self.code, self._began = new_code(), self._clock()
 
     def _student(self, client: str) -> _Student:
