@@ -11,14 +11,15 @@ import torch
 from torch import Tensor
 
 from headscope.attention.backends import waiting_layers
+from headscope.attention.backends.fused.layers import LayerStatistics
 from headscope.attention.backends.waiting_layers import WaitingLayers, _padded, without_padding
 from headscope.attention.engine import observe
 from headscope.attention.masks import causal, dense, full, window
-from headscope.attention.observation import Rows
 from headscope.attention.questions import Question
 from headscope.attention.scores import Scores
 
 Sizes = tuple[int, int]
+Z = torch.zeros(1, 4, 6, 5)
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +27,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The items of every launch: texts times layers. The kernel is replaced by what it computes."""
     counted: list[int] = []
 
-    def observe_layers(q: Tensor, k: Tensor, scores: Scores, questions: Mapping[str, Question]) -> Rows:
+    def statistics_of(q: Tensor, k: Tensor, scores: Scores, questions: Mapping[str, Question]) -> LayerStatistics:
         """Masks and labels are those of the texts of one layer, which repeat from layer to layer."""
         counted.append(len(q))
         allowed = scores.mask.dense(q.shape[2], k.shape[2])
@@ -35,10 +36,11 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             name: Question(*(side.repeat(len(q) // len(side), 1) for side in (each.query, each.key)), each.exclude_self)
             for name, each in questions.items()
         }
-        found = observe(q, k, k, scores=replace(scores, mask=mask), questions=asked).rows
-        return replace(found, output=q.new_empty(*q.shape[:3], 0))
+        found = observe(q, k, k, scores=replace(scores, mask=mask), questions=asked)
+        traits = (found.logsumexp, found.entropy, *found.distance, found.strongest.weight)
+        return LayerStatistics(torch.stack((*traits, *found.mass.values())), found.strongest.key)
 
-    monkeypatch.setattr(waiting_layers.fused_layers, "observe_layers", observe_layers)
+    monkeypatch.setattr(waiting_layers.fused_layers, "statistics_of", statistics_of)
     return counted
 
 
@@ -55,6 +57,11 @@ def labels_of(size: Sizes, seed: int = 0) -> dict[str, Question]:
     return {"same": Question(query, key), "other": Question(key[:, -n_query:], key, exclude_self=True)}
 
 
+def z_of(given: tuple[Tensor, Tensor, Tensor, Scores], size: Sizes) -> Tensor:
+    """What the pass computed of one text, which is handed on as it is."""
+    return torch.full((1, given[0].shape[1], size[0], 5), 3.0)
+
+
 def assert_alone(found: Any, size: Sizes, given: tuple[Tensor, Tensor, Tensor, Scores], item: int, asked: Any) -> None:
     """What was observed of one text is what ``observe`` says of that text without the others and without padding."""
     q, k, v = (
@@ -67,7 +74,8 @@ def assert_alone(found: Any, size: Sizes, given: tuple[Tensor, Tensor, Tensor, S
     torch.testing.assert_close(found.rows.strongest.weight, alone.strongest.weight)
     assert torch.equal(found.rows.strongest.key, alone.strongest.key)
     torch.testing.assert_close(found.rows.mass, dict(alone.mass))
-    torch.testing.assert_close((found.q, found.k), (q, k))
+    torch.testing.assert_close(found.kept, (q, k))
+    assert torch.equal(found.rows.output, z_of(given, size))
     torch.testing.assert_close(found.value_norms, v[0].norm(dim=-1))
     assert found.scores is given[3]
 
@@ -81,7 +89,7 @@ def test_the_layers_of_one_text_are_observed_in_one_launch_for_each_shape(launch
         waiting.add(site, *given)
         assert site in waiting
     for site, given in layers.items():
-        assert_alone(waiting.observed(site, 0), (6, 6), given, 0, asked)
+        assert_alone(waiting.observed(site, 0, z_of(given, (6, 6))), (6, 6), given, 0, asked)
         assert site in waiting
     assert sorted(launches) == [1, 3]
     assert "4" not in waiting
@@ -98,7 +106,7 @@ def test_layers_with_other_scores_are_not_observed_together(launches: list[int],
     for site, given in layers.items():
         waiting.add(site, *given)
     for site, given in layers.items():
-        assert_alone(waiting.observed(site, 0), (6, 6), given, 0, asked)
+        assert_alone(waiting.observed(site, 0, z_of(given, (6, 6))), (6, 6), given, 0, asked)
     assert launches == [1, 1]
 
 
@@ -109,7 +117,7 @@ def test_layers_that_are_asked_other_questions_are_not_observed_together(launche
     for site, given in layers.items():
         waiting.add(site, *given)
     for site, given in layers.items():
-        assert_alone(waiting.observed(site, 0), (6, 6), given, 0, asked[site])
+        assert_alone(waiting.observed(site, 0, z_of(given, (6, 6))), (6, 6), given, 0, asked[site])
     assert launches == [1, 1, 1]
     assert waiting.masses("2") is None
 
@@ -125,7 +133,7 @@ def test_every_text_of_a_padded_batch_is_observed_as_if_alone(mask: Any, sizes: 
         waiting.add(site, *given)
     for site, given in layers.items():
         for text, size in enumerate(sizes):
-            assert_alone(waiting.observed(site, text), size, given, text, asked[text])
+            assert_alone(waiting.observed(site, text, z_of(given, size)), size, given, text, asked[text])
     assert launches == [4]
 
 
@@ -136,7 +144,7 @@ def test_queries_may_be_fewer_than_keys() -> None:
     given = layer(2, 3, 5, mask=full())
     waiting.add("cross", *given)
     for text, size in enumerate(sizes):
-        assert_alone(waiting.observed("cross", text), size, given, text, asked[text])
+        assert_alone(waiting.observed("cross", text, z_of(given, size)), size, given, text, asked[text])
 
 
 def test_questions_that_are_padded_already_are_asked_at_once() -> None:
@@ -162,20 +170,20 @@ def test_questions_that_are_padded_already_are_asked_at_once() -> None:
     given = layer(2, 6, 6)
     waiting.add("0", *given)
     for text in range(2):
-        assert_alone(waiting.observed("0", text), (6, 6), given, text, asked[text])
+        assert_alone(waiting.observed("0", text, z_of(given, (6, 6))), (6, 6), given, text, asked[text])
 
 
 @pytest.mark.parametrize(("room", "expected"), [(1, [1, 1, 1, 1, 1]), (2.5, [2, 2, 1]), (3, [3, 2]), (99, [5])])
 def test_so_many_layers_are_stacked_as_fit(monkeypatch, launches: list[int], room: float, expected: list[int]) -> None:
     layers = {str(site): layer(1, 6, 6) for site in range(5)}
-    size = sum(each.numel() * 4 for each in layers["0"][:3])
+    size = sum(each.numel() * 4 for each in layers["0"][:2])
     monkeypatch.setattr(waiting_layers, "AT_ONCE", int(room * size))
     asked = labels_of((6, 6))
     waiting = WaitingLayers([lambda site, size: asked])
     for site, given in layers.items():
         waiting.add(site, *given)
     for site, given in layers.items():
-        assert_alone(waiting.observed(site, 0), (6, 6), given, 0, asked)
+        assert_alone(waiting.observed(site, 0, z_of(given, (6, 6))), (6, 6), given, 0, asked)
     assert launches == expected
 
 
@@ -185,7 +193,7 @@ def test_masses_of_sites_observed_together_are_kept_together() -> None:
     for site in "ab":
         waiting.add(site, *layer(1, 6, 6))
     assert waiting.masses("a") is None, "nothing is observed before it is asked for"
-    parts = [waiting.observed(site, 0).rows.mass for site in "ab"]
+    parts = [waiting.observed(site, 0, Z).rows.mass for site in "ab"]
     found = waiting.masses("b")
     assert found is not None
     assert found[0] == ["a", "b"]
@@ -196,24 +204,23 @@ def test_a_text_may_be_read_in_windows() -> None:
     waiting = WaitingLayers([lambda site, size: {}])
     given = layer(3, 6, 6)
     waiting.add("0", *given)
-    assert torch.equal(waiting.observed("0", 0).q, given[0])
+    assert torch.equal(waiting.observed("0", 0, Z.expand(3, 4, 6, 5)).kept[0], given[0])
     asked = labels_of((6, 6))
     asking = WaitingLayers([lambda site, size: asked])
     asking.add("0", *given)
-    assert asking.observed("0", 0).rows.mass["same"].shape == (3, 4, 6)
+    assert asking.observed("0", 0, Z.expand(3, 4, 6, 5)).rows.mass["same"].shape == (3, 4, 6)
     assert asking.masses("0") is None, "they are not one item for each text"
 
 
-def test_scores_are_given_out_once_to_be_checked() -> None:
+def test_scores_are_kept_until_they_are_checked() -> None:
     waiting = WaitingLayers([lambda site, size: {}])
     for site in "ab":
         waiting.add(site, *layer(1, 6, 6))
-    assert waiting.unchecked() == []
-    rows = [waiting.observed(site, 0).rows.logsumexp for site in "ab"]
-    ((sites, found),) = waiting.unchecked()
+    assert waiting.unchecked == []
+    rows = [waiting.observed(site, 0, Z).rows.logsumexp for site in "ab"]
+    ((sites, found),) = waiting.unchecked
     assert sites == ["a", "b"]
     assert torch.equal(found, torch.stack([each.flatten() for each in rows]))
-    assert waiting.unchecked() == []
 
 
 def test_layers_that_wait_keep_no_gradients() -> None:
@@ -221,10 +228,10 @@ def test_layers_that_wait_keep_no_gradients() -> None:
     waiting = WaitingLayers([lambda site, size: {}])
     waiting.add("0", q.requires_grad_(), k.requires_grad_(), v, scores)
     assert not any(each.requires_grad for each in waiting._waiting["0"][1:4]), "or the whole pass would be kept"
-    found = waiting.observed("0", 0)
-    assert not any(each.requires_grad for each in (found.q, found.k, found.value_norms, found.rows.logsumexp))
+    found = waiting.observed("0", 0, Z)
+    assert not any(each.requires_grad for each in (*found.kept, found.value_norms, found.rows.logsumexp))
     with pytest.raises(FrozenInstanceError):
-        found.q = q
+        found.rows = None  # type: ignore[misc,assignment]
 
 
 def test_padding_is_hidden_where_a_query_could_see_it() -> None:
