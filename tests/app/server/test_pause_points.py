@@ -20,7 +20,7 @@ from headscope.app.server import fair_queue
 from headscope.app.server.fair_queue import FairQueue, ReaderLeftError, Turn
 from headscope.attention.backends import sdpa
 from headscope.attention.masks import causal, window
-from headscope.attention.progress import may_be_interrupted
+from headscope.attention.progress import may_be_interrupted, report_progress
 from headscope.attention.scores import Scores
 from headscope.heads.roles.shuffled_weights import shuffled_weights
 
@@ -359,3 +359,21 @@ def test_parts_of_attention_have_64_queries_at_least(monkeypatch):
     assert not pauses
     fair_queue._PauseMode(lambda: pauses.append(1))._attention(x, x, x, None, 0.0, True, scale=0.5)
     assert len(pauses) == 2
+
+
+@pytest.mark.parametrize("brief", [False, True])
+def test_a_brief_request_pauses_where_it_reports_progress_alone(brief):
+    """It has no mode that sees every operation, and still gives way and stops when its client leaves."""
+    queue, turn, seen = FairQueue(), Turn("a", brief=brief), []
+
+    def work() -> None:
+        queue.leave(turn)
+        seen.append("left")
+        torch.zeros(2).exp()
+        seen.append("operation")
+        report_progress("reading the text", 1, 2)
+        seen.append("layer")
+
+    with pytest.raises(ReaderLeftError):
+        asyncio.run(queue.run(turn, work))
+    assert seen == (["left", "operation"] if brief else ["left"])

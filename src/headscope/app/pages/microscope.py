@@ -338,8 +338,12 @@ class Session:
 
     def takes_long(self, asked: LookRequest) -> bool:
         """Whether work on a text takes long, as far as can be known before it is split into tokens."""
+        return self.text_size(asked) > LONG_REQUEST
+
+    def text_size(self, asked: LookRequest) -> int:
+        """The bytes of a text; its characters where these are many already, and 0 of what is no text."""
         text = asked.text if asked.text is not None else self.kept.text(asked.look or "") or ""
-        return len(text) > LONG_REQUEST or len(text.encode("utf-8", "surrogatepass")) > LONG_REQUEST
+        return len(text) if len(text) > LONG_REQUEST else len(text.encode("utf-8", "surrogatepass"))
 
     def _open_text(self, text: str) -> Opened:
         name = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from http import HTTPStatus
 from itertools import count
@@ -58,10 +58,14 @@ class BeginAgainError(BaseException):
 
 
 class Turn:
-    """One request's place in a queue, and how far it is. A ``whole`` one keeps its turn to the end."""
+    """One request's place in a queue, and how far it is. A ``whole`` one keeps its turn to the end.
 
-    def __init__(self, client: str = "", long: bool = False, whole: bool = False) -> None:
-        self.client, self.long, self.whole = client, long, whole
+    A ``brief`` one pauses only where it reports progress, after each layer: between all operations of so short a text,
+    pause points would take half as long again as the text.
+    """
+
+    def __init__(self, client: str = "", long: bool = False, whole: bool = False, brief: bool = False) -> None:
+        self.client, self.long, self.whole, self.brief = client, long, whole, brief
         self.begun = self.left = self.stopped = False
         self.used = self.since = 0.0
         self.number = 0
@@ -104,7 +108,7 @@ class FairQueue:
             try:
                 return await asyncio.shield(doing)
             except BeginAgainError:
-                turn.long, turn.stopped, turn.used = True, False, 0.0
+                turn.long, turn.brief, turn.stopped, turn.used = True, False, False, 0.0
             except asyncio.CancelledError:
                 self.leave(turn)
                 raise
@@ -168,13 +172,13 @@ class FairQueue:
 
     @contextmanager
     def _pause_points(self, turn: Turn) -> Iterator[None]:
-        """Pause between any two operations, and where work reports its progress."""
+        """Pause where work reports its progress and, unless it is brief, between any two operations."""
 
         def report(what: str, done: int, total: int) -> None:
             turn.progress = (what, done, total)
             self.pause(turn)
 
-        with progress_callback(report), _PauseMode(lambda: self.pause(turn)):
+        with progress_callback(report), nullcontext() if turn.brief else _PauseMode(lambda: self.pause(turn)):
             yield
 
     def _hand_over(self, turn: Turn) -> None:

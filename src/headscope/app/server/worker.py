@@ -63,25 +63,40 @@ class Worker:
         self._turns: dict[tuple[str, str], tuple[FairQueue, Turn]] = {}
 
     async def run(
-        self, request: Request, model: str | None, work: Callable[[Session], Result], long: bool = False
+        self,
+        request: Request,
+        model: str | None,
+        work: Callable[[Session], Result],
+        long: bool = False,
+        brief: bool = False,
     ) -> Result | Response:
         """The result of work on a model, or an empty response when the client has disconnected."""
         session = self.registry.session(model, client_id(request))
         queue = self._queues.setdefault(session, FairQueue())
-        return await self.run_in(queue, request, lambda: _run(work, session), long)
+        turn = Turn(client_id(request), long, brief=brief)
+        return await self._take(queue, turn, request, lambda: _run(work, session))
 
     async def run_packed(
-        self, request: Request, model: str | None, work: Callable[[Session], tuple[Any, Arrays]], long: bool = False
+        self,
+        request: Request,
+        model: str | None,
+        work: Callable[[Session], tuple[Any, Arrays]],
+        long: bool = False,
+        brief: bool = False,
     ) -> Response:
         """The same for work that returns arrays."""
-        found = await self.run(request, model, lambda session: pack(*work(session)), long)
+        found = await self.run(request, model, lambda session: pack(*work(session)), long, brief)
         return found if isinstance(found, Response) else ContainerResponse(found)
 
     async def run_in(
         self, queue: FairQueue, request: Request, work: Callable[[], Result], long: bool = True, whole: bool = False
     ) -> Result | Response:
         """Run work in a queue while the client is there; it has pause points between all operations."""
-        turn = Turn(client_id(request), long, whole)
+        return await self._take(queue, Turn(client_id(request), long, whole), request, work)
+
+    async def _take(
+        self, queue: FairQueue, turn: Turn, request: Request, work: Callable[[], Result]
+    ) -> Result | Response:
         if await request.is_disconnected():
             return Response(status_code=DISCONNECTED)
         try:
