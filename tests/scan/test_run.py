@@ -336,3 +336,10 @@ def test_a_recipe_says_that_sites_were_summed_together_beside_a_gpu(monkeypatch:
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "H200")
     machine = describe_machine(beside_a_gpu(monkeypatch), 1)
     assert (machine["device"], machine["sites"]) == ("H200", "observed and summed together")
+
+
+def test_on_a_cpu_it_is_known_from_the_start_how_much_there_is_to_measure() -> None:
+    told: list[tuple[str, int, int]] = []
+    with progress_callback(lambda *report: told.append(report)):
+        made = scan(open_tiny(), texts(30), options=ScanOptions(**OPTIONS))
+    assert {total for what, _, total in told if what == "scanning"} == {made.recipe.data["result"]["tokens"]}
