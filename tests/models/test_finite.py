@@ -139,6 +139,8 @@ def test_the_site_whose_output_is_not_finite_is_named() -> None:
     with deferred_checks() as pending:
         finish(check)
     assert pending == [check]
+    with pytest.raises(ModelError, match="the attention output of site 1 is infinite for this input"):
+        finish(check)
 
 
 def test_values_are_fetched_from_every_gpu_and_read_in_their_places() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError
+from typing import Any
 
 import pytest
 import torch
@@ -138,13 +139,40 @@ def test_labels_that_do_not_fit_32_bits_become_ranks_and_none_stays_none() -> No
     assert all(one is other for one, other in zip(_small(fitting), fitting, strict=True))
 
 
+class Launches(TorchDispatchMode):
+    """Counts operations that compute something on the meta device, which stands for a GPU: it runs nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **kwargs or {})
+        first = made[0] if isinstance(made, tuple | list) else made
+        self.count += isinstance(first, Tensor) and first.device.type == "meta" and not func.is_view
+        return made
+
+
+def launches(n_rules: int) -> int:
+    rules = tuple(token_class(f"class {n}", "abcde"[n]) for n in range(n_rules))
+    with Launches() as seen:
+        labels = label_batch(packed("abcab", "bcabca"), RowFormat(48), rules, MODEL, "meta")
+        labels.within_pieces(), labels.answerable(causal=True), labels.match_share(causal=True)
+    return seen.count
+
+
+def test_a_gpu_labels_many_questions_in_as_many_launches_as_few() -> None:
+    assert launches(1) == launches(5)
+
+
 def test_labels_of_thousands_of_pieces_in_one_row_never_match() -> None:
     """Labels times positions would not fit 64 bits: those of pieces far apart would become equal."""
     ids = torch.tensor([97, 98] * 4096)[None]
     rows = PackedRows(ids, tuple(Piece(0, at, at + 2, 0, 0) for at in range(0, 8192, 2)))
     labels = label_batch(rows, RowFormat(8192), (), MODEL)
-    assert not labels.questions["duplicate"].matching.everywhere.any()
-    assert labels.questions["previous"].matching.everywhere.tolist() == [[0, 1] * 4096]
+    matching = dict(zip(labels.names, labels.matching.everywhere, strict=True))
+    assert not matching["duplicate"].any()
+    assert matching["previous"].tolist() == [[0, 1] * 4096]
 
 
 def test_labels_are_not_changed() -> None:

@@ -16,6 +16,7 @@ from headscope.attention.observer import Call
 from headscope.attention.questions import Question
 from headscope.attention.scores import Scores
 from headscope.errors import InputError
+from headscope.models.finite import PassCheck
 from headscope.models.loading import open_model
 from headscope.models.native import NativeModel
 from headscope.scan import waiting_sites
@@ -33,7 +34,8 @@ from headscope.scan.measure import (
 )
 from headscope.scan.options import ScanOptions
 from headscope.scan.tally.reduction import TRAITS
-from headscope.scan.tally.tally import Layout
+from headscope.scan.tally.tally import Layout, Tally
+from tests.runs.pretended_gpu import NamingGPU, on_gpu
 from tests.scan.tally.kernels_here import use_kernels_here
 from tests.scan.tiny import Bytes, TinyModel, family, open_tiny, texts
 
@@ -175,6 +177,37 @@ def test_calls_of_another_length_are_computed_but_not_measured() -> None:
     assert twice.halves.shape[1] == 24
     torch.testing.assert_close(found.means(), expected.means(), equal_nan=True)
     assert torch.equal(found.head_counts(), expected.head_counts())
+
+
+class Stream:
+    """The stream of a GPU; notes when somebody has waited for it."""
+
+    def __init__(self, device: torch.device, waited: list[str]) -> None:
+        self.device, self.waited = device, waited
+
+    def record_event(self) -> Stream:
+        return self
+
+    def synchronize(self) -> None:
+        self.waited.append(str(self.device))
+
+
+def test_sums_are_added_after_the_batch_has_ended_on_every_gpu_and_been_checked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A model that is spread over two GPUs: its sums are copied by the streams of both."""
+    order: list[str] = []
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: Stream(device, order))
+    monkeypatch.setattr(PassCheck, "verify", lambda self: order.append("checked"))
+    monkeypatch.setattr(Tally, "add", lambda self, site, *_: order.append(f"added {site}"))
+    measurer, rows = Measurer(MODEL, plan()), packed()
+    observer = measurer._run(next(rows.batches(2)))
+    for gpu in (0, 1):
+        observer.checks[0].z.values[f"on {gpu}"] = [on_gpu(gpu, torch.tensor(1.0), NamingGPU)]
+    observer.finish()
+    observer.add_to(Tally.zero(measurer.plan.layout))
+    assert sorted(order[:2]) == ["cuda:0", "cuda:1"]
+    assert order[2:] == ["checked", *(f"added {site}" for site, _ in measurer.plan.layout.sites)]
 
 
 def observed_call(sinks: bool = False) -> tuple[Call, dict[str, Question]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 from typing import Any
 
 import pytest
@@ -113,6 +113,37 @@ def test_heads_of_sites_stand_side_by_side() -> None:
     assert beside.shape == (3, 8, 5)
     for site in range(2):
         assert torch.equal(beside[:, 4 * site : 4 * site + 4], values[3 * site : 3 * site + 3])
+
+
+def test_sites_on_different_devices_are_summed_apart_each_with_labels_of_its_own_device(monkeypatch) -> None:
+    """The meta device stands for a second GPU."""
+    jit = pytest.importorskip("triton.runtime.jit", reason="the fused kernels need Triton: pip install triton")
+    launched: list[tuple[str, set[str]]] = []
+
+    def run(self: Any, *given: Any, **_: Any) -> None:
+        launched.append((self.__name__, {each.device.type for each in given if isinstance(each, torch.Tensor)}))
+
+    monkeypatch.setattr(jit.JITFunction, "run", run)
+    asked = Asked(
+        {name: Question(IDS, IDS) for name in ("itself", "first")},
+        {True: torch.ones(1, 4, len(TRAITS) + 2 * N_QUESTIONS, dtype=torch.bool)},
+        {True: torch.ones(1, N_QUESTIONS, 4)},
+        torch.zeros(N_QUESTIONS, 1, 1),
+        4,
+    )
+    done: list[Any] = []
+    made = WaitingSites(PackedRows(IDS, (Piece(0, 0, 4, 0, 0),)), asked, SITES, done.append)
+    with deferred_checks():
+        for site, device in (("0", "cpu"), ("1", "meta")):
+            given = call()
+            given = replace(given, **{side: getattr(given, side).half().to(device) for side in "qkv"})
+            made.attend(site, given)
+        assert [(each.first, each.n_sites) for each in done] == [("0", 1)]
+        with pytest.raises(NotImplementedError, match="meta"):  # its sums cannot be copied to the host
+            made.flush()
+    kernels = [("attend", "cpu"), ("layers", "cpu"), ("segments", "cpu")]
+    kernels += [("attend", "meta"), ("layers", "meta"), ("segments", "meta")]
+    assert sorted(launched) == sorted((kernel, {device}) for kernel, device in kernels)
 
 
 def test_what_is_asked_of_a_batch_is_not_changed() -> None:
