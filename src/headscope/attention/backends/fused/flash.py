@@ -74,16 +74,27 @@ class TileShape:
     stages: int
 
 
-def tile_shape(d_head: int, dtype: torch.dtype, statistics: Set[Statistic]) -> TileShape:
-    """Return the tiles measured fastest on an H200 at d_head 128, or that fit its registers at other sizes."""
+@lru_cache
+def has_much_shared_memory(device: torch.device) -> bool:
+    """Whether a block may use 160 KiB: so on A100, H100 and later ones of that line; other GPUs have 99 KiB."""
+    if device.type != "cuda":
+        return True
+    properties = torch.cuda.get_device_properties(device)
+    bytes_per_block: int = getattr(properties, "shared_memory_per_block_optin", 0)  # PyTorch has none for AMD: 64 KiB
+    return bytes_per_block >= 160 * 2**10
+
+
+def tile_shape(d_head: int, dtype: torch.dtype, statistics: Set[Statistic], much_memory: bool = True) -> TileShape:
+    """Return the tiles measured fastest on an H200 at d_head 128, or that fit memory and registers elsewhere."""
     if interpreted():
         return TileShape(64, 64, 4, 1)
     if dtype == torch.float32:
         return TileShape(16, 32, 8, 1) if d_head > 128 else TileShape(32, 32, 8 if d_head > 64 else 4, 1)
     if d_head > 128:
-        return TileShape(128, 64, 8, 2)
+        return TileShape(128, 64, 8, 2) if much_memory else TileShape(64, 32, 4, 2)
     # With 256 rows there are no registers left for the moments of the distance.
-    return TileShape(128, 64, 8, 3) if "distance" in statistics else TileShape(256, 64, 8, 3)
+    tall = "distance" not in statistics and (much_memory or d_head <= 64)
+    return TileShape(256 if tall else 128, 64, 8, 3)
 
 
 def attend(inputs: KernelInputs, statistics: Set[Statistic]) -> FlashResult:
@@ -158,7 +169,7 @@ def _on_any_gpu(inputs: KernelInputs, statistics: Set[Statistic]) -> FlashResult
 
     batch, n_heads, n_query, d_head = inputs.q.shape
     n_kv_heads, n_key = inputs.k.shape[1:3]
-    shape = tile_shape(d_head, inputs.q.dtype, statistics)
+    shape = tile_shape(d_head, inputs.q.dtype, statistics, has_much_shared_memory(inputs.q.device))
     result = _empty(inputs, statistics, shape.keys)
     kernels.attend[(-(-n_query // shape.rows) * n_heads * batch,)](
         inputs.q, inputs.k, inputs.v, *result.outputs, inputs.visible.low, inputs.visible.high,

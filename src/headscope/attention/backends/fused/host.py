@@ -28,6 +28,10 @@ def refuse(q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> str | None:
         return f"fused needs CUDA, got {q.device.type}"
     if not _has_triton():
         return "fused needs Triton, which is not installed"
+    if not interpreted() and (capability := _capability(q.device)) < (8, 0):
+        return (
+            f"fused needs a GPU of compute capability 8.0 or later, as Triton does, got {capability[0]}.{capability[1]}"
+        )
     if q.dtype not in DTYPES:
         return f"fused takes bfloat16, float16 and float32, got {q.dtype}"
     if q.shape[-1] > WIDEST:
@@ -37,6 +41,11 @@ def refuse(q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> str | None:
     if 0 in q.shape or 0 in k.shape:
         return f"fused needs at least one query and key, got {q.shape[2]} and {k.shape[2]}"
     return refuse_scores(scores) or refuse_mask(scores.mask)
+
+
+@lru_cache
+def _capability(device: torch.device) -> tuple[int, int]:
+    return torch.cuda.get_device_capability(device)
 
 
 @lru_cache

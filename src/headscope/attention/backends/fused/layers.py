@@ -8,14 +8,13 @@ over all keys, where the long path sorts labels and visits matching keys only; p
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headscope.attention.backends.fused.flash import attend, interpreted, on_gpu_of
+from headscope.attention.backends.fused.flash import attend, has_much_shared_memory, interpreted, on_gpu_of
 from headscope.attention.backends.fused.host import KernelInputs, refuse
 from headscope.attention.backends.fused.intervals import Intervals
 from headscope.attention.masks import Causal, Window
@@ -94,7 +93,7 @@ def statistics_of(
     n_items, n_heads, n_query, d_head = q.shape
     values = torch.empty(TRAITS + len(questions), *q.shape[:3], dtype=torch.float32, device=q.device)
     key = inputs.empty(torch.int64)
-    tile = _tile(q.dtype, d_head)
+    tile = _tile(q.dtype, d_head, has_much_shared_memory(q.device))
     with on_gpu_of(q):
         layer_kernel.layers[(-(-n_query // tile) * n_items * n_heads,)](
             inputs.q, inputs.k, *values[:TRAITS].unbind(), key, values[TRAITS:],
@@ -128,10 +127,12 @@ def _stacked(labels: Sequence[Tensor], q: Tensor) -> Int[Tensor, "text question 
     return together.to(q.device, non_blocking=True)
 
 
-def _tile(dtype: torch.dtype, d_head: int) -> int:
+def _tile(dtype: torch.dtype, d_head: int, much_memory: bool) -> int:
     """Rows and keys at once; in float32, more would not fit the registers."""
     if interpreted():
         return 64
+    if dtype == torch.float32 and d_head > 128 and not much_memory:
+        return 16
     return 32 if d_head > 128 or (dtype == torch.float32 and d_head > 64) else 64
 
 
@@ -139,9 +140,4 @@ def _precision(q: Tensor) -> str:
     """How float32 is multiplied: on tensor cores as three products of 10-bit parts, which is as exact to 1e-6."""
     if q.dtype != torch.float32:
         return "tf32"
-    return "ieee" if interpreted() or not _has_tf32(q.device) else "tf32x3"
-
-
-@lru_cache
-def _has_tf32(device: torch.device) -> bool:
-    return torch.version.hip is None and torch.cuda.get_device_capability(device)[0] >= 8
+    return "ieee" if interpreted() or torch.version.hip is not None else "tf32x3"
