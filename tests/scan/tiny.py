@@ -119,7 +119,28 @@ def family(name: str) -> Any:
         "t5": lambda: t.T5ForConditionalGeneration(
             t.T5Config(vocab_size=300, d_model=32, d_kv=8, d_ff=32, num_layers=2, num_heads=4, decoder_start_token_id=0)
         ),
-    }
+        "llama4, in chunks of 24": lambda: t.Llama4ForCausalLM(
+            t.Llama4TextConfig(
+                **SIZES, num_key_value_heads=2, head_dim=8, max_position_embeddings=64, attention_chunk_size=24,
+                num_local_experts=2, intermediate_size_mlp=32, no_rope_layers=[1, 1], pad_token_id=None,
+            )
+        ),
+        "phi3, rotations changed after 20": lambda: t.Phi3ForCausalLM(
+            t.Phi3Config(
+                **SIZES, num_key_value_heads=2, max_position_embeddings=64, original_max_position_embeddings=20,
+                pad_token_id=None, rope_parameters={
+                    "rope_type": "longrope", "short_factor": [1.0] * 4, "long_factor": [4.0] * 4, "rope_theta": 1e4,
+                    "original_max_position_embeddings": 20,
+                },
+            )
+        ),
+        "deberta, with a convolution": lambda: t.DebertaV2ForMaskedLM(
+            t.DebertaV2Config(
+                **SIZES, max_position_embeddings=64, relative_attention=True, pos_att_type=["c2p", "p2c"],
+                conv_kernel_size=3, conv_act="gelu",
+            )
+        ),
+    }  # fmt: skip
     torch.manual_seed(0)
     model = made[name]().eval()
     for weight in model.parameters():

@@ -85,7 +85,7 @@ class Measurer:
         with torch.no_grad(), threads(self.plan.threads):
             for rows in shards:
                 tally = Tally.zero(self.plan.layout)
-                batches = list(rows.batches(self.plan.batch))
+                batches = list(self._batches(rows))
                 for batch in batches:
                     observer = self._run(batch)
                     if waiting is not None:
@@ -95,6 +95,10 @@ class Measurer:
                         advance(batch.n_tokens)
             if waiting is not None:
                 waiting()
+
+    def _batches(self, rows: PackedRows) -> Iterator[PackedRows]:
+        parts = [rows] if self.plan.row_format.pads_rows else rows.without_padding()
+        return (batch for part in parts for batch in part.batches(self.plan.batch))
 
     def _run(self, batch: PackedRows) -> _BatchObserver:
         observer = _BatchObserver(batch, self)

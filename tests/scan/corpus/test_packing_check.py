@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 import transformers
-from tests.scan.tiny import Bytes, TinyModel, open_tiny
+from tests.scan.tiny import Bytes, TinyModel, family, open_tiny
 from torch import Tensor, nn
 
 from headscope.attention.masks import full
@@ -80,6 +80,17 @@ def test_a_model_that_leaks_between_documents_gets_one_row_per_piece() -> None:
     assert choose_row_format(NativeModel(Leaks(), Bytes(), name="leaks"), 64).share_rows is False
 
 
+def test_a_leak_is_found_with_a_tokenizer_that_knows_no_word_of_the_sample_texts() -> None:
+    class Unknown(Bytes):
+        def __call__(self, text: str, add_special_tokens: bool = True) -> dict[str, list[int]]:
+            return {"input_ids": [0] * len(text)}
+
+    absolute = NativeModel(TinyModel(absolute=True), Unknown(), name="tiny")
+    constant = family("llama4, in chunks of 24")
+    assert choose_row_format(absolute, 64).share_rows is False
+    assert choose_row_format(open_model(constant, Unknown()), 64).share_rows is False
+
+
 def test_the_row_format_in_the_recipe() -> None:
     shared = RowFormat(8, (1,), (2, 3), first_position=0).to_recipe()
     assert shared == {
@@ -90,6 +101,8 @@ def test_the_row_format_in_the_recipe() -> None:
     }
     assert RowFormat(8).to_recipe()["rows"] == "positions run on through a row"
     assert RowFormat(8, share_rows=False).to_recipe()["rows"] == "one piece a row"
+    cut = RowFormat(8, share_rows=False, pads_rows=False)
+    assert cut.to_recipe()["rows"] == "one piece a row, without padding"
 
 
 class FromOne(transformers.GPT2LMHeadModel):

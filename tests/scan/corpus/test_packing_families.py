@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+import torch
 from tests.scan.tiny import Bytes, family, texts
+from torch import Tensor
 
 from headscope.models.loading import open_model
 from headscope.scan import run
@@ -31,6 +35,38 @@ def test_packed_documents_have_the_statistics_of_documents_alone(
     alone = run.scan(model, documents, options=OPTIONS)
     assert alone.recipe.data["result"]["rows"] == alone.recipe.data["result"]["pieces"]
     assert_same(packed, alone, n_heads)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")  # by DeBERTa's module
+@pytest.mark.parametrize(
+    ("name", "pads_rows"),
+    [
+        ("llama4, in chunks of 24", True),
+        ("phi3, rotations changed after 20", False),
+        ("deberta, with a convolution", False),
+    ],
+)
+def test_documents_share_no_row_and_no_padding_where_that_would_change_their_patterns(
+    name: str, pads_rows: bool
+) -> None:
+    own, documents = family(name), [text[: 3 + 5 * at] for at, text in enumerate(texts(12, seed=4))]
+    own.set_attn_implementation("eager")
+    model = open_model(family(name), Bytes())
+    assert choose_row_format(model, 64) == RowFormat(64, share_rows=False, pads_rows=pads_rows)
+    census = run.scan(model, documents, options=OPTIONS)
+    for layer, weights in enumerate(zip(*(_patterns(own, text) for text in documents), strict=True)):
+        entropies = torch.cat([-(each * each.clamp(min=1e-30).log()).sum(-1)[:, 1:] for each in weights], dim=1)
+        rows = [row for row in census.rows if row.question == "entropy"][4 * layer : 4 * layer + 4]
+        assert [row.count for row in rows] == [entropies.shape[1]] * 4
+        torch.testing.assert_close(torch.tensor([row.mean for row in rows]), entropies.mean(1), atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(torch.tensor([row.maximum for row in rows]), entropies.amax(1), atol=1e-3, rtol=1e-3)
+
+
+@torch.no_grad()
+def _patterns(model: Any, text: str) -> list[Tensor]:
+    """The patterns that the model itself gives out for a text alone."""
+    made = model(torch.tensor([list(text.encode())]), output_attentions=True)
+    return [layer[0] for layer in made.attentions]
 
 
 def assert_same(packed: Census, alone: Census, n_heads: int) -> None:

@@ -58,7 +58,7 @@ def tokens(config: Any, length: int) -> Tensor:
 
 def _special_ids(config: Any) -> set[int]:
     found: set[int] = set()
-    for name, value in vars(config).items():
+    for name, value in vars(config).items() if config is not None else ():
         if name.endswith(("token_id", "token_index", "token_ids")):
             found |= {
                 token for token in (value if isinstance(value, list | tuple) else [value]) if isinstance(token, int)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby, islice
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -66,6 +66,13 @@ class PackedRows:
             inside = [piece for piece in self.pieces if first <= piece.row < first + size]
             moved = tuple(piece._replace(row=piece.row - first) for piece in inside)
             yield PackedRows(self.ids[first : first + size], moved)
+
+    def without_padding(self) -> Iterator[PackedRows]:
+        """The rows of each length, cut to it. Every row holds one piece."""
+        for length, same in groupby(sorted(self.pieces, key=attrgetter("stop")), key=attrgetter("stop")):
+            pieces = list(same)
+            ids = self.ids[[piece.row for piece in pieces], :length]
+            yield PackedRows(ids, tuple(piece._replace(row=row) for row, piece in enumerate(pieces)))
 
     def positions(self) -> Int[Tensor, "row position"]:
         """Token positions that restart at 0 in every piece, and in the padding after the last one."""
@@ -125,6 +132,8 @@ class RowFormat:
     share_rows: bool = True
     first_position: int | None = None
     """The position id of a piece's first token, or None where position ids run through the row."""
+    pads_rows: bool = True
+    """Whether short rows are padded; where that would change what is in them, each pass has rows of one length."""
 
     @property
     def document_tokens(self) -> int:
@@ -134,11 +143,12 @@ class RowFormat:
     def to_recipe(self) -> dict[str, object]:
         restarts = self.first_position is not None
         shared = "positions begin again with each piece" if restarts else "positions run on through a row"
+        alone = "one piece a row" if self.pads_rows else "one piece a row, without padding"
         return {
             "context": self.context,
             "tokens_before_each_piece": list(self.tokens_before),
             "tokens_after_each_piece": list(self.tokens_after),
-            "rows": shared if self.share_rows else "one piece a row",
+            "rows": shared if self.share_rows else alone,
         }
 
 
