@@ -19,7 +19,7 @@ from headscope.heads.explain.qk_ov_circuits import Compositions, FactoredMatrix,
 from headscope.heads.look.edits import Edit, EditFunction, edited
 from headscope.heads.look.importance import Importance, Target, importance
 from headscope.heads.look.look import Look
-from headscope.heads.look.padded_batch import NotOneBatchError, read_in_one_batch
+from headscope.heads.look.padded_batch import ComparedLengths, NotOneBatchError, read_in_one_batch
 from headscope.heads.look.sampling import Cuts, Sampling, Steps, draw
 from headscope.heads.step_looks import StepLooks
 from headscope.models.decoding import Decoder, generation_inputs
@@ -71,6 +71,7 @@ class Scope:
         self._opener = opener
         self._batches: bool | None = None
         """Whether padded batches equal texts read one by one; unknown until the first batch."""
+        self._compared = ComparedLengths()
 
     @property
     def shape(self) -> ModelShape:
@@ -257,11 +258,11 @@ class Scope:
         return Look(self.model, self.model.prepare(text), [edit.bound for edit in mine], key)
 
     def _read_all(self, looks: list[Look]) -> list[Look]:
-        """Read looks in one padded batch; one by one where the first batch of this scope was not equal to that."""
+        """Read looks in one padded batch; one by one where that is not equal, or was not for the first batch."""
         alone = any(hasattr(edit, "during") for look in looks for edit in look.edits)  # it follows one text at a time
         if self._batches is not False and not alone:
             try:
-                read_in_one_batch(looks, compare=self._batches is None)
+                read_in_one_batch(looks, self._compared)
                 self._batches = True
                 return looks
             except NotOneBatchError:

@@ -8,6 +8,7 @@ import pytest
 import torch
 import transformers
 from tests.heads.conftest import counting_forwards
+from tests.models import tiny
 from torch import Tensor
 
 import headscope
@@ -103,3 +104,53 @@ def test_a_model_that_mixes_positions_elsewhere_is_read_text_by_text(llama: Scop
 def test_pairs_and_messages_and_ids_are_still_one_text(llama: Scope) -> None:
     assert len(llama.look([5, 6, 7]).tokens) == 3
     assert [len(look.tokens) for look in llama.look([[5, 6, 7], [8]])] == [3, 1]
+
+
+def _rotated_by_length() -> transformers.PreTrainedModel:
+    """A Phi-3 whose rotations are others where what it reads is longer than 10 tokens."""
+    factors = {"short_factor": [1.0] * 4, "long_factor": [4.0] * 4, "original_max_position_embeddings": 10}
+    return tiny.build(
+        "Phi3Config", "Phi3ForCausalLM", **{**tiny.SIZES, "num_key_value_heads": 2}, max_position_embeddings=64,
+        original_max_position_embeddings=10, rope_parameters={"rope_type": "longrope", "rope_theta": 1e4, **factors},
+    )  # fmt: skip
+
+
+def _with_a_convolution() -> transformers.PreTrainedModel:
+    """A ConvBERT, which reads the tokens beside each one."""
+    return tiny.build("ConvBertConfig", "ConvBertForMaskedLM", **tiny.SIZES, embedding_size=32, conv_kernel_size=3)
+
+
+@pytest.mark.parametrize("made", [_rotated_by_length, _with_a_convolution])
+@pytest.mark.parametrize("first", [[[5, 6, 7, 8, 9, 10], [20, 21, 22, 23, 24, 25]], [[5, 6], [5, 6, 8, 9]]])
+def test_a_batch_of_other_lengths_than_the_first_is_compared_again(
+    made: Callable[[], transformers.PreTrainedModel], first: list[list[int]]
+) -> None:
+    own, scope, texts = made(), headscope.load(made(), tiny.tokenizer()), [[7], [5, 9, 7, 4, 8], list(range(30, 60))]
+    scope.look(first)
+    for text, together in zip(texts, scope.look(texts), strict=True):
+        with torch.no_grad():
+            alone = own(torch.tensor([text])).logits[0]
+        torch.testing.assert_close(together.logits, alone, atol=1e-4, rtol=1e-4)
+
+
+def test_an_encoder_that_reads_padding_is_found_where_the_decoders_texts_are_of_one_length() -> None:
+    own, model = small("t5"), small("t5")
+    for each in (own, model):  # every token of the encoder also receives the one after it
+        each.encoder.block[0].register_forward_pre_hook(lambda _, given: (given[0] + given[0].roll(-1, 1), *given[1:]))
+    texts = [list(range(30, 50)), [5, 6, 7, 8, 9]]
+    for text, together in zip(texts, headscope.load(model).look(texts), strict=True):
+        inputs = {name: value.clone() for name, value in together.prepared.inputs.items()}
+        assert inputs["input_ids"].tolist() == [text]
+        with torch.no_grad():
+            torch.testing.assert_close(together.logits, own(**inputs).logits[0], atol=1e-4, rtol=1e-4)
+
+
+def test_lengths_between_those_that_were_compared_are_not_compared_again() -> None:
+    scope = headscope.load(tiny.llama(), tiny.tokenizer())
+    scope.look([[5, 6, 7, 8], list(range(30, 50))])
+    with counting_forwards(scope) as ran:
+        scope.look([[5, 6, 7, 8, 9], list(range(30, 40))])
+    assert len(ran) == 1
+    with counting_forwards(scope) as ran:
+        scope.look([[5, 6, 7], list(range(30, 40))])
+    assert len(ran) == 2

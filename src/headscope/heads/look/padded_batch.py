@@ -1,7 +1,8 @@
 """Read several texts in one padded batch: linear layers run once for all texts, attention per text on real tokens only.
 
 Each text is padded on the right by repeating its last token, and none attends to padding, so every real row is what it
-is alone. A model that mixes positions outside of attention could differ; ``compare`` checks that it does not.
+is alone. A model that mixes positions outside of attention could differ, or one whose rotations depend on the length of
+its input: a batch of lengths that were not compared before is compared with its short texts read alone.
 """
 
 from __future__ import annotations
@@ -28,12 +29,33 @@ if TYPE_CHECKING:
 TEXT_INPUTS = {"input_ids", "decoder_input_ids"}
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3}  # relative to the largest logit; half precision: 5e-2
 
+SEVERAL = 4  # tokens of a text in which a change of the pattern shows
+
 
 class NotOneBatchError(Exception):
     """These texts, or this model's attention calls, cannot share a padded batch."""
 
 
-def read_in_one_batch(looks: Sequence[Look], compare: bool) -> None:
+class ComparedLengths:
+    """Lengths of texts, from the shortest to the longest, between which padding was seen to change nothing."""
+
+    def __init__(self) -> None:
+        self._spans: dict[str, tuple[int, int]] = {}
+
+    def covers(self, lengths: Mapping[str, Sequence[int]]) -> bool:
+        """Whether texts of these lengths, for each input, need not be compared again."""
+        spans = [(self._spans.get(name, (1, 0)), min(each), max(each)) for name, each in lengths.items()]
+        return all(low <= shortest and longest <= high for (low, high), shortest, longest in spans)
+
+    def add(self, lengths: Mapping[str, Sequence[int]]) -> None:
+        """Add lengths that were compared: to those before where they overlap, in place of them otherwise."""
+        for name, each in lengths.items():
+            low, high = self._spans.get(name, (1, 0))
+            apart = max(low, min(each)) > min(high, max(each))
+            self._spans[name] = (min(each), max(each)) if apart else (min(low, *each), max(high, *each))
+
+
+def read_in_one_batch(looks: Sequence[Look], compared: ComparedLengths) -> None:
     """Run one forward pass for all looks; raise NotOneBatchError where they have to be read one by one."""
     inputs = _padded([look.prepared.inputs for look in looks])
     model, batch = looks[0].model, _WaitingBatch(looks)
@@ -58,8 +80,19 @@ def read_in_one_batch(looks: Sequence[Look], compare: bool) -> None:
         own = (slice(index, index + 1), slice(len(look.written)))
         refuse_beyond(look.edits, look.cache.reached)
         look.cache.keep(done.logits[own], None if done.residual is None else done.residual[own])
-    if compare:
-        _check_equal(min(looks, key=lambda look: len(look.written)))
+    lengths = {name: [look.prepared.inputs[name].shape[1] for look in looks] for name in inputs}
+    if not compared.covers(lengths):
+        for index in dict.fromkeys(index for each in lengths.values() for index in _most_padded(each)):
+            _check_equal(looks[index])
+        compared.add(lengths)
+
+
+def _most_padded(lengths: Sequence[int]) -> list[int]:
+    """The shortest text, and the shortest of some tokens: the pattern of one token is the same whatever happens."""
+    order = sorted(range(len(lengths)), key=lengths.__getitem__)
+    padded = [index for index in order if lengths[index] < lengths[order[-1]]]
+    several = [index for index in padded if lengths[index] >= SEVERAL]
+    return [order[0], *(several or padded[::-1])[:1]]
 
 
 class _WaitingBatch:
