@@ -175,12 +175,14 @@ class Scope:
         """
         from headscope.heads.pruning import prune
 
+        self._refuse_edits("prune")
         return prune(self.model, keep=keep, heads=heads, texts=texts, even=even, by=by)
 
     def heads(self, options: RoleOptions | None = None) -> Report:
         """Test every head for every role: score, null, interval and paper, and how many heads have none."""
         from headscope.heads.roles.run import run_battery
 
+        self._refuse_edits("heads")
         return run_battery(self.model, options)
 
     def rules(
@@ -194,6 +196,7 @@ class Scope:
         from headscope.heads.progress_bar import progress_bar
         from headscope.heads.rules.run import fit_rules
 
+        self._refuse_edits("rules")
         with progress_bar("reading texts"):
             return fit_rules(self.model, texts, options, kept)
 
@@ -202,6 +205,7 @@ class Scope:
         from headscope.scan.options import ScanOptions
         from headscope.scan.run import scan
 
+        self._refuse_edits("scan")
         return scan(self.model, corpus, out=out, options=options or ScanOptions(), opener=self._opener)
 
     def qk(self, head: HeadName) -> FactoredMatrix:
@@ -235,6 +239,7 @@ class Scope:
         from headscope.heads.explain.circuit_search import find_circuit
         from headscope.heads.explain.circuit_tasks import task_pairs
 
+        self._refuse_edits("circuit")
         if isinstance(clean, str):
             pairs = task_pairs(self.model, clean)
             return find_circuit(self.model, pairs.clean, pairs.corrupted, pairs.answers, wanted, clean)
@@ -268,6 +273,14 @@ class Scope:
             except NotOneBatchError:
                 self._batches = self._batches or False
         return [Look(self.model, look.prepared, look.edits, look.key).read() for look in looks]
+
+    def _refuse_edits(self, what: str) -> None:
+        """Refuse a measurement of the model as it is while edits are in force: it would be without them."""
+        if self._edits():
+            raise EditError(
+                f"scope.{what} measures the model as it is, and edits are in force ({len(self._edits())}); call it "
+                "outside `with scope.edit(…)`. Looks, generate and importance are read under edits"
+            )
 
     def _edits(self) -> list[_ActiveEdit]:
         return [edit for edit in _active.get() if edit.scope == id(self)]

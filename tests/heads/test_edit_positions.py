@@ -91,7 +91,7 @@ def assert_same_in_steps(scope: Scope, text: Any, edit: Edit, first: int = 0) ->
 def test_generating_under_an_edit_gives_the_logits_of_reading_the_text_so_far(model: str, edit: str) -> None:
     build, site, text, other = MODELS[model]
     with headscope.load(build()) as scope:
-        first = 12 if edit == "knock_out of a later arrow" else 0
+        first = 12 if edit in ("knock_out of a later arrow", "path of an arrow") else 0
         assert_same_in_steps(scope, text, EDITS[edit](scope, f"{site}.1", other), first)
 
 
@@ -103,6 +103,14 @@ PAST: dict[str, tuple[Callable[[Scope], Edit], str]] = {
     "key": (
         lambda llama: knock_out("1.1", 4, 7),
         "knock_out() at query 4, key 7 of 1.1: this text has the",
+    ),
+    "a path's query": (
+        lambda llama: ablate(path("embedding", "1.1", into="q", query=5)),
+        "a path at query 5 of 1.1: this text has the",
+    ),
+    "a path's key": (
+        lambda llama: ablate(path("embedding", "1.1", query=4, key=7)),
+        "a path at query 4, key 7 of 1.1: this text has the",
     ),
     "patch": (lambda llama: patch("1.1", [2, 9], llama.look(IDS[0])), "patch() at positions [9]: this text has the"),
     "mlp": (lambda llama: patch("mlp 0", 9, llama.look(IDS[0])), "patch() at positions [9]: this text has the"),
@@ -119,6 +127,15 @@ def test_an_edit_past_the_text_is_refused_in_a_look_and_waits_in_generation(llam
         for texts in (ids, [ids, IDS[0].tolist()]):
             with pytest.raises(EditError, match=f"^{re.escape(message)}"):
                 llama.look(texts)
+
+
+def test_a_path_at_the_last_query_and_key_of_a_text_is_cut(llama: Scope) -> None:
+    ids = IDS[0, :5].tolist()
+    whole = llama.look(ids).pattern("1.1")
+    with llama.edit(ablate(path("embedding", "1.1", query=4, key=4))):
+        found = llama.look(ids).pattern("1.1")
+    torch.testing.assert_close(found[:4], whole[:4])
+    assert not torch.allclose(found[4], whole[4])
 
 
 def test_rules_are_followed_past_a_sliding_window_as_in_the_text_read_whole() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from tests.models import tiny
 
 import headscope
 from headscope import ablate, force, knock_out, patch, scale
@@ -273,3 +274,19 @@ def test_what_is_no_edit_is_refused_before_anything_runs(llama: Scope) -> None:
     entered = inspect.unwrap(Scope.edit)(llama, "1.2")
     with pytest.raises(EditError, match=r"^edit\('1\.2'\): give an edit such as ablate"):
         next(entered)
+
+
+@pytest.mark.parametrize(
+    ("what", "call"),
+    [
+        ("scan", lambda scope: scope.scan(["the horse crossed the road"])),
+        ("heads", lambda scope: scope.heads()),
+        ("rules", lambda scope: scope.rules(["the horse crossed the road"] * 3)),
+        ("prune", lambda scope: scope.prune(heads=["0.1"])),
+        ("circuit", lambda scope: scope.circuit("induction")),
+    ],
+)
+def test_what_measures_the_model_as_it_is_is_refused_under_edits(what: str, call: Callable[[Scope], object]) -> None:
+    scope = headscope.load(tiny.llama(), tiny.tokenizer())
+    with scope.edit(ablate("0.1")), pytest.raises(EditError, match=rf"scope.{what} measures .* in force \(1\)"):
+        call(scope)

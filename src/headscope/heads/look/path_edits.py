@@ -93,6 +93,19 @@ class CutPaths:
         assert not isinstance(call.scores.bias, Tensor), "tensors are wrapped when Scores is made"
         return replace(call.scores, bias=CutBias(call.q.shape[1], _cuts(call, bound), call.scores.bias))
 
+    def refuse_beyond(self, reached: Mapping[str, tuple[int, int]]) -> None:
+        """Refuse a path at a query or key that a text does not have, given what it has at the sites it reached."""
+        for site, bound in self._by_site.items():
+            for each in bound if site in reached else ():
+                where, (n_query, n_key) = each.path, reached[site]
+                if (where.query or 0) >= n_query or (where.key or 0) >= n_key:
+                    places = {"query": where.query, "key": where.key}
+                    place = ", ".join(f"{name} {given}" for name, given in places.items() if given is not None)
+                    raise EditError(
+                        f"a path at {place} of {each.head}: this text has the queries 0–{n_query - 1} and the keys "
+                        f"0–{n_key - 1} there"
+                    )
+
     def joined(self, others: Sequence[CutPaths]) -> CutPaths:
         """The paths of all these edits, cut together: each alone would undo the one before."""
         more = _alike(self.edit, [other.edit for other in others])
