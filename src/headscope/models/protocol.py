@@ -93,6 +93,8 @@ class Unembedding:
     bias: Float[Tensor, " vocabulary"] | None
     note: str = ""
     """How logit attribution treats the final norm, a scale or a cap on the logits."""
+    caps: bool = False
+    """Whether the model's logits are these after a cap, which is not linear."""
 
 
 @dataclass(frozen=True)

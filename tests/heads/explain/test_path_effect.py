@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 import torch
 from tests.heads.explain.families import FAMILIES, inputs_of
+from tests.models import tiny
 
 import headscope
 from headscope.errors import InputError, ModelError
@@ -98,6 +99,14 @@ def test_a_model_without_a_final_norm_is_refused_with_what_still_works() -> None
         look = scope.look(inputs_of("opt"))
         with pytest.raises(ModelError, match="OPTForCausalLM: the end of its residual stream was not found"):
             path_effect(look, headscope.path("0.1", "1.0", into="k", query=3, key=2))
+
+
+def test_a_model_that_caps_its_logits_is_refused_with_what_still_works(ids: list[int]) -> None:
+    sizes = {**tiny.SIZES, "num_key_value_heads": 2, "head_dim": 8, "final_logit_softcapping": 3.0}
+    with headscope.load(tiny.build("Gemma2Config", "Gemma2ForCausalLM", **sizes), tiny.tokenizer()) as scope:
+        look = scope.look(ids)
+        with pytest.raises(ModelError, match=r"caps its logits, .* scope\.edit\(ablate\(path\(…\)\)\)"):
+            path_effect(look, headscope.path("0.1", "1.0", query=3, key=2))
 
 
 def test_a_path_into_a_whole_group_is_cut_for_all_of_its_heads(llama: Scope, ids: list[int]) -> None:

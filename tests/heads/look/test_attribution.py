@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.models import tiny
 from torch import nn
 
+import headscope
 from headscope.heads.look.attribution import (
     Contributions,
     LogitAttribution,
@@ -129,3 +131,23 @@ def test_a_part_is_found_by_its_heads_name() -> None:
 def test_only_recorded_sites_are_split(llama: Scope, ids: list[int]) -> None:
     done = llama.model.run({"input_ids": torch.tensor([ids])}, outputs=["1"])
     assert list(contributions_at(llama.model, done.outputs, 3).sites) == ["1"]
+
+
+def test_of_capped_logits_the_ones_before_the_cap_are_split(ids: list[int]) -> None:
+    model = tiny.build(
+        "Gemma2Config", "Gemma2ForCausalLM", **{**tiny.SIZES, "num_key_value_heads": 2}, head_dim=8,
+        final_logit_softcapping=3.0, tie_word_embeddings=False,
+    )  # fmt: skip
+    with torch.no_grad():
+        model.lm_head.weight.mul_(2.0)
+        capped = model(torch.tensor([ids])).logits[0, -1].double()
+        before = 3.0 * torch.atanh(capped / 3.0)
+        assert float((before - capped)[[11, 23]].abs().max()) > 0.1
+    with headscope.load(model, tiny.tokenizer()) as scope:
+        look = scope.look(ids)
+        for minus, total in ((None, before[11]), (23, before[11] - before[23])):
+            found, traced = look.logit_attribution(11, minus), look.trace(11, minus)
+            assert found.total == pytest.approx(float(total), abs=1e-4)
+            assert traced.total == pytest.approx(float(total), abs=1e-4)
+            assert traced.constant == pytest.approx(0.0, abs=1e-4), "no writer is left: this model has no bias"
+            assert f"({traced.total:+.2f} logits before the cap)" in traced.sentence

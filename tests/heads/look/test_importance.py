@@ -74,14 +74,15 @@ def test_the_vocabulary_in_pieces_says_what_whole_logits_say(
         assert in_pieces[entry.head].kl.mean == pytest.approx(entry.kl.mean, abs=2e-5)
 
 
-def test_a_family_that_caps_its_logits_is_read_from_them(ids: list[int]) -> None:
+@pytest.mark.parametrize("size", [1.0, 0.02])
+def test_a_family_that_caps_its_logits_is_read_from_them(ids: list[int], size: float) -> None:
     config = transformers.Gemma2Config(
         vocab_size=97, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
         num_key_value_heads=2, head_dim=8, final_logit_softcapping=3.0,
     )  # fmt: skip
     torch.manual_seed(0)
     model = transformers.Gemma2ForCausalLM(config).eval()
-    torch.nn.init.normal_(model.lm_head.weight, std=1.0)
+    torch.nn.init.normal_(model.lm_head.weight, std=size)
     with headscope.load(model) as scope:
         inputs = scope.model.prepare(ids).inputs
         with torch.no_grad():

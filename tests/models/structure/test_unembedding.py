@@ -14,6 +14,7 @@ from headscope.errors import ModelError
 from headscope.models.loading import open_model
 from headscope.models.structure.trace import LeafCall, Trace
 from headscope.models.structure.unembedding import (
+    CAPPED,
     HELD_NORM,
     NO_NORM,
     UnembeddingPath,
@@ -201,3 +202,15 @@ def test_the_way_from_the_stream_to_the_logits_is_followed_back() -> None:
         found = path_of(*leaves, blocks=blocks, logits=LOGITS)
         assert found.why_not == "other layers lie between the residual stream and W_U"
         assert found.first is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("size", [1.0, 6.0])
+def test_a_cap_is_told_from_a_factor_in_half_precision_too(dtype: torch.dtype, size: float) -> None:
+    drawn = size * torch.randn(2, 12, 4096, generator=torch.Generator().manual_seed(0))
+    logits = drawn.clamp(-4 * size, 4 * size).to(dtype)
+    assert _after(logits, (30 * torch.tanh(logits / 30)).to(dtype)) == (1.0, CAPPED)
+    for factor in (0.3, 0.0625, 2.5, 1 / 13, 1 / 48**0.5):
+        found, note = _after(logits, logits * factor)
+        assert found == pytest.approx(factor, rel=1e-3)
+        assert "multiplies its logits" in note

@@ -81,6 +81,11 @@ def path_effect(
     chosen = look.predictions(place, 1)[0].token.id if token is None else look.token_id(token)
     ids = [chosen] + ([] if minus is None else [look.token_id(minus)])
     found = explained(look)
+    if found.stream.final is not None and look.model.unembedding().caps:
+        raise ModelError(
+            f"{look.shape.name} caps its logits, and what a path does is not predicted through a cap; cut it with "
+            "scope.edit(ablate(path(…))) to see the true effect"
+        )
     own = look.logits[place].double()
     with torch.no_grad():
         readers = [cut_reader(look, replace(path, readers=(head,))) for head in heads]

@@ -19,6 +19,7 @@ from headscope.heads.explain.arrows import Explained, explained
 from headscope.heads.explain.logit_shares import logit_direction, reading_gradients, value_reading, writer_share
 from headscope.heads.explain.score_parts import Reading
 from headscope.heads.explain.why import Place, Share, Why, by_size
+from headscope.heads.look.attribution import logit_to_split
 from headscope.models.structure.carry import Route
 from headscope.models.structure.tape import Node, Source
 from headscope.models.structure.writers import Writer
@@ -111,12 +112,15 @@ class Trace:
     left_out: LeftOut
     floor: float
     probability: float
+    capped: bool = False
+    """Whether the model caps its logits; ``total`` is before the cap."""
 
     @property
     def sentence(self) -> str:
         """The largest part in one sentence, with what it read."""
         against = "" if self.minus is None else f" over {self.minus!r}"
-        start = f"{self.token!r}{against} after {self.position.token!r} ({self.total:+.2f} logits)"
+        unit = "logits before the cap" if self.capped else "logits"
+        start = f"{self.token!r}{against} after {self.position.token!r} ({self.total:+.2f} {unit})"
         if not self.steps:
             return f"{start}: no part has a share of {self.floor:.0%} or more."
         first = self.steps[0]
@@ -181,16 +185,19 @@ def trace(look: Look, token: str | int, minus: str | int | None, position: int |
     if found.stream.final is None:
         raise ModelError(f"{look.shape.name}: the end of its residual stream was not found; trace needs it")
     logits = look.logits[place].float()
-    total = float(logits[ids[0]] - (logits[ids[1]] if len(ids) > 1 else 0.0))
+    unembedding, residual = look.model.unembedding(), look.cache.final_residual(place)
+    assert residual is not None, "the end of the stream was found"
+    total = logit_to_split(unembedding, residual, ids, logits)
     tracer = _Tracer(look, found, floor * abs(total))
     with torch.no_grad():
-        direction = tracer.direction(ids, place)
+        direction = logit_direction(look.model, residual, ids)
         steps, left, written = tracer.split(found.stream.final, (place,), direction, DEPTH)
     names = [look.model.processor.decode(torch.tensor([each])) for each in ids]
     at = Place(place, look.written[place].text)
     probability = float(logits.softmax(-1)[ids[0]])
     minus_name = names[1] if len(names) > 1 else None
-    return Trace(names[0], minus_name, at, total, total - written, steps, left, floor, probability)
+    constant = total - written
+    return Trace(names[0], minus_name, at, total, constant, steps, left, floor, probability, unembedding.caps)
 
 
 class _Tracer:
@@ -201,12 +208,6 @@ class _Tracer:
         self._readings: dict[tuple[str, int], Reading] = {}
         self._routes: dict[Node, tuple[Route, list[Writer]]] = {}
         self.done = 0
-
-    def direction(self, ids: list[int], place: int) -> Tensor:
-        """The direction of the stream that the logit reads, through the final norm, held."""
-        residual = self.look.cache.final_residual(place)
-        assert residual is not None, "the end of the stream was found"
-        return logit_direction(self.look.model, residual, ids)
 
     def split(
         self, node: Node, index: tuple[int, ...], reading: Tensor, depth: int

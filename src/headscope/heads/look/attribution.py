@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headscope.models.protocol import HeadSum, OpenModel, SiteOutput
+from headscope.models.protocol import HeadSum, OpenModel, SiteOutput, Unembedding
 from headscope.names import Head, HeadName, renamed
 
 AFTER_NOTE = "so is the norm that stands after W_O"
@@ -63,7 +63,10 @@ class Contributions:
 
 @dataclass(frozen=True)
 class LogitAttribution:
-    """A logit (or a difference of two) as a sum: each head's share, and everything else together."""
+    """A logit (or a difference of two) as a sum: each head's share, and everything else together.
+
+    Of a model that caps its logits, it is the logit before the cap; ``note`` says so.
+    """
 
     heads: Mapping[Head, float]
     rest: float
@@ -101,10 +104,9 @@ def split_logit(
     """Project each head's part through the final norm, its scale held, onto the token's row of W_U."""
     unembedding = model.unembedding()
     direction = unembedding.weight[tokens[0]].detach().float()
-    total = float(logits[tokens[0]])
+    total = logit_to_split(unembedding, residual, tokens, logits)
     if len(tokens) > 1:
         direction = direction - unembedding.weight[tokens[1]].detach().float()
-        total -= float(logits[tokens[1]])
     final_direction = through_frozen_norm(unembedding.norm, residual, direction)
     shares: dict[Head, float] = {}
     note = unembedding.note
@@ -119,6 +121,24 @@ def split_logit(
         if scale != 1.0 and SCALE_NOTE not in note:
             note = f"{note}; {SCALE_NOTE}"
     return LogitAttribution(shares, total - sum(shares.values()), total, note)
+
+
+@torch.no_grad()
+def logit_to_split(
+    unembedding: Unembedding,
+    residual: Float[Tensor, " d_model"],
+    tokens: Sequence[int],
+    logits: Float[Tensor, " vocabulary"],
+) -> float:
+    """The logit of a token, less that of a second one if there is one; before the cap where a model has one."""
+    found = logits[list(tokens)].float()
+    if unembedding.caps:
+        x = residual.to(unembedding.weight)
+        x = x if unembedding.norm is None else unembedding.norm(x[None, None])[0, 0]
+        found = (unembedding.weight[list(tokens)] @ x).float()
+        found = found if unembedding.bias is None else found + unembedding.bias[list(tokens)].float()
+    first, *second = found.tolist()
+    return float(first - sum(second))
 
 
 def through_frozen_norm(

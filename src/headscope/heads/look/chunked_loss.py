@@ -67,7 +67,7 @@ def chunked_loss(model: OpenModel, whole: ForwardPass, ids: Tensor) -> ChunkedLo
         ending = model.unembedding()
     except ModelError:
         return None
-    if whole.residual is None or KEEP not in inspect.signature(model.model.forward).parameters:
+    if ending.caps or whole.residual is None or KEEP not in inspect.signature(model.model.forward).parameters:
         return None
     made = ChunkedLoss(ending, whole.logits[0], ids)
     loss, divergence = made.effects(whole)

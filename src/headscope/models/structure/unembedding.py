@@ -15,6 +15,8 @@ from headscope.models.structure.trace import LeafCall, Trace, is_matrix
 
 NO_NORM = "no norm stands before W_U"
 HELD_NORM = "the final norm is held at this text's own statistics"
+EXACTNESS, HALF_EXACTNESS = 1e-6, 1e-2
+CAPPED = "the model caps its logits after W_U; attribution is of the logits before the cap"
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class UnembeddingPath:
             raise ModelError(f"{name}: {self.why_not}; a logit cannot be split over its heads")
         weight, bias = weight_and_bias(self.matrix, name)
         scaled = weight.T if self.scale == 1.0 else weight.T * self.scale
-        return Unembedding(self.norm, scaled, bias, self.note)
+        return Unembedding(self.norm, scaled, bias, self.note, caps=CAPPED in self.note)
 
 
 def find_unembedding(model: nn.Module, traced: Trace, logits: Tensor | None) -> UnembeddingPath:
@@ -106,18 +108,27 @@ def _after(made: Tensor, logits: Tensor) -> tuple[float, str]:
     ratio = _ratio(made, logits)
     if ratio is not None:
         return ratio, f"the model multiplies its logits by {ratio:.6g}, which is folded into W_U"
-    return 1.0, "the model caps its logits after W_U; attribution is of the logits before the cap"
+    return 1.0, CAPPED
 
 
 def _ratio(a: Tensor, b: Tensor) -> float | None:
     """c if b = c · a, else None."""
-    exactness = 1e-2 if a.dtype in (torch.float16, torch.bfloat16) else 1e-6
+    half, eps = a.dtype in (torch.float16, torch.bfloat16), torch.finfo(a.dtype).eps
     a, b = a.double().flatten(), b.double().flatten()
-    norm = float(a @ a)
-    if norm == 0 or not bool(torch.isfinite(b).all()):
+    if not bool(a.any()) or not bool(torch.isfinite(b).all()):
         return None
-    ratio = float(a @ b) / norm
-    return ratio if float((b - ratio * a).abs().max()) <= exactness * float(b.abs().max()) else None
+    ratio = float(a @ b) / float(a @ a)
+    near = float((b - ratio * a).abs().max()) <= (HALF_EXACTNESS if half else EXACTNESS) * float(b.abs().max())
+    return ratio if near and not (half and _bends(a, b, eps)) else None
+
+
+def _bends(a: Tensor, b: Tensor, eps: float) -> bool:
+    """Whether b / a is smaller for large entries than for small ones, by more than rounding can make it: a cap."""
+    large = a.abs() > a.abs().median()
+    if not bool(large.any()) or not bool(a[~large].any()):
+        return False
+    above, below = (float(a[part] @ b[part]) / float(a[part] @ a[part]) for part in (large, ~large))
+    return abs(above) < (1 - eps) * abs(below)
 
 
 def _is_residual(state: Tensor, traced: Trace) -> bool:
