@@ -12,7 +12,7 @@ from tests.heads.rules.conftest import OPTIONS, texts, without_means
 import headscope
 from headscope.errors import InputError
 from headscope.heads.questions.token_features import TokenFeatures
-from headscope.heads.rules.cost import HOW, CostOptions
+from headscope.heads.rules.cost import HOW, Cost, CostOptions, Replaced
 from headscope.heads.rules.library import built_in
 from headscope.heads.rules.mixture import Drawn
 from headscope.heads.rules.report import Rules, open_rules
@@ -86,6 +86,13 @@ def test_an_edit_leaves_no_hook_behind(opened: Scope, rules: Rules) -> None:
     with opened.edit(headscope.follow(rules, "1.2")):
         opened.look(texts()[0])
     assert len(embedding._forward_pre_hooks) == before
+
+
+def test_where_mean_ablation_loses_nothing_no_share_of_it_is_recovered() -> None:
+    cost = Cost(2.0, (Replaced("random 25%", ("0.0",), dict.fromkeys(HOW, 2.0) | {"rules": 2.5}),))
+    assert cost.recovered("random 25%") is None
+    assert cost.to_dict()["summary"]["random 25%"]["rules"]["recovered"] is None
+    assert "recovered – (with tables –" in repr(cost)
 
 
 def test_the_cost_compares_equal_heads_and_counts_what_is_recovered(opened: Scope, rules: Rules) -> None:

@@ -14,6 +14,7 @@ import transformers
 from tests.attention.memory import peak_tensor_bytes
 from tests.heads.conftest import small_llama
 from tests.heads.rules.conftest import OPTIONS, texts
+from tests.models import tiny
 
 import headscope
 from headscope.app.pages.rules.head_words import rule_pattern
@@ -39,6 +40,24 @@ def dense(scope: Scope, head: HeadRules, mixture: Mixture, ids: list[int]) -> tu
     visible = torch.arange(len(ids)) <= rows[:, None]
     drawn = Drawn(built_in(), TokenFeatures.of(look.tokens), rows, visible)
     return look.pattern(str(head.head))[16:], drawn.mixture(mixture)
+
+
+@pytest.mark.parametrize("kinds", [("sliding", "full"), ("full", "sliding")])
+def test_heads_that_attend_equally_are_explained_in_layers_with_and_without_a_window(kinds: tuple[str, str]) -> None:
+    model = tiny.build(
+        "Gemma2Config", "Gemma2ForCausalLM", **{**tiny.SIZES, "num_key_value_heads": 2}, head_dim=8, sliding_window=6,
+        layer_types=[f"{kind}_attention" for kind in kinds],
+    )  # fmt: skip
+    for layer in model.model.layers:
+        torch.nn.init.zeros_(layer.self_attn.q_proj.weight)
+    with headscope.load(model, tiny.tokenizer()) as scope:
+        found = scope.rules(texts(), replace(OPTIONS, tables=False, context=False))
+    for head in found:
+        windowed = kinds[int(head.head.site)] == "sliding"
+        assert head.first == pytest.approx(0.0 if windowed else 1 / 34, abs=0.02)
+        assert head.explained.value > 0.97, (head.head, head.rules)
+        if windowed:
+            assert [part.name for part in head.rules] == ["all tokens"]
 
 
 def test_shares_and_gain_equal_their_definitions_on_the_reporting_texts(opened: Scope, rules: Rules) -> None:

@@ -56,13 +56,17 @@ class Cost:
     loss: float
     replaced: tuple[Replaced, ...]
 
-    def recovered(self, choice: str, how: str = "rules") -> float:
-        """The fraction of the loss by mean ablation that is not lost, over all draws of a choice."""
+    def recovered(self, choice: str, how: str = "rules") -> float | None:
+        """The fraction of the loss by mean ablation that is not lost, over all draws; None where that loses nothing."""
         found = [each for each in self.replaced if each.choice == choice]
         if not found:
             raise InputError(f"no heads were chosen by {choice!r}; there are {', '.join(self.choices())}")
         lost, most = (sum(each.loss[kind] - self.loss for each in found) for kind in (how, "mean"))
-        return 1 - lost / most if abs(most) > 1e-9 else float("nan")
+        return 1 - lost / most if abs(most) > 1e-9 else None
+
+    def _share(self, choice: str, how: str = "rules") -> str:
+        share = self.recovered(choice, how)
+        return "–" if share is None else f"{share:.2f}"
 
     def perplexity(self, choice: str, how: str = "rules") -> float:
         """By what factor the perplexity grows, the mean over draws in nats."""
@@ -77,7 +81,7 @@ class Cost:
             choice: {
                 how: {
                     "perplexity": round(self.perplexity(choice, how), 4),
-                    "recovered": round(self.recovered(choice, how), 4),
+                    "recovered": None if (share := self.recovered(choice, how)) is None else round(share, 4),
                 }
                 for how in HOW
             }
@@ -87,10 +91,9 @@ class Cost:
 
     def __repr__(self) -> str:
         lines = [
-            f"  {choice}: perplexity × {self.perplexity(choice):.3f}, recovered {self.recovered(choice):.2f} (with "
-            f"tables {self.recovered(choice, 'table'):.2f}, in short context {self.recovered(choice, 'context'):.2f}, "
-            f"position {self.recovered(choice, 'position'):.2f}, "
-            f"first token {self.recovered(choice, 'first'):.2f})"
+            f"  {choice}: perplexity × {self.perplexity(choice):.3f}, recovered {self._share(choice)} (with "
+            f"tables {self._share(choice, 'table')}, in short context {self._share(choice, 'context')}, "
+            f"position {self._share(choice, 'position')}, first token {self._share(choice, 'first')})"
             for choice in self.choices()
         ]
         return "\n".join([f"Cost(loss {self.loss:.3f} nats per token", *lines]) + ")"

@@ -27,7 +27,7 @@ from headscope.heads.questions.token_features import TokenFeatures
 from headscope.heads.rules.mixture import Drawn, Mixture, rules_used
 from headscope.heads.rules.report import Rules
 from headscope.heads.rules.rule import Rule, Targeted
-from headscope.heads.rules.sampled_rows import AT_ONCE, CELLS
+from headscope.heads.rules.sampled_rows import AT_ONCE, CELLS, visible_hash
 from headscope.heads.rules.short_context import ShortContext, pattern_rows, read_short_context
 from headscope.models.protocol import OpenModel
 from headscope.models.structure.sites import input_embedding
@@ -150,7 +150,7 @@ class _Drawing:
     def drawn(self, rows: Int[Tensor, " row"], visible: Tensor) -> Drawn:
         assert self._read is not None
         features = self._read[1]
-        key = (id(features), int(rows[0]), len(rows), visible.shape[1], hash(visible.sum(1).cpu().numpy().tobytes()))
+        key = (id(features), int(rows[0]), len(rows), visible_hash(visible))
         if self._drawn is None or self._drawn[0] != key:
             if self._targeted is None or self._targeted[0] is not features:
                 self._targeted = (features, Targeted(self._used, features, rows.device))

@@ -16,7 +16,7 @@ from headscope.heads.rules.fit_heads import MOST_RULES, HeadFit
 from headscope.heads.rules.mixture import Drawn, Mixture, rules_used
 from headscope.heads.rules.report import Example
 from headscope.heads.rules.rule import Rule, Targeted
-from headscope.heads.rules.sampled_rows import CELLS, FIRST_ROW, Block, Text, read_patterns
+from headscope.heads.rules.sampled_rows import CELLS, FIRST_ROW, Block, Text, read_patterns, visible_hash
 from headscope.models.protocol import OpenModel
 from headscope.names import Head
 
@@ -118,7 +118,7 @@ class _Reader:
     def __init__(self, measurer: Measurer, text: Text, shuffled: Text, sums: Sums, document: int) -> None:
         self.measurer, self.text, self.shuffled, self.sums, self.document = measurer, text, shuffled, sums, document
         self._targeted: tuple[Targeted, Targeted] | None = None
-        self._drawn: dict[tuple[int, int], tuple[Drawn, Drawn]] = {}
+        self._drawn: dict[tuple[int, int, int], tuple[Drawn, Drawn]] = {}
 
     def take(self, block: Block) -> None:
         drawn = self._draw(block)
@@ -128,8 +128,8 @@ class _Reader:
                 self._add(head, column, block, drawn)
 
     def _draw(self, block: Block) -> tuple[Drawn, Drawn]:
-        """Distributions of these rows, made once for all sites that are read in the same blocks of a short text."""
-        span = (int(block.rows[0]), len(block.rows))
+        """Distributions of these rows, made once for all sites that see the same keys in the same blocks of a text."""
+        span = (int(block.rows[0]), len(block.rows), visible_hash(block.visible))
         if span not in self._drawn:
             device = block.rows.device
             used, unused = self.measurer._used, self.measurer._null

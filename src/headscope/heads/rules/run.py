@@ -24,11 +24,13 @@ from headscope.heads.rules.rule import Rule, as_rules
 from headscope.heads.rules.sampled_rows import (
     FIRST_ROW,
     Drawing,
+    Sample,
     Text,
     own_text,
     relabelled,
     sample_rows,
     shuffled_text,
+    sites_by_mask,
 )
 from headscope.heads.rules.summary import Summary
 from headscope.models.protocol import OpenModel
@@ -99,16 +101,31 @@ def _fit(
 ) -> tuple[Mapping[Head, HeadFit], Mapping[Head, tuple[float, ...]]]:
     """The mixtures of every head, and its mean z over the rows of the fit."""
     sites = list(dict.fromkeys(head.site for head in heads))
+    longest = max((text for part in texts for text in part), key=lambda text: len(text.features))
+    mean_z: dict[Head, tuple[float, ...]] = {}
+    for alike in sites_by_mask(model, longest, sites):
+        sample, fitter = _fitter(model, texts, rules, alike, options)
+        fit_all(fitter, [head for head in heads if head.site in alike], kept)
+        for head in (head for head in heads if head.site in alike):
+            mean_z[head] = tuple(round(x, 5) for x in sample.mean_z[head.site][head.head].tolist())
+    return {head: kept[head] for head in heads}, mean_z
+
+
+def _fitter(
+    model: OpenModel,
+    texts: tuple[list[Text], list[Text]],
+    rules: Sequence[Rule],
+    sites: Sequence[str],
+    options: RuleOptions,
+) -> tuple[Sample, HeadFitter]:
+    """The rows of the fit, and what fits the heads of these sites, which see the same keys."""
     samples = []
     for part, total in zip(texts, (options.fit_rows, options.choose_rows), strict=True):
         sample = sample_rows(model, part, rules, Drawing(sites, total, options.seed, options.context))
         null = [shuffled_text(text.prepared, options.seed + 1 + at) for at, text in enumerate(part)]
         samples.append((sample, Candidates.of(relabelled(sample, null, rules), families(rules))))
     (fit, null_fit), (choose, null_choose) = samples
-    fitter = HeadFitter(rules, Samples(fit, choose, null_fit, null_choose), options.tables)
-    fit_all(fitter, heads, kept)
-    rounded = {head: tuple(round(x, 5) for x in fit.mean_z[head.site][head.head].tolist()) for head in heads}
-    return {head: kept[head] for head in heads}, rounded
+    return fit, HeadFitter(rules, Samples(fit, choose, null_fit, null_choose), options.tables)
 
 
 def fit_all(fitter: HeadFitter, heads: Sequence[Head], kept: MutableMapping[Head, HeadFit]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -112,8 +113,29 @@ class Drawing:
     short: bool = True
 
 
+def sites_by_mask(model: OpenModel, text: Text, sites: Sequence[str]) -> list[list[str]]:
+    """Put sites together whose queries see the same keys, in some rows of a text: layers with and without a window."""
+    n_tokens, seen = len(text.features), dict[str, list[int]]()
+    first = min(FIRST_ROW, n_tokens - 1)
+    rows = torch.linspace(first, n_tokens - 1, min(FEWEST, n_tokens - first)).round().long()
+
+    def take(block: Block) -> None:
+        seen.setdefault(block.site, []).append(visible_hash(block.visible))
+
+    read_patterns(model, text, sites, rows, take)
+    alike: dict[tuple[int, ...], list[str]] = {}
+    for site in sites:
+        alike.setdefault(tuple(seen.get(site, ())), []).append(site)
+    return list(alike.values())
+
+
+def visible_hash(visible: Bool[Tensor, "row key"]) -> int:
+    """A hash of which keys some rows see: layers with and without a window do not draw the same distributions."""
+    return hash((visible.shape, np.packbits(visible.cpu().numpy()).tobytes()))
+
+
 def sample_rows(model: OpenModel, texts: Sequence[Text], rules: Sequence[Rule], drawing: Drawing) -> Sample:
-    """Keep about ``drawing.total`` rows of these texts, fewer of long ones."""
+    """Keep about ``drawing.total`` rows of these texts, fewer of long ones. The sites' queries see the same keys."""
     width = max(len(text.features) for text in texts)
     each = max(FEWEST, min(-(-drawing.total // len(texts)), KEPT // (width * len(texts))))
     generator = torch.Generator().manual_seed(drawing.seed)
