@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headscope.errors import InputError
-from headscope.files import atomic_folder, write_atomic
+from headscope.files import UNFINISHED, atomic_folder, write_atomic
 from headscope.scan.shards import ScanFolder
 
 
@@ -19,7 +19,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_file_replaces_the_previous_one_and_what_a_kill_left(tmp_path: Path) -> None:
-    (tmp_path / "a.html.part").write_bytes(b"half of an earlier")
+    (tmp_path / f"a.html{UNFINISHED}").write_bytes(b"half of an earlier")
     for data in (b"old", b"new and longer", b""):
         write_atomic(tmp_path / "a.html", data)
         assert content(tmp_path) == {"a.html": data}
@@ -90,7 +90,7 @@ def test_data_is_flushed_before_the_rename(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(os, "fsync", flushed)
     monkeypatch.setattr(Path, "replace", renamed)
     write_atomic(tmp_path / "a", b"x")
-    assert done == ["flush a.part", "rename a", f"flush {tmp_path.name}"]
+    assert done == [f"flush a{UNFINISHED}", "rename a", f"flush {tmp_path.name}"]
     done.clear()
     with atomic_folder(tmp_path / "b") as part:
         (part / "inner").write_bytes(b"x")

@@ -10,18 +10,21 @@ import errno
 import json
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from headscope.errors import HeadscopeError, InputError
 
 PART = ".part"
 """The suffix of a file or folder that is still being written."""
 UNFINISHED = f".headscope{PART}"
-"""The end of the name of an unfinished folder, after the name and the number of the process that writes it."""
+"""The end of the name of an unfinished file, after its name; of a folder, after the number of the process too."""
 
+_PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # no link, no pipe
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -32,25 +35,65 @@ def refuse_nul(path: Path) -> None:
 
 
 def write_atomic(path: Path, data: bytes, hint: str | None = None) -> None:
-    """Write a file completely or not at all. ``hint`` ends the message of an error."""
+    """Write a file completely or not at all. A link is followed. ``hint`` ends the message of an error."""
     refuse_nul(path)
-    part = path.parent / (path.name + PART)  # with_name refuses a folder such as "."
     try:
-        try:
-            with part.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(path)
-        except BaseException:
-            with suppress(OSError):
-                part.unlink(missing_ok=True)
-            raise
-        _flush(path.parent)
+        target = path.resolve() if path.is_symlink() else path
+        if target.exists() and not (target.is_file() or target.is_dir()):
+            raise InputError(f"{path} is a pipe or a device and would be replaced; give the name of a file")
+        with _unfinished_file(target) as (part, file):
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            part.replace(target)
+        _flush(target.parent)
     except OSError as error:
         why = f"no space for {len(data):,} bytes ({error.strerror})" if error.errno in _FULL else error.strerror
         left = hint or ("the previous file is unchanged" if path.exists() else "no file was left there")
         raise InputError(f"{path} could not be written: {why}; {left}") from error
+
+
+@contextmanager
+def _unfinished_file(path: Path) -> Iterator[tuple[Path, IO[bytes]]]:
+    """Open the unfinished version of a file, emptied, with the mode of the file that is there; remove it on an error.
+
+    What a kill left is written over. What another process or thread is writing is not: this one takes the next name.
+    """
+    for number in count():
+        part = path.parent / (path.name + (f".{number}" if number else "") + UNFINISHED)
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | _PLAIN, 0o666), "wb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise OSError(errno.EINVAL, f"{part.name} is there and no file")
+            if not _lock_file(file, part):
+                continue
+            try:
+                file.truncate()
+                with suppress(OSError):
+                    part.chmod(stat.S_IMODE(path.stat().st_mode))
+                yield part, file
+            except BaseException:
+                with suppress(OSError):
+                    part.unlink(missing_ok=True)
+                raise
+            return
+
+
+def _lock_file(file: IO[bytes], path: Path) -> bool:
+    """Lock a file until it is closed; False if another holds it, or renamed or removed it since it was opened."""
+    if os.name != "posix":
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # a file system without locks
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.lstat())
+    except FileNotFoundError:
+        return False
 
 
 @contextmanager
@@ -79,6 +122,25 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         raise InputError(f"{path} could not be written: {why}; nothing was left there, give another folder") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
+        if held is not None:
+            os.close(held)
+
+
+@contextmanager
+def sole_writer(folder: Path, refusal: str) -> Iterator[None]:
+    """Make a folder and hold it against other writers, who get the refusal; a new one that stays empty is removed."""
+    refuse_nul(folder)
+    new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    held = _hold(folder.resolve())
+    if held is None and os.name == "posix":
+        raise InputError(refusal)
+    try:
+        yield
+    finally:
+        if new:
+            with suppress(OSError):  # it holds something
+                folder.rmdir()
         if held is not None:
             os.close(held)
 

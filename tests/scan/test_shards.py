@@ -94,7 +94,7 @@ def test_four_differences_are_named_and_more_are_not(folder: ScanFolder) -> None
 
 def test_an_unfinished_recipe_file_does_not_block_a_scan(tmp_path: Path) -> None:
     scan = ScanFolder(tmp_path)
-    (tmp_path / "recipe.json.part").write_bytes(b"{")
+    (tmp_path / "recipe.json.headscope.part").write_bytes(b"{")
     scan.start(RECIPE)
     assert Recipe.from_json(scan.recipe_file.read_text()) == RECIPE
 

@@ -37,7 +37,7 @@ _NUMBERS = ("mean", "variance", "minimum", "maximum", "low", "high", "null_mean"
 class Row:
     """One head's attention mass on one question, or one of its traits, over all counted queries.
 
-    ``low`` and ``high`` bound the middle 95 % of bootstrap means.
+    ``low`` and ``high`` bound the middle 95 % of bootstrap means; None where no replicate drew a counted query.
     """
 
     head: Head
@@ -48,8 +48,8 @@ class Row:
     variance: float
     minimum: float
     maximum: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     null_mean: float | None
     null_low: float | None
     null_high: float | None
@@ -218,6 +218,7 @@ def _rows(tally: Tally) -> Iterator[Row]:
             numbers |= {
                 f"null_{key}": None if null is None else listed[key][null][column] for key in ("mean", "low", "high")
             }
+            numbers = {key: None if value != value else value for key, value in numbers.items()}
             kind = "trait" if name in TRAITS else "question"
             histogram = bins[name][column] if name in bins else None
             yield Row(head, name, kind, queries[at][column], **numbers, histogram=histogram)

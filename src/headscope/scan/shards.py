@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import IO
 
 from headscope.errors import InputError
-from headscope.files import PART, parsing, refuse_nul, write_atomic
+from headscope.files import UNFINISHED, parsing, refuse_nul, write_atomic
 from headscope.scan.corpus.packing import PackedRows
 from headscope.scan.recipe import Recipe
 from headscope.scan.tally.tally import Tally
 
 RESUME = "finished shards are kept: scan again into the same folder when this is solved"
 
-_OWN = re.compile(r"(\d{6}\.rows\.safetensors|packed\.json)(\.part)?")
+_OWN = re.compile(r"(\d{6}\.rows\.safetensors|packed\.json)(\.headscope\.part)?")
 
 MIN_DOCUMENTS = 20
 """With fewer documents than this, a bootstrap over documents says little."""
@@ -76,6 +76,8 @@ class ScanFolder:
         """Hold the folder against other scans. The system releases the lock when a process dies."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            if not self.recipe_file.exists():
+                self.check_free()  # before anything is written into a folder of another's
             opened = (self.path / ".lock").open("a+b")
         except OSError as error:
             raise InputError(f"{self.path} cannot be written ({error.strerror}); choose another folder") from error
@@ -90,7 +92,7 @@ class ScanFolder:
 
     def check_free(self) -> None:
         """Refuse a folder without a recipe that holds anything but the rows of a scan stopped before its recipe."""
-        known = (".lock", self.hashes_file.name, self.hashes_file.name + PART, f"recipe.json{PART}")
+        known = (".lock", self.hashes_file.name, self.hashes_file.name + UNFINISHED, f"recipe.json{UNFINISHED}")
         strange = sorted(file.name for file in self.path.iterdir() if file.name not in known)
         if strange == [self.work.name] and all(_OWN.fullmatch(file.name) for file in self.work.glob("*")):
             return

@@ -377,3 +377,24 @@ def test_bad_json_is_refused_with_file_and_line(tmp_path: Path) -> None:
 def test_a_vocabulary_smaller_than_the_bytes_is_refused() -> None:
     with pytest.raises(InputError, match=r"vocabulary=100 is too small: .* are 257"):
         train_tokenizer(["text"], 100)
+
+
+def test_a_second_run_into_the_same_folder_is_refused_while_the_first_one_runs(text: TextFile, tmp_path: Path) -> None:
+    """Each would remove the other's weights and write over its tokenizer and film."""
+    refused: list[str] = []
+
+    def meanwhile(_: Progress) -> None:
+        with pytest.raises(InputError, match="another run is training into") as refusal:
+            train([text], tmp_path / "run", replace(TINY, steps=1, seed=1))
+        refused.append(str(refusal.value))
+
+    trained = train([text], tmp_path / "run", replace(TINY, steps=20), meanwhile)
+    assert len(refused) == 1
+    assert trained.finished
+    assert train([text], tmp_path / "run", replace(TINY, steps=20)).step == 20
+
+
+def test_a_run_that_is_refused_leaves_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"missing.txt cannot be read"):
+        train([TextFile(tmp_path / "missing.txt")], tmp_path / "run", TINY)
+    assert list(tmp_path.iterdir()) == []

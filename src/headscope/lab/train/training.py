@@ -24,7 +24,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.errors import InputError
-from headscope.files import write_atomic
+from headscope.files import sole_writer, write_atomic
 from headscope.heads.film import Film, TrainingRecorder, film_steps
 from headscope.heads.roles.probes.repeat_probe import RepeatProbe
 from headscope.lab.train import checkpoint as checkpoints
@@ -74,9 +74,10 @@ def train(
 ) -> Trained:
     """Train a model in the folder ``out``, or resume the run that is there."""
     options = options or TrainingOptions()
-    run = TrainingRun(prepare(texts, options, out), out, options)
-    with _stop_on_ctrl_c() as stopped:
-        run.loop(report or (lambda progress: None), stopped)
+    with sole_writer(out, f"another run is training into {out}; wait for it, or choose another folder"):
+        run = TrainingRun(prepare(texts, options, out), out, options)
+        with _stop_on_ctrl_c() as stopped:
+            run.loop(report or (lambda progress: None), stopped)
     return Trained(run.step == options.total_steps, run.step, run.model, run.folder, run.recorder.film)
 
 
