@@ -46,8 +46,11 @@ WITH_PYTHON = [page for page in PAGES if "```python" in page.read_text(encoding=
 
 
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=_named(WITH_PYTHON))
-def test_the_page_runs_and_prints_what_it_shows(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_runs_and_prints_what_it_shows(
+    page: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = page.read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
     exec(compile("\n".join(_fenced(text, "python")), str(page), "exec"), {})
     printed = capsys.readouterr().out.splitlines()
     for shown in "".join(_fenced(text, "text")).splitlines():

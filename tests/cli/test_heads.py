@@ -61,6 +61,21 @@ def test_claims_are_checked_against_an_earlier_report(tmp_path: Path) -> None:
             run("heads", "--report", str(tmp_path / name))
 
 
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["gpt2"], "gpt2"),
+        (["--model", "gpt2"], "gpt2"),
+        (["--role", "induction"], "--role"),
+        (["--class", "digits=[0-9]", "--texts", "book.txt"], "--class and --texts"),
+        (["--arcs", "bank.conllu"], "--arcs"),
+    ],
+)
+def test_an_earlier_report_is_not_shown_for_what_was_asked_of_another_model(words: list[str], named: str) -> None:
+    with pytest.raises(InputError, match=f"a finished test of embedded, .* leave out {named}, or leave out --report"):
+        run("heads", *words, "--report", str(REPORT))
+
+
 def test_a_class_of_tokens_is_tested_like_a_role(tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text("Anne had 3 dogs and 4 cats. " * 180, encoding="utf-8")
     report = as_json("heads", "--class", "digits=[0-9]", "--texts", str(tmp_path / "texts.txt"), "--inputs", "8")
@@ -79,6 +94,11 @@ def test_the_arcs_of_a_treebank_are_roles_with_their_best_fixed_offset(tmp_path:
     assert "(best fixed offset 0.50)" in response
     with pytest.raises(InputError, match=r"none\.conllu cannot be read as CoNLL-U"):
         run("heads", "--arcs", str(tmp_path / "none.conllu"))
+
+
+def test_two_classes_of_one_name_are_refused() -> None:
+    with pytest.raises(InputError, match="there is already a class named 'x'; choose another name"):
+        run("look", "hello", "--class", "x=h", "--class", "x=l")
 
 
 def test_a_class_of_tokens_is_measured_in_one_look() -> None:

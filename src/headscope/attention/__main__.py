@@ -19,6 +19,7 @@ from headscope.attention.module import MultiHeadAttention
 from headscope.errors import ShapeError
 
 TEXTS, TOKENS = 2, 6
+WIDEST = 8192
 TOLERANCE = 1e-5
 SHADES = " ░▒▓█"
 BOLD, DIM = 1, 2  # ANSI codes
@@ -47,6 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 @torch.no_grad()
 def show(d_model: int, n_heads: int, n_kv_heads: int | None = None) -> int:
     """Print the steps and the checks; return 0 if all checks pass."""
+    if d_model > WIDEST:
+        raise ShapeError(
+            f"{d_model=}: the weights are made and compared, so at most {WIDEST=} is built; see headscope card"
+        )
     torch.manual_seed(0)
     module = MultiHeadAttention(d_model, n_heads, n_kv_heads)
     built = Built(module, torch.randn(TEXTS, TOKENS, d_model))

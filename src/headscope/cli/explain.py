@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from headscope.cli.options import AsJson, Model, app, show_json
+from headscope.cli.options import AsJson, Model, app, refuse_overwriting, show_json
 
 Text = Annotated[str, typer.Argument(help="The text.")]
 
@@ -91,6 +93,7 @@ def circuit(
     from headscope.files import write_atomic
     from headscope.scope import load
 
+    refuse_overwriting(out, [task] if os.path.isfile(task) else [])  # noqa: PTH113 - never an error
     with load(model) as scope:
         found = scope.circuit(task, wanted=wanted)
     if out is not None:
@@ -108,4 +111,4 @@ def circuit(
 
 def _place(given: str) -> int | str:
     """A position, or the text of a token."""
-    return int(given) if given.lstrip("-").isdigit() else given
+    return int(given) if re.fullmatch("-?[0-9]{1,18}", given) else given

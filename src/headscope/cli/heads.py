@@ -94,6 +94,17 @@ def read_report(path: Path) -> Report:
         ) from problem
 
 
+def refuse_unused(asked: Sequence[str], path: Path, model: str) -> None:
+    """Refuse a model or what to test beside an earlier report: its numbers would be taken for an answer to them."""
+    from headscope.errors import InputError
+
+    if asked:
+        raise InputError(
+            f"{path} is a finished test of {model}, and nothing else is tested with it; leave out "
+            f"{' and '.join(asked)}, or leave out --report"
+        )
+
+
 def show_report(report: Report, claims: Sequence[ClaimCheck] | None, as_json: bool) -> None:
     if as_json:
         show_json(report.to_dict() | {"papers": [asdict(claim) for claim in claims or []]})

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headscope.cli import INTERRUPTED
-from headscope.cli.options import AsJson, app, say, show, show_json
+from headscope.cli.options import LARGEST_SEED, AsJson, app, say, show, show_json
 
 EXPLAINED = Path(__file__).parent.parent / "explained"
 
@@ -35,7 +35,7 @@ def card(
     elif (d_model, heads, kv_heads) != (None, None, None):
         raise InputError("a card from bare sizes needs both --d-model and --heads")
     if as_json:
-        show_json([one.to_dict() for one in found] or sorted(card.built_in()))
+        show_json([one.to_dict(length) for one in found] or sorted(card.built_in()))
     elif found:
         card_text.show(found, length)
     else:
@@ -77,7 +77,8 @@ def learn(
         word = "Right." if marked.right else "A hint:" if marked.kind == "hint" else "Not quite."
         show_json(marked.to_dict()) if as_json else say(f"{word} {marked.says}")
     elif code:
-        say(lesson.to_dict()["block"]["code"], nl=False)
+        block = lesson.to_dict()["block"]["code"]
+        show_json({"code": block}) if as_json else say(block, nl=False)
     elif as_json:
         show_json(lesson.to_dict())
     else:
@@ -145,7 +146,7 @@ def train(
     layers: Annotated[int, typer.Option(help="Layers.")] = 4,
     context: Annotated[int, typer.Option(help="Context length in tokens.")] = 256,
     steps: Annotated[int, typer.Option(help="Steps of training.")] = 1500,
-    seed: Annotated[int, typer.Option(help="The same seed trains the same model.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The same seed trains the same model.")] = 0,
 ) -> None:
     """Train a small GPT on your own text, and record a film of its heads.
 

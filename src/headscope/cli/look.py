@@ -7,12 +7,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headscope.cli.options import AsJson, Classes, Heads, Model, app, read_texts, say, show, show_json, text_or_media
+from headscope.cli.options import (
+    LARGEST_SEED,
+    AsJson,
+    Classes,
+    Heads,
+    Model,
+    app,
+    read_texts,
+    refuse_overwriting,
+    say,
+    show,
+    show_json,
+    text_or_media,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from headscope.heads.look.look import Look
+    from headscope.heads.questions.label_rules import LabelRule
 
 
 @app.command()
@@ -105,11 +119,14 @@ def look(
     from headscope.app.export import png as png_export
     from headscope.app.export.html import save_html
     from headscope.errors import InputError
-    from headscope.heads.questions.label_rules import read_class
     from headscope.scope import load
 
-    rules = [read_class(entry) for entry in question or ()]
+    rules = _read_classes(question or [])
     given = text_or_media(text)
+    for saved in (png, html):
+        refuse_overwriting(saved, [given] if isinstance(given, Path) else [])
+    if png is not None and png == html:
+        raise InputError(f"--png and --html are both {png}; give each a name of its own")
     if png is not None and head is None and isinstance(given, str):
         raise InputError("--png draws one head; name it with --head, as in --head 3.5")
     with load(model) as scope:
@@ -127,6 +144,18 @@ def look(
             show(terminal.question_row(name, masses))
         for saved in filter(None, (png, html)):
             say(f"saved {saved}")
+
+
+def _read_classes(entries: list[str]) -> list[LabelRule]:
+    """The classes of --class, each with a name of its own."""
+    from headscope.errors import InputError
+    from headscope.heads.questions.label_rules import read_class
+
+    rules = [read_class(entry) for entry in entries]
+    names = [rule.name for rule in rules]
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise InputError(f"there is already a class named {repeated[0]!r}; choose another name")
+    return rules
 
 
 def _drawn(seen: Look, head: str, query: str | None, *, saved: bool) -> RenderableType:
@@ -192,7 +221,7 @@ def generate(
     temperature: Annotated[float, typer.Option(help="0 is greedy; 1 is the model's own distribution.")] = 0.0,
     top_k: Annotated[int | None, typer.Option(help="Keep this many of the likeliest tokens.")] = None,
     top_p: Annotated[float | None, typer.Option(help="Keep the fewest tokens that make up this share.")] = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same text.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The same seed gives the same text.")] = 0,
     off: Annotated[list[str] | None, typer.Option("--off", help="Ablate this head; may be repeated.")] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -9,7 +9,18 @@ from typing import Annotated
 import typer
 
 from headscope.cli import INTERRUPTED
-from headscope.cli.options import AsJson, Classes, Model, ModelArgument, app, one_model, say, show, show_json
+from headscope.cli.options import (
+    LARGEST_SEED,
+    AsJson,
+    Classes,
+    Model,
+    ModelArgument,
+    app,
+    one_model,
+    say,
+    show,
+    show_json,
+)
 
 
 @app.command()
@@ -23,7 +34,7 @@ def heads(
     arcs: Annotated[Path | None, typer.Option(help="A CoNLL-U file: each of its relations is a role.")] = None,
     papers: Annotated[bool, typer.Option("--papers", help="Compare with published claims about this model.")] = False,
     report: Annotated[Path | None, typer.Option(help="Read this earlier --json report instead of testing.")] = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same inputs.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The same seed gives the same inputs.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Test every head for its roles: those that pass, with evidence, and how many heads have none.
@@ -32,13 +43,15 @@ def heads(
 
     Example: headscope heads gpt2 --papers, or headscope heads --class "digits=[0-9]" --texts book.txt
     """
-    from headscope.cli.heads import read_report, show_claims, show_report, test_heads
+    from headscope.cli.heads import read_report, refuse_unused, show_claims, show_report, test_heads
     from headscope.errors import ModelError
     from headscope.heads.roles.published_claims import check_claims, claims_about
 
     model = one_model(model, named)
     if report is not None:
         found = read_report(report)
+        asked = {"--role": role, "--class": question, "--texts": texts, "--arcs": arcs, model: model}
+        refuse_unused([name for name, value in asked.items() if name and value], report, found.model)
     elif papers and model is None:
         show_claims(None, "", as_json)
         return
@@ -74,19 +87,21 @@ def scan(
 ) -> None:
     """Scan a corpus: every head and question over all of its tokens, resumable.
 
-    Example: headscope scan --corpus books/*.txt --out census --class "digits=[0-9]+" --rules
+    Example: headscope scan --corpus "books/*.txt" --out census --class "digits=[0-9]+" --rules
     """
     from headscope.app.json_output import census_json
-    from headscope.cli.rules import corpus_rules
+    from headscope.cli.rules import corpus_rules, refuse_streams
     from headscope.heads.questions.label_rules import read_class
     from headscope.scan.options import ScanOptions
     from headscope.scope import load
 
+    if with_rules:
+        refuse_streams(corpus)
     rules = tuple(read_class(entry) for entry in question or ())
     options = ScanOptions(context=context, max_tokens=max_tokens, workers=workers, ray=ray, rules=rules)
     with load(one_model(model, named)) as scope:
         try:
-            census = scope.scan(corpus[0] if len(corpus) == 1 else corpus, out=out, options=options)
+            census = scope.scan(corpus[0] if len(corpus) == 1 else [*map(Path, corpus)], out=out, options=options)
             found = corpus_rules(scope, corpus, out / "rules.json") if with_rules else None
         except KeyboardInterrupt as stopped:
             say(f"stopped: {stopped}; the same command resumes there", err=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,6 +29,7 @@ Classes = Annotated[
     list[str] | None,
     typer.Option("--class", help="NAME=REGEX: attention to matching tokens; NAME=A=>B: from tokens A to tokens B."),
 ]
+LARGEST_SEED = 2**32 - 1
 Heads = Annotated[list[str], typer.Option("--head", "-h", help="A head, as in 3.5; may be repeated.")]
 
 
@@ -46,7 +48,15 @@ MEDIA = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".wav")
 def text_or_media(text: str) -> str | Path:
     """A text, or the path of a picture or sound."""
     path = Path(text)
-    return path if path.suffix.lower() in MEDIA and path.is_file() else text
+    return path if path.suffix.lower() in MEDIA and os.path.isfile(path) else text  # noqa: PTH113 - never an error
+
+
+def refuse_overwriting(out: Path | None, read: Iterable[str | Path]) -> None:
+    """Refuse to save over a file that the same command reads."""
+    from headscope.errors import InputError
+
+    if out is not None and out.exists() and any(out.samefile(path) for path in read):
+        raise InputError(f"{out} is read by this command and would be written over; give another name")
 
 
 def say(text: str, *, err: bool = False, nl: bool = True) -> None:

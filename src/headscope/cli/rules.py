@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headscope.cli.options import AsJson, Classes, Model, ModelArgument, app, one_model, read_texts, show_json
+from headscope.cli.options import (
+    LARGEST_SEED,
+    AsJson,
+    Classes,
+    Model,
+    ModelArgument,
+    app,
+    one_model,
+    read_texts,
+    refuse_overwriting,
+    show_json,
+)
 
 if TYPE_CHECKING:
     from headscope.heads.rules.report import Rules
@@ -25,6 +36,19 @@ def corpus_rules(scope: Scope, corpus: list[str], path: Path) -> Rules:
     found = scope.rules(_short_enough(scope, read_texts(corpus, TEXTS, CHARACTERS)))
     found.save(path)
     return found
+
+
+def refuse_streams(corpus: list[str]) -> None:
+    """Refuse a corpus that can be read only once: rules are fitted on its first texts after it was scanned."""
+    from headscope.errors import InputError
+    from headscope.scan.corpus.documents import Corpus
+
+    for source in corpus:
+        if Corpus(source).known_by_reading:
+            raise InputError(
+                f"--rules reads the corpus a second time, and {source} can be read only once; save the text to a file "
+                "and scan that, or leave out --rules"
+            )
 
 
 def _short_enough(scope: Scope, texts: list[str]) -> list[str]:
@@ -48,7 +72,7 @@ def rules(
     ] = True,
     cost: Annotated[bool, typer.Option("--cost", help="Measure what running on rules costs, too.")] = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Save the rules here.")] = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same rules.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The same seed gives the same rules.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Say what every head does: a short mixture of rules, and what it explains beyond position alone.
@@ -58,8 +82,10 @@ def rules(
     from headscope.heads.questions.label_rules import read_class
     from headscope.heads.rules.run import RuleOptions
     from headscope.lab.teach.course.passages import lesson_passages
+    from headscope.scan.corpus.documents import find_files
     from headscope.scope import load
 
+    refuse_overwriting(out, (path for source in texts or () for path in find_files(source) or ()))
     given = read_texts(texts, count, CHARACTERS) if texts else lesson_passages()[:count]
     own = tuple(read_class(entry) for entry in question or ())
     with load(one_model(model, named)) as scope:

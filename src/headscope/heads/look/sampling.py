@@ -33,6 +33,10 @@ class ClassPrediction:
     id: int = -1
 
 
+COLDEST = 1e-30
+"""The lowest temperature above 0 by which a logit can be divided in float32."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
     """How the next token is sampled. Temperature 0 is greedy: always the likeliest."""
@@ -43,7 +47,7 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.temperature < 0:
+        if self.temperature != 0 and not COLDEST <= self.temperature <= 1 / COLDEST:
             raise InputError(f"temperature={self.temperature}: give 0 (greedy) or more; 1 is the model's own")
         if self.top_k is not None and self.top_k < 1:
             raise InputError(f"top_k={self.top_k} keeps no token; give at least 1")

@@ -8,7 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from headscope.lab.cards.card import Card, head_sizes, notes
+from headscope.lab.cards.card import USUAL_LENGTH, Card, head_sizes, notes
 
 
 def size(count: int | float) -> str:
@@ -72,8 +72,9 @@ def _shares(title: str, counted: str, counts: Mapping[str, int], digits: int) ->
     return table
 
 
-def render_side_by_side(cards: Sequence[Card]) -> RenderableType:
-    """Several cards, one column each."""
+def render_side_by_side(cards: Sequence[Card], length: int | None = None) -> RenderableType:
+    """Several cards, one column each; their caches at one length."""
+    length = USUAL_LENGTH if length is None else length
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("")
     for card in cards:
@@ -87,7 +88,7 @@ def render_side_by_side(cards: Sequence[Card]) -> RenderableType:
         "parameters": lambda card: big(card.parameters.total),
         "attention": lambda card: big(card.parameters.attention),
         "KV cache per token, fp16": lambda card: size(card.kv_bytes(1)),
-        "KV cache at 8,192, fp16": lambda card: size(card.kv_bytes(8192)),
+        f"KV cache at {length:,}, fp16": lambda card: size(card.kv_bytes(length)),
     }
     for name, value in rows.items():
         table.add_row(name, *(value(card) for card in cards))
@@ -108,4 +109,4 @@ def render_head_sizes() -> RenderableType:
 def show(cards: Sequence[Card], length: int | None = None, console: Console | None = None) -> None:
     """Print one card in full, or several side by side."""
     console = console or Console()
-    console.print(render(cards[0], length) if len(cards) == 1 else render_side_by_side(cards))
+    console.print(render(cards[0], length) if len(cards) == 1 else render_side_by_side(cards, length))

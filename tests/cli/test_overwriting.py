@@ -1,0 +1,46 @@
+"""No command saves over what it reads, or over what it has just saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from headscope.cli import app
+from headscope.errors import InputError
+
+LINES = [
+    "rules -n 3 --texts book.txt --out book.txt",
+    "rules -n 3 --texts . --out ./book.txt",
+    "rules -n 3 --texts *.txt --out link.txt",
+    "circuit pairs.csv --out pairs.csv",
+    "look photo.png --png photo.png",
+    "look photo.png --html photo.png",
+]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_what_is_read_is_not_written_over(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused before a model is opened."""
+    monkeypatch.chdir(tmp_path)
+    for file in ("book.txt", "pairs.csv", "photo.png"):
+        Path(file).write_text("The horse crossed the road because it was tired. " * 100, encoding="utf-8")
+    Path("link.txt").symlink_to("book.txt")
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    done = CliRunner().invoke(app, [*line.split(), "--model", "no/such"])
+    assert isinstance(done.exception, InputError)
+    assert "is read by this command and would be written over; give another name" in str(done.exception)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+def test_two_exports_of_one_name_are_refused(tmp_path: Path) -> None:
+    same = str(tmp_path / "look.out")
+    done = CliRunner().invoke(app, ["look", "hello", "--head", "0.0", "--png", same, "--html", same])
+    assert isinstance(done.exception, InputError)
+    assert "--png and --html are both" in str(done.exception)
+
+
+def test_a_text_longer_than_a_name_that_ends_like_a_picture_is_a_text() -> None:
+    done = CliRunner().invoke(app, ["look", "a horse " * 60 + "and its picture.png"])
+    assert done.exit_code == 0, done.exception
