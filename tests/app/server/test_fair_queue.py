@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from headscope.app.pages.microscope import LookRequest, Session
 from headscope.app.server import fair_queue
 from headscope.app.server.fair_queue import LONG_AT_ONCE, SHARE, FairQueue, ReaderLeftError, Turn
+from headscope.app.server.worker import kind_of
 
 TEXT = "the old lamp on the landing burned until morning and the old lamp on the"
 
@@ -35,7 +36,7 @@ class Held:
         self.first = asyncio.create_task(self.queue.run(Turn("first"), self.go_on.wait))
 
     def ask(self, client: str, what: str, long: bool = False) -> Turn:
-        turn = Turn(client, long)
+        turn = Turn(client, "long" if long else "short")
         self.tasks.append(asyncio.create_task(self.queue.run(turn, lambda: self.order.append(what))))
         return turn
 
@@ -109,7 +110,7 @@ def test_a_long_reading_lets_a_short_request_in_at_its_next_pause_point():
         queue.pause(turn)
         log.append("long ends")
 
-    turn = Turn("long", long=True)
+    turn = Turn("long", "long")
 
     async def scene() -> None:
         reading = asyncio.create_task(queue.run(turn, long_work))
@@ -129,7 +130,7 @@ def test_a_long_reading_gets_its_share_while_short_requests_never_end():
     clock = Clock()
     queue, log, ended = FairQueue(clock), [], threading.Event()
     work = slices(clock, queue, log, 0.01)
-    turn = Turn("long", long=True)
+    turn = Turn("long", "long")
 
     def short_work() -> None:
         log.append("short")
@@ -158,7 +159,7 @@ def test_two_long_readings_take_turns():
     clock = Clock()
     queue, log, both = FairQueue(clock), [], threading.Barrier(1)
     work = slices(clock, queue, log, 1.0)
-    turns = [Turn("a", long=True), Turn("b", long=True)]
+    turns = [Turn("a", "long"), Turn("b", "long")]
 
     async def scene() -> None:
         both.wait()
@@ -212,7 +213,7 @@ def test_few_long_readings_have_begun_at_a_time_each_of_another_client():
         running.remove(turn.client)
 
     async def scene() -> None:
-        turns = [Turn(client, long=True) for client in ("a", "a", "a", "b", "c", "d", "e", "f")]
+        turns = [Turn(client, "long") for client in ("a", "a", "a", "b", "c", "d", "e", "f")]
         await asyncio.gather(*(queue.run(turn, lambda turn=turn: work(turn)) for turn in turns))
 
     asyncio.run(scene())
@@ -224,7 +225,7 @@ def test_a_long_reading_that_paused_often_still_counts_as_one():
     """Ten times it lets a short request in; then another client's long reading begins before its end."""
     clock = Clock()
     queue, log, begun = FairQueue(clock), [], threading.Event()
-    first, second = Turn("first", long=True), Turn("second", long=True)
+    first, second = Turn("first", "long"), Turn("second", "long")
     asked = [threading.Event() for _ in range(11)]
 
     def long_work() -> None:
@@ -270,7 +271,7 @@ def test_a_reading_whose_client_leaves_stops_at_its_next_pause_point(paused):
     """It runs on alone, or is paused while a short request runs, when its client leaves."""
     clock = Clock()
     queue, steps, go_on = FairQueue(clock), [], threading.Event()
-    turn = Turn("gone", long=True)
+    turn = Turn("gone", "long")
 
     def work() -> None:
         steps.append("begun")
@@ -318,8 +319,8 @@ def test_an_error_of_the_work_frees_the_model():
     async def scene() -> str:
         queue = FairQueue()
         with pytest.raises(ZeroDivisionError):
-            await queue.run(Turn("a", long=True), fails)
-        return await queue.run(Turn("a", long=True), lambda: "free")
+            await queue.run(Turn("a", "long"), fails)
+        return await queue.run(Turn("a", "long"), lambda: "free")
 
     assert asyncio.run(scene()) == "free"
 
@@ -358,8 +359,8 @@ def test_a_client_with_two_less_than_the_most_gets_into_a_full_line(monkeypatch)
 def test_work_on_a_long_text_is_long_whatever_is_asked(session: Session):
     text = "the old lamp " * 400
     look = session.look(LookRequest(text=text))[0].look
-    assert session.takes_long(LookRequest(text=text))
-    assert session.takes_long(LookRequest(look=look))
-    assert session.takes_long(LookRequest(text="🐎" * 1_100)), "up to four tokens a character"
-    assert not session.takes_long(LookRequest(text=TEXT))
-    assert not session.takes_long(LookRequest(look="gone"))
+    assert kind_of(session, LookRequest(text=text)) == "long"
+    assert kind_of(session, LookRequest(look=look)) == "long"
+    assert kind_of(session, LookRequest(text="🐎" * 1_100)) == "long", "up to four tokens a character"
+    assert kind_of(session, LookRequest(text=TEXT)) != "long"
+    assert kind_of(session, LookRequest(look="gone")) != "long"

@@ -64,7 +64,7 @@ def test_a_reading_does_not_pause_where_it_holds_the_lock_of_a_cached_property()
         log.append("end")
 
     async def scene() -> None:
-        reading = asyncio.create_task(queue.run(Turn("long", long=True), work))
+        reading = asyncio.create_task(queue.run(Turn("long", "long"), work))
         while not log:
             await asyncio.sleep(0.001)
         short = asyncio.create_task(queue.run(Turn("short"), lambda: log.append("short")))
@@ -123,7 +123,7 @@ def test_what_a_request_cleans_up_before_it_begins_again_is_not_disturbed():
             log.append("cleaned up")
 
     async def scene() -> None:
-        reading = asyncio.create_task(queue.run(Turn("a", long=True), long_work))
+        reading = asyncio.create_task(queue.run(Turn("a", "long"), long_work))
         while not begun.is_set():
             await asyncio.sleep(0.001)
         other = asyncio.create_task(queue.run(Turn("a"), work))
@@ -155,7 +155,7 @@ def test_a_large_matrix_product_has_pause_points_and_the_same_result(monkeypatch
         with torch.no_grad():
             return layer(x)
 
-    found = asyncio.run(queue.run(Turn("a", long=True), work))
+    found = asyncio.run(queue.run(Turn("a", "long"), work))
     torch.testing.assert_close(found, layer(x).detach())
     assert found.shape == (2, 7, 5)
     assert len(pauses) >= 5
@@ -172,7 +172,7 @@ def test_long_causal_attention_has_pause_points_and_the_same_result(monkeypatch,
     def work() -> torch.Tensor:
         return sdpa.attention(q, k, v, Scores(mask=mask))
 
-    found = asyncio.run(queue.run(Turn("a", long=True), work))
+    found = asyncio.run(queue.run(Turn("a", "long"), work))
     torch.testing.assert_close(found, work())
     assert len(pauses) >= 5
 
@@ -200,7 +200,7 @@ def test_interleaved_readings_equal_readings_alone_bit_for_bit(session: Session)
 
         queue._hand_over = count  # type: ignore[method-assign]
 
-        work = [queue.run(Turn(str(kind), long=True), lambda kind=kind: reading(kind)) for kind in kinds]
+        work = [queue.run(Turn(str(kind), "long"), lambda kind=kind: reading(kind)) for kind in kinds]
         return await asyncio.gather(*work), len(set(handed)) * len(handed)
 
     alone = [asyncio.run(run((kind,)))[0][0] for kind in range(3)]
@@ -218,7 +218,7 @@ def test_weights_that_are_shuffled_for_a_while_are_seen_by_nobody_else_and_resto
     ids, seen = model.prepare(TEXT).inputs, []
     expected = model.run(ids).logits
     queue, inside, asked = FairQueue(), threading.Event(), threading.Event()
-    turn = Turn("battery", long=True)
+    turn = Turn("battery", "long")
 
     def battery() -> None:
         with shuffled_weights(model, 0):
@@ -245,7 +245,7 @@ def test_weights_that_are_shuffled_for_a_while_are_seen_by_nobody_else_and_resto
 
 def stopped(work: Callable[[FairQueue, Turn], None]) -> None:
     """Run work that its client leaves while it runs."""
-    queue, turn = FairQueue(), Turn("gone", long=True)
+    queue, turn = FairQueue(), Turn("gone", "long")
     with pytest.raises(ReaderLeftError):
         asyncio.run(queue.run(turn, lambda: work(queue, turn)))
 
@@ -361,10 +361,10 @@ def test_parts_of_attention_have_64_queries_at_least(monkeypatch):
     assert len(pauses) == 2
 
 
-@pytest.mark.parametrize("brief", [False, True])
-def test_a_brief_request_pauses_where_it_reports_progress_alone(brief):
+@pytest.mark.parametrize("kind", ["short", "brief"])
+def test_a_brief_request_pauses_where_it_reports_progress_alone(kind):
     """It has no mode that sees every operation, and still gives way and stops when its client leaves."""
-    queue, turn, seen = FairQueue(), Turn("a", brief=brief), []
+    queue, turn, seen = FairQueue(), Turn("a", kind), []
 
     def work() -> None:
         queue.leave(turn)
@@ -376,4 +376,4 @@ def test_a_brief_request_pauses_where_it_reports_progress_alone(brief):
 
     with pytest.raises(ReaderLeftError):
         asyncio.run(queue.run(turn, work))
-    assert seen == (["left", "operation"] if brief else ["left"])
+    assert seen == (["left", "operation"] if kind == "brief" else ["left"])

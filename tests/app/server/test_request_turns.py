@@ -32,7 +32,6 @@ IN_FILE_THREADS = {
     *(f"POST /api/class/{name}" for name in ("show", "open", "answers", "ask", "stop-showing", "end")),
     "GET /class/teacher",
 }
-SHORT, LONG, WHOLE = (False, False), (True, False), (True, True)
 
 
 def turn_of(client: TestClient, monkeypatch: pytest.MonkeyPatch, path: str, body: Any) -> Turn:
@@ -54,13 +53,13 @@ def test_a_text_is_brief_while_a_layer_takes_no_more_of_it_than_is_between_two_p
 ):
     name = unpack(client.post("/api/look", json={"text": "the old lamp"}).content).values["look"]
     about = {"look": name, "position": 0}
-    assert turn_of(client, monkeypatch, "/api/look", {"text": "the old lamp"}).brief
-    assert turn_of(client, monkeypatch, "/api/predict", about).brief
-    monkeypatch.setattr(microscope, "LARGEST_PRODUCT", len("the old lamp") * session.parameters // 2)
-    assert turn_of(client, monkeypatch, "/api/look", {"text": "the old lamp"}).brief, "two layers"
-    assert not turn_of(client, monkeypatch, "/api/look", {"text": "the old lamps"}).brief
-    assert not turn_of(client, monkeypatch, "/api/predict", {**about, "look": "0" * 32}).brief, "a picture, say"
-    assert not turn_of(client, monkeypatch, "/api/why", {"look": name, "head": "0.0", "query": 1, "key": 0}).brief
+    assert turn_of(client, monkeypatch, "/api/look", {"text": "the old lamp"}).kind == "brief"
+    assert turn_of(client, monkeypatch, "/api/predict", about).kind == "brief"
+    monkeypatch.setattr("headscope.app.server.worker.LARGEST_PRODUCT", len("the old lamp") * session.parameters // 2)
+    assert turn_of(client, monkeypatch, "/api/look", {"text": "the old lamp"}).kind == "brief", "two layers"
+    assert turn_of(client, monkeypatch, "/api/look", {"text": "the old lamps"}).kind != "brief"
+    assert turn_of(client, monkeypatch, "/api/predict", {**about, "look": "0" * 32}).kind != "brief", "a picture, say"
+    assert turn_of(client, monkeypatch, "/api/why", {"look": name, "head": "0.0", "query": 1, "key": 0}).kind != "brief"
 
 
 def routers(worker: Worker) -> list[APIRouter]:
@@ -81,72 +80,72 @@ def request(name: str = "", address: str = "10.0.0.1") -> Request:
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "counts"),
+    ("path", "body", "kind"),
     [
-        ("/api/look", {"text": "the old lamp"}, SHORT),
-        ("/api/look", {"text": " ".join(WORDS) * 400}, LONG),
-        ("/api/token", {"text": "lamp"}, SHORT),
-        ("/api/why", {"look": "x", "head": "0.0", "query": 1, "key": 0}, LONG),
-        ("/api/trace", {"look": "x", "position": 0, "token": 1}, LONG),
-        ("/api/roles", {}, LONG),
-        ("/api/rules", {}, LONG),
-        ("/api/rules/pattern", {"look": "x", "head": "0.0"}, SHORT),
-        ("/api/rules/cost", {"head": "0.0"}, LONG),
-        ("/api/rules/compile", {"rule": "previous"}, SHORT),
-        ("/api/rules/compile/open", {"rule": "previous"}, LONG),
-        ("/api/cut-path", {"look": "x", "writer": "0.0", "reader": "1.0", "query": 1}, LONG),
-        ("/api/media", {"data": "AAAA"}, LONG),
-        ("/api/received", {"look": "x", "head": "0.0"}, SHORT),
-        ("/api/censuses", {"text": "the old lamp " * 40}, LONG),
-        ("/api/models", {"name": "gpt2"}, WHOLE),
-        ("/api/card", {"name": "gpt2"}, WHOLE),
-        ("/api/lab/craft", CRAFT, LONG),
-        ("/api/lab/craft/open", CRAFT, LONG),
-        ("/api/lab/by-hand/open", {"role": "induction"}, SHORT),
-        ("/api/lab/one-or-many", {"experiment": "arms"}, LONG),
+        ("/api/look", {"text": "the old lamp"}, "brief"),
+        ("/api/look", {"text": " ".join(WORDS) * 400}, "long"),
+        ("/api/token", {"text": "lamp"}, "short"),
+        ("/api/why", {"look": "x", "head": "0.0", "query": 1, "key": 0}, "long"),
+        ("/api/trace", {"look": "x", "position": 0, "token": 1}, "long"),
+        ("/api/roles", {}, "long"),
+        ("/api/rules", {}, "long"),
+        ("/api/rules/pattern", {"look": "x", "head": "0.0"}, "short"),
+        ("/api/rules/cost", {"head": "0.0"}, "long"),
+        ("/api/rules/compile", {"rule": "previous"}, "short"),
+        ("/api/rules/compile/open", {"rule": "previous"}, "long"),
+        ("/api/cut-path", {"look": "x", "writer": "0.0", "reader": "1.0", "query": 1}, "long"),
+        ("/api/media", {"data": "AAAA"}, "long"),
+        ("/api/received", {"look": "x", "head": "0.0"}, "short"),
+        ("/api/censuses", {"text": "the old lamp " * 40}, "long"),
+        ("/api/models", {"name": "gpt2"}, "whole"),
+        ("/api/card", {"name": "gpt2"}, "whole"),
+        ("/api/lab/craft", CRAFT, "long"),
+        ("/api/lab/craft/open", CRAFT, "long"),
+        ("/api/lab/by-hand/open", {"role": "induction"}, "short"),
+        ("/api/lab/one-or-many", {"experiment": "arms"}, "long"),
     ],
 )
-def test_requests_wait_as_short_long_or_whole_ones(client, monkeypatch, path, body, counts):
-    seen: list[tuple[bool, bool]] = []
+def test_requests_wait_as_short_long_or_whole_ones(client, monkeypatch, path, body, kind):
+    seen: list[str] = []
 
     async def run(queue: FairQueue, turn: Turn, work: Any) -> None:
-        seen.append((turn.long, turn.whole))
+        seen.append(turn.kind)
         raise ReaderLeftError
 
     monkeypatch.setattr(FairQueue, "run", run)
     answer = client.post(path, json=body)
     assert answer.status_code == DISCONNECTED, answer.text
-    assert seen == [counts]
+    assert seen == [kind]
 
 
 @pytest.mark.parametrize(
-    ("path", "kind", "counts"),
+    ("path", "queue", "kind"),
     [
-        ("/api/lessons/3", "lessons", WHOLE),
-        ("/api/worksheet", "lessons", WHOLE),
-        ("/api/censuses", "censuses", SHORT),
-        ("/api/censuses/1", "censuses", SHORT),
-        ("/api/censuses/1/head?head=0.0&question=induction", "censuses", SHORT),
-        ("/api/censuses/1/files", "censuses", LONG),
-        ("/api/censuses/1/against/1", "censuses", LONG),
-        ("/api/film", "films", SHORT),
-        ("/api/rules", "reports", SHORT),
-        ("/api/roles", "reports", SHORT),
-        ("/api/featured", "reports", SHORT),
+        ("/api/lessons/3", "lessons", "whole"),
+        ("/api/worksheet", "lessons", "whole"),
+        ("/api/censuses", "censuses", "short"),
+        ("/api/censuses/1", "censuses", "short"),
+        ("/api/censuses/1/head?head=0.0&question=induction", "censuses", "short"),
+        ("/api/censuses/1/files", "censuses", "long"),
+        ("/api/censuses/1/against/1", "censuses", "long"),
+        ("/api/film", "films", "short"),
+        ("/api/rules", "reports", "short"),
+        ("/api/roles", "reports", "short"),
+        ("/api/featured", "reports", "short"),
     ],
 )
-def test_what_a_page_computes_waits_in_the_queue_of_its_kind(session, monkeypatch, path, kind, counts):
+def test_what_a_page_computes_waits_in_the_queue_of_its_kind(session, monkeypatch, path, queue, kind):
     worker, app, seen = Worker(ModelRegistry(session)), FastAPI(), []
     for router in routers(worker):
         app.include_router(router)
 
     async def run(queue: FairQueue, turn: Turn, work: Any) -> None:
-        seen.append((queue, turn.long, turn.whole))
+        seen.append((queue, turn.kind))
         raise ReaderLeftError
 
     monkeypatch.setattr(FairQueue, "run", run)
     assert TestClient(app).get(path).status_code == DISCONNECTED
-    assert seen == [(getattr(worker, kind), *counts)]
+    assert seen == [(getattr(worker, queue), kind)]
 
 
 def test_what_runs_in_the_threads_that_files_are_read_with_computes_nothing():
@@ -166,7 +165,7 @@ def test_progress_is_found_by_name_while_the_request_runs(session: Session, name
     def work() -> tuple[Progress, Progress]:
         queue, turn = worker._turns["10.0.0.1", ""]
         turn.progress = ("reading", 1, 2)
-        assert (turn.long, turn.whole, queue) == (True, False, worker.training)
+        assert (turn.kind, queue) == ("long", worker.training)
         return worker.progress(request(), asked), worker.progress(request(address="10.0.0.2"), asked)
 
     mine, of_another = asyncio.run(worker.run_in(worker.training, request(name), work))  # type: ignore[misc]
@@ -211,7 +210,7 @@ def test_the_requests_of_others_do_not_hide_anyone_s_progress(session: Session):
     assert not worker._turns
 
 
-@pytest.mark.parametrize(("asked", "counts"), [({}, False), ({"long": True}, True)])
+@pytest.mark.parametrize(("asked", "counts"), [({}, False), ({"kind": "long"}, True)])
 def test_work_on_a_model_is_short_unless_said(session: Session, asked: dict[str, bool], counts: bool):
     worker = Worker(ModelRegistry(session))
     found = asyncio.run(worker.run(request(), None, lambda _: worker._turns["10.0.0.1", ""][1].long, **asked))

@@ -336,10 +336,6 @@ class Session:
         self.kept.forget_looks()
         self._edited.clear()
 
-    def takes_long(self, asked: LookRequest) -> bool:
-        """Whether work on a text takes long, as far as can be known before it is split into tokens."""
-        return self.text_size(asked) > LONG_REQUEST
-
     def text_size(self, asked: LookRequest) -> int:
         """The bytes of a text; its characters where these are many already, and 0 of what is no text."""
         text = asked.text if asked.text is not None else self.kept.text(asked.look or "") or ""

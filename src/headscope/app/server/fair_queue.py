@@ -23,7 +23,7 @@ from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from http import HTTPStatus
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -46,6 +46,7 @@ FULL = "too many requests wait for this model; try again in a moment"
 
 _CACHED_PROPERTY = cached_property.__get__.__code__
 
+Kind = Literal["brief", "short", "long", "whole"]
 Result = TypeVar("Result")
 
 
@@ -58,19 +59,25 @@ class BeginAgainError(BaseException):
 
 
 class Turn:
-    """One request's place in a queue, and how far it is. A ``whole`` one keeps its turn to the end.
+    """One request's place in a queue, and how far it is.
 
-    A ``brief`` one pauses only where it reports progress, after each layer: between all operations of so short a text,
-    pause points would take half as long again as the text.
+    A short or a long one may pause between any two operations. A brief one pauses only where it reports progress,
+    after each layer: pause points between all operations of so short a text would take half as long again as the text.
+    A whole one keeps its turn to the end.
     """
 
-    def __init__(self, client: str = "", long: bool = False, whole: bool = False, brief: bool = False) -> None:
-        self.client, self.long, self.whole, self.brief = client, long, whole, brief
+    def __init__(self, client: str = "", kind: Kind = "short") -> None:
+        self.client, self.kind = client, kind
         self.begun = self.left = self.stopped = False
         self.used = self.since = 0.0
         self.number = 0
         self.progress = ("", 0, 0)
         self.granted: Future[None] = Future()
+
+    @property
+    def long(self) -> bool:
+        """Whether it gives way to short ones."""
+        return self.kind in ("long", "whole")
 
     def stop(self) -> None:
         """Stop the work in this thread, once: its ``finally`` blocks run to their end."""
@@ -108,7 +115,7 @@ class FairQueue:
             try:
                 return await asyncio.shield(doing)
             except BeginAgainError:
-                turn.long, turn.brief, turn.stopped, turn.used = True, False, False, 0.0
+                turn.kind, turn.stopped, turn.used = "long", False, 0.0
             except asyncio.CancelledError:
                 self.leave(turn)
                 raise
@@ -136,7 +143,7 @@ class FairQueue:
             return  # what the work cleans up is not disturbed
         if turn.left:
             turn.stop()
-        if turn.whole or not self._waiting or not may_be_interrupted():
+        if turn.kind == "whole" or not self._waiting or not may_be_interrupted():
             return
         spent = self._clock() - turn.since
         most = SHORT - turn.used if not turn.long else max(self._owed, 0.0) if self._short_waits else SLICE
@@ -178,7 +185,7 @@ class FairQueue:
             turn.progress = (what, done, total)
             self.pause(turn)
 
-        with progress_callback(report), nullcontext() if turn.brief else _PauseMode(lambda: self.pause(turn)):
+        with progress_callback(report), nullcontext() if turn.kind == "brief" else _PauseMode(lambda: self.pause(turn)):
             yield
 
     def _hand_over(self, turn: Turn) -> None:
@@ -188,7 +195,7 @@ class FairQueue:
                 turn.stopped = True
                 raise BeginAgainError
             self._account(turn)
-            turn.long = turn.begun = True
+            turn.kind, turn.begun = "long", True
             if turn not in self._begun:
                 self._begun.append(turn)
             self._wait(turn)

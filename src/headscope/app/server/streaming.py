@@ -76,7 +76,7 @@ def stream_of(*models: Any) -> dict[str, Any]:
 
 async def stream(worker: Worker, queue: FairQueue, request: Request, work: Work) -> Response:
     """The work's frames. An error before the first one is an ordinary error response; later it is the last frame."""
-    loop, frames, turn = asyncio.get_running_loop(), Frames(), Turn(client_id(request), long=True)
+    loop, frames, turn = asyncio.get_running_loop(), Frames(), Turn(client_id(request), kind="long")
     worker.streams.add(frames)
 
     def emit(frame: Any, arrays: Arrays) -> None:

@@ -21,10 +21,10 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from headscope.app.model_registry import ModelRegistry
-from headscope.app.pages.microscope import CORES, Progress, Session
+from headscope.app.pages.microscope import CORES, LONG_REQUEST, LookRequest, Progress, Session
 from headscope.app.pages.schema import Problem
 from headscope.app.server.clients import client_id
-from headscope.app.server.fair_queue import FairQueue, ReaderLeftError, Turn
+from headscope.app.server.fair_queue import LARGEST_PRODUCT, FairQueue, Kind, ReaderLeftError, Turn
 from headscope.app.wire import Arrays, pack
 from headscope.errors import InputError
 from headscope.scan.measure import threads
@@ -67,32 +67,29 @@ class Worker:
         request: Request,
         model: str | None,
         work: Callable[[Session], Result],
-        long: bool = False,
-        brief: bool = False,
+        kind: Kind = "short",
     ) -> Result | Response:
         """The result of work on a model, or an empty response when the client has disconnected."""
         session = self.registry.session(model, client_id(request))
         queue = self._queues.setdefault(session, FairQueue())
-        turn = Turn(client_id(request), long, brief=brief)
-        return await self._take(queue, turn, request, lambda: _run(work, session))
+        return await self._take(queue, Turn(client_id(request), kind), request, lambda: _run(work, session))
 
     async def run_packed(
         self,
         request: Request,
         model: str | None,
         work: Callable[[Session], tuple[Any, Arrays]],
-        long: bool = False,
-        brief: bool = False,
+        kind: Kind = "short",
     ) -> Response:
         """The same for work that returns arrays."""
-        found = await self.run(request, model, lambda session: pack(*work(session)), long, brief)
+        found = await self.run(request, model, lambda session: pack(*work(session)), kind)
         return found if isinstance(found, Response) else ContainerResponse(found)
 
     async def run_in(
-        self, queue: FairQueue, request: Request, work: Callable[[], Result], long: bool = True, whole: bool = False
+        self, queue: FairQueue, request: Request, work: Callable[[], Result], kind: Kind = "long"
     ) -> Result | Response:
-        """Run work in a queue while the client is there; it has pause points between all operations."""
-        return await self._take(queue, Turn(client_id(request), long, whole), request, work)
+        """Run work in a queue while the client is there."""
+        return await self._take(queue, Turn(client_id(request), kind), request, work)
 
     async def _take(
         self, queue: FairQueue, turn: Turn, request: Request, work: Callable[[], Result]
@@ -106,10 +103,10 @@ class Worker:
             return Response(status_code=DISCONNECTED)
 
     async def run_packed_in(
-        self, queue: FairQueue, request: Request, work: Callable[[], tuple[Any, Arrays]], long: bool = True
+        self, queue: FairQueue, request: Request, work: Callable[[], tuple[Any, Arrays]], kind: Kind = "long"
     ) -> Response:
         """The same for work that returns arrays."""
-        found = await self.run_in(queue, request, lambda: pack(*work()), long)
+        found = await self.run_in(queue, request, lambda: pack(*work()), kind)
         return found if isinstance(found, Response) else ContainerResponse(found)
 
     def progress(self, request: Request, name: str) -> Progress:
@@ -162,6 +159,18 @@ def without_panic(work: Callable[[], Result]) -> Result:
 def threads_for(session: Session) -> int:
     """How many of torch's threads a request to this model gets."""
     return CORES if session.parameters > LARGE_MODEL else 1
+
+
+def kind_of(session: Session, asked: LookRequest) -> Kind:
+    """The kind of work on a text, as far as can be known before it is split into tokens.
+
+    A layer takes no more multiplications of a brief text than may be between two pause points.
+    """
+    size = session.text_size(asked)
+    if size > LONG_REQUEST:
+        return "long"
+    layers = len(session.scope.shape.sites)
+    return "brief" if 0 < size * session.parameters <= LARGEST_PRODUCT * layers else "short"
 
 
 def _run(work: Callable[[Session], Result], session: Session) -> Result:

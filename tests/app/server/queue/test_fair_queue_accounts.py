@@ -33,7 +33,7 @@ class Line:
         self.turns = [self.ask(client, long) for client, long in asked]
 
     def ask(self, client: str, long: bool = False) -> Turn:
-        turn = Turn(client, long)
+        turn = Turn(client, "long" if long else "short")
         self.queue._enter(turn)
         return turn
 
@@ -56,7 +56,7 @@ class Line:
         turn = self.queue._running
         assert turn is not None
         self.queue._account(turn)
-        turn.long = turn.begun = True
+        turn.kind, turn.begun = "long", True
         self.queue._wait(turn)
         self.queue._grant()
         return turn
@@ -101,10 +101,10 @@ def test_a_reading_keeps_the_model_where_it_may_not_be_interrupted_and_where_nob
         line.queue.pause(turn)
     with restoring():
         line.queue.pause(turn)
-    turn.whole = True
+    turn.kind = "whole"
     line.queue.pause(turn)
     assert not handed
-    turn.whole = False
+    turn.kind = "long"
     line.queue.pause(turn)
     assert handed == [turn]
 
@@ -226,7 +226,7 @@ def begins_again(log: list[str], rival: str, client: str) -> None:
     """A reading of the rival has begun when the client's request, which was taken for a short one, turns out long."""
     clock = Clock()
     queue, asked = FairQueue(clock), threading.Event()
-    reading, request = Turn(rival, long=True), Turn(client)
+    reading, request = Turn(rival, "long"), Turn(client)
 
     def read() -> None:
         log.append("reading")
@@ -320,8 +320,8 @@ def test_a_cancelled_request_that_runs_stops_at_its_next_pause_point():
     assert (log, turn.progress, unheard) == ([True], ("reading", 1, 2), []), "and its end is reported to nobody"
 
 
-@pytest.mark.parametrize("long", [False, True])
-def test_requests_pause_where_they_report_and_before_every_operation(monkeypatch, long):
+@pytest.mark.parametrize("kind", ["short", "long"])
+def test_requests_pause_where_they_report_and_before_every_operation(monkeypatch, kind):
     queue, pauses = FairQueue(), []
     monkeypatch.setattr(queue, "pause", pauses.append)
 
@@ -330,5 +330,5 @@ def test_requests_pause_where_they_report_and_before_every_operation(monkeypatch
         report_progress("reading", 1, 2)
         (x + 1).exp()
 
-    asyncio.run(queue.run(Turn("a", long=long), work))
+    asyncio.run(queue.run(Turn("a", kind), work))
     assert len(pauses) == 4

@@ -108,12 +108,12 @@ def test_a_short_request_that_leaves_no_longer_takes_the_model_from_a_long_one()
 
     async def leave() -> None:
         now, queue, go_on = [0.0], FairQueue(lambda: now[0]), threading.Event()
-        reading, paused = Turn("long", long=True), []
+        reading, paused = Turn("long", "long"), []
         first = asyncio.create_task(queue.run(reading, lambda: go_on.wait(LONG_WAIT)))
         while not reading.begun:
             await asyncio.sleep(0.01)
         queue._hand_over = lambda turn: paused.append(turn)  # type: ignore[method-assign]
-        short, other = Turn("short"), Turn("other", long=True)
+        short, other = Turn("short"), Turn("other", "long")
         waiting = [asyncio.create_task(queue.run(turn, lambda: None)) for turn in (short, other)]
         while queue.place(other) != 2:
             await asyncio.sleep(0.01)

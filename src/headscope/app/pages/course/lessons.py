@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Annotated
 
 from pydantic import Field
@@ -53,8 +54,9 @@ class AnswerRequest(Request):
     attempt: Annotated[int, Field(ge=1, le=1000)] = Field(default=1, description="a wrong first one gets a hint")
 
 
+@cache
 def contents(language: str = "en") -> LessonList:
-    """The table of contents; no lesson's code is run."""
+    """The table of contents; no lesson's code is run. A class asks for it every few seconds."""
     listed = []
     for number, name, title in lessons.contents(language):
         text = (lessons.FOLDER / f"{number:02}-{name}.md").read_text(encoding="utf-8")

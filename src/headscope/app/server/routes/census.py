@@ -27,27 +27,30 @@ def routes(worker: Worker, censuses: Censuses) -> APIRouter:
     @router.get("/censuses", response_model=CensusList, responses=PROBLEM)
     async def summaries(request: Request) -> Any:
         client = client_id(request)
-        return await worker.run_in(worker.censuses, request, lambda: censuses.summaries(client), long=False)
+        return await worker.run_in(worker.censuses, request, lambda: censuses.summaries(client), kind="short")
 
     @router.post("/censuses", response_model=CensusSummary, responses=PROBLEM)
     async def scan(request: Request, asked: ScanRequest, model: str | None = None) -> Any:
         client = client_id(request)
         return await worker.run(
-            request, model, lambda session: censuses.scan(session.scope, asked, client, threads_for(session)), long=True
+            request,
+            model,
+            lambda session: censuses.scan(session.scope, asked, client, threads_for(session)),
+            kind="long",
         )
 
     @router.get("/censuses/{number}", **container_of(CensusResponse))
     async def table(request: Request, number: int) -> Response:
         client = client_id(request)
         return await worker.run_packed_in(
-            worker.censuses, request, lambda: censuses.get(number, client).table, long=False
+            worker.censuses, request, lambda: censuses.get(number, client).table, kind="short"
         )
 
     @router.get("/censuses/{number}/head", response_model=CensusHead, responses=PROBLEM)
     async def head(request: Request, number: int, head: str, question: str) -> Any:
         client = client_id(request)
         return await worker.run_in(
-            worker.censuses, request, lambda: censuses.get(number, client).head(head, question), long=False
+            worker.censuses, request, lambda: censuses.get(number, client).head(head, question), kind="short"
         )
 
     @router.get("/censuses/{number}/files", response_class=Response, responses=PROBLEM)

@@ -39,7 +39,7 @@ def _add_students(router: APIRouter, worker: Worker, classroom: Classroom | None
         if solved:
             _teachers(request, classroom)
         return await worker.run_in(
-            worker.lessons, request, lambda: worksheet.sheet(seed, solved=solved, language=language), whole=True
+            worker.lessons, request, lambda: worksheet.sheet(seed, solved=solved, language=language), kind="whole"
         )
 
     @router.get(TEACHER_PATH)
@@ -74,7 +74,7 @@ def _add_teachers(router: APIRouter, worker: Worker, classroom: Classroom | None
             known = any(number == lesson for number, *_ in lessons.contents())
             return room.view(lessons.lesson(lesson, language) if known else None, join)
 
-        return await worker.run_in(worker.lessons, request, viewed, whole=True)
+        return await worker.run_in(worker.lessons, request, viewed, kind="whole")
 
     @router.post("/api/class/open")
     def open_lesson(asked: OpenLesson, request: Request) -> None:

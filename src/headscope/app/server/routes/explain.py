@@ -18,14 +18,14 @@ def routes(worker: Worker) -> APIRouter:
 
     @router.post("/why", response_model=WhyResponse, responses=PROBLEM)
     async def why(request: Request, asked: WhyRequest, model: str | None = None) -> Any:
-        return await worker.run(request, model, lambda session: session.why(asked), long=True)
+        return await worker.run(request, model, lambda session: session.why(asked), kind="long")
 
     @router.post("/trace", response_model=TraceResponse, responses=PROBLEM)
     async def trace(request: Request, asked: TraceRequest, model: str | None = None) -> Any:
-        return await worker.run(request, model, lambda session: session.trace(asked), long=True)
+        return await worker.run(request, model, lambda session: session.trace(asked), kind="long")
 
     @router.post("/cut-path", response_model=CutPathResponse, responses=PROBLEM)
     async def cut_path(request: Request, asked: CutPathRequest, model: str | None = None) -> Any:
-        return await worker.run(request, model, lambda session: session.cut_path(asked), long=True)
+        return await worker.run(request, model, lambda session: session.cut_path(asked), kind="long")
 
     return router

@@ -48,7 +48,7 @@ def routes(worker: Worker) -> APIRouter:
     @router.post("/by-hand/open", response_model=OpenedModel, responses=PROBLEM)
     async def open_by_hand(request: Request, asked: by_hand.HandRequest) -> Any:
         made = MadeModels(worker.registry, client_id(request))
-        return await worker.run_in(worker.training, request, lambda: by_hand.open_by_hand(made, asked), long=False)
+        return await worker.run_in(worker.training, request, lambda: by_hand.open_by_hand(made, asked), kind="short")
 
     router.get("/one-or-many", responses=PROBLEM)(one_or_many.results)
 

@@ -27,13 +27,13 @@ def routes(worker: Worker, films: Films, held: Classroom | None) -> APIRouter:
 
     @router.get("/film", **container_of(FilmResponse))
     async def film(request: Request, name: str | None = None) -> Response:
-        return await worker.run_packed_in(worker.films, request, lambda: films.film(name), long=False)
+        return await worker.run_packed_in(worker.films, request, lambda: films.film(name), kind="short")
 
     router.get("/cards", responses=PROBLEM)(cards.card_list)
 
     @router.post("/card", response_model=CardResponse, responses=PROBLEM)
     async def read_card(request: Request, asked: CardRequest) -> Any:
-        return await worker.run_in(worker.counting, request, lambda: cards.read_card(asked), whole=True)
+        return await worker.run_in(worker.counting, request, lambda: cards.read_card(asked), kind="whole")
 
     @router.get("/lessons", responses=PROBLEM)
     def contents(request: Request) -> LessonList:
@@ -47,7 +47,7 @@ def routes(worker: Worker, films: Films, held: Classroom | None) -> APIRouter:
     async def lesson(request: Request, number: int) -> Any:
         check_open(request, held, number)
         language = language_of(request)
-        return await worker.run_in(worker.lessons, request, lambda: lessons.lesson(number, language), whole=True)
+        return await worker.run_in(worker.lessons, request, lambda: lessons.lesson(number, language), kind="whole")
 
     @router.post("/lessons/{number}/answer", response_model=Marked, responses=PROBLEM)
     async def mark(request: Request, number: int, asked: AnswerRequest) -> Any:
@@ -58,6 +58,6 @@ def routes(worker: Worker, films: Films, held: Classroom | None) -> APIRouter:
             found = lessons.mark(number, asked, language)
             return found if held is None else held.answered(client, number, asked.question, found)
 
-        return await worker.run_in(worker.lessons, request, marked, whole=True)
+        return await worker.run_in(worker.lessons, request, marked, kind="whole")
 
     return router

@@ -12,7 +12,6 @@ from fastapi.responses import Response
 
 from headscope.app.pages.attribution import AttributionRequest, AttributionResponse, TokenRequest, TokenResponse
 from headscope.app.pages.microscope import (
-    LONG_REQUEST,
     ImportanceRequest,
     ImportanceResponse,
     LookRequest,
@@ -22,44 +21,36 @@ from headscope.app.pages.microscope import (
 from headscope.app.pages.predictions import PredictRequest, PredictResponse
 from headscope.app.pages.tiles import WeightsRequest, WeightsResponse
 from headscope.app.server.clients import client_id
-from headscope.app.server.fair_queue import LARGEST_PRODUCT
-from headscope.app.server.worker import PROBLEM, Worker, container_of
+from headscope.app.server.fair_queue import Kind
+from headscope.app.server.worker import PROBLEM, Worker, container_of, kind_of
 
 
 def routes(worker: Worker) -> APIRouter:
     """Look at a text, attribute its logits to heads, and predict with heads ablated."""
     router = APIRouter(prefix="/api", tags=["microscope"])
 
-    def turn(request: Request, model: str | None, asked: LookRequest) -> dict[str, bool]:
-        """Whether a text is long, and gives way to short ones, or brief.
+    def kind(request: Request, model: str | None, asked: LookRequest) -> Kind:
+        """The kind of work on a text."""
+        return kind_of(worker.registry.session(model, client_id(request)), asked)
 
-        A layer takes no more multiplications of a brief one than may be between two pause points.
-        """
-        session = worker.registry.session(model, client_id(request))
-        size = session.text_size(asked)
-        brief = 0 < size * session.parameters <= LARGEST_PRODUCT * len(session.scope.shape.sites)
-        return {"long": size > LONG_REQUEST, "brief": brief}
-
-    def about(request: Request, model: str | None, look: str) -> dict[str, bool]:
+    def about(request: Request, model: str | None, look: str) -> Kind:
         """The same for the text of a look."""
-        return turn(request, model, LookRequest(look=look))
+        return kind(request, model, LookRequest(look=look))
 
     @router.post("/look", **container_of(LookResponse))
     async def look(request: Request, asked: LookRequest, model: str | None = None) -> Response:
-        return await worker.run_packed(
-            request, model, lambda session: session.look(asked), **turn(request, model, asked)
-        )
+        return await worker.run_packed(request, model, lambda session: session.look(asked), kind(request, model, asked))
 
     @router.post("/weights", **container_of(WeightsResponse))
     async def weights(request: Request, asked: WeightsRequest, model: str | None = None) -> Response:
         return await worker.run_packed(
-            request, model, lambda session: session.weights(asked), **about(request, model, asked.look)
+            request, model, lambda session: session.weights(asked), about(request, model, asked.look)
         )
 
     @router.post("/mix", **container_of(AttributionResponse))
     async def attribution(request: Request, asked: AttributionRequest, model: str | None = None) -> Response:
         return await worker.run_packed(
-            request, model, lambda session: session.attribution(asked), **about(request, model, asked.look)
+            request, model, lambda session: session.attribution(asked), about(request, model, asked.look)
         )
 
     @router.post("/token", response_model=TokenResponse, responses=PROBLEM)
@@ -69,13 +60,13 @@ def routes(worker: Worker) -> APIRouter:
     @router.post("/predict", response_model=PredictResponse, responses=PROBLEM)
     async def predict(request: Request, asked: PredictRequest, model: str | None = None) -> Any:
         return await worker.run(
-            request, model, lambda session: session.predict(asked), **about(request, model, asked.look)
+            request, model, lambda session: session.predict(asked), about(request, model, asked.look)
         )
 
     @router.post("/importance", **container_of(ImportanceResponse))
     async def importance(request: Request, asked: ImportanceRequest, model: str | None = None) -> Response:
         return await worker.run_packed(
-            request, model, lambda session: session.importance(asked), **about(request, model, asked.look)
+            request, model, lambda session: session.importance(asked), about(request, model, asked.look)
         )
 
     @router.get("/progress", responses=PROBLEM)

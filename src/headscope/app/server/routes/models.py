@@ -28,7 +28,7 @@ def routes(worker: Worker) -> APIRouter:
         def opened() -> OpenModelResponse:
             return OpenModelResponse(name=registry.open(asked.name))
 
-        return await worker.run_in(worker.opening, request, opened, whole=True)
+        return await worker.run_in(worker.opening, request, opened, kind="whole")
 
     @router.get("/model", responses=PROBLEM)
     async def model_info(request: Request, model: str | None = None) -> ModelInfo:
@@ -37,15 +37,15 @@ def routes(worker: Worker) -> APIRouter:
     @router.get("/featured", response_model=PublishedClaims, responses=PROBLEM)
     async def published_claims(request: Request, model: str | None = None) -> Any:
         session = registry.session(model, client_id(request))
-        return await worker.run_in(worker.reports, request, session.featured, long=False)
+        return await worker.run_in(worker.reports, request, session.featured, kind="short")
 
     @router.get("/roles", response_model=Roles, responses=PROBLEM)
     async def roles(request: Request, model: str | None = None) -> Any:
         session = registry.session(model, client_id(request))
-        return await worker.run_in(worker.reports, request, session.roles, long=False)
+        return await worker.run_in(worker.reports, request, session.roles, kind="short")
 
     @router.post("/roles", response_model=Roles, responses=PROBLEM)
     async def test_heads(request: Request, model: str | None = None) -> Any:
-        return await worker.run(request, model, lambda session: session.test_heads(), long=True)
+        return await worker.run(request, model, lambda session: session.test_heads(), kind="long")
 
     return router

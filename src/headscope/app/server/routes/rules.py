@@ -28,11 +28,11 @@ def routes(worker: Worker) -> APIRouter:
     @router.get("", response_model=RulesResponse, responses=PROBLEM)
     async def rules(request: Request, model: str | None = None) -> Any:
         words = registry.session(model, client_id(request)).words
-        return await worker.run_in(worker.reports, request, words.state, long=False)
+        return await worker.run_in(worker.reports, request, words.state, kind="short")
 
     @router.post("", response_model=RulesResponse, responses=PROBLEM)
     async def fit(request: Request, model: str | None = None) -> Any:
-        return await worker.run(request, model, lambda session: session.words.fit(), long=True)
+        return await worker.run(request, model, lambda session: session.words.fit(), kind="long")
 
     @router.post("/pattern", **container_of(RulePatternResponse))
     async def pattern(request: Request, asked: RulePatternRequest, model: str | None = None) -> Response:
@@ -40,14 +40,14 @@ def routes(worker: Worker) -> APIRouter:
 
     @router.post("/cost", response_model=RuleCostResponse, responses=PROBLEM)
     async def cost(request: Request, asked: RuleCostRequest, model: str | None = None) -> Any:
-        return await worker.run(request, model, lambda session: session.words.cost(asked), long=True)
+        return await worker.run(request, model, lambda session: session.words.cost(asked), kind="long")
 
     router.get("/compile", responses=PROBLEM)(compiled_rules.compilable)
 
     @router.post("/compile", **container_of(CompiledHead))
     async def compile_rule(request: Request, asked: CompileRequest) -> Response:
         return await worker.run_packed_in(
-            worker.training, request, lambda: compiled_rules.compiled_head(asked), long=False
+            worker.training, request, lambda: compiled_rules.compiled_head(asked), kind="short"
         )
 
     @router.post("/compile/open", response_model=OpenedModel, responses=PROBLEM)
