@@ -41,7 +41,7 @@ bench: $(READY) .venv/peers/.ready
 
 soak: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m soak
-	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),30)
+	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),30) --out bench/results/soak.json
 
 web: $(READY) web/node_modules/.ready
 	cd web && env -u PYTHON npm run web

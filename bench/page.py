@@ -85,8 +85,7 @@ class Asked:
         return (time.perf_counter() - began) * 1e3, self.processor() - before
 
     def processor(self) -> float:
-        fields = Path(f"/proc/{self.process}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) * 1e3 / os.sysconf("SC_CLK_TCK")
+        return time.clock_gettime((~self.process << 3) | 2) * 1e3  # as clock_getcpuclockid(3) names its clock
 
     def resident(self) -> float:
         lines = Path(f"/proc/{self.process}/status").read_text().splitlines()
@@ -286,14 +285,20 @@ async def queued(session: Any, seed: int, long: bool) -> list[tuple[float, float
     """Processor milliseconds of this process while each short text waited and was read, in the server's own queue."""
     from headscope.app.pages.microscope import LookRequest
     from headscope.app.server.fair_queue import FairQueue, Turn
+    from headscope.app.server.worker import kind_of, threads_for
+    from headscope.scan.measure import threads
 
     queue, taken = FairQueue(), []
+
+    def looked(asked: LookRequest) -> None:
+        with threads(threads_for(session)):
+            session.look(asked)
 
     async def client(number: int, words: int, slow: bool) -> None:
         for text in range(100 if slow else EACH):
             asked = LookRequest(text=text_of(words, seed + 1_000 * number + text))
             before = time.process_time()
-            await queue.run(Turn(str(number), long=slow), lambda asked=asked: session.look(asked))
+            await queue.run(Turn(str(number), kind_of(session, asked)), lambda asked=asked: looked(asked))
             if not slow:
                 taken.append((time.process_time() - before) * 1e3)
 
@@ -352,15 +357,16 @@ def left(asked: Asked) -> Iterator[dict[str, Any]]:
 
 
 def until_idle(asked: Asked, idle: float = 0.5) -> tuple[float, float]:
-    """Milliseconds until the server takes no more processor time, and what it took; its clock has steps of 10 ms."""
+    """Milliseconds until the server takes no more than its event loop does, and the processor time until then."""
     began = last = time.perf_counter()
-    first = spent = asked.processor()
+    first = busy = spent = asked.processor()
     while time.perf_counter() - last < idle and last - began < 60:
         time.sleep(0.005)
         now = asked.processor()
-        if now - spent >= 10:  # a step; the event loop alone takes less in half a second
-            last, spent = time.perf_counter(), now
-    return (last - began) * 1e3, spent - first
+        if now - spent >= 1:  # of 5 ms; the event loop takes some .3 ms ten times a second
+            last, busy = time.perf_counter(), now
+        spent = now
+    return (last - began) * 1e3, busy - first
 
 
 def with_goal(row: dict[str, Any]) -> dict[str, Any]:

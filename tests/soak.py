@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import ctypes
 import gc
-import json
 import random
 import re
 import socket
@@ -27,17 +26,17 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import httpx
 import psutil
 import torch
 
 import headscope
+from bench import measure
 from headscope.app.export.html import save_html
 from headscope.app.pages.kept_looks import KEPT_LOOKS
 from headscope.app.pages.microscope import LookRequest, Session
@@ -237,10 +236,12 @@ def main() -> None:
     options.add_argument("--minutes", type=float, default=30)
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--out", type=Path, help="write what was recorded here, as JSON")
+    options.add_argument("--note", default="", help="what else the machine was doing, for whoever reads the numbers")
     given = options.parse_args()
+    about = measure.machine() | {"torch_threads": 1, "clock": "wall", "note": given.note}
     record, found = run(given.minutes, given.seed)
     if given.out:
-        given.out.write_text(json.dumps(_words(record), indent=1) + "\n", encoding="utf-8")
+        write(given.out, record, given.minutes, about)
     sys.stdout.write(
         f"{dict(record.done)}; memory {record.memory[0]:.0f} → {record.memory[-2]:.0f} MiB, rise {record.rise:.3f}; "
         f"threads {max(record.threads)} at most, {record.threads[-1]} left; "
@@ -250,8 +251,17 @@ def main() -> None:
         raise InputError("the soak found: " + "; ".join(found))
 
 
-def _words(record: Record) -> dict[str, Any]:
-    return {**vars(record), "done": dict(record.done), "rise": record.rise}
+def write(path: Path, record: Record, minutes: float, about: Mapping[str, Any]) -> None:
+    """The record as a result of a benchmark; memory as sixty medians in order."""
+    parts = [record.memory[n * len(record.memory) // 60 : (n + 1) * len(record.memory) // 60] for n in range(60)]
+    row = {
+        "minutes": minutes, "done": dict(record.done), "rise": round(record.rise, 4), "most_rise": RISE,
+        "memory_mib": [round(statistics.median(part)) for part in parts if part],
+        "memory_mib_after": round(record.memory[-1]),
+        "most_threads": max(record.threads), "threads_after": record.threads[-1],
+        "most_files": max(record.files), "files_after": record.files[-1], "troubles": record.troubles,
+    }  # fmt: skip
+    measure.write(path, benchmark="soak", about=about, rows=[row])
 
 
 if __name__ == "__main__":

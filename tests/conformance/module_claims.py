@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -47,7 +48,9 @@ def _parts_and_statistics(opened: AnyTorchModel, inputs: Mapping[str, Tensor]) -
     matrices = {site: matrix for site in sites if (matrix := _matrix(opened, site)) is not None}
     seen: dict[int, list[Tensor]] = {}
     hooks = [
-        matrix.register_forward_hook(lambda module, _, output: seen.setdefault(id(module), []).append(output.clone()))
+        matrix.register_forward_hook(
+            lambda module, _, output: seen.setdefault(id(module), []).append(_first(output).clone())
+        )
         for matrix in {id(matrix): matrix for matrix in matrices.values()}.values()
     ]
     worst = [0.0]
@@ -73,6 +76,12 @@ def _parts_and_statistics(opened: AnyTorchModel, inputs: Mapping[str, Tensor]) -
             parts = max(parts, _row_gap(total, owns[0].double()))
         parts = max(parts, relative_difference(total, out.output.double()))
     return parts, worst[0]
+
+
+def _first(output: Any) -> Tensor:
+    """A module's output; I-BERT's matrices return the scale of their integers beside it."""
+    first: Tensor = output[0] if isinstance(output, tuple) else output
+    return first
 
 
 def _row_gap(total: Tensor, output: Tensor) -> float:
