@@ -16,9 +16,9 @@ from headscope.lab.teach.exercises import ARROWS
 from headscope.lab.teach.one_or_many import stored_results
 from headscope.lab.teach.target_patterns import SENTENCE, Target, default_targets
 from headscope.lab.teach.worked_example import WorkedExample, number, work
+from tests.e2e.accessibility import serious_violations
 from tests.e2e.conftest import fits
 
-AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
 READY = {
     "four-heads": "[data-hit='3']:not(:text('–'))",
     "by-hand": "[data-o='1.1']",
@@ -313,13 +313,7 @@ def test_every_page_fits_every_width(show: Show, fragment: str):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("fragment", READY)
-@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: npm ci in web/")
 def test_no_serious_violation_of_accessibility(show: Show, fragment: str, theme: str):
     page = show(fragment, query=f"?theme={theme}")
     expect(page.get_by_role("status").filter(has_text="Training")).to_have_count(0)
-    page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
-    serious = [
-        (rule["id"], rule["nodes"][0]["html"][:160]) for rule in found if rule["impact"] in ("serious", "critical")
-    ]
-    assert serious == []
+    assert serious_violations(page) == []

@@ -15,10 +15,9 @@ from headscope.app.export.html import save_html
 from headscope.app.pages.microscope import Session
 from headscope.scope import Scope, load
 from tests.app.conftest import small_model, word_tokenizer
+from tests.e2e.accessibility import serious_violations
 from tests.e2e.conftest import served
 from tests.e2e.reading import TEXT, Open, at, cell, per_cent, short, signed, tokens
-
-AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
 
 
 def test_type_a_sentence_and_read_a_known_weight(open_page: Open, scope: Scope):
@@ -292,15 +291,9 @@ def test_the_page_never_scrolls_sideways(open_page: Open, width: int):
     ],
     ids=["light", "dark", "everything open"],
 )
-@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: npm ci in web/")
 def test_no_serious_violation_of_accessibility(open_page: Open, theme: str, more: dict[str, str]):
     page = open_page(at(head="1.1", token=9, **more), query=f"?theme={theme}")
-    page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
-    serious = [
-        (rule["id"], rule["nodes"][0]["html"][:120]) for rule in found if rule["impact"] in ("serious", "critical")
-    ]
-    assert serious == []
+    assert serious_violations(page) == []
 
 
 def test_the_best_induction_head_is_named_with_its_score(open_page: Open, session: Session):

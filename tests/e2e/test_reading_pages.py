@@ -20,9 +20,9 @@ from headscope.scan.census import Census
 from headscope.scan.compare import compare
 from headscope.scan.options import ScanOptions
 from headscope.scope import EMBEDDED, Scope
+from tests.e2e.accessibility import serious_violations
 from tests.e2e.conftest import fits, served
 
-AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
 NOVEL = (
     "It was late when the carriage stopped before the old house, and nobody came to the door. The carriage waited, the "
     "horses stamped, and at last the old door opened. A lamp was carried out, and behind the lamp came the old man."
@@ -251,11 +251,4 @@ def test_pages_are_accessible_and_fit_every_width(show: Show, fragment: str):
     for width in (360, 1440, 2560):
         fits(page, width)
     page.set_viewport_size({"width": 1440, "height": 900})
-    if not AXE.exists():
-        pytest.skip("axe-core is not installed: npm ci in web/")
-    page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
-    serious = [
-        (rule["id"], rule["nodes"][0]["html"][:160]) for rule in found if rule["impact"] in ("serious", "critical")
-    ]
-    assert serious == []
+    assert serious_violations(page) == []

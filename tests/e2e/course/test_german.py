@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
+from tests.e2e.accessibility import serious_violations
 from tests.e2e.conftest import fits
 
-AXE = Path(__file__).parents[3] / "web/node_modules/axe-core/axe.min.js"
 PAGES = [
     "#start", "#tour/1", "#tour/5", "#microscope", "#four-heads", "#by-hand", "#one-or-many", "#film", "#cards",
     "#census", "#worksheet", *(f"#learn?lesson={number}" for number in (1, 2, 7, 13)),
@@ -75,9 +74,6 @@ def test_german_words_fit(visit: Visit, fragment: str) -> None:
 
 
 @pytest.mark.parametrize("fragment", ["#start", "#microscope", "#by-hand", "#learn?lesson=1"])
-@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: npm ci in web/")
 def test_no_serious_violation_of_accessibility_in_german(visit: Visit, fragment: str) -> None:
     page = visit(fragment)
-    page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
-    assert [rule["id"] for rule in found if rule["impact"] in ("serious", "critical")] == []
+    assert serious_violations(page) == []

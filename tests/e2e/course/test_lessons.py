@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from headscope.lab.teach.lessons import contents, lesson
+from tests.e2e.accessibility import serious_violations
 from tests.e2e.conftest import fits, until
 
-AXE = Path(__file__).parents[3] / "web/node_modules/axe-core/axe.min.js"
 NUMBERS = [number for number, _, _ in contents()]
 Open = Callable[..., Page]
 
@@ -256,7 +255,4 @@ def test_a_lesson_fits_a_phone_and_is_accessible(read: Open, number: int):
     page.wait_for_load_state("networkidle")
     for width in (390, 1440):
         fits(page, width)
-    page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
-    serious = [each for each in found if each["impact"] in ("serious", "critical")]
-    assert [(each["id"], each["nodes"][0]["html"][:200]) for each in serious] == []
+    assert serious_violations(page) == []

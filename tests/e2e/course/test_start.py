@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, Route, expect
 
+from tests.e2e.accessibility import serious_violations
 from tests.e2e.conftest import fits
 
-AXE = Path(__file__).parents[3] / "web/node_modules/axe-core/axe.min.js"
 Visit = Callable[..., Page]
 
 
@@ -144,16 +143,10 @@ def test_no_text_is_smaller_than_ten_pixels(visit: Visit, fragment: str) -> None
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("fragment", ["#start", "#tour/1", "#tour/5"])
-@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: npm ci in web/")
 def test_no_serious_violation_of_accessibility(visit: Visit, fragment: str, theme: str) -> None:
     page = visit(fragment, query=f"?theme={theme}")
     expect(page.locator("[data-lost]" if fragment == "#start" else "[data-region]").first).to_be_visible()
-    page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
-    serious = [
-        (rule["id"], rule["nodes"][0]["html"][:160]) for rule in found if rule["impact"] in ("serious", "critical")
-    ]
-    assert serious == []
+    assert serious_violations(page) == []
 
 
 def test_start_fits_every_width(visit: Visit) -> None:
