@@ -118,5 +118,5 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 web/node_modules/.ready: web/package-lock.json
-	cd web && npm install --no-audit --no-fund
+	cd web && npm install --no-save --no-audit --no-fund
 	@touch $@
