@@ -11,12 +11,13 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from headscope.heads.questions.label_rules import LabelRule, token_class
-from headscope.heads.questions.standard_questions import STANDARD
+from headscope.heads.questions.standard_questions import STANDARD, VisibleKeys
 from headscope.scan.corpus.packing import PackedRows, Piece, RowFormat
 from headscope.scan.labels import _small, label_batch, null_name, question_names
 from tests.scan.tiny import open_tiny
 
 MODEL = open_tiny()
+EVERYWHERE, UP_TO_QUERY = VisibleKeys(causal=False), VisibleKeys(causal=True)
 
 
 def packed(*pieces: str, context: int = 48) -> PackedRows:
@@ -40,8 +41,26 @@ def test_labels_of_different_pieces_never_match() -> None:
         asked = set(question.query[0, 4:8].tolist()) - {-1}
         assert not first & second
         assert not first & asked
-    assert labels.matching.up_to_query[labels.names.index("duplicate"), 0, :8].tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
-    assert labels.matching.up_to_query[labels.names.index("induction"), 0, :8].tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
+    assert labels.matching.visible(UP_TO_QUERY)[labels.names.index("duplicate"), 0, :8].tolist() == [
+        0,
+        0,
+        1,
+        1,
+        0,
+        0,
+        1,
+        1,
+    ]
+    assert labels.matching.visible(UP_TO_QUERY)[labels.names.index("induction"), 0, :8].tolist() == [
+        0,
+        0,
+        1,
+        1,
+        0,
+        0,
+        1,
+        1,
+    ]
 
 
 def test_padding_is_neither_query_nor_key() -> None:
@@ -68,22 +87,26 @@ def test_tokens_that_the_tokenizer_adds_are_not_counted() -> None:
 
 
 @pytest.mark.parametrize("causal", [True, False])
-def test_the_match_share_is_that_of_the_visible_keys(causal: bool) -> None:
-    text = "abcaba"
-    labels = label_batch(packed(text), RowFormat(48), (), MODEL)
-    chance = labels.match_share(causal)[labels.names.index("duplicate"), 0]
-    for row, token in enumerate(text):
-        keys = [at for at in range(len(text)) if at != row and (at < row or not causal)]
-        expected = sum(text[at] == token for at in keys) / max(len(keys), 1)
-        assert float(chance[row]) == pytest.approx(expected)
-    assert labels.match_share(causal)[labels.names.index("itself"), 0, 3] == pytest.approx(1 / (4 if causal else 6))
+@pytest.mark.parametrize("window", [None, 1, 2, 3, 5])
+def test_the_match_share_is_that_of_the_visible_keys(causal: bool, window: int | None) -> None:
+    texts = "abcaba", "bbab"
+    labels = label_batch(packed(*texts), RowFormat(48), (), MODEL)
+    shares = labels.match_share(VisibleKeys(causal, window))
+    for start, text in zip((0, 6), texts, strict=True):
+        for row, token in enumerate(text):
+            seen = [at for at in range(len(text)) if (at <= row or not causal) and abs(at - row) < (window or 48)]
+            others = [at for at in seen if at != row]
+            expected = sum(text[at] == token for at in others) / max(len(others), 1)
+            assert float(shares[labels.names.index("duplicate"), 0, start + row]) == pytest.approx(expected)
+            assert float(shares[labels.names.index("itself"), 0, start + row]) == pytest.approx(1 / len(seen))
 
 
 def test_only_queries_with_a_matching_key_are_answerable() -> None:
     labels = label_batch(packed("abcab"), RowFormat(48), (), MODEL)
     duplicate = labels.names.index("duplicate")
-    assert labels.answerable(causal=True)[duplicate, 0, :5].tolist() == [False, False, False, True, True]
-    assert labels.answerable(causal=False)[duplicate, 0, :5].tolist() == [False, True, False, True, True]
+    assert labels.answerable(UP_TO_QUERY)[duplicate, 0, :5].tolist() == [False, False, False, True, True]
+    assert labels.answerable(EVERYWHERE)[duplicate, 0, :5].tolist() == [False, True, False, True, True]
+    assert not labels.answerable(VisibleKeys(True, window=3))[duplicate].any(), "copies are three tokens apart"
 
 
 def test_a_custom_rule_is_applied_piece_by_piece() -> None:
@@ -98,9 +121,27 @@ def test_a_custom_rule_is_applied_piece_by_piece() -> None:
     last = LabelRule("last", place_of_last, lambda tokens: list(range(len(tokens))))
     labels = label_batch(packed("bade", "iota"), RowFormat(48), (vowels, last), MODEL)
     assert set(seen) == {4}
-    assert labels.matching.everywhere[labels.names.index("vowels"), 0, :8].tolist() == [2, 1, 2, 1, 2, 2, 3, 2]
-    assert labels.matching.everywhere[labels.names.index("last"), 0, :8].tolist() == [1] * 8
-    assert labels.matching.up_to_query[labels.names.index("last"), 0, :8].tolist() == [0, 0, 0, 1, 0, 0, 0, 1]
+    assert labels.matching.visible(EVERYWHERE)[labels.names.index("vowels"), 0, :8].tolist() == [
+        2,
+        1,
+        2,
+        1,
+        2,
+        2,
+        3,
+        2,
+    ]
+    assert labels.matching.visible(EVERYWHERE)[labels.names.index("last"), 0, :8].tolist() == [1] * 8
+    assert labels.matching.visible(UP_TO_QUERY)[labels.names.index("last"), 0, :8].tolist() == [
+        0,
+        0,
+        0,
+        1,
+        0,
+        0,
+        0,
+        1,
+    ]
 
 
 def test_questions_and_their_nulls_have_different_names() -> None:
@@ -123,8 +164,8 @@ def test_narrow_labels_are_equal_within_a_piece_where_wide_ones_are() -> None:
             assert torch.equal(narrow.query[0, span, None] == narrow.key[0, None, span], wide), name
         assert torch.equal(narrow.query == -1, question.query == -1)
         assert torch.equal(narrow.key == -1, question.key == -1)
-    assert not labels.answerable(causal=True)[labels.names.index("far")].any()
-    assert labels.answerable(causal=True)[labels.names.index("near")].sum() == 6
+    assert not labels.answerable(UP_TO_QUERY)[labels.names.index("far")].any()
+    assert labels.answerable(UP_TO_QUERY)[labels.names.index("near")].sum() == 6
 
 
 def test_labels_that_do_not_fit_32_bits_become_ranks_and_none_stays_none() -> None:
@@ -157,7 +198,7 @@ def launches(n_rules: int) -> int:
     rules = tuple(token_class(f"class {n}", "abcde"[n]) for n in range(n_rules))
     with Launches() as seen:
         labels = label_batch(packed("abcab", "bcabca"), RowFormat(48), rules, MODEL, "meta")
-        labels.within_pieces(), labels.answerable(causal=True), labels.match_share(causal=True)
+        labels.within_pieces(), labels.answerable(UP_TO_QUERY), labels.match_share(UP_TO_QUERY)
     return seen.count
 
 
@@ -170,7 +211,7 @@ def test_labels_of_thousands_of_pieces_in_one_row_never_match() -> None:
     ids = torch.tensor([97, 98] * 4096)[None]
     rows = PackedRows(ids, tuple(Piece(0, at, at + 2, 0, 0) for at in range(0, 8192, 2)))
     labels = label_batch(rows, RowFormat(8192), (), MODEL)
-    matching = dict(zip(labels.names, labels.matching.everywhere, strict=True))
+    matching = dict(zip(labels.names, labels.matching.visible(EVERYWHERE), strict=True))
     assert not matching["duplicate"].any()
     assert matching["previous"].tolist() == [[0, 1] * 4096]
 

@@ -15,9 +15,10 @@ from torch import Tensor
 
 from headscope.attention.questions import Question
 from headscope.heads.questions.label_rules import LARGEST_LABEL, LabelRule
-from headscope.heads.questions.standard_questions import STANDARD, MatchingKeys, count_matching
+from headscope.heads.questions.standard_questions import STANDARD, MatchingKeys, VisibleKeys, match
 from headscope.models.protocol import OpenModel
 from headscope.scan.corpus.packing import PackedRows, RowFormat, without_waiting
+from headscope.scan.tally.reduction import TRAITS
 
 
 @dataclass(frozen=True)
@@ -50,18 +51,49 @@ class Labels:
         labels = torch.stack((self.query, self.key))
         return self._named(*torch.where(labels < 0, -1, labels & (LARGEST_LABEL - 1)).to(torch.int32).unbind())
 
-    def answerable(self, causal: bool) -> Bool[Tensor, "question row position"]:
-        """The queries that have a matching key."""
-        return self.counted & (self.matching.visible(causal) > 0)
+    def answerable(self, keys: VisibleKeys) -> Bool[Tensor, "question row position"]:
+        """The queries that have a matching key among those they may attend to."""
+        return self.counted & (self.matching.visible(keys) > 0)
 
-    def match_share(self, causal: bool) -> Float[Tensor, "question row position"]:
+    def match_share(self, keys: VisibleKeys) -> Float[Tensor, "question row position"]:
         """The share of the keys a query may attend to that match."""
-        others = (self.visible_before if causal else self.visible) - self.exclude_self
-        return self.matching.visible(causal) / others.clamp(min=1)
+        before, after = self.visible_before, self.visible - self.visible_before
+        if keys.window is not None:
+            before, after = before.clamp(max=keys.window), after.clamp(max=keys.window - 1)
+        others = (before if keys.causal else before + after) - self.exclude_self
+        return self.matching.visible(keys) / others.clamp(min=1)
 
     def _named(self, query: Tensor, key: Tensor) -> dict[str, Question]:
         sides = zip(self.names, query.unbind(), key.unbind(), self.excludes, strict=True)
         return {name: Question(own_query, own_key, excludes) for name, own_query, own_key, excludes in sides}
+
+
+class Asked:
+    """What is asked at the sites of a batch. Sites whose queries see the same keys share what is made for them."""
+
+    def __init__(self, labels: Labels, context: int) -> None:
+        self.labels, self.context = labels, context
+        self.questions = labels.within_pieces()
+        self._valid: dict[tuple[VisibleKeys, torch.device], Tensor] = {}
+        self._shares: dict[tuple[VisibleKeys, torch.device], Tensor] = {}
+
+    def valid(self, keys: VisibleKeys, device: torch.device) -> Bool[Tensor, "row position quantity"]:
+        """The queries that count for each quantity: for a question and its null those that can answer it."""
+        if (keys, device) not in self._valid:
+            answerable = self.labels.answerable(keys).unbind()
+            counted = [*[self.labels.counted] * len(TRAITS), *answerable, *answerable]
+            self._valid[keys, device] = torch.stack(counted, dim=-1).to(device)
+        return self._valid[keys, device]
+
+    def shares(self, keys: VisibleKeys, device: torch.device) -> Float[Tensor, "row question position"]:
+        """What shuffled labels would give: the share of the keys that match."""
+        if (keys, device) not in self._shares:
+            self._shares[keys, device] = self.labels.match_share(keys).transpose(0, 1).to(device)
+        return self._shares[keys, device]
+
+    def exclude_self(self, device: torch.device) -> Float[Tensor, "question 1 1"]:
+        """1 for the questions that leave out the query's own key."""
+        return self.labels.exclude_self.float().to(device)
 
 
 def null_name(name: str) -> str:
@@ -93,7 +125,7 @@ def label_batch(
     lengths = torch.tensor([*(piece.stop - piece.start for piece in rows.pieces), 0])
     visible = without_waiting(lengths, place)[placed.piece_ids]
     counted = (placed.positions >= before) & (placed.positions < visible - after)
-    matching = count_matching(query, key, exclude_self, largest=(len(rows.pieces) + 1) * LARGEST_LABEL)
+    matching = match(query, key, exclude_self, largest=(len(rows.pieces) + 1) * LARGEST_LABEL)
     return Labels(
         question_names(rules), query, key, excludes, exclude_self, matching, counted, visible, placed.positions + 1
     )

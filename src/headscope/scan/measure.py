@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from headscope.attention.engine import observe
@@ -19,17 +19,18 @@ from headscope.attention.observer import Call, plain
 from headscope.attention.questions import Question
 from headscope.heads.bootstrap import hash64
 from headscope.heads.questions.label_rules import LabelRule
+from headscope.heads.questions.standard_questions import VisibleKeys
 from headscope.models.finite import PassCheck, deferred_checks
 from headscope.models.inputs.dummy_inputs import device_of
 from headscope.models.protocol import OpenModel
 from headscope.models.recording import note_logsumexp
 from headscope.scan.corpus.document_split import Block, DocumentSplit
 from headscope.scan.corpus.packing import PackedRows, RowFormat
-from headscope.scan.labels import Labels, label_batch, null_name, question_names
+from headscope.scan.labels import Asked, label_batch, null_name, question_names
 from headscope.scan.options import ScanOptions
 from headscope.scan.tally.reduction import TRAITS, SiteValues, reduce
 from headscope.scan.tally.tally import Layout, Tally
-from headscope.scan.waiting_sites import Asked, SummedSites, WaitingSites
+from headscope.scan.waiting_sites import SummedSites, WaitingSites
 
 Advance = Callable[[int], None]
 """Called with the number of tokens that were just processed."""
@@ -124,16 +125,12 @@ class _BatchObserver:
         labels = label_batch(rows, self.plan.row_format, self.plan.rules, measurer.model, self.device)
         self.split = DocumentSplit.of(rows)
         self.questions = labels.questions
-        kinds = set(self.causal.values())
-        self.valid = {causal: _valid(labels, causal) for causal in kinds}
-        self.shares = {causal: labels.match_share(causal).transpose(0, 1) for causal in kinds}
+        self.asked = Asked(labels, self.plan.layout.context)
         self.sums: list[SummedSites] = []
         self.checks: list[PassCheck] = []
         self._ends: list[torch.cuda.Event] = []
         self._block_questions: dict[tuple[Block, torch.device], dict[str, Question]] = {}
-        self._exclude_self = labels.exclude_self.float()
-        asked = Asked(labels.within_pieces(), self.valid, self.shares, self._exclude_self, self.plan.layout.context)
-        self._waiting = WaitingSites(rows, asked, self.causal, self.sums.append)
+        self._waiting = WaitingSites(rows, self.asked, self.causal, self.sums.append)
 
     def attend(self, site: str, call: Call) -> Tensor:
         """Compute a site's attention output and sum up what its heads do. Sites of other sizes pass unobserved."""
@@ -148,9 +145,9 @@ class _BatchObserver:
             seen = observe(part.q, part.k, part.v, scores=part.scores, questions=questions)
             note_logsumexp(site, seen.logsumexp)
             buffers.fill(block, seen)
-        causal = self.causal[site]
-        self._fill_nulls(buffers, self.shares[causal].to(call.q.device))
-        valid = self.valid[causal].to(call.q.device)
+        keys, device = VisibleKeys.of(self.causal[site], call.scores.mask, call.k.shape[2]), call.q.device
+        self._fill_nulls(buffers, self.asked.shares(keys, device))
+        valid = self.asked.valid(keys, device)
         values = SiteValues(buffers.values.permute(0, 3, 1, 2), valid, buffers.strongest, self.rows.pieces)
         sums = reduce(values, len(self.questions), self.plan.layout.context).to_host()
         self.sums.append(SummedSites(site, 1, sums))
@@ -185,14 +182,8 @@ class _BatchObserver:
     def _fill_nulls(self, buffers: _SiteBuffers, shares: Float[Tensor, "row question position"]) -> None:
         """The mass under shuffled labels: the share of keys that match, times the mass on keys that may match."""
         itself = buffers.values[:, len(TRAITS) + list(self.questions).index("itself")]
-        on_others = buffers.on_keys[:, None] - self._exclude_self.to(itself.device) * itself[:, None]
+        on_others = buffers.on_keys[:, None] - self.asked.exclude_self(itself.device) * itself[:, None]
         torch.mul(shares[:, :, None], on_others, out=buffers.nulls)
-
-
-def _valid(labels: Labels, causal: bool) -> Bool[Tensor, "row position quantity"]:
-    """The queries that count for each quantity: for a question and its null those that can answer it."""
-    answerable = labels.answerable(causal).unbind()
-    return torch.stack([*[labels.counted] * len(TRAITS), *answerable, *answerable], dim=-1)
 
 
 class _SiteBuffers:

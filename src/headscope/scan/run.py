@@ -160,7 +160,7 @@ def _recipe(
             "corpus": corpus,
             "reading": {"field": options.field, "lines": options.lines, "broken": options.broken},
             "max_tokens": options.max_tokens,
-            "packing": row_format.to_recipe(),
+            "packing": row_format.to_recipe() | _windows(model, row_format.context),
             "rows_in_pass": options.batch_for(row_format.context, device_of(model.model)),
             "rows_in_shard": options.rows_in_shard(row_format.context, device_of(model.model)),
             "questions": [*STANDARD, *(rule.identity() for rule in options.rules)],
@@ -170,6 +170,12 @@ def _recipe(
             "machine": describe_machine(model, n_threads),
         }
     )
+
+
+def _windows(model: OpenModel, context: int) -> dict[str, Any]:
+    """Sites that do not see a whole row: before this entry, rows were counted there that saw no answer."""
+    windows = {site.name: site.window for site in model.shape.sites.values() if (site.window or context) < context}
+    return {"windows": windows} if windows else {}
 
 
 def _check_same_text(folder: ScanFolder, source: Source) -> None:

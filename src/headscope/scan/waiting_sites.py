@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from headscope.attention.backends.fused.host import refuse
@@ -27,10 +27,11 @@ from headscope.attention.backends.fused.segments import Bins, Segments, sum_segm
 from headscope.attention.masks import Causal, Documents, Mask, Window, documents
 from headscope.attention.observation import Rows
 from headscope.attention.observer import Call
-from headscope.attention.questions import Question
 from headscope.attention.scores import Scores
+from headscope.heads.questions.standard_questions import VisibleKeys
 from headscope.models.finite import PassCheck, finish
 from headscope.scan.corpus.packing import PackedRows, without_waiting
+from headscope.scan.labels import Asked
 from headscope.scan.tally.reduction import (
     DISTANCE_BINS,
     ENTROPY_BINS,
@@ -52,7 +53,7 @@ class Group(NamedTuple):
     k: list[Tensor]
     scores: Scores
     visible: Intervals
-    causal: bool
+    keys: VisibleKeys
 
 
 @dataclass
@@ -62,22 +63,6 @@ class SummedSites:
     first: str
     n_sites: int
     sums: SiteSums
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a batch is asked: questions, which rows can answer each, and what shuffled labels would give."""
-
-    questions: Mapping[str, Question]
-    valid: Mapping[bool, Bool[Tensor, "row position quantity"]]
-    shares: Mapping[bool, Float[Tensor, "row question position"]]
-    exclude_self: Float[Tensor, "question 1 1"]
-    context: int
-
-    def on(self, device: torch.device) -> Asked:
-        """The same for sites on a device; labels are moved where they are read."""
-        valid, shares = ({causal: each.to(device) for causal, each in of.items()} for of in (self.valid, self.shares))
-        return replace(self, valid=valid, shares=shares, exclude_self=self.exclude_self.to(device))
 
 
 class WaitingSites:
@@ -90,7 +75,7 @@ class WaitingSites:
         self._order = list(sites)
         self._group: Group | None = None
         self._visible: dict[tuple[Mask, torch.device], Intervals] = {}
-        self._pieces: dict[tuple[bool, torch.device], Segments] = {}
+        self._pieces: dict[tuple[VisibleKeys, torch.device], Segments] = {}
 
     def takes(self, call: Call) -> bool:
         """Whether a call can wait: on a GPU, with scores that the kernels have, in rows that are not too long."""
@@ -125,7 +110,7 @@ class WaitingSites:
         q, k = torch.cat(group.q), torch.cat(group.k)
         found = statistics_of(q, k, group.scores, asked.questions, group.visible)
         bins = Bins(entropy_width(asked.context), ENTROPY_BINS, DISTANCE_BINS)
-        by_piece = sum_segments(found, self._segments(group.causal, q.device), bins)
+        by_piece = sum_segments(found, self._segments(group.keys, q.device), bins)
         n_questions = len(asked.questions)
         sums = SiteSums(
             count=torch.cat((by_piece.count, by_piece.count[:, -n_questions:]), dim=1),
@@ -141,28 +126,29 @@ class WaitingSites:
         )
         return sums, found.values[0]
 
-    def _segments(self, causal: bool, device: torch.device) -> Segments:
+    def _segments(self, keys: VisibleKeys, device: torch.device) -> Segments:
         """The pieces, and which of their queries count; made once for all groups on a device."""
-        if (causal, device) not in self._pieces:
-            asked = self._asked.on(device)
+        if (keys, device) not in self._pieces:
+            asked = self._asked
             rows = torch.tensor([piece[:3] for piece in self._rows.pieces], dtype=torch.int32)
-            self._pieces[causal, device] = Segments(
+            valid = asked.valid(keys, device).transpose(1, 2)
+            self._pieces[keys, device] = Segments(
                 without_waiting(rows, device),
-                asked.valid[causal].transpose(1, 2)[:, : len(TRAITS) + len(asked.questions)].contiguous(),
-                asked.shares[causal].contiguous(),
-                asked.exclude_self.flatten(),
+                valid[:, : len(TRAITS) + len(asked.questions)].contiguous(),
+                asked.shares(keys, device).contiguous(),
+                asked.exclude_self(device).flatten(),
                 list(asked.questions).index("itself"),
             )
-        return self._pieces[causal, device]
+        return self._pieces[keys, device]
 
     def _as_one_site(self, group: Group) -> tuple[SiteSums, Tensor]:
         """With more questions than one launch takes: all sites as if they were one with many heads."""
-        asked, n_sites = self._asked.on(group.q[0].device), len(group.sites)
+        asked, n_sites, device = self._asked, len(group.sites), group.q[0].device
         rows = observe_layers(torch.cat(group.q), torch.cat(group.k), group.scores, asked.questions, group.visible)
-        values = _side_by_side(rows, n_sites, asked, asked.shares[group.causal])
+        values = _side_by_side(rows, n_sites, asked, asked.shares(group.keys, device))
         assert rows.strongest is not None
         strongest = _heads_beside(rows.strongest.key, n_sites).transpose(1, 2)
-        site = SiteValues(values.permute(0, 3, 1, 2), asked.valid[group.causal], strongest, self._rows.pieces)
+        site = SiteValues(values.permute(0, 3, 1, 2), asked.valid(group.keys, device), strongest, self._rows.pieces)
         return reduce(site, len(asked.questions), asked.context), rows.logsumexp
 
     def _intervals(self, mask: Mask, q: Tensor) -> Intervals:
@@ -174,18 +160,18 @@ class WaitingSites:
 
     def _join(self, site: str, call: Call, scores: Scores, visible: Intervals) -> None:
         """Join the group that waits, or begin another one if this site is not the next, not alike or one too many."""
-        group = self._group
+        group, keys = self._group, VisibleKeys.of(self._causal[site], scores.mask, call.k.shape[2])
         batch, n_heads, length, _ = call.q.shape
         size = batch * n_heads * length * 4 * (len(TRAITS) + 3 + len(self._asked.questions))
         if group is not None:
             follows = self._order.index(site) == self._order.index(group.sites[-1]) + 1
-            alike = (call.q.shape, call.k.shape, scores.scale, scores.softcap, self._causal[site]) == (
-                group.q[0].shape, group.k[0].shape, group.scores.scale, group.scores.softcap, group.causal,
+            alike = (call.q.shape, call.k.shape, scores.scale, scores.softcap, keys) == (
+                group.q[0].shape, group.k[0].shape, group.scores.scale, group.scores.softcap, group.keys,
             )  # fmt: skip
             if not (follows and alike and visible is group.visible) or (len(group.sites) + 1) * size > AT_ONCE:
                 self.flush()
         if self._group is None:
-            self._group = Group([], [], [], scores, visible, self._causal[site])
+            self._group = Group([], [], [], scores, visible, keys)
         self._group.sites.append(site)
         self._group.q.append(call.q)
         self._group.k.append(call.k)
@@ -204,7 +190,7 @@ def _side_by_side(
     found = [rows.entropy, *rows.distance, rows.strongest.weight, *rows.mass.values()]
     values = torch.stack([_heads_beside(each, n_sites) for each in found], dim=1)
     itself = values[:, len(TRAITS) + list(asked.questions).index("itself")]
-    nulls = shares[:, :, None] * (1 - asked.exclude_self * itself[:, None])
+    nulls = shares[:, :, None] * (1 - asked.exclude_self(itself.device) * itself[:, None])
     return torch.cat((values, nulls), dim=1)
 
 

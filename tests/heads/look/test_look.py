@@ -339,3 +339,24 @@ def test_a_look_that_nobody_holds_is_gone_at_once(scope: Scope, ids: list[int]) 
             assert held() is None
     finally:
         gc.enable()
+
+
+def test_mean_answers_in_a_window_are_over_the_rows_that_see_an_answer() -> None:
+    config = transformers.MistralConfig(
+        vocab_size=97, hidden_size=48, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4,
+        num_key_value_heads=2, sliding_window=3,
+    )  # fmt: skip
+    ids = [5, 9, 5, 7, 9, 5, 5, 7, 11]
+    with headscope.load(transformers.MistralForCausalLM(config).eval()) as scope:
+        look = scope.look(ids)
+    asked = {
+        "first": [(row, [0]) for row in (1, 2)],
+        "duplicate": [(2, [0]), (6, [5])],
+        "previous": [(row, [row - 1]) for row in range(1, 9)],
+    }
+    for name, rows in asked.items():
+        means = torch.stack([look.patterns("0")[:, row, keys].sum(-1) for row, keys in rows]).mean(0)
+        torch.testing.assert_close(look.mean_answers("0")[name], means, atol=1e-6, rtol=1e-5)
+    same = headscope.LabelRule("same", *([lambda tokens: [token.id for token in tokens]] * 2), exclude_self=True)
+    own = torch.tensor([look.ask(same)[headscope.Head("0", head)] for head in range(4)])
+    torch.testing.assert_close(own, look.mean_answers("0")["duplicate"], atol=1e-6, rtol=1e-5)

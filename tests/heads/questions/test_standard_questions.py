@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from headscope.attention import reference
+from headscope.attention.masks import causal as causal_mask
+from headscope.attention.masks import full, window
 from headscope.attention.questions import Question
 from headscope.heads.questions.standard_questions import (
     STANDARD,
+    VisibleKeys,
     answerable,
     answerable_rows,
     matching_keys,
@@ -63,37 +66,46 @@ def test_padding_matches_nothing() -> None:
 
 def test_a_row_can_answer_where_a_key_it_may_read_carries_its_label() -> None:
     questions = standard_questions(TOKENS)
-    assert answerable(questions["duplicate"], causal=True)[0].tolist() == [False, False, True, False, True]
-    assert answerable(questions["duplicate"], causal=False)[0].tolist() == [True, True, True, False, True]
-    assert answerable(questions["itself"], causal=True)[0].tolist() == [False, True, True, True, True]
+    assert answerable(questions["duplicate"], VisibleKeys(True))[0].tolist() == [False, False, True, False, True]
+    assert answerable(questions["duplicate"], VisibleKeys(False))[0].tolist() == [True, True, True, False, True]
+    assert answerable(questions["itself"], VisibleKeys(True))[0].tolist() == [False, True, True, True, True]
 
 
 labels = st.lists(st.integers(-1, 4), min_size=1, max_size=9)
 
 
 @settings(max_examples=200, deadline=None)
-@given(labels, labels, st.booleans(), st.booleans())
+@given(labels, labels, st.booleans(), st.booleans(), st.none() | st.integers(1, 9))
 def test_matching_keys_are_those_counted_pair_by_pair(
-    query: list[int], key: list[int], exclude_self: bool, causal: bool
+    query: list[int], key: list[int], exclude_self: bool, causal: bool, width: int | None
 ) -> None:
     """Of any two lengths: the last query stands at the last key."""
     question = Question(torch.tensor([query, query[::-1]]), torch.tensor(key), exclude_self)
-    offset = len(key) - len(query)
+    offset, keys = len(key) - len(query), VisibleKeys(causal, width)
+    allowed = ((causal_mask() if causal else full()) & (full() if width is None else window(width))).block(
+        torch.arange(len(query)), torch.arange(len(key)), offset
+    )[0, 0]
+    counts, answered = matching_keys(question).visible(keys), answerable(question, keys)
     for item, row_labels in enumerate((query, query[::-1])):
         for row, label in enumerate(row_labels):
             found = [
-                at for at in range(len(key)) if key[at] == label != -1 and not (exclude_self and at == row + offset)
+                at
+                for at in range(len(key))
+                if allowed[row, at] and key[at] == label != -1 and not (exclude_self and at == row + offset)
             ]
-            counts = matching_keys(question)
-            behind = sum(at <= row + offset for at in found)
-            assert (int(counts.everywhere[item, row]), int(counts.up_to_query[item, row])) == (len(found), behind)
+            assert int(counts[item, row]) == len(found)
             alone = causal and offset == 0 and row == 0
-            assert bool(answerable(question, causal)[item, row]) == (
-                not alone and (behind if causal else len(found)) > 0
-            )
-    together = answerable_rows({"one": question, "other": question}, causal)
-    assert torch.equal(together["one"], answerable(question, causal))
-    assert torch.equal(together["other"], together["one"])
+            assert bool(answered[item, row]) == (not alone and len(found) > 0)
+    together = answerable_rows({"one": question, "other": question}, keys)
+    assert torch.equal(together["one"], answered)
+    assert torch.equal(together["other"], answered)
+
+
+def test_a_window_as_wide_as_the_text_hides_nothing() -> None:
+    masked = {width: VisibleKeys.of(True, causal_mask() & window(width), 5) for width in (4, 5)}
+    assert masked == {4: VisibleKeys(True, 4), 5: VisibleKeys(True)}
+    assert VisibleKeys.of(False, window(3) & window(2), 5) == VisibleKeys(False, 2)
+    assert VisibleKeys.of(True, causal_mask(), 5) == VisibleKeys(True, None)
 
 
 class LargestTensor(TorchDispatchMode):
@@ -112,11 +124,11 @@ class LargestTensor(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("length", [1_000, 4_000])
-@pytest.mark.parametrize("causal", [True, False])
-def test_one_token_repeated_takes_memory_in_proportion_to_its_length(length: int, causal: bool) -> None:
+@pytest.mark.parametrize("keys", [VisibleKeys(True), VisibleKeys(False), VisibleKeys(True, 9)])
+def test_one_token_repeated_takes_memory_in_proportion_to_its_length(length: int, keys: VisibleKeys) -> None:
     """All of its query–key pairs match, and none of them is made."""
     questions = standard_questions(torch.full((1, length), 7))
     for name, question in questions.items():
         with LargestTensor() as largest:
-            answerable(question, causal)
+            answerable(question, keys)
         assert 0 < largest.elements <= 2 * length, name

@@ -62,6 +62,42 @@ def test_documents_share_no_row_and_no_padding_where_that_would_change_their_pat
         torch.testing.assert_close(torch.tensor([row.maximum for row in rows]), entropies.amax(1), atol=1e-3, rtol=1e-3)
 
 
+def test_layers_with_a_window_count_the_rows_that_see_an_answer_there() -> None:
+    """Layer 0 of this Gemma 2 sees six keys, layer 1 all; against pairs counted in the model's own patterns."""
+    documents = [text[:40] for text in texts(4, seed=4)]
+    own = family("gemma2")
+    own.set_attn_implementation("eager")
+    census = run.scan(open_model(family("gemma2"), Bytes()), documents, options=OPTIONS)
+    assert census.recipe.data["packing"]["windows"] == {"0": 6}
+    for layer, weights in enumerate(zip(*(_patterns(own, text) for text in documents), strict=True)):
+        for name in ("previous", "first", "duplicate", "induction"):
+            masses, nulls = [], []
+            for text, pattern in zip(documents, weights, strict=True):
+                for row in range(1, len(text)):
+                    seen = range(max(0, row - 5) if layer == 0 else 0, row + 1)
+                    keys = [key for key in seen if _matches(name, text, row, key)]
+                    excluded = name in ("duplicate", "induction")
+                    if keys:
+                        masses.append(pattern[:, row, keys].sum(-1))
+                        share = len(keys) / (len(seen) - excluded)
+                        nulls.append(share * (1 - excluded * pattern[:, row, row]))
+            rows = [row for row in census.rows if row.question == name and row.head.site == str(layer)]
+            assert [row.count for row in rows] == [len(masses)] * 4, (layer, name)
+            for found, expected in (("mean", masses), ("null_mean", nulls)):
+                given = torch.tensor([getattr(row, found) for row in rows])
+                torch.testing.assert_close(given, torch.stack(expected).mean(0), atol=1e-5, rtol=1e-4)
+
+
+def _matches(name: str, text: str, row: int, key: int) -> bool:
+    """Whether a key is what a standard question asks a row for."""
+    return {
+        "previous": key == row - 1,
+        "first": key == 0,
+        "duplicate": key != row and text[key] == text[row],
+        "induction": key not in (0, row) and text[key - 1] == text[row],
+    }[name]
+
+
 @torch.no_grad()
 def _patterns(model: Any, text: str) -> list[Tensor]:
     """The patterns that the model itself gives out for a text alone."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 import pytest
 import torch
 from tests.runs.interpreter import allow_one_element_bounds
-from tests.scan.tiny import open_tiny
+from tests.scan.tiny import Bytes, family, open_tiny
 
 from headscope.attention.backends.fused.layers import MOST_QUESTIONS
 from headscope.heads.questions.label_rules import LabelRule, token_class
+from headscope.models.loading import open_model
 from headscope.models.protocol import OpenModel
 from headscope.scan import waiting_sites
 from headscope.scan.corpus.packing import PackedRows, Piece, RowFormat
@@ -40,7 +41,18 @@ def measured(model: OpenModel, rules: tuple[LabelRule, ...]) -> Tally:
 def test_sites_together_are_summed_as_sites_one_by_one(
     monkeypatch: pytest.MonkeyPatch, at_once: int, rules: tuple[LabelRule, ...]
 ) -> None:
-    model = open_tiny()
+    assert_summed_alike(open_tiny(), monkeypatch, at_once, rules)
+
+
+def test_sites_with_a_window_are_summed_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A layer that sees six keys, and one that sees all."""
+    model = open_model(family("gemma2"), Bytes())
+    assert_summed_alike(model, monkeypatch, waiting_sites.AT_ONCE, RULES[:1])
+
+
+def assert_summed_alike(
+    model: OpenModel, monkeypatch: pytest.MonkeyPatch, at_once: int, rules: tuple[LabelRule, ...]
+) -> None:
     with monkeypatch.context() as changed:
         changed.setenv("TRITON_INTERPRET", "0")  # no kernel: every site by itself, on the CPU
         alone = measured(model, rules)

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from tests.runs.interpreter import run_interpreted
+from tests.scan.tiny import open_tiny
 
 from headscope.attention.masks import Mask, causal, dense, documents, full, padding, window
 from headscope.attention.observer import Call
-from headscope.attention.questions import Question
 from headscope.attention.scores import Scores
+from headscope.heads.questions.standard_questions import STANDARD
 from headscope.models.finite import deferred_checks
 from headscope.scan import waiting_sites
-from headscope.scan.corpus.packing import PackedRows, Piece
+from headscope.scan.corpus.packing import PackedRows, Piece, RowFormat
+from headscope.scan.labels import Asked, label_batch
 from headscope.scan.tally.reduction import TRAITS
-from headscope.scan.waiting_sites import Asked, WaitingSites, _heads_beside
+from headscope.scan.waiting_sites import WaitingSites, _heads_beside
 
 SITES = {"0": True, "1": True, "2": True, "3": False}
 IDS = torch.zeros(1, 4, dtype=torch.long)
-N_QUESTIONS = 2
+ROWS = PackedRows(IDS, (Piece(0, 0, 4, 0, 0),))
+ASKED = Asked(label_batch(ROWS, RowFormat(4), (), open_tiny()), 4)
+N_QUESTIONS = len(STANDARD)
 ONE_SITE = 1 * 3 * 4 * 4 * (len(TRAITS) + 3 + N_QUESTIONS)
 """Bytes of the values of a site with three heads over four positions."""
 
@@ -31,9 +35,7 @@ def test_sites_together_give_the_sums_of_sites_one_by_one_in_the_interpreter() -
 
 
 def waiting(flushed: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> WaitingSites:
-    questions = {name: Question(IDS, IDS) for name in ("itself", "first")}
-    asked = Asked(questions, {}, {}, torch.zeros(N_QUESTIONS, 1, 1), 4)
-    made = WaitingSites(PackedRows(IDS, (Piece(0, 0, 4, 0, 0),)), asked, SITES, lambda _: None)
+    made = WaitingSites(ROWS, ASKED, SITES, lambda _: None)
 
     def flush() -> None:
         assert made._group is not None
@@ -72,7 +74,7 @@ def test_sites_that_follow_each_other_and_are_alike_wait_together(monkeypatch, j
     assert made._group is not None
     assert ["".join(sites) for sites in (*flushed, made._group.sites)] == groups
     assert len(made._group.q) == len(made._group.k) == len(groups[-1])
-    assert made._group.causal is SITES[groups[-1][0]]
+    assert made._group.keys.causal is SITES[groups[-1][0]]
 
 
 @pytest.mark.parametrize(("limit", "groups"), [(3 * ONE_SITE, ["012"]), (3 * ONE_SITE - 1, ["01", "2"]), (1, [*"012"])])
@@ -124,15 +126,8 @@ def test_sites_on_different_devices_are_summed_apart_each_with_labels_of_its_own
         launched.append((self.__name__, {each.device.type for each in given if isinstance(each, torch.Tensor)}))
 
     monkeypatch.setattr(jit.JITFunction, "run", run)
-    asked = Asked(
-        {name: Question(IDS, IDS) for name in ("itself", "first")},
-        {True: torch.ones(1, 4, len(TRAITS) + 2 * N_QUESTIONS, dtype=torch.bool)},
-        {True: torch.ones(1, N_QUESTIONS, 4)},
-        torch.zeros(N_QUESTIONS, 1, 1),
-        4,
-    )
     done: list[Any] = []
-    made = WaitingSites(PackedRows(IDS, (Piece(0, 0, 4, 0, 0),)), asked, SITES, done.append)
+    made = WaitingSites(ROWS, ASKED, SITES, done.append)
     with deferred_checks():
         for site, device in (("0", "cpu"), ("1", "meta")):
             given = call()
@@ -144,8 +139,3 @@ def test_sites_on_different_devices_are_summed_apart_each_with_labels_of_its_own
     kernels = [("attend", "cpu"), ("layers", "cpu"), ("segments", "cpu")]
     kernels += [("attend", "meta"), ("layers", "meta"), ("segments", "meta")]
     assert sorted(launched) == sorted((kernel, {device}) for kernel, device in kernels)
-
-
-def test_what_is_asked_of_a_batch_is_not_changed() -> None:
-    with pytest.raises(FrozenInstanceError):
-        Asked({}, {}, {}, torch.zeros(0, 1, 1), 4).context = 5  # type: ignore[misc]

@@ -68,6 +68,22 @@ describe("scores of heads", () => {
     expect(answerable([1, 2], false).itself).toBe(2);
   });
 
+  it("count the rows that see an answer within a window", () => {
+    const long = [5, 9, 5, 7, 9, 5, 5, 7, 11];
+    expect(answerable(long, true, 3)).toMatchObject({ previous: 8, itself: 8, first: 2, duplicate: 2 });
+    expect(matches(long, true, 3).duplicate[6]).toEqual([5]);
+    expect(answerable(long, true, 1)).toMatchObject({ previous: 0, itself: 8, first: 0, duplicate: 0, induction: 0 });
+    expect(answerable(long, false, 3).first).toBe(3);
+    const windowed = measureSite(
+      { ...parts, runs: Int32Array.from([0, 1, 0, 2, 1, 3]) },
+      { ...site, window: 2 },
+      ids,
+      3,
+    );
+    expect(windowed.scores.first[0]).toBeCloseTo(1 / 2, 6); // the last row does not see the first token
+    expect(windowed.scores.duplicate[0]).toBeNaN();
+  });
+
   it("put each token into the cells that adaptive pooling shares it with", () => {
     expect([0, 1, 2].map((at) => cellsOf(at, 3, 2))).toEqual([[0], [0, 1], [1]]);
     expect([0, 1, 2].map((at) => cellsOf(at, 3, 3))).toEqual([[0], [1], [2]]);

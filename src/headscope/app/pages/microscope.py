@@ -55,7 +55,7 @@ from headscope.app.wire import Arrays, numbers
 from headscope.errors import InputError
 from headscope.heads.look.edits import Edit
 from headscope.heads.look.look import Look
-from headscope.heads.questions.standard_questions import answerable, standard_questions
+from headscope.heads.questions.standard_questions import VisibleKeys, answerable, standard_questions
 from headscope.heads.roles.report import Report
 from headscope.models.inputs.media import input_kinds
 from headscope.models.protocol import OpenModel, Token
@@ -220,8 +220,8 @@ class Session:
     def _shown(self, opened: Opened) -> tuple[LookResponse, Arrays]:
         look, sites = opened.look, self.scope.shape.sites.values()
         ids = torch.tensor([[token.id for token in look.tokens]])
-        causal = all(site.causal for site in sites)
-        rows = {name: int(answerable(each, causal).sum()) for name, each in standard_questions(ids).items()}
+        keys = VisibleKeys(causal=all(site.causal for site in sites))
+        rows = {name: int(answerable(each, keys).sum()) for name, each in standard_questions(ids).items()}
         streams = token_streams(look)
         media, arrays = media_info(look, streams.tokens)
         found = LookResponse(

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from headscope.attention.backends.fused import layers as fused_layers
 from headscope.attention.backends.fused.layers import LayerStatistics
-from headscope.attention.masks import Causal, padding
+from headscope.attention.masks import Causal, Mask, padding
 from headscope.attention.observation import Distance, Rows, Strongest
 from headscope.attention.questions import Question
 from headscope.attention.scores import Scores
@@ -114,11 +114,15 @@ class WaitingLayers:
         return ObservedLayer(_rows(stacked, items, size[0], z), scores, stacked, items, size)
 
     def masses(self, site: str) -> tuple[list[str], Float[Tensor, "question item head query"]] | None:
-        """The masses of all texts at this site and at those that were observed with it, site after site."""
+        """The masses of all texts at this site and at those of its mask observed with it, site after site."""
         stacked, _ = self._observed.get(site, (None, None))
         if stacked is None or not stacked.questions or len(stacked.q) != len(stacked.sites) * len(self._asks):
             return None
         return stacked.sites, stacked.found.values[fused_layers.TRAITS :]
+
+    def mask(self, site: str) -> Mask:
+        """The mask of a site that has been observed."""
+        return self._observed[site][1].mask
 
     def _groups(self) -> list[tuple[list[str], Callable[[torch.device], Questions]]]:
         """Sites that can share a launch, and what is asked there of all texts."""

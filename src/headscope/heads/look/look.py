@@ -27,7 +27,7 @@ from headscope.heads.questions.batch_answers import BatchAnswers
 from headscope.heads.questions.cross_questions import Sides, are_words
 from headscope.heads.questions.label_rules import LabelRule
 from headscope.heads.questions.standard_answers import StandardAnswers
-from headscope.heads.questions.standard_questions import answerable
+from headscope.heads.questions.standard_questions import VisibleKeys, answerable
 from headscope.models.inputs.patch_labels import NOT_TEXT, grid_labels, numbered_labels
 from headscope.models.modes import own_precision
 from headscope.models.protocol import OpenModel, Prepared, Token
@@ -151,6 +151,10 @@ class Look:
         text, keys = self.query_tokens(site), self.key_tokens(site)
         return (text, keys) if keys is text or self.shape.sites[site].kind == "cross" else None
 
+    def visible_keys(self, site: str) -> VisibleKeys:
+        """Which keys the queries of a site may attend to."""
+        return VisibleKeys.of(self.shape.sites[site].causal, self._site(site).scores.mask, self.cache.reached[site][1])
+
     def ask(self, rule: LabelRule) -> dict[Head, float]:
         """Ask a question of your own: mean mass per head where labels are equal, over the rows that can answer it."""
         found: dict[Head, float] = {}
@@ -160,7 +164,7 @@ class Look:
                 continue
             query, key = (labels[None].to(source.q.device) for labels in rule.labels(*sides))
             question = Question(query, key, rule.exclude_self and sides[0] is sides[1])
-            rows = answerable(question, self.shape.sites[site].causal)[0]
+            rows = answerable(question, self.visible_keys(site))[0]
             if bool(rows.any()):
                 asked = {rule.name: question}
                 seen = observe(source.q, source.k, source.k, scores=source.scores, questions=asked, statistics=set())

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from headscope.attention.backends.waiting_layers import Sizes, WaitingLayers
 from headscope.attention.questions import Question
-from headscope.heads.questions.standard_questions import answerable_rows, standard_questions
+from headscope.heads.questions.standard_questions import VisibleKeys, answerable_rows, standard_questions
 from headscope.models.protocol import Prepared
 
 Answers = dict[str, Float[Tensor, " head"]]
@@ -33,7 +33,7 @@ class BatchAnswers:
 
     def __init__(self, ids: Int[Tensor, "text position"], lengths: Sequence[int]) -> None:
         self.ids, self.lengths = ids, tuple(lengths)
-        self._weights: dict[bool, RowWeights] = {}
+        self._weights: dict[VisibleKeys, RowWeights] = {}
         self._means: dict[str, tuple[Sequence[Float[Tensor, "question head"]], list[list[bool]]]] = {}
 
     @classmethod
@@ -68,25 +68,27 @@ class BatchAnswers:
             found = layers.masses(site)
             if found is None or len(found[1]) != len(self.questions):
                 return None
-            self._compute(*found, causal)
+            self._compute(*found, VisibleKeys.of(causal, layers.mask(site), self.ids.shape[1]))
         means, answered = self._means[site]
         by_question = zip(self.questions, means[text].unbind(), answered[text], strict=True)
         return {name: mean for name, mean, known in by_question if known}
 
-    def _compute(self, sites: Sequence[str], mass: Float[Tensor, "question item head query"], causal: bool) -> None:
-        rows = self._rows(causal)
+    def _compute(
+        self, sites: Sequence[str], mass: Float[Tensor, "question item head query"], keys: VisibleKeys
+    ) -> None:
+        rows = self._rows(keys)
         weights = rows.weights.to(mass.device, non_blocking=True)[:, None, :, None]
         means = (mass.view(len(mass), len(sites), -1, *mass.shape[2:]) * weights).sum(-1)
         for site, own in zip(sites, means.unbind(1), strict=True):
             self._means[site] = own.unbind(1), rows.answered
 
-    def _rows(self, causal: bool) -> RowWeights:
-        if causal not in self._weights:
-            found = torch.stack(list(answerable_rows(self.questions, causal).values()))
+    def _rows(self, keys: VisibleKeys) -> RowWeights:
+        if keys not in self._weights:
+            found = torch.stack(list(answerable_rows(self.questions, keys).values()))
             counts = found.sum(-1, keepdim=True)
             answered = (counts[..., 0] > 0).T.tolist()
-            self._weights[causal] = RowWeights(found.float() / counts.clamp(min=1), answered)
-        return self._weights[causal]
+            self._weights[keys] = RowWeights(found.float() / counts.clamp(min=1), answered)
+        return self._weights[keys]
 
 
 def together(answers: BatchAnswers | None) -> Callable[[Sequence[Sizes]], Mapping[str, Question] | None]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from headscope.attention.questions import Question
 from headscope.heads.questions.cross_questions import Sides, monotone_share, questions_between
-from headscope.heads.questions.standard_questions import answerable_rows
+from headscope.heads.questions.standard_questions import VisibleKeys, answerable_rows
 
 if TYPE_CHECKING:
     from headscope.heads.look.look import Look
@@ -28,7 +28,7 @@ class StandardAnswers:
 
     def __init__(self) -> None:
         self._questions: dict[tuple[int, int, torch.device], tuple[Sides, dict[str, Question]]] = {}
-        self._weights: dict[tuple[int, int, bool, torch.device], tuple[list[str], Weights]] = {}
+        self._weights: dict[tuple[int, int, VisibleKeys, torch.device], tuple[list[str], Weights]] = {}
         self._means: dict[str, Answers] = {}
 
     def questions(self, sides: Sides | None, sizes: tuple[int, int], device: torch.device) -> dict[str, Question]:
@@ -58,7 +58,7 @@ class StandardAnswers:
         means: list[Answers] = [{} for _ in together]
         if sides is not None and masses:
             device = next(iter(masses.values())).device
-            names, weights = self._rows_asked(sides, look.shape.sites[site].causal, device)
+            names, weights = self._rows_asked(sides, look.visible_keys(site), device)
             if names:
                 found = [look.statistics(other).mass[name][0] for name in names for other in together]
                 stacked = torch.stack(found).view(len(names), len(together), *found[0].shape)
@@ -68,11 +68,11 @@ class StandardAnswers:
         for other, each in zip(together, means, strict=True):
             self._means[other] = each | _monotone(look, other)
 
-    def _rows_asked(self, sides: Sides, causal: bool, device: torch.device) -> tuple[list[str], Weights]:
+    def _rows_asked(self, sides: Sides, keys: VisibleKeys, device: torch.device) -> tuple[list[str], Weights]:
         """The questions that some row can answer, and the weight of each row in their means. Counted on the CPU."""
-        key = (id(sides[0]), id(sides[1]), causal, device)
+        key = (id(sides[0]), id(sides[1]), keys, device)
         if key not in self._weights:
-            rows = answerable_rows(self._between(sides, torch.device("cpu")), causal)
+            rows = answerable_rows(self._between(sides, torch.device("cpu")), keys)
             asked = {name: found[0].float() / found.sum() for name, found in rows.items() if found.any()}
             weights = torch.stack(list(asked.values())) if asked else torch.zeros(0, len(sides[0]))
             self._weights[key] = (list(asked), weights.to(device, non_blocking=True))
@@ -80,11 +80,11 @@ class StandardAnswers:
 
 
 def _like(look: Look, site: str, sides: Sides | None) -> Iterator[str]:
-    shapes, causal = _shapes(look, site), look.shape.sites[site].causal
+    shapes, keys = _shapes(look, site), look.visible_keys(site)
     for other in look.sites:
         same = look.sides(other)
         alike = same is sides if same is None or sides is None else same[0] is sides[0] and same[1] is sides[1]
-        if alike and look.shape.sites[other].causal == causal and _shapes(look, other) == shapes:
+        if alike and _shapes(look, other) == shapes and look.visible_keys(other) == keys:
             yield other
 
 

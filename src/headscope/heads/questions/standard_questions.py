@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from jaxtyping import Bool, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
+from headscope.attention.masks import Mask, Window
 from headscope.attention.questions import Question
 
 STANDARD = ("previous", "itself", "first", "duplicate", "induction")
@@ -41,31 +43,63 @@ def standard_questions(
     }
 
 
-class MatchingKeys(NamedTuple):
-    """How many keys carry each query's label: among all keys, and among those up to the query's own position."""
+class VisibleKeys(NamedTuple):
+    """Which keys the queries of a site may attend to: all of them or those up to the query, and how far away."""
 
-    everywhere: Int[Tensor, "*batch query"]
-    up_to_query: Int[Tensor, "*batch query"]
+    causal: bool
+    window: int | None = None
+    """Only keys less than this many positions away; None where no key is too far away."""
 
-    def visible(self, causal: bool) -> Int[Tensor, "*batch query"]:
-        """The count among the keys that a causal head, or any other, may attend to."""
-        return self.up_to_query if causal else self.everywhere
+    @classmethod
+    def of(cls, causal: bool, mask: Mask, n_key: int) -> VisibleKeys:
+        """Of a site under a mask. A window as wide as the text hides nothing."""
+        widths = [part.width for part in mask.parts if isinstance(part, Window) and part.width < n_key]
+        return cls(causal, min(widths, default=None))
+
+    def bounds(self, own: Int[Tensor, " query"], n_key: int) -> tuple[Int[Tensor, " query"], Int[Tensor, " query"]]:
+        """The first visible key, and the one behind the last, of queries at these positions."""
+        first, end = torch.zeros_like(own), torch.full_like(own, n_key)
+        if self.window is not None:
+            first, end = own - self.window + 1, own + self.window
+        if self.causal:
+            end = own + 1
+        return first.clamp(min=0, max=n_key), end.clamp(min=0, max=n_key)
+
+
+@dataclass(frozen=True)
+class MatchingKeys:
+    """Keys sorted by label, then position, among which each query finds those that carry its label."""
+
+    ordered: Int[Tensor, "*batch key"]
+    """Each key as its label times the number of keys, plus its position."""
+    wanted: Int[Tensor, "*batch query"]
+    """What the first key with each query's label would be in ``ordered``."""
+    excluded: Int[Tensor, "*batch query"]
+    """1 where the query's own key carries its label and does not count."""
+    asks: Bool[Tensor, "*batch query"]
+
+    def visible(self, keys: VisibleKeys) -> Int[Tensor, "*batch query"]:
+        """How many of the keys that a query may attend to carry its label."""
+        n_query, n_key = self.wanted.shape[-1], self.ordered.shape[-1]
+        own = torch.arange(n_key - n_query, n_key, device=self.wanted.device)
+        first, end = (torch.searchsorted(self.ordered, self.wanted + bound) for bound in keys.bounds(own, n_key))
+        return (end - first - self.excluded) * self.asks
 
 
 def matching_keys(question: Question) -> MatchingKeys:
-    """Count the keys that match each query of a question. Its labels are read, which waits for a GPU."""
+    """Find the keys that match each query of a question. Its labels are read, which waits for a GPU."""
     batch, device = max(len(question.query), len(question.key)), question.query.device
     query, key = question.query.expand(batch, -1), question.key.to(device).expand(batch, -1)
-    return count_matching(query, key, int(question.exclude_self))
+    return match(query, key, int(question.exclude_self))
 
 
-def count_matching(
+def match(
     query: Int[Tensor, "*batch query"],
     key: Int[Tensor, "*batch key"],
     exclude_self: int | Int[Tensor, "*#batch 1"],
     largest: int | None = None,
 ) -> MatchingKeys:
-    """Count each query's matching keys by binary search among keys sorted by label, then position: no pair is made.
+    """Sort the keys by label, then position: matching ones are counted by binary search, and no pair is made.
 
     The last query stands at the last key. Label −1 matches nothing; ``exclude_self`` leaves out the query's own key.
     ``largest`` bounds the labels, which are then at least −1; without it they are read, which waits for a GPU.
@@ -78,20 +112,18 @@ def count_matching(
     query, key = ranks.mul(n_key).split((n_query, n_key), dim=-1)
     ordered = (key + torch.arange(n_key, device=device)).sort(dim=-1).values
     own = torch.arange(n_key - n_query, n_key, device=device)
-    first, here, end = (
-        torch.searchsorted(ordered, sought.contiguous())
-        for sought in (query, query + (own + 1).clamp(min=0), query + n_key)
-    )
     itself = ((key[..., own.clamp(min=0)] == query) & (own >= 0)) * exclude_self
-    return MatchingKeys((end - first - itself) * asks, (here - first - itself) * asks)
+    return MatchingKeys(ordered, query.contiguous(), itself, asks)
 
 
-def answerable_rows(questions: Mapping[str, Question], causal: bool) -> dict[str, Bool[Tensor, "batch query"]]:
+def answerable_rows(questions: Mapping[str, Question], keys: VisibleKeys) -> dict[str, Bool[Tensor, "batch query"]]:
     """The rows of a text that can answer each of several questions, as ``answerable``, whose labels are on the CPU.
 
     By NumPy: texts are short, and PyTorch would wake all its threads for each.
     """
-    return {name: torch.from_numpy(_answerable_here(question, causal)) for name, question in questions.items()}
+    if keys.window is not None:
+        return {name: answerable(question, keys) for name, question in questions.items()}
+    return {name: torch.from_numpy(_answerable_here(question, keys.causal)) for name, question in questions.items()}
 
 
 def _answerable_here(question: Question, causal: bool) -> NDArray[np.bool_]:
@@ -127,12 +159,12 @@ def _bounds(labels: Int[Tensor, "batch position"]) -> tuple[int, int]:
     return int(low), int(high)
 
 
-def answerable(question: Question, causal: bool) -> Bool[Tensor, "batch query"]:
+def answerable(question: Question, keys: VisibleKeys) -> Bool[Tensor, "batch query"]:
     """The query rows that can answer a question: some key they may attend to carries their label.
 
     The first row of causal self-attention attends to one key whatever the head does, so it is left out.
     """
-    found = matching_keys(question).visible(causal) > 0
-    if causal and question.key.shape[1] == question.query.shape[1]:
+    found = matching_keys(question).visible(keys) > 0
+    if keys.causal and question.key.shape[1] == question.query.shape[1]:
         found[:, 0] = False
     return found

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from headscope.attention.questions import Question
 from headscope.heads.questions.label_rules import LabelRule
-from headscope.heads.questions.standard_questions import matching_keys
+from headscope.heads.questions.standard_questions import VisibleKeys, matching_keys
 from headscope.heads.roles.battery import MOST, SELF, Evidence, ProbeMaker, Role
 from headscope.heads.roles.probes.grammar import filler
 from headscope.heads.roles.probes.probe import Batch, Probe, ProbeQuestion, is_causal, offset_questions
@@ -69,7 +69,8 @@ class _LabelledTexts:
 def _label(texts: Sequence[TokenizedText], rule: LabelRule, causal: bool) -> _LabelledTexts:
     query, key = map(torch.stack, zip(*(rule.labels(text.tokens) for text in texts), strict=True))
     question = Question(query, key, rule.exclude_self)
-    return _LabelledTexts(torch.tensor([text.ids for text in texts]), question, matching_keys(question).visible(causal))
+    matching = matching_keys(question).visible(VisibleKeys(causal))
+    return _LabelledTexts(torch.tensor([text.ids for text in texts]), question, matching)
 
 
 def _batch(texts: _LabelledTexts, name: str, near: Sequence[int], generator: torch.Generator) -> Batch:

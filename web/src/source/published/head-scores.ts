@@ -7,11 +7,17 @@ export const THUMBNAIL_SIDE = 32;
 /** For each row, the keys that answer a question; and the rows that can answer it. */
 type Answers = number[][];
 
-/** Earlier copies of each token, and what followed them, among the keys that a row sees. */
-export function matches(ids: number[], causal: boolean): { duplicate: Answers; induction: Answers } {
+/** Earlier copies of each token, and what followed them, among the keys that a row sees: those less than `window` away. */
+export function matches(
+  ids: number[],
+  causal: boolean,
+  window: number | null = null,
+): { duplicate: Answers; induction: Answers } {
   const places = new Map<number, number[]>();
   ids.forEach((id, at) => places.set(id, [...(places.get(id) ?? []), at]));
-  const seen = (row: number, keys: number[]) => keys.filter((key) => key !== row && (!causal || key <= row));
+  const near = window ?? Infinity;
+  const seen = (row: number, keys: number[]) =>
+    keys.filter((key) => key !== row && (!causal || key <= row) && Math.abs(row - key) < near);
   return {
     duplicate: ids.map((id, row) => seen(row, places.get(id)!)),
     induction: ids.map((id, row) =>
@@ -27,15 +33,16 @@ export function matches(ids: number[], causal: boolean): { duplicate: Answers; i
 }
 
 /** How many rows can answer each question. The first row of causal attention has one key and no choice. */
-export function answerable(ids: number[], causal: boolean): Record<string, number> {
-  const { duplicate, induction } = matches(ids, causal);
+export function answerable(ids: number[], causal: boolean, window: number | null = null): Record<string, number> {
+  const { duplicate, induction } = matches(ids, causal, window);
+  const near = window ?? Infinity;
   const first = causal ? 1 : 0;
   const rows = (answers: Answers) => answers.filter((keys, row) => row >= first && keys.length > 0).length;
   const all = ids.length - first;
   return {
-    previous: ids.length - 1,
+    previous: near > 1 ? ids.length - 1 : 0,
     itself: all,
-    first: all,
+    first: Math.min(ids.length, near) - first,
     duplicate: rows(duplicate),
     induction: rows(induction),
     entropy: ids.length - 1,
@@ -52,7 +59,7 @@ export interface SiteMeasured {
 /** One pass over all weights of a site: log-sum-exp, means of the questions and traits, thumbnails. */
 export function measureSite(parts: Parts, site: SiteCard, ids: number[], side: number): SiteMeasured {
   const { heads, queries, keys, runs } = parts;
-  const asked = matches(ids, site.causal);
+  const asked = matches(ids, site.causal, site.window);
   const from = site.causal ? 1 : 0;
   const scores = Object.fromEntries(
     ["previous", "itself", "first", "duplicate", "induction", "entropy", "distance"].map((name) => [
@@ -64,7 +71,7 @@ export function measureSite(parts: Parts, site: SiteCard, ids: number[], side: n
   const thumbnails = new Uint8Array(heads * side * side);
   const cells = Array.from({ length: keys }, (_, key) => cellsOf(key, keys, side));
   const weights = new Float64Array(keys);
-  const counts = answerable(ids, site.causal);
+  const counts = answerable(ids, site.causal, site.window);
   for (let head = 0; head < heads; head++) {
     const sums = { previous: 0, itself: 0, first: 0, duplicate: 0, induction: 0, entropy: 0, distance: 0 };
     const small = new Float64Array(side * side);

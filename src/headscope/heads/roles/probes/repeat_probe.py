@@ -17,7 +17,7 @@ from headscope.attention.engine import observe
 from headscope.attention.observation import Totals
 from headscope.attention.observer import Call, observing
 from headscope.errors import InputError
-from headscope.heads.questions.standard_questions import matching_keys, standard_questions
+from headscope.heads.questions.standard_questions import VisibleKeys, matching_keys, standard_questions
 
 Run = Callable[[Int[Tensor, "row token"]], Float[Tensor, "row token vocabulary"]]
 
@@ -111,6 +111,7 @@ def head_scores(run: Run, tokens: Int[Tensor, "row token"]) -> tuple[HeadScores,
     with observing(observer):
         logits = run(tokens)
     sums = {name: torch.cat([each.sums[name] for each in totals]).float().cpu() for name in totals[0].sums}
-    counts = {name: int((matching_keys(question).up_to_query > 0).sum()) for name, question in asked.items()}
+    matching = {name: matching_keys(question).visible(VisibleKeys(causal=True)) for name, question in asked.items()}
+    counts = {name: int((found > 0).sum()) for name, found in matching.items()}
     heads = [f"{layer}.{head}" for layer, each in enumerate(totals) for head in range(len(each.sums["entropy"]))]
     return HeadScores(tuple(heads), sums, counts, tokens.numel()), logits
