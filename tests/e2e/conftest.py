@@ -29,6 +29,7 @@ CHROMIUM = shutil.which("chromium")
 ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 REFUSED = ("status of 422", "status of 413")  # Chromium reports every refused request; the page says why in words
 HERE = Path(__file__).parent
+AXE = HERE.parents[1] / "web/node_modules/axe-core/axe.min.js"
 
 PATIENCE = 120_000  # milliseconds: a wait ends as soon as what it waits for is there, and a busy machine is slow
 
@@ -109,6 +110,15 @@ def fits(page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})
     page.wait_for_timeout(150)  # what follows the new width begins; it ends when it ends
     until(page, lambda: page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"))
+
+
+def serious_violations(page: Page) -> list[tuple[str, str]]:
+    """The rules of accessibility that a page violates seriously, each with its first element; skips without axe."""
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed: npm ci in web/")
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
+    return [(rule["id"], rule["nodes"][0]["html"][:160]) for rule in found if rule["impact"] in ("serious", "critical")]
 
 
 @pytest.fixture(scope="module")

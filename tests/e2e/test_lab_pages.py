@@ -16,8 +16,7 @@ from headscope.lab.teach.exercises import ARROWS
 from headscope.lab.teach.one_or_many import stored_results
 from headscope.lab.teach.target_patterns import SENTENCE, Target, default_targets
 from headscope.lab.teach.worked_example import WorkedExample, number, work
-from tests.e2e.accessibility import serious_violations
-from tests.e2e.conftest import fits
+from tests.e2e.conftest import fits, serious_violations
 
 READY = {
     "four-heads": "[data-hit='3']:not(:text('–'))",

@@ -15,8 +15,7 @@ from headscope.app.export.html import save_html
 from headscope.app.pages.microscope import Session
 from headscope.scope import Scope, load
 from tests.app.conftest import small_model, word_tokenizer
-from tests.e2e.accessibility import serious_violations
-from tests.e2e.conftest import served
+from tests.e2e.conftest import serious_violations, served
 from tests.e2e.reading import TEXT, Open, at, cell, per_cent, short, signed, tokens
 
 

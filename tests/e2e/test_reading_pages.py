@@ -20,8 +20,7 @@ from headscope.scan.census import Census
 from headscope.scan.compare import compare
 from headscope.scan.options import ScanOptions
 from headscope.scope import EMBEDDED, Scope
-from tests.e2e.accessibility import serious_violations
-from tests.e2e.conftest import fits, served
+from tests.e2e.conftest import fits, serious_violations, served
 
 NOVEL = (
     "It was late when the carriage stopped before the old house, and nobody came to the door. The carriage waited, the "

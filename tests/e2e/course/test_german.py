@@ -8,8 +8,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from tests.e2e.accessibility import serious_violations
-from tests.e2e.conftest import fits
+from tests.e2e.conftest import fits, serious_violations
 
 PAGES = [
     "#start", "#tour/1", "#tour/5", "#microscope", "#four-heads", "#by-hand", "#one-or-many", "#film", "#cards",

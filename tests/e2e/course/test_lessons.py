@@ -10,8 +10,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from headscope.lab.teach.lessons import contents, lesson
-from tests.e2e.accessibility import serious_violations
-from tests.e2e.conftest import fits, until
+from tests.e2e.conftest import fits, serious_violations, until
 
 NUMBERS = [number for number, _, _ in contents()]
 Open = Callable[..., Page]

@@ -9,8 +9,7 @@ from itertools import pairwise
 import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, Route, expect
 
-from tests.e2e.accessibility import serious_violations
-from tests.e2e.conftest import fits
+from tests.e2e.conftest import fits, serious_violations
 
 Visit = Callable[..., Page]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, fields
 from functools import cache
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
@@ -54,12 +55,16 @@ class AnswerRequest(Request):
     attempt: Annotated[int, Field(ge=1, le=1000)] = Field(default=1, description="a wrong first one gets a hint")
 
 
-@cache
 def contents(language: str = "en") -> LessonList:
     """The table of contents; no lesson's code is run. A class asks for it every few seconds."""
+    return _contents(lessons.FOLDER, language)
+
+
+@cache
+def _contents(folder: Path, language: str) -> LessonList:
     listed = []
     for number, name, title in lessons.contents(language):
-        text = (lessons.FOLDER / f"{number:02}-{name}.md").read_text(encoding="utf-8")
+        text = (folder / f"{number:02}-{name}.md").read_text(encoding="utf-8")
         count = len(re.findall("^### ", text.partition("\n## Questions\n")[2], re.M))
         listed.append(LessonSummary(number=number, name=name, title=title, questions=count))
     return LessonList(lessons=listed, last=listed[-1].number)
