@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 import headscope
@@ -28,6 +28,10 @@ MULTIPLYING = {
     "look-ahead": normalizers.Sequence([normalizers.Replace(Regex("(?=a)"), "a")] * 40),
     "every place": normalizers.Sequence([normalizers.Replace(Regex(""), "ab")] * 30),
     "one enormous": normalizers.Replace("a", "b" * 10**7),
+    "prepended, then multiplied": normalizers.Sequence(
+        [normalizers.Prepend("a" * 60_000), normalizers.Replace("a", "a" * 1000)]
+    ),
+    "matched at the end": normalizers.Sequence([normalizers.Replace(Regex("$"), "b" * 10**6)] * 9),
 }
 
 
@@ -37,6 +41,32 @@ def test_normalizers_that_multiply_a_text_are_refused_before_they_do(rules: Any)
     for read in (reader.prepare, reader.token_ids):
         with pytest.raises(InputError, match=r"tokenizer lengthens the text past 4,194,304 characters"):
             read("a banana " * 10)
+        with pytest.raises(InputError, match=r"tokenizer lengthens the text past 4,194,304 characters"):
+            read("a")
+
+
+def test_a_template_that_adds_too_many_tokens_is_refused() -> None:
+    for count, refused in ((64, False), (65, True)):
+        added = processors.TemplateProcessing(single="X " * 64 + "$A", pair="$A $B", special_tokens=[special(count)])
+        reader = processor(context=None, post_processor=processors.Sequence([added]))
+        if not refused:
+            assert len(reader.prepare("a").tokens) == 4_097
+            continue
+        for read in (reader.prepare, reader.token_ids):
+            with pytest.raises(InputError, match=r"adds 4,160 tokens to every text, and at most 4,096 are read"):
+                read("a")
+
+
+def special(count: int) -> dict[str, Any]:
+    return {"id": "X", "ids": [0] * count, "tokens": ["a"] * count}
+
+
+def test_a_decoder_that_multiplies_what_it_writes_is_stopped_in_a_child() -> None:
+    reader = processor(decoder=decoders.Sequence([decoders.Replace("a", "a" * 1000)] * 3))
+    for read in (lambda: reader.decode(torch.tensor([0])), lambda: reader.text_of(0)):
+        with pytest.raises(InputError, match=r"tokenizer (was stopped|gives up) on"):
+            read()
+    assert reader.text_of(1) == "[UNK]"
 
 
 def test_bytes_of_bytes_of_bytes_are_refused() -> None:
@@ -53,7 +83,7 @@ def test_ordinary_rules_are_left_alone() -> None:
     reader = processor(normalizer=ordinary)
     assert reader.token_ids("a") == [1]
     GrowthLimit(reader.tokenizer).check("a b c " * 100_000)
-    assert GrowthLimit(headscope.load().model.processor.tokenizer).factor < 1_000
+    assert GrowthLimit(headscope.load().model.processor.tokenizer).normalized(1) < 1_000
 
 
 @pytest.mark.parametrize("part", ["pre_tokenizer", "normalizer"])

@@ -30,20 +30,26 @@ class Isolation:
 
     def __init__(self, tokenizer: Any, growth: GrowthLimit, limits: Limits | None = None) -> None:
         self.tokenizer, self.limits = tokenizer, limits or Limits()
-        self._longer = growth.factor // growth.splitting
+        self._growth = growth
         self._reading = _exponent(tokenizer, "normalizer", "pre_tokenizer")
         self._writing = _exponent(tokenizer, "decoder")
 
     def try_text(self, text: str, what: str) -> None:
         """Refuse a text on which the tokenizer's patterns take too long; most are ordinary and are not tried."""
-        if self._reading and _steps(len(text) * self._longer, self._reading) > MOST_STEPS:
+        if self._reading and _steps(self._growth.normalized(len(text)), self._reading) > MOST_STEPS:
             self._run(what, {"task": "encode", "tokenizer": self.tokenizer.backend_tokenizer.to_str(), "text": text})
 
     def try_ids(self, ids: Sequence[int], what: str) -> None:
-        """The same for the decoder's patterns."""
-        if self._writing:
+        """The same for the decoder's patterns, and where it may write too much."""
+        if self._writing or self._writes_much(ids):
             whole = self.tokenizer.backend_tokenizer.to_str()
             self._run(what, {"task": "decode", "tokenizer": whole, "ids": list(ids)})
+
+    def _writes_much(self, ids: Sequence[int]) -> bool:
+        if not self._growth.decoding:
+            return False
+        stored = self.tokenizer.convert_ids_to_tokens(list(ids))
+        return self._growth.decoded(token or "" for token in stored) > MOST_CHARACTERS
 
     def render(self, messages: Sequence[Mapping[str, Any]]) -> str:
         """A conversation as text. A chat template is a program: it runs in a child, in transformers' own sandbox."""
