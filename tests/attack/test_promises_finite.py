@@ -33,6 +33,31 @@ def test_a_model_with_a_weight_that_is_no_number_is_not_opened(part: str, value:
         headscope.load(model)
 
 
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [("layers.1.self_attn.v_proj", "the attention output of site 1 is NaN"), ("layers.2.mlp", "its logits are NaN")],
+)
+@pytest.mark.parametrize("after", [0, 2])
+def test_no_token_is_generated_from_what_is_no_number(part: str, said: str, after: int) -> None:
+    """From the first token on, or after some that were read with a KV cache."""
+    with headscope.load(small_llama()) as scope:
+        calls, scope.model.end_tokens = 0, frozenset()
+
+        def spoil_later(_: nn.Module, args: object, output: torch.Tensor) -> torch.Tensor:
+            nonlocal calls
+            calls += 1
+            return output if calls <= after else output * NAN
+
+        hook = scope.model.model.model.get_submodule(part).register_forward_hook(spoil_later)
+        for sampling in (None, headscope.Sampling(temperature=1.0)):
+            calls = 0
+            with pytest.raises(ModelError, match=said):
+                scope.generate([5, 6, 7], 4, sampling)
+            assert calls == after + 1
+        hook.remove()
+        assert len(scope.generate([5, 6, 7], 4).tokens) == 4
+
+
 def test_a_native_model_with_such_a_weight_is_not_opened() -> None:
     model = open_tiny()
     model.close()
@@ -137,7 +162,7 @@ def test_statistics_of_such_rows_are_nan(backend: str, value: float) -> None:
 def test_scores_whose_last_digit_decides_a_weight_are_exact_or_refused(size: float) -> None:
     q, k, v = (torch.randn(1, 1, 40, 16) for _ in range(3))
     q *= size
-    with pytest.raises(InputError, match=r"attention scores reach .*e\+.*; in float32, weights are exact up to 65,536"):
+    with pytest.raises(InputError, match=r"attention scores reach .*e\+.*; in float32, weights are exact to 0.001 up"):
         observe(q, k, v, scores=Scores(mask=causal())).weights()
     wide = observe(q.double(), k.double(), v.double(), scores=Scores(mask=causal())).weights()
     assert wide.max() <= 1 + 1e-6
@@ -157,5 +182,10 @@ def test_a_model_with_such_scores_is_refused_by_site_and_opens_in_float64() -> N
 
 def test_scores_that_float32_can_hold_are_not_refused() -> None:
     q, k, v = (torch.randn(1, 1, 40, 16) for _ in range(3))
-    weights = observe(q * 3e3, k, v, scores=Scores(mask=causal())).weights()
-    assert weights.max() < 1.01
+    seen = observe(q * 1.5e3, k, v, scores=Scores(mask=causal()))
+    assert 4_096 < seen.logsumexp.abs().max() < 8_192
+    weights = seen.weights()
+    assert weights.max() < 1.001
+    torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights.sum(-1)), rtol=0, atol=1e-3)
+    with pytest.raises(InputError, match=r"exact to 0\.001 up to 8,192"):
+        observe(q * 3e3, k, v, scores=Scores(mask=causal())).weights()

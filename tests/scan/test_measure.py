@@ -283,7 +283,7 @@ def test_scores_whose_last_digit_decides_are_refused_by_their_site(monkeypatch: 
     for waits in (False, True):
         if waits:
             use_kernels_here(monkeypatch)
-        with pytest.raises(InputError, match=r"site 1: attention scores reach .* exact up to 65,536"):
+        with pytest.raises(InputError, match=r"site 1: attention scores reach .* exact to 0.001 up to 8,192"):
             Measurer(model, plan()).measure(packed(3))
 
 

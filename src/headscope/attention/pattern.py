@@ -16,7 +16,7 @@ from headscope.errors import InputError, ShapeError
 Index = slice | Int[Tensor, "_"]
 
 BLOCK = 512
-INEXACT = 2**-7
+INEXACT = 2**-10
 """A weight exp(s − lse) is off by about |lse| · ε, relative: past this it is refused."""
 
 
@@ -61,7 +61,8 @@ def refuse_large_scores(largest: float, dtype: torch.dtype, where: str) -> None:
         kind = str(dtype).removeprefix("torch.")
         wide = "" if dtype == torch.float64 else "; open the model with dtype=torch.float64"
         raise InputError(
-            f"{where}: attention scores reach {largest:.3g}; in {kind}, weights are exact up to {exact:,.0f}{wide}"
+            f"{where}: attention scores reach {largest:.3g}; in {kind}, weights are exact to {INEXACT:.3f} up to "
+            f"{exact:,.0f}{wide}"
         )
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from headscope.attention.observer import Call
 from headscope.errors import InputError
+from headscope.models.finite import finish
 from headscope.models.protocol import OpenModel, SiteObserver
 
 DECODER_INPUTS = "decoder_input_ids"
@@ -75,13 +76,16 @@ class Decoder:
             return self._step({**self.inputs, self.name: new, "past_key_values": self._cache})
 
     def _step(self, inputs: Mapping[str, object]) -> Float[Tensor, " vocabulary"]:
-        with torch.no_grad(), self.model.observing(self.observer):
-            if not self.keeps_cache:
+        if not self.keeps_cache:
+            with torch.no_grad():
                 return self.model.run(self.inputs, self.observer).logits[0, -1]
+        with torch.no_grad(), self.model.observing(self.observer) as check:
             output = self.model.model(**inputs, use_cache=True)
             self._cache = getattr(output, "past_key_values", None)
-            logits: Tensor = output.logits
-            return logits[0, -1]
+            logits: Tensor = output.logits[0, -1]
+            check.see_logits(logits)
+        finish(check)
+        return logits
 
 
 def with_positions(model: OpenModel, observer: SiteObserver) -> SiteObserver:

@@ -15,6 +15,7 @@ from headscope.attention.observer import Call
 from headscope.names import ModelShape
 
 if TYPE_CHECKING:
+    from headscope.models.finite import PassCheck
     from headscope.models.inputs.tokens import InputProcessor
 
 SiteObserver = Callable[[str, Call], Tensor]
@@ -146,8 +147,11 @@ class OpenModel(Protocol):
         """
         ...
 
-    def observing(self, observer: SiteObserver) -> AbstractContextManager[None]:
-        """Pass every attention call inside the block to the observer, for calls not made by ``run`` (generate)."""
+    def observing(self, observer: SiteObserver) -> AbstractContextManager[PassCheck]:
+        """Pass every attention call inside the block to the observer, for calls not made by ``run`` (generate).
+
+        The check has seen z of every call; whoever reads the result verifies it.
+        """
         ...
 
     def output_weight(self, site: str) -> OutputWeight: ...

@@ -106,11 +106,12 @@ class RecordedModel(ABC):
         return ForwardPass(logits, recording.outputs, recording.residual)
 
     @contextmanager
-    def observing(self, observer: SiteObserver) -> Iterator[None]:
+    def observing(self, observer: SiteObserver) -> Iterator[PassCheck]:
         """See ``OpenModel.observing``."""
         refuse_training_mode(self.model, self.shape.name, self._always_training)
-        with own_precision(), self._observed(Recording(id(self)), observer):
-            yield
+        recording = Recording(id(self), check=PassCheck(self.shape.name))
+        with own_precision(), self._observed(recording, observer):
+            yield recording.check
 
     def apply_output_weight(self, site: str, z: Float[Tensor, "batch head query d_value"]) -> SiteOutput | None:
         """See ``OpenModel.apply_output_weight``."""
