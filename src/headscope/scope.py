@@ -23,6 +23,7 @@ from headscope.heads.look.padded_batch import ComparedLengths, NotOneBatchError,
 from headscope.heads.look.sampling import Cuts, Sampling, Steps, draw
 from headscope.heads.step_looks import StepLooks
 from headscope.models.decoding import Decoder, generation_inputs
+from headscope.models.modes import own_precision
 from headscope.models.protocol import OpenModel, Token
 from headscope.names import Head, HeadName, ModelShape
 
@@ -133,6 +134,7 @@ class Scope:
         finally:  # of blocks in generators, another one may have been entered or left since
             _active.set(tuple(each for each in _active.get() if each not in bound))
 
+    @own_precision()
     def generate(self, text: Any, n_tokens: int = 40, sampling: Sampling | None = None) -> Generated:
         """Continue a text under the edits in force; greedy unless ``sampling`` says otherwise."""
         inputs = generation_inputs(self.model, text, n_tokens)
@@ -178,6 +180,7 @@ class Scope:
         self._refuse_edits("prune")
         return prune(self.model, keep=keep, heads=heads, texts=texts, even=even, by=by)
 
+    @own_precision()
     def heads(self, options: RoleOptions | None = None) -> Report:
         """Test every head for every role: score, null, interval and paper, and how many heads have none."""
         from headscope.heads.roles.run import run_battery
@@ -185,6 +188,7 @@ class Scope:
         self._refuse_edits("heads")
         return run_battery(self.model, options)
 
+    @own_precision()
     def rules(
         self, texts: Sequence[Any], options: RuleOptions | None = None, kept: dict[Head, HeadFit] | None = None
     ) -> Rules:
@@ -200,6 +204,7 @@ class Scope:
         with progress_bar("reading texts"):
             return fit_rules(self.model, texts, options, kept)
 
+    @own_precision()
     def scan(self, corpus: Any, *, out: str | Path | None = None, options: ScanOptions | None = None) -> Census:
         """Measure every head and question over a corpus: streaming, resumable, with a progress bar."""
         from headscope.scan.options import ScanOptions
@@ -216,14 +221,17 @@ class Scope:
         """The OV circuit of a head, ``W_V · W_O``."""
         return qk_ov_circuits.ov(self.model, head)
 
+    @own_precision()
     def composition(self, writer: HeadName, reader: HeadName, through: Through) -> float:
         """How strongly a later head reads what an earlier one writes, through ``"q"``, ``"k"`` or ``"v"`` (0 to 1)."""
         return qk_ov_circuits.composition(self.model, writer, reader, through)
 
+    @own_precision()
     def compositions(self, through: Through) -> Compositions:
         """Composition scores of all pairs of heads."""
         return qk_ov_circuits.compositions(self.model, through)
 
+    @own_precision()
     def circuit(
         self,
         clean: Sequence[Any] | str,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -14,6 +15,8 @@ from accelerate import cpu_offload, disk_offload
 
 import headscope
 from headscope.errors import HeadscopeError, ModelError
+from headscope.heads.look.look import Look
+from headscope.heads.questions.label_rules import token_class
 from headscope.models.weight_hash import weight_hash
 from headscope.scan.options import ScanOptions
 from headscope.scope import Scope
@@ -43,6 +46,24 @@ TASKS: dict[str, Callable[[Scope], object]] = {
     "generate": lambda scope: scope.generate("hello", 2),
 }
 WITHOUT_WEIGHTS = {"look", "scan", "gradient", "exact", "generate"}
+TEXTS = ["hello you there, ", "there you are, there ", "you, hello there, you "]
+NUMBERS: dict[str, Callable[[Scope, Look], object]] = {
+    "ask": lambda scope, look: look.ask(token_class("letters", "[a-z]")),
+    "answers": lambda scope, look: look.mean_answers("1"),
+    "contributions": lambda scope, look: look.contributions(-1).sites["1"].parts,
+    "residual": lambda scope, look: look.residual("1"),
+    "mlp": lambda scope, look: look.mlp("1"),
+    "why": lambda scope, look: look.why("1.1", 4),
+    "why of a row": lambda scope, look: look.why_row("1.1", 4),
+    "trace": lambda scope, look: look.trace(5),
+    "matrix": lambda scope, look: scope.qk("1.1").then(scope.ov("0.1")).norm(),
+    "composition": lambda scope, look: scope.composition("0.1", "1.1", "k"),
+    "compositions": lambda scope, look: scope.compositions("k").strongest(),
+    "generate": lambda scope, look: scope.generate("hello", 2).steps[-1],
+    "scan": lambda scope, look: scope.scan(["hello you there"], options=ScanOptions(context=16, threads=1)).rows,
+    "rules": lambda scope, look: scope.rules([(text * 4)[:60] for text in TEXTS]),
+    "gradient": lambda scope, look: scope.importance(["hello you"], how="gradient"),
+}
 
 
 def what_happens(scope: Scope, mode: AbstractContextManager[object]) -> dict[str, str]:
@@ -72,7 +93,8 @@ def test_dynamically_quantised_models_do_what_needs_no_weights_and_refuse_the_re
     model = torch.ao.quantization.quantize_dynamic(llama(), {torch.nn.Linear}, dtype=torch.qint8)
     with headscope.load(model, tokenizer=Bytes()) as scope:
         said = what_happens(scope, nullcontext())
-        assert said.keys() == TASKS.keys() - WITHOUT_WEIGHTS
+        assert said.keys() == TASKS.keys() - WITHOUT_WEIGHTS | {"gradient"}
+        assert re.search(r'no gradient reaches the heads of 0, 1 \(2 of 2 sites\).*how="exact"', said.pop("gradient"))
         for sentence in said.values():
             assert any(part in sentence for part in QUANTISED.split("|"))
     other = llama()
@@ -125,6 +147,17 @@ def test_the_modes_of_pytorch_change_nothing(scope: Scope, mode: Callable[[], Ab
     assert torch.equal(pattern, scope.look("hello you").pattern("1.1"))
     assert pattern.dtype == torch.float32
     assert str(attribution) == str(scope.look("hello you").logit_attribution(5))
+
+
+@pytest.mark.parametrize("mode", [torch.inference_mode, lambda: torch.autocast("cpu", torch.bfloat16)])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_the_modes_of_pytorch_change_no_number(
+    scope: Scope, mode: Callable[[], AbstractContextManager[object]], name: str
+) -> None:
+    plain = NUMBERS[name](scope, scope.look("hello you"))
+    with mode():
+        inside = NUMBERS[name](scope, scope.look("hello you"))
+    assert repr(inside) == repr(plain)
 
 
 @pytest.mark.parametrize("mode", [torch.inference_mode, lambda: torch.autocast("cpu", torch.bfloat16)])

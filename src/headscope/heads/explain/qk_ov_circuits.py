@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headscope.models.modes import own_precision
 from headscope.models.protocol import OpenModel
 from headscope.names import Head, HeadName, Site
 
@@ -31,26 +32,31 @@ class FactoredMatrix:
     left: Float[Tensor, "rows rank"]
     right: Float[Tensor, "rank columns"]
 
+    @own_precision()
     def dense(self) -> Float[Tensor, "rows columns"]:
         return self.left @ self.right
 
     def transposed(self) -> FactoredMatrix:
         return FactoredMatrix(self.right.T, self.left.T)
 
+    @own_precision()
     def then(self, other: FactoredMatrix) -> FactoredMatrix:
         """This matrix, then another: their product, still of low rank."""
         return FactoredMatrix(self.left @ (self.right @ other.left), other.right)
 
+    @own_precision()
     def norm(self) -> float:
         """Frobenius norm, without building the matrix."""
         inner = (self.left.T @ self.left) * (self.right @ self.right.T)
         return float(inner.sum().clamp(min=0.0).sqrt())
 
+    @own_precision()
     def eigenvalues(self) -> Tensor:
         """The non-zero eigenvalues (complex), by way of the small product."""
         values: Tensor = torch.linalg.eigvals(self.right @ self.left)
         return values
 
+    @own_precision()
     def singular_values(self) -> Float[Tensor, " rank"]:
         left, right = torch.linalg.qr(self.left).R, torch.linalg.qr(self.right.T).R
         values: Tensor = torch.linalg.svdvals(left @ right.T)

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.attention.observer import Call, plain
-from headscope.errors import InputError
+from headscope.errors import InputError, ModelError
 from headscope.heads.bootstrap import bootstrap
 from headscope.heads.look.chunked_loss import chunked_loss
 from headscope.heads.look.edits import EditFunction, edited, under
@@ -196,19 +196,25 @@ def _gradient(
 ) -> Tensor:
     """First-order Δloss of every head: minus the derivative of the loss, or of a target, along the head's own z."""
     gates = {name: torch.ones(site.n_heads, requires_grad=True) for name, site in model.shape.sites.items()}
-
-    attend = edited(edits)
+    attend, reached = edited(edits), set[str]()
 
     def gated(site: str, call: Call) -> Tensor:
         z = attend(site, call)
+        reached.add(site)
         return z * gates[site].to(z)[None, :, None, None]
 
     with torch.enable_grad():
         output = model.run(inputs, gated).logits
         loss = target(output) if target is not None else _loss(output, ordinary(inputs)["input_ids"]).sum()
-        slopes = torch.autograd.grad(loss, list(gates.values()), allow_unused=True)
-    sizes = [site.n_heads for site in model.shape.sites.values()]
-    return -torch.cat([torch.zeros(n) if g is None else g for g, n in zip(slopes, sizes, strict=True)])
+        slopes = torch.autograd.grad(loss, list(gates.values()), allow_unused=True) if loss.requires_grad else ()
+    found = dict(zip(gates, slopes or [None] * len(gates), strict=True))
+    cut_off = [site for site in found if site in reached and found[site] is None]
+    if cut_off:
+        raise ModelError(
+            f"{model.shape.name}: no gradient reaches the heads of {', '.join(cut_off[:3])} ({len(cut_off)} of "
+            f"{len(reached)} sites), as in quantised layers; importance(…, how=\"exact\") needs none"
+        )
+    return -torch.cat([torch.zeros_like(gates[site]) if slope is None else slope for site, slope in found.items()])
 
 
 def _ablate_one_head_per_copy(site: str, base: SiteObserver | None = None) -> Any:

@@ -132,6 +132,7 @@ class Look:
         assert self.cache.logits is not None, "a look is read before it is given to anybody"
         return self.cache.logits[0]
 
+    @own_precision()
     def statistics(self, site: str) -> Rows:
         """Entropy, distance, strongest key and the standard questions of every head and row of a site, a batch of 1.
 
@@ -139,6 +140,7 @@ class Look:
         """
         return self._site(site).rows
 
+    @own_precision()
     def mean_answers(self, site: str) -> dict[str, Float[Tensor, " head"]]:
         """Mean mass per head on every standard question, over the rows that can answer it; absent if no row can.
 
@@ -155,6 +157,7 @@ class Look:
         """Which keys the queries of a site may attend to."""
         return VisibleKeys.of(self.shape.sites[site].causal, self._site(site).scores.mask, self.cache.reached[site][1])
 
+    @own_precision()
     def ask(self, rule: LabelRule) -> dict[Head, float]:
         """Ask a question of your own: mean mass per head where labels are equal, over the rows that can answer it."""
         found: dict[Head, float] = {}
@@ -190,6 +193,7 @@ class Look:
         self._check_size(f"the patterns of {site}", source.q.shape[1], str(site))
         return attention_pattern.weights(source, slice(None), slice(None))[0]
 
+    @own_precision()
     def weights(
         self,
         head: HeadName,
@@ -208,6 +212,7 @@ class Look:
         """An Arrow table with one row per head and statistic; ``.to_pandas()`` where pandas is installed."""
         return head_table(self)
 
+    @own_precision()
     def pooled(
         self, head: HeadName, shape: tuple[int, int], rows: slice = slice(None), columns: slice = slice(None)
     ) -> Pooled:
@@ -235,10 +240,12 @@ class Look:
         rows = self._site(site).rows
         return rows.output[0] if rows.output.numel() else self.cache.recompute(site)[2][0]
 
+    @own_precision()
     def residual(self, site: str | int) -> ResidualStream:
         """The residual stream before and after a site's output is added to it."""
         return ResidualStream(*self._layer_parts(str(site))[:2])
 
+    @own_precision()
     def mlp(self, site: str | int) -> Float[Tensor, "query d_model"]:
         """What the MLP of a site's layer adds to the residual stream."""
         found = self._layer_parts(str(site)).mlp
@@ -275,6 +282,7 @@ class Look:
         ids = [self.token_id(token)] + ([] if minus is None else [self.token_id(minus)])
         return split_logit(self.model, parts, residual, ids, self.logits[place])
 
+    @own_precision()
     def why(
         self,
         head: HeadName,
@@ -291,6 +299,7 @@ class Look:
 
         return why(self, head, query, key, minus)
 
+    @own_precision()
     def why_row(
         self, head: HeadName, query: int | str = -1, keys: Sequence[int] | None = None, minus: int | str | None = None
     ) -> list[Why]:
@@ -299,6 +308,7 @@ class Look:
 
         return why_row(self, head, query, keys, minus)
 
+    @own_precision()
     def trace(
         self, token: str | int, minus: str | int | None = None, position: int | str = -1, floor: float = 0.03
     ) -> Trace:
