@@ -43,6 +43,16 @@ def test_check_shows_the_name_of_a_model_and_does_not_obey_it(evil_model: Path) 
     assert not obeyed(done.stdout + done.stderr)
 
 
+def test_what_libraries_say_of_a_model_is_not_obeyed(tmp_path: Path) -> None:
+    """transformers quotes an unknown rope_type in a message of its own."""
+    small_llama().save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"rope_parameters": {"rope_type": EVIL}}))
+    done = run("check", str(tmp_path))
+    assert (done.returncode, "rope_type" in done.stderr) == (1, True)
+    assert not obeyed(done.stdout + done.stderr)
+
+
 def test_errors_show_names_and_do_not_obey_them(tmp_path: Path) -> None:
     (tmp_path / EVIL).mkdir()
     (tmp_path / EVIL / EVIL).write_text("x")

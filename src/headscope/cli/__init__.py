@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import sys
+import warnings
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from headscope.errors import HeadscopeError
@@ -23,6 +26,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that lacks a character shows a question mark
+    _escape_messages_of_libraries()
     try:
         _run()
     except KeyboardInterrupt:  # while the commands are imported; later typer does the same
@@ -34,6 +38,22 @@ def main() -> None:
         if isinstance(problem, BrokenPipeError):
             sys.exit(1)
         _fail(f"{problem.filename or 'standard output'}: {problem.strerror or problem}")
+
+
+def _escape_messages_of_libraries() -> None:
+    """Escape control characters in log records and warnings: libraries quote a stranger's files in them."""
+    make_record, format_warning = logging.getLogRecordFactory(), warnings.formatwarning
+
+    def record(*args: Any, **named: Any) -> logging.LogRecord:
+        made = make_record(*args, **named)
+        with suppress(Exception):  # arguments that do not fit: logging says so itself
+            message = made.getMessage()
+            if printable(message) != message:
+                made.msg, made.args = printable(message), ()
+        return made
+
+    logging.setLogRecordFactory(record)
+    warnings.formatwarning = lambda *args, **named: printable(format_warning(*args, **named))
 
 
 def _run() -> None:
