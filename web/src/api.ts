@@ -2211,9 +2211,9 @@ export interface components {
             asked: number[];
             /**
              * Length
-             * @description tokens the text has
+             * @description tokens the text has; none where only its beginning was split into tokens
              */
-            length: number;
+            length: number | null;
             /** Look */
             look: string;
             media: components["schemas"]["MediaInfo"] | null;

@@ -6,7 +6,9 @@ import sys
 
 import numpy as np
 import pytest
+import tokenizers
 import torch
+import transformers
 from tests.app.conftest import small_model, word_tokenizer
 
 import headscope
@@ -230,9 +232,55 @@ def test_texts_are_kept_within_so_many_bytes_for_all_models(session):
     assert TEXT + " lamp" in texts.values()
 
 
-def test_a_text_longer_than_the_context_is_truncated(session):
-    card, _ = open_look(session, "the lamp " * 700)
-    assert (card.read, card.length, len(card.tokens)) == (1280, 1400, 1280)
+@pytest.fixture
+def encoded(session, monkeypatch) -> list[int]:
+    """How many characters the tokenizer is given, call by call."""
+    processor, given = session.scope.model.processor, []
+    encode = processor._encoded
+
+    def counted(text: str, what: str, **options: bool):
+        given.append(len(text))
+        return encode(text, what, **options)
+
+    monkeypatch.setattr(processor, "_encoded", counted)
+    return given
+
+
+@pytest.mark.parametrize("pairs", [641, 700])
+def test_a_text_longer_than_the_context_is_truncated(session, encoded, pairs):
+    """It is split into tokens whole where that is no more work than finding out that its beginning is enough."""
+    card, _ = open_look(session, "the lamp " * pairs)
+    assert (card.read, card.length, len(card.tokens)) == (1280, 2 * pairs, 1280)
+    assert encoded[-1] == 9 * pairs
+
+
+def test_of_a_million_characters_only_the_beginning_is_tokenized(session, encoded):
+    text = ("the old lamp burned " * 50_000)[:1_000_000]
+    card, _ = open_look(session, text)
+    assert encoded == [1280, 2560, 5120, 10_240]
+    assert (card.read, card.length) == (1280, None)
+    assert [token.id for token in card.tokens] == session.scope.model.processor.token_ids(text)[:1280]
+    again, _ = session.look(LookRequest(look=card.look))
+    assert again == card
+
+
+@pytest.mark.parametrize("blanks", [150_000, 900_000])
+def test_a_long_text_of_few_tokens_is_read_up_to_so_many_characters(session, encoded, blanks):
+    card, _ = open_look(session, "lamp" + " " * blanks + "lamp")
+    assert max(encoded) == session_module.MOST_SPLIT
+    assert (card.read, card.length) == (1, None)
+    with pytest.raises(InputError, match="the list of tokens is empty"):
+        open_look(session, "\u2003" * blanks + "lamp")
+
+
+def test_a_short_text_of_many_tokens_is_truncated():
+    inner = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[UNK]": 0}, "[UNK]"))
+    steps, each = tokenizers.pre_tokenizers, tokenizers.Regex(".")
+    inner.pre_tokenizer = steps.Sequence([steps.ByteLevel(False, use_regex=False), steps.Split(each, "isolated")])
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="[UNK]")
+    with headscope.load(small_model(1), tokenizer) as opened:
+        card, _ = open_look(Session(opened), "🧬" * 400)
+    assert (card.read, card.length) == (1280, 1600)
 
 
 def test_a_long_text_gets_every_core(session, monkeypatch):

@@ -93,7 +93,7 @@ def test_of_each_client_the_last_scans_are_kept(client: TestClient):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a" * (LONGEST_TEXT + 1), "this text has 200,001 characters, and the page scans up to 200,000; put it in"),
+        ("a" * (LONGEST_TEXT + 1), "this text has 100,001 characters, and the page scans up to 100,000; put it in"),
         ("cat", "the corpus is empty: it has no text of two tokens or more"),
     ],
 )  # fmt: skip

@@ -184,6 +184,31 @@ def test_a_reading_that_is_left_stops_before_its_end(session, address):
     assert session.kept.names() == [kept["look"]]
 
 
+def test_a_text_that_is_left_is_not_tokenized_further(session, address, monkeypatch):
+    """Its client leaves while the first of growing beginnings is being split into tokens; the next one is not."""
+    processor, given = session.scope.model.processor, []
+    reached, go_on, token_ids = threading.Event(), threading.Event(), processor.token_ids
+
+    def held_back(text: str) -> list[int]:
+        given.append(len(text))
+        reached.set()
+        assert go_on.wait(120)
+        return list(token_ids(text))
+
+    monkeypatch.setattr(processor, "token_ids", held_back)
+    with two(address) as (leaver, waiter, pool), ExitStack() as at_end:
+        at_end.callback(go_on.set)
+        line = posted(address, "/api/look", {"text": "the old lamp burned " * 50_000}, cookie_of(leaver))
+        assert reached.wait(60)
+        line.close()
+        answer = pool.submit(waiter.post, "/api/look?request=mine", json={"text": SENTENCE})
+        wait_for_line(waiter, "mine")
+        go_on.set()
+        kept = unpack(answer.result().content).values
+    assert given == [1280]
+    assert session.kept.names() == [kept["look"]]
+
+
 def test_progress_and_place_belong_to_the_request_that_asked(session, address):
     first = session.scope.model.model.model.layers[0]
     with two(address) as (reader, waiter, pool), held(first) as (at, go_on):

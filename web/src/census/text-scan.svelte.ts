@@ -8,7 +8,7 @@ import { words } from "../words/words";
 
 type Summary = components["schemas"]["CensusSummary"];
 
-export const LONGEST = 200_000; // characters; the server's own limit
+export const LONGEST = 100_000; // characters; the server's own limit
 const POLL = 300; // milliseconds
 
 export class TextScan {

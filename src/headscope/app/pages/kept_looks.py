@@ -28,7 +28,7 @@ _numbers = count(1)
 
 @dataclass(frozen=True)
 class Opened:
-    """A kept look: its name and text, what was passed to the model, and how many tokens the text has.
+    """A kept look: its name and text, what was passed to the model, and how many tokens the text has, if known.
 
     ``sent``: it is of a picture or sound, which is not kept; once the look is dropped, its client sends it again.
     """
@@ -37,7 +37,7 @@ class Opened:
     text: str
     source: Any
     look: Look
-    length: int
+    length: int | None
     tiles: PatternTiles
     sent: bool = False
 

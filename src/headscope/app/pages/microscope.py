@@ -52,6 +52,7 @@ from headscope.app.pages.rules.head_words import HeadsInWords
 from headscope.app.pages.schema import SCHEMA_VERSION, LookName, Request, Response
 from headscope.app.pages.tiles import PatternTiles, WeightsRequest, WeightsResponse
 from headscope.app.wire import Arrays, numbers
+from headscope.attention.progress import report_progress
 from headscope.errors import InputError
 from headscope.heads.look.edits import Edit
 from headscope.heads.look.look import Look
@@ -67,6 +68,8 @@ MAX_CHARACTERS = 1_000_000
 KEPT_IMPORTANCE = 512
 KEPT_EDITS = 64
 LONGEST = 16_384  # tokens that a page shows
+MOST_SPLIT = 8 * LONGEST  # characters of a text that are split into tokens
+UNSETTLED = 64  # tokens at the end of a beginning that may be others in the whole text
 LONG_REQUEST = 4_096  # bytes of a text from which reading it gives way to shorter requests
 LONG_TEXT = 2_048  # tokens from which a look takes seconds, and gets every core however small the model
 CORES = torch.get_num_threads()
@@ -131,7 +134,7 @@ class LookResponse(Response):
     tokens: list[TokenInfo]
     written: list[TokenInfo] = Field(description="the decoder's tokens, for an encoder-decoder")
     read: int = Field(description="tokens the model reads: what is shown")
-    length: int = Field(description="tokens the text has")
+    length: int | None = Field(description="tokens the text has; none where only its beginning was split into tokens")
     asked: list[int] = Field(description="for each question, at how many positions of this text it can be asked")
     streams: dict[str, list[TokenInfo]] = Field(default={}, description="other token sequences, as a picture's patches")
     sides: dict[str, tuple[str, str]] = Field(
@@ -358,11 +361,25 @@ class Session:
         if not text.strip():
             raise InputError("this text is empty; type a sentence")
         most = min(LONGEST, self.scope.shape.context or LONGEST)
-        ids = self.scope.model.processor.token_ids(text) if len(text) > most // 2 else []
-        source = text if len(ids) <= most else ids[:most]
+        ids, whole = self._split(text, most) if len(text) > most // 8 else ([], True)
+        source = text if whole and len(ids) <= most else ids[:most]
         with threads(CORES) if len(ids) > LONG_TEXT else nullcontext():
             look = self.scope.look(source)
-        return Opened(name, text, source, look, max(len(ids), len(look.tokens)), PatternTiles(look))
+        length = max(len(ids), len(look.tokens)) if whole else None
+        return Opened(name, text, source, look, length, PatternTiles(look))
+
+    def _split(self, text: str, most: int) -> tuple[list[int], bool]:
+        """Split a text, or its beginning, into tokens; tell whether it was the whole text.
+
+        Nothing pauses or stops a tokenizer, so longer and longer beginnings are split, with a pause point before each.
+        """
+        beginning = text[:most]
+        while True:
+            report_progress("reading the text", 0, len(self.scope.shape.sites))
+            ids = self.scope.model.processor.token_ids(beginning)
+            if len(beginning) == min(len(text), MOST_SPLIT) or len(ids) > most + UNSETTLED:
+                return ids, len(beginning) == len(text)
+            beginning = text[: min(2 * len(beginning), MOST_SPLIT)]
 
     def _read_media(self, name: str, asked: MediaRequest) -> Opened:
         source = media_source(decoded(asked), asked.text or None)

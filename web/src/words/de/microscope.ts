@@ -37,6 +37,7 @@ export default {
   readsFrom: "liest, gefragt von",
 
   typeOrPick: "Schreib einen Satz oder wähle ein Beispiel. Nichts verlässt diesen Rechner.",
+  beginning: (read: string) => `Von diesem Text werden nur die ersten ${read} Token gelesen.`,
   truncated: (length: string, read: string) =>
     `Der Text hat ${length} Token, und dieses Modell liest ${read}. Du siehst die ersten ${read}.`,
   beyondTraining: (read: string, trained: string) =>

@@ -35,6 +35,7 @@ export default {
   readsFrom: "reads from",
 
   typeOrPick: "Type a sentence, or pick an example. Nothing leaves this machine.",
+  beginning: (read: string) => `Only the first ${read} tokens of this text are read.`,
   truncated: (length: string, read: string) =>
     `The text has ${length} tokens and this model reads ${read}. You see the first ${read}.`,
   beyondTraining: (read: string, trained: string) =>
