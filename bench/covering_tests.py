@@ -9,6 +9,7 @@ tests, so the files of those tests are candidates too, after the tests themselve
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -32,7 +33,8 @@ def record(folder: Path) -> int:
     options = ["-q", "-n", "2", "--dist", "loadfile", "--ignore=tests/e2e", "--ignore=tests/gpu"]
     options += ["--cov", f"--cov-config={settings}", "--cov-context=test", "--cov-report="]
     options += [f"--junitxml={folder / 'durations.xml'}", "-o", "junit_duration_report=total"]
-    return subprocess.run([sys.executable, "-m", "pytest", *options], cwd=ROOT).returncode
+    one_thread = os.environ | {"OMP_NUM_THREADS": "1"}  # a fork of a process with more would wait for them forever
+    return subprocess.run([sys.executable, "-m", "pytest", *options], cwd=ROOT, env=one_thread).returncode
 
 
 class CoveringTests:

@@ -212,7 +212,7 @@ def _gradient(
     if cut_off:
         raise ModelError(
             f"{model.shape.name}: no gradient reaches the heads of {', '.join(cut_off[:3])} ({len(cut_off)} of "
-            f"{len(reached)} sites), as in quantised layers; importance(…, how=\"exact\") needs none"
+            f'{len(reached)} sites), as in quantised layers; importance(…, how="exact") needs none'
         )
     return -torch.cat([torch.zeros_like(gates[site]) if slope is None else slope for site, slope in found.items()])
 
