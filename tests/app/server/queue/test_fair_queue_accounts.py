@@ -214,6 +214,15 @@ def test_a_full_line_counts_and_refuses_none_that_have_begun(monkeypatch):
         line.ask("new")
 
 
+def test_a_client_that_would_have_as_many_as_the_most_does_not_get_into_a_full_line(monkeypatch):
+    monkeypatch.setattr(fair_queue, "LINE", 3)
+    line = Line(("first", True))
+    waiting = [line.ask("many"), line.ask("many"), line.ask("few")]
+    with pytest.raises(HTTPException, match="503"):
+        line.ask("few")
+    assert not any(turn.granted.done() for turn in waiting), "none of those that wait was refused for it"
+
+
 def test_the_last_turns_of_so_many_clients_are_remembered(monkeypatch):
     monkeypatch.setattr(fair_queue, "CLIENTS", 2)
     line = Line(*((client, False) for client in "abc"))
