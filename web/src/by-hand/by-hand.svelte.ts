@@ -1,5 +1,4 @@
 // The state of the by-hand page: the edited weights and matrices, and the sums that the server worked out.
-import { localised } from "../format";
 import type { components } from "../api";
 import { PageState } from "../source/page-state.svelte";
 import { askJson } from "../source/server";
@@ -100,7 +99,7 @@ export class WorkedExample extends PageState {
   lines(title: string): string[] {
     const found = this.card?.steps.find((step) => step.title === title)?.lines ?? [];
     return found.map((line) =>
-      localised(line).replace(/^([a-z])(\d?)\[(\d+)\]/, (_, name, head, at) =>
+      line.replace(/^([a-z])(\d?)\[(\d+)\]/, (_, name, head, at) =>
         words.byHand.sumAt(name + (head && INDICES[Number(head)]), at),
       ),
     );

@@ -1,7 +1,7 @@
 // Source of the server's page: HTTP requests, the last few hundred answers cached.
 import { Problem } from "./problem";
 import { unpack, type Container } from "../wire";
-import { language, words } from "../words/words";
+import { words } from "../words/words";
 import { attributionFrom, importanceFrom, lookFrom, receivedFrom, rulePatternFrom, tileFrom } from "./decode";
 import {
   type CutPath,
@@ -38,7 +38,7 @@ export async function askServer(path: string, body?: unknown, signal?: AbortSign
   try {
     response = await fetch(`./api/${path}`, {
       method: body === undefined ? "GET" : "POST",
-      headers: { "Accept-Language": language, ...(body === undefined ? {} : { "Content-Type": "application/json" }) },
+      headers: body === undefined ? {} : { "Content-Type": "application/json" },
       body: body === undefined ? undefined : JSON.stringify(body),
       signal,
     });

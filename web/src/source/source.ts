@@ -1,5 +1,4 @@
 // The interface to the model's data, whether it comes from a server, a notebook or a file.
-import { served } from "../words/served";
 import type { components } from "../api";
 
 type Schemas = components["schemas"];
@@ -165,5 +164,5 @@ export function streamsOf(look: Pick<LookCard, "sides">, site: SiteCard): [strin
 
 /** What went wrong, for the person at the page, in its language where the catalogue has it. */
 export function messageOf(error: unknown): string {
-  return served(error instanceof Error ? error.message : String(error));
+  return error instanceof Error ? error.message : String(error);
 }

@@ -17,7 +17,6 @@ from headscope.app.pages.census import Censuses
 from headscope.app.pages.course import worksheet
 from headscope.app.pages.rules import compiled_rules
 from headscope.app.wire import pack
-from headscope.lab.teach.worksheet import EXAMPLES
 
 SENTENCES = 1_000  # seeds that the page draws from
 WORKSHEETS = 40
@@ -39,10 +38,7 @@ def answer_groups(censuses: Censuses) -> Iterator[tuple[str, Group]]:
     yield (
         "worksheet?",
         {
-            f"worksheet?seed={seed}&solved={str(solved).lower()}{spoken}": worksheet.sheet(
-                seed, solved=solved, language=language
-            )
-            for language, spoken in ((each, "" if each == "en" else f"&language={each}") for each in EXAMPLES)
+            f"worksheet?seed={seed}&solved={str(solved).lower()}": worksheet.sheet(seed, solved=solved)
             for seed in range(WORKSHEETS)
             for solved in (False, True)
         },
