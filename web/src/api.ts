@@ -5598,7 +5598,6 @@ export interface operations {
     sheet_api_worksheet_get: {
         parameters: {
             query?: {
-                language?: string;
                 seed?: number;
                 solved?: boolean;
             };
