@@ -159,7 +159,7 @@ class InputProcessor:
 
     def _written(self, target: str) -> list[int]:
         """The decoder's tokens after it has written this: the start token once, and no token that ends the text."""
-        ids = list(self._encoded(None, "the target", text_target=target)["input_ids"])
+        ids = list(self._encoded(target, "the target", target=True)["input_ids"])
         if ids and ids[-1] == self.tokenizer.eos_token_id:
             ids.pop()
         return ids if ids and ids[0] == self.start else [int(self.start or 0), *ids]
@@ -172,12 +172,12 @@ class InputProcessor:
         inputs = {**prepared.inputs, "decoder_input_ids": torch.tensor([ids])}
         return Prepared(inputs, prepared.tokens, self.tokens_of(inputs["decoder_input_ids"][0]))
 
-    def _encoded(self, text: str | None, what: str, **options: Any) -> Any:
-        """Call the tokenizer within its limits, on a text or on ``text_target``, what a decoder has written so far."""
+    def _encoded(self, text: str, what: str, target: bool = False, **options: Any) -> Any:
+        """Call the tokenizer within its limits; a target is what a decoder has written so far."""
         tokenizer = self._require_tokenizer("read text")
-        check_text(options.get("text_target", text), what)
+        check_text(text, what)
         with panics_as_errors(what):
-            encoded = tokenizer(text, **options)
+            encoded = tokenizer(text_target=text) if target else tokenizer(text, **options)
         check_tokens(encoded["input_ids"], what)
         return encoded
 
