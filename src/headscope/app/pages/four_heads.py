@@ -145,7 +145,6 @@ class OpenedModel(Response):
 
     model: str
     text: str
-    head: str | None = None
 
 
 def sentence(asked: SentenceRequest) -> SentenceResponse:

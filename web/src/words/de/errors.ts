@@ -73,10 +73,6 @@ const errors: Record<string, string> = {
     "{1} sagt keine Token voraus: Es hat keine Ausgabe-Einbettung, von der aus man zurückverfolgen könnte",
   "what is written into the residual stream of {1} tokens takes {2} GiB, and a page keeps {3} GiB of it; explain a text of at most {4} tokens":
     "was in den Residualstrom von {1} Token geschrieben wird, braucht {2} GiB, und eine Seite hebt {3} GiB davon auf; erkläre einen Text von höchstens {4} Token",
-  "this text has {1} tokens; the rule's pattern is drawn for texts of up to {2}":
-    "dieser Text hat {1} Token; das Muster der Regel wird für Texte bis {2} gezeichnet",
-  "this model's rules have not been fitted yet; press “Say it in words” first":
-    "die Regeln dieses Modells sind noch nicht angepasst; drück erst auf „In Worten sagen“",
   "no head can be compiled from {1}; {2}": "aus {1} lässt sich kein Kopf übersetzen; {2}",
   "the file did not arrive whole ({1}); send it again": "die Datei kam nicht ganz an ({1}); schick sie noch einmal",
   "the file is empty; choose a picture or a .wav file": "die Datei ist leer; wähl ein Bild oder eine .wav-Datei",

@@ -36,7 +36,6 @@ import oneOrMany from "./pages/one-or-many";
 import pattern from "./pages/pattern";
 import prediction from "./pages/prediction";
 import printed from "./pages/printed";
-import rules from "./pages/rules";
 import runtime from "./pages/runtime";
 import trace from "./pages/trace";
 import why from "./pages/why";
@@ -62,7 +61,6 @@ const de: Words = {
   prediction,
   printed,
   published,
-  rules,
   runtime,
   served: { ...served, ...errors },
   start,

@@ -7,7 +7,6 @@ export default {
   needs: (command) => `Das braucht headscope auf deinem Rechner: ${command}`,
   onYourMachine: "Das braucht headscope auf deinem Rechner:",
   computedWhen: "von headscope, als diese Seite gemacht wurde",
-  noSuchRule: (rule, all) => `Aus „${rule}“ lässt sich kein Kopf bauen; es gibt ${all}.`,
   storedAnswer: "Von headscope für dieses Beispiel berechnet, als diese Seite gemacht wurde.",
   docs: "Dokumentation",
   about: "Über diese Seite",

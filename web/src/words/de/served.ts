@@ -169,8 +169,6 @@ const served: Record<string, string> = {
   "this text has words that the model's tokenizer has no token for":
     "dieser Text hat Wörter, für die der Tokenizer des Modells kein Token hat",
   "this text is no longer kept; type it again": "dieser Text ist nicht mehr da; schreib ihn noch einmal",
-  "This needs headscope on your machine: heads that run on their rules. Install it with: pip install headscope":
-    "Das braucht headscope auf deinem Rechner: Köpfe, die nach ihren Regeln laufen. Installiere es mit: pip install headscope",
 
   // Rollen
   "{1} inputs per probe, seed {2}; family-wise α {3} over {4} trials; Wilcoxon's signed ranks, one-sided, exact, score against the head's own strongest rival; Holm; 95 % bootstrap over inputs, {5} draws; {6} on {7}; {8}":
