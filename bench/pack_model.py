@@ -37,7 +37,6 @@ HASHED = re.compile(r"(model-\d+-of-\d+)-[0-9a-f]{8}(\.safetensors)")
 REGENERATED = (  # what is made from the embedded model, and the command that makes it
     ("bench/results/heads/embedded.json", "bench/heads.py", "--name", "embedded"),
     ("src/headscope/models/embedded/census.zip", "-m", "bench.census"),
-    ("src/headscope/models/embedded/rules.json", "-m", "headscope.app.pages.rules.shipped"),
     ("docs/film.md", "-m", "docs.generate.film", "docs/film.md"),
     ("docs/images", "docs/pictures.py"),
 )

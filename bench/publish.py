@@ -61,7 +61,7 @@ READ = """async ([text, head]) => {
   if (look.problem) throw new Error(look.problem);
   const read = performance.now() - began;
   const position = look.tokens.length - 1;
-  const asked = { look: look.look, position, off: [], cuts: [], how: "zero", count: 6, sampling: null, rules: [] };
+  const asked = { look: look.look, position, off: [], cuts: [], how: "zero", count: 6, sampling: null };
   const { guesses } = await window.ask("predict", asked);
   const { without } = await window.ask("predict", { ...asked, off: [head] });
   const all = [0, look.tokens.length];

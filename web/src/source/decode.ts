@@ -2,7 +2,6 @@
 import { unpack } from "../wire";
 import type {
   Tile,
-  RulePattern,
   Importance,
   Look,
   Received,
@@ -64,7 +63,3 @@ export function importanceFrom(bytes: ArrayBuffer): Importance {
   return { ...(values as { look: string; read: number }), importance: arrays.importance.data as Float32Array };
 }
 
-export function rulePatternFrom(bytes: ArrayBuffer): RulePattern {
-  const { values, arrays } = unpack(bytes);
-  return { ...(values as { look: string; head: string }), weights: arrays.weights.data as Float32Array };
-}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 import torch
@@ -48,7 +48,6 @@ from headscope.app.pages.predictions import (
     without_tokens,
 )
 from headscope.app.pages.roles import PublishedClaims, Roles, model_title, published_claims, roles_of, shipped
-from headscope.app.pages.rules.head_words import HeadsInWords
 from headscope.app.pages.schema import SCHEMA_VERSION, LookName, Request, Response
 from headscope.app.pages.tiles import PatternTiles, WeightsRequest, WeightsResponse
 from headscope.app.wire import Arrays, numbers
@@ -174,16 +173,11 @@ class ForgottenLookError(InputError):
 
 
 class Session:
-    """Answer the page's requests about one model, and keep its recent looks.
+    """Answer the page's requests about one model, and keep its recent looks; ``given`` are shown from the start."""
 
-    ``texts`` are those that its rules are fitted on, where passages of the lessons would mean nothing to it. ``given``
-    are looks that the page shows from the start.
-    """
-
-    def __init__(self, scope: Scope, texts: Sequence[Any] | None = None, given: GivenLooks | None = None) -> None:
+    def __init__(self, scope: Scope, given: GivenLooks | None = None) -> None:
         self.scope = scope
         self.given = given or GivenLooks()
-        self.words = HeadsInWords(scope, self._open, texts)
         self.kept = KeptLooks().part()
         self._edited: LRU[tuple[str, str, int | None], Tensor] = LRU(KEPT_EDITS)
         self._importance: LRU[str, NDArray[np.float32]] = LRU(KEPT_IMPORTANCE)
@@ -272,12 +266,8 @@ class Session:
         opened = self._open(asked.look)
         look = opened.look
         position, edits = look.position(asked.position), edits_of(asked, look)
-        off, on_rules = (list(dict.fromkeys(heads)) for heads in (asked.off, asked.rules))
-        if on_rules:
-            edits = [self.words.follow(on_rules), *edits]
-        found = PredictResponse(
-            look=asked.look, position=position, off=off, cuts=asked.cuts, rules=on_rules, how=asked.how
-        )
+        off = list(dict.fromkeys(asked.off))
+        found = PredictResponse(look=asked.look, position=position, off=off, cuts=asked.cuts, how=asked.how)
         if self.scope.shape.vocabulary is None:
             return without_tokens(found, look, self._under(opened, None, edits) if edits else None, asked.count)
         found = found.model_copy(update={"guesses": guesses(look, position, asked.count)})

@@ -15,7 +15,6 @@ from pydantic_core import to_jsonable_python
 from headscope.app.pages import cards, four_heads
 from headscope.app.pages.census import Censuses
 from headscope.app.pages.course import worksheet
-from headscope.app.pages.rules import compiled_rules
 from headscope.app.wire import pack
 
 SENTENCES = 1_000  # seeds that the page draws from
@@ -58,13 +57,6 @@ def census_groups(censuses: Censuses) -> Iterator[tuple[str, Group]]:
                     for each in shown.quantities
                 },
             )
-
-
-def compiled_rules_by_request() -> Iterator[tuple[str, bytes]]:
-    """Every rule of the list as a head."""
-    for rule in compiled_rules.compilable().rules:
-        made = compiled_rules.compiled_head(compiled_rules.CompileRequest(rule=rule.name))
-        yield f"rules/compile {_body({'rule': rule.name, 'hidden': False})}", pack(*made)
 
 
 def census_comparisons(censuses: Censuses) -> Iterator[tuple[str, bytes]]:

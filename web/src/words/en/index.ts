@@ -20,7 +20,6 @@ import media from "./pages/media";
 import oneOrMany from "./pages/one-or-many";
 import pattern from "./pages/pattern";
 import prediction from "./pages/prediction";
-import rules from "./pages/rules";
 import runtime from "./pages/runtime";
 import trace from "./pages/trace";
 import why from "./pages/why";
@@ -45,7 +44,6 @@ export default {
   pattern,
   prediction,
   published,
-  rules,
   runtime,
   start,
   tour,
