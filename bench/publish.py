@@ -30,7 +30,6 @@ import headscope
 from headscope.app.pages.microscope import LookRequest, Session
 from headscope.app.pages.predictions import PredictRequest
 from headscope.app.publish.site import sizes_of
-from headscope.lab.teach.course.passages import lesson_passages
 
 COUNT = 200
 REPEATED = "My white horse drank at the river. My white horse drank at the"

@@ -19,14 +19,14 @@ from headscope.app.pages.census import Censuses
 from headscope.app.pages.film import Films
 from headscope.app.pages.microscope import Progress, Session
 from headscope.app.server.fair_queue import FairQueue, ReaderLeftError, Turn
-from headscope.app.server.routes import census, classroom, explain, lab, learn, media, microscope, models, rules
+from headscope.app.server.routes import census, classroom, explain, lab, learn, media, microscope, models
 from headscope.app.server.worker import DISCONNECTED, LARGE_MODEL, Worker, without_panic
 from headscope.app.wire import unpack
 from headscope.errors import InputError
 
 CRAFT = {"sentence": "a red dog", "targets": [{"name": "t", "arrows": [[1, 0]]}], "steps": 3}
 IN_FILE_THREADS = {
-    *(f"GET /api/{name}" for name in ("films", "cards", "lessons", "rules/compile", "class", "class/progress.csv")),
+    *(f"GET /api/{name}" for name in ("films", "cards", "lessons", "class", "class/progress.csv")),
     *(f"GET /api/lab/{name}" for name in ("exercise", "by-hand", "one-or-many")),
     *(f"POST /api/lab/{name}" for name in ("sentence", "arrows", "worked", "exercise", "fork")),
     *(f"POST /api/class/{name}" for name in ("show", "open", "answers", "ask", "stop-showing", "end")),
@@ -64,7 +64,7 @@ def test_a_text_is_brief_while_a_layer_takes_no_more_of_it_than_is_between_two_p
 
 def routers(worker: Worker) -> list[APIRouter]:
     """The routes of every page."""
-    pages = [each.routes(worker) for each in (models, microscope, rules, explain, media, lab)]
+    pages = [each.routes(worker) for each in (models, microscope, explain, media, lab)]
     held = [learn.routes(worker, Films(), None), classroom.routes(worker, None)]
     return [*pages, *held, census.routes(worker, Censuses())]
 
@@ -88,11 +88,6 @@ def request(name: str = "", address: str = "10.0.0.1") -> Request:
         ("/api/why", {"look": "x", "head": "0.0", "query": 1, "key": 0}, "long"),
         ("/api/trace", {"look": "x", "position": 0, "token": 1}, "long"),
         ("/api/roles", {}, "long"),
-        ("/api/rules", {}, "long"),
-        ("/api/rules/pattern", {"look": "x", "head": "0.0"}, "short"),
-        ("/api/rules/cost", {"head": "0.0"}, "long"),
-        ("/api/rules/compile", {"rule": "previous"}, "short"),
-        ("/api/rules/compile/open", {"rule": "previous"}, "long"),
         ("/api/cut-path", {"look": "x", "writer": "0.0", "reader": "1.0", "query": 1}, "long"),
         ("/api/media", {"data": "AAAA"}, "long"),
         ("/api/received", {"look": "x", "head": "0.0"}, "short"),
@@ -129,7 +124,6 @@ def test_requests_wait_as_short_long_or_whole_ones(client, monkeypatch, path, bo
         ("/api/censuses/1/files", "censuses", "long"),
         ("/api/censuses/1/against/1", "censuses", "long"),
         ("/api/film", "films", "short"),
-        ("/api/rules", "reports", "short"),
         ("/api/roles", "reports", "short"),
         ("/api/featured", "reports", "short"),
     ],

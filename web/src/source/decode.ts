@@ -62,4 +62,3 @@ export function importanceFrom(bytes: ArrayBuffer): Importance {
   const { values, arrays } = unpack(bytes);
   return { ...(values as { look: string; read: number }), importance: arrays.importance.data as Float32Array };
 }
-

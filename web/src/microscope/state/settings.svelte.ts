@@ -30,10 +30,7 @@ export class Settings {
     });
   }
 
-  values(): Pick<
-    State,
-    "view" | "measure" | "facing" | "aside" | "compare" | "how" | "off" | "axis" | "sampling"
-  > {
+  values(): Pick<State, "view" | "measure" | "facing" | "aside" | "compare" | "how" | "off" | "axis" | "sampling"> {
     const { view, measure, facing, aside, compare, how, off, axis, sampling } = this;
     return { view, measure, facing, aside, compare, how, off, axis, sampling };
   }

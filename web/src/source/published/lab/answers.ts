@@ -1,7 +1,5 @@
 // What By hand and Four heads ask, computed in the visitor's browser.
 import type { components } from "../../../api";
-import { words } from "../../../words/words";
-import { Problem } from "../../problem";
 import { checkFork, checkInvented, type Exercise, type ForkRemarks } from "./exercises";
 import { workedExample, type Worked } from "./worked-example";
 import { ownSentence, parseArrows, splitWords } from "./written-arrows";
