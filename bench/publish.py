@@ -91,7 +91,7 @@ def texts(count: int = COUNT) -> list[str]:
         "x² ≤ ∞",
     ]
     code = ["def f(x):\n    return x ** 2  # square", "for (let i = 0; i < 9; i++) { s += a[i]; }", "SELECT * FROM t;"]
-    passages = lesson_passages()
+    passages = [file.read_text(encoding="utf-8") for file in sorted(FOLDER.glob("*.md"))]
     found = ["A", "the", *code, *odd, " ".join(passages)[:2200]]
     while len(found) < count // 2:
         found.append("".join(draw.choice(letters) for _ in range(draw.randint(3, 80))) + draw.choice(odd))
