@@ -5,7 +5,6 @@ Importing this loads nothing heavy: each public name is imported from its module
 
 from __future__ import annotations
 
-import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -72,11 +71,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "cut":
-        warnings.warn(
-            "cut is called knock_out now; the old name goes in the next version", DeprecationWarning, stacklevel=2
-        )
-        name = "knock_out"
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'headscope' has no attribute {name!r}; it has {', '.join(sorted(_HOMES))}")

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from headscope.errors import InputError
 from headscope.files import parsing
-from headscope.models.embedded_weights import earlier_title
 from headscope.models.protocol import Token
 from headscope.names import Head, HeadName
 from headscope.scan.census_archive import read_census
@@ -93,12 +92,7 @@ class Census:
 
     @property
     def model_name(self) -> str:
-        """The model's name; an embedded model that headscope no longer ships has its title with it."""
-        name, title = (
-            str(self.recipe.data["model"]["name"]),
-            earlier_title(self.recipe.data["model"].get("weights_sha256")),
-        )
-        return f"{name} ({title})" if title else name
+        return str(self.recipe.data["model"]["name"])
 
     @property
     def corpus_name(self) -> str:
