@@ -1,7 +1,7 @@
 """Report how far long work has come to a callback set by the caller, one per thread or asyncio task.
 
-Where work reports, and at its other pause points (between layers, between bands of ``blockwise``), whoever is called may
-let other work run before it returns, unless the work is ``uninterrupted``, or stop it by an error.
+Where work reports, and at its other pause points (between layers, between bands of ``blockwise``), whoever is called
+may let other work run before it returns, unless the work is ``uninterrupted``, or stop it by an error.
 """
 
 from __future__ import annotations
