@@ -1,14 +1,13 @@
 """The microscope page: look at a text through one model, and change its heads.
 
 A session belongs to one model. Its methods run in worker threads, one at a time (the server's queue sees to it; a long
-one may pause between two operations), and keep the recent looks: a second request needs no second forward pass.
+one may pause between two layers), and keep the recent looks: a second request needs no second forward pass.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Literal, TypeVar
@@ -60,7 +59,6 @@ from headscope.heads.roles.report import Report
 from headscope.models.inputs.media import input_kinds
 from headscope.models.protocol import OpenModel, Token
 from headscope.names import Site
-from headscope.scan.measure import threads
 from headscope.scope import Scope
 
 MAX_CHARACTERS = 1_000_000
@@ -70,8 +68,6 @@ LONGEST = 16_384  # tokens that a page shows
 MOST_SPLIT = 8 * LONGEST  # characters of a text that are split into tokens
 UNSETTLED = 64  # tokens at the end of a beginning that may be others in the whole text
 LONG_REQUEST = 4_096  # bytes of a text from which reading it gives way to shorter requests
-LONG_TEXT = 2_048  # tokens from which a look takes seconds, and gets every core however small the model
-CORES = torch.get_num_threads()
 MEASURED = 1_024  # tokens of a text on which the heads' importance is measured
 
 Kind = Literal["text", "pictures", "sound"]
@@ -353,8 +349,7 @@ class Session:
         most = min(LONGEST, self.scope.shape.context or LONGEST)
         ids, whole = self._split(text, most) if len(text) > most // 8 else ([], True)
         source = text if whole and len(ids) <= most else ids[:most]
-        with threads(CORES) if len(ids) > LONG_TEXT else nullcontext():
-            look = self.scope.look(source)
+        look = self.scope.look(source)
         length = max(len(ids), len(look.tokens)) if whole else None
         return Opened(name, text, source, look, length, PatternTiles(look))
 
