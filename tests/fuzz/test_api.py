@@ -19,8 +19,6 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
-from schemathesis import GenerationMode, openapi
-from schemathesis.core import NOT_SET
 
 from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.census import Censuses
