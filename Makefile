@@ -1,19 +1,25 @@
-# Each target does its own set-up. `make run` opens the microscope, `make test` runs the tests.
-.PHONY: run test floors fuzz check verify bench conformance model soak web docs site wheel peers start help
+# Each target installs what it needs: `make run` the package, `make test` the extra `test`, the others the extra `dev`.
+.PHONY: run test test-all floors fuzz check verify bench conformance model soak web docs site wheel peers start help
 
 PYTHON ?= python3
 BIN := .venv/bin
+RUNNING := .venv/.running
+TESTING := .venv/.testing
 READY := .venv/.ready
 JOBS ?= 2
 RUN ?= runs/embedded
 SEED := $(or $(SEED),$(shell date +%s))
 RANDOM_ORDER := $(if $(filter random,$(ORDER)),--random-order --random-order-seed=$(SEED))
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(RANDOM_ORDER)
 
-run: $(READY)
+run: $(RUNNING)
 	@$(BIN)/headscope
 
-test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(RANDOM_ORDER) $(TESTS)
+test: $(TESTING)
+	$(PYTEST) -m "not soak and (quick or not (slow or browser))" $(TESTS)
+
+test-all: $(READY)
+	$(PYTEST) $(TESTS)
 
 floors: $(READY)
 	$(BIN)/python bench/floors.py
@@ -85,7 +91,8 @@ start: $(READY)
 
 help:
 	@echo "make run    the microscope, in the browser"
-	@echo "make test   all tests (JOBS=2 workers, TESTS=path to choose, ORDER=random [SEED=n] to shuffle)"
+	@echo "make test   the tests that are not marked slow or browser, and a dozen that are"
+	@echo "make test-all   all tests (for both: JOBS=2 workers, TESTS=path to choose, ORDER=random [SEED=n] to shuffle)"
 	@echo "make fuzz   the tests with drawn inputs, from a fresh seed (SEED=n to repeat one); what fails becomes an @example"
 	@echo "make floors the lowest versions that pyproject.toml allows: installed in front of these, and tried"
 	@echo "make check  ruff, mypy, import-linter, eslint and prettier, generated files"
@@ -103,11 +110,23 @@ help:
 	@echo "make peers  the same tasks with TransformerLens, nnsight, BertViz and CircuitsVis; writes the README's table"
 	@echo "make start  how long importing headscope and headscope --help take"
 
-$(READY): pyproject.toml constraints.txt
-	@echo "Setting up .venv (some minutes the first time) …"
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+.venv/bin/python:
+	@echo "Making .venv and installing into it. The first time takes some minutes, most of them for PyTorch."
+	$(PYTHON) -m venv .venv
+
+INSTALL = $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e
+
+$(RUNNING): pyproject.toml constraints.txt | .venv/bin/python
+	$(INSTALL) .
 	@touch $@
+
+$(TESTING): pyproject.toml constraints.txt | .venv/bin/python
+	$(INSTALL) '.[test]'
+	@touch $(RUNNING) $@
+
+$(READY): pyproject.toml constraints.txt | .venv/bin/python
+	$(INSTALL) '.[dev]'
+	@touch $(RUNNING) $(TESTING) $@
 
 .venv/peers/.ready: bench/peers.txt $(READY)
 	@$(BIN)/python -m pip install --quiet --no-deps --upgrade --target .venv/peers -r bench/peers.txt

@@ -17,7 +17,6 @@ CLAIMED = {"5.6": "induction", "4.3": "previous token"}  # what texts and pictur
 READ = ("README.md", "docs/**/*.md", "docs/pictures.py", "src/headscope/**/*.md", "src/headscope/cli/*.py")
 DRIVEN = ("tests/**/*.py", "bench/*.py", "web/tests/**/*.ts")  # fail by themselves when a head no longer does it
 LEFT_OUT = {
-    "docs/log.md": "dated results, of the model of their day",
     "docs/roles.md": "generated from the battery",
     "docs/reference/commands.md": "generated from the commands' help",
     "src/headscope/explained/HeadNameError.md": "shows names that are wrong",

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 import yaml
 from docs.generate import commands as commands_page
-from docs.hooks import PAGES as PAGES_OF_THE_BAR
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -148,7 +147,10 @@ def _in_nav() -> set[str]:
     return set(re.findall(r"[\w/.-]+\.md", str(tree)))
 
 
+@pytest.mark.slow
 def test_the_contents_name_the_pages_as_their_bar_does() -> None:
+    from docs.hooks import PAGES as PAGES_OF_THE_BAR  # needs mkdocs
+
     frame = (ROOT / "web" / "src" / "words" / "en" / "frame.ts").read_text(encoding="utf-8")
     for title, page in PAGES_OF_THE_BAR.items():
         assert re.search(rf'"?{page}"?: "{title}"', frame), title
@@ -160,6 +162,7 @@ def test_every_page_is_in_the_contents() -> None:
     assert written | explained == _in_nav()
 
 
+@pytest.mark.slow
 def test_the_site_builds_strictly_and_fetches_nothing_from_elsewhere(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
     surroundings = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "HEADSCOPE_MICROSCOPE": "../index.html"}  # as `make site`

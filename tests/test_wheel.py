@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -20,6 +22,7 @@ def _checker() -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 def test_the_wheel_is_whole_and_small(tmp_path: Path) -> None:
     command = [
         sys.executable,

@@ -24,7 +24,7 @@ def _findings() -> dict[str, doctor.Check]:
 
 def test_every_extra_is_checked() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert set(doctor.EXTRAS) == set(declared["optional-dependencies"]) - {"dev"}
+    assert set(doctor.EXTRAS) == set(declared["optional-dependencies"]) - {"test", "dev"}
 
 
 def test_every_backend_is_checked_and_a_failure_has_its_reason() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
 from bench.covering_tests import CoveringTests
 from bench.mutants import PACKAGES, ROOT, faults, mirror, mutated, places, statement_lines
-from coverage import CoverageData
 
 SOURCE = """
 def f(a: int = 1, b=2):
@@ -54,7 +54,8 @@ def test_a_fault_in_a_decorator_belongs_to_what_is_decorated() -> None:
 
 
 def test_the_tests_of_a_line_are_those_that_ran_it_the_quickest_first(tmp_path: Path) -> None:
-    source, data = "/copy/src/headscope/scan/run.py", CoverageData(str(tmp_path / "lines"))
+    coverage = pytest.importorskip("coverage", reason="coverage is not installed: pip install headscope[dev]")
+    source, data = "/copy/src/headscope/scan/run.py", coverage.CoverageData(str(tmp_path / "lines"))
     for name, lines in (("slow|run", [4]), ("quick|run", [4, 9]), ("made|setup", [7])):
         data.set_context(f"tests/test_a.py::{name}")
         data.add_lines({source: lines})

@@ -19,8 +19,6 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
-from schemathesis import GenerationMode, openapi
-from schemathesis.core import NOT_SET
 
 from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.census import Censuses
@@ -32,6 +30,8 @@ from headscope.scope import Scope
 from tests.app.conftest import scope
 
 __all__ = ["scope"]
+
+schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed: pip install headscope[dev]")
 
 CALLS = int(os.environ.get("HEADSCOPE_FUZZ_CALLS", "2000"))
 SEED = int(os.environ.get("HEADSCOPE_FUZZ_SEED", "0"))
@@ -85,7 +85,7 @@ class Fuzz:
         self.answered: Counter[str] = Counter()
 
     def operations(self) -> dict[str, Any]:
-        schema = openapi.from_dict(self.client.get("/openapi.json").json())
+        schema = schemathesis.openapi.from_dict(self.client.get("/openapi.json").json())
         found = [result.ok() for result in schema.get_all_operations()]
         return {f"{one.method.upper()} {one.path}": one for one in found}
 
@@ -103,14 +103,14 @@ class Fuzz:
         ask()
 
     def cases(self, operation: Any) -> st.SearchStrategy[Any]:
-        modes = [operation.as_strategy(generation_mode=GenerationMode.POSITIVE)]
+        modes = [operation.as_strategy(generation_mode=schemathesis.GenerationMode.POSITIVE)]
         if has_inputs(operation):
-            modes.append(operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
+            modes.append(operation.as_strategy(generation_mode=schemathesis.GenerationMode.NEGATIVE))
         return st.tuples(st.one_of(modes), st.randoms(use_true_random=False))
 
     def send(self, name: str, case: Any, chance: Any, share: float) -> None:
         sent: dict[str, Any] = {"headers": {**_plain(case.headers), "content-type": "application/json"}}
-        if case.body is not NOT_SET:
+        if case.body is not schemathesis.core.NOT_SET:
             body = self._with_known(case.body, chance, share) | _small(name) if _is_dict(case.body) else case.body
             sent["content"] = body if isinstance(body, bytes) else json.dumps(body, default=str)
         query = self._with_known(_plain(case.query), chance, share)
@@ -146,7 +146,7 @@ def _is_dict(body: Any) -> bool:
 
 
 def _plain(container: Any) -> dict[str, Any]:
-    return dict(container) if container and container is not NOT_SET else {}
+    return dict(container) if container and container is not schemathesis.core.NOT_SET else {}
 
 
 def _address(value: Any) -> str:

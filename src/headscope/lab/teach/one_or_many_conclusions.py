@@ -79,7 +79,7 @@ def on_partition(results: Results) -> list[str]:
         )
     lines.append(
         "This is the second set-up that was tried. In the first, twice as wide and among fewer keys, narrow heads did "
-        "not fail (docs/log.md has its numbers): where the fall begins depends on the width and on how much there is "
+        "not fail (bench/LOG.md has its numbers): where the fall begins depends on the width and on how much there is "
         "to tell apart."
     )
     return lines
