@@ -61,7 +61,6 @@ NUMBERS: dict[str, Callable[[Scope, Look], object]] = {
     "compositions": lambda scope, look: scope.compositions("k").strongest(),
     "generate": lambda scope, look: scope.generate("hello", 2).steps[-1],
     "scan": lambda scope, look: scope.scan(["hello you there"], options=ScanOptions(context=16, threads=1)).rows,
-    "rules": lambda scope, look: scope.rules([(text * 4)[:60] for text in TEXTS]),
     "gradient": lambda scope, look: scope.importance(["hello you"], how="gradient"),
 }
 
