@@ -136,6 +136,6 @@ def _data(mixture: Mapping[str, Any]) -> str:
 
 def _hashes(folder: Path) -> dict[str, str]:
     """SHA-256 of every file but the card and what is marked with the weights' hash itself."""
-    left_out = {"MODEL_CARD.md", "heads.json", "rules.json", "earlier.json"}
+    left_out = {"MODEL_CARD.md", "heads.json"}
     files = sorted(file for file in folder.iterdir() if file.is_file() and file.name not in left_out)
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}

@@ -1,9 +1,9 @@
 """Put a judged candidate in the embedded model's place: ``python -m bench.pack_model runs/embedded``.
 
 The run's folder holds ``model`` (weights, tokenizer, film), ``judged.json`` (``bench/judge_model.py``) and
-``mixture.json``. Weights, tokenizer, film, card and the battery's report are copied or written, the old weights' hash
-is added to the list of earlier models, and every generated file that shows the model is generated again. A candidate
-that misses a goal is refused unless ``--anyway`` is given. ``--into`` packs elsewhere and regenerates nothing.
+``mixture.json``. Weights, tokenizer, film, card and the battery's report are copied or written, and every generated
+file that shows the model is generated again. A candidate that misses a goal is refused unless ``--anyway`` is given.
+``--into`` packs elsewhere and regenerates nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from headscope.app.pages.roles import ship
 from headscope.errors import InputError
 from headscope.files import write_atomic
 from headscope.heads.roles.report import Report
-from headscope.models.embedded_weights import EARLIER, earlier
 from headscope.models.weight_hash import weight_hash
 from headscope.scope import EMBEDDED, load
 
@@ -37,7 +36,6 @@ HASHED = re.compile(r"(model-\d+-of-\d+)-[0-9a-f]{8}(\.safetensors)")
 REGENERATED = (  # what is made from the embedded model, and the command that makes it
     ("bench/results/heads/embedded.json", "bench/heads.py", "--name", "embedded"),
     ("src/headscope/models/embedded/census.zip", "-m", "bench.census"),
-    ("src/headscope/models/embedded/rules.json", "-m", "headscope.app.pages.rules.shipped"),
     ("docs/film.md", "-m", "docs.generate.film", "docs/film.md"),
     ("docs/images", "docs/pictures.py"),
 )
@@ -70,16 +68,6 @@ def place(model: Path, target: Path) -> None:
     write_atomic(target / INDEX, (json.dumps(index, indent=2) + "\n").encode())
 
 
-def remember(target: Path, title: str) -> None:
-    """Add the weights that are there now to the list of earlier models, under this title."""
-    if not (target / INDEX).is_file():
-        return
-    with load(target) as scope:
-        digests = {weight_hash(scope.model.model), weight_hash(scope.model.model, torch.float32)}
-    known = earlier(target) | dict.fromkeys(sorted(digests), title)
-    write_atomic(target / EARLIER, (json.dumps(known, indent=1) + "\n").encode())
-
-
 def write_report(judged: dict[str, Any], target: Path) -> None:
     """Ship the battery's report with the hash of the weights that it was measured on."""
     with load(target, dtype=torch.float32) as scope:
@@ -99,11 +87,10 @@ def regenerate() -> None:
         subprocess.run([sys.executable, *command], check=True, cwd=ROOT, stdout=subprocess.DEVNULL, timeout=3600)
 
 
-def pack(run: Path, target: Path, *, title: str, anyway: bool) -> None:
-    """Put a run's model into a folder with its card, its report and the earlier weights' names."""
+def pack(run: Path, target: Path, *, anyway: bool) -> None:
+    """Put a run's model into a folder with its card and its report."""
     judged, mixture = check(run, anyway=anyway)
     target.mkdir(parents=True, exist_ok=True)
-    remember(target, title)
     place(run / "model", target)
     write_report(judged, target)
     write_atomic(target / "MODEL_CARD.md", card(judged, mixture, target).encode())
@@ -114,10 +101,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, help="a run's folder, judged")
     parser.add_argument("--into", type=Path, help="pack into this folder instead, and regenerate nothing")
-    parser.add_argument("--old-title", default="the embedded model before", help="what the replaced model was")
     parser.add_argument("--anyway", action="store_true", help="although goals are missed")
     given = parser.parse_args()
-    pack(given.run, given.into or EMBEDDED, title=given.old_title, anyway=given.anyway)
+    pack(given.run, given.into or EMBEDDED, anyway=given.anyway)
     if given.into is None:
         regenerate()
         judged, mixture = check(given.run, anyway=True)

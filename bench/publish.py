@@ -30,7 +30,6 @@ import headscope
 from headscope.app.pages.microscope import LookRequest, Session
 from headscope.app.pages.predictions import PredictRequest
 from headscope.app.publish.site import sizes_of
-from headscope.lab.teach.course.passages import lesson_passages
 
 COUNT = 200
 REPEATED = "My white horse drank at the river. My white horse drank at the"
@@ -61,7 +60,7 @@ READ = """async ([text, head]) => {
   if (look.problem) throw new Error(look.problem);
   const read = performance.now() - began;
   const position = look.tokens.length - 1;
-  const asked = { look: look.look, position, off: [], cuts: [], how: "zero", count: 6, sampling: null, rules: [] };
+  const asked = { look: look.look, position, off: [], cuts: [], how: "zero", count: 6, sampling: null };
   const { guesses } = await window.ask("predict", asked);
   const { without } = await window.ask("predict", { ...asked, off: [head] });
   const all = [0, look.tokens.length];
@@ -92,7 +91,7 @@ def texts(count: int = COUNT) -> list[str]:
         "x² ≤ ∞",
     ]
     code = ["def f(x):\n    return x ** 2  # square", "for (let i = 0; i < 9; i++) { s += a[i]; }", "SELECT * FROM t;"]
-    passages = lesson_passages()
+    passages = [file.read_text(encoding="utf-8") for file in sorted(FOLDER.glob("*.md"))]
     found = ["A", "the", *code, *odd, " ".join(passages)[:2200]]
     while len(found) < count // 2:
         found.append("".join(draw.choice(letters) for _ in range(draw.randint(3, 80))) + draw.choice(odd))

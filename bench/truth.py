@@ -1,7 +1,7 @@
-"""Score roles, rules and explanations on compiled models, in which every head's job is known.
+"""Score roles and explanations on compiled models, in which every head's job is known.
 
-Named right: the head's first rule (or its role) is its job. Named wrong: it is another. Not named: it is none. Decoys
-and models with shuffled weights have no job: any name there is wrong. Takes about three minutes on two cores.
+Named right: the head's role is its job. Named wrong: it is another. Not named: it is none. Decoys have no job: any
+name there is wrong.
 
     python bench/truth.py --out bench/results/truth.json
 """
@@ -19,25 +19,18 @@ import torch
 
 import headscope
 from headscope.errors import HeadscopeError
-from headscope.heads.roles.shuffled_weights import shuffled_weights
-from headscope.heads.rules.run import RuleOptions
-from headscope.lab.compile import PROGRAMS, Compiled, CompileOptions, Program, compile_program, program_of_rule
+from headscope.lab.compile import PROGRAMS, Compiled, CompileOptions, Program, compile_program
 from headscope.lab.compile.programs import SELECTORS
 from headscope.lab.compile.words import sample_texts
 from headscope.scope import Scope
 
 ROLES = {"previous token": "previous token", "after a copy": "induction", "copies": "duplicate token"}
 """Rules that the battery has a role for."""
-COUNTED = (
-    "jobs", "first rule is the job", "named right", "named wrong", "not named",
-    "decoys", "decoys named", "decoys above the null",
-)  # fmt: skip
-OPTIONS = RuleOptions(tables=False, context=False)
 
 
 def models(quick: bool, first_seed: int) -> Iterator[tuple[Program, CompileOptions]]:
     """Every selector alone and every program: rotated, noisy, beside decoys of several sharpnesses, some with MLPs."""
-    programs = [*map(program_of_rule, SELECTORS), *PROGRAMS.values()]
+    programs = [*(Program(rule, (rule,)) for rule in SELECTORS), *PROGRAMS.values()]
     for seed, program in enumerate(programs[:: 8 if quick else 1], first_seed):
         yield (
             program,
@@ -49,37 +42,6 @@ def models(quick: bool, first_seed: int) -> Iterator[tuple[Program, CompileOptio
                 noise=(0.02, 0.03)[seed % 2],
             ),
         )
-
-
-def score_rules(compiled: Compiled, scope: Scope, seed: int) -> tuple[Counter[str], list[str], float]:
-    rules = scope.rules(sample_texts(12, 112, seed), OPTIONS)
-    counts: Counter[str] = Counter()
-    missed = []
-    highest = 0.0
-    for head, job in compiled.truth.items():
-        found = rules[head]
-        if job is None:
-            counts["decoys"] += 1
-            highest = max(highest, found.gain.low - max(0.0, found.null_gain.high))
-            counts["decoys named"] += found.named is not None
-            counts["decoys above the null"] += found.above_null
-            missed += [f"{compiled.program.name} {head}: a decoy, named {found.named}"] if found.named else []
-            continue
-        counts["jobs"] += 1
-        counts["first rule is the job"] += found.rules[0].name == job
-        counts["named right"] += found.named == job
-        counts["named wrong"] += found.named not in (None, job)
-        counts["not named"] += found.named is None
-        if found.rules[0].name != job:
-            missed.append(f"{compiled.program.name} {head}: {job}, found {found.rules[0].name}")
-    return counts, missed, round(highest, 4)
-
-
-def score_shuffled(scope: Scope, seed: int) -> Counter[str]:
-    """The same model with every weight matrix shuffled: nothing may be named."""
-    with shuffled_weights(scope.model, seed):
-        rules = scope.rules(sample_texts(6, 80, seed), OPTIONS)
-    return Counter({"heads": len(rules), "named": sum(head.named is not None for head in rules)})
 
 
 def score_roles(compiled: Compiled, scope: Scope) -> Counter[str]:
@@ -124,29 +86,16 @@ def score_explanations(compiled: Compiled, scope: Scope, seed: int) -> Counter[s
 
 
 def run(quick: bool, first_seed: int) -> dict[str, Any]:
-    rules, shuffled, roles, explained = (Counter[str]() for _ in range(4))
-    missed: list[str] = []
-    highest = 0.0
+    roles, explained = Counter[str](), Counter[str]()
     for number, (program, options) in enumerate(models(quick, first_seed)):
         compiled = compile_program(program, options)
         with headscope.load(compiled.model, compiled.tokenizer) as scope:
-            counts, wrong, gain = score_rules(compiled, scope, options.seed)
-            highest = max(highest, gain)
-            rules += counts
-            missed += wrong
             explained += score_explanations(compiled, scope, options.seed)
-            if number % 8 == 0:
-                shuffled += score_shuffled(scope, options.seed)
             if any(job in ROLES for job in program.rules) and number % 2 == 0:
                 roles += score_roles(compiled, scope)
-        print(f"{number + 1}: {program.name}: {dict(counts)}", flush=True)
+        print(f"{number + 1}: {program.name}", flush=True)
     return {
         "seed": first_seed,
-        "rules": {name: rules[name] for name in COUNTED},
-        "highest gain of a decoy": highest,
-        "share of jobs that are the first rule": round(rules["first rule is the job"] / rules["jobs"], 4),
-        "missed": missed,
-        "shuffled weights": {name: shuffled[name] for name in ("heads", "named")},
         "roles": {name: roles[name] for name in ("named right", "named wrong", "not named", "decoys named")},
         "explanations": {name: explained[name] for name in ("named right", "named wrong", "not named")},
         "threads": torch.get_num_threads(),

@@ -5,7 +5,6 @@ Importing this loads nothing heavy: each public name is imported from its module
 
 from __future__ import annotations
 
-import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +17,10 @@ if TYPE_CHECKING:
     from headscope.heads.look.sampling import Sampling
     from headscope.heads.questions.label_rules import LabelRule, token_class
     from headscope.heads.roles.run import RoleOptions
-    from headscope.heads.rules.follow import follow
-    from headscope.heads.rules.run import RuleOptions
     from headscope.models.any_torch.steps import StepOptions
     from headscope.names import Head
     from headscope.scan.options import ScanOptions
-    from headscope.scope import load, open_look, open_rules
+    from headscope.scope import load, open_look
 
 __version__ = "0.1.0"
 
@@ -33,18 +30,15 @@ _HOMES = {
     "MultiHeadAttention": "headscope.attention.module",
     "Question": "headscope.attention.questions",
     "RoleOptions": "headscope.heads.roles.run",
-    "RuleOptions": "headscope.heads.rules.run",
     "Sampling": "headscope.heads.look.sampling",
     "ScanOptions": "headscope.scan.options",
     "StepOptions": "headscope.models.any_torch.steps",
     "TrainingRecorder": "headscope.heads.film",
     "ablate": "headscope.heads.look.edits",
-    "follow": "headscope.heads.rules.follow",
     "force": "headscope.heads.look.edits",
     "knock_out": "headscope.heads.look.edits",
     "load": "headscope.scope",
     "open_look": "headscope.scope",
-    "open_rules": "headscope.scope",
     "patch": "headscope.heads.look.edits",
     "path": "headscope.heads.look.edits",
     "scale": "headscope.heads.look.edits",
@@ -58,19 +52,16 @@ __all__ = [
     "MultiHeadAttention",
     "Question",
     "RoleOptions",
-    "RuleOptions",
     "Sampling",
     "ScanOptions",
     "StepOptions",
     "TrainingRecorder",
     "__version__",
     "ablate",
-    "follow",
     "force",
     "knock_out",
     "load",
     "open_look",
-    "open_rules",
     "patch",
     "path",
     "scale",
@@ -80,11 +71,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "cut":
-        warnings.warn(
-            "cut is called knock_out now; the old name goes in the next version", DeprecationWarning, stacklevel=2
-        )
-        name = "knock_out"
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'headscope' has no attribute {name!r}; it has {', '.join(sorted(_HOMES))}")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from headscope.errors import HeadNameError
 
@@ -107,16 +106,6 @@ class ModelShape:
         if all(name.isdigit() for name in names) and names:
             return f"layers {names[0]}–{names[-1]}"
         return "the sites " + ", ".join(names)
-
-
-def renamed(owner: object, old: str, names: Mapping[str, str]) -> Any:
-    """Return an attribute under its new name, with a DeprecationWarning. For a class's ``__getattr__``."""
-    if old not in names:
-        raise AttributeError(f"{type(owner).__name__!r} object has no attribute {old!r}", name=old, obj=owner)
-    warnings.warn(
-        f"{old} is called {names[old]} now; the old name goes in the next version", DeprecationWarning, stacklevel=3
-    )
-    return getattr(owner, names[old])
 
 
 def printable(text: str) -> str:

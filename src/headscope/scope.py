@@ -32,10 +32,6 @@ if TYPE_CHECKING:
     from headscope.heads.pruning import Pruned
     from headscope.heads.roles.report import Report
     from headscope.heads.roles.run import RoleOptions
-    from headscope.heads.rules.fit_heads import HeadFit
-    from headscope.heads.rules.report import Rules
-    from headscope.heads.rules.rule import Rule
-    from headscope.heads.rules.run import RuleOptions
     from headscope.models.any_torch.steps import StepOptions
     from headscope.scan.census import Census
     from headscope.scan.options import ScanOptions
@@ -189,22 +185,6 @@ class Scope:
         return run_battery(self.model, options)
 
     @own_precision()
-    def rules(
-        self, texts: Sequence[Any], options: RuleOptions | None = None, kept: dict[Head, HeadFit] | None = None
-    ) -> Rules:
-        """Describe every head by a short mixture of rules, with what they explain beyond position alone.
-
-        A third of the texts is for fitting, a third for choosing how many rules, and a third for reporting. Heads are
-        put into ``kept`` as they are fitted: after a stop, the same call with the same ``kept`` goes on from there.
-        """
-        from headscope.heads.progress_bar import progress_bar
-        from headscope.heads.rules.run import fit_rules
-
-        self._refuse_edits("rules")
-        with progress_bar("reading texts"):
-            return fit_rules(self.model, texts, options, kept)
-
-    @own_precision()
     def scan(self, corpus: Any, *, out: str | Path | None = None, options: ScanOptions | None = None) -> Census:
         """Measure every head and question over a corpus: streaming, resumable, with a progress bar."""
         from headscope.scan.options import ScanOptions
@@ -309,13 +289,6 @@ def open_look(path: str | Path, scope: Scope | None = None) -> Look:
     from headscope.heads.look.saved_look import open_saved_look
 
     return open_saved_look(Path(path), None if scope is None else scope.model)
-
-
-def open_rules(path: str | Path, scope: Scope | None = None, rules: Sequence[Rule] = ()) -> Rules:
-    """Open rules that ``rules.save`` wrote; with the scope of their model, to run on them. ``rules`` are your own."""
-    from headscope.heads.rules.report import open_rules as open_saved
-
-    return open_saved(path, None if scope is None else scope.model, rules)
 
 
 def load(source: Any = None, tokenizer: Any = None, **options: Any) -> Scope:

@@ -21,7 +21,6 @@ from headscope.heads.roles.run import RoleOptions, run_battery
 from headscope.lab.train.gpt import GPT, GPTConfig
 from headscope.lab.train.llama_folder import load_folder, save_folder
 from headscope.lab.train.tokenizer import train_tokenizer
-from headscope.models import embedded_weights
 from headscope.models.weight_hash import weight_hash
 from headscope.scope import load
 
@@ -55,14 +54,11 @@ def candidate(run: Path, seed: int) -> Path:
     return run
 
 
-def test_a_candidate_takes_the_place_of_the_last_one_which_stays_known_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_candidate_takes_the_place_of_the_last_one(tmp_path: Path) -> None:
     first, second = (candidate(tmp_path / name, seed) for seed, name in enumerate(("first", "second")))
     target = tmp_path / "embedded"
-    pack(first, target, title="nothing was here", anyway=False)
-    assert not (target / "earlier.json").exists()
-    pack(second, target, title="the first model", anyway=False)
+    pack(first, target, anyway=False)
+    pack(second, target, anyway=False)
 
     same = zip(load_folder(target).parameters(), load_folder(second / "model").parameters(), strict=True)
     assert all(torch.equal(here, there) for here, there in same)
@@ -79,25 +75,20 @@ def test_a_candidate_takes_the_place_of_the_last_one_which_stays_known_by_name(
 
     with load(target, dtype=torch.float32) as scope:
         assert shipped(scope, target / "heads.json") is not None
-    old = json.loads((first / "judged.json").read_text())["weights"]
-    assert embedded_weights.earlier(target)[old] == "the first model"
-    monkeypatch.setattr(embedded_weights, "FOLDER", target)
-    assert embedded_weights.earlier_title(old) == "the first model"
-    assert embedded_weights.earlier_title("another") is None
 
 
 def test_a_candidate_that_misses_a_goal_or_was_not_the_one_judged_is_refused(tmp_path: Path) -> None:
     run = candidate(tmp_path / "run", 0)
     with pytest.raises(InputError, match=r"nothing lacks .*judged\.json.*; train and judge it first"):
-        pack(tmp_path / "nothing", tmp_path / "embedded", title="", anyway=False)
+        pack(tmp_path / "nothing", tmp_path / "embedded", anyway=False)
     judged = json.loads((run / "judged.json").read_text())
     judged["goals"]["pronouns: 90 %"] = False
     (run / "judged.json").write_text(json.dumps(judged))
     with pytest.raises(InputError, match=r"misses 1 goals: pronouns: 90 %"):
-        pack(run, tmp_path / "embedded", title="", anyway=False)
+        pack(run, tmp_path / "embedded", anyway=False)
     (run / "judged.json").write_text(json.dumps(judged | {"weights": "0" * 64}))
     with pytest.raises(InputError, match=r"the weights judged are 000000000000, these are [0-9a-f]{12}"):
-        pack(run, tmp_path / "embedded", title="", anyway=True)
+        pack(run, tmp_path / "embedded", anyway=True)
 
 
 def test_goals_that_were_not_measured_are_not_reached() -> None:

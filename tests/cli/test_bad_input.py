@@ -92,7 +92,6 @@ MISREAD: list[tuple[str, str]] = [
     ("serve --port 99999", "Invalid value for '--port'"),
     ("generate hi --seed 18446744073709551616", "Invalid value for '--seed'"),
     ("heads --seed -1", "Invalid value for '--seed'"),
-    ("rules -n 3 --seed 18446744073709551616", "Invalid value for '--seed'"),
     ("train -t book.txt -o run --seed -9223372036854775809", "Invalid value for '--seed'"),
     ("serve --port -1", "Invalid value for '--port'"),
     ("scan -c plain.txt", "Missing option '--out'"),

@@ -11,10 +11,8 @@ from headscope.cli import app
 from headscope.errors import InputError
 
 LINES = [
-    "rules -n 3 --texts book.txt --out book.txt",
-    "rules -n 3 --texts . --out ./book.txt",
-    "rules -n 3 --texts *.txt --out link.txt",
-    "circuit pairs.csv --out pairs.csv",
+    "circuit pairs.csv --out ./pairs.csv",
+    "circuit pairs.csv --out link.csv",
     "look photo.png --png photo.png",
     "look photo.png --html photo.png",
 ]
@@ -24,9 +22,9 @@ LINES = [
 def test_what_is_read_is_not_written_over(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is refused before a model is opened."""
     monkeypatch.chdir(tmp_path)
-    for file in ("book.txt", "pairs.csv", "photo.png"):
+    for file in ("pairs.csv", "photo.png"):
         Path(file).write_text("The horse crossed the road because it was tired. " * 100, encoding="utf-8")
-    Path("link.txt").symlink_to("book.txt")
+    Path("link.csv").symlink_to("pairs.csv")
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     done = CliRunner().invoke(app, [*line.split(), "--model", "no/such"])
     assert isinstance(done.exception, InputError)

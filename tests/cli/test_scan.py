@@ -1,9 +1,8 @@
-"""``headscope scan``: which texts it reads, and that its rules are of the same ones."""
+"""``headscope scan``: which texts it reads."""
 
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -49,14 +48,6 @@ def test_several_corpora_are_files_each_and_not_texts(folder: Path, tmp_path: Pa
 def test_standard_input_among_other_corpora_is_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="- is standard input, and a corpus of its own; leave out the 1 others"):
         scan(folder, tmp_path / "out", "-c", "-", "-c", str(folder / "first.txt"), given=SECOND.encode())
-
-
-def test_rules_of_a_corpus_that_can_be_read_once_are_refused_before_it_is_scanned(folder: Path, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    for source in ("-", str(tmp_path / "pipe")):
-        with pytest.raises(InputError, match=f"--rules reads the corpus a second time, and {source} can be read only"):
-            scan(folder, tmp_path / "out", "-c", source, "--rules", given=FIRST.encode())
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_that_is_not_a_scan_s_is_left_as_it_was(folder: Path, tmp_path: Path) -> None:

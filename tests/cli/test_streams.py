@@ -34,7 +34,6 @@ JSON = {
     "why": ("why", TEXT, "--head", "3.5"),
     "trace": ("trace", TEXT),
     "circuit": ("circuit", "pairs.csv", "--wanted", "0.1"),
-    "rules": ("rules", "small", "-t", "book.txt", "-n", "3", "--no-tables"),
     "exercise": ("exercise", "mine.py"),
     "explain": ("explain", "shape"),
     "publish": ("publish", "small", "--i-may", "--out", "site"),

@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 import headscope
-from headscope import ablate, follow, force, knock_out, patch, path, scale
+from headscope import ablate, force, knock_out, patch, path, scale
 from headscope.errors import EditError
 from headscope.heads.look.edits import Edit, edited
 from headscope.models.decoding import Decoder
@@ -136,12 +136,6 @@ def test_a_path_at_the_last_query_and_key_of_a_text_is_cut(llama: Scope) -> None
         found = llama.look(ids).pattern("1.1")
     torch.testing.assert_close(found[:4], whole[:4])
     assert not torch.allclose(found[4], whole[4])
-
-
-def test_rules_are_followed_past_a_sliding_window_as_in_the_text_read_whole() -> None:
-    texts = torch.randint(3, 90, (12, 40), generator=torch.Generator().manual_seed(1)).tolist()
-    with headscope.load(windowed()) as scope:
-        assert_same_in_steps(scope, IDS[0].tolist(), follow(scope.rules(texts), "1.1"))
 
 
 def test_an_arrow_of_cross_attention_is_knocked_out_at_its_query_and_key(t5: Scope) -> None:

@@ -13,7 +13,7 @@ import pytest
 RUN = "HEADSCOPE_TEST_RUN"  # in the environment of every process that this run has started
 GRACE = 10.0  # seconds for processes that are about to end: a browser's own, a worker's
 LAST_SECONDS = 120.0  # for the interpreter to end once the tests have
-ENDS_WITH_US = ("multiprocessing.resource_tracker", "torch/_inductor/compile_worker", "inputs/isolated_child.py")
+ENDS_WITH_US = ("multiprocessing.resource_tracker", "torch/_inductor/compile_worker")
 
 
 def mark_run(config: pytest.Config) -> None:

@@ -763,96 +763,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/rules": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** Rules */
-        get: operations["rules_api_rules_get"];
-        put?: never;
-        /** Fit */
-        post: operations["fit_api_rules_post"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/rules/compile": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Compilable
-         * @description Every rule that can be compiled.
-         */
-        get: operations["compilable_api_rules_compile_get"];
-        put?: never;
-        /** Compile Rule */
-        post: operations["compile_rule_api_rules_compile_post"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/rules/compile/open": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /** Open Compiled */
-        post: operations["open_compiled_api_rules_compile_open_post"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/rules/cost": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /** Cost */
-        post: operations["cost_api_rules_cost_post"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/rules/pattern": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /** Pattern */
-        post: operations["pattern_api_rules_pattern_post"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/token": {
         parameters: {
             query?: never;
@@ -1414,69 +1324,6 @@ export interface components {
             sites: components["schemas"]["CensusSite"][];
         };
         /**
-         * CompilableRule
-         * @description A rule that a head can be compiled from.
-         */
-        CompilableRule: {
-            /** Name */
-            name: string;
-            /** Phrase */
-            phrase: string;
-        };
-        /**
-         * CompilableRules
-         * @description All of them.
-         */
-        CompilableRules: {
-            /** Rules */
-            rules: components["schemas"]["CompilableRule"][];
-            /** Text */
-            text: string;
-        };
-        /**
-         * CompiledHead
-         * @description One compiled head.
-         *
-         *     Arrays: ``pattern`` float32 [query, key]; ``W_Q``, ``W_K``, ``W_V``, ``W_O`` float32, reduced to at most 40 × 40
-         *     cells, each the weight of its part that is largest in absolute value.
-         */
-        CompiledHead: {
-            /** D Head */
-            d_head: number;
-            /** D Model */
-            d_model: number;
-            /** Head */
-            head: string;
-            /** Heads */
-            heads: number;
-            /** Layers */
-            layers: number;
-            /** Phrase */
-            phrase: string;
-            /** Rule */
-            rule: string;
-            /**
-             * Share
-             * @description of the attention that lands where the rule says, over rows with a target
-             */
-            share: number;
-            /** Tokens */
-            tokens: string[];
-        };
-        /**
-         * CompileRequest
-         * @description A rule to compile. ``hidden``: in a rotated, noisy residual stream, beside two decoys in every layer.
-         */
-        CompileRequest: {
-            /**
-             * Hidden
-             * @default false
-             */
-            hidden: boolean;
-            /** Rule */
-            rule: string;
-        };
-        /**
          * CraftBegun
          * @description Arrays: ``wanted`` float32 [head, query, key]; ``finds`` uint8 [head, query], 1 for rows with a target.
          */
@@ -1670,29 +1517,6 @@ export interface components {
             writer: string;
         };
         /**
-         * DirectionInfo
-         * @description Tokens at the two ends of a circuit's strongest direction, and its share of the circuit.
-         */
-        DirectionInfo: {
-            /**
-             * Circuit
-             * @enum {string}
-             */
-            circuit: "QK" | "OV";
-            /**
-             * Given
-             * @description QK: tokens that ask; OV: tokens that are read
-             */
-            given: string[];
-            /**
-             * Raised
-             * @description QK: tokens that are asked for; OV: predictions that are raised
-             */
-            raised: string[];
-            /** Share */
-            share: number;
-        };
-        /**
          * Edge
          * @description One arrow of one head: the attention of a query to a key.
          */
@@ -1767,20 +1591,6 @@ export interface components {
             weights: {
                 [key: string]: number;
             };
-        };
-        /**
-         * ExampleInfo
-         * @description Two tokens, the weight that the first gives the second, and the weight by the head's rules.
-         */
-        ExampleInfo: {
-            /** By Rules */
-            by_rules: number;
-            /** Key */
-            key: string;
-            /** Query */
-            query: string;
-            /** Weight */
-            weight: number;
         };
         /**
          * ExerciseResponse
@@ -1996,35 +1806,6 @@ export interface components {
             d_head: number;
             /** N Heads */
             n_heads: number;
-        };
-        /**
-         * HeadWords
-         * @description One head in words, and what the words explain.
-         */
-        HeadWords: {
-            /** @description where it attends most beyond its rules */
-            example: components["schemas"]["ExampleInfo"] | null;
-            explained: components["schemas"]["MeasureInfo"];
-            explained_by_position: components["schemas"]["MeasureInfo"];
-            /** First */
-            first: number;
-            gain: components["schemas"]["MeasureInfo"];
-            /** Head */
-            head: string;
-            null_gain: components["schemas"]["MeasureInfo"];
-            /**
-             * On Content
-             * @description what short context explains of the rest beyond the rules
-             */
-            on_content: number;
-            rest: components["schemas"]["MeasureInfo"];
-            rest_by_position: components["schemas"]["MeasureInfo"];
-            /** Rules */
-            rules: components["schemas"]["RuleInfo"][];
-            /** Sentence */
-            sentence: string;
-            /** Strongest */
-            strongest: string | null;
         };
         /** HideAnswers */
         HideAnswers: {
@@ -2289,18 +2070,6 @@ export interface components {
             says: string;
         };
         /**
-         * MeasureInfo
-         * @description A measure over all reporting texts, and its 95 % interval over documents.
-         */
-        MeasureInfo: {
-            /** High */
-            high: number;
-            /** Low */
-            low: number;
-            /** Value */
-            value: number;
-        };
-        /**
          * MediaInfo
          * @description A picture or sound that was read.
          *
@@ -2467,8 +2236,6 @@ export interface components {
          * @description A model that was added to the registry, and a text to look at with it.
          */
         OpenedModel: {
-            /** Head */
-            head: string | null;
             /** Model */
             model: string;
             /** Text */
@@ -2588,7 +2355,7 @@ export interface components {
         };
         /**
          * PredictRequest
-         * @description The next token as it is, and with some heads ablated or on their rules, or some arrows knocked out.
+         * @description The next token as it is, and with some heads ablated or some arrows knocked out.
          */
         PredictRequest: {
             /**
@@ -2616,12 +2383,6 @@ export interface components {
             off: string[];
             /** Position */
             position: number;
-            /**
-             * Rules
-             * @description heads that run on their rules
-             * @default []
-             */
-            rules: string[];
             sampling?: components["schemas"]["SamplingRequest"] | null;
         };
         /**
@@ -2663,11 +2424,6 @@ export interface components {
              * @enum {string}
              */
             predicts: "token" | "class" | "vector";
-            /**
-             * Rules
-             * @default []
-             */
-            rules: string[];
             sampled: components["schemas"]["Sampled"] | null;
             /** Without */
             without: number[] | null;
@@ -2930,108 +2686,6 @@ export interface components {
             threshold: number | null;
             /** Why Not */
             why_not: string;
-        };
-        /**
-         * RuleCostRequest
-         * @description What it costs to let one head run on its rules.
-         */
-        RuleCostRequest: {
-            /** Head */
-            head: string;
-        };
-        /**
-         * RuleCostResponse
-         * @description By what factor the perplexity grows with a head on its rules, on position alone, and on its mean z.
-         */
-        RuleCostResponse: {
-            /**
-             * Directions
-             * @description what it depends on by content, from its weights
-             * @default []
-             */
-            directions: components["schemas"]["DirectionInfo"][];
-            /** Head */
-            head: string;
-            /** Loss */
-            loss: number;
-            /** Perplexity */
-            perplexity: {
-                [key: string]: number;
-            };
-            /** Texts */
-            texts: number;
-        };
-        /**
-         * RuleInfo
-         * @description One rule of a head. ``part``: what it explains of the head's attention beside the first token.
-         */
-        RuleInfo: {
-            /**
-             * Applies
-             * @description the share of places where it has a target
-             */
-            applies: number;
-            /** Name */
-            name: string;
-            /** Part */
-            part: number;
-            /** Phrase */
-            phrase: string;
-            /**
-             * Position
-             * @description whether it reads positions alone
-             */
-            position: boolean;
-            /** Weight */
-            weight: number;
-        };
-        /**
-         * RulePatternRequest
-         * @description The pattern that a head's rules give on a text.
-         */
-        RulePatternRequest: {
-            /** Head */
-            head: string;
-            /** Look */
-            look: string;
-        };
-        /**
-         * RulePatternResponse
-         * @description Arrays: ``weights`` float32 [query, key].
-         */
-        RulePatternResponse: {
-            /** Head */
-            head: string;
-            /** Look */
-            look: string;
-        };
-        /**
-         * RulesResponse
-         * @description The rules of this model's heads, as far as they have been fitted.
-         */
-        RulesResponse: {
-            /**
-             * Heads
-             * @default []
-             */
-            heads: components["schemas"]["HeadWords"][];
-            /**
-             * Places
-             * @description rows that the measures are over
-             * @default 0
-             */
-            places: number;
-            /**
-             * State
-             * @enum {string}
-             */
-            state: "unfitted" | "fitting" | "fitted";
-            /**
-             * Texts
-             * @description texts that the measures are over
-             * @default 0
-             */
-            texts: number;
         };
         /**
          * RunBegun
@@ -5228,233 +4882,6 @@ export interface operations {
             };
         };
     };
-    rules_api_rules_get: {
-        parameters: {
-            query?: {
-                model?: string | null;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["RulesResponse"];
-                };
-            };
-            /** @description Unprocessable Entity */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    fit_api_rules_post: {
-        parameters: {
-            query?: {
-                model?: string | null;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["RulesResponse"];
-                };
-            };
-            /** @description Unprocessable Entity */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    compilable_api_rules_compile_get: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["CompilableRules"];
-                };
-            };
-            /** @description Unprocessable Entity */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    compile_rule_api_rules_compile_post: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["CompileRequest"];
-            };
-        };
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/x-headscope": components["schemas"]["CompiledHead"];
-                };
-            };
-            /** @description Unprocessable Entity */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/x-headscope": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    open_compiled_api_rules_compile_open_post: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["CompileRequest"];
-            };
-        };
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["OpenedModel"];
-                };
-            };
-            /** @description Unprocessable Entity */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    cost_api_rules_cost_post: {
-        parameters: {
-            query?: {
-                model?: string | null;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["RuleCostRequest"];
-            };
-        };
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["RuleCostResponse"];
-                };
-            };
-            /** @description Unprocessable Entity */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    pattern_api_rules_pattern_post: {
-        parameters: {
-            query?: {
-                model?: string | null;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["RulePatternRequest"];
-            };
-        };
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/x-headscope": components["schemas"]["RulePatternResponse"];
-                };
-            };
-            /** @description Unprocessable Entity */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/x-headscope": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
     token_api_token_post: {
         parameters: {
             query?: {
@@ -5598,7 +5025,6 @@ export interface operations {
     sheet_api_worksheet_get: {
         parameters: {
             query?: {
-                language?: string;
                 seed?: number;
                 solved?: boolean;
             };

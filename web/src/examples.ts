@@ -48,7 +48,6 @@ export async function shownBy(source: Source, model: ModelCard, not: Example): P
       off: [],
       how: "zero" as const,
       cuts: [],
-      rules: [],
       count: 6,
       sampling: null,
     };

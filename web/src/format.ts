@@ -9,16 +9,6 @@ export function fixed(value: number, digits: number): string {
   return pointed(value.toFixed(digits)).replace("-", "−");
 }
 
-/** Numbers of a text that was made with points, in the language of the page: 0.5 is 0,5 in German, and .5 too. */
-export function localised(text: string): string {
-  if (catalogue.ui.decimal === ".") return text;
-  const apart = text.replace(/(?<=\d), (?=[−(]?[.\d])/g, "; ").replace(/(?<!\w),(?=\d)/g, ".");
-  return apart.replace(
-    /(?<![\w.])(\d*)\.(\d+)(?![\w.]*\.\d)/g,
-    (_, whole, rest) => `${whole || "0"}${catalogue.ui.decimal}${rest}`,
-  );
-}
-
 /** A weight: .69, with a real minus and no leading zero. */
 export function short(value: number, digits = 2): string {
   if (!Number.isFinite(value)) return "–";

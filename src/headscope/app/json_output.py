@@ -10,7 +10,6 @@ import torch.nn.functional as F
 
 from headscope.app.terminal import top_heads
 from headscope.heads.look.look import Look
-from headscope.heads.rules.report import Rules
 from headscope.names import Head
 from headscope.scan.census import Census
 from headscope.scope import Generated, Scope
@@ -91,7 +90,6 @@ def model_json(scope: Scope) -> dict[str, Any]:
     }
 
 
-def census_json(census: Census, rules: Rules | None = None) -> dict[str, Any]:
-    """A census's rows and recipe; with rules, each row has its head's sentence and what its rules explain."""
-    written = {"recipe": census.recipe.data, "rows": census.to_arrow(rules).to_pylist()}
-    return written if rules is None else written | {"rules": rules.to_dict()}
+def census_json(census: Census) -> dict[str, Any]:
+    """A census's rows and recipe."""
+    return {"recipe": census.recipe.data, "rows": census.to_arrow().to_pylist()}

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from pydantic import Field
 
@@ -103,12 +102,9 @@ class ModelRegistry:
         known = ", ".join(self.names(client)) or "none"
         raise InputError(f"there is no model {name!r} on this page; it has {known}")
 
-    def add(self, name: str, scope: Scope, client: str = "", texts: Sequence[Any] | None = None) -> None:
-        """Add a model that a client made on a page, so that the microscope can open it by name.
-
-        ``texts`` are those that its rules are fitted on: passages of the lessons unless given.
-        """
-        session = Session(scope, texts)
+    def add(self, name: str, scope: Scope, client: str = "") -> None:
+        """Add a model that a client made on a page, so that the microscope can open it by name."""
+        session = Session(scope)
         session.kept = self._kept.part()
         with self._lock:
             before = self._made.entries()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeVar, cast
+from typing import Literal, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -13,7 +13,6 @@ from torch import Tensor
 from headscope.attention import pattern
 from headscope.attention.scores import Scores
 from headscope.errors import HeadscopeError
-from headscope.names import renamed
 
 Statistic = Literal["entropy", "distance", "strongest"]
 ALL_STATISTICS: frozenset[Statistic] = frozenset(("entropy", "distance", "strongest"))
@@ -27,11 +26,6 @@ class Distance(NamedTuple):
 
     mean: PerRow
     std: PerRow
-
-    @property
-    def spread(self) -> PerRow:
-        """The old name of ``std``."""
-        return cast(Tensor, renamed(self, "spread", {"spread": "std"}))
 
 
 class Strongest(NamedTuple):

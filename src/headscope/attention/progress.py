@@ -1,7 +1,7 @@
 """Report how far long work has come to a callback set by the caller, one per thread or asyncio task.
 
-Whoever is called may let other work run before it returns, unless the work is ``uninterrupted``, or stop it by an
-error, unless it is ``restoring``.
+Where work reports, and at its other pause points (between layers, between bands of ``blockwise``), whoever is called
+may let other work run before it returns, unless the work is ``uninterrupted``, or stop it by an error.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ProgressCallback = Callable[[str, int, int], None]
 _callback: ContextVar[ProgressCallback | None] = ContextVar("headscope_progress", default=None)
 
 _uninterrupted: ContextVar[bool] = ContextVar("headscope_uninterrupted", default=False)
-_restoring: ContextVar[bool] = ContextVar("headscope_restoring", default=False)
+_pause: ContextVar[Callable[[], None] | None] = ContextVar("headscope_pause", default=None)
 
 
 @contextmanager
@@ -34,26 +34,29 @@ def may_be_interrupted() -> bool:
     return not _uninterrupted.get()
 
 
-@contextmanager
-def restoring() -> Iterator[None]:
-    """Say that this block puts back what the work has changed: whoever stops the work waits for its end."""
-    token = _restoring.set(True)
-    try:
-        yield
-    finally:
-        _restoring.reset(token)
-
-
-def may_be_stopped() -> bool:
-    """Whether the work may be stopped between two steps."""
-    return not _restoring.get()
-
-
 def report_progress(task: str, done: int, total: int) -> None:
     """Call the progress callback of this context, if there is one."""
     callback = _callback.get()
     if callback is not None:
         callback(task, done, total)
+    pause_point()
+
+
+def pause_point() -> None:
+    """Let other work run, or be stopped, if whoever runs this one says so."""
+    pause = _pause.get()
+    if pause is not None:
+        pause()
+
+
+@contextmanager
+def pausing(pause: Callable[[], None]) -> Iterator[None]:
+    """Call this at every pause point of the work inside the block."""
+    token = _pause.set(pause)
+    try:
+        yield
+    finally:
+        _pause.reset(token)
 
 
 def listening() -> bool:

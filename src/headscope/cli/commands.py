@@ -9,10 +9,10 @@ import typer
 
 from headscope import __version__
 
-from headscope.cli import look, explain, measure, rules, circuits, prune, publish, learn  # isort: skip - the order of the help
+from headscope.cli import look, explain, measure, circuits, prune, publish, learn  # isort: skip - the order of the help
 from headscope.cli.options import app
 
-__all__ = ["app", "circuits", "default_command", "explain", "learn", "look", "measure", "prune", "publish", "rules"]
+__all__ = ["app", "circuits", "default_command", "explain", "learn", "look", "measure", "prune", "publish"]
 
 
 def default_command() -> list[str]:

@@ -80,38 +80,29 @@ def scan(
     workers: Annotated[int, typer.Option(help="Number of processes.")] = 1,
     ray: Annotated[str | None, typer.Option(help="A Ray address, or local.")] = None,
     question: Classes = None,
-    with_rules: Annotated[
-        bool, typer.Option("--rules", help="Say what every head does, too: rules, fitted on the corpus's first texts.")
-    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Scan a corpus: every head and question over all of its tokens, resumable.
 
-    Example: headscope scan --corpus "books/*.txt" --out census --class "digits=[0-9]+" --rules
+    Example: headscope scan --corpus "books/*.txt" --out census --class "digits=[0-9]+"
     """
     from headscope.app.json_output import census_json
-    from headscope.cli.rules import corpus_rules, refuse_streams
     from headscope.heads.questions.label_rules import read_class
     from headscope.scan.options import ScanOptions
     from headscope.scope import load
 
-    if with_rules:
-        refuse_streams(corpus)
     rules = tuple(read_class(entry) for entry in question or ())
     options = ScanOptions(context=context, max_tokens=max_tokens, workers=workers, ray=ray, rules=rules)
     with load(one_model(model, named)) as scope:
         try:
             census = scope.scan(corpus[0] if len(corpus) == 1 else [*map(Path, corpus)], out=out, options=options)
-            found = corpus_rules(scope, corpus, out / "rules.json") if with_rules else None
         except KeyboardInterrupt as stopped:
             say(f"stopped: {stopped}; the same command resumes there", err=True)
             raise typer.Exit(INTERRUPTED) from stopped
     if as_json:
-        show_json(census_json(census, found))
+        show_json(census_json(census))
     else:
         show(census)
-        if found is not None:
-            say(f"{found!r}; {out}/rules.json has every head's")
         say(f"{out}/report.html shows it; census.parquet has one row per head and question")
 
 

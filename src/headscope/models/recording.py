@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headscope.attention.observer import Call, observing, plain
+from headscope.attention.progress import pause_point
 from headscope.errors import HeadNameError, ModelError
 from headscope.models.finite import PassCheck, finish, refuse_non_finite_weights
 from headscope.models.inputs.tokens import InputProcessor
@@ -207,6 +208,7 @@ class RecordedModel(ABC):
             if site is None:
                 self._watched.refuse_unknown(call.site)
                 return plain(call)
+            pause_point()
             recorder = current_recorder.get()
             if recorder is not None and recorder.model is self:
                 z = recorder.observe(site, call, observer)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,6 @@ from torch import Tensor
 
 from headscope.errors import InputError
 from headscope.files import parsing
-from headscope.models.embedded_weights import earlier_title
 from headscope.models.protocol import Token
 from headscope.names import Head, HeadName
 from headscope.scan.census_archive import read_census
@@ -26,9 +25,6 @@ from headscope.scan.recipe import SCHEMA_VERSION, Recipe
 from headscope.scan.tally.examples import BEFORE, NO_TOKEN
 from headscope.scan.tally.reduction import TRAITS
 from headscope.scan.tally.tally import Layout, Tally
-
-if TYPE_CHECKING:
-    from headscope.heads.rules.report import Rules
 
 _NUMBERS = ("mean", "variance", "minimum", "maximum", "low", "high", "null_mean", "null_low", "null_high")
 
@@ -96,12 +92,7 @@ class Census:
 
     @property
     def model_name(self) -> str:
-        """The model's name; an embedded model that headscope no longer ships has its title with it."""
-        name, title = (
-            str(self.recipe.data["model"]["name"]),
-            earlier_title(self.recipe.data["model"].get("weights_sha256")),
-        )
-        return f"{name} ({title})" if title else name
+        return str(self.recipe.data["model"]["name"])
 
     @property
     def corpus_name(self) -> str:
@@ -146,8 +137,8 @@ class Census:
         rows = [row for row in self.rows if row.question == question]
         return sorted(rows, key=lambda row: -row.mean)[:count]
 
-    def to_arrow(self, rules: Rules | None = None) -> pa.Table:
-        """One row per head and question; with ``rules``, also each head's sentence and what its rules explain."""
+    def to_arrow(self) -> pa.Table:
+        """One row per head and question."""
         columns: dict[str, Any] = {
             "head": pa.array([str(row.head) for row in self.rows]),
             "site": pa.array([row.head.site for row in self.rows]),
@@ -158,19 +149,8 @@ class Census:
         }
         columns |= {name: pa.array([getattr(row, name) for row in self.rows], pa.float64()) for name in _NUMBERS}
         columns["histogram"] = pa.array([row.histogram for row in self.rows], pa.list_(pa.int64()))
-        if rules is not None:
-            columns |= self._rule_columns(rules)
         about = {"schema_version": str(SCHEMA_VERSION), "recipe": self.recipe.to_json()}
         return pa.table(columns).replace_schema_metadata(about)
-
-    def _rule_columns(self, rules: Rules) -> dict[str, Any]:
-        """Columns of the heads' rules; null for heads that have none."""
-        if rules.recipe["weights"] != self.recipe.data["model"]["weights_sha256"]:
-            raise InputError(f"these rules are of {rules.model} with other weights than this census's")
-        by_head = {row["head"]: row for row in rules.to_arrow().to_pylist()}
-        names = ("sentence", "named", "first", "explained", "rest", "gain", "null_gain", "gain_with_table")
-        found = [by_head.get(str(row.head), {}) for row in self.rows]
-        return {f"rules_{name}": pa.array([each.get(name) for each in found]) for name in names}
 
     def examples(self) -> pa.Table:
         """The strongest examples of each head and question, as text."""

@@ -283,20 +283,6 @@ def test_a_short_text_of_many_tokens_is_truncated():
     assert (card.read, card.length) == (1280, 1600)
 
 
-def test_a_long_text_gets_every_core(session, monkeypatch):
-    monkeypatch.setattr(session_module, "CORES", 3)
-    monkeypatch.setattr(session_module, "LONG_TEXT", 300)
-    before, seen = torch.get_num_threads(), []
-    hook = session.scope.model.model.register_forward_pre_hook(lambda *_: seen.append(torch.get_num_threads()))
-    try:
-        session.look(LookRequest(text="the old lamp"))
-        session.look(LookRequest(text="the old lamp " * 120))
-    finally:
-        hook.remove()
-    assert seen == [before, 3]
-    assert torch.get_num_threads() == before
-
-
 def test_invalid_requests_to_a_session_are_refused(session):
     card, _ = open_look(session)
     with pytest.raises(ForgottenLookError, match="the text of look 'gone' is no longer kept"):

@@ -20,7 +20,7 @@ from headscope.app.colour import weight_colour
 from headscope.app.pages.census import Censuses
 from headscope.app.pages.course import lessons
 from headscope.app.publish import citation, site
-from headscope.app.publish.answer_groups import card_group, census_groups, compiled_rules_by_request
+from headscope.app.publish.answer_groups import card_group, census_groups
 from headscope.app.publish.answers import stored_answers, stored_marks
 from headscope.app.publish.explanations import EXAMPLES
 from headscope.app.publish.graph import Exported, ExportError
@@ -71,13 +71,6 @@ def test_every_head_of_a_census_is_stored_with_every_question() -> None:
     assert begins == "censuses/1/head?head=0.0&"
     assert list(group) == [f"{begins}question={each.name}" for each in census.table[0].quantities]
     assert all(request.endswith(answer.question) for request, answer in group.items())
-
-
-def test_rules_are_stored_as_heads() -> None:
-    request, packed = next(compiled_rules_by_request())
-    made = unpack(packed)
-    assert request == f'rules/compile {{"rule":"{made.values["rule"]}","hidden":false}}'
-    assert "pattern" in made.arrays
 
 
 def test_the_explained_examples_are_the_pages_own() -> None:

@@ -197,18 +197,5 @@ def test_answers_are_marked_with_an_explanation(client: TestClient):
     assert "not 9" in mark("1", 9)["message"]
 
 
-@pytest.mark.parametrize(
-    ("header", "language"), [("de", "de"), ("fr, de-AT;q=.8, en;q=.5", "de"), ("en-GB, de", "en"), ("fr", "en")]
-)
-def test_lessons_come_in_the_language_that_is_asked_for(client: TestClient, header: str, language: str):
-    asked = {"Accept-Language": header}
-    listed = client.get("/api/lessons", headers=asked).json()["lessons"]
-    assert [line["title"] for line in listed] == [title for *_, title in lessons.contents(language)]
-    response = client.get("/api/lessons/9", headers=asked).json()
-    assert response["title"] == lessons.lesson(9, language).title
-    marked = client.post("/api/lessons/9/answer", json={"question": 2, "answer": "b"}, headers=asked).json()
-    assert marked["says"] == lessons.lesson(9, language).check(2, "b").says
-
-
 def test_an_unknown_lesson_is_refused(client: TestClient):
     assert "there is no lesson 99" in client.get("/api/lessons/99").json()["message"]

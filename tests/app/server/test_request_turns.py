@@ -19,14 +19,13 @@ from headscope.app.pages.census import Censuses
 from headscope.app.pages.film import Films
 from headscope.app.pages.microscope import Progress, Session
 from headscope.app.server.fair_queue import FairQueue, ReaderLeftError, Turn
-from headscope.app.server.routes import census, classroom, explain, lab, learn, media, microscope, models, rules
+from headscope.app.server.routes import census, classroom, explain, lab, learn, media, microscope, models
 from headscope.app.server.worker import DISCONNECTED, LARGE_MODEL, Worker, without_panic
-from headscope.app.wire import unpack
 from headscope.errors import InputError
 
 CRAFT = {"sentence": "a red dog", "targets": [{"name": "t", "arrows": [[1, 0]]}], "steps": 3}
 IN_FILE_THREADS = {
-    *(f"GET /api/{name}" for name in ("films", "cards", "lessons", "rules/compile", "class", "class/progress.csv")),
+    *(f"GET /api/{name}" for name in ("films", "cards", "lessons", "class", "class/progress.csv")),
     *(f"GET /api/lab/{name}" for name in ("exercise", "by-hand", "one-or-many")),
     *(f"POST /api/lab/{name}" for name in ("sentence", "arrows", "worked", "exercise", "fork")),
     *(f"POST /api/class/{name}" for name in ("show", "open", "answers", "ask", "stop-showing", "end")),
@@ -34,37 +33,9 @@ IN_FILE_THREADS = {
 }
 
 
-def turn_of(client: TestClient, monkeypatch: pytest.MonkeyPatch, path: str, body: Any) -> Turn:
-    """The turn that a request waits with; it is not run."""
-    seen: list[Turn] = []
-
-    async def run(queue: FairQueue, turn: Turn, work: Any) -> None:
-        seen.append(turn)
-        raise ReaderLeftError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(FairQueue, "run", run)
-        assert client.post(path, json=body).status_code == DISCONNECTED
-    return seen[0]
-
-
-def test_a_text_is_brief_while_a_layer_takes_no_more_of_it_than_is_between_two_pause_points(
-    session: Session, client: TestClient, monkeypatch: pytest.MonkeyPatch
-):
-    name = unpack(client.post("/api/look", json={"text": "the old lamp"}).content).values["look"]
-    about = {"look": name, "position": 0}
-    assert turn_of(client, monkeypatch, "/api/look", {"text": "the old lamp"}).kind == "brief"
-    assert turn_of(client, monkeypatch, "/api/predict", about).kind == "brief"
-    monkeypatch.setattr("headscope.app.server.worker.LARGEST_PRODUCT", len("the old lamp") * session.parameters // 2)
-    assert turn_of(client, monkeypatch, "/api/look", {"text": "the old lamp"}).kind == "brief", "two layers"
-    assert turn_of(client, monkeypatch, "/api/look", {"text": "the old lamps"}).kind != "brief"
-    assert turn_of(client, monkeypatch, "/api/predict", {**about, "look": "0" * 32}).kind != "brief", "a picture, say"
-    assert turn_of(client, monkeypatch, "/api/why", {"look": name, "head": "0.0", "query": 1, "key": 0}).kind != "brief"
-
-
 def routers(worker: Worker) -> list[APIRouter]:
     """The routes of every page."""
-    pages = [each.routes(worker) for each in (models, microscope, rules, explain, media, lab)]
+    pages = [each.routes(worker) for each in (models, microscope, explain, media, lab)]
     held = [learn.routes(worker, Films(), None), classroom.routes(worker, None)]
     return [*pages, *held, census.routes(worker, Censuses())]
 
@@ -82,17 +53,12 @@ def request(name: str = "", address: str = "10.0.0.1") -> Request:
 @pytest.mark.parametrize(
     ("path", "body", "kind"),
     [
-        ("/api/look", {"text": "the old lamp"}, "brief"),
+        ("/api/look", {"text": "the old lamp"}, "short"),
         ("/api/look", {"text": " ".join(WORDS) * 400}, "long"),
         ("/api/token", {"text": "lamp"}, "short"),
         ("/api/why", {"look": "x", "head": "0.0", "query": 1, "key": 0}, "long"),
         ("/api/trace", {"look": "x", "position": 0, "token": 1}, "long"),
         ("/api/roles", {}, "long"),
-        ("/api/rules", {}, "long"),
-        ("/api/rules/pattern", {"look": "x", "head": "0.0"}, "short"),
-        ("/api/rules/cost", {"head": "0.0"}, "long"),
-        ("/api/rules/compile", {"rule": "previous"}, "short"),
-        ("/api/rules/compile/open", {"rule": "previous"}, "long"),
         ("/api/cut-path", {"look": "x", "writer": "0.0", "reader": "1.0", "query": 1}, "long"),
         ("/api/media", {"data": "AAAA"}, "long"),
         ("/api/received", {"look": "x", "head": "0.0"}, "short"),
@@ -129,7 +95,6 @@ def test_requests_wait_as_short_long_or_whole_ones(client, monkeypatch, path, bo
         ("/api/censuses/1/files", "censuses", "long"),
         ("/api/censuses/1/against/1", "censuses", "long"),
         ("/api/film", "films", "short"),
-        ("/api/rules", "reports", "short"),
         ("/api/roles", "reports", "short"),
         ("/api/featured", "reports", "short"),
     ],

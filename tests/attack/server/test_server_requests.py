@@ -83,20 +83,20 @@ def test_countless_mistakes_are_told_as_one(client):
 
 
 @pytest.mark.parametrize("name", ["x" * 65, "\ud800", DIGITS, f"0.{DIGITS}", "0.\u00b2"], ids=range(5))
-@pytest.mark.parametrize("field", ["look", "head", "site", "off", "rules", "writer", "reader"])
+@pytest.mark.parametrize("field", ["look", "head", "site", "off", "writer", "reader"])
 def test_a_name_that_cannot_be_one_is_an_error_in_words(client, field, name):
     known = {"look": "x", "head": "0.0", "site": "0", "position": 0, "writer": "0.0", "reader": "1.0"}
     fields = {
         "weights": {"look", "head", "rows", "columns"}, "mix": {"look", "site", "position"},
-        "predict": {"look", "position", "off", "rules"}, "importance": {"look"}, "received": {"look", "head"},
+        "predict": {"look", "position", "off"}, "importance": {"look"}, "received": {"look", "head"},
         "why": {"look", "head", "query", "key"}, "trace": {"look", "position"},
-        "cut-path": {"look", "writer", "reader", "query"}, "rules/pattern": {"look", "head"}, "rules/cost": {"head"},
+        "cut-path": {"look", "writer", "reader", "query"},
     }  # fmt: skip
-    known |= {"rows": [0, 1], "columns": [0, 1], "off": [], "rules": [], "query": 0, "key": 0}
+    known |= {"rows": [0, 1], "columns": [0, 1], "off": [], "query": 0, "key": 0}
     known["look"] = client.post("/api/look", json={"text": SENTENCE}).content.partition(b'"look":"')[2][:32].decode()
     for path, names in fields.items():
         if field in names:
-            value: Any = [name] if field in ("off", "rules") else name
+            value: Any = [name] if field == "off" else name
             body = {key: known[key] for key in names} | {field: value}
             told = posted(client, f"/api/{path}", json.dumps(body).encode())
             assert (path, told.status_code) == (path, 422)

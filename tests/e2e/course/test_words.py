@@ -15,15 +15,9 @@ from playwright.sync_api import BrowserContext, Page, expect
 from headscope.lab.teach.lessons import contents
 from tests.e2e.conftest import until
 
-WORDS = Path(__file__).parents[3] / "web/src/words"
+GLOSSARY = Path(__file__).parents[3] / "web/src/words/en/glossary.ts"
 TERM = re.compile(r"^  (\w+): \{\n    name: [^\n]*\n    forms: \[([^\]]*)\],", re.MULTILINE)
-TERMS = {
-    language: {
-        key: re.findall(r'"([^"]+)"', forms)
-        for key, forms in TERM.findall((WORDS / language / "glossary.ts").read_text("utf-8"))
-    }
-    for language in ("en", "de")
-}
+TERMS = {key: re.findall(r'"([^"]+)"', forms) for key, forms in TERM.findall(GLOSSARY.read_text("utf-8"))}
 # the text of a page, or of its prose: what is seen, without notes that are open, controls and drawings
 TEXT = """(prose) => {
   const controls = "svg, button:not([data-term]), a, label, option, table, nav";
@@ -47,9 +41,9 @@ Visit = Callable[..., Page]
 
 @pytest.fixture
 def visit(context: BrowserContext, address: str) -> Visit:
-    def open_at(fragment: str, language: str = "en") -> Page:
+    def open_at(fragment: str) -> Page:
         page = context.new_page()
-        page.goto(f"{address}?lang={language}{fragment}")
+        page.goto(f"{address}{fragment}")
         expect(page.locator("main.opening")).to_have_count(0)
         expect(page.locator("main h1, main h2").first).to_be_visible()
         return page
@@ -57,9 +51,9 @@ def visit(context: BrowserContext, address: str) -> Visit:
     return open_at
 
 
-def used(text: str, language: str) -> set[str]:
+def used(text: str) -> set[str]:
     """The terms of a text; in "logit attribution" there is no "logit"."""
-    forms = {form: key for key, all_forms in TERMS[language].items() for form in all_forms}
+    forms = {form: key for key, all_forms in TERMS.items() for form in all_forms}
     longest = sorted(forms, key=len, reverse=True)
     found = set()
     for match in re.finditer(rf"(?<!\w)({'|'.join(map(re.escape, longest))})(?!\w)", text, re.IGNORECASE):
@@ -68,26 +62,24 @@ def used(text: str, language: str) -> set[str]:
     return found
 
 
-def missing(page: Page, language: str) -> set[str]:
+def missing(page: Page) -> set[str]:
     """Terms in the prose that are not explained within it, and terms anywhere that the page does not explain."""
     within = set(page.locator(":is(main, section.line) [data-term]").evaluate_all(EXPLAINED))
-    prose, whole = (used(str(page.evaluate(TEXT, of_prose)), language) for of_prose in (True, False))
+    prose, whole = (used(str(page.evaluate(TEXT, of_prose))) for of_prose in (True, False))
     if "#tour" in page.url:  # what is dimmed there is explained where it can be used
         whole = prose
     return (prose - within) | (whole - set(page.locator("[data-term]").evaluate_all(EXPLAINED)))
 
 
-def explained_within(page: Page, language: str = "en") -> None:
-    until(page, lambda: not missing(page, language))
+def explained_within(page: Page) -> None:
+    until(page, lambda: not missing(page))
 
 
 def test_the_glossary_is_read() -> None:
-    for terms in TERMS.values():
-        assert len(terms) >= 20
-        assert {"token", "query", "key", "value", "logit", "softmax", "entropy", "kl", "residual"} <= terms.keys()
-        assert {"zeroAblation", "meanAblation", "causal", "encoder"} <= terms.keys()
-        assert terms.keys() == TERMS["en"].keys()
-    assert used("Logit attribution of a token", "en") == {"attribution", "token"}
+    assert len(TERMS) >= 20
+    assert {"token", "query", "key", "value", "logit", "softmax", "entropy", "kl", "residual"} <= TERMS.keys()
+    assert {"zeroAblation", "meanAblation", "causal", "encoder"} <= TERMS.keys()
+    assert used("Logit attribution of a token") == {"attribution", "token"}
 
 
 @pytest.mark.parametrize("fragment", [*PAGES, *STOPS])
@@ -95,18 +87,12 @@ def test_no_page_has_an_unexplained_word(visit: Visit, fragment: str) -> None:
     explained_within(visit(fragment))
 
 
-@pytest.mark.parametrize("fragment", ["#start", "#by-hand", "#cards", "#census", "#tour/6"])
-def test_no_page_has_an_unexplained_word_in_german(visit: Visit, fragment: str) -> None:
-    explained_within(visit(fragment, "de"), "de")
-
-
-@pytest.mark.parametrize("language", TERMS)
-def test_no_lesson_has_an_unexplained_word(visit: Visit, language: str) -> None:
-    page = visit("#learn", language)
-    for number, _, title in contents(language):
+def test_no_lesson_has_an_unexplained_word(visit: Visit) -> None:
+    page = visit("#learn")
+    for number, _, title in contents():
         page.evaluate("number => { location.hash = `learn?lesson=${number}` }", number)
         expect(page.get_by_role("heading", level=1)).to_contain_text(title.replace("_", ""))
-        explained_within(page, language)
+        explained_within(page)
 
 
 def test_the_microscope_explains_its_words_where_they_stand(visit: Visit) -> None:

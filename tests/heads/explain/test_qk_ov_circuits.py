@@ -13,7 +13,6 @@ from headscope.heads.explain.qk_ov_circuits import (
     copying_score,
     ov,
     qk,
-    token_directions,
 )
 from headscope.scope import Scope
 
@@ -86,19 +85,6 @@ def small_t5() -> transformers.PreTrainedModel:
     torch.manual_seed(0)
     sizes = {"vocab_size": 97, "d_model": 48, "d_kv": 12, "d_ff": 64, "num_layers": 2, "num_heads": 4}
     return transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes, decoder_start_token_id=0)).eval()
-
-
-def test_a_direction_between_tokens_is_the_first_singular_one_of_the_dense_circuit(llama: Scope) -> None:
-    among = range(4, 40)
-    found = token_directions(llama.model, "1.2", "QK", 2, among)
-    embedded = torch.nn.functional.normalize(llama.model.embedding()[4:40].detach(), dim=-1)
-    scores = embedded @ qk(llama.model, "1.2").dense() @ embedded.T
-    scores = scores - scores.mean(0) - scores.mean(1, keepdim=True) + scores.mean()
-    left, values, right = torch.linalg.svd(scores)
-    shares = values.square() / values.square().sum()
-    assert [each.share for each in found] == pytest.approx(shares[:2].tolist(), rel=1e-3)
-    ends = [(torch.stack((left[:, 0], right[0])) * sign).topk(6).indices + 4 for sign in (1, -1)]
-    assert [list(found[0].given), list(found[0].raised)] in [end.tolist() for end in ends]
 
 
 def test_a_head_that_copies_scores_one_and_its_opposite_minus_one(llama: Scope) -> None:

@@ -281,7 +281,6 @@ def test_what_is_no_edit_is_refused_before_anything_runs(llama: Scope) -> None:
     [
         ("scan", lambda scope: scope.scan(["the horse crossed the road"])),
         ("heads", lambda scope: scope.heads()),
-        ("rules", lambda scope: scope.rules(["the horse crossed the road"] * 3)),
         ("prune", lambda scope: scope.prune(heads=["0.1"])),
         ("circuit", lambda scope: scope.circuit("induction")),
     ],

@@ -98,26 +98,3 @@ def test_a_function_of_z_is_an_edit(scope: Scope, ids: list[int]) -> None:
         assert found.key
         torch.testing.assert_close(found.logits, expected)
         assert scope.generate(ids, 2).tokens
-
-
-@pytest.mark.parametrize(
-    ("old", "new"), [("logit_shares", "logit_attribution"), ("delivered", "z"), ("pieces", "n_windows")]
-)
-def test_old_names_work_for_one_version_and_warn(scope: Scope, ids: list[int], old: str, new: str) -> None:
-    look = scope.look(ids)
-    with pytest.warns(DeprecationWarning, match=f"{old} is called {new} now; the old name goes in the next version"):
-        assert getattr(look, old) == getattr(look, new)
-    with pytest.raises(AttributeError, match="'Look' object has no attribute 'nothing'"):
-        getattr(look, "noth" + "ing")
-
-
-def test_old_names_of_functions_and_fields_warn_too(scope: Scope, ids: list[int]) -> None:
-    with pytest.warns(DeprecationWarning, match="cut is called knock_out now"):
-        assert headscope.cut is headscope.knock_out
-    distance = scope.look(ids).statistics("1").distance
-    assert distance is not None
-    with pytest.warns(DeprecationWarning, match="spread is called std now"):
-        assert distance.spread is distance.std
-    part = scope.look(ids).contributions(3).sites["1"]
-    with pytest.warns(DeprecationWarning, match="delivered is called z now"):
-        assert part.delivered is part.z

@@ -7,15 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.heads.rules.conftest import OPTIONS
 
-import headscope
 from headscope.errors import InputError
 from headscope.heads.questions.tagger import TaggedWord, Tagger, spacy_tagger, tagged_questions
-from headscope.heads.rules.run import RuleOptions
-from headscope.lab.compile import compile_program
-from headscope.lab.compile.programs import program_of_rule
-from headscope.lab.compile.words import sample_texts
 from headscope.models.protocol import Token
 
 TAGS = {"the": "DET", "old": "ADJ", "dog": "NOUN", "barked": "VERB"}
@@ -65,23 +59,6 @@ def test_a_text_is_tagged_once_for_all_questions() -> None:
 def test_words_outside_the_text_are_refused() -> None:
     with pytest.raises(InputError, match=r"word 0 reaches from 3 to 99 .* 22 characters and 1 words"):
         labels("nouns", lambda text: [TaggedWord(3, 99, "NOUN")])
-
-
-def test_a_fit_offers_parts_of_speech_as_rules() -> None:
-    compiled = compile_program(program_of_rule("commas"))
-
-    def commas(text: str) -> list[TaggedWord]:
-        return [TaggedWord(found.start(), found.end(), "NOUN") for found in re.finditer(r",", text)]
-
-    options = RuleOptions(
-        rules=tagged_questions(commas), fit_rows=OPTIONS.fit_rows, choose_rows=OPTIONS.choose_rows, tables=False,
-        context=False,
-    )  # fmt: skip
-    with headscope.load(compiled.model, compiled.tokenizer) as scope:
-        rules = scope.rules(sample_texts(6, 80), options)
-    assert {"nouns", "nouns, near 8", "last nouns", "syntactic head"} <= set(rules.recipe["rules"])
-    head = next(head for head, job in compiled.truth.items() if job == "commas")
-    assert rules[head].named in ("commas", "nouns")
 
 
 def test_spacy_names_what_is_missing() -> None:

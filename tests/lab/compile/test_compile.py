@@ -1,25 +1,57 @@
-"""Compiled heads against the rules they were compiled from."""
+"""Compiled heads against the rules they were compiled from, and roles against compiled heads."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import pytest
 import torch
+from torch import Tensor
 
 import headscope
 from headscope.errors import InputError
-from headscope.heads.questions.token_features import TokenFeatures
-from headscope.heads.roles.shuffled_weights import shuffled_weights
-from headscope.heads.rules.library import built_in
-from headscope.heads.rules.mixture import Drawn, Mixture
-from headscope.heads.rules.rule import FIRST_TOKEN
-from headscope.heads.rules.run import RuleOptions
 from headscope.lab.compile import PROGRAMS, CompileOptions, Program, compile_program
 from headscope.lab.compile.programs import SELECTORS
 from headscope.lab.compile.words import CLASSES, VOCABULARY, sample_texts
-from headscope.models.protocol import Token
 
 CLEAN = CompileOptions(noise=0.0, decoys=0)
-QUICK = RuleOptions(tables=False, fit_rows=96, choose_rows=64)
+STEPS = {"itself": 0, "previous token": 1, **{f"{steps} back": steps for steps in range(2, 9)}}
+ROLES = {"previous token": "previous token", "after a copy": "induction", "copies": "duplicate token"}
+
+
+def is_target(rule: str, words: Sequence[str], query: int, key: int) -> bool:
+    """Whether a rule without its "last" and "near" sends this query to this key."""
+    if rule in STEPS:
+        return query - key == STEPS[rule]
+    if rule == "decay":
+        return True
+    if query == key:
+        return False
+    if rule in CLASSES:
+        return words[key] in CLASSES[rule]
+    starts = {"start of sentence": CLASSES["sentence ends"], "start of line": ("\n",)}
+    if rule in starts:
+        return words[key - 1] in starts[rule] and not any(word in starts[rule] for word in words[key:query])
+    return {
+        "first token": False,
+        "copies": words[key] == words[query],
+        "after a copy": words[key - 1] == words[query],
+        "two after a copy": key > 1 and words[key - 2] == words[query],
+        "after a copy of two": key > 1 and words[key - 2 : key] == words[query - 1 : query + 1],
+        "matching bracket": words[query] == ")" and words[key] == " (" and " (" not in words[key + 1 : query],
+    }[rule]
+
+
+def attended(rule: str, words: Sequence[str]) -> Tensor:
+    """The pattern that a rule's name asks for; the first token where a query has no target."""
+    name, _, near = rule.removeprefix("last ").replace("decay ", "decay, near ").partition(", near ")
+    found = torch.zeros(len(words), len(words))
+    for query in range(len(words)):
+        keys = [key for key in range(1, query + 1) if is_target(name, words, query, key)]
+        for key in (keys[-1:] if rule.startswith("last ") else keys) or [0]:
+            found[query, key] = math.exp((key - query) / float(near)) if near else 1.0
+    return found / found.sum(-1, keepdim=True)
 
 
 def test_a_compiled_head_attends_as_its_rule_says_and_rests_where_there_is_no_target() -> None:
@@ -28,15 +60,13 @@ def test_a_compiled_head_attends_as_its_rule_says_and_rests_where_there_is_no_ta
     with headscope.load(compiled.model, compiled.tokenizer) as scope:
         look = scope.look(ids)
         patterns = {head: look.pattern(head)[16:] for head in compiled.truth}
-    rows = torch.arange(16, 100)
-    drawn = Drawn(built_in(), TokenFeatures.of(look.tokens), rows, torch.arange(100) <= rows[:, None])
+    words = [VOCABULARY[token] for token in ids]
     followed = set()
     for head, rule in compiled.truth.items():
         if rule is None:
             continue
         followed.add(rule)
-        wanted = drawn.mixture(Mixture((rule, FIRST_TOKEN), (1.0, 0.0)))
-        common = torch.minimum(patterns[head], wanted).sum(-1)
+        common = torch.minimum(patterns[head], attended(rule, words)[16:]).sum(-1)
         # a query that starts a sentence itself has no target by the rule; the head attends to the query there
         assert float((common > 0.95).float().mean()) > (0.75 if rule.startswith("start") else 0.99), rule
     assert followed == set(SELECTORS)
@@ -62,16 +92,12 @@ def test_an_mlp_computes_the_classes_that_later_heads_read() -> None:
     assert float(pattern[-1][digits].sum()) > 0.99
 
 
-@pytest.mark.parametrize("name", ["key and value", "clause"])
-def test_rules_find_every_job_and_leave_decoys_unnamed(name: str) -> None:
-    compiled = compile_program(PROGRAMS[name], CompileOptions(seed=1, decoy_sharpness=3.0))
+def test_roles_find_every_job_and_leave_decoys_unnamed() -> None:
+    compiled = compile_program(PROGRAMS["key and value"], CompileOptions(seed=1, decoy_sharpness=3.0))
     with headscope.load(compiled.model, compiled.tokenizer) as scope:
-        rules = scope.rules(sample_texts(9, 100, seed=1), QUICK)
-        found = {head: rules[head].named for head in compiled.truth}
-        assert found == compiled.truth
-        assert not any(rules[head].above_null for head, rule in compiled.truth.items() if rule is None)
-        with shuffled_weights(scope.model, 0):
-            assert {head.named for head in scope.rules(sample_texts(6, 60), QUICK)} == {None}
+        report = scope.heads(headscope.RoleOptions(inputs=16, roles=tuple(ROLES.values()), ablate=0))
+    found = {str(finding.head): finding.role for finding in report.findings if finding.strongest}
+    assert found == {head: ROLES[job] for head, job in compiled.truth.items() if job is not None}
 
 
 def test_texts_are_read_back_by_the_tokenizer() -> None:
@@ -80,11 +106,6 @@ def test_texts_are_read_back_by_the_tokenizer() -> None:
     compiled = compile_program(PROGRAMS["rest"], CLEAN)
     with headscope.load(compiled.model, compiled.tokenizer) as scope:
         assert [token.id for token in scope.look(text).tokens] == ids
-
-
-def test_words_without_spaces_are_words_of_their_own() -> None:
-    plain = TokenFeatures.of([Token(0, "<s>"), Token(1, "white"), Token(2, "horse"), Token(3, "##es")])
-    assert plain.word.tolist() == [0, 1, 2, 2]
 
 
 def test_unknown_rules_and_sizes_are_refused() -> None:

@@ -5,7 +5,6 @@ import { theme } from "../ui/theme.svelte";
 import type { Worked } from "./by-hand.svelte";
 import { shortNumber } from "./scorecard";
 import { words as catalogue } from "../words/words";
-import { served } from "../words/served";
 
 const [LINE, BLOCK] = [22, 420];
 
@@ -23,7 +22,7 @@ export function picture(card: Worked): Picture {
   });
   const vector = (values: number[]) => `(${values.map((value) => shortNumber(value)).join("  ")})`;
   const heads = card.heads.flatMap((head, index): Mark[] => [
-    text(index * BLOCK, 12, `${catalogue.byHand.head(index + 1)}: ${served(head.asks)}`, { bold: true }),
+    text(index * BLOCK, 12, `${catalogue.byHand.head(index + 1)}: ${head.asks}`, { bold: true }),
     ...words.flatMap((word, row): Mark[] => {
       const y = 24 + row * LINE;
       const share = head.scorecard[word];

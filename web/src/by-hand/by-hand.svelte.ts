@@ -1,5 +1,4 @@
 // The state of the by-hand page: the edited weights and matrices, and the sums that the server worked out.
-import { localised } from "../format";
 import type { components } from "../api";
 import { PageState } from "../source/page-state.svelte";
 import { askJson } from "../source/server";
@@ -17,14 +16,10 @@ const PARTS = ["x", "heads", "values", "W_O"] as const;
 const parts = (card: Worked): Parts =>
   structuredClone({ x: card.x, heads: card.heads, values: card.values, W_O: card.W_O });
 
-const RULE = "last commas";
-
 export class WorkedExample extends PageState {
   draft = $state<Parts | null>(null);
   card = $state.raw<Worked | null>(null);
   mixing = $state(false);
-  rule = $state(RULE); // what is compiled into a head
-  hidden = $state(false); // in a rotated, noisy stream, beside decoys
   fresh = $state(true); // the sums below belong to the numbers above
   private first: Parts | null = null;
   private asking: AbortController | null = null;
@@ -50,7 +45,6 @@ export class WorkedExample extends PageState {
   async restore(address: string): Promise<void> {
     const fields = fieldsAt(address);
     this.mixing = fields.get("wo") === "mixing";
-    [this.rule, this.hidden] = [fields.get("rule") || RULE, fields.get("hidden") === "1"];
     let edits: Partial<Parts> = {};
     try {
       edits = JSON.parse(fields.get("e") ?? "{}");
@@ -65,8 +59,6 @@ export class WorkedExample extends PageState {
     const edits = Object.fromEntries(this.changed.map((part) => [part, this.draft![part]]));
     return addressOf("by-hand", {
       wo: this.mixing ? "mixing" : null,
-      rule: this.rule === RULE ? null : this.rule,
-      hidden: this.hidden ? 1 : null,
       e: Object.keys(edits).length ? JSON.stringify(edits) : null,
     });
   }
@@ -100,7 +92,7 @@ export class WorkedExample extends PageState {
   lines(title: string): string[] {
     const found = this.card?.steps.find((step) => step.title === title)?.lines ?? [];
     return found.map((line) =>
-      localised(line).replace(/^([a-z])(\d?)\[(\d+)\]/, (_, name, head, at) =>
+      line.replace(/^([a-z])(\d?)\[(\d+)\]/, (_, name, head, at) =>
         words.byHand.sumAt(name + (head && INDICES[Number(head)]), at),
       ),
     );

@@ -5,7 +5,6 @@ import { askJson, cached } from "../source/server";
 import { messageOf } from "../source/source";
 import { addressOf, fieldsAt, whole } from "../address-fields";
 import { numbers } from "./lesson-numbers.svelte";
-import { translated } from "./translated";
 
 type Schemas = components["schemas"];
 export type LessonLine = Schemas["LessonSummary"];
@@ -44,7 +43,7 @@ export class Learner extends PageState {
   number = $state(0);
   answers = $state<Answers>(recalled());
   unread = $state<Record<string, string>>({}); // why an answer could not be read
-  private fetchLesson = cached(async (number: number) => translated(await askJson<Lesson>(`lessons/${number}`)));
+  private fetchLesson = cached((number: number) => askJson<Lesson>(`lessons/${number}`));
 
   readonly waiting = $derived(this.lesson?.number !== this.number && !this.problem);
 

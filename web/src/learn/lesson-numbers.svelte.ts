@@ -1,7 +1,7 @@
 // The numbers of the open lesson by name. Prose, captions, code and figures read the same ones.
 
 import { untrack } from "svelte";
-import { grouped, localised } from "../format";
+import { grouped } from "../format";
 
 export type Shown = number | string;
 
@@ -85,10 +85,6 @@ export function formatted(value: Shown, form: string): string {
     ).replace("-", "−");
   return (digits === undefined ? String(value) : value.toFixed(digits)).replace("-", "−");
 }
-
-/** A live number as it stands in a sentence: with the language's decimal sign. Names such as that of a head have no form. */
-export const spoken = (shown: string, form: string): string =>
-  form || shown.startsWith("(") ? localised(shown) : shown;
 
 /** Code with its live numbers as they are now. */
 export function filled(text: string): string {

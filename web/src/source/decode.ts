@@ -2,7 +2,6 @@
 import { unpack } from "../wire";
 import type {
   Tile,
-  RulePattern,
   Importance,
   Look,
   Received,
@@ -62,9 +61,4 @@ export function attributionFrom(bytes: ArrayBuffer): Attribution {
 export function importanceFrom(bytes: ArrayBuffer): Importance {
   const { values, arrays } = unpack(bytes);
   return { ...(values as { look: string; read: number }), importance: arrays.importance.data as Float32Array };
-}
-
-export function rulePatternFrom(bytes: ArrayBuffer): RulePattern {
-  const { values, arrays } = unpack(bytes);
-  return { ...(values as { look: string; head: string }), weights: arrays.weights.data as Float32Array };
 }

@@ -12,7 +12,6 @@ import {
   type PaperClaim,
   type Prediction,
   type Roles,
-  type RulesCard,
   type Source,
   type Trace,
   type TraceRequest,
@@ -60,12 +59,11 @@ function part(bundle: Container, name: string): ArrayBuffer {
 
 export function fileSource(bytes: ArrayBuffer): Source {
   const bundle = unpack(bytes);
-  const { model, predictions, roles, featured, rules, explained } = bundle.values as {
+  const { model, predictions, roles, featured, explained } = bundle.values as {
     model: ModelCard;
     predictions: Prediction[];
     roles: Roles;
     featured: { claims: PaperClaim[] };
-    rules?: RulesCard; // files of older versions hold none
     explained?: Explained;
   };
   const answers = explainedAnswers(explained, notInFile);
@@ -87,7 +85,6 @@ export function fileSource(bytes: ArrayBuffer): Source {
     featured: async () => featured.claims,
     roles: async () => roles,
     testHeads: async () => roles,
-    rules: rules && (async () => rules),
   };
 }
 

@@ -1,6 +1,6 @@
 // Source of a notebook widget: requests go over a message channel to the kernel (app/export/widget.py answers).
 import { Problem } from "./problem";
-import { tileFrom, importanceFrom, lookFrom, attributionFrom, receivedFrom, rulePatternFrom } from "./decode";
+import { tileFrom, importanceFrom, lookFrom, attributionFrom, receivedFrom } from "./decode";
 import {
   type CutPath,
   type FoundToken,
@@ -8,8 +8,6 @@ import {
   type PaperClaim,
   type Prediction,
   type Roles,
-  type RuleCost,
-  type RulesCard,
   type Source,
   type Trace,
   type Why,
@@ -65,10 +63,6 @@ export function notebookSource(first: string, ask: ReturnType<typeof requester>)
     featured: async () => (await value<{ claims: PaperClaim[] }>("featured")).claims,
     roles: () => value<Roles>("roles"),
     testHeads: () => value<Roles>("testHeads"),
-    rules: () => value<RulesCard>("rules"),
-    fitRules: () => value<RulesCard>("fitRules"),
-    rulePattern: async (wanted) => rulePatternFrom(await bytes("rules/pattern", wanted)),
-    ruleCost: (wanted) => value<RuleCost>("rules/cost", wanted),
   };
 }
 

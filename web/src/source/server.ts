@@ -1,8 +1,8 @@
 // Source of the server's page: HTTP requests, the last few hundred answers cached.
 import { Problem } from "./problem";
 import { unpack, type Container } from "../wire";
-import { language, words } from "../words/words";
-import { attributionFrom, importanceFrom, lookFrom, receivedFrom, rulePatternFrom, tileFrom } from "./decode";
+import { words } from "../words/words";
+import { attributionFrom, importanceFrom, lookFrom, receivedFrom, tileFrom } from "./decode";
 import {
   type CutPath,
   type FoundToken,
@@ -13,8 +13,6 @@ import {
   type Prediction,
   type Progress,
   type Roles,
-  type RuleCost,
-  type RulesCard,
   type Source,
   type Trace,
   type Why,
@@ -38,7 +36,7 @@ export async function askServer(path: string, body?: unknown, signal?: AbortSign
   try {
     response = await fetch(`./api/${path}`, {
       method: body === undefined ? "GET" : "POST",
-      headers: { "Accept-Language": language, ...(body === undefined ? {} : { "Content-Type": "application/json" }) },
+      headers: body === undefined ? {} : { "Content-Type": "application/json" },
       body: body === undefined ? undefined : JSON.stringify(body),
       signal,
     });
@@ -127,9 +125,5 @@ export function serverSource(model?: string): Source {
     featured: async () => (await json<{ claims: PaperClaim[] }>("featured")).claims,
     roles: () => json<Roles>("roles"),
     testHeads: () => json<Roles>("roles", {}),
-    rules: () => json<RulesCard>("rules"),
-    fitRules: (signal) => json<RulesCard>("rules", {}, signal),
-    rulePattern: cached(async (wanted, signal) => rulePatternFrom(await bytes("rules/pattern", wanted, signal))),
-    ruleCost: cached((wanted, signal) => json<RuleCost>("rules/cost", wanted, signal)),
   };
 }

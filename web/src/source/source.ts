@@ -1,5 +1,4 @@
 // The interface to the model's data, whether it comes from a server, a notebook or a file.
-import { served } from "../words/served";
 import type { components } from "../api";
 
 type Schemas = components["schemas"];
@@ -33,9 +32,6 @@ export type TraceRead = Schemas["TraceRead"];
 export type CutPathRequest = Required<Schemas["CutPathRequest"]>;
 export type CutPath = Schemas["CutPathResponse"];
 export type PaperClaim = Schemas["PaperClaim"];
-export type RulesCard = Schemas["RulesResponse"];
-export type HeadWords = Schemas["HeadWords"];
-export type RuleCost = Schemas["RuleCostResponse"];
 
 export type PatchGrid = Schemas["GridInfo"];
 
@@ -100,13 +96,6 @@ export interface Importance {
   importance: Float32Array; // [head], how much the loss would rise without it, at first order
 }
 
-/** What a head's rules say of a text: as many rows and columns as its pattern has. */
-export interface RulePattern {
-  look: string;
-  head: string;
-  weights: Float32Array; // [query, key]
-}
-
 export interface Source {
   /** false in an exported file: what needs the model is switched off, and the page says so */
   readonly live: boolean;
@@ -144,13 +133,6 @@ export interface Source {
   featured(): Promise<PaperClaim[]>;
   /** puts every head to the test, which takes a while */
   testHeads(): Promise<Roles>;
-  /** every head in words, where rules are there; a source without rules says so */
-  rules?(): Promise<RulesCard>;
-  /** fits rules to every head, which takes a while; stopped by its signal */
-  fitRules?(signal?: AbortSignal): Promise<RulesCard>;
-  rulePattern?(wanted: { look: string; head: string }, signal?: AbortSignal): Promise<RulePattern>;
-  /** what it costs to let a head run on its rules */
-  ruleCost?(wanted: { head: string }, signal?: AbortSignal): Promise<RuleCost>;
 }
 
 /** A token sequence by name: the text, what the decoder has written, or another, as a picture's patches. */
@@ -165,5 +147,5 @@ export function streamsOf(look: Pick<LookCard, "sides">, site: SiteCard): [strin
 
 /** What went wrong, for the person at the page, in its language where the catalogue has it. */
 export function messageOf(error: unknown): string {
-  return served(error instanceof Error ? error.message : String(error));
+  return error instanceof Error ? error.message : String(error);
 }

@@ -79,7 +79,6 @@ async function tryText(source: Source, model: ModelCard, roles: Roles | null, te
       how: "zero" as const,
       cuts: [],
       count: 6,
-      rules: [],
       sampling: null,
     };
     const { guesses, without } = await source.predict(asked);

@@ -23,8 +23,6 @@ const FULL: State = {
   compare: false,
   how: "mean",
   off: ["5.1", "5.5"],
-  onRules: ["5.6", "4.3"],
-  words: true,
   knockOuts: [
     { head: "decoder.5.cross.1", query: 3, key: 0 },
     { head: "5.1", query: 14, key: 7 },

@@ -18,7 +18,6 @@ test("an answer reaches the one who asked, and a problem is a sentence", async (
     position: 3,
     off: [],
     cuts: [],
-    rules: [],
     how: "zero" as const,
     count: 6,
     sampling: null,

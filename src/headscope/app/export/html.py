@@ -108,7 +108,6 @@ def bundle(look: Look) -> bytes:
         "model": session.model(),
         "roles": session.roles(),
         "featured": session.featured(),
-        "rules": session.words.state(),
         "explained": explained(session, name, last),
         "predictions": [session.predict(PredictRequest(look=name, position=at)) for at in range(last + 1)],
     }

@@ -25,7 +25,6 @@ from headscope.app.pages.media.shown import ReceivedRequest
 from headscope.app.pages.media.upload import MediaRequest
 from headscope.app.pages.microscope import ImportanceRequest, LookRequest, Session
 from headscope.app.pages.predictions import PredictRequest
-from headscope.app.pages.rules.head_words import RuleCostRequest, RulePatternRequest
 from headscope.app.pages.tiles import WeightsRequest
 from headscope.app.wire import pack
 from headscope.errors import HeadscopeError, InputError
@@ -47,16 +46,12 @@ REQUESTS: dict[str, tuple[type[BaseModel], Callable[[Session, Any], Any]]] = {
     "trace": (TraceRequest, Session.trace),
     "cut-path": (CutPathRequest, Session.cut_path),
     "importance": (ImportanceRequest, Session.importance),
-    "rules/pattern": (RulePatternRequest, lambda session, asked: session.words.pattern(asked)),
-    "rules/cost": (RuleCostRequest, lambda session, asked: session.words.cost(asked)),
 }
 PLAIN: dict[str, Callable[[Session], Any]] = {
     "model": Session.model,
     "roles": Session.roles,
     "featured": Session.featured,
     "testHeads": Session.test_heads,
-    "rules": lambda session: session.words.state(),
-    "fitRules": lambda session: session.words.fit(),
 }
 
 

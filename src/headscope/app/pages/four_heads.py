@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -145,7 +145,6 @@ class OpenedModel(Response):
 
     model: str
     text: str
-    head: str | None = None
 
 
 def sentence(asked: SentenceRequest) -> SentenceResponse:
@@ -175,12 +174,10 @@ class MadeModels:
     registry: ModelRegistry
     client: str = ""
 
-    def open(
-        self, name: str, model: nn.Module, tokenizer: object, text: str, texts: Sequence[Any] | None = None
-    ) -> OpenedModel:
-        """Add a model, unless it is there. ``texts`` are those that its rules are fitted on."""
+    def open(self, name: str, model: nn.Module, tokenizer: object, text: str) -> OpenedModel:
+        """Add a model, unless it is there."""
         if name not in self.registry.names(self.client):
-            self.registry.add(name, Scope(NativeModel(model, tokenizer, name)), self.client, texts)
+            self.registry.add(name, Scope(NativeModel(model, tokenizer, name)), self.client)
         return OpenedModel(model=name, text=text)
 
 

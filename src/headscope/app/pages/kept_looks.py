@@ -16,7 +16,6 @@ from typing import Any
 from headscope.app.lru import LRU
 from headscope.app.pages.explain.why import stream_bytes
 from headscope.app.pages.tiles import PatternTiles
-from headscope.attention.progress import uninterrupted
 from headscope.heads.look.look import Look
 
 KEPT_LOOKS = 64
@@ -69,8 +68,8 @@ class KeptLooks:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the lock; a reading does not pause meanwhile, since others would wait for it forever."""
-        with uninterrupted(), self._lock:
+        """Hold the lock. Nothing inside reports progress: whoever paused here would keep others waiting forever."""
+        with self._lock:
             yield
 
     def part(self) -> KeptPart:

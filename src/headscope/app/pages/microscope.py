@@ -1,17 +1,16 @@
 """The microscope page: look at a text through one model, and change its heads.
 
 A session belongs to one model. Its methods run in worker threads, one at a time (the server's queue sees to it; a long
-one may pause between two operations), and keep the recent looks: a second request needs no second forward pass.
+one may pause between two layers), and keep the recent looks: a second request needs no second forward pass.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 import torch
@@ -48,7 +47,6 @@ from headscope.app.pages.predictions import (
     without_tokens,
 )
 from headscope.app.pages.roles import PublishedClaims, Roles, model_title, published_claims, roles_of, shipped
-from headscope.app.pages.rules.head_words import HeadsInWords
 from headscope.app.pages.schema import SCHEMA_VERSION, LookName, Request, Response
 from headscope.app.pages.tiles import PatternTiles, WeightsRequest, WeightsResponse
 from headscope.app.wire import Arrays, numbers
@@ -61,7 +59,6 @@ from headscope.heads.roles.report import Report
 from headscope.models.inputs.media import input_kinds
 from headscope.models.protocol import OpenModel, Token
 from headscope.names import Site
-from headscope.scan.measure import threads
 from headscope.scope import Scope
 
 MAX_CHARACTERS = 1_000_000
@@ -71,8 +68,6 @@ LONGEST = 16_384  # tokens that a page shows
 MOST_SPLIT = 8 * LONGEST  # characters of a text that are split into tokens
 UNSETTLED = 64  # tokens at the end of a beginning that may be others in the whole text
 LONG_REQUEST = 4_096  # bytes of a text from which reading it gives way to shorter requests
-LONG_TEXT = 2_048  # tokens from which a look takes seconds, and gets every core however small the model
-CORES = torch.get_num_threads()
 MEASURED = 1_024  # tokens of a text on which the heads' importance is measured
 
 Kind = Literal["text", "pictures", "sound"]
@@ -174,16 +169,11 @@ class ForgottenLookError(InputError):
 
 
 class Session:
-    """Answer the page's requests about one model, and keep its recent looks.
+    """Answer the page's requests about one model, and keep its recent looks; ``given`` are shown from the start."""
 
-    ``texts`` are those that its rules are fitted on, where passages of the lessons would mean nothing to it. ``given``
-    are looks that the page shows from the start.
-    """
-
-    def __init__(self, scope: Scope, texts: Sequence[Any] | None = None, given: GivenLooks | None = None) -> None:
+    def __init__(self, scope: Scope, given: GivenLooks | None = None) -> None:
         self.scope = scope
         self.given = given or GivenLooks()
-        self.words = HeadsInWords(scope, self._open, texts)
         self.kept = KeptLooks().part()
         self._edited: LRU[tuple[str, str, int | None], Tensor] = LRU(KEPT_EDITS)
         self._importance: LRU[str, NDArray[np.float32]] = LRU(KEPT_IMPORTANCE)
@@ -272,12 +262,8 @@ class Session:
         opened = self._open(asked.look)
         look = opened.look
         position, edits = look.position(asked.position), edits_of(asked, look)
-        off, on_rules = (list(dict.fromkeys(heads)) for heads in (asked.off, asked.rules))
-        if on_rules:
-            edits = [self.words.follow(on_rules), *edits]
-        found = PredictResponse(
-            look=asked.look, position=position, off=off, cuts=asked.cuts, rules=on_rules, how=asked.how
-        )
+        off = list(dict.fromkeys(asked.off))
+        found = PredictResponse(look=asked.look, position=position, off=off, cuts=asked.cuts, how=asked.how)
         if self.scope.shape.vocabulary is None:
             return without_tokens(found, look, self._under(opened, None, edits) if edits else None, asked.count)
         found = found.model_copy(update={"guesses": guesses(look, position, asked.count)})
@@ -363,8 +349,7 @@ class Session:
         most = min(LONGEST, self.scope.shape.context or LONGEST)
         ids, whole = self._split(text, most) if len(text) > most // 8 else ([], True)
         source = text if whole and len(ids) <= most else ids[:most]
-        with threads(CORES) if len(ids) > LONG_TEXT else nullcontext():
-            look = self.scope.look(source)
+        look = self.scope.look(source)
         length = max(len(ids), len(look.tokens)) if whole else None
         return Opened(name, text, source, look, length, PatternTiles(look))
 

@@ -48,13 +48,12 @@ class SamplingRequest(Request):
 
 
 class PredictRequest(Request):
-    """The next token as it is, and with some heads ablated or on their rules, or some arrows knocked out."""
+    """The next token as it is, and with some heads ablated or some arrows knocked out."""
 
     look: LookName
     position: int = Field(ge=0)
     off: list[PartName] = Field(default=[], max_length=4_096)
     cuts: list[Edge] = Field(default=[], max_length=64)
-    rules: list[PartName] = Field(default=[], max_length=4_096, description="heads that run on their rules")
     how: Removal = "zero"
     count: int = Field(default=6, ge=1, le=100)
     sampling: SamplingRequest | None = None
@@ -86,7 +85,6 @@ class PredictResponse(Response):
     position: int
     off: list[str]
     cuts: list[Edge] = []
-    rules: list[str] = []
     how: Removal
     predicts: Predicts = "token"
     guesses: list[NextToken] = []

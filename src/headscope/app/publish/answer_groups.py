@@ -15,9 +15,7 @@ from pydantic_core import to_jsonable_python
 from headscope.app.pages import cards, four_heads
 from headscope.app.pages.census import Censuses
 from headscope.app.pages.course import worksheet
-from headscope.app.pages.rules import compiled_rules
 from headscope.app.wire import pack
-from headscope.lab.teach.worksheet import EXAMPLES
 
 SENTENCES = 1_000  # seeds that the page draws from
 WORKSHEETS = 40
@@ -39,10 +37,7 @@ def answer_groups(censuses: Censuses) -> Iterator[tuple[str, Group]]:
     yield (
         "worksheet?",
         {
-            f"worksheet?seed={seed}&solved={str(solved).lower()}{spoken}": worksheet.sheet(
-                seed, solved=solved, language=language
-            )
-            for language, spoken in ((each, "" if each == "en" else f"&language={each}") for each in EXAMPLES)
+            f"worksheet?seed={seed}&solved={str(solved).lower()}": worksheet.sheet(seed, solved=solved)
             for seed in range(WORKSHEETS)
             for solved in (False, True)
         },
@@ -62,13 +57,6 @@ def census_groups(censuses: Censuses) -> Iterator[tuple[str, Group]]:
                     for each in shown.quantities
                 },
             )
-
-
-def compiled_rules_by_request() -> Iterator[tuple[str, bytes]]:
-    """Every rule of the list as a head."""
-    for rule in compiled_rules.compilable().rules:
-        made = compiled_rules.compiled_head(compiled_rules.CompileRequest(rule=rule.name))
-        yield f"rules/compile {_body({'rule': rule.name, 'hidden': False})}", pack(*made)
 
 
 def census_comparisons(censuses: Censuses) -> Iterator[tuple[str, bytes]]:

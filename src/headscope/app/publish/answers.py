@@ -15,7 +15,6 @@ from headscope.app.pages import by_hand, cards, four_heads, one_or_many
 from headscope.app.pages.census import Censuses
 from headscope.app.pages.course import lessons
 from headscope.app.pages.film import Films
-from headscope.app.pages.rules import compiled_rules
 from headscope.app.wire import pack
 from headscope.lab.teach import lessons as course
 from headscope.lab.teach.course.questions import TOLD_AT, Question
@@ -53,7 +52,6 @@ def _values(censuses: Censuses) -> Iterator[tuple[str, Any]]:
     yield "lab/sentence {}", four_heads.sentence(four_heads.SentenceRequest())
     yield "lab/one-or-many", one_or_many.results()
     yield "class", None
-    yield "rules/compile", compiled_rules.compilable()
     yield "censuses", censuses.summaries()
 
 

@@ -22,7 +22,7 @@ from headscope.app.pages.census import Censuses
 from headscope.app.pages.microscope import Session
 from headscope.app.pages.roles import model_title
 from headscope.app.publish import citation
-from headscope.app.publish.answer_groups import answer_groups, census_comparisons, compiled_rules_by_request, written
+from headscope.app.publish.answer_groups import answer_groups, census_comparisons, written
 from headscope.app.publish.answers import stored_answers, stored_marks
 from headscope.app.publish.citation import recipe
 from headscope.app.publish.explanations import EXAMPLES, stored_explanations
@@ -242,7 +242,7 @@ def store_verified(
 
 
 def _describe(scope: Scope, exported: Exported, stored: Stored, verified: Verified, folder: Path) -> None:
-    """What the page knows of the model beside its graph: sites, roles, rules, texts of tokens, places of weights."""
+    """What the page knows of the model beside its graph: sites, roles, texts of tokens, places of weights."""
     session, processor = Session(scope), scope.model.processor
     context = min(exported.longest, scope.shape.context or exported.longest)
     values, arrays = attribution(scope.model)
@@ -251,7 +251,6 @@ def _describe(scope: Scope, exported: Exported, stored: Stored, verified: Verifi
         "model": session.model().model_copy(update={"context": context}),
         "roles": session.roles(),
         "featured": session.featured(),
-        "rules": session.words.state(),
         "explained": _explain(session, folder),
         "longest": exported.longest,
         "texts": [processor.text_of(token) for token in range(scope.shape.vocabulary or 0)],
@@ -341,8 +340,7 @@ def _write_answers(options: PublishOptions) -> dict[str, Any]:
             (options.out / files[answer]).write_bytes(gzip.compress(answer, 9, mtime=0))
         return files[answer]
 
-    others = (*compiled_rules_by_request(), *census_comparisons(censuses))
-    for request, answer in (*stored_answers(censuses).items(), *others):
+    for request, answer in (*stored_answers(censuses).items(), *census_comparisons(censuses)):
         named[request] = store(answer)
     groups = {begins: store(written(group)) for begins, group in answer_groups(censuses)}
     for number, census in censuses.opened().items():

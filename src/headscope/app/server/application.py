@@ -17,7 +17,7 @@ from headscope.app.server import sandbox
 from headscope.app.server.errors import add_error_handlers
 from headscope.app.server.guard import Guard
 from headscope.app.server.join import Join
-from headscope.app.server.routes import census, classroom, explain, lab, learn, media, microscope, models, rules
+from headscope.app.server.routes import census, classroom, explain, lab, learn, media, microscope, models
 from headscope.app.server.token import Token
 from headscope.app.server.worker import Worker
 
@@ -37,7 +37,6 @@ def application(
     worker = Worker(registry)
     app.include_router(models.routes(worker))
     app.include_router(microscope.routes(worker))
-    app.include_router(rules.routes(worker))
     app.include_router(explain.routes(worker))
     app.include_router(media.routes(worker))
     app.include_router(lab.routes(worker))

@@ -1,10 +1,11 @@
 """Share one model between requests: short ones before long ones, long ones in slices, one client after the other.
 
 One request at a time has the model. A short one keeps it for ``SHORT``; one that takes longer is a long one from then
-on. A long one hands it over at a pause point (between two operations of torch) as soon as a short one waits, and after
-``SLICE`` when only long ones wait. While both kinds wait, long ones get ``SHARE`` of the time that short ones take, so
-that they finish too. Among equals, the client that was served longest ago is next. A reading whose client has
-disconnected stops at its next pause point.
+on. A long one hands it over at a pause point as soon as a short one waits, and after ``SLICE`` when only long ones
+wait. While both kinds wait, long ones get ``SHARE`` of the time that short ones take, so that they finish too. Among
+equals, the client that was served longest ago is next. A reading whose client has disconnected stops at its next pause
+point. Pause points are where our own code counts anyway (attention/progress.py): between layers, between bands of
+``blockwise``, and wherever work tells how far it is.
 
 A paused reading is a thread that waits. Observers, edits and recordings are in its ``ContextVar``s, so that it and the
 readings that run meanwhile do not see each other.
@@ -13,27 +14,20 @@ readings that run meanwhile do not see each other.
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import contextmanager, nullcontext
-from functools import cached_property
 from http import HTTPStatus
 from itertools import count
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
-import torch
-import torch.nn.functional as F
 from anyio import CapacityLimiter, to_thread
 from starlette.exceptions import HTTPException
-from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 from headscope.app.lru import LRU
-from headscope.attention.progress import may_be_interrupted, may_be_stopped, progress_callback
+from headscope.attention.progress import may_be_interrupted, pausing, progress_callback
 
 SHORT = 0.5  # seconds of processor time; a request that needs more counts as long
 SLICE = 0.1  # seconds that a long reading keeps the model while another long one waits
@@ -41,12 +35,9 @@ SHARE = 1 / 8  # of the time of short requests, for long ones that wait meanwhil
 LONG_AT_ONCE = 4  # long readings that have begun, each of another client: they hold activations while they wait
 LINE = 384  # requests that wait for one model: a class of 64, six connections each
 CLIENTS = 4_096  # whose last turn is remembered
-LARGEST_PRODUCT = 2**29  # multiplications of one matrix product between two pause points
 FULL = "too many requests wait for this model; try again in a moment"
 
-_CACHED_PROPERTY = cached_property.__get__.__code__
-
-Kind = Literal["brief", "short", "long", "whole"]
+Kind = Literal["short", "long", "whole"]
 Result = TypeVar("Result")
 
 
@@ -59,12 +50,7 @@ class BeginAgainError(BaseException):
 
 
 class Turn:
-    """One request's place in a queue, and how far it is.
-
-    A short or a long one may pause between any two operations. A brief one pauses only where it reports progress,
-    after each layer: pause points between all operations of so short a text would take half as long again as the text.
-    A whole one keeps its turn to the end.
-    """
+    """One request's place in a queue, and how far it is. A whole one keeps its turn to the end."""
 
     def __init__(self, client: str = "", kind: Kind = "short") -> None:
         self.client, self.kind = client, kind
@@ -138,8 +124,8 @@ class FairQueue:
             return 1 + sum(self._rank(other) < mine for other in self._waiting)
 
     def pause(self, turn: Turn) -> None:
-        """Hand the model over if it is another's turn. Called by the running reading, between operations."""
-        if turn.stopped or not may_be_stopped():
+        """Hand the model over if it is another's turn. Called by the running reading at its pause points."""
+        if turn.stopped:
             return  # what the work cleans up is not disturbed
         if turn.left:
             turn.stop()
@@ -147,7 +133,7 @@ class FairQueue:
             return
         spent = self._clock() - turn.since
         most = SHORT - turn.used if not turn.long else max(self._owed, 0.0) if self._short_waits else SLICE
-        if spent >= most and not _in_cached_property():
+        if spent >= most:
             self._hand_over(turn)
 
     def _enter(self, turn: Turn) -> None:
@@ -169,24 +155,17 @@ class FairQueue:
         newest.granted.set_exception(HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, FULL))
 
     def _hold(self, turn: Turn, work: Callable[[], Result]) -> Result:
-        """Run the work in this thread, with pause points."""
-        turn.since = self._clock()
-        try:
-            with self._pause_points(turn):
-                return work()
-        finally:
-            self._release(turn)
-
-    @contextmanager
-    def _pause_points(self, turn: Turn) -> Iterator[None]:
-        """Pause where work reports its progress and, unless it is brief, between any two operations."""
+        """Run the work in this thread; it may pause where it reports its progress, and between layers."""
 
         def report(what: str, done: int, total: int) -> None:
             turn.progress = (what, done, total)
-            self.pause(turn)
 
-        with progress_callback(report), nullcontext() if turn.kind == "brief" else _PauseMode(lambda: self.pause(turn)):
-            yield
+        turn.since = self._clock()
+        try:
+            with progress_callback(report), pausing(lambda: self.pause(turn)):
+                return work()
+        finally:
+            self._release(turn)
 
     def _hand_over(self, turn: Turn) -> None:
         with self._lock:
@@ -200,9 +179,7 @@ class FairQueue:
                 self._begun.append(turn)
             self._wait(turn)
             self._grant()
-        threads = torch.get_num_threads()
         turn.granted.result()
-        torch.set_num_threads(threads)  # the reading that ran meanwhile may have had another number
         turn.since = self._clock()
         if turn.left:
             turn.stop()
@@ -228,7 +205,7 @@ class FairQueue:
         spent = self._clock() - turn.since
         turn.used += spent
         if turn.long and self._short_waits:
-            self._owed = max(self._owed - spent, -SLICE)
+            self._owed = max(self._owed - spent, -SHORT)  # between two pause points may be more than was owed
         elif not turn.long and any(other.long for other in self._waiting):
             self._owed = min(self._owed + SHARE * spent, SLICE)
 
@@ -264,56 +241,3 @@ class FairQueue:
 
     def _count(self) -> None:
         self._short_waits = any(not turn.long or turn.left for turn in self._waiting)
-
-
-def _in_cached_property() -> bool:
-    """Whether a cached property is being computed: up to Python 3.11 it holds a lock, which others may wait for."""
-    frame = sys._getframe()
-    while frame.f_back is not None:
-        frame = frame.f_back
-        if frame.f_code is _CACHED_PROPERTY:
-            return True
-    return False
-
-
-class _PauseMode(TorchFunctionMode):
-    """Call ``pause`` before every operation of this thread; on a CPU, compute what is large in parts."""
-
-    def __init__(self, pause: Callable[[], None]) -> None:
-        super().__init__()
-        self.pause = pause
-
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if function is not torch._C._set_grad_enabled:  # the end of no_grad: an error there would leave it in force
-            self.pause()
-        if function is F.linear and not kwargs and args[0].dim() > 1:
-            return self._linear(*args)
-        if function is F.scaled_dot_product_attention:
-            return self._attention(*args, **(kwargs or {}))
-        return function(*args, **(kwargs or {}))
-
-    def _linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        rows = max(1, LARGEST_PRODUCT // max(1, weight.numel()))
-        if x.numel() // max(1, x.shape[-1]) <= rows or torch.is_grad_enabled() or x.is_cuda:
-            return F.linear(x, weight, bias)
-        parts = []
-        for part in torch.split(x.reshape(-1, x.shape[-1]), rows):
-            self.pause()
-            parts.append(F.linear(part, weight, bias))
-        return torch.cat(parts).view(*x.shape[:-1], *weight.shape[:-1])
-
-    def _attention(self, q: Tensor, k: Tensor, v: Tensor, *how: Any, **more: Any) -> Tensor:
-        """Causal attention over a long text, a part of the queries at a time. ``how``: mask, dropout, causality."""
-        mask, dropout, causal = how if len(how) == 3 else (None, 0.0, False)
-        length = q.shape[-2]
-        rows = max(64, LARGEST_PRODUCT // max(1, 2 * q[..., :1, :].numel() * length))
-        if not causal or mask is not None or k.shape[-2] != length or length <= rows or q.is_cuda:
-            return F.scaled_dot_product_attention(q, k, v, *how, **more)
-        parts = []
-        for start in range(0, length, rows):
-            self.pause()
-            stop = min(start + rows, length)
-            seen = torch.arange(start, stop)[:, None] >= torch.arange(stop)
-            keys, values = k[..., :stop, :], v[..., :stop, :]
-            parts.append(F.scaled_dot_product_attention(q[..., start:stop, :], keys, values, seen, dropout, **more))
-        return torch.cat(parts, dim=-2)

@@ -2,7 +2,7 @@
 
 A small model's matrices gain nothing from a second thread, and torch's threads spin while they wait for each other: on
 a machine that others use too, a class waited thirty times as long. So a small model gets one thread, a large one all of
-them, and so does a look at a long text (pages/microscope.py).
+them, set once for the thread that a request runs in.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from headscope.app.model_registry import ModelRegistry
-from headscope.app.pages.microscope import CORES, LONG_REQUEST, LookRequest, Progress, Session
+from headscope.app.pages.microscope import LONG_REQUEST, LookRequest, Progress, Session
 from headscope.app.pages.schema import Problem
 from headscope.app.server.clients import client_id
-from headscope.app.server.fair_queue import LARGEST_PRODUCT, FairQueue, Kind, ReaderLeftError, Turn
+from headscope.app.server.fair_queue import FairQueue, Kind, ReaderLeftError, Turn
 from headscope.app.wire import Arrays, pack
 from headscope.errors import InputError
-from headscope.scan.measure import threads
 
+CORES = torch.get_num_threads()
 LARGE_MODEL = 2**26  # parameters; GPT-2 small is larger, the embedded model is not
 DISCONNECTED = 499  # nginx's status for a client that has closed the connection
 UNDER_WAY = 64  # requests of one client: a browser sends six at a time
@@ -162,22 +162,15 @@ def threads_for(session: Session) -> int:
 
 
 def kind_of(session: Session, asked: LookRequest) -> Kind:
-    """The kind of work on a text, as far as can be known before it is split into tokens.
-
-    A layer takes no more multiplications of a brief text than may be between two pause points.
-    """
-    size = session.text_size(asked)
-    if size > LONG_REQUEST:
-        return "long"
-    layers = len(session.scope.shape.sites)
-    return "brief" if 0 < size * session.parameters <= LARGEST_PRODUCT * layers else "short"
+    """The kind of work on a text, as far as can be known before it is split into tokens."""
+    return "long" if session.text_size(asked) > LONG_REQUEST else "short"
 
 
 def _run(work: Callable[[Session], Result], session: Session) -> Result:
     """Run the work; where memory runs out, drop the model's cached looks and raise an error the page can show."""
     try:
-        with threads(threads_for(session)):
-            return work(session)
+        torch.set_num_threads(threads_for(session))
+        return work(session)
     except (MemoryError, RuntimeError) as error:
         full = isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(error)
         if not full:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from headscope.attention.mass import Band, matches
 from headscope.attention.observation import Distance, PerRow, Rows, Statistic, Strongest
+from headscope.attention.progress import pause_point
 from headscope.attention.questions import Question, plan
 from headscope.attention.scores import Scores
 
@@ -46,6 +47,7 @@ def observe(
     sums = _Sums.empty(inputs, questions, statistics)
     plans = {name: plan(question, q.device) for name, question in questions.items()}
     for band in inputs.bands():
+        pause_point()
         mask = inputs.additive_mask(band)
         for item in range(q.shape[0]):
             found = matches(plans, band, item, inputs.q.dtype)

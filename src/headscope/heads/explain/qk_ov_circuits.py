@@ -8,7 +8,6 @@ norms stand outside these products, and the numbers say nothing about them.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,8 +20,6 @@ from headscope.models.protocol import OpenModel
 from headscope.names import Head, HeadName, Site
 
 Through = Literal["q", "k", "v"]
-Circuit = Literal["QK", "OV"]
-SHOWN_TOKENS = 6
 
 
 @dataclass(frozen=True)
@@ -157,51 +154,6 @@ def copying_score(model: OpenModel, head: HeadName) -> float:
     around = unembed.T @ embed
     eigenvalues = FactoredMatrix(circuit.left, circuit.right @ around).eigenvalues()
     return float(eigenvalues.real.sum() / eigenvalues.abs().sum().clamp(min=1e-30))
-
-
-@dataclass(frozen=True)
-class TokenDirection:
-    """A direction of a circuit as tokens: those that lie furthest along it at either end, strongest first.
-
-    QK: queries of ``given`` raise the scores of keys of ``raised``; OV: reading ``given`` raises logits of ``raised``.
-    """
-
-    circuit: Circuit
-    share: float
-    """Its part of the circuit's squared norm over these tokens."""
-    given: tuple[int, ...]
-    raised: tuple[int, ...]
-
-
-def token_directions(
-    model: OpenModel, head: HeadName, circuit: Circuit, count: int = 3, among: Sequence[int] | None = None
-) -> list[TokenDirection]:
-    """The strongest singular directions of a circuit between tokens, each shown at the end that is more distinct.
-
-    Embeddings have length 1, as after a norm, and the mean over tokens is taken out at both ends: only differences
-    between tokens count. What earlier layers add to a token is not in it. ``among`` are the tokens, all unless given.
-    """
-    embedding = model.embedding()
-    chosen = torch.arange(len(embedding)) if among is None else torch.tensor(sorted(set(among)))
-    chosen = chosen.to(embedding.device)
-    embedded = torch.nn.functional.normalize(embedding[chosen].detach().float(), dim=-1)
-    if circuit == "QK":
-        between = qk(model, head)
-        given, raised = embedded @ between.left, embedded @ between.right.T
-    else:
-        between = ov(model, head)
-        given, raised = embedded @ between.left, model.unembedding().weight[chosen].detach().float() @ between.right.T
-    (given, given_size), (raised, raised_size) = (torch.linalg.qr(end - end.mean(0)) for end in (given, raised))
-    left, values, right = torch.linalg.svd(given_size @ raised_size.T)
-    shares = values.square() / values.square().sum().clamp_min(1e-30)
-    found = []
-    for place in range(min(count, len(values))):
-        ends = torch.stack((given @ left[:, place], raised @ right[place]))
-        top, bottom = (side.topk(min(SHOWN_TOKENS, len(chosen))) for side in (ends, -ends))
-        best = top if float(top.values.sum(-1).prod()) >= float(bottom.values.sum(-1).prod()) else bottom
-        one, other = (tuple(row) for row in chosen[best.indices].tolist())
-        found.append(TokenDirection(circuit, float(shares[place]), one, other))
-    return found
 
 
 def _place(model: OpenModel, head: HeadName) -> tuple[Head, int]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from jaxtyping import Float
 from torch import Tensor
 
+from headscope.attention.progress import uninterrupted
 from headscope.heads.explain.why_words import explain
 from headscope.names import Head
 
@@ -107,7 +108,8 @@ class Why:
     @cached_property
     def _shares(self) -> tuple[tuple[Share, ...], tuple[Share, ...]]:
         row, index = self.arrow
-        return row.shares(index)
+        with uninterrupted():  # up to Python 3.11 a cached property holds a lock, which others would wait for
+            return row.shares(index)
 
     @cached_property
     def pairs(self) -> Float[Tensor, "asked answered"]:

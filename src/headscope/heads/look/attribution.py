@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from headscope.models.protocol import HeadSum, OpenModel, SiteOutput, Unembedding
-from headscope.names import Head, HeadName, renamed
+from headscope.names import Head, HeadName
 
 AFTER_NOTE = "so is the norm that stands after W_O"
 SCALE_NOTE = "what W_O writes is multiplied by a factor before it joins the residual stream, and its share with it"
@@ -26,11 +25,6 @@ class SiteContribution:
     bias: Float[Tensor, " d_model"]
     output: Float[Tensor, " d_model"]
     kind: HeadSum
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            return renamed(self, name, {"delivered": "z"})
 
     @property
     def concatenated(self) -> Float[Tensor, " all"]:

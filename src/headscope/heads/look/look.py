@@ -32,7 +32,7 @@ from headscope.models.inputs.patch_labels import NOT_TEXT, grid_labels, numbered
 from headscope.models.modes import own_precision
 from headscope.models.protocol import OpenModel, Prepared, Token
 from headscope.models.structure.residual_stream import LayerParts, layer_parts
-from headscope.names import Head, HeadName, ModelShape, renamed
+from headscope.names import Head, HeadName, ModelShape
 
 LARGEST_PATTERN = 2**26  # cells of dense patterns; larger ones are read in rectangles
 
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
     from headscope.heads.explain.trace import Trace
     from headscope.heads.explain.why import Why
-
-_RENAMED = {"delivered": "z", "logit_shares": "logit_attribution", "pieces": "n_windows"}
 
 
 class ResidualStream(NamedTuple):
@@ -394,11 +392,6 @@ class Look:
     def _needs_predictions(self) -> None:
         if self.shape.vocabulary is None:
             raise InputError(f"{self.shape.name} predicts no tokens: it is an encoder without a language-model head")
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            return renamed(self, name, _RENAMED)
 
     def _repr_mimebundle_(self, **_: Any) -> Any:
         return None if Look.display is None else Look.display(self)

@@ -38,7 +38,7 @@ Tagger = Callable[[str], Sequence[TaggedWord]]
 
 
 def tagged_questions(tagger: Tagger) -> tuple[LabelRule, ...]:
-    """Questions for ``RuleOptions(rules=…)`` or a scan: each part of speech, a word's head, and its dependents."""
+    """Questions for a scan: each part of speech, a word's head, and its dependents."""
     read = _Reader(tagger)
     parts = [
         LabelRule(name, read.everywhere, partial(read.with_tag, tag), exclude_self=True)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-from headscope.attention.progress import restoring, uninterrupted
+from headscope.attention.progress import uninterrupted
 from headscope.models.protocol import OpenModel
 from headscope.models.weight_hash import weights_put_back
 
@@ -28,6 +28,6 @@ def shuffled_weights(model: OpenModel, seed: int) -> Iterator[None]:
                     weight.copy_(own.flatten()[order].view(weight.shape))
             yield
         finally:
-            with restoring(), torch.no_grad():
+            with torch.no_grad():
                 for weight, own in kept:
                     weight.copy_(own)

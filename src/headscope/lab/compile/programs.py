@@ -59,11 +59,6 @@ class Program:
         return tuple(SELECTORS[rule] for rule in self.rules)
 
 
-def program_of_rule(rule: str) -> Program:
-    """The program of one head that follows one rule."""
-    return Program(rule, (rule,))
-
-
 _ALGORITHMS = (
     Program("induction", ("after a copy",)),
     Program("induction on the last copy", ("last after a copy",)),

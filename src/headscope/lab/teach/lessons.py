@@ -2,7 +2,6 @@
 
 The Python block of a lesson runs when it is loaded, and every number in its text is a variable of that block
 (``course/live_text.py``). The numpy block is the reader's: the page runs it in the browser, a terminal prints it.
-A translation is a file of the same name in a folder of its language, with empty code blocks: they are the English ones.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from headscope.lab.teach.course.questions import TOLD_AT, Marked, Option, Questi
 __all__ = ["Block", "Figure", "Lesson", "LessonText", "Marked", "Option", "Question", "contents", "fill", "lesson"]
 
 FOLDER = Path(__file__).with_name("lessons")
-LANGUAGES = ("en", "de")
 SECTIONS = ("Idea", "Computed", "Try it", "Questions")
 CODE = "<code block>"
 
@@ -79,56 +77,31 @@ class Lesson(LessonText):
         return self.questions[question - 1].mark(answer, attempt)
 
 
-def contents(language: str = "en") -> list[tuple[int, str, str]]:
+def contents() -> list[tuple[int, str, str]]:
     """Number, name and title of every lesson, without running them."""
     listed = []
     for file in sorted(FOLDER.glob("*.md")):
         number, name = file.stem.split("-", 1)
-        title = _text(file, language).partition("\n")[0].removeprefix("# ")
+        title = file.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
         listed.append((int(number), name, title))
     return listed
 
 
-def lesson(which: int | str, language: str = "en") -> Lesson:
+def lesson(which: int | str) -> Lesson:
     """Load and run the lesson of this number or name."""
     wanted = str(which).strip().lower()
     for number, name, _ in contents():
         if wanted in (str(number), name):
-            return _read(FOLDER / f"{number:02}-{name}.md", language)
+            return _read(FOLDER / f"{number:02}-{name}.md")
     names = ", ".join(f"{number} {name}" for number, name, _ in contents())
     raise InputError(f"there is no lesson {which!r}; there are {names}")
 
 
-def _text(file: Path, language: str) -> str:
-    """A lesson's text; a translation's code blocks are filled with the English ones, their comments translated."""
-    if language not in LANGUAGES:
-        raise InputError(f"there are no lessons in {language!r}; there are {', '.join(LANGUAGES)}")
-    english = file.read_text(encoding="utf-8")
-    if language == "en":
-        return english
-    translated = (file.parent / language / file.name).read_text(encoding="utf-8")
-    blocks = re.compile(r"^```(python|numpy|solution)\n(.*?)^```$", flags=re.M | re.S)
-    code = dict(blocks.findall(english))
-    return blocks.sub(lambda found: f"```{found[1]}\n{_commented(code[found[1]], found[2], file.name)}```", translated)
-
-
-def _commented(code: str, translations: str, name: str) -> str:
-    """Code with its comments in another language; ``translations`` has a line ``# English → translation`` for each."""
-    for line in filter(None, translations.splitlines()):
-        english, arrow, translated = line.partition(" → ")
-        if not arrow or english not in code:
-            raise InputError(
-                f"{name} translates {line!r}, which is no comment of its code; a line is '# English → other'"
-            )
-        code = code.replace(english, f"# {translated}")
-    return code
-
-
 @cache
-def _read(file: Path, language: str = "en") -> Lesson:
-    text = _text(file, language)
+def _read(file: Path) -> Lesson:
+    text = file.read_text(encoding="utf-8")
     code = _code(text, file.name)
-    names, output = _computed(code, file.name)
+    names, output = _run(code, file.name)
     rest, figures = take_figures(text.replace(f"```python\n{code}```\n", CODE, 1), names)
     figures = [Figure(each.kind, each.props, live(each.caption, names)) for each in figures]
     title, parts = _sections(live(rest, names), file.name)
@@ -136,10 +109,7 @@ def _read(file: Path, language: str = "en") -> Lesson:
     before, _, after = (part.strip() for part in parts["Computed"].partition(CODE))
     idea = f"{parts['Idea']}\n\n{before}".strip()
     try_it, block = _block(parts["Try it"])
-    told, decimal = {"de": ("Es ist {}.", ",")}.get(language, ("It is {}.", "."))
-    questions = [
-        parse_question(plain(part, decimal), told) for part in re.split(r"^### ", parts["Questions"], flags=re.M)[1:]
-    ]
+    questions = [parse_question(plain(part)) for part in re.split(r"^### ", parts["Questions"], flags=re.M)[1:]]
     return Lesson(int(number), name, plain(title), idea, code, output, after, try_it, block, figures, questions)
 
 
@@ -158,12 +128,6 @@ def _block(text: str) -> tuple[str, Block | None]:
     code, hint, solution = found.groups()
     around = text[: found.start()].rstrip() + "\n\n" + text[found.end() :].lstrip()
     return around.strip(), Block(code, " ".join(hint.split()), solution)
-
-
-@cache
-def _computed(code: str, name: str) -> tuple[Mapping[str, Any], str]:
-    """Run a lesson's code once, whatever the languages it is read in."""
-    return _run(code, name)
 
 
 def _run(code: str, name: str) -> tuple[Mapping[str, Any], str]:

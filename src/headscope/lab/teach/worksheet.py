@@ -26,20 +26,12 @@ class Example:
     words: tuple[str, str, str, str]
 
 
-EXAMPLES = {
-    "en": (
-        Example("The dog chased the ball until it was tired", "it", ("dog", "ball", "until", "tired")),
-        Example("The cup fell off the table because it was round", "it", ("cup", "table", "because", "round")),
-        Example("The girl fed the horse although it was fat", "it", ("girl", "horse", "although", "fat")),
-        Example("The boat passed the bridge when it was open", "it", ("boat", "bridge", "when", "open")),
-    ),
-    "de": (
-        Example("Der Hund jagte den Ball, bis er müde war", "er", ("Hund", "Ball", "bis", "müde")),
-        Example("Die Tasse fiel vom Tisch, weil sie rund war", "sie", ("Tasse", "Tisch", "weil", "rund")),
-        Example("Das Mädchen fütterte das Pferd, obwohl es dick war", "es", ("Mädchen", "Pferd", "obwohl", "dick")),
-        Example("Das Schiff erreichte die Brücke, als sie offen war", "sie", ("Schiff", "Brücke", "als", "offen")),
-    ),
-}
+EXAMPLES = (
+    Example("The dog chased the ball until it was tired", "it", ("dog", "ball", "until", "tired")),
+    Example("The cup fell off the table because it was round", "it", ("cup", "table", "because", "round")),
+    Example("The girl fed the horse although it was fat", "it", ("girl", "horse", "although", "fat")),
+    Example("The boat passed the bridge when it was open", "it", ("boat", "bridge", "when", "open")),
+)
 
 
 @dataclass(frozen=True)
@@ -83,14 +75,12 @@ class Worksheet:
         return "\n\n".join(parts) + "\n"
 
 
-def worksheet(seed: int, language: str = "en") -> Worksheet:
-    """Draw the worksheet of this seed, about a sentence in this language; the numbers are the same in all."""
+def worksheet(seed: int) -> Worksheet:
+    """Draw the worksheet of this seed."""
     if not 0 <= seed <= LARGEST_SEED:
         raise InputError(f"seed={seed} is not between 0 and {LARGEST_SEED}")
-    if language not in EXAMPLES:
-        raise InputError(f"there are no worksheets in {language!r}; there are {', '.join(EXAMPLES)}")
     draw = random.Random(seed)
-    example = draw.choice(EXAMPLES[language])
+    example = draw.choice(EXAMPLES)
     makers: Sequence[Callable[[random.Random, Example], Task]] = (
         _scores, _shares, _average, _two_heads, _triangle, _sizes,
     )  # fmt: skip
@@ -181,8 +171,8 @@ def _two_heads(draw: random.Random, example: Example) -> Task:
 
 
 def _triangle(draw: random.Random, example: Example) -> Task:
-    text = example.sentence.replace(",", "").split()
-    at = 2 + int(draw.random() * (len(text) - 3))  # one draw, however long the sentence: what follows is the same
+    text = example.sentence.split()
+    at = 2 + int(draw.random() * (len(text) - 3))
     shares = draw.choice(([5, 3, 2], [6, 3, 1], [4, 4, 2]))
     left = shares[0] + shares[1]
     kept = [shares[0] / left, shares[1] / left]

@@ -11,8 +11,14 @@ from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from headscope.errors import InputError
-from headscope.models.inputs.bounded_encoding import BEGINNING, GrowthLimit, panics_as_errors
-from headscope.models.inputs.isolated import Isolation
+from headscope.models.inputs.bounded_encoding import (
+    BEGINNING,
+    check_decoded,
+    check_text,
+    check_tokens,
+    panics_as_errors,
+    render_conversation,
+)
 from headscope.models.inputs.media import MediaProcessors, Picture, Sound, media_tensors
 from headscope.models.protocol import Prepared, Token
 
@@ -30,8 +36,6 @@ class InputProcessor:
         media: MediaProcessors | None = None,
     ) -> None:
         self.tokenizer, self.vocabulary, self.context = tokenizer, vocabulary, context
-        self._growth = GrowthLimit(tokenizer)
-        self.isolation = Isolation(tokenizer, self._growth)
         self.media = media or MediaProcessors()
         self.start = start
         """The first token of the decoder, in an encoder-decoder."""
@@ -78,9 +82,9 @@ class InputProcessor:
         """The text of these ids; the ids themselves without a tokenizer."""
         if self.tokenizer is None:
             return " ".join(map(str, ids.tolist()))
-        self.isolation.try_ids(ids.tolist(), "these tokens")
         with panics_as_errors("these tokens"):
-            return str(self.tokenizer.decode(ids.tolist(), skip_special_tokens=False))
+            text = str(self.tokenizer.decode(ids.tolist(), skip_special_tokens=False))
+        return check_decoded(text, "these tokens")
 
     def token_ids(self, text: str) -> list[int]:
         """The ids of a text, with no special tokens added."""
@@ -90,11 +94,13 @@ class InputProcessor:
         """The ids of several texts, with no special tokens added: by a fast tokenizer at once, on several cores."""
         if len(texts) > 1 and getattr(self.tokenizer, "is_fast", False):
             for text in texts:
-                self._growth.check(text)
-                self.isolation.try_text(text, "the text")
+                check_text(text, "the text")
             with suppress(InputError), panics_as_errors("the text"):  # one by one it is known which one is refused
                 ids_alone = {"return_attention_mask": False, "return_token_type_ids": False}
-                return list(self.tokenizer(list(texts), add_special_tokens=False, **ids_alone)["input_ids"])
+                encoded = list(self.tokenizer(list(texts), add_special_tokens=False, **ids_alone)["input_ids"])
+                for ids in encoded:
+                    check_tokens(ids, "the text")
+                return encoded
         return [self.token_ids(text) for text in texts]
 
     def text_of(self, token: int) -> str:
@@ -143,7 +149,7 @@ class InputProcessor:
         tokenizer = self._require_tokenizer("read messages")
         if not getattr(tokenizer, "chat_template", None):
             raise InputError("this model's tokenizer has no chat template; give it text instead of messages")
-        return self._tokenize(self.isolation.render(messages), "the conversation", add_special_tokens=False)
+        return self._tokenize(render_conversation(tokenizer, messages), "the conversation", add_special_tokens=False)
 
     def _from_pair(self, source: str, target: str) -> Prepared:
         if self.start is None:
@@ -153,7 +159,7 @@ class InputProcessor:
 
     def _written(self, target: str) -> list[int]:
         """The decoder's tokens after it has written this: the start token once, and no token that ends the text."""
-        ids = self._target_ids(target)
+        ids = list(self._encoded(target, "the target", target=True)["input_ids"])
         if ids and ids[-1] == self.tokenizer.eos_token_id:
             ids.pop()
         return ids if ids and ids[0] == self.start else [int(self.start or 0), *ids]
@@ -166,21 +172,14 @@ class InputProcessor:
         inputs = {**prepared.inputs, "decoder_input_ids": torch.tensor([ids])}
         return Prepared(inputs, prepared.tokens, self.tokens_of(inputs["decoder_input_ids"][0]))
 
-    def _encoded(self, text: str, what: str, **options: Any) -> Any:
-        """Call the tokenizer within its limits."""
+    def _encoded(self, text: str, what: str, target: bool = False, **options: Any) -> Any:
+        """Call the tokenizer within its limits; a target is what a decoder has written so far."""
         tokenizer = self._require_tokenizer("read text")
-        self._growth.check(text, what)
-        self.isolation.try_text(text, what)
+        check_text(text, what)
         with panics_as_errors(what):
-            return tokenizer(text, **options)
-
-    def _target_ids(self, text: str) -> list[int]:
-        """The ids of what a decoder has written so far."""
-        tokenizer = self._require_tokenizer("read text")
-        self._growth.check(text, "the target")
-        self.isolation.try_text(text, "the target")
-        with panics_as_errors("the target"):
-            return list(tokenizer(text_target=text)["input_ids"])
+            encoded = tokenizer(text_target=text) if target else tokenizer(text, **options)
+        check_tokens(encoded["input_ids"], what)
+        return encoded
 
     def _check_beginning(self, text: str, what: str) -> None:
         """Refuse a long text by its beginning, before the rest of it is tokenized."""
@@ -198,9 +197,9 @@ class InputProcessor:
         return self.tokenizer
 
     def _decode_one(self, token: int) -> str:
-        self.isolation.try_ids([token], f"token {token}")
         with panics_as_errors(f"token {token}"):
             text = str(self.tokenizer.decode([token], clean_up_tokenization_spaces=False))
+        check_decoded(text, f"token {token}")
         stored = self.tokenizer.convert_ids_to_tokens(token)
         if isinstance(stored, str) and stored.startswith("▁") and not text.startswith(" "):
             return " " + text

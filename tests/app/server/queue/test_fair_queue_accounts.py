@@ -7,12 +7,11 @@ import gc
 import threading
 
 import pytest
-import torch
 from starlette.exceptions import HTTPException
 
 from headscope.app.server import fair_queue
 from headscope.app.server.fair_queue import SHARE, SHORT, SLICE, FairQueue, ReaderLeftError, Turn
-from headscope.attention.progress import report_progress, restoring, uninterrupted
+from headscope.attention.progress import report_progress, uninterrupted
 
 
 class Clock:
@@ -99,8 +98,6 @@ def test_a_reading_keeps_the_model_where_it_may_not_be_interrupted_and_where_nob
     line.ask("short")
     with uninterrupted():
         line.queue.pause(turn)
-    with restoring():
-        line.queue.pause(turn)
     turn.kind = "whole"
     line.queue.pause(turn)
     assert not handed
@@ -109,12 +106,10 @@ def test_a_reading_keeps_the_model_where_it_may_not_be_interrupted_and_where_nob
     assert handed == [turn]
 
 
-def test_a_reading_that_is_left_stops_once_and_not_while_it_restores():
+def test_a_reading_that_is_left_stops_once():
     line = Line(("running", True))
     (turn,) = line.turns
     line.queue.leave(turn)
-    with restoring():
-        line.queue.pause(turn)
     with pytest.raises(ReaderLeftError), uninterrupted():
         line.queue.pause(turn)
     line.queue.pause(turn)
@@ -128,7 +123,7 @@ def test_a_reading_that_is_left_stops_once_and_not_while_it_restores():
         ("short", "long", 0.0, 60.0, SLICE),
         ("short", "short", 0.0, 0.25, 0.0),
         ("long", "short", 0.0625, 0.03125, 0.03125),
-        ("long", "short", 0.0, 60.0, -SLICE),
+        ("long", "short", 0.0, 60.0, -SHORT),
         ("long", "long", 0.0625, 60.0, 0.0625),
     ],
 )
@@ -279,19 +274,6 @@ def test_a_request_that_turns_out_long_beside_few_others_goes_on(monkeypatch):
     assert log == ["reading", "request", "read", "done"]
 
 
-def test_a_reading_gets_its_number_of_threads_back(monkeypatch):
-    line, threads = Line(("long", True), ("short", False)), []
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    monkeypatch.setattr(torch, "set_num_threads", threads.append)
-    paused = threading.Thread(target=line.queue._hand_over, args=(line.turns[0],))
-    paused.start()
-    assert line.turns[1].granted.result(timeout=60) is None
-    assert not threads
-    line.end()
-    paused.join(60)
-    assert threads == [3]
-
-
 def test_a_request_whose_client_left_before_it_waits_is_not_run():
     queue, turn, ran = FairQueue(), Turn("gone"), []
     queue.leave(turn)
@@ -327,17 +309,3 @@ def test_a_cancelled_request_that_runs_stops_at_its_next_pause_point():
     unheard: list[object] = []
     asyncio.run(scene())
     assert (log, turn.progress, unheard) == ([True], ("reading", 1, 2), []), "and its end is reported to nobody"
-
-
-@pytest.mark.parametrize("kind", ["short", "long"])
-def test_requests_pause_where_they_report_and_before_every_operation(monkeypatch, kind):
-    queue, pauses = FairQueue(), []
-    monkeypatch.setattr(queue, "pause", pauses.append)
-
-    def work() -> None:
-        x = torch.zeros(3)
-        report_progress("reading", 1, 2)
-        (x + 1).exp()
-
-    asyncio.run(queue.run(Turn("a", kind), work))
-    assert len(pauses) == 4

@@ -4,8 +4,6 @@ import { drawThumbnails, type GridLayout, type Thumbnails } from "../../draw/hea
 import { dashColour, dashOf } from "../../draw/signed-cell";
 import type { Microscope } from "../state/microscope.svelte";
 import type { Mark, Picture } from "../../save/picture";
-import { served } from "../../words/served";
-import { small } from "../../words/small";
 import { words } from "../../words/words";
 import { siteLabels } from "../state/site-labels";
 
@@ -29,7 +27,7 @@ export function gridPicture(scope: Microscope, grid: GridLayout, shown: GridShow
         );
   return {
     file: "heads",
-    title: `${words.grid.picture(scope.model!.title)}${asked ? `: ${small(served(asked))}` : ""}`,
+    title: `${words.grid.picture(scope.model!.title)}${asked ? `: ${asked.toLowerCase()}` : ""}`,
     note: scope.look!.text.slice(0, 400),
     width: grid.width,
     height: grid.height,
@@ -38,7 +36,7 @@ export function gridPicture(scope: Microscope, grid: GridLayout, shown: GridShow
       ...rows,
     ],
     table: {
-      columns: [words.grid.column, ...scope.model!.questions.map((question) => served(question.title))],
+      columns: [words.grid.column, ...scope.model!.questions.map((question) => question.title)],
       rows: scope.heads.map((place, head) => [
         place.name,
         ...scope.model!.questions.map((question) =>

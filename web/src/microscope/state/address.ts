@@ -30,8 +30,6 @@ export interface State extends Place {
   compare: boolean;
   how: "zero" | "mean";
   off: string[];
-  onRules: string[]; // heads that attend where their rules say
-  words: boolean; // the pattern beside its rule
   knockOuts: Edge[];
   axis: "log" | "linear";
   sampling: Sampling | null;
@@ -55,8 +53,6 @@ export const INITIAL: State = {
   compare: true,
   how: "zero",
   off: [],
-  onRules: [],
-  words: false,
   knockOuts: [],
   axis: "log",
   sampling: null,
@@ -84,8 +80,6 @@ export function writeAddress(state: State): string {
   if (state.aside) put("aside", 1);
   if (!state.compare) put("compare", 0);
   if (state.off.length) put("off", state.off.join(","));
-  if (state.onRules.length) put("rules", state.onRules.join(","));
-  if (state.words) put("words", 1);
   if (state.knockOuts.length)
     put("cut", state.knockOuts.map(({ head, query, key }) => `${head}:${query}:${key}`).join(","));
   if (state.sampling) put("t", state.sampling.temperature);
@@ -123,8 +117,6 @@ export function readAddress(address: string): State {
     compare: fields.get("compare") !== "0",
     how: oneOf("how", ["zero", "mean"]),
     off: fields.get("off")?.split(",").filter(Boolean) ?? [],
-    onRules: fields.get("rules")?.split(",").filter(Boolean) ?? [],
-    words: fields.get("words") === "1",
     knockOuts: readKnockOuts(fields.get("cut")),
     axis: oneOf("axis", ["log", "linear"]),
     sampling: readSampling(fields),

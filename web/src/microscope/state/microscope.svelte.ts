@@ -25,8 +25,6 @@ import { Explaining } from "../why/explain.svelte";
 import { Settings } from "./settings.svelte";
 import { scoresIn, argmax, headsOf, reachedHead, type HeadInfo } from "./look-statistics";
 import { roleScores, isRole } from "./roles";
-import { isRuleScore, ruleScores } from "../rules/head-words";
-import { HeadsInWords } from "../rules/heads-in-words.svelte";
 import { PendingRequests } from "./pending.svelte";
 import { selectExample } from "./selection";
 import type { ExamplePlace, LogitTarget, ModelSource, PatternLine, Selection } from "./selection";
@@ -51,7 +49,6 @@ export class Microscope extends PendingRequests {
   importanceError = $state(""); // why the heads' importance is not known
   roles = $state.raw<Roles | null>(null);
   featured = $state.raw<PaperClaim[]>([]);
-  readonly words = new HeadsInWords();
 
   text = $state("");
   file = $state.raw<MediaFile | null>(null); // a picture or sound, looked at with the text
@@ -83,9 +80,8 @@ export class Microscope extends PendingRequests {
     const name = this.here?.name;
     const known = off.filter((other) => this.heads.some((place) => place.name === other));
     if (!this.source.live) return [];
-    return !compare || !name || known.includes(name) || this.onRules.includes(name) ? known : [...known, name];
+    return !compare || !name || known.includes(name) ? known : [...known, name];
   });
-  onRules = $derived.by(() => this.settings.onRules.filter((head) => this.source.live && this.words.of(head)));
   edges = $derived(this.knockOuts.filter((edge) => this.inText(edge)));
   /** What the darkest colour stands for. */
   top = $derived.by(() => {
@@ -257,7 +253,6 @@ export class Microscope extends PendingRequests {
       overview: null,
     });
     this.fetchRoles();
-    this.words.open(opened.source);
     opened.source.featured().then(
       (claims) => opened.model === this.model && (this.featured = claims),
       () => undefined,
@@ -312,7 +307,6 @@ export class Microscope extends PendingRequests {
       return this.importance?.look === this.look?.look ? (this.importance?.importance.map(Math.abs) ?? null) : null;
     const names = this.heads.map((place) => place.name);
     if (isRole(question)) return this.roles && roleScores(this.roles, question, names);
-    if (isRuleScore(question)) return ruleScores(this.words, question, this.heads);
     return this.look && this.model && scoresIn(this.look, this.model, question);
   }
 

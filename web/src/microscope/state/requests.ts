@@ -90,7 +90,7 @@ export function fetchAttribution(scope: Microscope): Undo {
 }
 
 export function fetchPrediction(scope: Microscope): Undo {
-  const { look, here, token, ablated, edges, onRules } = scope;
+  const { look, here, token, ablated, edges } = scope;
   const { how, sampling } = scope.settings;
   if (!look || !here) return;
   const written = tokensOf(look, "written");
@@ -100,7 +100,6 @@ export function fetchPrediction(scope: Microscope): Undo {
     position,
     off: ablated,
     cuts: edges,
-    rules: onRules,
     how,
     count: sampling ? GUESSES_CUT : GUESSES,
     sampling,

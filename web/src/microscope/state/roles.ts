@@ -1,7 +1,6 @@
 // Roles from the battery's report: findings, evidence rows and scores of a head.
 import type { Finding, Roles, RoleTrial } from "../../source/source";
 import { short } from "../../format";
-import { served } from "../../words/served";
 import { words } from "../../words/words";
 
 export const NAMELESS = "role:";
@@ -44,7 +43,7 @@ function measured(measure: string): { name: string; share: boolean } {
   const [kind, of] = measure.split(": ");
   const { attention, reading, share, effect, raises } = words.microscope.evidence;
   const kinds: Record<string, string> = { attention, reading, share, effect };
-  const name = kind === "reading" && of !== "itself" ? raises(served(of)) : (kinds[kind] ?? served(measure));
+  const name = kind === "reading" && of !== "itself" ? raises(of) : (kinds[kind] ?? measure);
   return { name, share: kind === "attention" || kind === "reading" };
 }
 
@@ -70,7 +69,7 @@ export function evidenceRows(finding: Finding): EvidenceRow[] {
       value: lost.loss,
       top: Math.max(0.3, lost.high * 1.2),
       text: short(lost.loss),
-      note: served(lost.task.split(", ").at(-1)!),
+      note: lost.task.split(", ").at(-1)!,
       interval: [lost.low, lost.high],
     });
   return rows;
@@ -88,7 +87,7 @@ export function nearest(roles: Roles, head: number, most: number): EvidenceRow[]
     .sort((a, b) => b.lead - a.lead)
     .slice(0, most)
     .map(({ trial, score, rival }) => ({
-      name: served(trial.role),
+      name: trial.role,
       value: score,
       top: 1,
       text: short(score),

@@ -10,14 +10,12 @@ export class Settings {
   compare = $state(true);
   how = $state<State["how"]>("zero");
   off = $state.raw<string[]>([]);
-  onRules = $state.raw<string[]>([]); // heads that attend where their rules say
-  words = $state(false); // the pattern beside its rule
   axis = $state<State["axis"]>("log");
   sampling = $state.raw<Sampling | null>(null);
   knockingOut = $state(false); // a click on a cell cuts its arrow
 
   apply(state: State): void {
-    const { view, measure, facing, aside, compare, how, off, onRules, words, axis, sampling } = state;
+    const { view, measure, facing, aside, compare, how, off, axis, sampling } = state;
     Object.assign(this, {
       view,
       measure,
@@ -26,32 +24,18 @@ export class Settings {
       compare,
       how,
       off,
-      onRules,
-      words,
       axis,
       sampling,
       head: state.head ?? this.head,
     });
   }
 
-  values(): Pick<
-    State,
-    "view" | "measure" | "facing" | "aside" | "compare" | "how" | "off" | "onRules" | "words" | "axis" | "sampling"
-  > {
-    const { view, measure, facing, aside, compare, how, off, onRules, words, axis, sampling } = this;
-    return { view, measure, facing, aside, compare, how, off, onRules, words, axis, sampling };
-  }
-
-  /** Let a head run on its rules, or read again; one that is off has no use for rules. */
-  toggleRules(name: string): void {
-    this.onRules = this.onRules.includes(name)
-      ? this.onRules.filter((other) => other !== name)
-      : [...this.onRules, name];
-    this.off = this.off.filter((other) => !this.onRules.includes(other));
+  values(): Pick<State, "view" | "measure" | "facing" | "aside" | "compare" | "how" | "off" | "axis" | "sampling"> {
+    const { view, measure, facing, aside, compare, how, off, axis, sampling } = this;
+    return { view, measure, facing, aside, compare, how, off, axis, sampling };
   }
 
   toggleOff(name: string): void {
-    this.onRules = this.onRules.filter((other) => other !== name);
     this.off = this.off.includes(name) ? this.off.filter((other) => other !== name) : [...this.off, name];
   }
 }

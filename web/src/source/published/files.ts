@@ -1,5 +1,5 @@
 // What a published site holds of a model; src/headscope/app/publish/ writes it.
-import type { AttributionCard, ModelCard, PaperClaim, Roles, RulesCard } from "../source";
+import type { AttributionCard, ModelCard, PaperClaim, Roles } from "../source";
 
 /** A matrix in the file of weights. */
 export interface WeightTable {
@@ -13,7 +13,6 @@ export interface PublishedModel {
   model: ModelCard;
   roles: Roles;
   featured: { claims: PaperClaim[] };
-  rules: RulesCard;
   explained: Record<string, string>; // text → file of its trace and the reasons of heads
   longest: number; // tokens that are read here
   texts: string[]; // of every token of the vocabulary

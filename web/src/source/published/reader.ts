@@ -23,8 +23,6 @@ import { SideParts } from "./score-parts";
 import { splitArrow } from "./score-split";
 import type { Tokens } from "./tokenizer";
 
-const NO_RULES =
-  "This needs headscope on your machine: heads that run on their rules. Install it with: pip install headscope";
 const OF_STREAM = /^(stream|normed) /;
 const KEPT_LOOKS = 6;
 const KEPT_EDITS = 64;
@@ -105,7 +103,6 @@ export class ModelReader {
   async predict(wanted: PredictRequest): Promise<Prediction> {
     const opened = await this.about(wanted.look);
     const { position, cuts, how } = wanted;
-    if (wanted.rules?.length) throw new Problem("NeedsPython", NO_RULES);
     const off = [...new Set(wanted.off)];
     const logits = this.logitsAt(opened.outputs.logits, position);
     const guesses = guessesOf(logits, wanted.count, (id) => this.tokens.textOf(id));
@@ -120,7 +117,6 @@ export class ModelReader {
       off,
       cuts,
       how,
-      rules: [],
       predicts: "token",
       guesses,
       sampled,

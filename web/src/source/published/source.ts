@@ -123,7 +123,6 @@ export function publishedSource(site: PublishedSite, name?: string): Source {
     featured: async () => (await card()).featured.claims,
     roles: async () => (await card()).roles,
     testHeads: absent("headscope heads"),
-    rules: async () => (await card()).rules,
   };
 }
 

@@ -21,7 +21,6 @@ export default {
   copy: "Copy a link to this view",
   copied: "Link copied",
   theme: "Light or dark",
-  language: "Language",
   opening: "Opening the page",
   lastPicture: "The program on this machine has stopped. What you see is the last good picture.",
   answered: (status: number) => `The program answered with an error (${status}).`,

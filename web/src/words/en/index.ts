@@ -8,7 +8,6 @@ import glossary from "./glossary";
 import learn from "./learn";
 import microscope from "./microscope";
 import published from "./published";
-import served from "./served";
 import start from "./start";
 import tour from "./tour";
 import ui from "./ui";
@@ -21,8 +20,6 @@ import media from "./pages/media";
 import oneOrMany from "./pages/one-or-many";
 import pattern from "./pages/pattern";
 import prediction from "./pages/prediction";
-import printed from "./pages/printed";
-import rules from "./pages/rules";
 import runtime from "./pages/runtime";
 import trace from "./pages/trace";
 import why from "./pages/why";
@@ -46,11 +43,8 @@ export default {
   oneOrMany,
   pattern,
   prediction,
-  printed,
   published,
-  rules,
   runtime,
-  served,
   start,
   tour,
   trace,

@@ -5,7 +5,6 @@ export default {
   needs: (command: string) => `This needs headscope on your machine: ${command}`,
   onYourMachine: "This needs headscope on your machine:",
   computedWhen: "by headscope, when this site was made",
-  noSuchRule: (rule: string, all: string) => `No head can be compiled from “${rule}”; there are ${all}.`,
   storedAnswer: "Computed by headscope when this site was made, for this example.",
   docs: "Documentation",
   about: "About this site",

@@ -55,29 +55,29 @@ class AnswerRequest(Request):
     attempt: Annotated[int, Field(ge=1, le=1000)] = Field(default=1, description="a wrong first one gets a hint")
 
 
-def contents(language: str = "en") -> LessonList:
+def contents() -> LessonList:
     """The table of contents; no lesson's code is run. A class asks for it every few seconds."""
-    return _contents(lessons.FOLDER, language)
+    return _contents(lessons.FOLDER)
 
 
 @cache
-def _contents(folder: Path, language: str) -> LessonList:
+def _contents(folder: Path) -> LessonList:
     listed = []
-    for number, name, title in lessons.contents(language):
+    for number, name, title in lessons.contents():
         text = (folder / f"{number:02}-{name}.md").read_text(encoding="utf-8")
         count = len(re.findall("^### ", text.partition("\n## Questions\n")[2], re.M))
         listed.append(LessonSummary(number=number, name=name, title=title, questions=count))
     return LessonList(lessons=listed, last=listed[-1].number)
 
 
-def lesson(number: int, language: str = "en") -> LessonResponse:
+def lesson(number: int) -> LessonResponse:
     """A lesson with its numbers filled in and its code's output."""
-    whole = lessons.lesson(number, language)
+    whole = lessons.lesson(number)
     questions = [LessonQuestion(**question.to_dict()) for question in whole.questions]
     shown = {field.name: getattr(whole, field.name) for field in fields(LessonText)}
     return LessonResponse(**shown, questions=questions)
 
 
-def mark(number: int, asked: AnswerRequest, language: str = "en") -> Marked:
+def mark(number: int, asked: AnswerRequest) -> Marked:
     """Whether an answer is right, and why."""
-    return lessons.lesson(number, language).check(asked.question, asked.answer, asked.attempt)
+    return lessons.lesson(number).check(asked.question, asked.answer, asked.attempt)

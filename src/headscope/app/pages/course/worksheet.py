@@ -23,6 +23,6 @@ class WorksheetResponse(Response):
     tasks: list[WorksheetTask]
 
 
-def sheet(seed: int, *, solved: bool, language: str = "en") -> WorksheetResponse:
-    """The worksheet of a seed; its words are English, the sentence that it is about is in this language."""
-    return WorksheetResponse(**worksheet(seed, language).to_dict(solved=solved))
+def sheet(seed: int, *, solved: bool) -> WorksheetResponse:
+    """The worksheet of a seed."""
+    return WorksheetResponse(**worksheet(seed).to_dict(solved=solved))

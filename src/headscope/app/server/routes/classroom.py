@@ -13,7 +13,6 @@ from starlette.requests import Request
 from headscope.app.pages.course import worksheet
 from headscope.app.pages.course.classroom import ClassNews, Classroom, HideAnswers, OpenLesson, ShowPage, TeacherView
 from headscope.app.server.clients import client_id
-from headscope.app.server.language import language_of
 from headscope.app.server.worker import PROBLEM, Worker
 from headscope.lab.teach import lessons
 
@@ -35,12 +34,10 @@ def _add_students(router: APIRouter, worker: Worker, classroom: Classroom | None
     """What students may ask for, and the address that makes a browser the teacher's."""
 
     @router.get("/api/worksheet", response_model=worksheet.WorksheetResponse)
-    async def sheet(request: Request, seed: int = 0, solved: bool = False, language: str = "en") -> Any:
+    async def sheet(request: Request, seed: int = 0, solved: bool = False) -> Any:
         if solved:
             _teachers(request, classroom)
-        return await worker.run_in(
-            worker.lessons, request, lambda: worksheet.sheet(seed, solved=solved, language=language), kind="whole"
-        )
+        return await worker.run_in(worker.lessons, request, lambda: worksheet.sheet(seed, solved=solved), kind="whole")
 
     @router.get(TEACHER_PATH)
     def teacher_arrives(key: str, request: Request) -> RedirectResponse:
@@ -67,12 +64,12 @@ def _add_teachers(router: APIRouter, worker: Worker, classroom: Classroom | None
 
     @router.get("/api/class/teacher", response_model=TeacherView)
     async def view(request: Request, lesson: int = -1) -> Any:
-        room, language = _teachers(request, classroom), language_of(request)
+        room = _teachers(request, classroom)
         join = f"{request.headers.get('host', '')}/class"
 
         def viewed() -> TeacherView:
             known = any(number == lesson for number, *_ in lessons.contents())
-            return room.view(lessons.lesson(lesson, language) if known else None, join)
+            return room.view(lessons.lesson(lesson) if known else None, join)
 
         return await worker.run_in(worker.lessons, request, viewed, kind="whole")
 

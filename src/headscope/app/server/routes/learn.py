@@ -14,7 +14,6 @@ from headscope.app.pages.course.classroom import Classroom
 from headscope.app.pages.course.lessons import AnswerRequest, LessonList, LessonResponse
 from headscope.app.pages.film import FilmResponse, Films
 from headscope.app.server.clients import client_id
-from headscope.app.server.language import language_of
 from headscope.app.server.routes.classroom import check_open, is_teacher
 from headscope.app.server.worker import PROBLEM, Worker, container_of
 from headscope.lab.teach.course.questions import Marked
@@ -37,7 +36,7 @@ def routes(worker: Worker, films: Films, held: Classroom | None) -> APIRouter:
 
     @router.get("/lessons", responses=PROBLEM)
     def contents(request: Request) -> LessonList:
-        listed = lessons.contents(language_of(request))
+        listed = lessons.contents()
         if held is None or is_teacher(request, held):
             return listed
         shown = [lesson for lesson in listed.lessons if held.is_open(lesson.number)]
@@ -46,16 +45,15 @@ def routes(worker: Worker, films: Films, held: Classroom | None) -> APIRouter:
     @router.get("/lessons/{number}", response_model=LessonResponse, responses=PROBLEM)
     async def lesson(request: Request, number: int) -> Any:
         check_open(request, held, number)
-        language = language_of(request)
-        return await worker.run_in(worker.lessons, request, lambda: lessons.lesson(number, language), kind="whole")
+        return await worker.run_in(worker.lessons, request, lambda: lessons.lesson(number), kind="whole")
 
     @router.post("/lessons/{number}/answer", response_model=Marked, responses=PROBLEM)
     async def mark(request: Request, number: int, asked: AnswerRequest) -> Any:
         check_open(request, held, number)
-        client, language = client_id(request), language_of(request)
+        client = client_id(request)
 
         def marked() -> Marked:
-            found = lessons.mark(number, asked, language)
+            found = lessons.mark(number, asked)
             return found if held is None else held.answered(client, number, asked.question, found)
 
         return await worker.run_in(worker.lessons, request, marked, kind="whole")

@@ -58,15 +58,9 @@ def live(text: str, names: Mapping[str, Any]) -> str:
     return _NAMED.sub(value, text)
 
 
-def plain(text: str, decimal: str = ".") -> str:
-    """Text with its numbers filled in, with this decimal sign; names, which have no form, stay as they are."""
-
-    def shown(found: re.Match[str]) -> str:
-        if decimal == "." or not found[2] or "|" in found[2]:
-            return found[3]
-        return re.sub(r"^(−?)\.", r"\g<1>0.", found[3]).replace(".", decimal)
-
-    return _LIVE.sub(shown, text)
+def plain(text: str) -> str:
+    """Text with its numbers filled in."""
+    return _LIVE.sub(r"\3", text)
 
 
 def with_captions(text: str, figures: list[Figure]) -> str:

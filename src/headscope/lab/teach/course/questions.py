@@ -45,8 +45,6 @@ class Question:
     options: list[Option]
     numeric: bool
     hint: str = ""
-    told: str = "It is {}."
-    """How the answer is told, in the lesson's language."""
 
     def mark(self, answer: str, attempt: int = TOLD_AT) -> Marked:
         """Mark an answer. A wrong first attempt gets the hint, a wrong second one the reason why it is wrong."""
@@ -59,7 +57,7 @@ class Question:
         if chosen is not None:
             return Marked(False, chosen.says, option=option)
         right = next(option for option in self.options if option.right)
-        return Marked(False, f"{self.told.format(right.text)} {right.says}")
+        return Marked(False, f"It is {right.text}. {right.says}")
 
     def _letter(self, answer: str) -> Option:
         letters = LETTERS[: len(self.options)]
@@ -87,7 +85,7 @@ class Question:
         return {"text": self.text, "numeric": self.numeric, "options": shown}
 
 
-def parse_question(text: str, told: str = Question.told) -> Question:
+def parse_question(text: str) -> Question:
     """Parse a question: ``> hint``, then ``- [x]`` the right option, ``- [ ]`` a wrong one, each with its reply."""
     heading, _, rest = text.partition("\n")
     hint = " ".join(" ".join(re.findall(r"^> ?(.*)$", rest, flags=re.M)).split())
@@ -95,4 +93,4 @@ def parse_question(text: str, told: str = Question.told) -> Question:
     options = [Option(shown.strip(), mark != " ", " ".join(says.split())) for mark, shown, says in found]
     if sum(option.right for option in options) != 1 or len(options) < 2:
         raise InputError(f"the question {heading!r} needs one right option and at least one wrong one")
-    return Question(heading.strip(), options, numeric=any(mark == "=" for mark, _, _ in found), hint=hint, told=told)
+    return Question(heading.strip(), options, numeric=any(mark == "=" for mark, _, _ in found), hint=hint)

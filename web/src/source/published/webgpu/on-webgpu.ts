@@ -58,7 +58,7 @@ export async function compared(one: ModelReader, other: ModelReader, heads: stri
 async function shown(reader: ModelReader, heads: string[]) {
   const { look, tokens } = await reader.look({ text: TEXT });
   const off = [heads[heads.length - 1]];
-  const asked = { look, position: tokens.length - 1, off, cuts: [], sampling: null, rules: [], count: COUNT };
+  const asked = { look, position: tokens.length - 1, off, cuts: [], sampling: null, count: COUNT };
   const { guesses, without } = await reader.predict({ ...asked, how: "zero" });
   const probabilities = new Map(guesses.map(({ id, probability }) => [`${id}`, probability]));
   guesses.forEach(({ id }, at) => probabilities.set(`${id} without`, without![at]));
