@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
@@ -128,13 +127,3 @@ def _part(world: World, k: int, turn: int) -> World:
         windows=world.windows[k + PARTS * turn :: PARTS * PARTS],
         harvest=world.harvest.part(k, PARTS),
     )
-
-
-def frames(texts: Sequence[str], content: frozenset[str]) -> Counter[str]:
-    """Sentences with their names and content words left out: how many different frames there are."""
-    found: Counter[str] = Counter()
-    for text in texts:
-        for part in text.replace("\n", ". ").split(". "):
-            words = part.split()
-            found[" ".join("_" if w.strip(".,!?;:") in content or w[:1].isupper() else w for w in words)] += 1
-    return found

@@ -5,10 +5,8 @@ from __future__ import annotations
 import random
 import re
 from itertools import islice
-from string import Formatter
 
-import pytest
-from bench.name_stories import GIVING, MEN, PLACES, SAYING, TEMPLATES, THINGS, WOMEN, documents, sentence
+from bench.name_stories import MEN, PLACES, THINGS, WOMEN, documents, sentence
 
 STORIES = [sentence(random.Random(seed)) for seed in range(600)]
 
@@ -18,25 +16,12 @@ def people(story: str) -> list[str]:
     return list(dict.fromkeys(word for word in re.findall(r"\w+", story) if word in {*WOMEN, *MEN}))
 
 
-def test_names_and_words_are_unique() -> None:
-    assert not set(WOMEN) & set(MEN)
-    for words in (WOMEN, MEN, PLACES, THINGS, GIVING, SAYING, TEMPLATES):
-        assert len(set(words)) == len(words)
-
-
 def test_every_story_is_about_two_people_and_names_one_of_them_twice() -> None:
     for story in STORIES:
         assert len(people(story)) == 2, story
         counts = [len(re.findall(rf"\b{name}\b", story)) for name in people(story)]
         assert max(counts) >= 2, story
         assert "{" not in story
-
-
-@pytest.mark.parametrize("template", TEMPLATES)
-def test_a_template_uses_only_known_fields(template: str) -> None:
-    fields = {name for _, name, _, _ in Formatter().parse(template) if name}
-    assert fields <= {"A", "B", "place", "thing", "gave", "said", "subject", "object"}
-    assert {"A", "B"} <= fields
 
 
 def test_pronouns_agree_with_the_name() -> None:
@@ -51,14 +36,6 @@ def test_pronouns_agree_with_the_name() -> None:
             assert found[2] == ("her" if found[1] in WOMEN else "him")
             said += 1
     assert said > 30
-
-
-def test_every_template_is_used() -> None:
-    def skeleton(template: str) -> re.Pattern[str]:
-        parts = re.split(r"\{\w+\}", template)
-        return re.compile(".+?".join(map(re.escape, parts)))
-
-    assert all(any(skeleton(template).fullmatch(story) for story in STORIES) for template in TEMPLATES)
 
 
 def test_the_ioi_test_sentence_is_left_out() -> None:
@@ -78,11 +55,3 @@ def test_documents_hold_a_few_stories_each_and_equal_seeds_give_equal_documents(
     assert pages != list(documents(40, seed=3))
     sizes = [len(re.findall(r'[.?]"? (?=[A-Z"])|\.$', page)) for page in pages]
     assert min(sizes) >= 3
-
-
-def test_every_name_place_thing_and_verb_is_used() -> None:
-    taught = " ".join(documents(400, seed=1))
-    for words in (WOMEN, MEN, PLACES, THINGS, GIVING, SAYING):
-        assert not [word for word in words if not re.search(rf"\b{word}\b", taught)]
-    firsts = [people(story)[0] for story in STORIES]
-    assert 0.4 < sum(name in WOMEN for name in firsts) / len(firsts) < 0.6, "as many stories of women as of men"

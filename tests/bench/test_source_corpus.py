@@ -40,18 +40,6 @@ def test_a_licence_that_is_not_permissive_is_refused_by_name(tmp_path: Path, lic
         list(wheel(a_wheel(tmp_path, licence, {"thing/a.py": CODE})))
 
 
-def test_the_expression_counts_before_classifiers_and_free_text() -> None:
-    metadata = Message()
-    metadata["License"] = "see the file\nand more"
-    assert licence_of(metadata) == "see the file"
-    metadata["Classifier"] = "License :: OSI Approved :: BSD License"
-    assert licence_of(metadata) == "BSD License"
-    metadata["License-Expression"] = "Apache-2.0"
-    assert licence_of(metadata) == "Apache-2.0"
-    assert is_permissive("BSD License")
-    assert not is_permissive("LGPL-2.1 OR MIT")
-
-
 @pytest.mark.parametrize(
     ("licence", "taken"),
     [
@@ -73,15 +61,25 @@ def test_a_licence_is_permissive_when_one_of_its_words_is_and_none_forbids(licen
     assert is_permissive(licence) is taken
 
 
-def test_several_classifiers_are_all_named() -> None:
-    """A file under two licences is under both: the stricter one decides."""
+MIT, MPL = "MIT License", "Mozilla Public License 2.0 (MPL 2.0)"
+
+
+@pytest.mark.parametrize(
+    ("fields", "licence"),
+    [
+        ({}, ""),
+        ({"License": ["see the file\nand more"]}, "see the file"),
+        ({"License": ["see the file"], "Classifier": [f"License :: OSI Approved :: {MIT}"]}, MIT),
+        ({"Classifier": ["Topic :: Education", f"License :: {MIT}", f"License :: {MPL}"]}, f"{MIT} AND {MPL}"),
+        ({"Classifier": [f"License :: {MIT}"], "License-Expression": ["Apache-2.0"]}, "Apache-2.0"),
+    ],
+)  # fmt: skip
+def test_licence_is_the_expression_or_all_classifiers_or_free_text(fields: dict[str, list[str]], licence: str) -> None:
     metadata = Message()
-    metadata["Classifier"] = "Programming Language :: Python"
-    metadata["Classifier"] = "License :: OSI Approved :: MIT License"
-    metadata["Classifier"] = "License :: OSI Approved :: Mozilla Public License 2.0 (MPL 2.0)"
-    assert licence_of(metadata) == "MIT License AND Mozilla Public License 2.0 (MPL 2.0)"
-    assert not is_permissive(licence_of(metadata))
-    assert licence_of(Message()) == ""
+    for name, values in fields.items():
+        for value in values:
+            metadata[name] = value
+    assert licence_of(metadata) == licence
 
 
 LETTERS = "abcdefghi\n"
@@ -150,31 +148,6 @@ def test_whitespace_makes_no_new_text_and_a_text_over_the_limit_does_not_block_a
     assert [document.path for document in taken] == ["one", "small"]
     assert taken[0].text == CODE
     assert "\r" not in next(distinct([Document("a", "MIT", "w", CODE.replace("\n", "\r\n"))], 9999)).text
-
-
-def test_each_text_is_taken_once_and_tables_are_left_out() -> None:
-    table = "VALUES = [" + ", ".join(map(str, range(99))) + "]\n"
-    documents = [
-        Document("a", "MIT", "one.py", CODE),
-        Document("b", "MIT", "copy.py", CODE.replace("\n", "\r\n")),
-        Document("a", "MIT", "table.py", table * 3),
-        Document("a", "MIT", "short.py", "x = 1"),
-    ]
-    assert [document.path for document in distinct(documents, 10_000)] == ["one.py"]
-
-
-def test_no_source_gives_more_than_its_limit() -> None:
-    documents = [Document("a", "MIT", f"{number}.py", CODE + f"# {number}") for number in range(9)]
-    assert len(list(distinct(documents, 3 * len(CODE)))) == 2
-
-
-def test_the_command_writes_lines_that_training_reads(tmp_path: Path) -> None:
-    from headscope.lab.train.text_files import read_documents
-
-    file = tmp_path / "source.jsonl.xz"
-    with lzma.open(file, "wt") as target:
-        target.write(json.dumps({"source": "a", "licence": "MIT", "path": "one.py", "text": CODE}) + "\n")
-    assert [(document.title, document.text) for document in read_documents(file)] == [("one.py", CODE)]
 
 
 def test_gathering_takes_the_standard_library_and_each_wheel_within_the_limit(

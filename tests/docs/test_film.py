@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
 import torch
-from docs.generate.film import main, page
+from docs.generate.film import page
 
 from headscope.heads.film import Film, FilmPoint
 from headscope.heads.questions.standard_questions import STANDARD
-from headscope.scope import EMBEDDED
-
-DOCS = Path(__file__).parents[2] / "docs" / "film.md"
-
-
-def test_the_page_is_the_one_the_film_writes() -> None:
-    assert DOCS.read_text(encoding="utf-8") == page(Film.load(EMBEDDED / "film.safetensors"))
-
-
-def test_the_command_writes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["film", str(tmp_path / "film.md")])
-    main()
-    assert (tmp_path / "film.md").read_bytes() == DOCS.read_bytes()
 
 
 def made_film() -> Film:

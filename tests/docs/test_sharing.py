@@ -1,18 +1,11 @@
-"""docs/sharing.md shows every measured number and a conclusion drawn from it."""
+"""The page on sharing shows every measured number and a conclusion drawn from it."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-from docs.generate.sharing import RESULTS, page
-
-
-def test_the_page_is_the_one_the_committed_results_make() -> None:
-    docs = Path(__file__).parents[2] / "docs" / "sharing.md"
-    assert docs.read_text(encoding="utf-8") == page(json.loads(RESULTS.read_text(encoding="utf-8")))
+from docs.generate.sharing import page
 
 
 def moment(step: int, similarity: float, distance: float = 0.5, loss: float = 1.5) -> dict[str, Any]:
@@ -44,17 +37,6 @@ def test_every_number_is_in_a_row_of_its_table() -> None:
         "| 2 of 8 | 2.12 | 0.700 |",
         "| 4 | MHA | 0.50 | 64 |",
         "| 1 | MQA | 2.25 | 16 |",
-    ]
-
-
-def test_each_start_has_its_heading_in_order() -> None:
-    headings = [line for line in page(results()).splitlines() if line.startswith("## ")]
-    assert headings == [
-        "## Started at random",
-        "## Started with equal weights",
-        "## Started equal, then nudged by a thousandth",
-        "## How many can go",
-        "## MHA to GQA to MQA",
     ]
 
 

@@ -6,12 +6,10 @@ import socket
 
 import httpx
 import pytest
-from typer.testing import CliRunner
 
 from headscope.app.server import HOST, ServeOptions, free_port
 from headscope.app.server.serve import announcement
 from headscope.app.server.token import Token
-from headscope.cli import app
 from headscope.errors import InputError
 
 LOOK = {"text": "the old lamp"}
@@ -124,10 +122,3 @@ def test_a_host_that_this_machine_does_not_have_is_reported():
         free_port(host="no-such-host.invalid")
     with pytest.raises(InputError, match=r"192\.0\.2\.1, port any cannot be used"):
         free_port(host="192.0.2.1")
-
-
-@pytest.mark.promise("Access token for other machines")
-def test_the_help_names_the_options_for_access():
-    said = CliRunner().invoke(app, ["serve", "--help"]).output
-    assert "--host" in said
-    assert "--allow-models" in said

@@ -52,7 +52,8 @@ def test_a_wrong_token_is_refused_as_parameter_and_as_cookie(outside, token, giv
 
 
 def test_the_first_visit_sets_a_cookie_and_removes_the_token_from_the_address(outside, token):
-    first = outside.get("/", params={"theme": "dark", "token": token.secret}, follow_redirects=False)
+    for _ in range(2):
+        first = outside.get("/", params={"theme": "dark", "token": token.secret}, follow_redirects=False)
     assert (first.status_code, first.headers["location"]) == (303, "/?theme=dark")
     cookie = first.headers["set-cookie"]
     assert cookie.startswith(f"{token.cookie}={token.secret};")
@@ -61,12 +62,6 @@ def test_the_first_visit_sets_a_cookie_and_removes_the_token_from_the_address(ou
     for path in PATHS:
         assert outside.get(path).status_code == 200, path
     assert outside.post("/api/look", json={"text": "the lamp"}).status_code == 200
-
-
-def test_a_second_visit_with_the_token_removes_it_again(outside, token):
-    for _ in range(2):
-        found = outside.get("/", params={"token": token.secret}, follow_redirects=False)
-        assert found.headers["location"] == "/"
 
 
 @pytest.mark.parametrize("path", ["//evil.example/x", "/\\evil.example", "///evil.example"])
@@ -87,21 +82,17 @@ def test_a_cross_origin_request_is_refused_even_with_the_token(outside, token):
 
 
 def test_tokens_are_long_unique_and_not_in_the_repr(token):
-    assert len({Token().secret for _ in range(64)}) == 64
+    assert len({Token().secret for _ in range(64)}) == len({Token().cookie for _ in range(64)}) == 64
     assert len(token.secret) >= 32
     assert token.secret not in repr(token)
 
 
-def test_tokens_are_compared_in_constant_time(token, monkeypatch):
+def test_tokens_are_compared_in_constant_time(outside, token, monkeypatch):
     compared: list[tuple[bytes, bytes]] = []
     real = secrets.compare_digest
     monkeypatch.setattr(secrets, "compare_digest", lambda a, b: compared.append((a, b)) or real(a, b))
-    assert not token._is("guess")
-    assert compared == [(b"guess", token.secret.encode())]
-
-
-def test_two_servers_on_one_machine_use_different_cookies():
-    assert Token().cookie != Token().cookie
+    outside.get("/", params={"token": "guess"})
+    assert (b"guess", token.secret.encode()) in compared
 
 
 def test_the_command_serves_other_machines_with_the_token_it_prints(tmp_path: Path):
