@@ -13,7 +13,6 @@ MEASURES = {
     "reading": "rank of {token} under the head's OV circuit, as the share of candidate tokens that it raises less",
     "share": "direct logit attribution of the right token minus the wrong one ({of}), as a share of all heads'",
     "effect": "how far the {of}' attention turns to the wrong name when this head is mean-ablated",
-    "accuracy": "how often the word it attends to most is the right one",
 }
 RANKED = {"itself": "the attended token", "successor": "the attended token's successor"}
 
@@ -44,13 +43,7 @@ Inputs begin and end as the model's own tokenizer begins and ends a text; no row
 def page() -> str:
     """Format the battery and the traits as Markdown."""
     traits = "\n".join(f"- **{name}**: {meaning}" for name, meaning in MEANING.items())
-    closing = (
-        "## Relations of a treebank\n\nWith a CoNLL-U file, every relation in at least 20 of its sentences becomes "
-        "a role in both directions: the word that gets most of a word's attention has to be the right one 30 % of the "
-        "time, and 10 points more often than the best fixed offset in words, chosen with hindsight (the baseline of "
-        "Clark et al.). Causal models are tested only on arcs that look back.\n\n"
-        "## Traits\n\nEvery head has them, and none is named for them.\n\n" + traits + "\n"
-    )
+    closing = "## Traits\n\nEvery head has them, and none is named for them.\n\n" + traits + "\n"
     return "\n".join([OPENING, *(_role(role) for role in ROLES), closing])
 
 

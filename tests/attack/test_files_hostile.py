@@ -17,7 +17,6 @@ from PIL import Image
 from headscope.errors import InputError, ModelError
 from headscope.heads.questions import label_rules
 from headscope.heads.questions.label_rules import LabelRule, read_class, token_class
-from headscope.heads.roles.treebank import Sentence, read_conllu, syntax_roles
 from headscope.models.config_checks import (
     MOST_ADDED_TOKENS,
     MOST_TENSORS,
@@ -98,42 +97,6 @@ def test_ordinary_parquet_files_are_read_as_before(tmp_path: Path) -> None:
         pq.write_table(pa.table({"text": rows, "n": list(range(203))}), tmp_path / "t.parquet", **options)
         read = [text for _, text in parquet_texts(tmp_path / "t.parquet", "text")]
         assert read == [row for row in rows if row]
-
-
-def conllu(relations: list[str], sentences: int) -> str:
-    rows = [f"{n}\tw{n}\t_\t_\t_\t_\t{max(n - 1, 0)}\t{name}\t_\t_" for n, name in enumerate(relations, start=1)]
-    return ("\n".join(rows) + "\n\n") * sentences
-
-
-def test_a_treebank_of_twenty_thousand_relations_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "t.conllu"
-    file.write_text("".join(conllu([f"r{start + n}" for n in range(40)], 1) for start in range(0, 20_000, 40)))
-    with pytest.raises(InputError, match="20,000 different relations are more than 500"):
-        syntax_roles(read_conllu(file), causal=True)
-
-
-def test_the_relations_of_a_treebank_are_counted_in_one_pass(tmp_path: Path) -> None:
-    class Once(tuple):  # type: ignore[type-arg]
-        """Relations that count how often they are gone through."""
-
-        passes = 0
-
-        def __iter__(self):  # type: ignore[no-untyped-def]
-            Once.passes += 1
-            return super().__iter__()
-
-    names = [f"r{n}" for n in range(100)]
-    sentence = Sentence("w " * 100, ((0, 1),) * 100, tuple(range(-1, 99)), Once(names))
-    roles = syntax_roles([sentence] * 20, causal=True)
-    assert len(roles) == 99, "the root has no head, and words look back at theirs"
-    assert Once.passes <= 3 * 20
-
-
-@pytest.mark.parametrize("head", ["²", "9" * 5000, "-1", "1.0"])
-def test_a_head_that_is_no_number_is_refused_with_its_line(tmp_path: Path, head: str) -> None:
-    (tmp_path / "t.conllu").write_text(f"1\tw\t_\t_\t_\t_\t{head}\troot\t_\t_\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"t\.conllu, line 1: the head is"):
-        read_conllu(tmp_path / "t.conllu")
 
 
 def safetensors(header: bytes) -> bytes:

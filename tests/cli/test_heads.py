@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 from headscope.cli import app
 from headscope.errors import InputError, ModelError
-from tests.heads.roles.test_treebank import treebank
 
 REPORT = Path(__file__).parents[2] / "bench" / "results" / "heads" / "embedded.json"
 
@@ -68,7 +67,6 @@ def test_claims_are_checked_against_an_earlier_report(tmp_path: Path) -> None:
         (["--model", "gpt2"], "gpt2"),
         (["--role", "induction"], "--role"),
         (["--class", "digits=[0-9]", "--texts", "book.txt"], "--class and --texts"),
-        (["--arcs", "bank.conllu"], "--arcs"),
     ],
 )
 def test_an_earlier_report_is_not_shown_for_what_was_asked_of_another_model(words: list[str], named: str) -> None:
@@ -85,15 +83,6 @@ def test_a_class_of_tokens_is_tested_like_a_role(tmp_path: Path) -> None:
         run("heads", "--class", "digits")
     with pytest.raises(InputError, match="--texts holds the texts for --class; give a class too"):
         run("heads", "--texts", str(tmp_path / "texts.txt"))
-
-
-def test_the_arcs_of_a_treebank_are_roles_with_their_best_fixed_offset(tmp_path: Path) -> None:
-    path = treebank(tmp_path / "a.conllu", 40)
-    response = run("heads", "--arcs", str(path))
-    assert "syntax: amod down: " in response
-    assert "(best fixed offset 0.50)" in response
-    with pytest.raises(InputError, match=r"none\.conllu cannot be read as CoNLL-U"):
-        run("heads", "--arcs", str(tmp_path / "none.conllu"))
 
 
 def test_two_classes_of_one_name_are_refused() -> None:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from headscope.heads.roles.published_claims import ClaimCheck
     from headscope.heads.roles.report import Report
 
-Own = tuple[list[str], list[str], Path | None]
-"""Classes of tokens, the files they are measured on, and a treebank."""
+Own = tuple[list[str], list[str]]
+"""Classes of tokens, and the files they are measured on."""
 
 LINE_EVERY = 10.0  # seconds between two lines of progress where there is no terminal
 
@@ -28,20 +28,18 @@ def test_heads(model: str | None, inputs: int, seed: int, roles: tuple[str, ...]
     from headscope.heads.questions.label_rules import read_class
     from headscope.heads.roles.custom_roles import own_role
     from headscope.heads.roles.run import RoleOptions
-    from headscope.heads.roles.treebank import treebank_roles
     from headscope.scope import load
 
-    classes, files, arcs = own
+    classes, files = own
     if files and not classes:
         raise InputError("--texts holds the texts for --class; give a class too, as in --class digits=[0-9]")
     rules = [read_class(entry) for entry in classes]
     texts = read_texts(files, 64, 300) if files else None
     with load(model) as scope:
-        asked = [own_role(rule, texts) for rule in rules]
-        asked += [] if arcs is None else treebank_roles(scope.model, arcs)
+        asked = tuple(own_role(rule, texts) for rule in rules)
         chosen = roles or (() if asked else None)
         with shown_progress():
-            return scope.heads(RoleOptions(inputs=inputs, roles=chosen, own=tuple(asked), seed=seed))
+            return scope.heads(RoleOptions(inputs=inputs, roles=chosen, own=asked, seed=seed))
 
 
 @contextmanager

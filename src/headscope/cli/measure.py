@@ -31,7 +31,6 @@ def heads(
     role: Annotated[list[str] | None, typer.Option(help="Test this role only; may be repeated.")] = None,
     question: Classes = None,
     texts: Annotated[list[str] | None, typer.Option("--texts", "-t", help="Texts to measure --class on.")] = None,
-    arcs: Annotated[Path | None, typer.Option(help="A CoNLL-U file: each of its relations is a role.")] = None,
     papers: Annotated[bool, typer.Option("--papers", help="Compare with published claims about this model.")] = False,
     report: Annotated[Path | None, typer.Option(help="Read this earlier --json report instead of testing.")] = None,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The same seed gives the same inputs.")] = 0,
@@ -39,7 +38,7 @@ def heads(
 ) -> None:
     """Test every head for its roles: those that pass, with evidence, and how many heads have none.
 
-    Your own questions (--class, --arcs) are tested alone, unless --role names others too. Ctrl-C prints what is done.
+    Your own questions (--class) are tested alone, unless --role names others too. Ctrl-C prints what is done.
 
     Example: headscope heads gpt2 --papers, or headscope heads --class "digits=[0-9]" --texts book.txt
     """
@@ -50,14 +49,14 @@ def heads(
     model = one_model(model, named)
     if report is not None:
         found = read_report(report)
-        asked = {"--role": role, "--class": question, "--texts": texts, "--arcs": arcs, model: model}
+        asked = {"--role": role, "--class": question, "--texts": texts, model: model}
         refuse_unused([name for name, value in asked.items() if name and value], report, found.model)
     elif papers and model is None:
         show_claims(None, "", as_json)
         return
     else:
         try:
-            found = test_heads(model, inputs, seed, tuple(role or ()), (question or [], texts or [], arcs))
+            found = test_heads(model, inputs, seed, tuple(role or ()), (question or [], texts or []))
         except ModelError as error:
             if not papers or not claims_about(model or ""):
                 raise

@@ -12,7 +12,6 @@ from headscope.attention.questions import Question
 from headscope.heads.roles.measures import (
     Measure,
     Measurement,
-    _strongest_word,
     by_head,
     direct_sites,
     predicts_next_token,
@@ -26,7 +25,6 @@ from headscope.heads.roles.probes.probe import (
     OVRanking,
     Probe,
     ProbeQuestion,
-    WordArcs,
     attention_kind,
     one_key_question,
 )
@@ -147,39 +145,6 @@ def test_shares_of_a_logit_difference_are_direct_attributions(model: NativeModel
         expected = torch.tensor(parts) / torch.tensor(parts).abs().sum()
         torch.testing.assert_close(measured.scores[item], expected, atol=1e-4, rtol=1e-3)
     assert torch.equal(measure(model, probe, "share", "-").scores, -measured.scores)
-
-
-def test_accuracy_counts_arcs_whose_word_gets_most(model: NativeModel, ids: Tensor) -> None:
-    """Words of two tokens each, but the first token is of none."""
-    words = torch.tensor([-1, *(place // 2 for place in range(LENGTH - 1))]).expand_as(ids)
-    item, row = torch.tensor([0, 0, 1, 3]), torch.tensor([12, 8, 13, 9])
-    wanted, by_offset = torch.tensor([2, 1, 0, 3]), torch.tensor([1, 0, 0, 1])
-    arcs = WordArcs(words, item, row, wanted, by_offset)
-    probe = Probe((Batch(ids, arcs={"a": arcs}),), "")
-    measured = measure(model, probe, "accuracy", "a")
-    assert measured.scores.shape[0] == 3, "inputs without an arc are left out"
-    dense = patterns(model, ids)
-    for column, head in enumerate(model.shape.heads()):
-        hits: dict[int, list[float]] = {}
-        for i, r, w in zip(item.tolist(), row.tolist(), wanted.tolist(), strict=True):
-            weights, own = dense[head.site][i, head.head, r], int(words[i, r])
-            mass = {word: float(weights[words[i] == word].sum()) for word in set(words[i].tolist()) - {-1, own}}
-            hits.setdefault(i, []).append(float(max(mass, key=mass.__getitem__) == w))
-        expected = [sum(each) / len(each) for each in hits.values()]
-        assert measured.scores[:, column].tolist() == pytest.approx(expected)
-    assert measured.rivals[:, 0].tolist() == [0.5, 0.0, 1.0]
-
-
-def test_a_head_that_looks_at_no_other_word_finds_none() -> None:
-    """All on itself or on a token of no word: the first word is not found by default."""
-    words = torch.tensor([[-1, 0, 1, 2]])
-    weights = torch.zeros(1, 3, 4, 4)
-    weights[0, 0, :, 3] = 1.0
-    weights[0, 1, :, 0] = 1.0
-    weights[0, 2, :, 1] = 1.0
-    one = torch.tensor([0])
-    arcs = WordArcs(words, one, torch.tensor([3]), torch.tensor([0]), one)
-    assert _strongest_word(weights, arcs).tolist() == [[0.0, 0.0, 1.0]]
 
 
 def test_task_scores_are_logit_differences_or_mean_log_probabilities(ids: Tensor) -> None:

@@ -123,14 +123,13 @@ def test_a_probe_is_measured_for_all_roles_that_use_it() -> None:
     roles = [
         replace(role, evidence=(asks("attention", "a"), asks("reading", "b"))),
         replace(role, evidence=(asks("attention", "a"), asks("share", "+")), sites=CROSS),
-        replace(role, evidence=(asks("accuracy", "c"), asks("effect", "x"))),
+        replace(role, evidence=(asks("effect", "x"),)),
         replace(role, evidence=(asks("attention", "elsewhere"),), probe=replace(maker, name="other")),
     ]
     assert _requested(roles, "mine") == {
         ("attention", "a"): CAUSAL | CROSS,
         ("reading", "b"): CAUSAL,
         ("share", "+"): CROSS,
-        ("accuracy", "c"): CAUSAL,
         ("effect", "x"): CAUSAL,
     }
 

@@ -1,8 +1,8 @@
-"""The five measures of a head on a probe, each per input and head, beside the same number of a rival.
+"""The four measures of a head on a probe, each per input and head, beside the same number of a rival.
 
 *Attention*: the mass on the wanted keys, beside the rival question that gets most. *Reading*: the rank of a token under
 the head's OV circuit. *Share*: the head's direct part of a logit difference. *Effect*: what other heads attend to when
-it is ablated. *Accuracy*: how often the word with most attention is the right one, beside the best fixed offset.
+it is ablated.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from headscope.heads.roles.probes.probe import (
     OVRanking,
     Probe,
     ProbeQuestion,
-    WordArcs,
     attention_kind,
     is_causal,
     is_encoder_decoder,
@@ -35,7 +34,7 @@ from headscope.heads.roles.probes.probe import (
 from headscope.heads.roles.task import run_batch, task_scores
 from headscope.models.protocol import ForwardPass, OpenModel
 
-Measure = Literal["attention", "reading", "share", "effect", "accuracy"]
+Measure = Literal["attention", "reading", "share", "effect"]
 Requested = Mapping[tuple[Measure, str], frozenset[AttentionKind]]
 """What to measure on a probe: each measure with its name, and the kinds of attention that it is taken of."""
 PerInput = Float[Tensor, "input head"]
@@ -43,7 +42,7 @@ Advance = Callable[[int], None]
 """Called with the number of tokens just processed."""
 
 DENSE_UP_TO = 128  # tokens: below this the whole pattern is the quickest way to many answers
-RIVALS = {"reading": "another token", "accuracy": "the best fixed offset", "share": "two absent words"}
+RIVALS = {"reading": "another token", "share": "two absent words"}
 
 
 @dataclass(frozen=True)
@@ -106,8 +105,6 @@ def run_probe(model: OpenModel, probe: Probe, requested: Requested, advance: Adv
         for measure, name in requested:
             if measure == "reading":
                 pair = _ov_ranks(model, batch.ov_rankings[name], observer)
-            elif measure == "accuracy":
-                pair = _accuracy(batch.arcs[name], observer, name)
             elif measure == "share" and batch.logit_difference is not None:
                 pair = _logit_shares(model, batch.logit_difference, done, -1 if name == "-" else 1)
             else:
@@ -127,15 +124,12 @@ class _ProbeObserver:
         self.model, self.batch, self.requested = model, batch, requested
         self.masses: dict[tuple[str, str], dict[str, Tensor]] = defaultdict(dict)
         self.values: dict[str, Tensor] = {}
-        self.right: dict[str, dict[str, Tensor]] = {name: {} for measure, name in requested if measure == "accuracy"}
 
     def __call__(self, site: str, call: Call) -> Tensor:
         known = self.model.shape.sites.get(site)
         kind = None if known is None else attention_kind(known)
         if kind == "causal" and any(measure == "reading" for measure, _ in self.requested):
             self.values[site] = call.v
-        if self.right and kind in ("causal", "bidirectional") and call.q.shape[2] == self.batch.ids.shape[1]:
-            return self._find_words(site, call)
         asked = {
             name: self.batch.questions[name]
             for (measure, name), kinds in self.requested.items()
@@ -156,14 +150,6 @@ class _ProbeObserver:
             rows = each.row_weights(len(self.batch))[:, None].to(seen.logsumexp.device)
             for rival in ("", *each.rivals):
                 self.masses[name, rival][site] = (seen.mass[f"{name}\n{rival}"] * rows).sum(2).float().cpu()
-        return seen.output
-
-    def _find_words(self, site: str, call: Call) -> Tensor:
-        """Mark every arc whose wanted word gets most of the attention."""
-        seen = observe(call.q, call.k, call.v, scores=call.scores, statistics=frozenset())
-        weights = seen.weights().float().cpu()
-        for name, found in self.right.items():
-            found[site] = _strongest_word(weights, self.batch.arcs[name])
         return seen.output
 
 
@@ -266,29 +252,3 @@ def _logit_shares(model: OpenModel, target: LogitDifference, done: ForwardPass, 
         found.append(by_head(model, parts, n))
     size = sign * found[0].abs().nansum(1, keepdim=True).clamp(min=1e-12)
     return found[0] / size, found[1] / size
-
-
-def _strongest_word(weights: Float[Tensor, "input head query key"], arcs: WordArcs) -> Float[Tensor, "arc head"]:
-    """1 where the other word with most of the row's attention is the wanted one. Tokens of no word do not count."""
-    rows, words = weights[arcs.item, :, arcs.row], arcs.words[arcs.item]
-    own = words.gather(1, arcs.row[:, None])
-    others = ((words >= 0) & (words != own))[:, None].float()
-    n_words = int(arcs.words.max()) + 1
-    index = words.clamp(min=0)[:, None].expand(-1, rows.shape[1], -1)
-    by_word = torch.zeros(len(rows), rows.shape[1], n_words).scatter_add_(2, index, rows * others)
-    most = by_word.max(2)
-    return ((most.indices == arcs.wanted[:, None]) & (most.values > 0)).float()
-
-
-def _accuracy(arcs: WordArcs, observer: _ProbeObserver, name: str) -> tuple[PerInput, PerInput]:
-    """Means over each input's arcs; inputs without one are left out."""
-    counts = torch.bincount(arcs.item, minlength=len(observer.batch)).float()
-    have = counts > 0
-
-    def mean(values: Float[Tensor, "arc head"]) -> PerInput:
-        sums = torch.zeros(len(counts), values.shape[1]).index_add_(0, arcs.item, values)
-        return (sums / counts[:, None])[have]
-
-    by_site = {site: mean(values) for site, values in observer.right[name].items()}
-    scores = by_head(observer.model, by_site, int(have.sum()))
-    return scores, mean(arcs.by_offset[:, None].float()).expand_as(scores)

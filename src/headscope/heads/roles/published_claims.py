@@ -108,7 +108,7 @@ CLAIMS: tuple[Claim, ...] = (
     *(
         Claim(("bert-base-uncased",), f"syntax: {relation}", (head,),
               "Clark et al. 2019, the output kept in Syntax_Analysis.ipynb", {head: right},
-              note=f"best fixed offset {baseline}; Stanford relations, so a treebank's names may differ")
+              note=f"best fixed offset {baseline}; Stanford relations")
         for relation, head, right, baseline in (
             ("det up", "8.11", .943, .517), ("dobj down", "8.10", .868, .400), ("pobj up", "9.6", .763, .346),
             ("poss up", "7.6", .805, .477), ("aux up", "4.10", .811, .715), ("nsubj up", "8.2", .585, .455),

@@ -116,7 +116,7 @@ def why_untestable(model: OpenModel, role: Role) -> str | None:
     kinds = {attention_kind(site) for site in model.shape.sites.values()}
     if not kinds & role.sites:
         return f"it has no {' or '.join(sorted(role.sites))} attention"
-    if any(evidence.kind not in ("attention", "accuracy") for evidence in role.evidence):
+    if any(evidence.kind != "attention" for evidence in role.evidence):
         return why_no_logit_attribution(model)
     return None
 

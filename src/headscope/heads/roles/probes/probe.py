@@ -1,7 +1,7 @@
 """Probes: batches of inputs made so that one behaviour separates a head that has it from a head that does not.
 
 Each batch holds label questions (the answer wanted, and rivals that a head might be answering instead), tokens to be
-ranked under OV circuits, word arcs, and the logit difference or the rows on which the model itself is scored.
+ranked under OV circuits, and the logit difference or the rows on which the model itself is scored.
 """
 
 from __future__ import annotations
@@ -63,30 +63,12 @@ class LogitDifference:
 
 
 @dataclass(frozen=True)
-class WordArcs:
-    """Word number of each token (−1: none); then per arc: input, query row, wanted word, whether the best fixed offset
-    finds it."""
-
-    words: Int[Tensor, "input token"]
-    item: Int[Tensor, " arc"]
-    row: Int[Tensor, " arc"]
-    wanted: Int[Tensor, " arc"]
-    by_offset: Int[Tensor, " arc"]
-
-    def part(self, start: int, stop: int) -> WordArcs:
-        keep = (self.item >= start) & (self.item < stop)
-        arcs = (each[keep] for each in (self.item - start, self.row, self.wanted, self.by_offset))
-        return WordArcs(self.words[start:stop], *arcs)
-
-
-@dataclass(frozen=True)
 class Batch:
     """Inputs of one length. The next tokens of ``task_rows`` are the task; ``counterfactual`` are matched inputs."""
 
     ids: Int[Tensor, "input token"]
     questions: Mapping[str, ProbeQuestion] = field(default_factory=dict)
     ov_rankings: Mapping[str, OVRanking] = field(default_factory=dict)
-    arcs: Mapping[str, WordArcs] = field(default_factory=dict)
     logit_difference: LogitDifference | None = None
     task_rows: Bool[Tensor, "input token"] | None = None
     source: Int[Tensor, "input source"] | None = None
@@ -128,7 +110,6 @@ class Batch:
                 name: OVRanking(each.positions[keep], each.right[keep], each.wrong[keep], each.candidates)
                 for name, each in self.ov_rankings.items()
             },
-            arcs={name: arcs.part(start, stop) for name, arcs in self.arcs.items()},
             logit_difference=None
             if target is None
             else LogitDifference(*(each[keep] for each in vars(target).values())),
