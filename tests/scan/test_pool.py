@@ -32,6 +32,7 @@ OPTIONS: dict[str, Any] = {"context": 64, "batch": 2, "shard_tokens": 128, "thre
 ONE_SHARD = OPTIONS | {"shard_tokens": 2**20}
 
 
+@pytest.mark.slow
 def test_two_processes_one_killed_give_the_bytes_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     documents = texts(30)
     scan(open_tiny(), documents, out=tmp_path / "one", options=ScanOptions(**(OPTIONS | {"workers": 1})))
@@ -67,6 +68,7 @@ def dies() -> Any:
     os._exit(9)
 
 
+@pytest.mark.slow
 def test_workers_that_keep_dying_end_the_scan_with_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"3 workers died at shard 0 \(the last: exit code 9\)"):
         scan(open_tiny(), texts(4), out=tmp_path, options=ScanOptions(**ONE_SHARD), opener=dies)

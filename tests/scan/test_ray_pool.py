@@ -22,6 +22,8 @@ from headscope.scan.run import scan
 from tests.scan.test_resume import content
 from tests.scan.tiny import open_tiny, texts
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = """
 import json, os, signal, sys
 from pathlib import Path

@@ -31,6 +31,7 @@ def content(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in files}
 
 
+@pytest.mark.slow
 def test_a_scan_killed_at_many_moments_ends_with_the_same_bytes(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     done = subprocess.run(

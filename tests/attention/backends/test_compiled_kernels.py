@@ -20,6 +20,7 @@ SHARED_KIB = {80: 163, 86: 99}
 CASES = [(80, "bfloat16", 256), (86, "bfloat16", 128), (86, "bfloat16", 256), (86, "float32", 256)]
 
 
+@pytest.mark.slow
 def test_every_kernel_fits_the_shared_memory_of_a_gpu() -> None:
     pytest.importorskip("triton", reason="the fused kernels need Triton: pip install triton")
     asked = json.dumps([(*case, SHARED_KIB[case[0]] >= 160) for case in CASES])

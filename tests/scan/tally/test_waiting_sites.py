@@ -27,6 +27,7 @@ N_QUESTIONS = len(STANDARD)
 """Bytes of the values of a site with three heads over four positions."""
 
 
+@pytest.mark.slow
 def test_sites_together_give_the_sums_of_sites_one_by_one_in_the_interpreter() -> None:
     run_interpreted("tests/scan/tally/interpreted.py")
 
