@@ -10,7 +10,7 @@ from tests.models.structure.test_carried_operations import BETA, GAIN, SQUARE, r
 from torch import Tensor
 
 from headscope.models.structure.carry import Route, recompute, source_parts, wide
-from headscope.models.structure.tape import HeadsOutput, Source, Tape
+from headscope.models.structure.tape import Tape
 
 
 def route_of(work: Callable[[Tensor, Tensor], Tensor], in_site: bool = False) -> tuple[Route, Tensor]:
@@ -18,14 +18,6 @@ def route_of(work: Callable[[Tensor, Tensor], Tensor], in_site: bool = False) ->
     node = tape.node_of(out)
     assert node is not None
     return Route(node), out
-
-
-def heads_output(bias: Tensor | None, dtype: torch.dtype = torch.float32) -> Source:
-    """Five rows that three heads of two numbers write into four columns."""
-    draw = torch.Generator().manual_seed(3)
-    x, weight = (torch.randn(size, generator=draw).to(dtype) for size in ((1, 5, 6), (3, 2, 4)))
-    heads = HeadsOutput("0", x, 3, weight, bias)
-    return Source(torch.Size((1, 5, 4)), "layer", False, True, None, "attention", 0, heads=heads)
 
 
 @pytest.mark.parametrize(

@@ -107,16 +107,6 @@ def test_a_tally_of_other_rows_is_not_kept(tmp_path: Path, monkeypatch: pytest.M
     assert content(tmp_path / "out") == content(tmp_path / "whole")
 
 
-class Later:
-    """A recipe that is not ready until it is asked for the last time."""
-
-    def __init__(self, folder: ScanFolder) -> None:
-        self.folder, self.ready, self.called = folder, False, []
-
-    def __call__(self) -> None:
-        self.called.append(self.folder.n_tallies())
-
-
 def source(fast: bool = False, **options: Any) -> Source:
     model = NativeModel(TinyModel(), FastBytes() if fast else Bytes(), "tiny")
     return Source(model, Corpus(["ab", "cd", "e"]), ScanOptions(**options), RowFormat(8))
