@@ -32,6 +32,7 @@ OPTIONS: dict[str, Any] = {"context": 64, "batch": 2, "shard_tokens": 128, "thre
 ONE_SHARD = OPTIONS | {"shard_tokens": 2**20}
 
 
+@pytest.mark.quick
 @pytest.mark.slow
 def test_two_processes_one_killed_give_the_bytes_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     documents = texts(30)

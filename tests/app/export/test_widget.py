@@ -95,6 +95,7 @@ def test_a_look_is_plain_text_outside_a_notebook(look):
     assert look._repr_mimebundle_() is None
 
 
+@pytest.mark.slow
 def test_loading_a_model_does_not_load_the_app():
     script = "import headscope, sys; headscope.load; print([m for m in sys.modules if m.startswith('headscope.app')])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

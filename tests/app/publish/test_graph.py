@@ -23,6 +23,8 @@ from headscope.app.publish.weights import FILE, Stored, store
 from headscope.app.wire import unpack
 from headscope.scope import Scope
 
+pytestmark = pytest.mark.slow
+
 TEXT = " ".join(WORDS)
 
 

@@ -146,6 +146,8 @@ def wait_for(url: str, process: subprocess.Popen[str]) -> None:
     raise AssertionError(f"{url} did not answer")
 
 
+@pytest.mark.quick
+@pytest.mark.slow
 def test_a_terminated_server_exits_and_frees_its_port():
     port = free_port()
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -165,6 +167,7 @@ def test_a_terminated_server_exits_and_frees_its_port():
     assert free_port(port) == port
 
 
+@pytest.mark.slow
 def test_an_open_page_sends_its_text_again_to_a_restarted_server(scope):
     asked = {"head": "1.3", "rows": [0, 9], "columns": [0, 9]}
     with served(Session(scope)) as first:

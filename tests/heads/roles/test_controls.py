@@ -78,6 +78,7 @@ def translator(shift: int) -> transformers.PreTrainedModel:
     return model
 
 
+@pytest.mark.slow
 def test_random_and_shuffled_weights_earn_no_role() -> None:
     """A hundred redraws: random weights, some of them sharp, and shuffled ones; the same probes for all."""
     roles = [role for role in ROLES if role.probe.name != "needle"]
