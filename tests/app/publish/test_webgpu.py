@@ -69,6 +69,7 @@ def test_the_two_files_of_the_runtime_go_into_the_site(tmp_path: Path) -> None:
     assert len(list((tmp_path / "webgpu").iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_the_angles_of_rotary_embeddings_are_named(exported: Exported) -> None:
     named = angle_nodes(exported.graph)
     assert [node.op_type for node in exported.graph.graph.node if node.name in named] == ["Cos", "Sin"]
