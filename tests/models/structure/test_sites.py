@@ -18,7 +18,6 @@ from headscope.attention.scores import Scores
 from headscope.errors import ModelError
 from headscope.models.huggingface.attention import AttentionCall
 from headscope.models.loading import open_model
-from headscope.models.structure.output_weight import OutputPath
 from headscope.models.structure.sites import (
     POST_NORM,
     WINDOWED,
@@ -35,7 +34,9 @@ from headscope.models.structure.sites import (
     site_from_call,
     width_of,
 )
+from headscope.models.structure.tape import Tape
 from headscope.models.structure.trace import LeafCall, Trace, TracedCall
+from headscope.models.structure.weights import OutputPath
 
 LOWER = torch.ones(6, 6, dtype=torch.bool).tril()
 
@@ -269,7 +270,7 @@ def test_a_model_that_is_not_reached_says_where_it_attends() -> None:
 
 def traced_call(path: str) -> TracedCall:
     made = call(full())
-    return TracedCall(path, 1, AttentionCall(made, made.v, None), 0)
+    return TracedCall(path, 1, AttentionCall(made, made.v, None), Tape(only_z=True).mark_z(made.v, "0"))
 
 
 def notes(
