@@ -30,8 +30,8 @@ from headscope.models.inputs.tokens import InputProcessor
 from headscope.models.protocol import OutputWeight, Prepared, SiteObserver, SiteOutput
 from headscope.models.recording import RecordedModel, Recording
 from headscope.models.selfcheck import SelfCheck, fixed_seed, relative_difference
-from headscope.models.structure.output_weight import rows_by_head
 from headscope.models.structure.recorder import current_recorder
+from headscope.models.structure.weights import rows_by_head
 from headscope.names import ModelShape
 
 
