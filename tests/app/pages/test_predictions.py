@@ -42,14 +42,14 @@ def card(shown: list[NextToken]) -> PredictResponse:
 
 def test_a_head_listed_twice_is_ablated_once(look):
     once, twice = (edits_of(request_of(off=off), look) for off in (["0.1"], ["0.1", "0.1"]))
-    assert [edit.key() for edit in once] == [edit.key() for edit in twice]
+    assert [edit.key for edit in once] == [edit.key for edit in twice]
 
 
 def test_ablations_and_knock_outs_are_separate_edits_in_order(look):
     edges = [Edge(head="1.3", query=5, key=2), Edge(head="0.0", query=1, key=0)]
     made = edits_of(request_of(off=["0.1", "1.2"], how="zero", cuts=[*edges, edges[0]]), look)
     assert len(made) == 3
-    assert made[0].key() == ablate("0.1", "1.2", how="zero").key()
+    assert made[0].key == ablate("0.1", "1.2", how="zero").key
 
 
 def test_a_request_without_heads_or_arrows_has_no_edits(look):
