@@ -9,8 +9,8 @@ from pydantic import Field
 from headscope.app.pages.explain.trace import explained_token
 from headscope.app.pages.predictions import NextToken
 from headscope.app.pages.schema import LookName, PartName, Request, Response
+from headscope.heads.edits.path import path
 from headscope.heads.explain.path_effect import Moved, path_effect
-from headscope.heads.look.edits import path
 from headscope.heads.look.look import Look
 from headscope.names import Head
 
