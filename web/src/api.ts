@@ -888,16 +888,6 @@ export interface components {
             whole: number;
         };
         /**
-         * Answer
-         * @description How the share of one part in the logit changes when the path is cut.
-         */
-        Answer: {
-            /** Change */
-            change: number;
-            /** Name */
-            name: string;
-        };
-        /**
          * AnswerRequest
          * @description A letter, or a number for a numeric question.
          */
@@ -1488,23 +1478,26 @@ export interface components {
         };
         /**
          * CutPathResponse
-         * @description One cut path; ``answers``: the parts whose shares change most; ``others``: the change of all the rest.
+         * @description One cut path. ``answers``: the parts whose shares in the logit change most, and their changes; ``others``: the
+         *     change of all the rest; ``readers``: the reader first, then with ``group`` all heads that read the same keys.
          */
         CutPathResponse: {
             /** Answers */
-            answers: components["schemas"]["Answer"][];
+            answers: {
+                [key: string]: number;
+            };
             /** Into */
             into: string;
             /** Key */
             key: number | null;
-            logit: components["schemas"]["MovedInfo"];
+            logit: components["schemas"]["Moved"];
             /** Look */
             look: string;
             /** Others */
             others: number;
             /** Position */
             position: number;
-            probability: components["schemas"]["MovedInfo"];
+            probability: components["schemas"]["Moved"];
             /** Query */
             query: number;
             /** Reader */
@@ -1512,7 +1505,7 @@ export interface components {
             /** Readers */
             readers: string[];
             token: components["schemas"]["NextToken"];
-            weight: components["schemas"]["MovedInfo"] | null;
+            weight: components["schemas"]["Moved"] | null;
             /** Writer */
             writer: string;
         };
@@ -1807,6 +1800,47 @@ export interface components {
             /** N Heads */
             n_heads: number;
         };
+        /**
+         * Step
+         * @description A part that adds to the prediction: a head or MLP or embedding, where it wrote, and its share in logits.
+         */
+        headscope__heads__explain__trace__Step: {
+            /** Kind */
+            kind: string;
+            left_out?: components["schemas"]["LeftOut"];
+            /** Name */
+            name: string;
+            /**
+             * Note
+             * @default
+             */
+            note: string;
+            place: components["schemas"]["Place"];
+            /**
+             * Reads
+             * @default []
+             */
+            reads: components["schemas"]["KeyRead"][];
+            /**
+             * Rests
+             * @default false
+             */
+            rests: boolean;
+            /** Share */
+            share: number;
+        };
+        /**
+         * Step
+         * @description One step of the example: its title, an explanation, and the arithmetic line by line.
+         */
+        headscope__lab__teach__worked_example__Step: {
+            /** Lines */
+            lines: string[];
+            /** Says */
+            says: string;
+            /** Title */
+            title: string;
+        };
         /** HideAnswers */
         HideAnswers: {
             /** Hidden */
@@ -1878,6 +1912,26 @@ export interface components {
             } | null;
         };
         /**
+         * KeyRead
+         * @description A key that a head read: its weight, what its value carried to the prediction, why, and who wrote the value.
+         */
+        KeyRead: {
+            /** Answered */
+            answered: components["schemas"]["Share"][];
+            /** Asked */
+            asked: components["schemas"]["Share"][];
+            left_out: components["schemas"]["LeftOut"];
+            place: components["schemas"]["Place"];
+            /** Share */
+            share: number;
+            /** Total */
+            total: number;
+            /** Values */
+            values: components["schemas"]["headscope__heads__explain__trace__Step"][];
+            /** Weight */
+            weight: number;
+        };
+        /**
          * KVChoice
          * @description A number of KV heads, and the cache in fp16 bytes at each of the card's lengths.
          */
@@ -1892,10 +1946,10 @@ export interface components {
             total: number | null;
         };
         /**
-         * LeftOutInfo
-         * @description What a level does not show: how many terms, and their sum, positive and negative apart.
+         * LeftOut
+         * @description What a level does not show: how many terms, and what they add up to, positive and negative apart.
          */
-        LeftOutInfo: {
+        LeftOut: {
             /** Count */
             count: number;
             /** Down */
@@ -2198,10 +2252,10 @@ export interface components {
             titles: string[];
         };
         /**
-         * MovedInfo
-         * @description A number as it is, as the split predicts it without the path, and as it truly is without it.
+         * Moved
+         * @description A number as it is, as it is predicted without the path, and as it truly is without it.
          */
-        MovedInfo: {
+        Moved: {
             /** As Is */
             as_is: number;
             /** Predicted */
@@ -2344,10 +2398,10 @@ export interface components {
             name: string;
         };
         /**
-         * PlaceInfo
-         * @description A token of the text.
+         * Place
+         * @description A token of the text: its position and its text.
          */
-        PlaceInfo: {
+        Place: {
             /** Position */
             position: number;
             /** Token */
@@ -2540,6 +2594,15 @@ export interface components {
              * @enum {string}
              */
             unit: "share" | "nats" | "tokens";
+        };
+        /**
+         * Read
+         * @description The key that a head read most from one position, and the weight on it.
+         */
+        Read: {
+            place: components["schemas"]["Place"];
+            /** Weight */
+            weight: number;
         };
         /**
          * ReceivedRequest
@@ -2805,6 +2868,24 @@ export interface components {
             words: string[];
         };
         /**
+         * Share
+         * @description What one writer gives to a relative score; for a head, also what it read at that place.
+         */
+        Share: {
+            /** Kind */
+            kind: string;
+            /** Name */
+            name: string;
+            /**
+             * Position Part
+             * @default 0
+             */
+            position_part: number;
+            read?: components["schemas"]["Read"] | null;
+            /** Value */
+            value: number;
+        };
+        /**
          * ShowPage
          * @description The address of a student's page, sent after they have agreed to show it.
          */
@@ -2878,18 +2959,6 @@ export interface components {
             n_layers: number;
             /** Vocabulary */
             vocabulary?: number | null;
-        };
-        /**
-         * Step
-         * @description One step of the example: its title, an explanation, and the arithmetic line by line.
-         */
-        Step: {
-            /** Lines */
-            lines: string[];
-            /** Says */
-            says: string;
-            /** Title */
-            title: string;
         };
         /**
          * TargetPattern
@@ -2986,29 +3055,6 @@ export interface components {
             text: string;
         };
         /**
-         * TraceRead
-         * @description A key that a head read: what its value carried to the prediction, why it was found, and who wrote the value.
-         */
-        TraceRead: {
-            /** Answered */
-            answered: components["schemas"]["WriterShare"][];
-            /** Asked */
-            asked: components["schemas"]["WriterShare"][];
-            left_out: components["schemas"]["LeftOutInfo"];
-            /** Position */
-            position: number;
-            /** Share */
-            share: number;
-            /** Token */
-            token: string;
-            /** Total */
-            total: number;
-            /** Values */
-            values: components["schemas"]["TraceStep"][];
-            /** Weight */
-            weight: number;
-        };
-        /**
          * TraceRequest
          * @description A next token after one position; the likeliest one unless an id is given.
          */
@@ -3037,39 +3083,16 @@ export interface components {
             constant: number;
             /** Floor */
             floor: number;
-            left_out: components["schemas"]["LeftOutInfo"];
+            left_out: components["schemas"]["LeftOut"];
             /** Look */
             look: string;
             minus: components["schemas"]["NextToken"] | null;
-            position: components["schemas"]["PlaceInfo"];
+            position: components["schemas"]["Place"];
             /** Steps */
-            steps: components["schemas"]["TraceStep"][];
+            steps: components["schemas"]["headscope__heads__explain__trace__Step"][];
             token: components["schemas"]["NextToken"];
             /** Total */
             total: number;
-        };
-        /**
-         * TraceStep
-         * @description A part that adds to the prediction, at the place where it wrote.
-         */
-        TraceStep: {
-            /** Kind */
-            kind: string;
-            left_out: components["schemas"]["LeftOutInfo"];
-            /** Name */
-            name: string;
-            /** Note */
-            note: string;
-            /** Position */
-            position: number;
-            /** Reads */
-            reads: components["schemas"]["TraceRead"][];
-            /** Rests */
-            rests: boolean;
-            /** Share */
-            share: number;
-            /** Token */
-            token: string;
         };
         /**
          * WeightsRequest
@@ -3186,9 +3209,9 @@ export interface components {
          */
         WhyResponse: {
             /** Answered */
-            answered: components["schemas"]["WriterShare"][];
+            answered: components["schemas"]["Share"][];
             /** Asked */
-            asked: components["schemas"]["WriterShare"][];
+            asked: components["schemas"]["Share"][];
             /** Baseline */
             baseline: number;
             /** Error */
@@ -3197,7 +3220,7 @@ export interface components {
             group: string[];
             /** Head */
             head: string;
-            key: components["schemas"]["PlaceInfo"];
+            key: components["schemas"]["Place"];
             /** Look */
             look: string;
             /** Minus */
@@ -3220,7 +3243,7 @@ export interface components {
             pairs_sum: number;
             /** Position Part */
             position_part: number;
-            query: components["schemas"]["PlaceInfo"];
+            query: components["schemas"]["Place"];
             /** Score */
             score: number;
             /** Sink */
@@ -3275,7 +3298,7 @@ export interface components {
             /** Sentence */
             sentence: string;
             /** Steps */
-            steps: components["schemas"]["Step"][];
+            steps: components["schemas"]["headscope__lab__teach__worked_example__Step"][];
             /** Through Identity */
             through_identity: number[];
             /** Values */
@@ -3317,33 +3340,6 @@ export interface components {
             title: string;
             /** Working */
             working: string;
-        };
-        /**
-         * WriterRead
-         * @description What a head that is a writer read at the place where it wrote.
-         */
-        WriterRead: {
-            /** Position */
-            position: number;
-            /** Token */
-            token: string;
-            /** Weight */
-            weight: number;
-        };
-        /**
-         * WriterShare
-         * @description What one writer gives to a relative score; ``position_part`` of it is due to the offset.
-         */
-        WriterShare: {
-            /** Kind */
-            kind: string;
-            /** Name */
-            name: string;
-            /** Position Part */
-            position_part: number;
-            read: components["schemas"]["WriterRead"] | null;
-            /** Value */
-            value: number;
         };
     };
     responses: never;

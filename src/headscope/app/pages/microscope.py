@@ -27,9 +27,17 @@ from headscope.app.pages.attribution import (
     attribute,
     find_token,
 )
-from headscope.app.pages.explain.path_cut import CutPathRequest, CutPathResponse, cut_path
-from headscope.app.pages.explain.trace import TraceRequest, TraceResponse, trace_back
-from headscope.app.pages.explain.why import WhyRequest, WhyResponse, split_arrow
+from headscope.app.pages.explain import (
+    CutPathRequest,
+    CutPathResponse,
+    TraceRequest,
+    TraceResponse,
+    WhyRequest,
+    WhyResponse,
+    cut_path,
+    split_arrow,
+    trace_back,
+)
 from headscope.app.pages.head_scores import QUESTIONS, QuestionInfo, site_scores
 from headscope.app.pages.kept_looks import KeptLooks, Opened
 from headscope.app.pages.media.given_looks import GivenLook, GivenLooks

@@ -20,12 +20,7 @@ export class Graph {
     private readonly sites: SiteCard[],
   ) {}
 
-  static async open(
-    wasm: ArrayBuffer,
-    graph: ArrayBuffer,
-    weights: ArrayBuffer,
-    sites: SiteCard[],
-  ): Promise<Graph> {
+  static async open(wasm: ArrayBuffer, graph: ArrayBuffer, weights: ArrayBuffer, sites: SiteCard[]): Promise<Graph> {
     ort.env.wasm.wasmBinary = wasm;
     ort.env.wasm.numThreads = globalThis.crossOriginIsolated
       ? Math.min(MOST_THREADS, navigator.hardwareConcurrency || 1)
