@@ -337,8 +337,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Film List */
-        get: operations["film_list_api_films_get"];
+        /**
+         * Names
+         * @description The films of this page; it opens on the first.
+         */
+        get: operations["names_api_films_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -992,11 +995,6 @@ export interface components {
             /** Solution */
             solution: string;
         };
-        /** CardList */
-        CardList: {
-            /** Cards */
-            cards: components["schemas"]["CardSummary"][];
-        };
         /**
          * CardRequest
          * @description One of a name, a config or sizes; then other numbers of heads or KV heads, to see what changes.
@@ -1165,11 +1163,6 @@ export interface components {
             /** Spreads */
             spreads: components["schemas"]["Histogram"][];
         };
-        /** CensusList */
-        CensusList: {
-            /** Censuses */
-            censuses: components["schemas"]["CensusSummary"][];
-        };
         /**
          * CensusResponse
          * @description A whole census. Arrays [quantity, head], NaN where no row could answer: ``mean``, ``low``, ``high``, ``null``,
@@ -1231,14 +1224,12 @@ export interface components {
             tokens: number;
         };
         /**
-         * CheckedAnswer
-         * @description Whether an answer is right, with a remark on each of its parts.
+         * Checked
+         * @description A checked answer: right when every remark is.
          */
-        CheckedAnswer: {
+        Checked: {
             /** Remarks */
             remarks: components["schemas"]["Remark"][];
-            /** Right */
-            right: boolean;
         };
         /**
          * ClaimedHead
@@ -1365,7 +1356,7 @@ export interface components {
             /** Hit */
             hit: number;
             /** Misses */
-            misses: components["schemas"]["MissedRow"][];
+            misses: components["schemas"]["RowFit"][];
             /** Name */
             name: string;
         };
@@ -1639,14 +1630,6 @@ export interface components {
             sentence: string;
         };
         /**
-         * FilmList
-         * @description The films of this page; it opens on the first.
-         */
-        FilmList: {
-            /** Names */
-            names: string[];
-        };
-        /**
          * FilmMoment
          * @description One point of the film; losses are nats per token, None where nothing was measured.
          */
@@ -1754,18 +1737,6 @@ export interface components {
             title: string;
         };
         /**
-         * GridInfo
-         * @description Patches row by row: rows × columns positions from ``first`` on.
-         */
-        GridInfo: {
-            /** Columns */
-            columns: number;
-            /** First */
-            first: number;
-            /** Rows */
-            rows: number;
-        };
-        /**
          * HandRequest
          * @description A model by hand to open in the microscope.
          */
@@ -1784,14 +1755,6 @@ export interface components {
             role: string;
             /** Says */
             says: string;
-        };
-        /**
-         * HandRoles
-         * @description All models by hand.
-         */
-        HandRoles: {
-            /** Roles */
-            roles: components["schemas"]["HandRole"][];
         };
         /** HeadChoice */
         HeadChoice: {
@@ -2079,17 +2042,17 @@ export interface components {
              * @default {}
              */
             streams: {
-                [key: string]: components["schemas"]["TokenInfo"][];
+                [key: string]: components["schemas"]["Token"][];
             };
             /** Text */
             text: string;
             /** Tokens */
-            tokens: components["schemas"]["TokenInfo"][];
+            tokens: components["schemas"]["Token"][];
             /**
              * Written
              * @description the decoder's tokens, for an encoder-decoder
              */
-            written: components["schemas"]["TokenInfo"][];
+            written: components["schemas"]["Token"][];
         };
         /**
          * LookupRow
@@ -2143,7 +2106,7 @@ export interface components {
              * @description by token sequence: which of its positions are patches
              */
             grids: {
-                [key: string]: components["schemas"]["GridInfo"];
+                [key: string]: components["schemas"]["PatchGrid"];
             };
             /**
              * Kind
@@ -2170,20 +2133,6 @@ export interface components {
             data: string;
             /** Text */
             text?: string | null;
-        };
-        /**
-         * MissedRow
-         * @description A row that covers little of its target, and why.
-         */
-        MissedRow: {
-            /** Hit */
-            hit: number;
-            /** Place */
-            place: number;
-            /** Why */
-            why: string;
-            /** Word */
-            word: string;
         };
         /**
          * ModelInfo
@@ -2398,6 +2347,18 @@ export interface components {
             name: string;
         };
         /**
+         * PatchGrid
+         * @description Patches row by row: ``rows × columns`` positions from ``first`` on.
+         */
+        PatchGrid: {
+            /** Columns */
+            columns: number;
+            /** First */
+            first: number;
+            /** Rows */
+            rows: number;
+        };
+        /**
          * Place
          * @description A token of the text: its position and its text.
          */
@@ -2533,14 +2494,6 @@ export interface components {
              * @default
              */
             what: string;
-        };
-        /**
-         * PublishedClaims
-         * @description Published claims about heads of this model.
-         */
-        PublishedClaims: {
-            /** Claims */
-            claims: components["schemas"]["PaperClaim"][];
         };
         /**
          * Quantity
@@ -2749,6 +2702,23 @@ export interface components {
             threshold: number | null;
             /** Why Not */
             why_not: string;
+        };
+        /**
+         * RowFit
+         * @description One row with a target: how much of it the pattern covers, and, if little, why.
+         */
+        RowFit: {
+            /** Hit */
+            hit: number;
+            /** Position */
+            position: number;
+            /**
+             * Why
+             * @default
+             */
+            why: string;
+            /** Word */
+            word: string;
         };
         /**
          * RunBegun
@@ -2989,6 +2959,24 @@ export interface components {
             shares: number[];
         };
         /**
+         * Task
+         * @description One task: a text, a table to work in (the first row is its heading), blanks to fill, and how it is solved.
+         */
+        Task: {
+            /** Answers */
+            answers: string[];
+            /** Blanks */
+            blanks: string[];
+            /** Table */
+            table: string[][];
+            /** Text */
+            text: string;
+            /** Title */
+            title: string;
+            /** Working */
+            working: string;
+        };
+        /**
          * TeacherView
          * @description The teacher's page.
          */
@@ -3017,16 +3005,16 @@ export interface components {
             shown: string | null;
         };
         /**
-         * TokenInfo
-         * @description A token, and the characters of the text it came from (none for an added token).
+         * Token
+         * @description One token: its id, its text, and its character span in the input (None for added tokens).
          */
-        TokenInfo: {
+        Token: {
             /** End */
-            end: number | null;
+            end?: number | null;
             /** Id */
             id: number;
             /** Start */
-            start: number | null;
+            start?: number | null;
             /** Text */
             text: string;
         };
@@ -3314,32 +3302,17 @@ export interface components {
                 [key: string]: number[];
             };
         };
-        /** WorksheetResponse */
+        /**
+         * WorksheetResponse
+         * @description A worksheet; its tasks have no ``answers`` and no ``working`` unless it is solved.
+         */
         WorksheetResponse: {
             /** Seed */
             seed: number;
             /** Solved */
             solved: boolean;
             /** Tasks */
-            tasks: components["schemas"]["WorksheetTask"][];
-        };
-        /**
-         * WorksheetTask
-         * @description One task; ``answers`` and ``working`` are empty unless the sheet is solved.
-         */
-        WorksheetTask: {
-            /** Answers */
-            answers: string[];
-            /** Blanks */
-            blanks: string[];
-            /** Table */
-            table: string[][];
-            /** Text */
-            text: string;
-            /** Title */
-            title: string;
-            /** Working */
-            working: string;
+            tasks: components["schemas"]["Task"][];
         };
     };
     responses: never;
@@ -3398,7 +3371,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["CardList"];
+                    "application/json": components["schemas"]["CardSummary"][];
                 };
             };
             /** @description Unprocessable Entity */
@@ -3427,7 +3400,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["CensusList"];
+                    "application/json": components["schemas"]["CensusSummary"][];
                 };
             };
             /** @description Unprocessable Entity */
@@ -3929,7 +3902,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["PublishedClaims"];
+                    "application/json": components["schemas"]["PaperClaim"][];
                 };
             };
             /** @description Unprocessable Entity */
@@ -3974,7 +3947,7 @@ export interface operations {
             };
         };
     };
-    film_list_api_films_get: {
+    names_api_films_get: {
         parameters: {
             query?: never;
             header?: never;
@@ -3989,7 +3962,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["FilmList"];
+                    "application/json": string[];
                 };
             };
             /** @description Unprocessable Entity */
@@ -4086,7 +4059,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HandRoles"];
+                    "application/json": components["schemas"]["HandRole"][];
                 };
             };
             /** @description Unprocessable Entity */
@@ -4247,7 +4220,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["CheckedAnswer"];
+                    "application/json": components["schemas"]["Checked"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -4280,7 +4253,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["CheckedAnswer"];
+                    "application/json": components["schemas"]["Checked"];
                 };
             };
             /** @description Unprocessable Entity */

@@ -95,7 +95,7 @@ def test_a_film_is_named_after_its_run(tmp_path):
         (tmp_path / folder).mkdir(parents=True)
         film([0.0, 0.9]).save(tmp_path / folder / FILE)
     films = Films([str(tmp_path / "night/model"), str(tmp_path / "day"), str(tmp_path), "gpt2"])
-    assert films.film_list().names == ["night", "day", "embedded"]
+    assert films.names() == ["night", "day", "embedded"]
     assert films.film()[0].name == "night"
     assert films.film("day")[0].name == "day"
     assert films.film("embedded")[0].name == "embedded"

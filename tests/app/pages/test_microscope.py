@@ -169,7 +169,7 @@ def test_importance_of_a_long_text_is_measured_on_its_beginning(session, monkeyp
 
 
 def test_a_model_without_published_claims_has_none(session):
-    assert session.featured().claims == []
+    assert session.featured() == []
 
 
 def test_a_prediction_without_edits_has_no_comparison(session):

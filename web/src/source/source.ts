@@ -7,9 +7,9 @@ type Sent<T> = { [K in keyof T]-?: Sent<T[K]> };
 export type ModelCard = Schemas["ModelInfo"];
 export type SiteCard = Schemas["SiteInfo"];
 export type QuestionCard = Schemas["QuestionInfo"];
-export type TokenCard = Schemas["TokenInfo"];
+export type TokenCard = Sent<Schemas["Token"]>;
 export type Guess = Schemas["NextToken"];
-export type LookCard = Schemas["LookResponse"];
+export type LookCard = Sent<Schemas["LookResponse"]>;
 export type WeightsRequest = Required<Schemas["WeightsRequest"]>;
 export type Measure = WeightsRequest["measure"];
 export type Edge = Schemas["Edge"];
@@ -35,7 +35,7 @@ export type CutPathRequest = Required<Schemas["CutPathRequest"]>;
 export type CutPath = Schemas["CutPathResponse"];
 export type PaperClaim = Schemas["PaperClaim"];
 
-export type PatchGrid = Schemas["GridInfo"];
+export type PatchGrid = Schemas["PatchGrid"];
 
 /** The pixels that a model has read, three bytes each, row by row. */
 export interface Pixels {

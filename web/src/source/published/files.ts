@@ -12,7 +12,7 @@ export interface WeightTable {
 export interface PublishedModel {
   model: ModelCard;
   roles: Roles;
-  featured: { claims: PaperClaim[] };
+  featured: PaperClaim[];
   explained: Record<string, string>; // text → file of its trace and the reasons of heads
   longest: number; // tokens that are read here
   texts: string[]; // of every token of the vocabulary

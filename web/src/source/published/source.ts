@@ -118,7 +118,7 @@ export function publishedSource(site: PublishedSite, name?: string): Source {
       ),
     progress: async () => progress,
     importance: absent(`headscope serve`),
-    featured: async () => (await card()).featured.claims,
+    featured: async () => (await card()).featured,
     roles: async () => (await card()).roles,
     testHeads: absent("headscope heads"),
   };
