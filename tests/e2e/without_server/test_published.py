@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from headscope.app.pages.explain.why import WhyRequest, split_arrow
+from headscope.app.pages.explain import WhyRequest, split_arrow
 from headscope.app.pages.predictions import logits_under
 from headscope.app.publish.explanations import EXAMPLES
 from headscope.heads.edits.ablate import ablate
