@@ -30,6 +30,8 @@ from headscope.names import Head, HeadName, ModelShape
 if TYPE_CHECKING:
     from headscope.heads.explain.circuit import Circuit
     from headscope.heads.pruning import Pruned
+    from headscope.heads.questions.label_rules import LabelRule
+    from headscope.heads.questions.where import Where
     from headscope.heads.roles.report import Report
     from headscope.heads.roles.run import RoleOptions
     from headscope.models.any_torch.steps import StepOptions
@@ -182,6 +184,26 @@ class Scope:
 
         self._refuse_edits("heads")
         return run_battery(self.model, options)
+
+    @own_precision()
+    def where(self, texts: Sequence[Any], classes: Sequence[LabelRule] = ()) -> Where:
+        """Where each head's attention goes on these texts: shares of disjoint classes of keys, which add up to 1.
+
+        Each text is read up to ``MOST_TOKENS`` tokens. ``classes`` of your own come before the built-in ones.
+        """
+        from headscope.heads.questions.where import MOST_TOKENS, where
+
+        if isinstance(texts, str):
+            raise InputError("where() takes a list of texts; for one text: scope.look(text).where()")
+        prepared = (self._look(text) for text in texts)
+        ids = ((look, look.prepared.inputs.get("input_ids")) for look in prepared)
+        looks = (
+            self.look(given[0, :MOST_TOKENS].tolist())
+            if given is not None and given.shape[1] > MOST_TOKENS
+            else look.read()
+            for look, given in ids
+        )
+        return where(looks, classes)
 
     @own_precision()
     def scan(self, corpus: Any, *, out: str | Path | None = None, options: ScanOptions | None = None) -> Census:

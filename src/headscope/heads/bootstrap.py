@@ -45,10 +45,13 @@ def percentile_interval(replicates: Float[Tensor, "replicate *shape"]) -> tuple[
 
 def bootstrap(values: Float[Tensor, "input head"], seed: int) -> tuple[Float[Tensor, " head"], Float[Tensor, " head"]]:
     """The 95 % interval of the mean over inputs, from ``RESAMPLES`` draws of the inputs with replacement."""
-    n = len(values)
+    return percentile_interval(resampling_counts(len(values), seed) @ values.double() / len(values))
+
+
+def resampling_counts(n: int, seed: int) -> Float[Tensor, "replicate input"]:
+    """How often each of ``n`` inputs is drawn in each of ``RESAMPLES`` draws with replacement."""
     draws = torch.randint(n, (RESAMPLES, n), generator=torch.Generator().manual_seed(seed))
-    counts = torch.zeros(RESAMPLES, n, dtype=torch.float64).scatter_add_(1, draws, torch.ones_like(draws).double())
-    return percentile_interval(counts @ values.double() / n)
+    return torch.zeros(RESAMPLES, n, dtype=torch.float64).scatter_add_(1, draws, torch.ones_like(draws).double())
 
 
 def hash64(numbers: NDArray[np.uint64], *keys: int) -> NDArray[np.uint64]:

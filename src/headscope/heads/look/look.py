@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, overload
 
 import torch
 from jaxtyping import Float
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from headscope.heads.explain.trace import Trace
     from headscope.heads.explain.why import Why
+    from headscope.heads.questions.where import HeadWhere, Where
 
 
 class ResidualStream(NamedTuple):
@@ -204,6 +205,22 @@ class Look:
                 f'weight is pattern("{head}")[query, key], the first three rows are weights("{head}", slice(0, 3))'
             )
         return attention_pattern.weights(self.source(head), rows, columns)[0, 0]
+
+    def site_weights(self, site: str, rows: slice) -> Float[Tensor, "head query key"]:
+        """Some rows of the attention patterns of all heads of a site."""
+        return attention_pattern.weights(self.site_source(site), rows, slice(None))[0]
+
+    @overload
+    def where(self, head: None = None) -> Where: ...
+    @overload
+    def where(self, head: HeadName) -> HeadWhere: ...
+    @own_precision()
+    def where(self, head: HeadName | None = None) -> Where | HeadWhere:
+        """Where each head's attention goes on this text: shares of disjoint classes of keys, which add up to 1."""
+        from headscope.heads.questions.where import where
+
+        found = where([self])
+        return found if head is None else found[head]
 
     def table(self) -> pa.Table:
         """An Arrow table with one row per head and statistic; ``.to_pandas()`` where pandas is installed."""

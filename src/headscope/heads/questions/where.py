@@ -1,0 +1,322 @@
+"""Where a head's attention goes: a partition of it into named classes of keys that add up to 1.
+
+Every cell of a pattern belongs to the first class that its key fits, content before position. Beside each share stand
+its interval over texts, the share that the class has alone (whatever classes stand before it), at how many positions
+there is such a key, and what a head would give it that has the same weight on the first token and the same mean weight
+at every distance, blind to what the tokens are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from headscope.errors import InputError
+from headscope.heads.bootstrap import percentile_interval, resampling_counts
+from headscope.heads.questions.label_rules import LabelRule
+from headscope.models.protocol import Token
+from headscope.names import Head, HeadName
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headscope.heads.look.look import Look
+
+FIRST, SINK = "first token", "no token (learned sink)"
+_END = re.compile(r"""[.!?…]+["'”’)\]]*|[。！？]+""")
+_ADDED = re.compile(r"\[[A-Z]+\]|<\|?[^<>\s]+\|?>")
+MOST_TOKENS = 512  # read of each text: a head's partition needs thousands of rows, not millions
+_CELLS = 2**22  # of a site's patterns that are held at a time
+FITTINGS = 30
+MENTIONED = 0.1  # a sentence names the classes that get at least this much outside the first token, at most three
+_ELSEWHERE = ("elsewhere, 5 to 16 tokens away", "elsewhere, 17 to 64 tokens away", "elsewhere, farther away")
+_UNSAID = (FIRST, SINK, *_ELSEWHERE)
+_BY_PLACE = ("the token itself", "the previous token", "2 to 4 tokens back", "the next token", "2 to 4 tokens ahead")
+
+
+def key_classes(
+    tokens: Sequence[Token], causal: bool, own: Sequence[LabelRule] = ()
+) -> dict[str, Bool[Tensor, "query key"]]:
+    """The cells of each class before any comes first; in causal attention, of the keys up to the query."""
+    ids = torch.tensor([token.id for token in tokens])
+    at = torch.arange(len(tokens))
+    back = at[:, None] - at
+    text = [token.text for token in tokens]
+    ends = torch.tensor(["\n" in each or bool(_END.fullmatch(each.strip())) for each in text])
+    signs = torch.tensor([bool(re.fullmatch(r"[\W_]+", each.strip())) for each in text])
+    added = torch.tensor([bool(_ADDED.fullmatch(each.strip())) for each in text])
+    before = torch.cat((torch.full((1,), -1), ids[:-1]))
+    earlier = back > 0 if causal else back != 0
+    found = {}
+    for rule in own:
+        query, key = rule.labels(tokens)
+        found[rule.name] = (query[:, None] == key) & (query != -1)[:, None]
+        if rule.exclude_self:
+            found[rule.name] &= back != 0
+    copy = "an earlier copy" if causal else "another copy"
+    found |= {
+        FIRST: (at == 0).expand_as(back),
+        "the token itself": back == 0,
+        f"the token that followed {copy}": (ids[:, None] == before) & earlier & (back != -1),
+        copy: (ids[:, None] == ids) & earlier,
+        "the previous token": back == 1,
+        "2 to 4 tokens back": (back >= 2) & (back <= 4),
+    }
+    if not causal:
+        found |= {"the next token": back == -1, "2 to 4 tokens ahead": (back <= -2) & (back >= -4)}
+        found["a special token"] = added.expand_as(back)
+    found |= {
+        "an end of a sentence or line": ends.expand_as(back),
+        "other punctuation": (signs & ~ends).expand_as(back),
+    }
+    far = back.abs()
+    bands = (far >= 5) & (far <= 16), (far >= 17) & (far <= 64), far > 64
+    found |= dict(zip(_ELSEWHERE, bands, strict=True))
+    return {name: cells & (back >= 0) for name, cells in found.items()} if causal else found
+
+
+def first_fitting(classes: Mapping[str, Bool[Tensor, "query key"]]) -> Int[Tensor, "query key"]:
+    """The number of the first class that each cell fits; of cells without one (behind a causal mask), the last."""
+    return torch.stack(list(classes.values())).to(torch.uint8).argmax(0)
+
+
+@dataclass(frozen=True)
+class Share:
+    """How much of a head's attention a class of keys gets, in all rows of some texts; shares of a head add up to 1."""
+
+    share: float
+    low: float | None
+    """With ``high``, the 95 % interval over texts; None of one text."""
+    high: float | None
+    alone: float
+    """The attention on all keys of the class but the first token, whatever classes come before it."""
+    present: float
+    """At what share of positions there is such a key, other than the first token."""
+    by_distance: float
+    """The share in a head with the same weights on the first token and at every distance, blind to the tokens."""
+
+
+@dataclass(frozen=True)
+class HeadWhere:
+    """Where one head's attention goes: a share per class."""
+
+    head: Head
+    shares: Mapping[str, Share]
+    n_texts: int
+    n_tokens: int
+    """Of the longest text."""
+
+    def __str__(self) -> str:
+        first = self.shares[FIRST].share
+        texts = f"On {self.n_texts} texts of up to {self.n_tokens} tokens" if self.n_texts > 1 else "On this text"
+        rest = max(1 - first, 1e-12)
+        own = {name: each for name, each in self.shares.items() if name not in _UNSAID}
+        parts = [(each.alone / rest, name) for name, each in own.items() if each.share / rest >= MENTIONED]
+        parts = sorted(parts, reverse=True)[:3]
+        goes = [f"goes to {name}{self._condition(name)}" for _, name in parts]
+        if not parts:
+            spread = (
+                f"{texts}, its attention is spread: no class gets {percent(MENTIONED)} of what lies outside the first"
+            )
+            return f"{spread} token, which gets {percent(first)}."
+        said = [f"{percent(part)} {where}" for (part, _), where in zip(parts, goes, strict=True)]
+        if first < MENTIONED:
+            said[0] = f"{percent(parts[0][0])} of its attention outside the first token {goes[0]}"
+            return f"{texts}, {', '.join(said)}."
+        sink = f"{texts}, {percent(first)} of its attention goes to the first token (an attention sink)."
+        return f"{sink} Of the other {percent(1 - first)}, {', '.join(said)}."
+
+    def _condition(self, name: str) -> str:
+        present = self.shares[name].present
+        return "" if name in _BY_PLACE or present > 0.95 else f" (there is one at {percent(present)} of positions)"
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where every head's attention goes on some texts: ``where["5.6"]`` is one head's."""
+
+    heads: Mapping[Head, HeadWhere]
+
+    def __getitem__(self, head: HeadName) -> HeadWhere:
+        found = Head.parse(head)
+        if found not in self.heads:
+            raise InputError(f"{found} was not measured: these texts reached {len(self.heads)} heads, not this one")
+        return self.heads[found]
+
+    def table(self) -> pa.Table:
+        """An Arrow table with one row per head and class."""
+        import pyarrow as pa
+
+        rows = [
+            {"head": str(head), "site": head.site, "index": head.head, "class": name, **vars(share)}
+            for head, found in self.heads.items()
+            for name, share in found.shares.items()
+        ]
+        return pa.Table.from_pylist(rows)
+
+    def to_pandas(self) -> Any:
+        """The table as a pandas DataFrame, where pandas is installed."""
+        return self.table().to_pandas()
+
+    def __str__(self) -> str:
+        return "\n".join(f"{head}: {found}" for head, found in self.heads.items())
+
+
+def percent(share: float) -> str:
+    """A share as in a sentence: whole percent."""
+    return "under 1%" if 0 < share < 0.01 else f"{share:.0%}"
+
+
+@dataclass
+class _Site:
+    """Sums of one site over texts."""
+
+    sums: list[Float[Tensor, "head class"]] = field(default_factory=list)
+    alone: list[Float[Tensor, "head class"]] = field(default_factory=list)
+    present: list[Float[Tensor, " class"]] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+    first: list[Float[Tensor, "head query"]] = field(default_factory=list)
+    """Of each text, the weight on the first token."""
+    far: list[Float[Tensor, "head distance"]] = field(default_factory=list)
+    """Of each text, the attention at every distance but on the first token."""
+    tokens: list[Sequence[Token]] = field(default_factory=list)
+
+
+def where(looks: Iterable[Look], own: Sequence[LabelRule] = ()) -> Where:
+    """Divide the attention of every head on these looks; sites whose queries are not their keys are left out."""
+    sites: dict[str, _Site] = {}
+    shape = None
+    for look in looks:
+        shape = look.shape
+        for site in look.sites:
+            sides, known = look.sides(site), shape.sites[site]
+            if sides is not None and known.kind != "cross" and len(sides[0]) > 1:
+                _add(sites.setdefault(site, _Site()), look, site, own)
+    if shape is None or not sites:
+        raise InputError("no text of two or more tokens whose heads read that text was given")
+    found: dict[Head, HeadWhere] = {}
+    for site, sums in sites.items():
+        found |= _heads(site, sums, shape.sites[site].causal, own)
+    return Where(found)
+
+
+def _bands(n_heads: int, n_query: int, n_key: int) -> Iterable[slice]:
+    step = max(_CELLS // (n_heads * n_key), 1)
+    return (slice(start, min(start + step, n_query)) for start in range(0, n_query, step))
+
+
+def _add(to: _Site, look: Look, site: str, own: Sequence[LabelRule]) -> None:
+    tokens, causal = look.query_tokens(site), look.shape.sites[site].causal
+    classes = key_classes(tokens, causal, own)
+    which, n_heads, length = first_fitting(classes), look.shape.sites[site].n_heads, len(tokens)
+    begin = int(causal)  # the first row of causal attention attends to one key whatever the head does
+    sums, alone = torch.zeros(2, n_heads, len(classes), dtype=torch.float64)
+    first = torch.zeros(n_heads, length, dtype=torch.float64)
+    far = torch.zeros(n_heads, 2 * length - 1, dtype=torch.float64)
+    distance = length - 1 + torch.arange(length)[:, None] - torch.arange(length)
+    for rows in _bands(n_heads, length, length):
+        weights = look.site_weights(site, rows).cpu().double()
+        first[:, rows] = weights[..., 0]
+        if rows.start < begin:
+            weights[:, : begin - rows.start] = 0
+        sums += (
+            weights.flatten(1) @ torch.stack([which[rows] == at for at in range(len(classes))]).flatten(1).double().T
+        )
+        weights[..., 0] = 0
+        far.index_add_(1, distance[rows].flatten(), weights.flatten(1))
+        alone += weights.flatten(1) @ torch.stack([cells[rows] for cells in classes.values()]).flatten(1).double().T
+    others = torch.stack([cells[begin:, 1:].any(1).double().sum() for cells in classes.values()])
+    to.sums.append(sums)
+    to.alone.append(alone)
+    to.present.append(others)
+    to.rows.append(length - begin)
+    to.first.append(first)
+    to.tokens.append(tokens)
+    to.far.append(far)
+
+
+def _heads(site: str, to: _Site, causal: bool, own: Sequence[LabelRule]) -> dict[Head, HeadWhere]:
+    sums, rows = torch.stack(to.sums), torch.tensor(to.rows, dtype=torch.float64)
+    total = rows.sum()
+    shares = sums.sum(0) / total
+    low = high = None
+    if len(rows) > 1:
+        counts = resampling_counts(len(rows), seed=0)
+        drawn = torch.einsum("rt,thc->rhc", counts, sums) / (counts @ rows)[:, None, None]
+        low, high = percentile_interval(drawn)
+    alone, present = torch.stack(to.alone).sum(0) / total, torch.stack(to.present).sum(0) / total
+    blind = _by_distance(to, causal, own) / total
+    names = list(key_classes(to.tokens[0], causal, own))
+    found = {}
+    for index in range(shares.shape[0]):
+        head = Head(site, index)
+        of = {
+            name: Share(
+                float(shares[index, at]),
+                None if low is None else float(low[index, at]),
+                None if high is None else float(high[index, at]),
+                float(alone[index, at]) if name != FIRST else float(shares[index, at]),
+                float(present[at]) if name != FIRST else 1.0,
+                float(blind[index, at]),
+            )
+            for at, name in enumerate(names)
+        }
+        left = 1 - float(shares[index].sum())
+        if left > 1e-3:  # learned sinks take a share of every row
+            of[SINK] = Share(left, None, None, left, 1.0, left)
+        found[head] = HeadWhere(head, of, len(rows), max(map(len, to.tokens)))
+    return found
+
+
+def _by_distance(to: _Site, causal: bool, own: Sequence[LabelRule]) -> Float[Tensor, "head class"]:
+    """Sums over rows of what each class gets in a head that is blind to the tokens (see ``Share.by_distance``)."""
+    profile = _distance_profile(to, causal)
+    middle = profile.shape[1] // 2
+    totals = []
+    for tokens, first in zip(to.tokens, to.first, strict=True):
+        length, begin = len(tokens), int(causal)
+        classes = key_classes(tokens, causal, own)
+        which, distance = first_fitting(classes), torch.arange(length)[:, None] - torch.arange(length)
+        total = torch.zeros(first.shape[0], len(classes), dtype=torch.float64)
+        for rows in _bands(first.shape[0], length, length):
+            weights = profile[:, middle + distance[rows]]
+            weights[..., 0] = 0
+            weights *= (1 - first[:, rows])[..., None] / weights.sum(-1, keepdim=True).clamp(min=1e-12)
+            weights[..., 0] = first[:, rows]
+            if rows.start < begin:
+                weights[:, : begin - rows.start] = 0
+            total.index_add_(1, which[rows].flatten(), weights.flatten(1))
+        totals.append(total)
+    return torch.stack(totals).sum(0)
+
+
+def _distance_profile(to: _Site, causal: bool) -> Float[Tensor, "head distance"]:
+    """Weights by distance that give every distance, summed over rows, what the head gives it; rows are normalised.
+
+    Found by iterative proportional fitting (Deming and Stephan 1940): longer rows see distances that others do not.
+    """
+    longest = max(far.shape[1] for far in to.far)
+    seen = torch.stack([F.pad(far, ((longest - far.shape[1]) // 2,) * 2) for far in to.far]).sum(0)
+    middle, profile = longest // 2, seen
+    for _ in range(FITTINGS):
+        made = torch.zeros_like(profile)
+        sums = F.pad(profile.cumsum(1), (1, 0))
+        for first in to.first:
+            length = first.shape[1]
+            at = torch.arange(1 if causal else 0, length)
+            low, end = middle + (torch.zeros_like(at) if causal else at - (length - 1)), middle + at
+            each = (1 - first[:, at]) / (sums[:, end] - sums[:, low]).clamp(min=1e-12)
+            steps = torch.zeros(profile.shape[0], profile.shape[1] + 1, dtype=torch.float64)
+            steps.index_add_(1, low, each)
+            steps.index_add_(1, end, -each)
+            made += profile * steps.cumsum(1)[:, :-1]
+        profile = profile * torch.where(made > 1e-12, seen / made.clamp(min=1e-12), 0.0)
+        profile = profile / profile.sum(1, keepdim=True).clamp(min=1e-12)
+    return profile

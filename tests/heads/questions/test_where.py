@@ -1,0 +1,168 @@
+"""The partition of a head's attention: shares add up to 1, and equal a count by hand over plain transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+import transformers
+from tests.models import tiny
+
+import headscope
+from headscope.errors import InputError
+from headscope.heads.questions.label_rules import token_class
+from headscope.heads.questions.where import FIRST, SINK, Where
+from headscope.scope import EMBEDDED, Scope
+
+TEXTS = (
+    "My white horse drank at the river. My white horse drank at the river, and slept.",
+    "Anna gave the book to Tom. Tom read it; then Tom gave the book back to Anna!",
+    "One, two, three, four. One, two, three, five?\nThe end.",
+    "The old man who sold the lamps said that the lamps were old.",
+    "It rained. It rained again, and the road was wet.",
+)
+END, OTHER = {".", "!", "?", "…"}, {",", ";", ":"}
+
+
+@pytest.fixture(scope="module")
+def scope() -> Iterator[Scope]:
+    with headscope.load() as scope:
+        yield scope
+
+
+@pytest.fixture(scope="module")
+def found(scope: Scope) -> Where:
+    return scope.where(TEXTS)
+
+
+def class_by_hand(ids: list[int], texts: list[str], i: int, j: int) -> str:
+    if j == 0:
+        return FIRST
+    if i == j:
+        return "the token itself"
+    if ids[j - 1] == ids[i]:
+        return "the token that followed an earlier copy"
+    if ids[j] == ids[i]:
+        return "an earlier copy"
+    if i - j == 1:
+        return "the previous token"
+    if i - j <= 4:
+        return "2 to 4 tokens back"
+    if texts[j].strip() in END or "\n" in texts[j]:
+        return "an end of a sentence or line"
+    if texts[j].strip() in OTHER:
+        return "other punctuation"
+    return "elsewhere, 5 to 16 tokens away" if i - j <= 16 else "elsewhere, 17 to 64 tokens away"
+
+
+def test_shares_equal_a_count_by_hand_over_plain_transformers(scope: Scope, found: Where) -> None:
+    plain = transformers.AutoModelForCausalLM.from_pretrained(
+        EMBEDDED, attn_implementation="eager", dtype=torch.float32
+    )
+    sums: dict[tuple[str, str], float] = {}
+    rows = 0
+    for text in TEXTS:
+        tokens = scope.look(text).tokens
+        ids, texts = [token.id for token in tokens], [token.text for token in tokens]
+        with torch.no_grad():
+            attentions = plain(torch.tensor([ids]), output_attentions=True).attentions
+        rows += len(ids) - 1
+        for i in range(1, len(ids)):
+            for j in range(i + 1):
+                name = class_by_hand(ids, texts, i, j)
+                for head in ("0.2", "2.1", "4.3", "5.6", "7.0"):
+                    layer, number = map(int, head.split("."))
+                    sums[head, name] = sums.get((head, name), 0.0) + float(attentions[layer][0, number, i, j])
+    for head in ("0.2", "2.1", "4.3", "5.6", "7.0"):
+        shares = {name: share.share for name, share in found[head].shares.items()}
+        by_hand = {name: sums.get((head, name), 0.0) / rows for name in shares}
+        assert shares == pytest.approx(by_hand, abs=1e-5)
+
+
+def test_shares_of_every_head_add_up_to_one(found: Where) -> None:
+    assert len(found.heads) == 64
+    for head in found.heads.values():
+        assert sum(share.share for share in head.shares.values()) == pytest.approx(1, abs=1e-5)
+        assert sum(share.by_distance for share in head.shares.values()) == pytest.approx(1, abs=1e-5)
+        for share in head.shares.values():
+            assert share.low is not None
+            assert share.high is not None
+            assert share.low - 1e-9 <= share.share <= share.high + 1e-9
+
+
+def test_one_text_has_no_interval(scope: Scope) -> None:
+    look = scope.look(TEXTS[0])
+    assert {share.low for share in look.where("5.6").shares.values()} == {None}
+    assert look.where()["5.6"] == look.where("5.6")
+
+
+def test_a_class_alone_counts_what_earlier_classes_take(scope: Scope) -> None:
+    found = scope.look([5, 5, 5, 5, 5]).where("4.3").shares  # every key but the first follows a copy
+    assert found["the previous token"].share == 0
+    assert found["the previous token"].alone > 0.5
+    assert found["the previous token"].present == pytest.approx(3 / 4)
+
+
+def test_a_head_that_looks_by_distance_only_gets_what_distance_gives() -> None:
+    bloom = tiny.build("BloomConfig", "BloomForCausalLM", n_layer=1, n_head=4, hidden_size=32)
+    with torch.no_grad():
+        for block in bloom.transformer.h:
+            block.self_attention.query_key_value.weight.view(4, 3, 8, 32)[:, :2] = 0  # ALiBi is left of the scores
+    with headscope.load(bloom) as scope:
+        ids = torch.randint(5, 20, (3, 60), generator=torch.Generator().manual_seed(0)).tolist()
+        found = scope.where(ids)
+    for head in found.heads.values():
+        for name, share in head.shares.items():
+            assert share.by_distance == pytest.approx(share.share, abs=0.01), name
+
+
+def test_own_classes_come_first(scope: Scope) -> None:
+    found = scope.where(TEXTS[:2], [token_class("horses", "horse")])["5.6"].shares
+    assert next(iter(found)) == "horses"
+    assert sum(share.share for share in found.values()) == pytest.approx(1, abs=1e-5)
+    assert found["horses"].share > 0
+
+
+def test_encoders_look_ahead_too() -> None:
+    with headscope.load(tiny.build("BertConfig", "BertForMaskedLM")) as scope:
+        found = scope.look([2, 5, 6, 7, 5, 6, 3]).where("0.1").shares
+    assert sum(share.share for share in found.values()) == pytest.approx(1, abs=1e-5)
+    assert found["the next token"].share > 0
+    assert "the token that followed another copy" in found
+    assert SINK not in found
+
+
+def test_long_texts_are_read_to_their_beginning(scope: Scope) -> None:
+    found = scope.where([" horse" * 700, TEXTS[0]])
+    assert found["5.6"].n_tokens == 512
+    assert "2 texts of up to 512 tokens" in str(found["5.6"])
+
+
+def test_a_sentence_says_what_was_measured(scope: Scope) -> None:
+    look = scope.look("My white horse drank at the river. My white horse drank at the")
+    found, pattern = look.where("5.6"), look.pattern("5.6")[1:].double()
+    first = float(pattern[:, 0].mean())
+    ids = [token.id for token in look.tokens]
+    after = sum(
+        float(pattern[i - 1, j]) for i in range(1, len(ids)) for j in range(1, i) if ids[j - 1] == ids[i]
+    ) / len(pattern)
+    there = sum(ids[i] in ids[:i] for i in range(1, len(ids))) / len(pattern)
+    assert str(found) == (
+        f"On this text, {first:.0%} of its attention goes to the first token (an attention sink). Of the other "
+        f"{1 - first:.0%}, {after / (1 - first):.0%} goes to the token that followed an earlier copy (there is one at "
+        f"{there:.0%} of positions)."
+    )
+
+
+def test_the_table_has_a_row_per_head_and_class(found: Where) -> None:
+    table = found.table()
+    assert table.num_rows == 64 * len(found["0.0"].shares)
+    assert {"head", "class", "share", "low", "high", "by_distance"} <= set(table.column_names)
+
+
+def test_what_cannot_be_measured_is_rejected(scope: Scope) -> None:
+    with pytest.raises(InputError, match=r"takes a list of texts; for one text: scope.look\(text\).where\(\)"):
+        scope.where("a text")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="no text of two or more tokens"):
+        scope.where([])
