@@ -146,7 +146,6 @@ def wait_for(url: str, process: subprocess.Popen[str]) -> None:
     raise AssertionError(f"{url} did not answer")
 
 
-@pytest.mark.quick
 @pytest.mark.slow
 def test_a_terminated_server_exits_and_frees_its_port():
     port = free_port()
