@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 import headscope
 from headscope import ablate, force, knock_out, patch, path, scale
 from headscope.errors import EditError
-from headscope.heads.look.edits import Edit, edited
+from headscope.heads.edits.edit import Edit, Edits
 from headscope.models.decoding import Decoder
 from headscope.scope import Scope
 from tests.heads.explain.families import FAMILIES, IDS, ROPE
@@ -65,7 +65,8 @@ def llama() -> Iterator[Scope]:
 
 def stepwise(scope: Scope, text: Any, edit: Edit) -> list[Tensor]:
     """The logits after a text and after each of the new tokens, generated with the model's own KV cache."""
-    decoder = Decoder(scope.model, scope.model.prepare(text).inputs, edited([edit.bind(scope.model)]))
+    edits = Edits(scope.model, [edit.bind(scope.model)])
+    decoder = Decoder(scope.model, scope.model.prepare(text).inputs, edits.attend, edits.during)
     return [decoder.first(), *map(decoder.feed, NEW)]
 
 
@@ -112,8 +113,11 @@ PAST: dict[str, tuple[Callable[[Scope], Edit], str]] = {
         "a path at query 4, key 7 of 1.1: this text has the",
     ),
     "patch": (lambda llama: patch("1.1", [2, 9], llama.look(IDS[0])), "patch() at positions [9]: this text has the"),
-    "mlp": (lambda llama: patch("mlp 0", 9, llama.look(IDS[0])), "patch() at positions [9]: this text has the"),
-    "stream": (lambda llama: patch("stream 1", 9, llama.look(IDS[0])), "patch() at positions [9]: this text has the"),
+    "mlp": (lambda llama: patch("mlp_out 0", 9, llama.look(IDS[0])), "patch() at positions [9]: this text has the"),
+    "stream": (
+        lambda llama: patch("resid_pre 1", 9, llama.look(IDS[0])),
+        "patch() at positions [9]: this text has the",
+    ),
 }
 
 
@@ -192,7 +196,7 @@ def test_a_text_under_an_edit_of_cross_attention_does_not_depend_on_the_text_bef
 
 
 def test_a_layer_of_one_token_is_patched_after_a_longer_text_too(llama: Scope) -> None:
-    edit = patch("stream 1", 0, llama.look([7, 8]))
+    edit = patch("resid_pre 1", 0, llama.look([7, 8]))
     with llama.edit(edit):
         alone = llama.look([5]).logits
     with llama.edit(edit):
@@ -217,11 +221,11 @@ def test_the_last_mlp_of_an_encoder_is_patched_at_the_encoder_s_positions(t5: Sc
     hook = module.register_forward_hook(put)
     wanted = t5.look(text).logits
     hook.remove()
-    with t5.edit(patch("mlp encoder.1", 9, source)):
+    with t5.edit(patch("mlp_out encoder.1", 9, source)):
         torch.testing.assert_close(t5.look(text).logits, wanted)
     assert not torch.allclose(t5.look(text).logits, wanted)
     message = r"positions \[12\]: the look it takes from has positions 0–11"
-    with pytest.raises(EditError, match=message), t5.edit(patch("mlp encoder.1", 12, source)):
+    with pytest.raises(EditError, match=message), t5.edit(patch("mlp_out encoder.1", 12, source)):
         pass
 
 

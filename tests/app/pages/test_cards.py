@@ -32,7 +32,7 @@ def test_the_parts_of_every_card_sum_to_its_parameters(name):
     assert len(response.cache) == len(response.work) == len(response.lengths)
     assert response.token_bytes == own.kv_bytes(1)
     assert all(small <= large for small, large in zip(response.cache, response.cache[1:], strict=False))
-    line = next(line for line in card_list().cards if line.name == name)
+    line = next(line for line in card_list() if line.name == name)
     assert (line.total, line.n_heads, line.n_kv_heads) == (response.total, response.n_heads, response.n_kv_heads)
 
 

@@ -148,7 +148,7 @@ def test_a_changed_scorecard_changes_every_sum_after_it(client):
 
 
 def test_every_head_by_hand_opens_in_the_microscope(client):
-    roles = client.get("/api/lab/by-hand").json()["roles"]
+    roles = client.get("/api/lab/by-hand").json()
     assert len(roles) == 6
     opened = client.post("/api/lab/by-hand/open", json={"role": "induction"}).json()
     card = client.get(f"/api/model?model={opened['model']}").json()

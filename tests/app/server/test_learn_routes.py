@@ -68,7 +68,7 @@ def test_the_film_of_a_served_folder_is_listed_first(tmp_path: Path):
     film.truncate(300)
     film.save(tmp_path / "film.safetensors")
     films = Films([str(tmp_path), "gpt2"])
-    assert films.film_list().names == [tmp_path.name, "embedded"]
+    assert films.names() == [tmp_path.name, "embedded"]
     card, arrays = films.film()
     assert card.moments[-1].step <= 300
     assert card.sentences[0].tokens[0] == str(film.sentences[0]["tokens"][0])
@@ -78,7 +78,7 @@ def test_the_film_of_a_served_folder_is_listed_first(tmp_path: Path):
 
 
 def test_every_built_in_card_is_listed_and_can_be_read(client: TestClient):
-    listed = client.get("/api/cards").json()["cards"]
+    listed = client.get("/api/cards").json()
     assert [line["name"] for line in listed] == list(card_module.built_in())
     for line in listed:
         response, own = card(client, name=line["name"]), card_module.built_in()[line["name"]]

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from headscope.app.pages.explain.trace import TraceRequest
-from headscope.app.pages.explain.why import WhyRequest
+from headscope.app.pages.explain import TraceRequest, WhyRequest
 from headscope.app.pages.microscope import ImportanceRequest, LookRequest, Session
 from headscope.app.pages.predictions import PredictRequest
 from headscope.app.server import fair_queue

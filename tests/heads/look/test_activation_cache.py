@@ -10,6 +10,7 @@ from torch import Tensor
 
 from headscope import ablate
 from headscope.attention.questions import Question
+from headscope.heads.edits.edit import Edits
 from headscope.heads.look import activation_cache as module
 from headscope.heads.look.activation_cache import ActivationCache
 from headscope.scope import Scope
@@ -22,7 +23,9 @@ def nothing_asked(*_: Any) -> dict[str, Question]:
 
 
 def passes(scope: Scope, ids: list[int], *edits: Any) -> ActivationCache:
-    return ActivationCache(scope.model, scope.model.prepare(ids).inputs, [edit.bind(scope.model) for edit in edits])
+    return ActivationCache(
+        scope.model, scope.model.prepare(ids).inputs, Edits(scope.model, [each.bind(scope.model) for each in edits])
+    )
 
 
 def answers(scope: Scope, ids: list[int], *edits: Any) -> tuple[dict[str, Tensor], int]:

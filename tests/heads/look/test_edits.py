@@ -11,6 +11,7 @@ import headscope
 from headscope import ablate, force, knock_out, patch, scale
 from headscope.attention.observer import Call, plain
 from headscope.errors import EditError, HeadNameError
+from headscope.heads.edits.edit import Edit
 from headscope.heads.look.sampling import Sampling
 from headscope.scope import Scope
 
@@ -184,9 +185,7 @@ def test_two_threads_do_not_see_each_others_edits(llama: Scope, ids: list[int]) 
 
 
 @pytest.mark.parametrize("edit", [ablate("1.1"), knock_out("0.2", query=4, key=1), scale("0.3", 2.0)])
-def test_generation_honours_edits_as_full_passes_do(
-    scope: Scope, ids: list[int], edit: headscope.heads.look.edits.Edit
-) -> None:
+def test_generation_honours_edits_as_full_passes_do(scope: Scope, ids: list[int], edit: Edit) -> None:
     """Greedy decoding with the cache, against recomputing the whole text for every token."""
     with scope.edit(edit):
         made = scope.generate(ids, n_tokens=6)

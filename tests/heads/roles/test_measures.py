@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from tests.heads.controls import random_model
 from tests.heads.dense import patterns
+from tests.heads.explain.families import ROPE
+from tests.models import tiny
 from torch import Tensor
 
+import headscope
+from headscope.attention.observer import Call, plain
 from headscope.heads.roles.measures import (
     Measure,
     Measurement,
@@ -25,6 +31,7 @@ from headscope.heads.roles.probes.probe import (
 from headscope.heads.roles.task import ablated_task_scores, mean_ablation, task_scores
 from headscope.models.native import NativeModel
 from headscope.names import Head
+from headscope.scope import Scope
 
 CAUSAL: frozenset[AttentionKind] = frozenset({"causal"})
 LENGTH, INPUTS = 14, 5
@@ -128,6 +135,65 @@ def test_shares_of_a_logit_difference_are_direct_attributions(model: NativeModel
         expected = torch.tensor(parts) / torch.tensor(parts).abs().sum()
         torch.testing.assert_close(measured.scores[item], expected, atol=1e-4, rtol=1e-3)
     assert torch.equal(measure(model, probe, "share", "-").scores, -measured.scores)
+
+
+@pytest.fixture(scope="module", params=["gemma2", "olmo2"])
+def normed(request: pytest.FixtureRequest) -> Iterator[Scope]:
+    """A model with a norm between W_O and the stream, its gains far from one."""
+    kinds = {"gemma2": ("Gemma2Config", "Gemma2ForCausalLM"), "olmo2": ("Olmo2Config", "Olmo2ForCausalLM")}
+    made = tiny.build(*kinds[request.param], **ROPE)
+    draw = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for name, weight in made.named_parameters():
+            if "norm" in name:
+                weight.copy_(2 * torch.rand(weight.shape, generator=draw))
+    with headscope.load(made) as scope:
+        yield scope
+
+
+def test_shares_pass_the_norm_after_w_o(normed: Scope) -> None:
+    ids = torch.randint(3, 90, (2, 12), generator=torch.Generator().manual_seed(2))
+    place, right, wrong = torch.tensor([11, 7]), torch.tensor([5, 6]), torch.tensor([50, 60])
+    answer = LogitDifference(place, right, wrong, torch.tensor([[70, 71]] * 2))
+    found = run_probe(normed.model, Probe((Batch(ids, logit_difference=answer),), ""), {("share", "+"): CAUSAL})
+    for item in range(2):
+        shares = normed.look(ids[item].tolist()).logit_attribution(
+            int(right[item]), int(wrong[item]), position=int(place[item])
+        )
+        expected = torch.tensor(list(shares.heads.values()))
+        own = found.measurement("share", "+").scores[item]
+        torch.testing.assert_close(own, expected / expected.abs().sum(), atol=1e-5, rtol=1e-4)
+
+
+def test_an_ov_circuit_passes_the_norm_after_w_o(normed: Scope) -> None:
+    ids = torch.randint(3, 90, (2, 12), generator=torch.Generator().manual_seed(2))
+    candidates = torch.arange(3, 23)
+    tokens = torch.tensor([[4], [9]])
+    ranking = OVRanking(torch.tensor([[2], [5]]), tokens, tokens + 1, candidates)
+    found = run_probe(normed.model, Probe((Batch(ids, ov_rankings={"r": ranking}),), ""), {("reading", "r"): CAUSAL})
+    values: dict[str, Tensor] = {}
+
+    def see(site: str, call: Call) -> Tensor:
+        values[site] = call.v
+        return plain(call)
+
+    with torch.no_grad():
+        normed.model.run({"input_ids": ids}, see)
+    end = normed.model.unembedding()
+    assert end.norm is not None
+    for column, head in enumerate(normed.shape.heads()):
+        out = normed.model.output_weight(head.site)
+        assert out.post_norm is not None
+        v = values[head.site][:, head.head // 2]
+        written = torch.stack([v[item, at] for item, at in enumerate((2, 5))]) @ out.weight[head.head].detach()
+        gains = [norm(torch.ones(32)[None, None])[0, 0].detach() for norm in (out.post_norm, end.norm)]
+        raised = (written * gains[0] * gains[1]) @ end.weight[candidates].detach().T
+        raised = raised - raised.mean(0)
+        for item in range(2):
+            below = (raised[item] < raised[item, tokens[item] - 3]).float().mean()
+            same = (raised[item] == raised[item, tokens[item] - 3]).float().mean()
+            rank = float(found.measurement("reading", "r").scores[item, column])
+            assert rank == pytest.approx(float(below + same / 2))
 
 
 def test_task_scores_are_logit_differences_or_mean_log_probabilities(ids: Tensor) -> None:

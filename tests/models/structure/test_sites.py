@@ -15,14 +15,15 @@ from headscope.attention.scores import Scores
 from headscope.errors import ModelError
 from headscope.models.huggingface.attention import AttentionCall
 from headscope.models.loading import open_model
-from headscope.models.structure.output_weight import OutputPath
 from headscope.models.structure.sites import (
     logits_of,
     notes_on,
     predicts_tokens,
     site_from_call,
 )
+from headscope.models.structure.tape import Tape
 from headscope.models.structure.trace import Trace, TracedCall
+from headscope.models.structure.weights import OutputPath
 
 LOWER = torch.ones(6, 6, dtype=torch.bool).tril()
 
@@ -155,7 +156,7 @@ DECODER, ENCODER = "decoder.layers.0.attn", "encoder.layers.0.attn"
 
 def traced_call(path: str) -> TracedCall:
     made = call(full())
-    return TracedCall(path, 1, AttentionCall(made, made.v, None), 0)
+    return TracedCall(path, 1, AttentionCall(made, made.v, None), Tape(only_z=True).mark_z(made.v, "0"))
 
 
 def notes(

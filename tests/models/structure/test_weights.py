@@ -10,7 +10,8 @@ from transformers.pytorch_utils import Conv1D
 
 from headscope.errors import ModelError
 from headscope.models.huggingface.attention import attention
-from headscope.models.structure.output_weight import (
+from headscope.models.structure.trace import trace
+from headscope.models.structure.weights import (
     LOCAL,
     MIXED,
     NO_MATRIX,
@@ -20,7 +21,6 @@ from headscope.models.structure.output_weight import (
     weight_and_bias,
     weight_by_head,
 )
-from headscope.models.structure.trace import trace
 
 HEADS, D_HEAD, WIDTH = 3, 4, 12
 
@@ -57,7 +57,7 @@ class Site(nn.Module):
         if self.way == "dropout":
             return self.dropout(self.out(flat))
         if self.way == "one position":
-            return self.out(flat[:, -1:] * 1)
+            return self.out(flat[:, -1:].clone())
         if self.way == "more positions":
             return self.out(torch.cat((flat, x), 1))[:, :6]
         if self.way == "normed by head":
@@ -95,7 +95,7 @@ def found(way: str) -> tuple[Model, OutputPath]:
     inputs = {"x": torch.randn(2, 6, 5)}
     traced = trace(model, inputs)
     assert [call.path for call in traced.calls] == ["site"]
-    (path,) = find_output_paths(model, traced, inputs, {})
+    (path,) = find_output_paths(traced)
     return model, path
 
 
@@ -110,13 +110,12 @@ def found(way: str) -> tuple[Model, OutputPath]:
         ("gated, apart", OutputPath("site.out", "head-local", LOCAL, "other")),
         ("dropout", OutputPath("site.out", "exact", direct=True)),
         ("one position", OutputPath("site.out", "exact", SEVERAL, "other")),
-        ("more positions", OutputPath("site.out", "exact", SEVERAL, "other")),
+        ("more positions", OutputPath("site.out", "exact", direct=True)),
         ("normed by head", OutputPath("site.out", "head-local", LOCAL)),
         ("normed over all", OutputPath("site.out", "mixed", MIXED)),
         ("query first", OutputPath("site.out", "exact", "", "query first")),
         ("the first reads the last", OutputPath("site.out", "mixed", MIXED)),
         ("the last reads the first", OutputPath("site.out", "mixed", MIXED)),
-        ("two stages", OutputPath("site.out", "mixed", MIXED)),
         ("changed in place", OutputPath("site.out", "head-local", LOCAL)),
         ("post-norm", OutputPath("site.out", "exact", post_norm="site.post_norm", direct=True)),
     ],
@@ -126,8 +125,9 @@ def test_what_lies_between_z_and_w_o_is_found(way: str, expected: OutputPath) ->
     assert path == expected
 
 
-def test_without_a_matrix_that_takes_the_heads_side_by_side_there_is_no_w_o() -> None:
-    _, path = found("no matrix")
+@pytest.mark.parametrize("way", ["no matrix", "two stages"])
+def test_without_a_matrix_that_takes_the_heads_side_by_side_there_is_no_w_o(way: str) -> None:
+    _, path = found(way)
     assert path == OutputPath(None, "mixed", NO_MATRIX)
 
 
