@@ -30,6 +30,7 @@ def test_the_package_holds_the_committed_results() -> None:
     assert stored["machine"]["torch"]
 
 
+@pytest.mark.slow
 def test_a_small_rerun_finds_the_same_order() -> None:
     results = stored_results()
     many, wide, deep, _ = arms()
