@@ -151,6 +151,7 @@ def test_the_last_point_of_the_film_is_the_model_that_ships(model: GPT) -> None:
     )
 
 
+@pytest.mark.slow
 def test_it_reads_four_times_what_it_was_trained_on_and_says_so() -> None:
     import headscope
 

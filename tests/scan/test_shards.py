@@ -42,6 +42,7 @@ def folder(tmp_path: Path) -> ScanFolder:
     return scan
 
 
+@pytest.mark.slow
 def test_a_folder_is_locked_by_one_process(folder: ScanFolder) -> None:
     code = (
         "from pathlib import Path; import sys\n"

@@ -72,7 +72,12 @@ def test_every_arrow_was_led_by_the_head_that_was_compiled_to_lead_it(name: str)
 
 
 @pytest.mark.parametrize(
-    ("program", "seed"), [*((PROGRAMS[name], 3) for name in NAMES), *((each, seed) for seed, each in SHARP.items())]
+    ("program", "seed"),
+    [
+        *((PROGRAMS[name], 3) for name in NAMES[:2]),
+        *(pytest.param(PROGRAMS[name], 3, marks=pytest.mark.slow) for name in NAMES[2:]),
+        *(pytest.param(each, seed, marks=pytest.mark.slow) for seed, each in SHARP.items()),
+    ],
 )
 def test_edges_that_were_compiled_rank_above_all_others(program: Program, seed: int) -> None:
     compiled, writer, reader = _compiled(program, seed)

@@ -41,7 +41,7 @@ def ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "AT_ONCE", 300)
 
 
-@pytest.mark.parametrize("count", [3, 19, 40])
+@pytest.mark.parametrize("count", [3, 19, pytest.param(40, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("fast", [False, True])
 def test_a_census_is_the_same_read_ahead_or_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, fast: bool
