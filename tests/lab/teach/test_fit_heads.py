@@ -1,4 +1,4 @@
-"""Fitting heads: targets, coverage, answers and snapshots, computed again in plain loops."""
+"""Fitting heads: coverage and answers, computed again in plain loops."""
 
 from __future__ import annotations
 
