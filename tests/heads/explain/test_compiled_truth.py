@@ -92,6 +92,7 @@ def test_edges_that_were_compiled_rank_above_all_others(program: Program, seed: 
     assert _auroc(scores, {f"embedding->{writer}<v>", f"{writer}->{reader}<k>", f"{reader}->logits"}) >= 0.95
 
 
+@pytest.mark.slow
 def test_a_task_in_a_csv_file_gives_a_circuit_that_is_drawn_edge_by_edge(tmp_path: Path) -> None:
     compiled, writer, reader = _compiled(PROGRAMS["induction"])
     clean, corrupted, answers = _texts(6)

@@ -70,7 +70,7 @@ def test_a_shard_is_measured_before_the_last_text_is_read(tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("ahead")
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), StopError()])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), pytest.param(StopError(), marks=pytest.mark.slow)])
 def test_a_scan_stopped_while_it_reads_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
