@@ -21,6 +21,7 @@ from headscope.models.inputs.tokens import InputProcessor
 from headscope.models.modes import ordinary, own_precision, refuse_inference_weights, refuse_training_mode
 from headscope.models.protocol import ForwardPass, SiteObserver, SiteOutput, Unembedding
 from headscope.models.selfcheck import SelfCheck
+from headscope.models.structure.projections import Which, find_projection
 from headscope.models.structure.recorder import current_recorder
 from headscope.models.structure.replaced_modules import WatchedModules
 from headscope.models.structure.residual_scale import Scales, residual_scales, scale_of
@@ -135,6 +136,19 @@ class RecordedModel(ABC):
         """The module that multiplies by W_U and does nothing else; None for an embedding that is used again."""
         found = self._unembedding.matrix
         return found if isinstance(found, nn.Linear) else None
+
+    def query_weight(self, site: str) -> Float[Tensor, "head d_model d_head"]:
+        return self._projection(site, "q")
+
+    def key_weight(self, site: str) -> Float[Tensor, "kv d_model d_head"]:
+        return self._projection(site, "k")
+
+    def value_weight(self, site: str) -> Float[Tensor, "kv d_model d_value"]:
+        return self._projection(site, "v")
+
+    def _projection(self, site: str, which: Which) -> Tensor:
+        self._check_site(site)
+        return find_projection(self, site, which).by_head()
 
     def residual_scale(self, site: str) -> float:
         """See ``OpenModel.residual_scale``. All sites are measured at once."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -123,15 +123,6 @@ class AnyTorchModel(RecordedModel):
         x = z.transpose(1, 2)
         output = x.flatten(2) @ take.weight[take.order].to(x)
         return SiteOutput(x, output if take.bias is None else output + take.bias.to(x))
-
-    def query_weight(self, site: str) -> Float[Tensor, "head d_model d_head"]:
-        self._no_projection(site, "W_Q")
-
-    def key_weight(self, site: str) -> Float[Tensor, "kv d_model d_head"]:
-        self._no_projection(site, "W_K")
-
-    def value_weight(self, site: str) -> Float[Tensor, "kv d_model d_value"]:
-        self._no_projection(site, "W_V")
 
     def site_modules(self) -> Mapping[str, nn.Module]:
         return {name: self.learned_site(name).module for name in self.shape.sites}
@@ -380,10 +371,3 @@ class AnyTorchModel(RecordedModel):
         if len({id(take.parameter) for take in takes}) != 1:
             raise ModelError(f"{site}: its positions go through {len(takes)} output matrices, so W_O is not one matrix")
         return takes[0]
-
-    def _no_projection(self, site: str, what: str) -> NoReturn:
-        self._check_site(site)
-        raise ModelError(
-            f"{site}: {what} is not followed in a module that calls no attention interface; z and W_O are: see "
-            "look.contributions and look.logit_attribution"
-        )

@@ -73,9 +73,11 @@ class Recorder:
     def observe(self, site: str, call: Call, observer: SiteObserver | None) -> Tensor:
         reads = self.stream.sites.setdefault(site, SiteReads())
         for side, value in zip(SIDES, (call.q, call.k, call.v), strict=True):
-            node = self.tape.node_of(value)
+            node, mark = self.tape.node_of(value), mark_of(value)
+            if mark is not None and mark.node is not None:
+                reads.made[side] = mark.node
             if node is None:
-                reads.refused[side] = _reason(mark_of(value))
+                reads.refused[side] = _reason(mark)
             else:
                 reads.nodes[side] = node
         if self.tape.sites:

@@ -38,6 +38,8 @@ class Writer:
 class SiteReads:
     """What a site read: the nodes of q, k and v, or why one of them is not carried."""
 
+    made: dict[Side, Node] = field(default_factory=dict)
+    """Where q, k and v come from, whether or not what was written is carried there."""
     nodes: dict[Side, Node] = field(default_factory=dict)
     refused: dict[Side, str] = field(default_factory=dict)
 
