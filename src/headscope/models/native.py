@@ -91,9 +91,6 @@ class NativeModel(RecordedModel):
             self._add_site(name, call)
         return name
 
-    def _writers(self) -> Mapping[str, nn.Module]:
-        return {name: module.o_proj for name, module in self._modules.items()}
-
     def _module(self, site: str) -> MultiHeadAttention:
         self._check_site(site)
         return self._modules[site]

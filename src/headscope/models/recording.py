@@ -24,7 +24,6 @@ from headscope.models.selfcheck import SelfCheck
 from headscope.models.structure.projections import Which, find_projection
 from headscope.models.structure.recorder import current_recorder
 from headscope.models.structure.replaced_modules import WatchedModules
-from headscope.models.structure.residual_scale import Scales, residual_scales, scale_of
 from headscope.models.structure.sites import input_embedding, logits_of, site_from_call
 from headscope.models.structure.unembedding import UnembeddingPath
 from headscope.names import ModelShape
@@ -76,7 +75,6 @@ class RecordedModel(ABC):
         self.end_tokens = _end_tokens(model, processor.tokenizer)
         self._training = [module for module in model.modules() if module.training]
         self._hooks: list[Any] = []
-        self._scales: Scales = {}
         self._watched = WatchedModules(model)
         refuse_inference_weights(model)
         refuse_non_finite_weights(model)
@@ -150,14 +148,6 @@ class RecordedModel(ABC):
         self._check_site(site)
         return find_projection(self, site, which).by_head()
 
-    def residual_scale(self, site: str) -> float:
-        """See ``OpenModel.residual_scale``. All sites are measured at once."""
-        if site not in self._scales:
-            self._scales = residual_scales(
-                self.model, lambda inputs: self.run(inputs, residual=True).residual, self._writers(), self.probe
-            )
-        return scale_of(self._scales, site)
-
     def close(self) -> None:
         """Restore the model to the state it was opened in."""
         for hook in self._hooks:
@@ -175,10 +165,6 @@ class RecordedModel(ABC):
     @abstractmethod
     def _site_of(self, recording: Recording, call: Call) -> str | None:
         """The name of the site that makes this call; None for a module of another model."""
-
-    @abstractmethod
-    def _writers(self) -> Mapping[str, nn.Module]:
-        """For each site, the module whose output is added to the residual stream."""
 
     def _logits(self, output: Any) -> Tensor:
         """The logits in what the model returned, or its last hidden states."""

@@ -13,8 +13,8 @@ from headscope.heads.look.attribution import (
     LogitAttribution,
     SiteContribution,
     contributions_at,
-    frozen_norm,
 )
+from headscope.models.structure.unembedding import frozen_norm
 from headscope.names import Head
 from headscope.scope import Scope
 

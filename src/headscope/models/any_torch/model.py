@@ -127,12 +127,6 @@ class AnyTorchModel(RecordedModel):
     def site_modules(self) -> Mapping[str, nn.Module]:
         return {name: self.learned_site(name).module for name in self.shape.sites}
 
-    def residual_scale(self, site: str) -> float:
-        try:
-            return super().residual_scale(site)
-        except (RuntimeError, IndexError, ValueError) as error:
-            raise ModelError(f"{site}: its way to the logits could not be measured: {error}") from error
-
     def close(self) -> None:
         """Restore the module to the state it was opened in. Closing twice does nothing."""
         if not self._closed:
@@ -214,15 +208,6 @@ class AnyTorchModel(RecordedModel):
 
     def _site_of(self, recording: Recording, call: Call) -> str | None:
         raise NotImplementedError  # sites are named by the mode
-
-    def _writers(self) -> Mapping[str, nn.Module]:
-        writers = {}
-        for site in self.shape.sites:
-            try:
-                writers[site] = self.output_matrix(site)
-            except ModelError:
-                continue
-        return writers
 
     @contextmanager
     def _observed(

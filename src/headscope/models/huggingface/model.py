@@ -213,10 +213,6 @@ class HuggingFaceModel(RecordedModel):
         self._add_site(name, call)
         return name
 
-    def _writers(self) -> Mapping[str, nn.Module]:
-        writers = {site: path.post_norm or path.matrix for site, path in self._output_paths.items()}
-        return {site: self.model.get_submodule(path) for site, path in writers.items() if path is not None}
-
     def _call(self, inputs: Mapping[str, Tensor]) -> Any:
         moved = self._on_device(inputs)
         try:

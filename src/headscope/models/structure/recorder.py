@@ -56,6 +56,7 @@ class Recorder:
         """A pass begins: forget the one before, and mark what the model is given."""
         self.stream.sites.clear()
         self.tape.joins.clear()
+        self.tape.reads.clear()
         self.waiting.clear()
         self.tape.stack.clear()
         self.tape.sites.clear()
@@ -194,7 +195,8 @@ def record_stream(
         current = current_recorder.get()
         assert current is not None, "set by the block"
         current.until = frozenset(until)
-        node = stream.tape.node_of(model.run(inputs, observer).logits)
+        stream.logits = model.run(inputs, observer).logits
+        node = stream.tape.node_of(stream.logits)
     shapes = {
         shape for reads in stream.sites.values() for each in reads.nodes.values() for shape in _stream_shapes(each)
     }

@@ -172,6 +172,8 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.order = 0
         self.joins: dict[torch.Size, Node] = {}
         """The latest sum of every shape outside readers: of the stream's shape, its end."""
+        self.reads: list[tuple[str, Node]] = []
+        """What matrices outside readers read of the stream, with their paths."""
         self.call = ""
         """The site that attended last."""
         self._sources: dict[int, list[weakref.ref[Source]]] = {}
@@ -252,6 +254,8 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return self._leaf(name, args, floats, dynamic)
         carried = self._carried(name, args, floats)
         if name in MATRIX and not carried:
+            nodes = (mark.node for _, mark in floats if mark is not None and mark.carried and mark.node is not None)
+            self.reads += [(self.path, node) for node in nodes if not self.only_z]
             return self._leaf(name, args, floats, dynamic)
         given = (None, *args[1:]) if name == "copy" else args
         slots = tuple(self._slot(arg, carried) for arg in given)
