@@ -15,8 +15,6 @@ import headscope
 from headscope.errors import InputError, ModelError
 from headscope.heads.explain import circuit_search
 from headscope.heads.explain.circuit import open_circuit
-from headscope.heads.explain.circuit_search import connected
-from headscope.heads.explain.circuit_tasks import TASKS, task_pairs
 from headscope.heads.explain.edge_attribution import score_edges, score_within
 from headscope.heads.explain.edge_patching import PatchedModel, all_edges, record, run_circuit
 from headscope.heads.explain.pass_state import Edge, Reader
@@ -169,17 +167,3 @@ def test_bad_input_is_refused() -> None:
         scope.circuit([[1, 2]], [[1, 2]], [(1, 2)])
     with pytest.raises(InputError, match="no task 'chess'; there are induction"):
         scope.circuit("chess")
-
-
-def test_tasks_have_pairs_of_one_length_for_the_embedded_model() -> None:
-    with headscope.load() as scope:
-        for name in TASKS:
-            pairs = task_pairs(scope.model, name, 6)
-            assert len(pairs.clean) == len(pairs.corrupted) == len(pairs.answers) >= 4
-            lengths = {scope.model.prepare(text).inputs["input_ids"].shape[1] for text in pairs.clean + pairs.corrupted}
-            assert len(lengths) == 1
-
-
-def test_edges_without_a_way_to_the_logits_are_dropped() -> None:
-    way = [Edge("embedding", Reader("0.0", "v")), Edge("0.0", Reader("logits"))]
-    assert connected([*way, Edge("0.1", Reader("logits")), Edge("embedding", Reader("0.2", "q"))]) == way

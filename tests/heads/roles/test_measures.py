@@ -14,15 +14,10 @@ from torch import Tensor
 
 import headscope
 from headscope.attention.observer import Call, plain
-from headscope.attention.questions import Question
 from headscope.heads.roles.measures import (
     Measure,
     Measurement,
-    by_head,
-    direct_sites,
-    predicts_next_token,
     run_probe,
-    why_no_logit_attribution,
 )
 from headscope.heads.roles.probes.probe import (
     AttentionKind,
@@ -31,7 +26,6 @@ from headscope.heads.roles.probes.probe import (
     OVRanking,
     Probe,
     ProbeQuestion,
-    attention_kind,
     one_key_question,
 )
 from headscope.heads.roles.task import ablated_task_scores, mean_ablation, task_scores
@@ -92,17 +86,6 @@ def test_attention_is_the_mean_mass_of_the_asked_rows(model: NativeModel, ids: T
     for head, name in enumerate(measured.rival_names):
         assert name == max(rivals, key=lambda rival: float(rivals[rival][:, head].mean()))
         torch.testing.assert_close(measured.rivals[:, head], rivals[name][:, head], atol=1e-5, rtol=1e-5)
-
-
-def test_the_batches_of_a_probe_follow_one_another(model: NativeModel, ids: Tensor) -> None:
-    ask = ProbeQuestion(
-        one_key_question(torch.zeros_like(ids)), {"itself": one_key_question(torch.arange(LENGTH).expand_as(ids))}
-    )
-    whole = Batch(ids, questions={"first": ask})
-    parts = (whole.part(0, 2), whole.part(2, INPUTS))
-    one, two = (measure(model, Probe(each, ""), "attention", "first") for each in ((whole,), parts))
-    torch.testing.assert_close(one.scores, two.scores)
-    torch.testing.assert_close(one.rivals, two.rivals)
 
 
 def test_an_ov_rank_is_the_share_of_candidates_that_the_circuit_raises_less(model: NativeModel, ids: Tensor) -> None:
@@ -252,22 +235,3 @@ def test_mean_ablation_costs_what_replacing_z_by_hand_costs(model: NativeModel, 
     expected = task_scores(probe.batches[0], logits)
     assert expected is not None
     torch.testing.assert_close(without, expected, atol=1e-4, rtol=1e-4)
-
-
-def test_heads_of_a_site_that_was_not_measured_are_nan(model: NativeModel) -> None:
-    found = by_head(model, {"1": torch.ones(3, 4)}, 3)
-    assert found[:, :4].isnan().all()
-    assert (found[:, 4:] == 1).all()
-
-
-def test_a_question_that_does_not_fit_the_site_is_not_asked(model: NativeModel, ids: Tensor) -> None:
-    ask = ProbeQuestion(Question(torch.zeros(1, 3).long(), torch.zeros(1, 3).long()), {})
-    found = run_probe(model, Probe((Batch(ids, questions={"odd": ask}),), ""), {("attention", "odd"): CAUSAL})
-    assert found.masses == {}
-
-
-def test_what_can_be_measured_on_a_causal_language_model(model: NativeModel) -> None:
-    assert direct_sites(model) == ["0", "1"]
-    assert predicts_next_token(model)
-    assert why_no_logit_attribution(model) is None
-    assert {attention_kind(site) for site in model.shape.sites.values()} == {"causal"}

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from headscope.attention.observer import Call, plain
 from headscope.errors import EditError, ModelError
+from headscope.heads.edits.points import Point, module_of
 from headscope.heads.explain.pass_state import LOGITS, NODES, Edge, PassState, Place, Reader, ReaderState
-from headscope.heads.look.component_patches import module_of
 from headscope.models.protocol import OpenModel
 from headscope.models.structure.carry import Columns, columns_of, recompute
 from headscope.models.structure.readers import before_norm, entries, has_own_norm, probed, reader_inputs, value_of
@@ -104,7 +104,7 @@ def _mlps(model: OpenModel) -> dict[str, nn.Module]:
     found: dict[str, nn.Module] = {}
     for prefix, layer in stream.layers.items():
         try:
-            module, _ = module_of(model, stream, f"mlp {layer}")
+            module, _ = module_of(model, stream, Point("mlp_out", layer))
         except EditError:
             continue
         child = paths[id(module)].removeprefix(prefix + ".").partition(".")[0]

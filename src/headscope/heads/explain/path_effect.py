@@ -19,9 +19,11 @@ from torch import Tensor
 
 from headscope.attention import pattern
 from headscope.errors import InputError, ModelError
+from headscope.heads.edits.ablate import ablate
+from headscope.heads.edits.edit import Edits
+from headscope.heads.edits.path import Path
 from headscope.heads.explain.arrows import Explained, explained
 from headscope.heads.explain.score_parts import Reading
-from headscope.heads.look.edits import Path, ablate, edited
 from headscope.models.structure.carry import Route
 from headscope.models.structure.readers import carried_part, find_writer, has_own_norm, read_again, reader_inputs
 from headscope.models.structure.readers import value_of as stream_value
@@ -221,8 +223,9 @@ def _direct(look: Look, found: Explained, head: Head, place: int, change: Tensor
 
 def _true(look: Look, path: Path, place: int, ids: list[int]) -> tuple[Tensor, dict[str, float]]:
     """The logits at a position without the path, and the shares of every part in them."""
-    observer = edited([ablate(path).bind(look.model)])
-    cut = RecordedPass(look.model, look.prepared.inputs, observer)
+    edits = Edits(look.model, [ablate(path).bind(look.model)])
+    with edits.during():
+        cut = RecordedPass(look.model, look.prepared.inputs, edits.attend)
     assert cut.stream.logits is not None, "the whole pass was run"
     return cut.stream.logits[0, place].double(), cut.attribution(place, ids)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
@@ -243,8 +243,7 @@ class AnyTorchModel(RecordedModel):
             self._record_matrix(recording, use)
             return None if on_matrix is None else on_matrix(use)
 
-        during: Callable[[], AbstractContextManager[Any]] = getattr(observer, "during", nullcontext)
-        with self._recorded(recording), self._passing(visit, record if recording.sites else on_matrix), during():
+        with self._recorded(recording), self._passing(visit, record if recording.sites else on_matrix):
             yield
 
     def _record_matrix(self, recording: Recording, use: MatrixUse) -> None:
