@@ -22,7 +22,7 @@ from headscope.models.any_torch.compiled import Uncompiled, without_fast_path
 from headscope.models.any_torch.describe import Described, describe, items_mixed, notes_on, output_of, refusal
 from headscope.models.any_torch.function_mode import AttentionMode, FoundCall, MatrixUse, OnMatrix, Parts, Visit
 from headscope.models.any_torch.gates import find_gated, read_hints
-from headscope.models.any_torch.markers import LearnedSite, MatrixTake, learn
+from headscope.models.any_torch.learning import LearnedSite, Learning, MatrixTake
 from headscope.models.any_torch.matrices import as_matrix
 from headscope.models.any_torch.prepare import prepare
 from headscope.models.inputs import prepare as prepare_tensors
@@ -287,7 +287,7 @@ class AnyTorchModel(RecordedModel):
     # -- finding the structure
 
     def _find_structure(self) -> None:
-        """Learn the sites from marker values, check them, and describe what is left."""
+        """Learn the sites, check them, and describe what is left."""
         own = self._choose_probe()
         self.mixes_items = items_mixed(self, own)
         self.learned = self._learn()
@@ -305,10 +305,6 @@ class AnyTorchModel(RecordedModel):
             raise ModelError(f"{self.name} fails its self-check and is not opened: {wrong}")
 
     def _learn(self) -> dict[str, LearnedSite]:
-        dtypes = {weight.dtype for weight in self.model.parameters() if weight.is_floating_point()}
-        narrow = min(dtypes, key=lambda dtype: torch.finfo(dtype).bits, default=torch.float32)
-        narrow = torch.bfloat16 if torch.bfloat16 in dtypes else narrow
-
         def run() -> Any:
             with fixed_seed():
                 return self._call(self.probe)
@@ -316,10 +312,11 @@ class AnyTorchModel(RecordedModel):
         def passing(visit: Visit, on_matrix: OnMatrix) -> AbstractContextManager[AttentionMode]:
             return self._passing(visit, on_matrix, cut=True)
 
-        sites = learn(run, passing, narrow)
-        find_gated(self.model, run, passing, sites, read_hints(self.hints.sites, sites))
-        self._watched.add(site.module for site in sites.values())
-        return sites
+        learned = Learning()
+        learned.run(run, passing, [value for value in self.probe.values() if isinstance(value, Tensor)])
+        find_gated(self.model, learned, read_hints(self.hints.sites, learned.sites))
+        self._watched.add(site.module for site in learned.sites.values())
+        return learned.sites
 
     def _choose_probe(self) -> Tensor:
         """The module's own output; on a batch of two where it takes one, since batch and heads may share an axis."""
