@@ -97,13 +97,17 @@ def test_past_its_budget_contributions_keep_one_position(
     )
 
 
-def test_contributions_and_shares_come_from_the_pass_that_was_observed(scope: Scope, ids: list[int]) -> None:
-    scope.look(ids).logit_attribution(11)  # the way to the end of the stream is measured once for a model
+def test_contributions_come_from_the_pass_that_was_observed_and_shares_from_one_more(
+    scope: Scope, ids: list[int]
+) -> None:
     look = scope.look(ids)
     with counting_forwards(scope) as ran:
         parts = {place: look.contributions(place) for place in (0, 7, -1)}
-        look.logit_attribution(11, minus=4, position=9)
     assert not ran
+    with counting_forwards(scope) as ran:
+        look.logit_attribution(11, minus=4, position=9)
+        look.logit_attribution(12, position=3)
+    assert len(ran) == 1
     again = scope.model.run(look.prepared.inputs, outputs=list(scope.shape.sites)).outputs
     for place, found in parts.items():
         for site, part in found.sites.items():

@@ -19,8 +19,8 @@ from headscope.app.publish.weights import Stored
 from headscope.app.wire import Arrays, numbers
 from headscope.attention.observer import Call, plain
 from headscope.errors import HeadscopeError, ModelError
-from headscope.heads.look.attribution import frozen_norm
 from headscope.models.protocol import OpenModel
+from headscope.models.structure.unembedding import frozen_norm
 
 Rotary = Literal["none", "half"]
 TOLERANCE = 1e-4  # of the largest number of q or k

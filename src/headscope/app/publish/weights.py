@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from headscope.app.wire import Arrays, numbers
 from headscope.errors import HeadscopeError
-from headscope.heads.look.attribution import frozen_norm
 from headscope.models.protocol import OpenModel
+from headscope.models.structure.recorded_pass import stream_factor
+from headscope.models.structure.unembedding import frozen_norm
 
 if TYPE_CHECKING:
     import onnx
@@ -179,7 +180,8 @@ def attribution(model: OpenModel) -> tuple[dict[str, Any], Arrays]:
                 values["why_not"] = f"site {site}: {AFTER_NORM}"
         unembedding = model.unembedding()
         values["note"] = unembedding.note
-        values["scales"] = {site: model.residual_scale(site) for site in model.shape.sites}
+        if not values["why_not"]:
+            values["scales"] = {site: stream_factor(model, site) for site in model.shape.sites}
         signs = torch.ones(model.shape.d_model)
         signs[1::2] = -1
         gain, values["centred"] = frozen_norm(unembedding.norm, signs)

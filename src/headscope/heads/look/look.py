@@ -30,7 +30,7 @@ from headscope.heads.questions.standard_questions import VisibleKeys, answerable
 from headscope.models.inputs.patch_labels import NOT_TEXT, grid_labels, numbered_labels
 from headscope.models.modes import own_precision
 from headscope.models.protocol import OpenModel, Prepared, Token
-from headscope.models.structure.residual_stream import LayerParts, layer_parts
+from headscope.models.structure.recorded_pass import RecordedPass
 from headscope.names import Head, HeadName, ModelShape
 
 LARGEST_PATTERN = 2**26  # cells of dense patterns; larger ones are read in rectangles
@@ -62,6 +62,7 @@ class Look:
         self.key = key
         self._answers = StandardAnswers()
         self._numbers: dict[tuple[int, bool, tuple[int, int] | None], tuple[Token, ...]] = {}
+        self._recorded: RecordedPass | None = None
         self.explained: Any = None
         """The recorded residual stream, once a score or a prediction has been explained."""
         self.cache = ActivationCache(model, prepared.inputs, self.edits)
@@ -237,26 +238,30 @@ class Look:
         rows = self._site(site).rows
         return rows.output[0] if rows.output.numel() else self.cache.recompute(site)[2][0]
 
+    @property
+    def recorded(self) -> RecordedPass:
+        """The text's pass as a graph of what was written into the residual stream; recorded on first use."""
+        self.cache.refuse_changed_weights()
+        if self._recorded is None:
+            observer = self.cache.attend if self.edits else None
+            with self.edits.during():
+                self._recorded = RecordedPass(self.model, self.prepared.inputs, observer, until=self.sites)
+        return self._recorded
+
     @own_precision()
     def residual(self, site: str | int) -> ResidualStream:
         """The residual stream before and after a site's output is added to it."""
-        return ResidualStream(*self._layer_parts(str(site))[:2])
+        self._site(str(site))
+        return ResidualStream(self.recorded.resid_pre(str(site)), self.recorded.resid_mid(str(site)))
 
     @own_precision()
     def mlp(self, site: str | int) -> Float[Tensor, "query d_model"]:
         """What the MLP of a site's layer adds to the residual stream."""
-        found = self._layer_parts(str(site)).mlp
+        self._site(str(site))
+        found = self.recorded.mlp_out(str(site))
         if found is None:
             raise InputError(f"the layer of {site} adds nothing to the residual stream after its attention: no MLP")
         return found
-
-    def _layer_parts(self, site: str) -> LayerParts:
-        self._site(site)
-        self.cache.refuse_changed_weights()
-        paths = {id(module): path for path, module in self.model.model.named_modules()}
-        path = paths[id(self.model.site_modules()[site])]
-        with torch.no_grad():
-            return layer_parts(self.model.model, path, lambda: self.model.run(self.prepared.inputs, self.cache.attend))
 
     @own_precision()
     def contributions(self, position: int | str, sites: Sequence[str] | None = None) -> Contributions:
@@ -272,12 +277,11 @@ class Look:
         """Direct logit attribution: one next-token logit, or a difference of two, split over the heads."""
         self._needs_predictions()
         place = self.position(position)
-        parts = self.contributions(place)
         residual = self.cache.final_residual(place)
         if residual is None:
             raise InputError("this model's final norm was not found, so a logit cannot be split over its heads")
         ids = [self.token_id(token)] + ([] if minus is None else [self.token_id(minus)])
-        return split_logit(self.model, parts, residual, ids, self.logits[place])
+        return split_logit(self.recorded, place, residual, ids, self.logits[place])
 
     @own_precision()
     def why(
