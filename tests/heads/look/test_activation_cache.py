@@ -32,13 +32,13 @@ def passes(scope: Scope, ids: list[int], *edits: Any) -> ActivationCache:
 def answers(scope: Scope, ids: list[int], *edits: Any) -> tuple[dict[str, Tensor], int]:
     """Everything that can be asked of the passes of a text, and how many bytes they hold in the end."""
     made = passes(scope, ids, *edits)
-    found = {"logits": made.observe(nothing_asked)}
+    found = {"logits": made.read(nothing_asked)}
     sites = list(scope.shape.sites)
     for site in sites:
         source = made.source(site)
         found |= {f"q {site}": source.q, f"k {site}": source.k, f"lse {site}": source.logsumexp}
         found[f"z {site}"] = made.recompute(site)[2]
-        found[f"entropy {site}"] = made.sites[site].rows.entropy
+        found[f"entropy {site}"] = made.site(site).rows.entropy
     for place in PLACES:
         for site, output in made.outputs(sites, place).items():
             found |= {f"x {site} {place}": output.x, f"out {site} {place}": output.output}
@@ -52,6 +52,7 @@ def held(made: ActivationCache) -> int:
     """Bytes of all that is kept, counted one by one."""
     tensors = [
         made._residual,
+        *(part for site, z in made._z.items() for part in (z, made._unobserved[site].q, made._unobserved[site].k)),
         *(part for seen in made.sites.values() for part in (*(seen.kept or ()), seen.rows.output)),
     ]
     tensors += [part for output in made._recorded.values() for part in (output.x, output.output)]
@@ -77,18 +78,21 @@ def test_any_budget_gives_the_same_answers_and_is_kept(
 
 def test_a_prediction_observes_nothing_and_reaches_every_site(scope: Scope, ids: list[int]) -> None:
     made = passes(scope, ids)
-    logits = made.predict()
+    logits = made.read(nothing_asked)
     assert made.sites == {}
     assert made.reached == {site: (len(ids), len(ids)) for site in scope.shape.sites}
     assert set(made.n_windows.values()) == {1}
-    torch.testing.assert_close(logits, passes(scope, ids).observe(nothing_asked))
+    at_once = passes(scope, ids)
+    at_once.at_once = True
+    torch.testing.assert_close(logits, at_once.read(nothing_asked))
+    assert list(at_once.sites) == list(scope.shape.sites)
 
 
 def test_an_edit_is_in_force_in_every_kind_of_pass(llama: Scope, ids: list[int]) -> None:
     plain, edited = passes(llama, ids), passes(llama, ids, ablate("1.2"))
     for each in (plain, edited):
-        each.observe(nothing_asked)
-    assert not torch.allclose(edited.predict(), plain.predict())
+        each.read(nothing_asked)
+    assert not torch.allclose(edited.read(nothing_asked), plain.read(nothing_asked))
     assert not edited.recompute("1")[2][:, 2].any()
     assert not edited.outputs(["1"], 4)["1"].x[:, :, 2].any()
     for site, same in (("0", True), ("2", False)):
@@ -98,7 +102,7 @@ def test_an_edit_is_in_force_in_every_kind_of_pass(llama: Scope, ids: list[int])
 
 def test_outputs_come_in_the_order_asked_for_and_cost_no_pass_where_z_is_kept(scope: Scope, ids: list[int]) -> None:
     made = passes(scope, ids)
-    made.observe(nothing_asked)
+    made.read(nothing_asked)
     with counting_forwards(scope) as ran:
         found = made.outputs(["1", "0"], 3)
     assert list(found) == ["1", "0"]
@@ -109,24 +113,23 @@ def test_outputs_come_in_the_order_asked_for_and_cost_no_pass_where_z_is_kept(sc
 def test_where_z_was_not_kept_one_pass_answers_for_all_places(
     llama: Scope, ids: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = passes(llama, ids)
-    made.predict()
-    with counting_forwards(llama) as ran:
-        for place in PLACES:
-            made.outputs(["0", "2"], place)
-    assert len(ran) == 1
-    monkeypatch.setattr(module, "BUDGET", 0)
-    lean = passes(llama, ids)
-    lean.predict()
+    with monkeypatch.context() as short:
+        short.setattr(module, "BUDGET", 0)
+        lean = passes(llama, ids)
+        lean.read(nothing_asked)
+        with counting_forwards(llama) as ran:
+            for place in PLACES:
+                lean.outputs(["0", "2"], place)
+        assert len(ran) == len(PLACES), "without room, one pass for each place"
     with counting_forwards(llama) as ran:
         for place in PLACES:
             lean.outputs(["0", "2"], place)
-    assert len(ran) == len(PLACES), "without room, one pass for each place"
+    assert len(ran) == 1
 
 
 def test_a_site_is_recalled_without_running_what_comes_after(llama: Scope, ids: list[int]) -> None:
     made = passes(llama, ids)
-    made.observe(nothing_asked)
+    made.read(nothing_asked)
     seen: list[str] = []
     hooks = [
         module_.register_forward_pre_hook(lambda *_, name=name: seen.append(name))

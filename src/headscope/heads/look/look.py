@@ -68,13 +68,14 @@ class Look:
 
     def read(self) -> Look:
         """Run the model on this text."""
-        # Under edits mostly the predictions are wanted; heads are observed when somebody looks at them.
-        if self.edits:
-            self.cache.predict()
-            self.edits.refuse_beyond(self.cache.reached)
-        else:
-            self.cache.observe(self.questions, BatchAnswers.of([self.prepared]))
+        self.cache.read(self.questions, BatchAnswers.of([self.prepared]))
+        self.edits.refuse_beyond(self.cache.reached)
         return self
+
+    def observe(self) -> Look:
+        """Run the model on this text and observe every head in the same pass."""
+        self.cache.at_once = True
+        return self.read()
 
     def save(self, path: str | Path) -> None:
         """Save to one file that ``headscope.open_look`` opens, with or without the model."""
@@ -234,8 +235,8 @@ class Look:
 
     def z(self, site: str) -> Float[Tensor, "head query d_value"]:
         """z of every head of a site: its attention pattern times its values."""
-        rows = self._site(site).rows
-        return rows.output[0] if rows.output.numel() else self.cache.recompute(site)[2][0]
+        self._refuse_unreached(site)
+        return self.cache.z(site)[0]
 
     @own_precision()
     def residual(self, site: str | int) -> ResidualStream:
@@ -251,7 +252,7 @@ class Look:
         return found
 
     def _layer_parts(self, site: str) -> LayerParts:
-        self._site(site)
+        self._refuse_unreached(site)
         self.cache.refuse_changed_weights()
         paths = {id(module): path for path, module in self.model.model.named_modules()}
         path = paths[id(self.model.site_modules()[site])]
@@ -350,14 +351,17 @@ class Look:
 
     def _find(self, head: HeadName | int) -> Head:
         found = self.shape.find(head)
-        self._site(found.site)
+        self._refuse_unreached(found.site)
         return found
 
     def _site(self, site: str) -> SiteActivations | ObservedLayer:
+        self._refuse_unreached(site)
+        return self.cache.site(site)
+
+    def _refuse_unreached(self, site: str) -> None:
         if site not in self.cache.reached:
             self.shape.find(Head(site, 0))
             raise InputError(f"this text did not reach the site {site}; it reached {', '.join(self.sites)}")
-        return self.cache.site(site, self.questions)
 
     def _has_length(self, site: str, axis: int, length: int) -> bool:
         """Whether a site has this many positions: pooled keys, windows and added positions have others."""
