@@ -348,7 +348,7 @@ class Session:
         most = min(LONGEST, self.scope.shape.context or LONGEST)
         ids, whole = self._split(text, most) if len(text) > most // 8 else ([], True)
         source = text if whole and len(ids) <= most else ids[:most]
-        look = self.scope.look(source)
+        look = self.scope.observe(source)
         length = max(len(ids), len(look.tokens)) if whole else None
         return Opened(name, text, source, look, length, PatternTiles(look))
 
@@ -367,7 +367,7 @@ class Session:
 
     def _read_media(self, name: str, asked: MediaRequest) -> Opened:
         source = media_source(decoded(asked), asked.text or None)
-        look = self.scope.look(source)
+        look = self.scope.observe(source)
         return Opened(name, asked.text or "", source, look, len(look.tokens), PatternTiles(look), sent=True)
 
     def _under(self, opened: Opened, position: int | None, edits: list[Edit]) -> Tensor:

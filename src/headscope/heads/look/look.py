@@ -69,13 +69,14 @@ class Look:
 
     def read(self) -> Look:
         """Run the model on this text."""
-        # Under edits mostly the predictions are wanted; heads are observed when somebody looks at them.
-        if self.edits:
-            self.cache.predict()
-            self.edits.refuse_beyond(self.cache.reached)
-        else:
-            self.cache.observe(self.questions, BatchAnswers.of([self.prepared]))
+        self.cache.read(self.questions, BatchAnswers.of([self.prepared]))
+        self.edits.refuse_beyond(self.cache.reached)
         return self
+
+    def observe(self) -> Look:
+        """Run the model on this text and observe every head in the same pass."""
+        self.cache.at_once = True
+        return self.read()
 
     def save(self, path: str | Path) -> None:
         """Save to one file that ``headscope.open_look`` opens, with or without the model."""
@@ -235,8 +236,8 @@ class Look:
 
     def z(self, site: str) -> Float[Tensor, "head query d_value"]:
         """z of every head of a site: its attention pattern times its values."""
-        rows = self._site(site).rows
-        return rows.output[0] if rows.output.numel() else self.cache.recompute(site)[2][0]
+        self._refuse_unreached(site)
+        return self.cache.z(site)[0]
 
     @property
     def recorded(self) -> RecordedPass:
@@ -251,13 +252,13 @@ class Look:
     @own_precision()
     def residual(self, site: str | int) -> ResidualStream:
         """The residual stream before and after a site's output is added to it."""
-        self._site(str(site))
+        self._refuse_unreached(str(site))
         return ResidualStream(self.recorded.resid_pre(str(site)), self.recorded.resid_mid(str(site)))
 
     @own_precision()
     def mlp(self, site: str | int) -> Float[Tensor, "query d_model"]:
         """What the MLP of a site's layer adds to the residual stream."""
-        self._site(str(site))
+        self._refuse_unreached(str(site))
         found = self.recorded.mlp_out(str(site))
         if found is None:
             raise InputError(f"the layer of {site} adds nothing to the residual stream after its attention: no MLP")
@@ -354,14 +355,17 @@ class Look:
 
     def _find(self, head: HeadName | int) -> Head:
         found = self.shape.find(head)
-        self._site(found.site)
+        self._refuse_unreached(found.site)
         return found
 
     def _site(self, site: str) -> SiteActivations | ObservedLayer:
+        self._refuse_unreached(site)
+        return self.cache.site(site)
+
+    def _refuse_unreached(self, site: str) -> None:
         if site not in self.cache.reached:
             self.shape.find(Head(site, 0))
             raise InputError(f"this text did not reach the site {site}; it reached {', '.join(self.sites)}")
-        return self.cache.site(site, self.questions)
 
     def _has_length(self, site: str, axis: int, length: int) -> bool:
         """Whether a site has this many positions: pooled keys, windows and added positions have others."""

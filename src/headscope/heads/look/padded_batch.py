@@ -144,7 +144,7 @@ class _WaitingBatch:
 
 
 def _attend(look: Look, site: str, call: Call) -> Tensor:
-    return look.cache.attend(site, call) if look.edits else look.cache.observe_site(site, call, look.questions)
+    return look.cache.keep_site(site, call, look.questions)
 
 
 def _padded(given: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
