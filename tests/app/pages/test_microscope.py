@@ -17,9 +17,9 @@ from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages import kept_looks, tiles
 from headscope.app.pages import microscope as session_module
 from headscope.app.pages.attribution import AttributionRequest
-from headscope.app.pages.head_scores import QUESTIONS
 from headscope.app.pages.microscope import ForgottenLookError, ImportanceRequest, LookRequest, Session
 from headscope.app.pages.predictions import Edge, PredictRequest, SamplingRequest
+from headscope.app.pages.questions import QUESTIONS
 from headscope.app.pages.tiles import THUMBNAIL_SIDE, WeightsRequest
 from headscope.errors import HeadNameError, InputError
 

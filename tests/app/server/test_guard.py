@@ -10,9 +10,9 @@ import pytest
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from headscope.app.server import limits
+from headscope.app.server import clients
+from headscope.app.server.clients import MAX_BODY, whole_body
 from headscope.app.server.guard import HEADERS, INTERNAL_ERROR, Guard, _length, is_loopback
-from headscope.app.server.limits import MAX_BODY, whole_body
 
 OWN = [(b"host", b"127.0.0.1:8765")]
 JSON = [*OWN, (b"content-type", b"application/json")]
@@ -160,7 +160,7 @@ def test_a_chunked_body_is_delivered_whole_and_once():
 
 
 def test_a_body_over_the_limit_is_refused_while_it_arrives(monkeypatch):
-    monkeypatch.setattr(limits, "MAX_BODY", 10)
+    monkeypatch.setattr(clients, "MAX_BODY", 10)
     taken: list[int] = []
 
     def endless() -> Any:
@@ -188,20 +188,22 @@ def test_the_length_of_a_body_is_read_from_its_header(said, length):
     assert _length(Request(scope("POST", [*JSON, (b"content-length", said)]))) == length
 
 
-@pytest.mark.parametrize(("size", "counted"), [(limits.SMALL_BODY, 0), (limits.SMALL_BODY + 1, limits.SMALL_BODY + 1)])
+@pytest.mark.parametrize(
+    ("size", "counted"), [(clients.SMALL_BODY, 0), (clients.SMALL_BODY + 1, clients.SMALL_BODY + 1)]
+)
 def test_small_bodies_are_not_counted_and_always_taken(size, counted):
     async def scene() -> None:
-        held, before = limits.HeldBodies(), limits.HELD_BODIES - counted
+        held, before = clients.HeldBodies(), clients.HELD_BODIES - counted
         async with held.holding("a", before):
             async with held.holding("b", size):
-                assert held.size == limits.HELD_BODIES
+                assert held.size == clients.HELD_BODIES
             assert held.size == before
 
     asyncio.run(scene())
 
 
 def test_a_body_may_be_as_long_as_the_limit_and_its_last_part_need_not_say_so(monkeypatch):
-    monkeypatch.setattr(limits, "MAX_BODY", 10)
+    monkeypatch.setattr(clients, "MAX_BODY", 10)
     parts = iter(
         [{"type": "http.request", "body": b"12345", "more_body": True}, {"type": "http.request", "body": b"67890"}]
     )
@@ -216,7 +218,7 @@ def test_a_body_may_be_as_long_as_the_limit_and_its_last_part_need_not_say_so(mo
 
 
 def test_a_request_without_an_address_is_limited_too(monkeypatch):
-    monkeypatch.setattr(limits, "AT_ONCE", 0.0)
+    monkeypatch.setattr(clients, "AT_ONCE", 0.0)
     assert status(ask(says_hello, scope() | {"client": None})) == 429
 
 
@@ -227,14 +229,14 @@ def test_a_refusal_closes_the_connection_and_an_answer_does_not():
 
 def test_all_bodies_together_may_reach_their_limit_and_not_pass_it():
     async def scene() -> None:
-        held = limits.HeldBodies()
-        async with held.holding("a", limits.HELD_BODIES):
+        held = clients.HeldBodies()
+        async with held.holding("a", clients.HELD_BODIES):
             pass
         with pytest.raises(HTTPException, match="503"):
-            await held.holding("a", limits.HELD_BODIES + 1).__aenter__()
-        async with held.holding("a", limits.HELD_BODIES):
+            await held.holding("a", clients.HELD_BODIES + 1).__aenter__()
+        async with held.holding("a", clients.HELD_BODIES):
             with pytest.raises(HTTPException, match="503"):
-                await held.holding("a", limits.SMALL_BODY + 1).__aenter__()
+                await held.holding("a", clients.SMALL_BODY + 1).__aenter__()
         assert held.size == 0
 
     asyncio.run(scene())
@@ -242,10 +244,10 @@ def test_all_bodies_together_may_reach_their_limit_and_not_pass_it():
 
 def test_the_newest_body_of_who_holds_the_most_makes_room_until_its_answer_begins(monkeypatch):
     """Client a holds 60 and 30 of 100 bytes: 20 of b end the newer one, 40 of c then the older one."""
-    monkeypatch.setattr(limits, "HELD_BODIES", 100)
-    monkeypatch.setattr(limits, "SMALL_BODY", 10)
+    monkeypatch.setattr(clients, "HELD_BODIES", 100)
+    monkeypatch.setattr(clients, "SMALL_BODY", 10)
 
-    async def hold(held: limits.HeldBodies, size: int) -> str:
+    async def hold(held: clients.HeldBodies, size: int) -> str:
         try:
             async with held.holding("a", size):
                 await asyncio.Event().wait()
@@ -254,7 +256,7 @@ def test_the_newest_body_of_who_holds_the_most_makes_room_until_its_answer_begin
         return "never ended"
 
     async def scene() -> None:
-        held = limits.HeldBodies()
+        held = clients.HeldBodies()
         older, newer = (asyncio.create_task(hold(held, size)) for size in (60, 30))
         await asyncio.sleep(0)
         async with held.holding("b", 20):

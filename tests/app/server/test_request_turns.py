@@ -20,8 +20,7 @@ from headscope.app.pages.film import Films
 from headscope.app.pages.microscope import Progress, Session
 from headscope.app.server.fair_queue import FairQueue, ReaderLeftError, Turn
 from headscope.app.server.routes import census, classroom, explain, lab, learn, media, microscope, models
-from headscope.app.server.worker import DISCONNECTED, LARGE_MODEL, Worker, without_panic
-from headscope.errors import InputError
+from headscope.app.server.worker import DISCONNECTED, LARGE_MODEL, Worker
 
 CRAFT = {"sentence": "a red dog", "targets": [{"name": "t", "arrows": [[1, 0]]}], "steps": 3}
 IN_FILE_THREADS = {
@@ -180,20 +179,6 @@ def test_work_on_a_model_is_short_unless_said(session: Session, asked: dict[str,
     worker = Worker(ModelRegistry(session))
     found = asyncio.run(worker.run(request(), None, lambda _: worker._turns["10.0.0.1", ""][1].long, **asked))
     assert found is counts
-
-
-def test_a_panic_of_a_library_is_an_error_with_its_first_line():
-    panic = type("PanicException", (BaseException,), {"__module__": "pyo3_runtime"})
-
-    def fails(error: BaseException) -> None:
-        raise error
-
-    with pytest.raises(InputError) as told:
-        without_panic(lambda: fails(panic("x" * 201 + "\nsecond line")))
-    assert str(told.value).startswith(f"a library that reads the text failed on it ({'x' * 200}); try another")
-    with pytest.raises(KeyboardInterrupt):
-        without_panic(lambda: fails(KeyboardInterrupt()))
-    assert without_panic(lambda: 5) == 5
 
 
 def test_a_model_of_gpt2_s_size_is_large_and_a_third_of_it_is_not():

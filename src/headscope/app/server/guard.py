@@ -16,12 +16,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headscope.app.server import limits, sandbox
-from headscope.app.server.clients import Clients, client_id
+from headscope.app.server import clients, sandbox
+from headscope.app.server.clients import MAX_BODY, TOO_LARGE, Clients, HeldBodies, RateLimiter, client_id, whole_body
 from headscope.app.server.connections import NO_CHUNKS
 from headscope.app.server.errors import problem_response
 from headscope.app.server.join import Join
-from headscope.app.server.limits import MAX_BODY, TOO_LARGE, HeldBodies, RateLimiter, whole_body
 from headscope.app.server.token import Token
 
 HOST = "127.0.0.1"
@@ -58,7 +57,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, token: Token | None = None, join: Join | None = None) -> None:
         self.app, self.token, self.join = app, token, join
-        self.limiter = RateLimiter(at_once=limits.AT_ONCE, per_second=limits.PER_SECOND)
+        self.limiter = RateLimiter(at_once=clients.AT_ONCE, per_second=clients.PER_SECOND)
         self.clients, self.bodies = Clients(), HeldBodies()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

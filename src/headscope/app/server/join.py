@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from headscope.app.pages.course.classroom import Classroom
-from headscope.app.server.limits import RateLimiter
+from headscope.app.server.clients import RateLimiter
 from headscope.app.server.token import Token
 
 PATH = "/class"

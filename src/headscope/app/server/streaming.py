@@ -17,7 +17,7 @@ from headscope.app.pages.schema import Emit, Problem
 from headscope.app.server.clients import client_id
 from headscope.app.server.errors import without_paths
 from headscope.app.server.fair_queue import FairQueue, ReaderLeftError, Turn
-from headscope.app.server.worker import DISCONNECTED, Worker, container_of, without_panic
+from headscope.app.server.worker import DISCONNECTED, Worker, container_of
 from headscope.app.wire import Arrays, pack
 from headscope.errors import HeadscopeError, InputError
 
@@ -88,7 +88,7 @@ async def stream(worker: Worker, queue: FairQueue, request: Request, work: Work)
         end: Exception | None = None
         try:
             async with worker.watching(queue, turn, request):
-                await queue.run(turn, lambda: without_panic(lambda: work(emit)))
+                await queue.run(turn, lambda: work(emit))
         except ReaderLeftError:
             pass
         except Exception as error:  # sent to the client below

@@ -71,7 +71,7 @@ class Worker:
     ) -> Result | Response:
         """The result of work on a model, or an empty response when the client has disconnected."""
         session = self.registry.session(model, client_id(request))
-        queue = self._queues.setdefault(session, FairQueue())
+        queue = self._queues.get(session) or self._queues.setdefault(session, FairQueue())
         return await self._take(queue, Turn(client_id(request), kind), request, lambda: _run(work, session))
 
     async def run_packed(
@@ -98,7 +98,7 @@ class Worker:
             return Response(status_code=DISCONNECTED)
         try:
             async with self.watching(queue, turn, request):
-                return await queue.run(turn, lambda: without_panic(work))
+                return await queue.run(turn, work)
         except ReaderLeftError:
             return Response(status_code=DISCONNECTED)
 
@@ -143,17 +143,6 @@ async def _leave_on_disconnect(queue: FairQueue, turn: Turn, request: Request) -
     while (await request.receive())["type"] != "http.disconnect":
         pass
     queue.leave(turn)
-
-
-def without_panic(work: Callable[[], Result]) -> Result:
-    """The result of the work. A panic of a library in Rust (a tokenizer's) is no ``Exception``; it becomes an error."""
-    try:
-        return work()
-    except BaseException as panic:
-        if type(panic).__module__ != "pyo3_runtime":
-            raise
-        first = str(panic).partition("\n")[0][:200]
-        raise InputError(f"a library that reads the text failed on it ({first}); try another text or model") from None
 
 
 def threads_for(session: Session) -> int:
