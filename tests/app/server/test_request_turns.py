@@ -17,10 +17,10 @@ from tests.app.conftest import WORDS
 from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.census import Censuses
 from headscope.app.pages.film import Films
-from headscope.app.pages.microscope import Progress, Session
+from headscope.app.pages.microscope import RequestProgress, Session
 from headscope.app.server.fair_queue import FairQueue, ReaderLeftError, Turn
-from headscope.app.server.routes import census, classroom, explain, lab, learn, media, microscope, models
-from headscope.app.server.worker import DISCONNECTED, LARGE_MODEL, Worker
+from headscope.app.server.routes import census, classroom, lab, learn, microscope, models
+from headscope.app.server.worker import DISCONNECTED, LARGE_MODEL, RequestWorker
 
 CRAFT = {"sentence": "a red dog", "targets": [{"name": "t", "arrows": [[1, 0]]}], "steps": 3}
 IN_FILE_THREADS = {
@@ -32,9 +32,9 @@ IN_FILE_THREADS = {
 }
 
 
-def routers(worker: Worker) -> list[APIRouter]:
+def routers(worker: RequestWorker) -> list[APIRouter]:
     """The routes of every page."""
-    pages = [each.routes(worker) for each in (models, microscope, explain, media, lab)]
+    pages = [each.routes(worker) for each in (models, microscope, lab)]
     held = [learn.routes(worker, Films(), None), classroom.routes(worker, None)]
     return [*pages, *held, census.routes(worker, Censuses())]
 
@@ -99,7 +99,7 @@ def test_requests_wait_as_short_long_or_whole_ones(client, monkeypatch, path, bo
     ],
 )
 def test_what_a_page_computes_waits_in_the_queue_of_its_kind(session, monkeypatch, path, queue, kind):
-    worker, app, seen = Worker(ModelRegistry(session)), FastAPI(), []
+    worker, app, seen = RequestWorker(ModelRegistry(session)), FastAPI(), []
     for router in routers(worker):
         app.include_router(router)
 
@@ -114,7 +114,7 @@ def test_what_a_page_computes_waits_in_the_queue_of_its_kind(session, monkeypatc
 
 def test_what_runs_in_the_threads_that_files_are_read_with_computes_nothing():
     """A new route that FastAPI would run there belongs in a queue, unless it takes about as long as a file."""
-    found = [route for router in routers(Worker(ModelRegistry())) for route in router.routes]
+    found = [route for router in routers(RequestWorker(ModelRegistry())) for route in router.routes]
     here = [route for route in found if isinstance(route, APIRoute) and not iscoroutinefunction(route.endpoint)]
     assert {f"{method} {route.path}" for route in here for method in route.methods} == IN_FILE_THREADS
 
@@ -124,23 +124,23 @@ def test_what_runs_in_the_threads_that_files_are_read_with_computes_nothing():
     [("mine", "mine", True), ("mine", "", True), ("mine", "other", False), ("a" * 65, "a" * 64, True)],
 )
 def test_progress_is_found_by_name_while_the_request_runs(session: Session, name: str, asked: str, found: bool):
-    worker = Worker(ModelRegistry(session))
+    worker = RequestWorker(ModelRegistry(session))
 
-    def work() -> tuple[Progress, Progress]:
+    def work() -> tuple[RequestProgress, RequestProgress]:
         queue, turn = worker._turns["10.0.0.1", ""]
         turn.progress = ("reading", 1, 2)
         assert (turn.kind, queue) == ("long", worker.training)
         return worker.progress(request(), asked), worker.progress(request(address="10.0.0.2"), asked)
 
     mine, of_another = asyncio.run(worker.run_in(worker.training, request(name), work))  # type: ignore[misc]
-    assert mine == (Progress(what="reading", done=1, total=2, place=0) if found else Progress())
-    assert of_another == Progress() == worker.progress(request(), asked)
+    assert mine == (RequestProgress(what="reading", done=1, total=2, place=0) if found else RequestProgress())
+    assert of_another == RequestProgress() == worker.progress(request(), asked)
 
 
 def test_the_end_of_a_request_does_not_hide_a_later_one_of_the_same_name(session: Session):
-    worker = Worker(ModelRegistry(session))
+    worker = RequestWorker(ModelRegistry(session))
 
-    async def scene() -> Progress:
+    async def scene() -> RequestProgress:
         before = asyncio.all_tasks()
         queue, first, second = FairQueue(), Turn("10.0.0.1"), Turn("10.0.0.1")
         second.progress = ("second", 1, 2)
@@ -159,10 +159,10 @@ def test_the_end_of_a_request_does_not_hide_a_later_one_of_the_same_name(session
 
 
 def test_the_requests_of_others_do_not_hide_anyone_s_progress(session: Session):
-    worker, turn = Worker(ModelRegistry(session)), Turn("10.0.0.1")
+    worker, turn = RequestWorker(ModelRegistry(session)), Turn("10.0.0.1")
     turn.progress = ("mine", 1, 2)
 
-    async def scene() -> Progress:
+    async def scene() -> RequestProgress:
         async with AsyncExitStack() as under_way:
             await under_way.enter_async_context(worker.watching(FairQueue(), turn, request("a")))
             for number in range(2_048):
@@ -176,7 +176,7 @@ def test_the_requests_of_others_do_not_hide_anyone_s_progress(session: Session):
 
 @pytest.mark.parametrize(("asked", "counts"), [({}, False), ({"kind": "long"}, True)])
 def test_work_on_a_model_is_short_unless_said(session: Session, asked: dict[str, bool], counts: bool):
-    worker = Worker(ModelRegistry(session))
+    worker = RequestWorker(ModelRegistry(session))
     found = asyncio.run(worker.run(request(), None, lambda _: worker._turns["10.0.0.1", ""][1].long, **asked))
     assert found is counts
 

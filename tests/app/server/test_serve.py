@@ -24,7 +24,7 @@ from headscope.app.pages.microscope import Session
 from headscope.app.server import HOST, ServeOptions, free_port
 from headscope.app.server.connections import LimitedConnection
 from headscope.app.server.serve import address, announcement
-from headscope.app.server.token import Token
+from headscope.app.server.token import AccessToken
 from headscope.app.wire import unpack
 from headscope.errors import InputError
 
@@ -54,8 +54,8 @@ print("stopped", flush=True)
     [
         ("127.0.0.1", 8765, None, "http://127.0.0.1:8765/"),
         ("::1", 80, None, "http://[::1]:80/"),
-        ("lab.example", 8765, Token("s3"), "http://lab.example:8765/?token=s3"),
-        ("fe80::1", 1, Token("s3"), "http://[fe80::1]:1/?token=s3"),
+        ("lab.example", 8765, AccessToken("s3"), "http://lab.example:8765/?token=s3"),
+        ("fe80::1", 1, AccessToken("s3"), "http://[fe80::1]:1/?token=s3"),
     ],
 )
 def test_the_printed_address_is_a_valid_url(host, port, token, response):
@@ -71,13 +71,15 @@ def test_a_local_server_is_announced_in_one_line():
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_a_server_on_all_interfaces_is_announced_by_its_host_name(host):
-    said = announcement(ServeOptions(host=host), 8765, Token("s3"))
+    said = announcement(ServeOptions(host=host), 8765, AccessToken("s3"))
     assert f"http://{socket.gethostname()}:8765/?token=s3 " in said
     assert host not in said.splitlines()[0].replace(socket.gethostname(), "")
 
 
 def test_a_given_host_is_announced_as_given():
-    assert "http://192.168.0.7:8765/?token=s3 " in announcement(ServeOptions(host="192.168.0.7"), 8765, Token("s3"))
+    assert "http://192.168.0.7:8765/?token=s3 " in announcement(
+        ServeOptions(host="192.168.0.7"), 8765, AccessToken("s3")
+    )
 
 
 @pytest.mark.parametrize(
@@ -257,7 +259,7 @@ def test_an_open_page_sends_its_text_again_to_a_restarted_server(scope):
 
 
 def test_options_and_token_of_a_server_are_not_changed():
-    for made in (ServeOptions(), Token("s3")):
+    for made in (ServeOptions(), AccessToken("s3")):
         with pytest.raises(FrozenInstanceError):
             made.port = 80
     with pytest.raises(TypeError, match="positional argument"):

@@ -87,7 +87,7 @@ def test_countless_mistakes_are_told_as_one(client):
 def test_a_name_that_cannot_be_one_is_an_error_in_words(client, field, name):
     known = {"look": "x", "head": "0.0", "site": "0", "position": 0, "writer": "0.0", "reader": "1.0"}
     fields = {
-        "weights": {"look", "head", "rows", "columns"}, "mix": {"look", "site", "position"},
+        "weights": {"look", "head", "rows", "columns"}, "attribution": {"look", "site", "position"},
         "predict": {"look", "position", "off"}, "importance": {"look"}, "received": {"look", "head"},
         "why": {"look", "head", "query", "key"}, "trace": {"look", "position"},
         "cut-path": {"look", "writer", "reader", "query"},

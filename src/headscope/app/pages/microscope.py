@@ -43,7 +43,7 @@ from headscope.app.pages.kept_looks import KeptLooks, Opened
 from headscope.app.pages.media.given_looks import GivenLook, GivenLooks
 from headscope.app.pages.media.shown import MediaInfo, ReceivedRequest, ReceivedResponse, media_info, received
 from headscope.app.pages.media.streams import Stream, token_streams, usual_sides
-from headscope.app.pages.media.upload import MediaRequest, decoded, media_name, media_source
+from headscope.app.pages.media.upload import MediaRequest
 from headscope.app.pages.predictions import (
     PredictRequest,
     PredictResponse,
@@ -155,7 +155,7 @@ class ImportanceResponse(Response):
     read: int = Field(description="the tokens it was measured on: the first of a long text")
 
 
-class Progress(Response):
+class RequestProgress(Response):
     """How far a request is; empty when there is none. ``place``: how many turns of others come first."""
 
     what: str = ""
@@ -204,7 +204,7 @@ class Session:
 
     def look_media(self, asked: MediaRequest, owner: str = "") -> tuple[LookResponse, Arrays]:
         """Look at a picture or sound that a client has sent; it is found again by that client alone."""
-        name = media_name(asked, owner)
+        name = asked.name(owner)
         return self._shown(self.kept.look(name) or self.kept.keep(self._read_media(name, asked)))
 
     def received(self, asked: ReceivedRequest) -> tuple[ReceivedResponse, Arrays]:
@@ -369,7 +369,7 @@ class Session:
             beginning = text[: min(2 * len(beginning), MOST_SPLIT)]
 
     def _read_media(self, name: str, asked: MediaRequest) -> Opened:
-        source = media_source(decoded(asked), asked.text or None)
+        source = asked.source()
         look = self.scope.look(source)
         return Opened(name, asked.text or "", source, look, len(look.tokens), PatternTiles(look), sent=True)
 

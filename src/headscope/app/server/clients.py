@@ -67,7 +67,7 @@ class RateLimiter:
 
 
 @dataclass(eq=False)
-class HeldBody:
+class _HeldBody:
     """The body that a request has announced; ``ends`` stops the request if another client's needs its place."""
 
     client: str
@@ -79,7 +79,7 @@ class HeldBodies:
     """The larger bodies of the requests under way, from their headers until their answers begin."""
 
     def __init__(self) -> None:
-        self._held: list[HeldBody] = []
+        self._held: list[_HeldBody] = []
 
     @property
     def size(self) -> int:
@@ -95,7 +95,7 @@ class HeldBodies:
         self._make_room(client, size)
         try:
             async with asyncio.timeout(None) as ends:
-                held = HeldBody(client, size, ends)
+                held = _HeldBody(client, size, ends)
                 self._held.append(held)
                 try:
                     yield lambda: self._release(held)
@@ -117,7 +117,7 @@ class HeldBodies:
             newest.ends.reschedule(asyncio.get_running_loop().time())
             self._release(newest)
 
-    def _release(self, held: HeldBody) -> None:
+    def _release(self, held: _HeldBody) -> None:
         if held in self._held:
             self._held.remove(held)
 
@@ -135,7 +135,7 @@ async def whole_body(scope: Scope, receive: Receive) -> Receive:
     if body is None:
         return _disconnected
     if len(body) > SMALL_BODY:
-        check_structure(body)
+        _check_structure(body)
     delivered = False
 
     async def deliver() -> Message:
@@ -162,7 +162,7 @@ async def _read(receive: Receive) -> bytes | None:
     return bytes(body)
 
 
-def check_structure(body: bytes) -> None:
+def _check_structure(body: bytes) -> None:
     """Refuse a large body that is not mostly text: a list of four million numbers takes minutes to check.
 
     In UTF-16, which JSON may be in too, strings would be found in other places than they are.

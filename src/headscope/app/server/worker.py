@@ -21,7 +21,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from headscope.app.model_registry import ModelRegistry
-from headscope.app.pages.microscope import LONG_REQUEST, LookRequest, Progress, Session
+from headscope.app.pages.microscope import LONG_REQUEST, LookRequest, RequestProgress, Session
 from headscope.app.pages.schema import Problem
 from headscope.app.server.clients import client_id
 from headscope.app.server.fair_queue import FairQueue, Kind, ReaderLeftError, Turn
@@ -49,7 +49,7 @@ def container_of(model: Any) -> dict[str, Any]:
     return {"response_class": ContainerResponse, "response_model": None, "responses": responses}
 
 
-class Worker:
+class RequestWorker:
     """Run work on models, each with a queue of its own; other work than reading files has a queue for each kind."""
 
     def __init__(self, registry: ModelRegistry) -> None:
@@ -109,13 +109,13 @@ class Worker:
         found = await self.run_in(queue, request, lambda: pack(*work()), kind)
         return found if isinstance(found, Response) else ContainerResponse(found)
 
-    def progress(self, request: Request, name: str) -> Progress:
+    def progress(self, request: Request, name: str) -> RequestProgress:
         """How far a client's request is: the one of this name, or its latest."""
         queue, turn = self._turns.get((client_id(request), name), (None, None))
         if queue is None or turn is None:
-            return Progress()
+            return RequestProgress()
         what, done, total = turn.progress
-        return Progress(what=what, done=done, total=total, place=queue.place(turn))
+        return RequestProgress(what=what, done=done, total=total, place=queue.place(turn))
 
     @asynccontextmanager
     async def watching(self, queue: FairQueue, turn: Turn, request: Request) -> AsyncIterator[None]:
