@@ -43,6 +43,7 @@ def test_weights_without_a_licence_are_published_only_by_those_who_may(tmp_path:
     require(unknown, "mine", allowed=True)
 
 
+@pytest.mark.slow
 def test_every_lesson_has_a_file_under_the_name_of_its_request() -> None:
     found = stored_answers(Censuses())
     lesson = json.loads(found["lessons/1"])
@@ -88,6 +89,7 @@ def test_marks_are_those_of_the_server() -> None:
                 assert option["replies"] == [question.mark(answer, attempt).to_dict() for attempt in (1, 2, 3)]
 
 
+@pytest.mark.slow
 def test_a_site_whose_model_cannot_be_exported_says_why_and_keeps_its_looks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

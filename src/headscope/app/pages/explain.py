@@ -11,10 +11,10 @@ from headscope.app.pages.attribution import next_token
 from headscope.app.pages.predictions import NextToken
 from headscope.app.pages.schema import LookName, PartName, Request, Response
 from headscope.errors import InputError
+from headscope.heads.edits.path import path
 from headscope.heads.explain.path_effect import Moved, path_effect
 from headscope.heads.explain.trace import LeftOut, Step
 from headscope.heads.explain.why import Place, Share
-from headscope.heads.look.edits import path
 from headscope.heads.look.look import Look
 from headscope.names import Head
 

@@ -61,7 +61,7 @@ from headscope.app.pages.tiles import PatternTiles, WeightsRequest, WeightsRespo
 from headscope.app.wire import Arrays, numbers
 from headscope.attention.progress import report_progress
 from headscope.errors import InputError
-from headscope.heads.look.edits import Edit
+from headscope.heads.edits.edit import Edit
 from headscope.heads.look.look import Look
 from headscope.heads.questions.standard_questions import VisibleKeys, answerable, standard_questions
 from headscope.heads.roles.report import Report
@@ -375,7 +375,7 @@ class Session:
 
     def _under(self, opened: Opened, position: int | None, edits: list[Edit]) -> Tensor:
         """The logits at one position under these edits, or the whole output."""
-        key = (opened.name, "|".join(sorted(edit.key() for edit in edits)), position)
+        key = (opened.name, "|".join(sorted(edit.key for edit in edits)), position)
         at = slice(None) if position is None else position
         return self._edited.cached(key, lambda: logits_under(opened.look, edits)[at].clone())
 
