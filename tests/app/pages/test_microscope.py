@@ -17,9 +17,9 @@ from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages import kept_looks, tiles
 from headscope.app.pages import microscope as session_module
 from headscope.app.pages.attribution import AttributionRequest
-from headscope.app.pages.head_scores import QUESTIONS
 from headscope.app.pages.microscope import ForgottenLookError, ImportanceRequest, LookRequest, Session
-from headscope.app.pages.predictions import Edge, PredictRequest, SamplingRequest
+from headscope.app.pages.predictions import HeadArrow, PredictRequest, SamplingRequest
+from headscope.app.pages.questions import QUESTIONS
 from headscope.app.pages.tiles import THUMBNAIL_SIDE, WeightsRequest
 from headscope.errors import HeadNameError, InputError
 
@@ -97,7 +97,7 @@ def test_predictions_with_ablated_heads_equal_those_inside_scope_edit(session, s
 
 def test_a_knocked_out_arrow_changes_the_prediction_as_scope_edit_does(session, scope):
     card, _ = open_look(session)
-    edges = [Edge(head="0.1", query=9, key=2), Edge(head="1.3", query=9, key=9)]
+    edges = [HeadArrow(head="0.1", query=9, key=2), HeadArrow(head="1.3", query=9, key=9)]
     response = session.predict(PredictRequest(look=card.look, position=9, cuts=edges))
     before = scope.look(TEXT).logits[9].double().softmax(-1)
     with scope.edit(knock_out("0.1", 9, 2), knock_out("1.3", 9, 9)):
@@ -247,7 +247,7 @@ def test_invalid_requests_to_a_session_are_refused(session):
         open_look(session, "   ")
     with pytest.raises(HeadNameError, match=r"7\.0: this model has layers 0–1"):
         session.predict(PredictRequest(look=card.look, position=2, off=["7.0"]))
-    edge = Edge(head="0.0", query=90, key=2)
+    edge = HeadArrow(head="0.0", query=90, key=2)
     with pytest.raises(InputError, match=r"the arrow of 0\.0 from token 90 to token 2 is not in this text"):
         session.predict(PredictRequest(look=card.look, position=2, cuts=[edge]))
     with pytest.raises(InputError, match="positions 90 to 99: this text has 15 tokens"):
