@@ -30,7 +30,7 @@ from headscope.scan.recipe import Recipe
 from headscope.scan.run import scan
 from headscope.scan.shards import ScanFolder
 from headscope.scan.tally.examples import BEFORE, NO_TOKEN
-from headscope.scan.tally.tally import Layout, Tally
+from headscope.scan.tally.tally import Tally, TallyLayout
 from tests.scan.test_scan import patterns
 from tests.scan.tiny import Bytes, TinyModel, open_tiny, texts
 
@@ -335,7 +335,7 @@ def test_the_query_of_an_example_is_one_of_its_tokens(
 @pytest.fixture
 def made_by_hand() -> Census:
     """Seven heads in one site and two in another, which no text reached; no examples."""
-    layout = Layout(
+    layout = TallyLayout(
         sites=(("0", 7), ("1", 2)), questions=("first",), nulls=("first (shuffled)",), replicates=3, examples=1
     )
     tally = Tally.zero(layout)

@@ -20,7 +20,7 @@ from headscope.scan.recipe import Recipe
 from headscope.scan.run import scan
 from headscope.scan.tally.examples import BEFORE
 from headscope.scan.tally.reduction import TRAITS
-from headscope.scan.tally.tally import Layout, Tally
+from headscope.scan.tally.tally import Tally, TallyLayout
 from tests.scan.tiny import open_tiny, texts
 
 NASTY = "</script><script>alert(1)</script> {{data}} {{recipe}} <b>&amp;\n" * 3
@@ -135,7 +135,9 @@ def test_at_most_five_problems_are_shown(census: Census) -> None:
 
 
 def test_examples_are_listed_with_the_tokens_around_them() -> None:
-    tally = Tally.zero(Layout(sites=(("0", 2), ("1", 1)), questions=("first", "previous"), replicates=2, examples=2))
+    tally = Tally.zero(
+        TallyLayout(sites=(("0", 2), ("1", 1)), questions=("first", "previous"), replicates=2, examples=2)
+    )
     places = {(0, 1, 0): (0, 3, 1, "abcd", 2), (0, 1, 1): (7, 0, 0, "xy", 0), (1, 2, 0): (0, 1, 1, "éz", 1)}
     for slot, (document, position, key, text, at) in places.items():
         parts = (tally.examples.score, tally.examples.document, tally.examples.position, tally.examples.key)
@@ -161,7 +163,7 @@ def test_examples_are_listed_with_the_tokens_around_them() -> None:
 def test_examples_of_heads_and_questions_that_a_census_does_not_have_are_refused(
     census: Census, tmp_path: Path, layout: dict[str, Any], said: str
 ) -> None:
-    files = census.files() | {"tally.safetensors": Tally.zero(Layout(**(vars(census.layout) | layout))).to_bytes()}
+    files = census.files() | {"tally.safetensors": Tally.zero(TallyLayout(**(vars(census.layout) | layout))).to_bytes()}
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
     with pytest.raises(InputError, match=said):

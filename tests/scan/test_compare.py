@@ -11,12 +11,12 @@ import torch
 from headscope.heads.questions.label_rules import token_class
 from headscope.names import Head
 from headscope.scan.census import Census
-from headscope.scan.compare import Change, Comparison, compare
+from headscope.scan.compare import Comparison, _Change, compare
 from headscope.scan.options import ScanOptions
 from headscope.scan.recipe import Recipe
 from headscope.scan.run import scan
 from headscope.scan.tally.reduction import TRAITS
-from headscope.scan.tally.tally import Layout, Tally
+from headscope.scan.tally.tally import Tally, TallyLayout
 from tests.scan.tiny import open_tiny, texts
 
 OPTIONS: dict[str, Any] = {"threads": 1, "context": 48, "examples": 1}
@@ -92,8 +92,8 @@ def test_one_question_and_the_table(before: Census, after: Census) -> None:
 
 
 def test_clear_changes_are_counted_without_traits() -> None:
-    def change(question: str, low: float, high: float) -> Change:
-        return Change(Head("0", 0), question, 0.1, 0.2, low, high)
+    def change(question: str, low: float, high: float) -> _Change:
+        return _Change(Head("0", 0), question, 0.1, 0.2, low, high)
 
     changes = (
         change("first", 0.1, 0.2), change("induction", -0.2, -0.1), change("itself", -0.1, 0.1),
@@ -121,7 +121,7 @@ def test_each_census_is_named_by_its_model_and_corpus(before: Census, corpus: li
 
 def reached(*sites: int) -> Census:
     """A census of three sites with two, one and two heads, of which these were reached."""
-    layout = Layout(sites=(("0", 2), ("1", 1), ("2", 2)), questions=("first",), replicates=3, examples=1)
+    layout = TallyLayout(sites=(("0", 2), ("1", 1), ("2", 2)), questions=("first",), replicates=3, examples=1)
     tally = Tally.zero(layout)
     for part in (tally.sums, tally.drawn_sums):
         part += torch.rand(part.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(len(sites)))
@@ -140,6 +140,6 @@ def test_only_heads_that_both_censuses_reached_are_compared() -> None:
 
 def test_changes_are_not_changed() -> None:
     with pytest.raises(FrozenInstanceError):
-        Change(Head("0", 0), "first", 0.1, 0.2, 0.0, 1.0).low = 0.5  # type: ignore[misc]
+        _Change(Head("0", 0), "first", 0.1, 0.2, 0.0, 1.0).low = 0.5  # type: ignore[misc]
     with pytest.raises(FrozenInstanceError):
         Comparison(("a", "b"), ()).changes = ()  # type: ignore[misc]

@@ -20,21 +20,21 @@ from headscope.models.finite import PassCheck
 from headscope.models.loading import open_model
 from headscope.models.native import NativeModel
 from headscope.scan import waiting_sites
-from headscope.scan.corpus.document_split import Block
+from headscope.scan.corpus.document_split import DocumentBlock
 from headscope.scan.corpus.packing import PackedRows, RowFormat, pack
 from headscope.scan.labels import question_names
 from headscope.scan.measure import (
     Measurer,
     Plan,
+    _bootstrap_units,
     _SiteBuffers,
-    bootstrap_units,
     forward_parameters,
     model_inputs,
     threads,
 )
 from headscope.scan.options import ScanOptions
 from headscope.scan.tally.reduction import TRAITS
-from headscope.scan.tally.tally import Layout, Tally
+from headscope.scan.tally.tally import Tally, TallyLayout
 from tests.runs.pretended_gpu import NamingGPU, on_gpu
 from tests.scan.tally.kernels_here import use_kernels_here
 from tests.scan.tiny import Bytes, TinyModel, family, open_tiny, texts
@@ -103,7 +103,7 @@ def test_measuring_does_not_change_the_logits() -> None:
 
 def test_a_site_outside_the_layout_is_not_measured() -> None:
     full = plan()
-    smaller = Layout(**{**vars(full.layout), "sites": full.layout.sites[:1]})
+    smaller = TallyLayout(**{**vars(full.layout), "sites": full.layout.sites[:1]})
     found = Measurer(MODEL, plan(layout=smaller)).measure(packed())
     whole = Measurer(MODEL, full).measure(packed())
     torch.testing.assert_close(found.means(), whole.means()[:, :2], equal_nan=True)
@@ -111,10 +111,10 @@ def test_a_site_outside_the_layout_is_not_measured() -> None:
 
 def test_bootstrap_units_are_documents_or_single_pieces() -> None:
     (rows,) = pack([(number, list(range(40))) for number in range(30)], RowFormat(16), 999)
-    assert bootstrap_units(rows, "document") == [piece.document for piece in rows.pieces]
-    drawn = bootstrap_units(rows, "piece")
+    assert _bootstrap_units(rows, "document") == [piece.document for piece in rows.pieces]
+    drawn = _bootstrap_units(rows, "piece")
     assert len(set(drawn)) == len(rows.pieces) == 90
-    assert bootstrap_units(PackedRows(rows.ids, rows.pieces[::-1]), "piece") == drawn[::-1], (
+    assert _bootstrap_units(PackedRows(rows.ids, rows.pieces[::-1]), "piece") == drawn[::-1], (
         "a piece's number does not depend on other pieces"
     )
 
@@ -231,7 +231,7 @@ def test_a_block_is_written_at_its_rows_and_columns_and_nothing_elsewhere(rows: 
     parts = (each[at][:, :, columns] for each in (call.q, call.k, call.v))
     seen = observe(*parts, scores=call.scores, questions=inside)
     buffers = _SiteBuffers(call, len(questions))
-    buffers.fill(Block(rows, 2, 6), seen)
+    buffers.fill(DocumentBlock(rows, 2, 6), seen)
     found = (seen.entropy, *seen.distance, seen.strongest.weight, *seen.mass.values())
     expected = torch.zeros(3, len(TRAITS) + 4, 2, 7)
     expected[at, : len(found), :, columns] = torch.stack(found, 1)
@@ -253,7 +253,7 @@ def test_the_output_of_a_whole_call_is_not_copied() -> None:
     call, questions = observed_call()
     seen = observe(call.q, call.k, call.v, scores=call.scores, questions=questions)
     buffers = _SiteBuffers(call, len(questions))
-    buffers.fill(Block((0, 1, 2), 0, 7), seen)
+    buffers.fill(DocumentBlock((0, 1, 2), 0, 7), seen)
     assert buffers.z is seen.output
 
 

@@ -23,7 +23,7 @@ from headscope.scan import pool, run
 from headscope.scan.corpus.packing import PackedRows, RowFormat, pack
 from headscope.scan.measure import Advance, Measurer, Plan
 from headscope.scan.options import ScanOptions
-from headscope.scan.pool import ProcessWorker, WorkerLostError, WorkerPool, WorkerSetup, run_here, run_worker
+from headscope.scan.pool import WorkerLostError, WorkerPool, WorkerSetup, _ProcessWorker, _run_worker, run_here
 from headscope.scan.recipe import device_name
 from headscope.scan.run import scan
 from headscope.scan.shards import ScanFolder
@@ -110,7 +110,7 @@ def test_a_worker_returns_the_tally_of_each_shard_and_then_its_error(pipe: tuple
     near.send_bytes(rows.to_bytes())
     near.send_bytes(b"damaged")
     setup = worker_setup(open_tiny)
-    run_worker(far, setup)
+    _run_worker(far, setup)
     assert near.recv() == (None, Measurer(open_tiny(), setup.plan).measure(rows).to_bytes())
     error, tally = near.recv()
     assert tally is None
@@ -121,7 +121,7 @@ def test_a_worker_returns_the_tally_of_each_shard_and_then_its_error(pipe: tuple
 
 def test_a_worker_returns_headscope_errors_as_they_are(pipe: tuple[Any, Any]) -> None:
     near, far = pipe
-    run_worker(far, worker_setup(partial(open_tiny, seed=1)))
+    _run_worker(far, worker_setup(partial(open_tiny, seed=1)))
     error, tally = near.recv()
     assert tally is None
     assert isinstance(error, InputError)
@@ -131,7 +131,7 @@ def test_a_worker_returns_headscope_errors_as_they_are(pipe: tuple[Any, Any]) ->
 def test_a_worker_ends_without_an_error_when_its_parent_is_gone(pipe: tuple[Any, Any]) -> None:
     near, far = pipe
     near.close()
-    run_worker(far, worker_setup(open_tiny))
+    _run_worker(far, worker_setup(open_tiny))
 
 
 def test_a_worker_on_another_kind_of_machine_is_refused() -> None:
@@ -163,7 +163,7 @@ def sleeps() -> Any:
 
 
 def test_a_stopped_worker_is_gone_whatever_it_does() -> None:
-    worker = ProcessWorker(worker_setup(sleeps))
+    worker = _ProcessWorker(worker_setup(sleeps))
     try:
         assert worker.process.daemon, "it ends with its parent"
         worker.stop()
@@ -176,7 +176,7 @@ def test_a_stopped_worker_is_gone_whatever_it_does() -> None:
 def test_a_worker_s_answer_is_its_tally_its_error_or_its_end(pipe: tuple[Any, Any]) -> None:
     near, far = pipe
     ended: list[int] = []
-    worker = ProcessWorker.__new__(ProcessWorker)
+    worker = _ProcessWorker.__new__(_ProcessWorker)
     worker.pipe, worker.process = near, SimpleNamespace(join=lambda: ended.append(9), exitcode=9)  # type: ignore[assignment]
     assert worker.send(b"rows") is near
     assert far.recv_bytes() == b"rows"

@@ -129,14 +129,14 @@ def test_errors_of_a_ray_worker_are_ours_lost_workers_or_those_of_ray(monkeypatc
     from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
     from headscope.scan.pool import WorkerLostError
-    from headscope.scan.ray_pool import RayWorker
+    from headscope.scan.ray_pool import _RayWorker
 
     def received(error: Exception) -> BaseException:
         def fail(*_: object, **__: object) -> None:
             raise error
 
         monkeypatch.setattr(ray, "get", fail)
-        worker = RayWorker(None)
+        worker = _RayWorker(None)
         worker.answer = None
         with pytest.raises(BaseException) as caught:
             worker.receive()
@@ -236,11 +236,11 @@ def test_the_first_answer_of_a_ray_worker_is_not_kept_for_the_others(monkeypatch
 
 def test_a_stopped_ray_worker_frees_its_resources(monkeypatch: pytest.MonkeyPatch) -> None:
     ray = pytest.importorskip("ray", reason="Ray is not installed: pip install headscope[ray]")
-    from headscope.scan.ray_pool import RayWorker
+    from headscope.scan.ray_pool import _RayWorker
 
     killed: list[str] = []
     monkeypatch.setattr(ray, "kill", killed.append)
-    RayWorker("an actor").stop()
+    _RayWorker("an actor").stop()
     assert killed == ["an actor"]
 
 

@@ -20,7 +20,7 @@ from headscope.models.native import NativeModel
 from headscope.scan.census import Census
 from headscope.scan.corpus.documents import Corpus
 from headscope.scan.corpus.packing import RowFormat
-from headscope.scan.corpus.reading import Source
+from headscope.scan.corpus.reading import CorpusSource
 from headscope.scan.options import ScanOptions
 from headscope.scan.progress import progress_bar
 from headscope.scan.recipe import describe_machine
@@ -335,7 +335,7 @@ def beside_a_gpu(monkeypatch: pytest.MonkeyPatch) -> NativeModel:
 def test_a_corpus_is_measured_while_it_is_read_only_beside_a_gpu_and_if_it_is_known(monkeypatch) -> None:
     for model, ahead in ((open_tiny(), False), (beside_a_gpu(monkeypatch), True)):
         for corpus, known in ((["ab"], True), (iter(["ab"]), False)):
-            source = Source(model, Corpus(corpus), ScanOptions(), RowFormat(8))
+            source = CorpusSource(model, Corpus(corpus), ScanOptions(), RowFormat(8))
             assert _reads_ahead(source) is (ahead and known)
 
 

@@ -991,16 +991,16 @@ export interface components {
             toward: components["schemas"]["NextToken"] | null;
         };
         /**
-         * Block
-         * @description Code for the reader to change and run, with a hint and a solution. It needs numpy and nothing else.
+         * CalculationStep
+         * @description One step of the example: its title, an explanation, and the arithmetic line by line.
          */
-        Block: {
-            /** Code */
-            code: string;
-            /** Hint */
-            hint: string;
-            /** Solution */
-            solution: string;
+        CalculationStep: {
+            /** Lines */
+            lines: string[];
+            /** Says */
+            says: string;
+            /** Title */
+            title: string;
         };
         /** CardList */
         CardList: {
@@ -1310,6 +1310,18 @@ export interface components {
             shown: string | null;
             /** Title */
             title: string;
+        };
+        /**
+         * CodeBlock
+         * @description Code for the reader to change and run, with a hint and a solution. It needs numpy and nothing else.
+         */
+        CodeBlock: {
+            /** Code */
+            code: string;
+            /** Hint */
+            hint: string;
+            /** Solution */
+            solution: string;
         };
         /**
          * ComparisonResponse
@@ -1930,7 +1942,7 @@ export interface components {
          * @description A lesson with its numbers and its code's output, and its questions without answers.
          */
         LessonResponse: {
-            block: components["schemas"]["Block"] | null;
+            block: components["schemas"]["CodeBlock"] | null;
             /** Code */
             code: string;
             /** Computed */
@@ -2880,18 +2892,6 @@ export interface components {
             vocabulary?: number | null;
         };
         /**
-         * Step
-         * @description One step of the example: its title, an explanation, and the arithmetic line by line.
-         */
-        Step: {
-            /** Lines */
-            lines: string[];
-            /** Says */
-            says: string;
-            /** Title */
-            title: string;
-        };
-        /**
          * TargetPattern
          * @description What one head should attend to: arrows (query, key) between words.
          *
@@ -3275,7 +3275,7 @@ export interface components {
             /** Sentence */
             sentence: string;
             /** Steps */
-            steps: components["schemas"]["Step"][];
+            steps: components["schemas"]["CalculationStep"][];
             /** Through Identity */
             through_identity: number[];
             /** Values */

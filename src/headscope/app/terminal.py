@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headscope.app.pages.media.head_map import HeadMap
     from headscope.heads.look.look import Look
     from headscope.lab.teach.lessons import Lesson
-    from headscope.lab.train.training import Progress
+    from headscope.lab.train.training import TrainingProgress
     from headscope.scan.compare import Comparison
 
 WIDEST = 48  # tokens a terminal can show side by side
@@ -188,7 +188,7 @@ def lesson_page(lesson: Lesson) -> RenderableType:
 
 
 @contextmanager
-def training_bar(total: int) -> Iterator[Callable[[Progress], None]]:
+def training_bar(total: int) -> Iterator[Callable[[TrainingProgress], None]]:
     """A progress bar with loss, tokens per second and time left."""
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
@@ -197,7 +197,7 @@ def training_bar(total: int) -> Iterator[Callable[[Progress], None]]:
     with Bar(TextColumn("step {task.completed} of {task.total}"), BarColumn(), words, TimeRemainingColumn()) as bar:
         task = bar.add_task("training", total=total, loss=float("nan"), speed=0.0)
 
-        def report(progress: Progress) -> None:
+        def report(progress: TrainingProgress) -> None:
             bar.update(task, completed=progress.step, loss=progress.loss, speed=progress.tokens_per_second)
 
         yield report

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from headscope.attention.engine import observe
-from headscope.attention.pattern import Source, row_maxima
+from headscope.attention.pattern import PatternSource, row_maxima
 from headscope.attention.progress import progress_callback, report_progress
 
 
@@ -40,7 +40,7 @@ def test_row_maxima_report_how_many_rows_are_done(monkeypatch: pytest.MonkeyPatc
     seen = observe(x, x, x)
     reports: list[tuple[str, int, int]] = []
     with progress_callback(lambda *reported: reports.append(reported)):
-        row_maxima(Source(seen.q, seen.k, seen.logsumexp, seen.scores), slice(None))
+        row_maxima(PatternSource(seen.q, seen.k, seen.logsumexp, seen.scores), slice(None))
     assert reports == [("finding each row's largest weight", done, 20) for done in (0, 8, 16)]
 
 

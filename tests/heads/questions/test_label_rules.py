@@ -14,7 +14,7 @@ from headscope.heads.questions.label_rules import (
     LARGEST_LABEL,
     Labeller,
     LabelRule,
-    PatternLabeller,
+    _PatternLabeller,
     read_class,
     token_class,
 )
@@ -108,8 +108,8 @@ def test_a_written_class_is_read_back_or_refused(written: str) -> None:
     rule = read_class(written)
     asks, arrow, wanted = rest.partition("=>")
     assert rule.name == name.strip()
-    assert isinstance(rule.query, PatternLabeller)
-    assert isinstance(rule.key, PatternLabeller)
+    assert isinstance(rule.query, _PatternLabeller)
+    assert isinstance(rule.key, _PatternLabeller)
     assert (rule.query.pattern, rule.key.pattern) == ((asks, wanted) if arrow else ("", rest))
     assert rule.exclude_self
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from headscope.lab.cards.card import Card, built_in, card, from_sizes, head_sizes, make_card, notes
-from headscope.lab.cards.card_text import big, render, render_head_sizes, render_side_by_side, show, size
+from headscope.lab.cards.card import Card, _make_card, built_in, card, from_sizes, head_sizes, notes
+from headscope.lab.cards.card_text import _big, _side_by_side, render, render_head_sizes, show, size
 
 
 def printed(*what: object) -> str:
@@ -43,7 +43,7 @@ def test_formatted_bytes(count: int, said: str) -> None:
      (1.75e11, "175 B"), (1.5e12, "1.50 T")],
 )  # fmt: skip
 def test_formatted_counts(count: float | None, said: str) -> None:
-    assert big(count) == said
+    assert _big(count) == said
 
 
 @given(st.integers(1, 2**55))
@@ -55,7 +55,7 @@ def test_formatted_bytes_are_within_five_percent(count: int) -> None:
 
 @given(st.integers(1, 10**15))
 def test_formatted_counts_are_within_one_percent(count: int) -> None:
-    number, _, unit = big(count).partition(" ")
+    number, _, unit = _big(count).partition(" ")
     assert float(number) * {"": 1, "k": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}[unit] == pytest.approx(count, rel=0.01)
 
 
@@ -82,7 +82,7 @@ def test_shares_of_parameters_are_of_what_was_counted() -> None:
     text = printed(render(each)).split("Where the parameters are")[1].split("Work for")[0]
     total = sum(each.parameters.parts.values())
     for part, count in each.parameters.parts.items():
-        assert line(text, part).endswith(f"{big(count)} {100 * count / total:.1f} %")
+        assert line(text, part).endswith(f"{_big(count)} {100 * count / total:.1f} %")
 
 
 def test_without_a_length_the_context_of_the_model_is_taken() -> None:
@@ -92,8 +92,8 @@ def test_without_a_length_the_context_of_the_model_is_taken() -> None:
 
 
 def test_side_by_side_each_card_is_a_column_in_order() -> None:
-    cards = [card("gpt2"), card("llama-3.1-8b"), make_card({"n_head": 2, "n_embd": 8, "n_layer": 1}, "mine")]
-    text = printed(render_side_by_side(cards))
+    cards = [card("gpt2"), card("llama-3.1-8b"), _make_card({"n_head": 2, "n_embd": 8, "n_layer": 1}, "mine")]
+    text = printed(_side_by_side(cards))
     assert line(text, "d_model") == "d_model 768 4096 8"
     assert line(text, "KV heads") == "KV heads 12 MHA 8 GQA 2 MHA"
     assert line(text, "parameters") == "parameters 124 M 8.03 B not known"

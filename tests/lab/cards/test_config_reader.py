@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headscope.errors import InputError
-from headscope.lab.cards.card import make_card
-from headscope.lab.cards.config_reader import KEYS, MORE_SIZES, Architecture, Experts, Latent, read_config
+from headscope.lab.cards.card import _make_card
+from headscope.lab.cards.config_reader import KEYS, MORE_SIZES, Architecture, _Experts, _Latent, read_config
 from headscope.lab.cards.families import FAMILIES, LLAMA
 
 BASE = {"hidden_size": 64, "num_hidden_layers": 6, "num_attention_heads": 8, "intermediate_size": 96, "vocab_size": 50}
@@ -44,7 +44,7 @@ def test_d_head_is_the_given_one_else_d_model_over_heads() -> None:
     assert (read(head_dim=32).d_head, read(head_dim=32).d_value) == (32, 32)
     latent = read("deepseek_v3", **MLA)
     assert (latent.d_head, latent.d_value, latent.kind) == (14, 12, "MLA")
-    assert latent.latent == Latent(kv_rank=16, q_rank=24, d_nope=10, d_rope=4, d_value=12)
+    assert latent.latent == _Latent(kv_rank=16, q_rank=24, d_nope=10, d_rope=4, d_value=12)
 
 
 @pytest.mark.parametrize(("kv", "kind"), [(8, "MHA"), (4, "GQA"), (2, "GQA"), (1, "MQA"), (None, "MHA")])
@@ -130,13 +130,13 @@ def test_dense_layers_of_a_mixture_of_experts(given: dict[str, Any], plain: list
 
 def test_experts_and_shared_experts() -> None:
     given = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 40}
-    assert read("qwen3_moe", **given).experts == Experts(count=8, used=2, width=40, shared_width=0)
-    assert read("deepseek_v3", n_shared_experts=3, **given).experts == Experts(count=8, used=2, width=40, shared_width=120)  # fmt: skip  # noqa: E501
+    assert read("qwen3_moe", **given).experts == _Experts(count=8, used=2, width=40, shared_width=0)
+    assert read("deepseek_v3", n_shared_experts=3, **given).experts == _Experts(count=8, used=2, width=40, shared_width=120)  # fmt: skip  # noqa: E501
     gated = read("qwen2_moe", shared_expert_intermediate_size=70, **given).experts
     assert gated is not None
     assert gated.shared_width == 70
     one = read("llama4_text", num_local_experts=8, num_experts_per_token=1, intermediate_size_mlp=200)
-    assert one.experts == Experts(count=8, used=1, width=96, shared_width=96)
+    assert one.experts == _Experts(count=8, used=1, width=96, shared_width=96)
     assert one.d_ff == 200
 
 
@@ -233,7 +233,7 @@ ODD_KEYS = sorted({*MORE_SIZES, "moe_layers", "mlp_only_layers", "num_experts", 
 @given(st.sampled_from(sorted(FAMILIES)), st.dictionaries(st.sampled_from(ODD_KEYS), ODD, max_size=7))
 def test_counts_are_positive_and_active_counts_are_at_most_the_total(family: str, odd: dict[str, Any]) -> None:
     try:
-        card = make_card({"model_type": family, **BASE, **odd})
+        card = _make_card({"model_type": family, **BASE, **odd})
     except InputError:
         return
     parts, active = card.parameters.parts, card.parameters.active

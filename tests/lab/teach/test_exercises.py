@@ -19,9 +19,9 @@ from headscope.lab.teach.exercises import (
     Checked,
     InventTwoHeads,
     Remark,
+    _parse_numbers,
+    _parse_scorecard,
     check_fork,
-    parse_numbers,
-    parse_scorecard,
 )
 from headscope.lab.teach.worked_example import weigh
 
@@ -128,31 +128,31 @@ def test_one_head_attends_to_the_referent_and_one_to_the_attribute(first: str, s
 )
 def test_scorecards_as_people_write_them(text: str, card: dict[str, float] | None) -> None:
     if card is not None:
-        assert parse_scorecard(text, "x") == pytest.approx(card)
+        assert _parse_scorecard(text, "x") == pytest.approx(card)
         return
     with pytest.raises(InputError, match="as words with shares; write it like this: the example"):
-        parse_scorecard(text, "the example")
+        _parse_scorecard(text, "the example")
 
 
 def test_a_repeated_word_is_refused() -> None:
     with pytest.raises(InputError, match=r"'horse' occurs more than once in 'horse \.3, Horse \.3'"):
-        parse_scorecard("horse .3, Horse .3", "x")
+        _parse_scorecard("horse .3, Horse .3", "x")
 
 
 @given(st.dictionaries(st.sampled_from(sorted(EXERCISE.values)), st.integers(-200, 200), min_size=1))
 def test_a_scorecard_written_out_is_read_back(shares: dict[str, int]) -> None:
     card = {word: share / 100 for word, share in shares.items()}
-    assert parse_scorecard(", ".join(f"{word} {share:.2f}" for word, share in card.items()), "x") == card
+    assert _parse_scorecard(", ".join(f"{word} {share:.2f}" for word, share in card.items()), "x") == card
 
 
 @pytest.mark.parametrize("text", [".62 .19, 0.5;1", "(0.62, 0.19, .5, 1)", "[62% 19% 50% 100%]", ".62\n.19 .50 1."])
 def test_numbers_as_people_write_them(text: str) -> None:
-    assert parse_numbers(text) == pytest.approx([0.62, 0.19, 0.5, 1.0])
+    assert _parse_numbers(text) == pytest.approx([0.62, 0.19, 0.5, 1.0])
 
 
 def test_numbers_that_are_none_are_refused() -> None:
     with pytest.raises(InputError, match=r"could not read '\.6 x' as numbers; write them like this: \.62 \.19"):
-        parse_numbers(".6 x")
+        _parse_numbers(".6 x")
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
@@ -268,7 +268,7 @@ def test_the_concatenation(written: Any, right: bool, says: str) -> None:
     "text", ["0,62 0,19 0,3", ".62, .19, .3", ".62,.19,.3", "(0.62; 19/100; 30 %)", "62% 19 % 3/10"]
 )
 def test_sums_in_the_ways_that_people_write_them(text: str) -> None:
-    assert parse_numbers(text) == pytest.approx([0.62, 0.19, 0.3])
+    assert _parse_numbers(text) == pytest.approx([0.62, 0.19, 0.3])
 
 
 def test_values_of_one_s_own() -> None:

@@ -14,8 +14,8 @@ from headscope.lab.teach.fit_heads import (
     Diagnosis,
     Job,
     _answers,
+    _covered,
     _schedule,
-    covered,
     fit,
     fresh_model,
     head_hit,
@@ -47,12 +47,12 @@ def test_equal_words_have_equal_ids_by_first_appearance_and_none_has_zero(words:
 def test_covered_is_the_overlap_with_the_target(rows: list[list[float]]) -> None:
     weights, wanted = torch.tensor([[rows[0]]]), torch.tensor([[rows[1]]])
     expected = sum(min(a, b) for a, b in zip(*rows, strict=True))
-    assert float(covered(weights, wanted)[0, 0]) == pytest.approx(expected, abs=1e-5)
+    assert float(_covered(weights, wanted)[0, 0]) == pytest.approx(expected, abs=1e-5)
 
 
 def test_for_one_arrow_covered_is_the_weight_on_its_end() -> None:
     wanted = torch.tensor([[[0.0, 1.0, 0.0]]])
-    assert float(covered(torch.tensor([[[0.2, 0.7, 0.1]]]), wanted)) == pytest.approx(0.7)
+    assert float(_covered(torch.tensor([[[0.2, 0.7, 0.1]]]), wanted)) == pytest.approx(0.7)
 
 
 def test_a_heads_hit_is_over_rows_with_a_target_else_over_all() -> None:
@@ -125,7 +125,7 @@ def test_the_loss_is_the_cross_entropy_with_the_target_and_falls() -> None:
     assert told == fitted.snapshots
     assert fitted.snapshots[-1].loss == [round(value, 4) for value in fitted.losses[-1].tolist()]
     now = pattern(fitted.model, fitted.model.embed(work.ids)).detach()
-    torch.testing.assert_close(fitted.hits, covered(now, work.wanted))
+    torch.testing.assert_close(fitted.hits, _covered(now, work.wanted))
 
 
 def test_a_head_is_pulled_to_its_own_target_and_to_nothing_else() -> None:

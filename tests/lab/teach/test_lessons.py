@@ -12,7 +12,8 @@ import torch
 
 from headscope.errors import InputError
 from headscope.lab.teach import lessons
-from headscope.lab.teach.lessons import FOLDER, Option, Question, contents, fill, lesson
+from headscope.lab.teach.course.questions import Option, QuizQuestion
+from headscope.lab.teach.lessons import FOLDER, contents, fill, lesson
 
 NUMBERS = [int(file.stem[:2]) for file in sorted(FOLDER.glob("*.md"))]
 
@@ -146,7 +147,7 @@ def test_unknown_lessons_and_names() -> None:
     assert fill("{{y:.1f}} and {{y}}", {"y": 1.25}) == "1.2 and 1.25"
 
 
-NUMERIC = Question("How many?", [Option("1,200", True, "Counted."), Option("−3", False, "Too few.")], numeric=True)
+NUMERIC = QuizQuestion("How many?", [Option("1,200", True, "Counted."), Option("−3", False, "Too few.")], numeric=True)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +174,7 @@ def test_a_number_may_be_off_by_half_a_percent_and_a_known_mistake_has_its_own_r
 
 
 def test_near_zero_a_number_may_be_off_by_half_a_hundredth() -> None:
-    small = Question("How much?", [Option("0.1", True, "Yes."), Option("2", False, "No.")], numeric=True)
+    small = QuizQuestion("How much?", [Option("0.1", True, "Yes."), Option("2", False, "No.")], numeric=True)
     assert small.mark("0.104").right
     assert not small.mark("0.106").right
 
@@ -182,7 +183,7 @@ def test_near_zero_a_number_may_be_off_by_half_a_hundredth() -> None:
 def test_an_answer_that_is_no_letter_of_the_question_is_refused(answer: str) -> None:
     options = [Option(text, text == "two", "Because.") for text in ("one", "two", "three")]
     with pytest.raises(InputError, match="give one letter of a, b, c, such as b"):
-        Question("Which?", options, numeric=False).mark(answer)
+        QuizQuestion("Which?", options, numeric=False).mark(answer)
 
 
 LESSON = """# Made up

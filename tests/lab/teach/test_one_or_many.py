@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from headscope.errors import InputError
-from headscope.lab.teach.lookup_tasks import Budget, Task
+from headscope.lab.teach.lookup_tasks import Budget, LookupTask
 from headscope.lab.teach.one_or_many import (
     KEYS,
     PARTITION,
@@ -56,7 +56,7 @@ def test_arms_have_about_the_same_number_of_parameters() -> None:
 
 
 def test_answers_are_the_values_of_the_named_keys() -> None:
-    for task in (KEYS, ROLES, Task(name="three", kind="keys", lookups=3, n_keys=5)):
+    for task in (KEYS, ROLES, LookupTask(name="three", kind="keys", lookups=3, n_keys=5)):
         ids, answers = task.rows(20, torch.Generator().manual_seed(0))
         assert ids.shape == (20, task.context)
         assert int(ids.max()) < task.vocabulary
@@ -136,7 +136,7 @@ def test_progress_and_bad_input() -> None:
     with pytest.raises(InputError, match="workers=0: give at least 1"):
         one_or_many(1, tiny, workers=0)
     with pytest.raises(InputError, match="lookups=9, n_keys=6, n_values=8: use 1 to n_keys lookups"):
-        Task(name="t", kind="keys", lookups=9)
+        LookupTask(name="t", kind="keys", lookups=9)
     with pytest.raises(InputError, match="these results have schema_version 99; expected 1"):
         Results.from_dict({"schema_version": 99})
     with pytest.raises(InputError, match="there is no outcome for keys: none; there are"):

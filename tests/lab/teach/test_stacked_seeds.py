@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from headscope.errors import InputError
-from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupModel, Task, evaluate
+from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupModel, LookupTask, evaluate
 from headscope.lab.teach.one_or_many import KEYS, ROLES
 from headscope.lab.teach.stacked_seeds import StackedModels, train, train_all
 
@@ -38,7 +38,7 @@ def test_equal_seeds_give_equal_models() -> None:
 
 
 def test_weights_go_into_the_stack_and_back_unchanged() -> None:
-    task, arm = Task(name="t", kind="keys", n_keys=3), Arm(name="a", n_heads=2, d_head=4, n_layers=2)
+    task, arm = LookupTask(name="t", kind="keys", n_keys=3), Arm(name="a", n_heads=2, d_head=4, n_layers=2)
     models = [LookupModel(task, arm, Budget(d_model=8), seed) for seed in range(3)]
     before = [[weight.detach().clone() for weight in model.parameters()] for model in models]
     stack = StackedModels(models, arm)
@@ -52,7 +52,7 @@ def test_weights_go_into_the_stack_and_back_unchanged() -> None:
 
 def test_one_step_of_training_is_adams_first_step() -> None:
     """From nothing, Adam moves every weight by its rate, against the sign of its slope."""
-    task, arm = Task(name="t", kind="roles", n_keys=3), Arm(name="a", n_heads=2, d_head=4, d_ff=5)
+    task, arm = LookupTask(name="t", kind="roles", n_keys=3), Arm(name="a", n_heads=2, d_head=4, d_ff=5)
     budget = Budget(d_model=8, steps=1, batch=16, learning_rate=0.01, test_rows=8)
     (trained,) = train_all(task, arm, [7], budget)
     start = LookupModel(task, arm, budget, 7)
@@ -67,7 +67,7 @@ def test_one_step_of_training_is_adams_first_step() -> None:
 
 
 def test_accuracy_is_all_parts_right_and_parts_right_each_part() -> None:
-    task, arm = Task(name="t", kind="roles", n_keys=3), Arm(name="a", n_heads=2, d_head=4)
+    task, arm = LookupTask(name="t", kind="roles", n_keys=3), Arm(name="a", n_heads=2, d_head=4)
     budget = Budget(d_model=8, steps=41, batch=8, test_rows=64)
     for trained in train_all(task, arm, [1, 2], budget):
         right = evaluate(trained.model, task, 64)
@@ -78,7 +78,7 @@ def test_accuracy_is_all_parts_right_and_parts_right_each_part() -> None:
 
 def test_the_learning_rate_is_constant_and_then_falls_to_zero() -> None:
     """Ten steps: eight at the whole rate, then two thirds and one third of it."""
-    task, arm = Task(name="t", kind="roles", n_keys=2, n_values=2), Arm(name="a", n_heads=1, d_head=4)
+    task, arm = LookupTask(name="t", kind="roles", n_keys=2, n_values=2), Arm(name="a", n_heads=1, d_head=4)
     budget = Budget(d_model=4, steps=10, batch=8, learning_rate=0.01, test_rows=8)
     (trained,) = train_all(task, arm, [2], budget)
     model, generator = LookupModel(task, arm, budget, 2), torch.Generator().manual_seed(2)

@@ -16,11 +16,11 @@ from headscope.errors import InputError
 from headscope.lab.teach.exercises import ARROWS, InventTwoHeads, check_fork
 from headscope.lab.teach.worked_example import (
     WorkedExample,
-    identity,
+    _identity,
+    _softmax,
+    _sum_and_difference,
+    _times,
     number,
-    softmax,
-    sum_and_difference,
-    times,
     vector,
     work,
 )
@@ -180,8 +180,8 @@ def test_an_empty_sum_is_written_as_zero() -> None:
 
 @given(st.lists(st.floats(-700, 700), min_size=1, max_size=6), st.floats(-2000, 2000))
 def test_softmax_sums_to_one_and_is_invariant_to_a_shift(scores: list[float], shift: float) -> None:
-    shares = softmax({str(place): score for place, score in enumerate(scores)})
-    moved = softmax({str(place): score + shift for place, score in enumerate(scores)})
+    shares = _softmax({str(place): score for place, score in enumerate(scores)})
+    moved = _softmax({str(place): score + shift for place, score in enumerate(scores)})
     theirs = torch.tensor(scores, dtype=torch.float64).softmax(0)
     assert list(shares.values()) == pytest.approx(theirs.tolist())
     assert list(moved.values()) == pytest.approx(theirs.tolist(), abs=1e-9)
@@ -191,9 +191,9 @@ def test_softmax_sums_to_one_and_is_invariant_to_a_shift(scores: list[float], sh
 def test_the_mixing_matrix_gives_half_the_sum_and_half_the_difference(half: int) -> None:
     first, second = [float(n + 1) for n in range(half)], [10.0 * (n + 1) for n in range(half)]
     both = list(zip(first, second, strict=True))
-    mixed = times([*first, *second], sum_and_difference(2 * half))
+    mixed = _times([*first, *second], _sum_and_difference(2 * half))
     assert mixed == [(a + b) / 2 for a, b in both] + [(a - b) / 2 for a, b in both]
-    assert times([*first, *second], identity(2 * half)) == [*first, *second]
+    assert _times([*first, *second], _identity(2 * half)) == [*first, *second]
 
 
 GOOD = ["horse .7, road .05, because .1, was .05, tired .1", "horse 20%, road 5%, because 5%, was 15%, tired 55%"]

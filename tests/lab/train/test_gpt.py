@@ -9,7 +9,7 @@ import torch
 
 from headscope.errors import InputError, ModelError, ShapeError
 from headscope.lab.train.gpt import GPT, GPTConfig
-from headscope.lab.train.llama_folder import from_llama, gpt_config, llama_config, load_folder, save_folder, to_llama
+from headscope.lab.train.llama_folder import _from_llama, _to_llama, gpt_config, llama_config, load_folder, save_folder
 from headscope.lab.train.tokenizer import train_tokenizer
 
 SMALL = GPTConfig(vocabulary=300, d_model=48, n_layers=2, n_heads=6, n_kv_heads=3, d_mlp=80, context=64)
@@ -57,8 +57,8 @@ def test_a_saved_folder_loads_as_the_same_model(folder: Path) -> None:
 
 def test_names_convert_there_and_back() -> None:
     for name, _ in GPT(SMALL).named_parameters():
-        assert to_llama(name).startswith("model.")
-        assert from_llama(to_llama(name)) == name
+        assert _to_llama(name).startswith("model.")
+        assert _from_llama(_to_llama(name)) == name
 
 
 def test_a_model_that_is_not_plain_llama_is_refused() -> None:

@@ -23,9 +23,9 @@ from headscope.lab.train.text_files import TextFile, read_documents, split
 from headscope.lab.train.tokenizer import train_tokenizer
 from headscope.lab.train.training import (
     LEAST_HELD_OUT,
-    Progress,
     Trained,
     TrainingOptions,
+    TrainingProgress,
     TrainingRun,
     prepare,
     recipe,
@@ -54,12 +54,12 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> TextFile:
 
 
 @pytest.fixture(scope="module")
-def told() -> list[Progress]:
+def told() -> list[TrainingProgress]:
     return []
 
 
 @pytest.fixture(scope="module")
-def whole(text: TextFile, told: list[Progress], tmp_path_factory: pytest.TempPathFactory) -> Trained:
+def whole(text: TextFile, told: list[TrainingProgress], tmp_path_factory: pytest.TempPathFactory) -> Trained:
     return train([text], tmp_path_factory.mktemp("whole"), TINY, told.append)
 
 
@@ -79,7 +79,7 @@ def test_the_loss_goes_down_and_the_film_covers_the_run(whole: Trained) -> None:
 
 
 def test_a_run_stopped_by_ctrl_c_goes_on_to_the_same_weights(text: TextFile, whole: Trained, tmp_path: Path) -> None:
-    def interrupt(progress: Progress) -> None:
+    def interrupt(progress: TrainingProgress) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
     before = signal.getsignal(signal.SIGINT)
@@ -101,7 +101,7 @@ def test_a_run_killed_after_a_checkpoint_goes_on_to_the_same_weights(
     class Killed(BaseException):
         pass
 
-    def die(progress: Progress) -> None:
+    def die(progress: TrainingProgress) -> None:
         raise Killed
 
     with pytest.raises(Killed):
@@ -283,7 +283,7 @@ def test_machine_settings_are_not_part_of_the_recipe(text: TextFile, tmp_path: P
     assert json.loads(json.dumps(recipe(TINY, data))) == recipe(TINY, data), "it is read back from a file"
 
 
-def test_progress_reports_step_loss_and_speed(whole: Trained, told: list[Progress]) -> None:
+def test_progress_reports_step_loss_and_speed(whole: Trained, told: list[TrainingProgress]) -> None:
     (only,) = told
     assert (only.step, only.total) == (20, 30)
     assert 0 < only.loss < 10
@@ -383,7 +383,7 @@ def test_a_second_run_into_the_same_folder_is_refused_while_the_first_one_runs(t
     """Each would remove the other's weights and write over its tokenizer and film."""
     refused: list[str] = []
 
-    def meanwhile(_: Progress) -> None:
+    def meanwhile(_: TrainingProgress) -> None:
         with pytest.raises(InputError, match="another run is training into") as refusal:
             train([text], tmp_path / "run", replace(TINY, steps=1, seed=1))
         refused.append(str(refusal.value))

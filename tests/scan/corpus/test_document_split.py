@@ -14,7 +14,7 @@ from headscope.attention.masks import Mask, causal, documents, full, padding, wi
 from headscope.attention.observer import Call, plain
 from headscope.attention.scores import Alibi, Scores
 from headscope.scan.corpus import document_split
-from headscope.scan.corpus.document_split import Block, DocumentSplit, is_whole_call
+from headscope.scan.corpus.document_split import DocumentBlock, DocumentSplit, is_whole_call
 from headscope.scan.corpus.packing import PackedRows, Piece, RowFormat, pack
 
 HEADS, KV, WIDTH = 4, 2, 3
@@ -34,7 +34,7 @@ def packed(lengths: list[int], context: int = 12) -> PackedRows:
     return rows
 
 
-def attention_output(rows: PackedRows, call: Call) -> tuple[Tensor, list[Block]]:
+def attention_output(rows: PackedRows, call: Call) -> tuple[Tensor, list[DocumentBlock]]:
     z, blocks = torch.full((*call.q.shape[:3], WIDTH), float("nan"), dtype=torch.float64), []
     for block, part in DocumentSplit.of(rows).calls(call):
         z[block.row_index, :, block.start : block.stop] = plain(part)
@@ -66,7 +66,7 @@ def test_every_piece_has_the_output_it_has_alone(separate_calls: bool, lengths: 
     for piece in rows.pieces:
         torch.testing.assert_close(z[piece.row, :, piece.start : piece.stop], alone(call, piece))
     if not separate_calls:
-        assert blocks == [Block(tuple(range(len(rows.ids))), 0, 12)]
+        assert blocks == [DocumentBlock(tuple(range(len(rows.ids))), 0, 12)]
 
 
 def test_pieces_at_the_same_columns_are_one_block() -> None:
@@ -74,14 +74,14 @@ def test_pieces_at_the_same_columns_are_one_block() -> None:
     places = [(0, 0, 4), (0, 4, 10), (1, 0, 10), (2, 0, 4), (2, 4, 10), (3, 0, 4)]
     rows = PackedRows(ids, tuple(Piece(*place, number, 0) for number, place in enumerate(places)))
     blocks = DocumentSplit.of(rows).blocks
-    assert blocks == (Block((0, 2, 3), 0, 4), Block((1,), 0, 10), Block((0, 2), 4, 10))
+    assert blocks == (DocumentBlock((0, 2, 3), 0, 4), DocumentBlock((1,), 0, 10), DocumentBlock((0, 2), 4, 10))
 
 
 @pytest.mark.parametrize(
     ("rows", "index"), [((0,), slice(0, 1)), ((2, 3, 4), slice(2, 5)), ((0, 2), [0, 2]), ((1, 2, 4), [1, 2, 4])]
 )
 def test_adjacent_rows_are_a_slice_and_others_a_list(rows: tuple[int, ...], index: slice | list[int]) -> None:
-    assert Block(rows, 0, 5).row_index == index
+    assert DocumentBlock(rows, 0, 5).row_index == index
 
 
 @pytest.mark.parametrize(
@@ -136,13 +136,13 @@ def test_pieces_of_96_tokens_on_average_are_calls_of_their_own(lengths: tuple[in
 @pytest.mark.parametrize(
     ("block", "whole"),
     [
-        (Block((0, 1), 0, 12), True),
-        (Block((0,), 0, 12), False),
-        (Block((0, 1), 1, 12), False),
-        (Block((0, 1), 0, 11), False),
+        (DocumentBlock((0, 1), 0, 12), True),
+        (DocumentBlock((0,), 0, 12), False),
+        (DocumentBlock((0, 1), 1, 12), False),
+        (DocumentBlock((0, 1), 0, 11), False),
     ],
 )
-def test_a_block_is_the_whole_call_only_with_all_rows_and_columns(block: Block, whole: bool) -> None:
+def test_a_block_is_the_whole_call_only_with_all_rows_and_columns(block: DocumentBlock, whole: bool) -> None:
     assert is_whole_call(block, a_call(packed([12, 12]), causal())) is whole
 
 

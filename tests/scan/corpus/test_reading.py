@@ -21,7 +21,7 @@ from headscope.scan.corpus import reading
 from headscope.scan.corpus.documents import Corpus
 from headscope.scan.corpus.file_hashes import FileHashes
 from headscope.scan.corpus.packing import RowFormat, pack
-from headscope.scan.corpus.reading import Reader, Source
+from headscope.scan.corpus.reading import CorpusReader, CorpusSource
 from headscope.scan.options import ScanOptions
 from headscope.scan.run import scan
 from headscope.scan.shards import Packing, ScanFolder
@@ -142,9 +142,9 @@ def test_tallies_wait_in_memory_for_the_recipe(
     assert later.called == list(range(called))
 
 
-def source(fast: bool = False, **options: Any) -> Source:
+def source(fast: bool = False, **options: Any) -> CorpusSource:
     model = NativeModel(TinyModel(), FastBytes() if fast else Bytes(), "tiny")
-    return Source(model, Corpus(["ab", "cd", "e"]), ScanOptions(**options), RowFormat(8))
+    return CorpusSource(model, Corpus(["ab", "cd", "e"]), ScanOptions(**options), RowFormat(8))
 
 
 @pytest.mark.parametrize(
@@ -207,11 +207,13 @@ def test_the_thread_of_a_fast_tokenizer_ends_with_the_reading(monkeypatch: pytes
     assert threads_of_tokenizers() == 0
 
 
-def reader(folder: Path, documents: Any, packing: Packing | None = None, hashes: FileHashes | None = None) -> Reader:
+def reader(
+    folder: Path, documents: Any, packing: Packing | None = None, hashes: FileHashes | None = None
+) -> CorpusReader:
     """Of rows of eight tokens, two to a shard."""
     options = ScanOptions(batch=2, shard_tokens=16, progress=False)
-    made = Source(open_tiny(), Corpus(documents), options, RowFormat(8))
-    return Reader(ScanFolder(folder), made, hashes or FileHashes(), packing)
+    made = CorpusSource(open_tiny(), Corpus(documents), options, RowFormat(8))
+    return CorpusReader(ScanFolder(folder), made, hashes or FileHashes(), packing)
 
 
 def test_what_was_read_is_counted(tmp_path: Path) -> None:

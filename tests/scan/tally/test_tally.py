@@ -16,9 +16,9 @@ from headscope.heads.bootstrap import poisson_weights
 from headscope.scan.corpus.packing import PackedRows, Piece
 from headscope.scan.tally.examples import BEFORE, WINDOW
 from headscope.scan.tally.reduction import TRAITS, SiteValues, distance_edges, entropy_edges, reduce
-from headscope.scan.tally.tally import Layout, Tally
+from headscope.scan.tally.tally import Tally, TallyLayout
 
-LAYOUT = Layout(
+LAYOUT = TallyLayout(
     sites=(("0", 2), ("1", 3)), questions=("previous",), nulls=("previous (shuffled)",), context=16, examples=2
 )
 
@@ -127,7 +127,7 @@ def test_the_top_examples_are_the_highest_valid_masses_of_different_pieces_with_
 
 
 def test_the_interval_has_the_width_that_the_variance_between_documents_implies() -> None:
-    layout = Layout(sites=(("0", 1),), questions=(), context=2, replicates=400)
+    layout = TallyLayout(sites=(("0", 1),), questions=(), context=2, replicates=400)
     values = torch.randn(900, 1, len(TRAITS), 1)
     pieces = tuple(Piece(row, 0, 1, row, 0) for row in range(900))
     valid = torch.ones(900, 1, len(TRAITS), dtype=torch.bool)
@@ -150,7 +150,7 @@ def test_pieces_of_one_document_are_drawn_together() -> None:
 
 
 def test_tallies_of_different_scans_do_not_merge() -> None:
-    other = Layout(sites=(("0", 2),), questions=("previous",))
+    other = TallyLayout(sites=(("0", 2),), questions=("previous",))
     with pytest.raises(InputError, match="count different things"):
         Tally.zero(LAYOUT).merge(Tally.zero(other))
 
@@ -174,12 +174,12 @@ def test_tallies_of_different_scans_do_not_merge() -> None:
 def test_axes_that_no_scan_writes_are_refused(wrong: dict[str, Any], said: str) -> None:
     given: dict[str, Any] = {"sites": (("0", 2), ("1", 0)), "questions": ("a", "b"), "seed": 0} | wrong
     with pytest.raises(InputError, match=re.escape(said)):
-        Layout(**given).refuse_lies()
-    Layout(sites=(("0", 2),), questions=("a",), nulls=("n",), context=0, replicates=0, examples=0).refuse_lies()
+        TallyLayout(**given).refuse_lies()
+    TallyLayout(sites=(("0", 2),), questions=("a",), nulls=("n",), context=0, replicates=0, examples=0).refuse_lies()
 
 
 def test_sites_side_by_side_are_added_to_their_own_columns() -> None:
-    layout = Layout(
+    layout = TallyLayout(
         sites=(("a", 2), ("b", 3), ("c", 3), ("d", 1)), questions=("previous",), nulls=("null",), context=16
     )
     batch = batch_of(6)
@@ -233,12 +233,12 @@ def test_a_tally_of_another_schema_is_refused() -> None:
 
 
 def test_a_layout_is_given_by_name_and_not_changed() -> None:
-    plain = Layout(sites=(), questions=())
+    plain = TallyLayout(sites=(), questions=())
     assert (plain.nulls, plain.context, plain.replicates, plain.examples, plain.seed) == ((), 1024, 200, 5, 0)
     with pytest.raises(FrozenInstanceError):
         LAYOUT.seed = 3  # type: ignore[misc]
     with pytest.raises(TypeError, match="positional argument"):
-        Layout((), ())  # type: ignore[misc]
+        TallyLayout((), ())  # type: ignore[misc]
 
 
 def test_the_variance_of_equal_values_is_not_negative() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Int32
 
 from headscope.app.wire import Arrays, numbers
-from headscope.attention.pattern import Source
+from headscope.attention.pattern import PatternSource
 from headscope.heads.look.look import Look
 
 FLOAT = 4  # bytes of a weight in the file
@@ -50,7 +50,7 @@ def parts(look: Look, site: str) -> Parts | None:
     return found if found.nbytes < weights_size(look, site) else None
 
 
-def _runs(source: Source) -> Int32[np.ndarray, "query 2"] | None:
+def _runs(source: PatternSource) -> Int32[np.ndarray, "query 2"] | None:
     """Each row's first visible key and the first hidden one after it; None if a mask has holes between."""
     scores, n_query, n_key = source.scores, source.q.shape[2], source.k.shape[2]
     if scores.bias is not None:

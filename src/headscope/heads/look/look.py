@@ -14,7 +14,7 @@ from headscope.attention import pattern as attention_pattern
 from headscope.attention.backends.waiting_layers import ObservedLayer
 from headscope.attention.engine import observe
 from headscope.attention.observation import Rows
-from headscope.attention.pattern import Index, Pooled, Source
+from headscope.attention.pattern import Index, PatternSource, Pooled
 from headscope.attention.questions import Question
 from headscope.errors import HeadNameError, InputError
 from headscope.heads.look.activation_cache import ActivationCache, SiteActivations
@@ -217,12 +217,12 @@ class Look:
         """A rectangle of one head's pattern at lower resolution: mean and maximum over blocks."""
         return attention_pattern.pooled(self.source(head), shape, rows, columns)
 
-    def source(self, head: HeadName) -> Source:
+    def source(self, head: HeadName) -> PatternSource:
         """q, k and log-sum-exp of one head, from which any part of its pattern is recomputed."""
         found = self._find(head)
         return self.site_source(found.site).only(found.head)
 
-    def site_source(self, site: str) -> Source:
+    def site_source(self, site: str) -> PatternSource:
         """q, k and log-sum-exp of all heads of a site."""
         self._site(site)
         return self.cache.source(site)

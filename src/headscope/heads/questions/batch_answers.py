@@ -21,7 +21,7 @@ from headscope.models.protocol import Prepared
 Answers = dict[str, Float[Tensor, " head"]]
 
 
-class RowWeights(NamedTuple):
+class _RowWeights(NamedTuple):
     """How much each row counts in a mean, and which questions each text can answer."""
 
     weights: Float[Tensor, "question text row"]
@@ -33,7 +33,7 @@ class BatchAnswers:
 
     def __init__(self, ids: Int[Tensor, "text position"], lengths: Sequence[int]) -> None:
         self.ids, self.lengths = ids, tuple(lengths)
-        self._weights: dict[VisibleKeys, RowWeights] = {}
+        self._weights: dict[VisibleKeys, _RowWeights] = {}
         self._means: dict[str, tuple[Sequence[Float[Tensor, "question head"]], list[list[bool]]]] = {}
 
     @classmethod
@@ -82,12 +82,12 @@ class BatchAnswers:
         for site, own in zip(sites, means.unbind(1), strict=True):
             self._means[site] = own.unbind(1), rows.answered
 
-    def _rows(self, keys: VisibleKeys) -> RowWeights:
+    def _rows(self, keys: VisibleKeys) -> _RowWeights:
         if keys not in self._weights:
             found = torch.stack(list(answerable_rows(self.questions, keys).values()))
             counts = found.sum(-1, keepdim=True)
             answered = (counts[..., 0] > 0).T.tolist()
-            self._weights[keys] = RowWeights(found.float() / counts.clamp(min=1), answered)
+            self._weights[keys] = _RowWeights(found.float() / counts.clamp(min=1), answered)
         return self._weights[keys]
 
 

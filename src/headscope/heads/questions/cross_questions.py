@@ -30,11 +30,11 @@ def questions_between(sides: Sides, device: torch.device) -> dict[str, Question]
     query, key = (torch.tensor([token.id for token in side], device=device) for side in sides)
     words = all(any(token.id >= 0 for token in side) for side in sides)  # a patch among them matches no token
     if sides[0] is not sides[1]:
-        return cross_questions(query, key, words=words)
+        return _cross_questions(query, key, words=words)
     return {name: q for name, q in standard_questions(query[None]).items() if words or name in ABOUT_PLACES}
 
 
-def cross_questions(query: Int[Tensor, " query"], key: Int[Tensor, " key"], *, words: bool) -> dict[str, Question]:
+def _cross_questions(query: Int[Tensor, " query"], key: Int[Tensor, " key"], *, words: bool) -> dict[str, Question]:
     """The mass on the first key; on the same part of the other side (*diagonal*); on the same token, between words.
 
     The diagonal divides both sides into equally many parts, at most sixteen; two positions on each side make the least.

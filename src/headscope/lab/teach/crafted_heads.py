@@ -36,7 +36,7 @@ UNKNOWN = "<?>"
 
 
 @dataclass(frozen=True)
-class RowFit:
+class _RowFit:
     """One row with a target: how much of it the pattern covers, and, if little, why."""
 
     word: str
@@ -46,21 +46,21 @@ class RowFit:
 
 
 @dataclass(frozen=True)
-class HeadFit:
+class _HeadFit:
     """How much of its target one head covers, on average and row by row."""
 
     name: str
     asks: str
     hit: float
-    rows: list[RowFit]
+    rows: list[_RowFit]
 
     @property
-    def misses(self) -> list[RowFit]:
+    def misses(self) -> list[_RowFit]:
         return [row for row in self.rows if row.hit < GOOD_ENOUGH]
 
 
 @dataclass(frozen=True)
-class TokenTrace:
+class _TokenTrace:
     """One token through the layer: attention weights, z, concatenated z, each head's contribution, and their sum."""
 
     word: str
@@ -80,7 +80,7 @@ class Crafted:
     targets: list[Target]
     settings: CraftSettings
     wanted: Float[Tensor, "head query key"]
-    heads: list[HeadFit]
+    heads: list[_HeadFit]
     snapshots: list[Snapshot]
     losses: Float[Tensor, "step head"]
     model: TinyTransformer
@@ -91,7 +91,7 @@ class Crafted:
         return word_ids(self.words)[None]
 
     @torch.no_grad()
-    def trace(self, position: int) -> TokenTrace:
+    def trace(self, position: int) -> _TokenTrace:
         """Follow the token at this position through the heads."""
         if not 0 <= position < len(self.words):
             raise InputError(f"there is no word {position}; this sentence has words 0–{len(self.words) - 1}")
@@ -99,7 +99,7 @@ class Crafted:
         weights = pattern(self.model, x)[:, position]
         z = torch.einsum("hk,hkd->hd", weights, attention.project(x)[2][0])
         parts = torch.einsum("hd,hdm->hm", z, attention.output_weight())
-        return TokenTrace(self.words[position], position, weights, z, z.flatten(), parts, parts.sum(0))
+        return _TokenTrace(self.words[position], position, weights, z, z.flatten(), parts, parts.sum(0))
 
 
 def craft(
@@ -141,14 +141,14 @@ def word_tokenizer(words: Sequence[str]) -> Tokenizer:
     return tokenizer
 
 
-def _head_fit(target: Target, index: int, fitted: Fitted, diagnosis: Diagnosis) -> HeadFit:
+def _head_fit(target: Target, index: int, fitted: Fitted, diagnosis: Diagnosis) -> _HeadFit:
     has_target, words = diagnosis.job.has_target[index], diagnosis.job.words
     rows = []
     for position in has_target.nonzero()[:, 0].tolist():
         hit = round(float(fitted.hits[index, position]), 4)
         why = "" if hit >= GOOD_ENOUGH else diagnosis.why(index, position)
-        rows.append(RowFit(words[position], position, hit, why))
-    return HeadFit(target.name, target.asks, head_hit(fitted.hits[index], has_target), rows)
+        rows.append(_RowFit(words[position], position, hit, why))
+    return _HeadFit(target.name, target.asks, head_hit(fitted.hits[index], has_target), rows)
 
 
 def _default_for(words: Sequence[str]) -> list[Target]:

@@ -107,7 +107,7 @@ def fit(job: Job, settings: CraftSettings, on_progress: Progress | None = None) 
         z = weights.detach() @ attention.project(x)[2][0]
         logits = model.unembedding(attention.o_proj(z.transpose(0, 1).flatten(1)))
         adam.descend(loss.sum() + F.cross_entropy(logits, answers))
-    return Fitted(model.eval(), snapshots, torch.stack(losses), covered(weights.detach(), job.wanted))
+    return Fitted(model.eval(), snapshots, torch.stack(losses), _covered(weights.detach(), job.wanted))
 
 
 def fresh_model(job: Job, settings: CraftSettings) -> TinyTransformer:
@@ -138,7 +138,7 @@ def pattern(model: TinyTransformer, x: Float[Tensor, "1 token d_model"]) -> Floa
     return block.attention.patterns(x, mask=block.mask)[0]
 
 
-def covered(
+def _covered(
     weights: Float[Tensor, "head query key"], wanted: Float[Tensor, "head query key"]
 ) -> Float[Tensor, "head query"]:
     """How much of each wanted row the weights cover: Σ min(weight, wanted)."""
@@ -167,7 +167,7 @@ def _schedule(settings: CraftSettings) -> set[int]:
 
 
 def _snapshot(step: int, loss: Tensor, weights: Tensor, job: Job) -> Snapshot:
-    hits = covered(weights, job.wanted)
+    hits = _covered(weights, job.wanted)
     hit = [head_hit(hits[index], job.has_target[index]) for index in range(len(hits))]
     return Snapshot(step, [round(value, 4) for value in loss.tolist()], hit, weights)
 

@@ -38,13 +38,13 @@ class Muon(torch.optim.Optimizer):
         momentum = group["momentum"]
         buffers = [self.state[weight].setdefault("momentum_buffer", torch.zeros_like(weight)) for weight in weights]
         torch._foreach_lerp_(buffers, grads, 1 - momentum)
-        updates = orthogonal(torch.stack(torch._foreach_lerp(grads, buffers, momentum)))
+        updates = _orthogonal(torch.stack(torch._foreach_lerp(grads, buffers, momentum)))
         rate = group["lr"] * 0.2 * max(weights[0].shape) ** 0.5
         torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
         torch._foreach_add_(weights, list(updates.to(weights[0].dtype).unbind()), alpha=-rate)
 
 
-def orthogonal(matrices: Float[Tensor, "matrix row column"]) -> Float[Tensor, "matrix row column"]:
+def _orthogonal(matrices: Float[Tensor, "matrix row column"]) -> Float[Tensor, "matrix row column"]:
     """Bring all singular values near one, by Newton and Schulz's iteration in bfloat16."""
     x = matrices.bfloat16()
     tall = x.shape[-2] > x.shape[-1]

@@ -38,7 +38,7 @@ TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3, torch.float16: 2e-2, torc
 
 def choose_row_format(model: OpenModel, context: int) -> RowFormat:
     """Find the row format that packs most densely without changing the logits, with a few forward passes."""
-    before, after = added_tokens(model)
+    before, after = _added_tokens(model)
     alone = RowFormat(context, before, after, share_rows=False)
     if alone.document_tokens < MIN_TOKENS:
         raise InputError(
@@ -51,7 +51,7 @@ def choose_row_format(model: OpenModel, context: int) -> RowFormat:
     return next((each for each in formats if _keeps_logits(model, each)), replace(alone, pads_rows=False))
 
 
-def added_tokens(model: OpenModel) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _added_tokens(model: OpenModel) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The special tokens that the tokenizer adds before and after a text."""
     whole = [token.id for token in model.prepare(SAMPLES[0]).tokens]
     bare = model.processor.token_ids(SAMPLES[0])

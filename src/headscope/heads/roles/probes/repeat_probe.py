@@ -45,14 +45,14 @@ class RepeatProbe:
         twice = torch.cat((once, once), dim=1)
         return twice if self.start is None else F.pad(twice, (1, 0), value=self.start)
 
-    def losses(self, logits: Float[Tensor, "row token vocabulary"], tokens: Int[Tensor, "row token"]) -> CopyLoss:
+    def losses(self, logits: Float[Tensor, "row token vocabulary"], tokens: Int[Tensor, "row token"]) -> _CopyLoss:
         """Mean loss on each copy. The second copy's first token cannot be predicted, so it is in neither."""
         loss = token_losses(logits, tokens)
-        return CopyLoss(float(loss[:, : -self.length].mean()), float(loss[:, 1 - self.length :].mean()))
+        return _CopyLoss(float(loss[:, : -self.length].mean()), float(loss[:, 1 - self.length :].mean()))
 
 
 @dataclass(frozen=True)
-class CopyLoss:
+class _CopyLoss:
     """Mean loss on the first and on the second copy, in nats per token."""
 
     first: float
@@ -64,7 +64,7 @@ class CopyLoss:
 
 
 @dataclass(frozen=True)
-class HeadScores:
+class QuestionScores:
     """Each head's attention on the standard questions and its entropy, summed over rows.
 
     Heads are in the order in which the model called them; ``counts`` says how many rows can answer each question.
@@ -94,7 +94,9 @@ def token_losses(
 
 
 @torch.no_grad()
-def head_scores(run: Run, tokens: Int[Tensor, "row token"]) -> tuple[HeadScores, Float[Tensor, "row token vocabulary"]]:
+def head_scores(
+    run: Run, tokens: Int[Tensor, "row token"]
+) -> tuple[QuestionScores, Float[Tensor, "row token vocabulary"]]:
     """Run a causal model and score every head on the standard questions; the logits come too.
 
     The first row is left out of *first token*: it attends to itself whatever the head does.
@@ -114,4 +116,4 @@ def head_scores(run: Run, tokens: Int[Tensor, "row token"]) -> tuple[HeadScores,
     matching = {name: matching_keys(question).visible(VisibleKeys(causal=True)) for name, question in asked.items()}
     counts = {name: int((found > 0).sum()) for name, found in matching.items()}
     heads = [f"{layer}.{head}" for layer, each in enumerate(totals) for head in range(len(each.sums["entropy"]))]
-    return HeadScores(tuple(heads), sums, counts, tokens.numel()), logits
+    return QuestionScores(tuple(heads), sums, counts, tokens.numel()), logits
