@@ -19,8 +19,9 @@ from torch import Tensor
 import headscope
 from headscope.attention.observer import Call, observing, plain
 from headscope.heads.film import Film
+from headscope.heads.questions.head_scores import QuestionScores, head_scores
 from headscope.heads.questions.standard_questions import STANDARD
-from headscope.heads.roles.probes.repeat_probe import QuestionScores, RepeatProbe, _CopyLoss, head_scores
+from headscope.heads.roles.probes.repeat_probe import RepeatProbe, _CopyLoss
 from headscope.lab.train.gpt import GPT
 from headscope.lab.train.llama_folder import load_folder
 from headscope.lab.train.tokenizer import load_tokenizer

@@ -18,20 +18,13 @@ from headscope.attention.scores import Scores
 from headscope.errors import InputError
 from headscope.models.finite import PassCheck
 from headscope.models.loading import open_model
+from headscope.models.modes import threads
 from headscope.models.native import NativeModel
 from headscope.scan import waiting_sites
 from headscope.scan.corpus.document_split import DocumentBlock
 from headscope.scan.corpus.packing import PackedRows, RowFormat, pack
 from headscope.scan.labels import question_names
-from headscope.scan.measure import (
-    Measurer,
-    Plan,
-    _bootstrap_units,
-    _SiteBuffers,
-    forward_parameters,
-    model_inputs,
-    threads,
-)
+from headscope.scan.measure import Measurer, Plan, _bootstrap_units, _SiteBuffers, forward_parameters, model_inputs
 from headscope.scan.options import ScanOptions
 from headscope.scan.tally.reduction import TRAITS
 from headscope.scan.tally.tally import Tally, TallyLayout

@@ -85,11 +85,13 @@ def choose(q: Tensor, k: Tensor, v: Tensor, scores: Scores, backend: str | None 
     """Return the backend of that name, or the fastest that can run the request; a BackendError says why one cannot."""
     if backend is not None and backend not in BACKENDS:
         raise BackendError(f"there is no backend {backend!r}; there are {', '.join(BACKENDS)}")
-    reasons = refusals(q, k, v, scores)
-    fastest = next(name for name, reason in reasons.items() if reason is None)
-    if backend is not None and reasons[backend] is not None:
-        raise BackendError(f"{reasons[backend]}; try {fastest!r}")
-    return BACKENDS[backend or fastest]
+    bound = scores.bind(q, k)
+    fastest = next(each for each in BACKENDS.values() if each.refuse(q, k, v, bound) is None)
+    if backend in (None, fastest.name):
+        return fastest
+    if (reason := BACKENDS[backend].refuse(q, k, v, bound)) is not None:
+        raise BackendError(f"{reason}; try {fastest.name!r}")
+    return BACKENDS[backend]
 
 
 def refusals(q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> dict[str, str | None]:

@@ -25,8 +25,9 @@ from headscope.attention.observer import Call, observing
 from headscope.errors import InputError
 from headscope.files import parse_json, parsing, write_atomic
 from headscope.heads.film_tasks import FilmTask, measure
+from headscope.heads.questions.head_scores import QuestionScores, head_scores
 from headscope.heads.questions.standard_questions import STANDARD
-from headscope.heads.roles.probes.repeat_probe import QuestionScores, RepeatProbe, head_scores, token_losses
+from headscope.heads.roles.probes.repeat_probe import RepeatProbe, token_losses
 from headscope.models.huggingface import attention
 
 SCHEMA_VERSION = 1

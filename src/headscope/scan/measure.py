@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,7 +20,7 @@ from headscope.heads.bootstrap import hash64
 from headscope.heads.questions.label_rules import LabelRule
 from headscope.heads.questions.standard_questions import VisibleKeys
 from headscope.models.finite import PassCheck, deferred_checks
-from headscope.models.inputs.dummy_inputs import device_of
+from headscope.models.modes import device_of, threads
 from headscope.models.protocol import OpenModel
 from headscope.models.recording import note_logsumexp
 from headscope.scan.corpus.document_split import DocumentBlock, DocumentSplit
@@ -247,14 +246,3 @@ def model_inputs(model: OpenModel, rows: PackedRows, first_position: int | None)
     if "logits_to_keep" in names:
         inputs["logits_to_keep"] = torch.zeros(1, dtype=torch.long, device=device)
     return inputs
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """Use this many CPU threads inside the block: the last digits of a matrix product depend on them."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

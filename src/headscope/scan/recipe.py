@@ -14,7 +14,7 @@ import torch
 import headscope
 from headscope.errors import InputError
 from headscope.files import parse_json, parsing
-from headscope.models.inputs.dummy_inputs import device_of
+from headscope.models.modes import device_of
 from headscope.models.protocol import OpenModel
 from headscope.models.weight_hash import weight_hash
 

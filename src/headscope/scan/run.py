@@ -15,7 +15,7 @@ import torch
 
 from headscope.errors import InputError
 from headscope.heads.questions.standard_questions import STANDARD
-from headscope.models.inputs.dummy_inputs import device_of
+from headscope.models.modes import device_of, threads
 from headscope.models.protocol import OpenModel
 from headscope.models.weight_hash import hashing
 from headscope.scan.census import Census
@@ -24,7 +24,7 @@ from headscope.scan.corpus.file_hashes import FileHashes
 from headscope.scan.corpus.packing import RowFormat
 from headscope.scan.corpus.packing_check import choose_row_format
 from headscope.scan.corpus.reading import CorpusReader, CorpusSource
-from headscope.scan.measure import Advance, Measurer, Plan, threads
+from headscope.scan.measure import Advance, Measurer, Plan
 from headscope.scan.options import ScanOptions
 from headscope.scan.pool import Opener, WorkerSetup, process_pool, run_here
 from headscope.scan.progress import progress_bar

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 import headscope
 from headscope.cli import app
-from headscope.heads.questions.cross_questions import _cross_questions, monotone_share
 from headscope.heads.questions.label_rules import token_class
+from headscope.heads.questions.standard_questions import _cross_questions, monotone_share
 from headscope.names import Head
 
 SOURCE, WRITTEN = "the horse crossed the road because it was tired", "the road was"

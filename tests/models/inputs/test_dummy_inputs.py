@@ -11,7 +11,8 @@ import transformers
 from tests.models import tiny
 from torch import Tensor
 
-from headscope.models.inputs.dummy_inputs import BATCH, TARGET_LENGTH, TEXT_LENGTH, device_of, probe_inputs, tokens
+from headscope.models.inputs.dummy_inputs import BATCH, TARGET_LENGTH, TEXT_LENGTH, probe_inputs, tokens
+from headscope.models.modes import device_of
 
 
 def config(**values: Any) -> Any:

@@ -26,7 +26,7 @@ from headscope.errors import InputError
 from headscope.heads.look.edits import EditFunction, apply_edits, edited, scores_under, under
 from headscope.heads.look.knock_outs import in_order
 from headscope.heads.look.layer_cache import LayerCache
-from headscope.heads.questions.batch_answers import Answers, BatchAnswers, together
+from headscope.heads.questions.standard_answers import Answers, BatchAnswers, together
 from headscope.models.finite import PassCheck
 from headscope.models.modes import own_precision
 from headscope.models.protocol import ForwardPass, OpenModel, SiteObserver, SiteOutput

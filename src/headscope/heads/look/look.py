@@ -23,11 +23,9 @@ from headscope.heads.look.edits import EditFunction
 from headscope.heads.look.knock_outs import refuse_beyond
 from headscope.heads.look.sampling import ClassPrediction, Prediction, class_predictions, strongest_predictions
 from headscope.heads.look.table import head_table
-from headscope.heads.questions.batch_answers import BatchAnswers
-from headscope.heads.questions.cross_questions import Sides, are_words
 from headscope.heads.questions.label_rules import LabelRule
-from headscope.heads.questions.standard_answers import StandardAnswers
-from headscope.heads.questions.standard_questions import VisibleKeys, answerable
+from headscope.heads.questions.standard_answers import BatchAnswers, StandardAnswers
+from headscope.heads.questions.standard_questions import Sides, VisibleKeys, answerable, are_words
 from headscope.models.inputs.patch_labels import NOT_TEXT, grid_labels, numbered_labels
 from headscope.models.modes import own_precision
 from headscope.models.protocol import OpenModel, Prepared, Token
@@ -142,7 +140,7 @@ class Look:
     def mean_answers(self, site: str) -> dict[str, Float[Tensor, " head"]]:
         """Mean mass per head on every standard question, over the rows that can answer it; absent if no row can.
 
-        Cross-attention has questions of its own: see ``cross_questions``; *monotone* is a share of rows.
+        Cross-attention has questions of its own: see ``questions_between``; *monotone* is a share of rows.
         """
         return self._answers.means(self, site)
 

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from headscope.attention.observer import Call, plain
 from headscope.errors import InputError
-from headscope.models.inputs.dummy_inputs import device_of, tokens
+from headscope.models.inputs.dummy_inputs import tokens
+from headscope.models.modes import device_of
 from headscope.models.protocol import OpenModel
 from headscope.scan.corpus.document_split import DocumentSplit, is_whole_call
 from headscope.scan.corpus.packing import MIN_TOKENS, PackedRows, Piece, RowFormat

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from headscope.errors import InputError
-from headscope.models.inputs.dummy_inputs import device_of
+from headscope.models.modes import device_of
 from headscope.models.protocol import OpenModel
 from headscope.scan.corpus.documents import Corpus, Passage
 from headscope.scan.corpus.file_hashes import FileHashes
