@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import FrozenInstanceError
-from typing import Any
 
 import pytest
 import torch
@@ -69,22 +68,6 @@ def test_a_recipe_is_written_in_the_same_bytes_by_every_version() -> None:
     written = Recipe({"schema_version": 1, "b": {"z": 1, "a": ["ü"]}}).to_json()
     assert written == '{\n "b": {\n  "a": [\n   "ü"\n  ],\n  "z": 1\n },\n "schema_version": 1\n}\n'
     assert Recipe.from_json(written).data["b"] == {"z": 1, "a": ["ü"]}
-
-
-@pytest.mark.parametrize(
-    ("corpus", "lacks"),
-    [
-        ([{"file": "a"}], True),
-        ([{"file": "a", "sha256": "x"}], False),
-        ([{"file": "a", "sha256": "x"}, {"file": "b"}], True),
-        ([{"stream": "a pipe"}], False),
-        ([{"texts": 3, "sha256": "x"}], False),
-        ([], False),
-    ],
-)
-def test_early_recipes_name_files_without_a_hash(corpus: list[dict[str, Any]], lacks: bool) -> None:
-    assert Recipe({"corpus": corpus}).lacks_corpus_hash is lacks
-    assert not Recipe({}).lacks_corpus_hash
 
 
 def test_weights_that_were_hashed_before_are_not_hashed_again() -> None:

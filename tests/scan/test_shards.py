@@ -227,13 +227,6 @@ def test_the_hash_of_the_rows_is_that_of_the_packing_or_of_the_result_or_nothing
     assert folder.packed_sha256() == made.sha256
 
 
-def test_a_scan_of_a_corpus_without_a_hash_is_not_resumed(tmp_path: Path) -> None:
-    folder, file = ScanFolder(tmp_path), {"file": "a.txt", "bytes": 5}
-    folder.start(Recipe(RECIPE.data | {"corpus": [file]}))
-    with pytest.raises(InputError, match="a scan of an earlier headscope, which kept no hash of its corpus"):
-        folder.start(Recipe(RECIPE.data | {"corpus": [file | {"sha256": "x"}]}))
-
-
 def test_a_measured_shard_is_kept_as_long_as_its_rows_are_the_same(folder: ScanFolder) -> None:
     one, other = (next(pack([(0, list(range(length)))], RowFormat(16), 4)) for length in (9, 8))
     digest = folder.save_rows(0, one)

@@ -44,11 +44,6 @@ class Recipe:
         return str(self.data["model"]["weights_sha256"])
 
     @property
-    def lacks_corpus_hash(self) -> bool:
-        """Whether files of the corpus are named without a hash of their content, as in early recipes."""
-        return any("file" in entry and "sha256" not in entry for entry in self.data.get("corpus", []))
-
-    @property
     def device(self) -> str:
         return str(self.data["machine"]["device"])
 
