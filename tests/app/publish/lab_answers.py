@@ -13,8 +13,8 @@ from pydantic_core import to_jsonable_python
 from headscope.app.pages import by_hand
 from headscope.app.publish.answers import fork_remarks
 from headscope.lab.teach.course.typed_numbers import means, readings
+from headscope.lab.teach.crafted_heads import CraftSettings, Job, fit, fresh_model
 from headscope.lab.teach.exercises import InventTwoHeads
-from headscope.lab.teach.fit_heads import CraftSettings, Job, fit, fresh_model
 from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupModel, LookupTask
 from headscope.lab.teach.one_or_many import KEYS, PARTITION, PARTITION_WIDTH, ROLES, Outcome, arms, partition_arms
 from headscope.lab.teach.stacked_seeds import StackedModels

@@ -11,8 +11,7 @@ import torch
 
 import headscope
 from headscope.errors import InputError
-from headscope.lab.teach.crafted_heads import Crafted, CraftSettings, craft
-from headscope.lab.teach.fit_heads import Snapshot
+from headscope.lab.teach.crafted_heads import Crafted, CraftSettings, Snapshot, craft
 from headscope.lab.teach.target_patterns import (
     SENTENCE,
     Target,

@@ -8,19 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headscope.errors import InputError
-from headscope.lab.teach.fit_heads import (
+from headscope.lab.teach.crafted_heads import (
     INITIAL_SCALE,
     CraftSettings,
-    Diagnosis,
     Job,
     _answers,
     _covered,
+    _Diagnosis,
+    _head_hit,
+    _pattern,
     _schedule,
+    _word_ids,
     fit,
     fresh_model,
-    head_hit,
-    pattern,
-    word_ids,
 )
 from headscope.lab.teach.target_patterns import Target
 
@@ -34,7 +34,7 @@ def job(*arrows: tuple[tuple[int, int], ...], words: list[str] = WORDS) -> Job:
 
 @given(st.lists(st.sampled_from("abcd"), min_size=1, max_size=12))
 def test_equal_words_have_equal_ids_by_first_appearance_and_none_has_zero(words: list[str]) -> None:
-    ids = word_ids(words).tolist()
+    ids = _word_ids(words).tolist()
     assert min(ids) == 1
     order: list[str] = []
     for word, number in zip(words, ids, strict=True):
@@ -57,14 +57,14 @@ def test_for_one_arrow_covered_is_the_weight_on_its_end() -> None:
 
 def test_a_heads_hit_is_over_rows_with_a_target_else_over_all() -> None:
     hits = torch.tensor([0.1, 0.5, 0.9])
-    assert head_hit(hits, torch.tensor([False, True, True])) == 0.7
-    assert head_hit(hits, torch.tensor([False, False, False])) == 0.5
+    assert _head_hit(hits, torch.tensor([False, True, True])) == 0.7
+    assert _head_hit(hits, torch.tensor([False, False, False])) == 0.5
 
 
 def test_answers_are_the_words_that_heads_attend_to() -> None:
     work = job(((2, 1), (4, 2)), ((4, 3),), ())
     answers = _answers(work)
-    the, cat, saw = (int(word_ids(WORDS)[place]) for place in (0, 1, 2))
+    the, cat, saw = (int(_word_ids(WORDS)[place]) for place in (0, 1, 2))
     assert answers.shape == (5, 5)
     for row in (0, 1, 3):
         assert answers[row].tolist() == [1.0 if word == the else 0.0 for word in range(5)], "a silent row rests"
@@ -86,7 +86,7 @@ def test_snapshots_are_at_both_ends_and_closer_together_at_first(steps: int, cou
 def test_a_fresh_head_is_nearly_uniform_and_causal() -> None:
     work = job(((2, 1),), ((4, 3),))
     model = fresh_model(work, CraftSettings())
-    weights = pattern(model, model.embed(work.ids)).detach()
+    weights = _pattern(model, model.embed(work.ids)).detach()
     for row in range(5):
         assert weights[:, row, row + 1 :].abs().max() == 0 if row < 4 else True
         assert (weights[:, row, : row + 1] - 1 / (row + 1)).abs().max() < 0.4
@@ -111,7 +111,7 @@ def test_the_loss_is_the_cross_entropy_with_the_target_and_falls() -> None:
     settings = CraftSettings(steps=30, snapshots=4)
     fitted = fit(work, settings, told.append)
     model = fresh_model(work, settings)
-    weights = pattern(model, model.embed(work.ids)).detach()
+    weights = _pattern(model, model.embed(work.ids)).detach()
     for head in range(2):
         rows = [
             -sum(float(work.wanted[head, row, key]) * float(weights[head, row, key].log())
@@ -124,7 +124,7 @@ def test_the_loss_is_the_cross_entropy_with_the_target_and_falls() -> None:
     assert [each.step for each in told] == sorted(_schedule(settings))
     assert told == fitted.snapshots
     assert fitted.snapshots[-1].loss == [round(value, 4) for value in fitted.losses[-1].tolist()]
-    now = pattern(fitted.model, fitted.model.embed(work.ids)).detach()
+    now = _pattern(fitted.model, fitted.model.embed(work.ids)).detach()
     torch.testing.assert_close(fitted.hits, _covered(now, work.wanted))
 
 
@@ -143,7 +143,7 @@ def test_answers_have_the_shares_of_unequal_heads() -> None:
     targets = [Target("a", arrows=((4, 1), (4, 2)), shares=(0.75, 0.25)), Target("b", arrows=((4, 1),))]
     rows = [target.rows(WORDS, causal=True) for target in targets]
     answers = _answers(Job(WORDS, torch.stack([row for row, _ in rows]), torch.stack([finds for _, finds in rows])))
-    cat, saw = (int(word_ids(WORDS)[place]) for place in (1, 2))
+    cat, saw = (int(_word_ids(WORDS)[place]) for place in (1, 2))
     assert answers[4, [cat, saw]].tolist() == pytest.approx([1.75 / 2, 0.25 / 2])
     assert answers.sum(-1).tolist() == pytest.approx([1] * 5)
 
@@ -168,7 +168,7 @@ def test_a_learning_rate_of_zero_is_refused() -> None:
 
 
 def test_a_longer_fit_has_four_times_the_steps_up_to_the_limit() -> None:
-    assert [Diagnosis(job(((2, 1),)), CraftSettings(steps=steps)).more for steps in (10, 1250, 1251)] == [
+    assert [_Diagnosis(job(((2, 1),)), CraftSettings(steps=steps)).more for steps in (10, 1250, 1251)] == [
         40,
         5000,
         5000,
@@ -179,7 +179,7 @@ def test_a_row_that_no_head_size_reaches_is_diagnosed() -> None:
     words = [f"w{number}" for number in range(24)]
     arrows = tuple((row, (row * 7) % (row + 1)) for row in range(1, 24))
     work = job(arrows, words=words)
-    diagnosis = Diagnosis(work, CraftSettings(d_model=2, d_head=1, steps=5))
+    diagnosis = _Diagnosis(work, CraftSettings(d_model=2, d_head=1, steps=5))
     said = [diagnosis.why(0, row) for row in range(1, 24)]
     worst = int(diagnosis.wider[0].argmin())
     assert diagnosis.why(0, worst) == (
@@ -206,11 +206,11 @@ def test_a_row_that_no_head_size_reaches_is_diagnosed() -> None:
 def test_words_that_look_alike_without_positions_are_named(
     arrows: tuple[tuple[int, int], ...], place: int, says: str
 ) -> None:
-    assert Diagnosis(job(arrows), CraftSettings(positions=False))._alike(0, place) == says
+    assert _Diagnosis(job(arrows), CraftSettings(positions=False))._alike(0, place) == says
 
 
 def test_words_are_alike_only_without_positions_and_only_where_it_matters() -> None:
     work = job(((3, 0),), words=["the", "cat", "saw", "the", "dog"])
-    assert Diagnosis(work, CraftSettings())._alike(0, 3) == ""
-    assert "'the' at 0 and at 3 look alike" in Diagnosis(work, CraftSettings(positions=False))._alike(0, 3)
-    assert Diagnosis(work, CraftSettings(positions=False))._alike(0, 2) == "", "a later word is not in sight"
+    assert _Diagnosis(work, CraftSettings())._alike(0, 3) == ""
+    assert "'the' at 0 and at 3 look alike" in _Diagnosis(work, CraftSettings(positions=False))._alike(0, 3)
+    assert _Diagnosis(work, CraftSettings(positions=False))._alike(0, 2) == "", "a later word is not in sight"

@@ -12,8 +12,9 @@ import torch
 
 from headscope.errors import InputError
 from headscope.lab.teach import lessons
+from headscope.lab.teach.course.live_text import live, plain
 from headscope.lab.teach.course.questions import Option, QuizQuestion
-from headscope.lab.teach.lessons import FOLDER, contents, fill, lesson
+from headscope.lab.teach.lessons import FOLDER, contents, lesson
 
 NUMBERS = [int(file.stem[:2]) for file in sorted(FOLDER.glob("*.md"))]
 
@@ -143,8 +144,8 @@ def test_unknown_lessons_and_names() -> None:
     with pytest.raises(InputError, match="there is no lesson 'cooking'; there are 0 one-head"):
         lesson("cooking")
     with pytest.raises(InputError, match="the text uses 'x', which its code does not compute"):
-        fill("{{x:.2f}}", {"y": 1})
-    assert fill("{{y:.1f}} and {{y}}", {"y": 1.25}) == "1.2 and 1.25"
+        live("{{x:.2f}}", {"y": 1})
+    assert plain(live("{{y:.1f}} and {{y}}", {"y": 1.25})) == "1.2 and 1.25"
 
 
 NUMERIC = QuizQuestion("How many?", [Option("1,200", True, "Counted."), Option("−3", False, "Too few.")], numeric=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headscope.lab.teach.crafted_heads import craft
-from headscope.lab.teach.fit_heads import CraftSettings
+from headscope.lab.teach.crafted_heads import CraftSettings, craft
 from headscope.lab.teach.sentence_targets import sentence_targets
 from headscope.lab.teach.target_patterns import SENTENCE, default_targets, made_sentence, split_words
 

@@ -8,7 +8,7 @@ import torch
 from headscope.errors import InputError
 from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupModel, LookupTask, evaluate
 from headscope.lab.teach.one_or_many import KEYS, ROLES
-from headscope.lab.teach.stacked_seeds import StackedModels, train, train_all
+from headscope.lab.teach.stacked_seeds import StackedModels, train_all
 
 
 @pytest.mark.parametrize("sizes", [{}, {"d_ff": 5}, {"n_layers": 2, "d_ff": 5}])
@@ -27,13 +27,13 @@ def test_seeds_of_a_stack_do_not_influence_each_other() -> None:
     arm, budget = Arm(name="a", n_heads=2, d_head=4), Budget(d_model=8, steps=30, batch=8, test_rows=16)
     together = train_all(ROLES, arm, [3, 4], budget)
     for seed, trained in zip((3, 4), together, strict=True):
-        alone = train(ROLES, arm, seed, budget)
+        alone = train_all(ROLES, arm, [seed], budget)[0]
         torch.testing.assert_close(trained.model.body.embedding.weight, alone.model.body.embedding.weight)
 
 
 def test_equal_seeds_give_equal_models() -> None:
     arm, budget = Arm(name="a", n_heads=2, d_head=4), Budget(d_model=8, steps=5, batch=8, test_rows=16)
-    first, second = (train(ROLES, arm, 3, budget) for _ in range(2))
+    first, second = (train_all(ROLES, arm, [3], budget)[0] for _ in range(2))
     assert torch.equal(first.model.body.embedding.weight, second.model.body.embedding.weight)
 
 

@@ -137,11 +137,6 @@ def _run(code: str, name: str) -> tuple[Mapping[str, Any], str]:
     return names, printed.getvalue().rstrip()
 
 
-def fill(text: str, names: Mapping[str, Any]) -> str:
-    """Replace ``{{name}}`` and ``{{name:format}}`` by computed values."""
-    return plain(live(text, names))
-
-
 def _sections(text: str, name: str) -> tuple[str, dict[str, str]]:
     parts = re.split(r"^## (.+)$", text, flags=re.M)
     found = {heading.strip(): body.strip() for heading, body in zip(parts[1::2], parts[2::2], strict=True)}

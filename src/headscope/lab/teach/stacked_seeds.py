@@ -110,11 +110,6 @@ class StackedModels:
         return x + torch.baddbmm(down[1], F.gelu(torch.baddbmm(up[1], flat, up[0])), down[0]).view_as(x)
 
 
-def train(task: LookupTask, arm: Arm, seed: int, budget: Budget | None = None) -> _Trained:
-    """Train one arm with one seed; equal seeds draw equal rows."""
-    return train_all(task, arm, [seed], budget)[0]
-
-
 @one_thread()
 def train_all(task: LookupTask, arm: Arm, seeds: Sequence[int], budget: Budget | None = None) -> list[_Trained]:
     """Train one arm with all seeds at once; each seed draws its own rows and has its own weights."""

@@ -1,12 +1,11 @@
-"""``python -m headscope.attention``: build multi-head attention step by step, print every shape, and check it."""
+"""``headscope build``: multi-head attention step by step, print every shape, and check it."""
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -32,21 +31,8 @@ class _Built(NamedTuple):
     x: Tensor
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m headscope.attention", description=__doc__)
-    parser.add_argument("--d-model", type=int, default=768, help="width of the model (768)")
-    parser.add_argument("--heads", type=int, default=12, help="number of heads (12)")
-    parser.add_argument("--kv-heads", type=int, default=None, help="key/value heads, shared in groups (all)")
-    given = parser.parse_args(arguments)
-    try:
-        return show(given.d_model, given.heads, given.kv_heads)
-    except ShapeError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-
-
 @torch.no_grad()
-def show(d_model: int, n_heads: int, n_kv_heads: int | None = None) -> int:
+def build(d_model: int, n_heads: int, n_kv_heads: int | None = None) -> int:
     """Print the steps and the checks; return 0 if all checks pass."""
     if d_model > WIDEST:
         raise ShapeError(
@@ -179,7 +165,3 @@ def _title(text: str) -> str:
 def _style(text: str, code: int) -> str:
     plain = "NO_COLOR" in os.environ or not sys.stdout.isatty()
     return text if plain else f"\x1b[{code}m{text}\x1b[0m"
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
