@@ -36,13 +36,14 @@ def test_the_shipped_version_is_one() -> None:
 def test_the_figures_of_looks_and_scans_are_those_of_the_results() -> None:
     rows = json.loads((ROOT / "bench/results/look-h200.json").read_text())["rows"]
     at = {(row["model"], row["tokens"]): row["times"] for row in rows if "texts" not in row}
-    (scan,) = json.loads((ROOT / "bench/results/scan-small-h200.json").read_text())["rows"]
+    scan = json.loads((ROOT / "bench/results/scan-small-h200.json").read_text())["rows"][0]
 
     def ms(model: str, tokens: int, what: str) -> str:
         value = at[model, tokens][what]["median_ms"]
         return f"{value:.0f} ms" if value >= 100 else f"{value:.1f} ms"
 
     text = " ".join((ROOT / "README.md").read_text().split())
+    assert (scan["model"], scan["context"]) == ("gpt2-shape", 1024)
     for said in (
         f"takes {ms('gpt2', 1024, 'look')} for 1,024 tokens of GPT-2 small's shape in float32",
         f"the plain pass takes {ms('gpt2', 1024, 'sdpa')} and eager attention with the same statistics "

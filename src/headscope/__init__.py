@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from headscope.app.show import show
     from headscope.attention.module import MultiHeadAttention
     from headscope.attention.questions import Question
+    from headscope.heads.edits.ablate import ablate, force, scale
+    from headscope.heads.edits.hidden_keys import knock_out
+    from headscope.heads.edits.patch import patch
+    from headscope.heads.edits.path import path
     from headscope.heads.film import TrainingRecorder
-    from headscope.heads.look.edits import ablate, force, knock_out, patch, path, scale
     from headscope.heads.look.sampling import Sampling
     from headscope.heads.questions.label_rules import LabelRule, token_class
     from headscope.heads.roles.run import RoleOptions
@@ -34,14 +37,14 @@ _HOMES = {
     "ScanOptions": "headscope.scan.options",
     "StepOptions": "headscope.models.any_torch.steps",
     "TrainingRecorder": "headscope.heads.film",
-    "ablate": "headscope.heads.look.edits",
-    "force": "headscope.heads.look.edits",
-    "knock_out": "headscope.heads.look.edits",
+    "ablate": "headscope.heads.edits.ablate",
+    "force": "headscope.heads.edits.ablate",
+    "knock_out": "headscope.heads.edits.hidden_keys",
     "load": "headscope.scope",
     "open_look": "headscope.scope",
-    "patch": "headscope.heads.look.edits",
-    "path": "headscope.heads.look.edits",
-    "scale": "headscope.heads.look.edits",
+    "patch": "headscope.heads.edits.patch",
+    "path": "headscope.heads.edits.path",
+    "scale": "headscope.heads.edits.ablate",
     "show": "headscope.app.show",
     "token_class": "headscope.heads.questions.label_rules",
 }

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import torch
 
 from headscope.errors import EditError, InputError
+from headscope.heads.edits.edit import BoundEdit, Edit, EditFunction, Edits, of_function
 from headscope.heads.explain import qk_ov_circuits
 from headscope.heads.explain.qk_ov_circuits import Compositions, FactoredMatrix, Through
-from headscope.heads.look.edits import Edit, EditFunction, edited
 from headscope.heads.look.importance import Importance, Target, importance
 from headscope.heads.look.look import Look
 from headscope.heads.look.padded_batch import ComparedLengths, NotOneBatchError, read_in_one_batch
@@ -44,7 +44,7 @@ class _ActiveEdit:
     """An edit inside a ``with scope.edit(…)`` block, and the scope it belongs to."""
 
     scope: int
-    bound: EditFunction
+    bound: BoundEdit
     key: str
 
 
@@ -105,7 +105,9 @@ class Scope:
             )
         opened, options, mine = self.model, options or StepOptions(), self._edits()
         bound, key = [edit.bound for edit in mine], "|".join(edit.key for edit in mine)
-        steps = record_steps(opened, run, edited(bound) if bound else None, options.item)
+        edits = Edits(opened, bound)
+        with edits.during():
+            steps = record_steps(opened, run, edits.attend if edits else None, options.item)
         read = lambda at: Look(opened, steps[at].prepare(opened, options), bound, key).read()  # noqa: E731
         return StepLooks(opened, [step.name for step in steps], read)
 
@@ -118,12 +120,8 @@ class Scope:
         wrong = [repr(edit)[:80] for edit in edits if not isinstance(edit, Edit) and not callable(edit)]
         if wrong:
             raise EditError(f"edit({wrong[0]}): give an edit such as ablate('5.1'), or a function of site, call and z")
-        bound = tuple(
-            _ActiveEdit(id(self), edit.bind(self.model), edit.key())
-            if isinstance(edit, Edit)
-            else _ActiveEdit(id(self), edit, repr(edit))
-            for edit in edits
-        )
+        given = [edit if isinstance(edit, Edit) else of_function(edit) for edit in edits]
+        bound = tuple(_ActiveEdit(id(self), edit.bind(self.model), edit.key) for edit in given)
         _active.set(_active.get() + bound)
         try:
             yield self
@@ -135,7 +133,8 @@ class Scope:
         """Continue a text under the edits in force; greedy unless ``sampling`` says otherwise."""
         inputs = generation_inputs(self.model, text, n_tokens)
         sampling = sampling or Sampling()
-        decoder = Decoder(self.model, inputs, edited([edit.bound for edit in self._edits()]))
+        edits = Edits(self.model, [edit.bound for edit in self._edits()])
+        decoder = Decoder(self.model, inputs, edits.attend, edits.during)
         generator = torch.Generator().manual_seed(sampling.seed)
         logits, ids, steps = decoder.first(), [], Steps(sampling)
         for _ in range(n_tokens):
@@ -252,15 +251,14 @@ class Scope:
 
     def _read_all(self, looks: list[Look]) -> list[Look]:
         """Read looks in one padded batch; one by one where that is not equal, or was not for the first batch."""
-        alone = any(hasattr(edit, "during") for look in looks for edit in look.edits)  # it follows one text at a time
-        if self._batches is not False and not alone:
+        if self._batches is not False and not looks[0].edits.follows:  # which is one text at a time
             try:
                 read_in_one_batch(looks, self._compared)
                 self._batches = True
                 return looks
             except NotOneBatchError:
                 self._batches = self._batches or False
-        return [Look(self.model, look.prepared, look.edits, look.key).read() for look in looks]
+        return [Look(self.model, look.prepared, look.edits.bound, look.key).read() for look in looks]
 
     def _refuse_edits(self, what: str) -> None:
         """Refuse a measurement of the model as it is while edits are in force: it would be without them."""

@@ -51,6 +51,7 @@ class KilledRun(TrainingRun):
         return super()._advance(forward)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [0, 1, 7, STEPS - 1])
 def test_a_run_killed_at_a_step_of_the_film_ends_with_the_same_bytes(
     text: TextFile, whole: Path, tmp_path: Path, at: int

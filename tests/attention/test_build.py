@@ -38,40 +38,6 @@ def test_sizes_that_do_not_fit_are_refused() -> None:
         build(100, 12)
 
 
-def test_a_check_that_fails_is_shown_and_fails(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wrong = MultiHeadAttention.patterns
-    monkeypatch.setattr(MultiHeadAttention, "patterns", lambda *given, **named: wrong(*given, **named) * 2)
-    assert build(8, 2) == 1
-    assert "✗ every row of every pattern sums to 1" in capsys.readouterr().out
-
-
-def test_it_leaves_gradients_switched_on() -> None:
-    build(8, 2)
-    assert torch.is_grad_enabled()
-
-
-@pytest.mark.parametrize(
-    ("sizes", "said"),
-    [
-        ((768, 0), "sizes must be at least 1: d_model=768, n_heads=0"),
-        ((-12, 12), "sizes must be at least 1: d_model=-12"),
-        ((8, 4, 3), "n_heads=4 is not a multiple of n_kv_heads=3"),
-        ((8, 4, 0), "n_kv_heads=0"),
-    ],
-)
-def test_impossible_sizes_are_refused(sizes: tuple[int, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ShapeError, match=said):
-        build(*sizes)
-    assert not capsys.readouterr().out
-
-
-def test_the_smallest_module_is_shown_too(capsys: pytest.CaptureFixture[str]) -> None:
-    assert build(1, 1) == 0
-    assert "All checks pass." in capsys.readouterr().out
-
-
 def test_the_printed_pattern_is_the_first_heads(capsys: pytest.CaptureFixture[str]) -> None:
     """Every printed number is the softmax of q · k, computed from the module's own matrices."""
     build(12, 3)
@@ -88,8 +54,3 @@ def test_the_printed_pattern_is_the_first_heads(capsys: pytest.CaptureFixture[st
         masked = torch.ones(building.TOKENS, building.TOKENS, dtype=torch.bool).triu(1)
         expected = (q @ k.T / 2).masked_fill(masked, float("-inf")).softmax(-1)
     torch.testing.assert_close(torch.tensor(printed), expected, atol=0.0051, rtol=0)
-
-
-@pytest.mark.parametrize(("share", "shade"), [(0.0, " "), (0.1, "░"), (0.25, "░"), (0.5, "▒"), (0.74, "▓"), (1.0, "█")])
-def test_a_shade_is_darker_for_more(share: float, shade: str) -> None:
-    assert building._shade(share) == shade * 2

@@ -95,6 +95,8 @@ def test_tokens_are_compared_in_constant_time(outside, token, monkeypatch):
     assert (b"guess", token.secret.encode()) in compared
 
 
+@pytest.mark.quick
+@pytest.mark.slow
 def test_the_command_serves_other_machines_with_the_token_it_prints(tmp_path: Path):
     program_text = "from headscope.cli import main; main()"
     command = [sys.executable, "-c", program_text, "serve", "--host", "0.0.0.0", "--no-open"]

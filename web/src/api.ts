@@ -337,8 +337,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Film List */
-        get: operations["film_list_api_films_get"];
+        /**
+         * Names
+         * @description The films of this page; it opens on the first.
+         */
+        get: operations["names_api_films_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -888,16 +891,6 @@ export interface components {
             whole: number;
         };
         /**
-         * Answer
-         * @description How the share of one part in the logit changes when the path is cut.
-         */
-        Answer: {
-            /** Change */
-            change: number;
-            /** Name */
-            name: string;
-        };
-        /**
          * AnswerRequest
          * @description A letter, or a number for a numeric question.
          */
@@ -1001,11 +994,6 @@ export interface components {
             says: string;
             /** Title */
             title: string;
-        };
-        /** CardList */
-        CardList: {
-            /** Cards */
-            cards: components["schemas"]["CardSummary"][];
         };
         /**
          * CardRequest
@@ -1175,11 +1163,6 @@ export interface components {
             /** Spreads */
             spreads: components["schemas"]["Histogram"][];
         };
-        /** CensusList */
-        CensusList: {
-            /** Censuses */
-            censuses: components["schemas"]["CensusSummary"][];
-        };
         /**
          * CensusResponse
          * @description A whole census. Arrays [quantity, head], NaN where no row could answer: ``mean``, ``low``, ``high``, ``null``,
@@ -1241,14 +1224,12 @@ export interface components {
             tokens: number;
         };
         /**
-         * CheckedAnswer
-         * @description Whether an answer is right, with a remark on each of its parts.
+         * Checked
+         * @description A checked answer: right when every remark is.
          */
-        CheckedAnswer: {
+        Checked: {
             /** Remarks */
             remarks: components["schemas"]["Remark"][];
-            /** Right */
-            right: boolean;
         };
         /**
          * ClaimedHead
@@ -1387,7 +1368,7 @@ export interface components {
             /** Hit */
             hit: number;
             /** Misses */
-            misses: components["schemas"]["MissedRow"][];
+            misses: components["schemas"]["RowFit"][];
             /** Name */
             name: string;
         };
@@ -1500,23 +1481,26 @@ export interface components {
         };
         /**
          * CutPathResponse
-         * @description One cut path; ``answers``: the parts whose shares change most; ``others``: the change of all the rest.
+         * @description One cut path. ``answers``: the parts whose shares in the logit change most, and their changes; ``others``: the
+         *     change of all the rest; ``readers``: the reader first, then with ``group`` all heads that read the same keys.
          */
         CutPathResponse: {
             /** Answers */
-            answers: components["schemas"]["Answer"][];
+            answers: {
+                [key: string]: number;
+            };
             /** Into */
             into: string;
             /** Key */
             key: number | null;
-            logit: components["schemas"]["MovedInfo"];
+            logit: components["schemas"]["Moved"];
             /** Look */
             look: string;
             /** Others */
             others: number;
             /** Position */
             position: number;
-            probability: components["schemas"]["MovedInfo"];
+            probability: components["schemas"]["Moved"];
             /** Query */
             query: number;
             /** Reader */
@@ -1524,7 +1508,7 @@ export interface components {
             /** Readers */
             readers: string[];
             token: components["schemas"]["NextToken"];
-            weight: components["schemas"]["MovedInfo"] | null;
+            weight: components["schemas"]["Moved"] | null;
             /** Writer */
             writer: string;
         };
@@ -1658,14 +1642,6 @@ export interface components {
             sentence: string;
         };
         /**
-         * FilmList
-         * @description The films of this page; it opens on the first.
-         */
-        FilmList: {
-            /** Names */
-            names: string[];
-        };
-        /**
          * FilmMoment
          * @description One point of the film; losses are nats per token, None where nothing was measured.
          */
@@ -1773,18 +1749,6 @@ export interface components {
             title: string;
         };
         /**
-         * GridInfo
-         * @description Patches row by row: rows × columns positions from ``first`` on.
-         */
-        GridInfo: {
-            /** Columns */
-            columns: number;
-            /** First */
-            first: number;
-            /** Rows */
-            rows: number;
-        };
-        /**
          * HandRequest
          * @description A model by hand to open in the microscope.
          */
@@ -1803,14 +1767,6 @@ export interface components {
             role: string;
             /** Says */
             says: string;
-        };
-        /**
-         * HandRoles
-         * @description All models by hand.
-         */
-        HandRoles: {
-            /** Roles */
-            roles: components["schemas"]["HandRole"][];
         };
         /** HeadChoice */
         HeadChoice: {
@@ -1890,6 +1846,26 @@ export interface components {
             } | null;
         };
         /**
+         * KeyRead
+         * @description A key that a head read: its weight, what its value carried to the prediction, why, and who wrote the value.
+         */
+        KeyRead: {
+            /** Answered */
+            answered: components["schemas"]["Share"][];
+            /** Asked */
+            asked: components["schemas"]["Share"][];
+            left_out: components["schemas"]["LeftOut"];
+            place: components["schemas"]["Place"];
+            /** Share */
+            share: number;
+            /** Total */
+            total: number;
+            /** Values */
+            values: components["schemas"]["Step"][];
+            /** Weight */
+            weight: number;
+        };
+        /**
          * KVChoice
          * @description A number of KV heads, and the cache in fp16 bytes at each of the card's lengths.
          */
@@ -1904,10 +1880,10 @@ export interface components {
             total: number | null;
         };
         /**
-         * LeftOutInfo
-         * @description What a level does not show: how many terms, and their sum, positive and negative apart.
+         * LeftOut
+         * @description What a level does not show: how many terms, and what they add up to, positive and negative apart.
          */
-        LeftOutInfo: {
+        LeftOut: {
             /** Count */
             count: number;
             /** Down */
@@ -2037,17 +2013,17 @@ export interface components {
              * @default {}
              */
             streams: {
-                [key: string]: components["schemas"]["TokenInfo"][];
+                [key: string]: components["schemas"]["Token"][];
             };
             /** Text */
             text: string;
             /** Tokens */
-            tokens: components["schemas"]["TokenInfo"][];
+            tokens: components["schemas"]["Token"][];
             /**
              * Written
              * @description the decoder's tokens, for an encoder-decoder
              */
-            written: components["schemas"]["TokenInfo"][];
+            written: components["schemas"]["Token"][];
         };
         /**
          * LookupRow
@@ -2101,7 +2077,7 @@ export interface components {
              * @description by token sequence: which of its positions are patches
              */
             grids: {
-                [key: string]: components["schemas"]["GridInfo"];
+                [key: string]: components["schemas"]["PatchGrid"];
             };
             /**
              * Kind
@@ -2128,20 +2104,6 @@ export interface components {
             data: string;
             /** Text */
             text?: string | null;
-        };
-        /**
-         * MissedRow
-         * @description A row that covers little of its target, and why.
-         */
-        MissedRow: {
-            /** Hit */
-            hit: number;
-            /** Place */
-            place: number;
-            /** Why */
-            why: string;
-            /** Word */
-            word: string;
         };
         /**
          * ModelInfo
@@ -2210,10 +2172,10 @@ export interface components {
             titles: string[];
         };
         /**
-         * MovedInfo
-         * @description A number as it is, as the split predicts it without the path, and as it truly is without it.
+         * Moved
+         * @description A number as it is, as it is predicted without the path, and as it truly is without it.
          */
-        MovedInfo: {
+        Moved: {
             /** As Is */
             as_is: number;
             /** Predicted */
@@ -2356,10 +2318,22 @@ export interface components {
             name: string;
         };
         /**
-         * PlaceInfo
-         * @description A token of the text.
+         * PatchGrid
+         * @description Patches row by row: ``rows × columns`` positions from ``first`` on.
          */
-        PlaceInfo: {
+        PatchGrid: {
+            /** Columns */
+            columns: number;
+            /** First */
+            first: number;
+            /** Rows */
+            rows: number;
+        };
+        /**
+         * Place
+         * @description A token of the text: its position and its text.
+         */
+        Place: {
             /** Position */
             position: number;
             /** Token */
@@ -2493,14 +2467,6 @@ export interface components {
             what: string;
         };
         /**
-         * PublishedClaims
-         * @description Published claims about heads of this model.
-         */
-        PublishedClaims: {
-            /** Claims */
-            claims: components["schemas"]["PaperClaim"][];
-        };
-        /**
          * Quantity
          * @description A question or a trait that every head of a census has a number for.
          */
@@ -2552,6 +2518,15 @@ export interface components {
              * @enum {string}
              */
             unit: "share" | "nats" | "tokens";
+        };
+        /**
+         * Read
+         * @description The key that a head read most from one position, and the weight on it.
+         */
+        Read: {
+            place: components["schemas"]["Place"];
+            /** Weight */
+            weight: number;
         };
         /**
          * ReceivedRequest
@@ -2700,6 +2675,23 @@ export interface components {
             why_not: string;
         };
         /**
+         * RowFit
+         * @description One row with a target: how much of it the pattern covers, and, if little, why.
+         */
+        RowFit: {
+            /** Hit */
+            hit: number;
+            /** Position */
+            position: number;
+            /**
+             * Why
+             * @default
+             */
+            why: string;
+            /** Word */
+            word: string;
+        };
+        /**
          * RunBegun
          * @description Which arms will be trained, in order.
          */
@@ -2817,6 +2809,24 @@ export interface components {
             words: string[];
         };
         /**
+         * Share
+         * @description What one writer gives to a relative score; for a head, also what it read at that place.
+         */
+        Share: {
+            /** Kind */
+            kind: string;
+            /** Name */
+            name: string;
+            /**
+             * Position Part
+             * @default 0
+             */
+            position_part: number;
+            read?: components["schemas"]["Read"] | null;
+            /** Value */
+            value: number;
+        };
+        /**
          * ShowPage
          * @description The address of a student's page, sent after they have agreed to show it.
          */
@@ -2892,6 +2902,35 @@ export interface components {
             vocabulary?: number | null;
         };
         /**
+         * Step
+         * @description A part that adds to the prediction: a head or MLP or embedding, where it wrote, and its share in logits.
+         */
+        Step: {
+            /** Kind */
+            kind: string;
+            left_out?: components["schemas"]["LeftOut"];
+            /** Name */
+            name: string;
+            /**
+             * Note
+             * @default
+             */
+            note: string;
+            place: components["schemas"]["Place"];
+            /**
+             * Reads
+             * @default []
+             */
+            reads: components["schemas"]["KeyRead"][];
+            /**
+             * Rests
+             * @default false
+             */
+            rests: boolean;
+            /** Share */
+            share: number;
+        };
+        /**
          * TargetPattern
          * @description What one head should attend to: arrows (query, key) between words.
          *
@@ -2948,16 +2987,16 @@ export interface components {
             shown: string | null;
         };
         /**
-         * TokenInfo
-         * @description A token, and the characters of the text it came from (none for an added token).
+         * Token
+         * @description One token: its id, its text, and its character span in the input (None for added tokens).
          */
-        TokenInfo: {
+        Token: {
             /** End */
-            end: number | null;
+            end?: number | null;
             /** Id */
             id: number;
             /** Start */
-            start: number | null;
+            start?: number | null;
             /** Text */
             text: string;
         };
@@ -2984,29 +3023,6 @@ export interface components {
             spaced: components["schemas"]["NamedToken"] | null;
             /** Text */
             text: string;
-        };
-        /**
-         * TraceRead
-         * @description A key that a head read: what its value carried to the prediction, why it was found, and who wrote the value.
-         */
-        TraceRead: {
-            /** Answered */
-            answered: components["schemas"]["WriterShare"][];
-            /** Asked */
-            asked: components["schemas"]["WriterShare"][];
-            left_out: components["schemas"]["LeftOutInfo"];
-            /** Position */
-            position: number;
-            /** Share */
-            share: number;
-            /** Token */
-            token: string;
-            /** Total */
-            total: number;
-            /** Values */
-            values: components["schemas"]["TraceStep"][];
-            /** Weight */
-            weight: number;
         };
         /**
          * TraceRequest
@@ -3037,39 +3053,16 @@ export interface components {
             constant: number;
             /** Floor */
             floor: number;
-            left_out: components["schemas"]["LeftOutInfo"];
+            left_out: components["schemas"]["LeftOut"];
             /** Look */
             look: string;
             minus: components["schemas"]["NextToken"] | null;
-            position: components["schemas"]["PlaceInfo"];
+            position: components["schemas"]["Place"];
             /** Steps */
-            steps: components["schemas"]["TraceStep"][];
+            steps: components["schemas"]["Step"][];
             token: components["schemas"]["NextToken"];
             /** Total */
             total: number;
-        };
-        /**
-         * TraceStep
-         * @description A part that adds to the prediction, at the place where it wrote.
-         */
-        TraceStep: {
-            /** Kind */
-            kind: string;
-            left_out: components["schemas"]["LeftOutInfo"];
-            /** Name */
-            name: string;
-            /** Note */
-            note: string;
-            /** Position */
-            position: number;
-            /** Reads */
-            reads: components["schemas"]["TraceRead"][];
-            /** Rests */
-            rests: boolean;
-            /** Share */
-            share: number;
-            /** Token */
-            token: string;
         };
         /**
          * WeightsRequest
@@ -3186,9 +3179,9 @@ export interface components {
          */
         WhyResponse: {
             /** Answered */
-            answered: components["schemas"]["WriterShare"][];
+            answered: components["schemas"]["Share"][];
             /** Asked */
-            asked: components["schemas"]["WriterShare"][];
+            asked: components["schemas"]["Share"][];
             /** Baseline */
             baseline: number;
             /** Error */
@@ -3197,7 +3190,7 @@ export interface components {
             group: string[];
             /** Head */
             head: string;
-            key: components["schemas"]["PlaceInfo"];
+            key: components["schemas"]["Place"];
             /** Look */
             look: string;
             /** Minus */
@@ -3220,7 +3213,7 @@ export interface components {
             pairs_sum: number;
             /** Position Part */
             position_part: number;
-            query: components["schemas"]["PlaceInfo"];
+            query: components["schemas"]["Place"];
             /** Score */
             score: number;
             /** Sink */
@@ -3291,7 +3284,10 @@ export interface components {
                 [key: string]: number[];
             };
         };
-        /** WorksheetResponse */
+        /**
+         * WorksheetResponse
+         * @description A worksheet; its tasks have no ``answers`` and no ``working`` unless it is solved.
+         */
         WorksheetResponse: {
             /** Seed */
             seed: number;
@@ -3302,7 +3298,7 @@ export interface components {
         };
         /**
          * WorksheetTask
-         * @description One task; ``answers`` and ``working`` are empty unless the sheet is solved.
+         * @description One task: a text, a table to work in (the first row is its heading), blanks to fill, and how it is solved.
          */
         WorksheetTask: {
             /** Answers */
@@ -3317,33 +3313,6 @@ export interface components {
             title: string;
             /** Working */
             working: string;
-        };
-        /**
-         * WriterRead
-         * @description What a head that is a writer read at the place where it wrote.
-         */
-        WriterRead: {
-            /** Position */
-            position: number;
-            /** Token */
-            token: string;
-            /** Weight */
-            weight: number;
-        };
-        /**
-         * WriterShare
-         * @description What one writer gives to a relative score; ``position_part`` of it is due to the offset.
-         */
-        WriterShare: {
-            /** Kind */
-            kind: string;
-            /** Name */
-            name: string;
-            /** Position Part */
-            position_part: number;
-            read: components["schemas"]["WriterRead"] | null;
-            /** Value */
-            value: number;
         };
     };
     responses: never;
@@ -3402,7 +3371,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["CardList"];
+                    "application/json": components["schemas"]["CardSummary"][];
                 };
             };
             /** @description Unprocessable Entity */
@@ -3431,7 +3400,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["CensusList"];
+                    "application/json": components["schemas"]["CensusSummary"][];
                 };
             };
             /** @description Unprocessable Entity */
@@ -3933,7 +3902,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["PublishedClaims"];
+                    "application/json": components["schemas"]["PaperClaim"][];
                 };
             };
             /** @description Unprocessable Entity */
@@ -3978,7 +3947,7 @@ export interface operations {
             };
         };
     };
-    film_list_api_films_get: {
+    names_api_films_get: {
         parameters: {
             query?: never;
             header?: never;
@@ -3993,7 +3962,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["FilmList"];
+                    "application/json": string[];
                 };
             };
             /** @description Unprocessable Entity */
@@ -4090,7 +4059,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HandRoles"];
+                    "application/json": components["schemas"]["HandRole"][];
                 };
             };
             /** @description Unprocessable Entity */
@@ -4251,7 +4220,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["CheckedAnswer"];
+                    "application/json": components["schemas"]["Checked"];
                 };
             };
             /** @description Unprocessable Entity */
@@ -4284,7 +4253,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["CheckedAnswer"];
+                    "application/json": components["schemas"]["Checked"];
                 };
             };
             /** @description Unprocessable Entity */

@@ -194,14 +194,14 @@ def ablate(
     """
     from headscope.app import json_output, terminal
     from headscope.errors import InputError
-    from headscope.heads.look.edits import Ablate
+    from headscope.heads.edits.ablate import ablate as ablate_heads
     from headscope.scope import load
 
     if texts and how == "zero":
         raise InputError("--texts is for --how mean and --how resample; zero needs none")
     if how == "resample" and not texts:
         raise InputError("--how resample draws the heads' outputs on other texts; name them, as in --texts book.txt")
-    change = Ablate(tuple(head), how, tuple(read_texts(texts or [], 16, 1000)))
+    change = ablate_heads(*head, how=how, texts=read_texts(texts or [], 16, 1000))
     with load(model) as scope:
         before = scope.look(text)
         with scope.edit(change):
@@ -230,11 +230,11 @@ def generate(
     Example: headscope generate "Alice was" --temperature 0.7 --off 5.1
     """
     from headscope.app import json_output
-    from headscope.heads.look.edits import Ablate
+    from headscope.heads.edits.ablate import ablate as ablate_heads
     from headscope.heads.look.sampling import Sampling
     from headscope.scope import load
 
-    with load(model) as scope, scope.edit(*([Ablate(tuple(off))] if off else [])):
+    with load(model) as scope, scope.edit(*([ablate_heads(*off)] if off else [])):
         cuts = Sampling(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
         made = scope.generate(text, tokens, cuts)
     if as_json:

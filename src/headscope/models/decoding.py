@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
@@ -50,8 +50,15 @@ def generation_inputs(model: OpenModel, text: Any, n_tokens: int) -> Mapping[str
 class Decoder:
     """Generates one continuation. Its KV cache is its own, so no two edits share one."""
 
-    def __init__(self, model: OpenModel, inputs: Mapping[str, Tensor], observer: SiteObserver) -> None:
-        self.model, self.observer = model, with_positions(model, observer)
+    def __init__(
+        self,
+        model: OpenModel,
+        inputs: Mapping[str, Tensor],
+        observer: SiteObserver,
+        during: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        """Every pass runs inside ``during()``."""
+        self.model, self.observer, self.during = model, with_positions(model, observer), during
         self.inputs = dict(inputs)
         self.name = DECODER_INPUTS if DECODER_INPUTS in inputs else "input_ids"
         once = not any("@" in site for site in model.shape.sites)  # a module that is called twice has one place in it
@@ -77,9 +84,9 @@ class Decoder:
 
     def _step(self, inputs: Mapping[str, object]) -> Float[Tensor, " vocabulary"]:
         if not self.keeps_cache:
-            with torch.no_grad():
+            with torch.no_grad(), self.during():
                 return self.model.run(self.inputs, self.observer).logits[0, -1]
-        with torch.no_grad(), self.model.observing(self.observer) as check:
+        with torch.no_grad(), self.during(), self.model.observing(self.observer) as check:
             output = self.model.model(**inputs, use_cache=True)
             self._cache = getattr(output, "past_key_values", None)
             logits: Tensor = output.logits[0, -1]
@@ -106,8 +113,6 @@ def with_positions(model: OpenModel, observer: SiteObserver) -> SiteObserver:
             call = replace(call, first_query=first, first_key=0 if is_cross else max(0, first + n_query - n_key))
         return observer(site, call)
 
-    if hasattr(observer, "during"):
-        attend.during = observer.during  # type: ignore[attr-defined]
     return attend
 
 

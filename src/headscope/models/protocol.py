@@ -19,10 +19,7 @@ if TYPE_CHECKING:
     from headscope.models.inputs.tokens import InputProcessor
 
 SiteObserver = Callable[[str, Call], Tensor]
-"""Given a site's name and its attention call, returns z ``[batch, head, query, d_value]``.
-
-An observer may have an attribute ``during``: a context manager without arguments that every pass with it runs inside.
-"""
+"""Given a site's name and its attention call, returns z ``[batch, head, query, d_value]``."""
 
 HeadSum = Literal["exact", "head-local", "mixed"]
 

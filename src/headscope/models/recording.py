@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -217,8 +217,7 @@ class RecordedModel(ABC):
             recording.check.z.hold(site, z)
             return z
 
-        during: Callable[[], AbstractContextManager[Any]] = getattr(observer, "during", nullcontext)
-        with self._recorded(recording), observing(observe), during():
+        with self._recorded(recording), observing(observe):
             yield
 
     @contextmanager

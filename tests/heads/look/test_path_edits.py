@@ -246,9 +246,9 @@ def test_patched_mlp_and_stream_equal_hooks(llama: Scope, ids: list[int]) -> Non
     hook = layers[1].register_forward_pre_hook(lambda m, a: (at(a[0], stream), *a[1:]))
     by_hand_stream = llama.look(ids).logits
     hook.remove()
-    with llama.edit(headscope.patch("mlp 1", [3, 8], other)):
+    with llama.edit(headscope.patch("mlp_out 1", [3, 8], other)):
         torch.testing.assert_close(llama.look(ids).logits, by_hand_mlp)
-    with llama.edit(headscope.patch("stream 1", [3, 8], other)):
+    with llama.edit(headscope.patch("resid_pre 1", [3, 8], other)):
         torch.testing.assert_close(llama.look(ids).logits, by_hand_stream)
-    with pytest.raises(EditError, match=r"'mlp 7': patch.* layers are 0, 1"):
-        headscope.patch("mlp 7", 3, other).bind(llama.model)
+    with pytest.raises(EditError, match=r"'mlp_out 7': this model has no such layer; it has 0, 1"):
+        headscope.patch("mlp_out 7", 3, other).bind(llama.model)

@@ -12,7 +12,6 @@ from torch import nn
 
 import headscope
 from headscope.errors import InputError
-from headscope.heads.look.edits import Ablate
 
 
 def without(model: nn.Module, layer: int, head: int) -> nn.Module:
@@ -34,7 +33,7 @@ def test_classes_follow_an_ablated_head() -> None:
         found = scope.look(picture()).classes()
         assert found[0].name == model.config.id2label[int(own.argmax())]
         assert sum(each.probability for each in found) == pytest.approx(1.0, abs=1e-5)
-        with scope.edit(Ablate(("1.2",))):
+        with scope.edit(headscope.ablate("1.2")):
             edited = {each.name: each.probability for each in scope.look(picture()).classes()}
     for at, name in model.config.id2label.items():
         assert edited[name] == pytest.approx(float(cut[at]), abs=1e-5)

@@ -130,15 +130,6 @@ def test_a_w_o_that_is_no_module_is_applied_and_not_handed_out() -> None:
         assert_close(applied.x, done.x)
 
 
-def test_the_bias_of_w_o_is_added_once() -> None:
-    module = Base()
-    with opened(module) as model, torch.no_grad():
-        x = states(2, 5, seed=3)
-        done = model.run({"x": x}, outputs=["Base"]).outputs["Base"]
-        assert_close(x + done.output, module(x))
-        assert done.x.shape == (2, 5, misleading.HEADS, misleading.D)
-
-
 def test_a_gated_w_o_is_recorded_where_it_is_called() -> None:
     module = misleading.Gated()
     with opened(module) as model, torch.no_grad():
@@ -201,16 +192,6 @@ def test_a_module_without_attention_is_refused() -> None:
     assert not module._forward_hooks
 
 
-def test_a_closed_model_runs_no_more() -> None:
-    module = Base()
-    with opened(module) as model:
-        pass
-    with pytest.raises(ModelError, match="Base: this scope is closed; load the model again"):
-        model.run({"x": states(2, 7)})
-    assert not module._forward_hooks
-    assert not module._forward_pre_hooks
-
-
 def test_what_passes_check_is_listed() -> None:
     with opened(Base()) as model:
         assert [check.what for check in model.self_check.checks] == [
@@ -260,45 +241,12 @@ def test_sites_that_only_further_inputs_reach_are_learned_then() -> None:
         assert sorted(model.learned) == ["text", "vision"]
 
 
-def test_a_site_that_is_learned_later_is_checked_too() -> None:
-    module = WithPicture()
-    module.vision = misleading.QueryAdded()
-    with opened(module, {"x": states(2, 7)}) as model:
-        model.find_new_sites({"x": states(2, 7), "pixels": states(2, 7, seed=4)})
-        assert model.learned["vision"].why.startswith("a head set to zero is not its rows of W_O at zero")
-        assert not model.learned["text"].why
-
-
 def test_an_output_that_is_no_number_is_refused_by_its_site() -> None:
     with (
         opened(Base()) as model,
         pytest.raises(ModelError, match="the attention output of site Base is NaN for this in"),
     ):
         model.run(model.probe, lambda site, call: plain(call) * float("nan"))
-
-
-def test_calls_of_one_module_are_counted_in_each_pass() -> None:
-    class Twice(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = Base()
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.layer(self.layer(x))
-
-    with opened(Twice()) as model:
-        for _ in range(2):
-            seen: list[str] = []
-            model.run(model.probe, lambda site, call, seen=seen: seen.append(site) or plain(call))
-            assert seen == ["layer", "layer@2"]
-        assert list(model.shape.sites) == ["layer", "layer@2"]
-
-
-def test_what_is_given_is_prepared_by_the_module_s_own_names() -> None:
-    with opened(Base()) as model:
-        x = states(1, 5, seed=3)
-        assert torch.equal(model.prepare(x).inputs["x"], x)
-        assert len(model.prepare(lambda module: module(x)).tokens) == 5
 
 
 def test_each_call_of_a_gated_module_has_its_own_output() -> None:
@@ -315,12 +263,6 @@ def test_each_call_of_a_gated_module_has_its_own_output() -> None:
         model.model.layer.proj.register_forward_hook(lambda module, args, output: made.append(output))
         done = model.run(model.probe, outputs=["layer", "layer@2"]).outputs
         assert_close([done["layer"].output, done["layer@2"].output], made)
-
-
-def test_only_an_observer_s_sites_are_taken_from_the_module() -> None:
-    """Without one, every site is computed by the module itself."""
-    with opened(Two()) as model, torch.no_grad():
-        assert torch.equal(model.run(model.probe).logits, model.model(**model.probe))
 
 
 def test_errors_of_the_module_name_its_inputs_and_ours_do_not() -> None:

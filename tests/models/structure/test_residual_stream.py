@@ -11,7 +11,7 @@ from torch import nn
 
 import headscope
 from headscope.errors import ModelError
-from headscope.models.structure.residual_stream import _first, _fit, _sum_with, layer_parts
+from headscope.models.structure.residual_stream import layer_parts
 
 IDS = list(range(5, 20))
 SIZES: dict[str, Any] = {
@@ -179,32 +179,3 @@ def test_parallel_branches_have_factors_of_their_own() -> None:
     torch.testing.assert_close(found.before, x[0])
     torch.testing.assert_close(found.after, x[0] + 2 * layer.attn(x[0]), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(found.mlp, 3 * layer.mlp(x[0]), rtol=1e-4, atol=1e-5)
-
-
-def test_a_sum_is_found_between_neighbours_and_has_its_factor() -> None:
-    before, writer = torch.randn(5, 4), torch.randn(5, 4)
-    writer[1] = 0
-    after = before + 0.5 * writer
-    found = _sum_with(writer, [before, after])
-    assert found is not None
-    assert found.before is before
-    assert found.after is after
-    torch.testing.assert_close(found.added, 0.5 * writer, rtol=1e-4, atol=1e-5)
-    assert _sum_with(writer, [before]) is None
-    assert _sum_with(torch.randn(5, 4), [before, after]) is None
-
-
-def test_a_difference_within_rounding_is_explained_by_nothing() -> None:
-    """Beside a large stream the whole difference is small; what is left of it has to be small beside it."""
-    before, writer, other = 1e6 * torch.randn(5, 4), torch.randn(5, 4), torch.randn(5, 4)
-    assert _fit(before + other, before, [writer]) is None
-    assert _fit(before, before, [writer]) is None
-    assert _fit(before + other, before, [torch.zeros(5, 4)]) is None
-
-
-def test_the_first_tensor_of_numbers_is_the_activation() -> None:
-    x = torch.randn(1, 3, 4)
-    found = _first((None, "text", torch.arange(3), x, 2 * x))
-    assert found is not None
-    assert torch.equal(found, x[0])
-    assert _first((None, torch.arange(3))) is None

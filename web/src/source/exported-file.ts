@@ -63,7 +63,7 @@ export function fileSource(bytes: ArrayBuffer): Source {
     model: ModelCard;
     predictions: Prediction[];
     roles: Roles;
-    featured: { claims: PaperClaim[] };
+    featured: PaperClaim[];
     explained?: Explained;
   };
   const answers = explainedAnswers(explained, notInFile);
@@ -82,7 +82,7 @@ export function fileSource(bytes: ArrayBuffer): Source {
     trace: async (wanted) => answers.trace(wanted),
     received: async ({ look, head }) => receivedIn(weights(bundle, wholePattern(look, head))),
     importance: absent,
-    featured: async () => featured.claims,
+    featured: async () => featured,
     roles: async () => roles,
     testHeads: async () => roles,
   };

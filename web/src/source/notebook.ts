@@ -60,7 +60,7 @@ export function notebookSource(first: string, ask: ReturnType<typeof requester>)
     trace: (wanted) => value<Trace>("trace", wanted),
     received: async (wanted) => receivedFrom(await bytes("received", wanted)),
     importance: async (wanted) => importanceFrom(await bytes("importance", wanted)),
-    featured: async () => (await value<{ claims: PaperClaim[] }>("featured")).claims,
+    featured: () => value<PaperClaim[]>("featured"),
     roles: () => value<Roles>("roles"),
     testHeads: () => value<Roles>("testHeads"),
   };

@@ -122,7 +122,7 @@ export function serverSource(model?: string): Source {
     progress: () => json<Progress>("progress"),
     received: cached(async (wanted, signal) => receivedFrom(await bytes("received", wanted, signal))),
     importance: cached(async (wanted, signal) => importanceFrom(await bytes("importance", wanted, signal))),
-    featured: async () => (await json<{ claims: PaperClaim[] }>("featured")).claims,
+    featured: () => json<PaperClaim[]>("featured"),
     roles: () => json<Roles>("roles"),
     testHeads: () => json<Roles>("roles", {}),
   };

@@ -6,9 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
-from headscope.app.pages.explain.path_cut import CutPathRequest
-from headscope.app.pages.explain.trace import TraceRequest, TraceResponse
-from headscope.app.pages.explain.why import WhyRequest, WhyResponse
+from headscope.app.pages.explain import CutPathRequest, TraceRequest, TraceResponse, WhyRequest, WhyResponse
 from headscope.app.pages.microscope import Session
 from headscope.errors import HeadscopeError
 
@@ -35,7 +33,7 @@ def explain_arrows(
     for head, key in arrows[:MOST_ARROWS]:
         why = session.why(WhyRequest(look=look, head=head, query=last, key=key))
         found["arrows"][f"{head} {last} {key} mean"] = why
-        writer = main_writer(why)
+        writer = _main_writer(why)
         if writer is not None:
             asked = CutPathRequest(look=look, writer=writer, reader=head, query=last, key=key)
             found["cuts"][f"{writer} {head} k {last} {key}"] = session.cut_path(asked)
@@ -44,11 +42,11 @@ def explain_arrows(
 def _arrows(trace: TraceResponse) -> list[tuple[str, int]]:
     """Heads of the trace and the keys that they read, those with the largest share first."""
     steps = [step for step in trace.steps if step.kind == "head" and not step.rests]
-    reads = [(abs(read.share), step.name, read.position) for step in steps for read in step.reads]
+    reads = [(abs(read.share), step.name, read.place.position) for step in steps for read in step.reads]
     return [(head, key) for _, head, key in sorted(reads, reverse=True)]
 
 
-def main_writer(why: WhyResponse) -> str | None:
+def _main_writer(why: WhyResponse) -> str | None:
     """The writer at the key that the page pins first: the largest with the sign of the total."""
     sign = -1.0 if why.total < 0 else 1.0
     return next((each.name for each in why.answered if each.value * sign > 0 and each.kind != "reader"), None)

@@ -17,9 +17,7 @@ from pydantic_core import to_jsonable_python
 
 from headscope.app.export.html import assemble
 from headscope.app.pages.attribution import AttributionRequest, TokenRequest
-from headscope.app.pages.explain.path_cut import CutPathRequest
-from headscope.app.pages.explain.trace import TraceRequest
-from headscope.app.pages.explain.why import WhyRequest
+from headscope.app.pages.explain import CutPathRequest, TraceRequest, WhyRequest
 from headscope.app.pages.media.given_looks import GivenLooks
 from headscope.app.pages.media.shown import ReceivedRequest
 from headscope.app.pages.media.upload import MediaRequest

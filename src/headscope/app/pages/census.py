@@ -87,10 +87,6 @@ class CensusSummary(CensusTitle):
     heads: int
 
 
-class CensusList(Response):
-    censuses: list[CensusSummary]
-
-
 class ScanRequest(Request):
     """A text to scan."""
 
@@ -159,8 +155,8 @@ class Censuses:
         self._scanned: LRU[tuple[str, int], OpenedCensus] = LRU(KEPT_SCANS)
         self._lock = threading.Lock()
 
-    def summaries(self, client: str = "") -> CensusList:
-        return CensusList(censuses=[each.summary for each in self.opened(client).values()])
+    def summaries(self, client: str = "") -> list[CensusSummary]:
+        return [each.summary for each in self.opened(client).values()]
 
     def opened(self, client: str = "") -> dict[int, OpenedCensus]:
         """A client's censuses by number, in the order of the page's list."""

@@ -24,12 +24,6 @@ FILE = "film.safetensors"
 KEPT = 8  # films in memory
 
 
-class FilmList(Response):
-    """The films of this page; it opens on the first."""
-
-    names: list[str]
-
-
 class FilmMoment(Response):
     """One point of the film; losses are nats per token, None where nothing was measured."""
 
@@ -94,8 +88,9 @@ class Films:
         self._files = found | {EMBEDDED.name: EMBEDDED / FILE}
         self._read: LRU[str, tuple[FilmResponse, Arrays]] = LRU(KEPT)
 
-    def film_list(self) -> FilmList:
-        return FilmList(names=list(self._files))
+    def names(self) -> list[str]:
+        """The films of this page; it opens on the first."""
+        return list(self._files)
 
     def film(self, name: str | None = None) -> tuple[FilmResponse, Arrays]:
         """The film of this name, or the first."""

@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any
 
 from headscope.app.lru import LRU
-from headscope.app.pages.explain.why import stream_bytes
+from headscope.app.pages.explain import stream_bytes
 from headscope.app.pages.tiles import PatternTiles
 from headscope.heads.look.look import Look
 

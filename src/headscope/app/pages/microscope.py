@@ -7,7 +7,7 @@ one may pause between two layers), and keep the recent looks: a second request n
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Literal, TypeVar
@@ -27,9 +27,17 @@ from headscope.app.pages.attribution import (
     attribute,
     find_token,
 )
-from headscope.app.pages.explain.path_cut import CutPathRequest, CutPathResponse, cut_path
-from headscope.app.pages.explain.trace import TraceRequest, TraceResponse, trace_back
-from headscope.app.pages.explain.why import WhyRequest, WhyResponse, split_arrow
+from headscope.app.pages.explain import (
+    CutPathRequest,
+    CutPathResponse,
+    TraceRequest,
+    TraceResponse,
+    WhyRequest,
+    WhyResponse,
+    cut_path,
+    split_arrow,
+    trace_back,
+)
 from headscope.app.pages.head_scores import QUESTIONS, QuestionInfo, site_scores
 from headscope.app.pages.kept_looks import KeptLooks, Opened
 from headscope.app.pages.media.given_looks import GivenLook, GivenLooks
@@ -46,13 +54,13 @@ from headscope.app.pages.predictions import (
     with_edits,
     without_tokens,
 )
-from headscope.app.pages.roles import PublishedClaims, Roles, model_title, published_claims, roles_of, shipped
+from headscope.app.pages.roles import PaperClaim, Roles, model_title, published_claims, roles_of, shipped
 from headscope.app.pages.schema import SCHEMA_VERSION, LookName, Request, Response
 from headscope.app.pages.tiles import PatternTiles, WeightsRequest, WeightsResponse
 from headscope.app.wire import Arrays, numbers
 from headscope.attention.progress import report_progress
 from headscope.errors import InputError
-from headscope.heads.look.edits import Edit
+from headscope.heads.edits.edit import Edit
 from headscope.heads.look.look import Look
 from headscope.heads.questions.standard_questions import VisibleKeys, answerable, standard_questions
 from headscope.heads.roles.report import Report
@@ -99,15 +107,6 @@ class ModelInfo(Response):
     given: list[GivenLook] = Field(default=[], description="looks that a program brought, such as a denoiser's steps")
 
 
-class TokenInfo(Response):
-    """A token, and the characters of the text it came from (none for an added token)."""
-
-    text: str
-    id: int
-    start: int | None
-    end: int | None
-
-
 class LookRequest(Request):
     """A text, or the name of a look whose text is still cached."""
 
@@ -126,12 +125,12 @@ class LookResponse(Response):
     schema_version: int = SCHEMA_VERSION
     look: str
     text: str
-    tokens: list[TokenInfo]
-    written: list[TokenInfo] = Field(description="the decoder's tokens, for an encoder-decoder")
+    tokens: list[Token]
+    written: list[Token] = Field(description="the decoder's tokens, for an encoder-decoder")
     read: int = Field(description="tokens the model reads: what is shown")
     length: int | None = Field(description="tokens the text has; none where only its beginning was split into tokens")
     asked: list[int] = Field(description="for each question, at how many positions of this text it can be asked")
-    streams: dict[str, list[TokenInfo]] = Field(default={}, description="other token sequences, as a picture's patches")
+    streams: dict[str, list[Token]] = Field(default={}, description="other token sequences, as a picture's patches")
     sides: dict[str, tuple[str, str]] = Field(
         default={},
         description="where a site's queries and keys are not the model's usual token sequences",
@@ -220,12 +219,12 @@ class Session:
         found = LookResponse(
             look=opened.name,
             text=opened.text,
-            tokens=_token_infos(look.tokens),
-            written=[] if look.written is look.tokens else _token_infos(look.written),
+            tokens=list(look.tokens),
+            written=[] if look.written is look.tokens else list(look.written),
             read=len(look.tokens),
             length=opened.length,
             asked=[rows.get(question.name, len(look.tokens) - 1) for question in QUESTIONS],
-            streams={name: _token_infos(tokens) for name, tokens in streams.other.items()},
+            streams={name: list(tokens) for name, tokens in streams.other.items()},
             sides=streams.sides,
             media=media,
         )
@@ -285,7 +284,7 @@ class Session:
         importance = self._importance.cached(opened.name, measure)
         return ImportanceResponse(look=asked.look, read=len(ids)), {"importance": importance}
 
-    def featured(self) -> PublishedClaims:
+    def featured(self) -> list[PaperClaim]:
         """Published claims about this model's heads, with the scores that were measured here."""
         return published_claims(self.scope.shape, self._tested or self._shipped)
 
@@ -373,13 +372,9 @@ class Session:
 
     def _under(self, opened: Opened, position: int | None, edits: list[Edit]) -> Tensor:
         """The logits at one position under these edits, or the whole output."""
-        key = (opened.name, "|".join(sorted(edit.key() for edit in edits)), position)
+        key = (opened.name, "|".join(sorted(edit.key for edit in edits)), position)
         at = slice(None) if position is None else position
         return self._edited.cached(key, lambda: logits_under(opened.look, edits)[at].clone())
-
-
-def _token_infos(tokens: Sequence[Token]) -> list[TokenInfo]:
-    return [TokenInfo(**vars(token)) for token in tokens]
 
 
 def _kinds(model: OpenModel) -> list[Kind]:

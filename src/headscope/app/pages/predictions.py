@@ -12,7 +12,9 @@ from torch import Tensor
 
 from headscope.app.pages.schema import LookName, PartName, Request, Response
 from headscope.errors import InputError
-from headscope.heads.look.edits import Edit, ablate, edited, knock_out
+from headscope.heads.edits.ablate import ablate
+from headscope.heads.edits.edit import Edit, Edits
+from headscope.heads.edits.hidden_keys import knock_out
 from headscope.heads.look.look import Look
 from headscope.heads.look.sampling import Sampling, cuts
 from headscope.models.selfcheck import relative_difference
@@ -116,9 +118,9 @@ def _checked(edge: Edge, look: Look) -> Edge:
 
 def logits_under(look: Look, edits: Sequence[Edit]) -> Float[Tensor, "query vocabulary"]:
     """Run the text again with these edits and measure nothing: a third of the cost of a look."""
-    observer = edited([edit.bind(look.model) for edit in edits])
+    under = Edits(look.model, [edit.bind(look.model) for edit in edits])
     with torch.no_grad():
-        return look.model.run(look.prepared.inputs, observer).logits[0]
+        return under.run(look.prepared.inputs).logits[0]
 
 
 def guesses(look: Look, position: int, count: int) -> list[NextToken]:

@@ -14,7 +14,7 @@ from pydantic_core import to_jsonable_python
 
 from headscope.app.pages import cards, four_heads
 from headscope.app.pages.census import Censuses
-from headscope.app.pages.course import worksheet
+from headscope.app.pages.course import lessons
 from headscope.app.wire import pack
 
 SENTENCES = 1_000  # seeds that the page draws from
@@ -25,7 +25,7 @@ Group = dict[str, Any]
 
 def answer_groups(censuses: Censuses) -> Iterator[tuple[str, Group]]:
     """The beginning that the requests of a group share, and the answer to each."""
-    for line in cards.card_list().cards:
+    for line in cards.card_list():
         yield f"card {{{_body({'name': line.name})[1:-1]},", card_group(line.name)
     yield (
         'lab/sentence {"seed"',
@@ -37,7 +37,7 @@ def answer_groups(censuses: Censuses) -> Iterator[tuple[str, Group]]:
     yield (
         "worksheet?",
         {
-            f"worksheet?seed={seed}&solved={str(solved).lower()}": worksheet.sheet(seed, solved=solved)
+            f"worksheet?seed={seed}&solved={str(solved).lower()}": lessons.sheet(seed, solved=solved)
             for seed in range(WORKSHEETS)
             for solved in (False, True)
         },

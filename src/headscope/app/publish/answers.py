@@ -29,7 +29,7 @@ def stored_answers(censuses: Censuses) -> Files:
     """Every answer by its request."""
     found = {key: _json(value) for key, value in _values(censuses)}
     films = Films()
-    names = films.film_list().names
+    names = films.names()
     for name in names[:1]:
         found["film"] = found[f"film?name={name}"] = pack(*films.film(name))
     for number, census in censuses.opened().items():
@@ -42,7 +42,7 @@ def _values(censuses: Censuses) -> Iterator[tuple[str, Any]]:
     yield "lessons", listed
     for lesson in listed.lessons:
         yield f"lessons/{lesson.number}", lessons.lesson(lesson.number)
-    yield "films", Films().film_list()
+    yield "films", Films().names()
     yield "cards", cards.card_list()
     yield "lab/worked {}", by_hand.worked(by_hand.WorkedRequest())
     yield "lab/exercise", by_hand.exercise()

@@ -16,7 +16,9 @@ from torch import Tensor
 from headscope.app.pages.predictions import logits_under
 from headscope.app.publish.graph import INPUTS, Exported, example_inputs
 from headscope.app.publish.weights import DType
-from headscope.heads.look.edits import Edit, ablate, knock_out
+from headscope.heads.edits.ablate import ablate
+from headscope.heads.edits.edit import Edit
+from headscope.heads.edits.hidden_keys import knock_out
 from headscope.heads.look.look import Look
 from headscope.names import Site
 from headscope.scope import Scope

@@ -19,11 +19,13 @@ from torch import Tensor
 
 from headscope.attention import pattern
 from headscope.errors import InputError, ModelError
+from headscope.heads.edits.ablate import ablate
+from headscope.heads.edits.edit import Edits
+from headscope.heads.edits.path import Path
 from headscope.heads.explain.arrows import Explained, explained
 from headscope.heads.explain.logit_shares import logit_shares
 from headscope.heads.explain.score_parts import Reading
 from headscope.heads.look.attribution import frozen_norm
-from headscope.heads.look.edits import Path, ablate, edited
 from headscope.models.structure.carry import Route
 from headscope.models.structure.readers import carried_part, find_writer, has_own_norm, read_again, reader_inputs
 from headscope.models.structure.readers import value_of as stream_value
@@ -222,9 +224,9 @@ def _direct(look: Look, found: Explained, head: Head, place: int, change: Tensor
 
 def _true(look: Look, path: Path, place: int, ids: list[int]) -> tuple[Tensor, dict[str, float]]:
     """The logits at a position without the path, and the shares of every part in them."""
-    observer = edited([ablate(path).bind(look.model)])
+    edits = Edits(look.model, [ablate(path).bind(look.model)])
     with recording_stream(look.model) as stream:
-        logits = look.model.run(look.prepared.inputs, observer).logits[0, place].double()
+        logits = edits.run(look.prepared.inputs).logits[0, place].double()
     return logits, logit_shares(stream, look.model, place, ids)
 
 

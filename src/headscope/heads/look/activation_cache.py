@@ -18,13 +18,12 @@ from headscope.attention.backends.fused.layers import refuse_layer
 from headscope.attention.backends.waiting_layers import Ask, ObservedLayer, WaitingLayers
 from headscope.attention.engine import observe
 from headscope.attention.observation import Rows
-from headscope.attention.observer import Call, plain
+from headscope.attention.observer import Call
 from headscope.attention.progress import report_progress
 from headscope.attention.questions import Question
 from headscope.attention.scores import Scores
 from headscope.errors import InputError
-from headscope.heads.look.edits import EditFunction, apply_edits, edited, scores_under, under
-from headscope.heads.look.knock_outs import in_order
+from headscope.heads.edits.edit import Edits
 from headscope.heads.look.layer_cache import LayerCache
 from headscope.heads.questions.standard_answers import Answers, BatchAnswers, together
 from headscope.models.finite import PassCheck
@@ -52,8 +51,8 @@ class SiteActivations:
 class ActivationCache:
     """Activations of one text under edits: an unobserved pass for predictions, one observed pass for all the rest."""
 
-    def __init__(self, model: OpenModel, inputs: Mapping[str, Tensor], edits: Sequence[EditFunction]) -> None:
-        self.model, self.inputs, self.edits = model, inputs, in_order(edits)
+    def __init__(self, model: OpenModel, inputs: Mapping[str, Tensor], edits: Edits) -> None:
+        self.model, self.inputs, self.edits = model, inputs, edits
         self.reached: dict[str, tuple[int, int]] = {}
         """Queries and keys of every site that this text reached, in order."""
         self.n_windows: dict[str, int] = {}
@@ -67,7 +66,6 @@ class ActivationCache:
         self._recorded: dict[str, SiteOutput] = {}
         self._residual: Tensor | None = None
         self._layers: LayerCache | None = None
-        self._attend = edited(self.edits)
         self._changes: int | None = None
         """How often the weights had been changed when the text was read."""
 
@@ -125,10 +123,10 @@ class ActivationCache:
         """Observe one attention call, keep what was observed, and return z under the edits."""
         self._reach(site, call)  # before the questions, which are about its positions
         report_progress("reading the text", len(self.reached) - 1, len(self.model.shape.sites))
-        asked, scores = questions(site, self.reached[site], call.q.device), scores_under(self.edits, site, call)
+        asked, scores = questions(site, self.reached[site], call.q.device), self.edits.scores(site, call)
         seen = observe(call.q, call.k, call.v, scores=scores, questions=asked)
         note_logsumexp(site, seen.logsumexp)
-        z = self._edited(site, call, seen.output)
+        z = self.edits.z(site, call, seen.output)
         fits = self.fits(size_in_bytes(call.q, call.k, z))
         output = z.detach() if fits else z.new_empty(*z.shape[:3], 0)
         rows = Rows(output, seen.logsumexp, seen.entropy, seen.distance, seen.strongest, dict(seen.mass))
@@ -138,14 +136,12 @@ class ActivationCache:
 
     def _observe_or_wait(self, site: str, call: Call, questions: SiteQuestions, waiting: WaitingLayers) -> Tensor:
         bound = call.scores.bind(call.q, call.k)
-        refused = refuse_layer(call.q, call.k, call.v, bound) is not None or any(
-            hasattr(edit, "scores") for edit in self.edits
-        )
+        refused = self.edits.changes_scores or refuse_layer(call.q, call.k, call.v, bound) is not None
         if refused or not self.fits(size_in_bytes(call.q, call.k, call.v, call.q)):
             return self.observe_site(site, call, questions)
         self._reach(site, call)
         report_progress("reading the text", len(self.reached) - 1, len(self.model.shape.sites))
-        z = self._edited(site, call, plain(call))
+        z = self.edits.attend(site, call)
         waiting.add(site, call.q, call.k, call.v, bound)
         self.wait(waiting, 0, {site: z.detach()})
         return z
@@ -167,13 +163,10 @@ class ActivationCache:
         self._waiting = None
         self._waiting_z.clear()
 
-    def _edited(self, site: str, call: Call, z: Tensor) -> Tensor:
-        return apply_edits(self.edits, site, call, z)
-
     def attend(self, site: str, call: Call) -> Tensor:
         """Compute z under the edits; observe nothing."""
         self._reach(site, call)
-        return self._attend(site, call)
+        return self.edits.attend(site, call)
 
     def keep(self, logits: Tensor, residual: Tensor | None) -> None:
         """Keep what a padded batch gave for this text; the end of the residual stream if it fits."""
@@ -246,7 +239,7 @@ class ActivationCache:
     def _pass(self, observer: SiteObserver, **wanted: Any) -> ForwardPass:
         """Run the model, inside what the edits need."""
         self.refuse_changed_weights()
-        return self.model.run(self.inputs, under(self.edits, observer), **wanted)
+        return self.edits.run(self.inputs, observer, **wanted)
 
     def refuse_changed_weights(self) -> None:
         """Refuse to compute anything more once the weights are not those that read the text."""
@@ -261,7 +254,7 @@ class ActivationCache:
     def _keeping_states(self) -> AbstractContextManager[None]:
         """Where q, k and z of all sites will not fit, keep as many layer outputs as do."""
         ids, sites = self.inputs.get("input_ids"), self.model.shape.sites.values()
-        if ids is None or any(hasattr(edit, "during") for edit in self.edits):  # layers that are skipped write nothing
+        if ids is None or self.edits.follows:  # layers that are skipped write nothing
             return nullcontext()
         width = self._number_size()
         by_token = sum(site.n_heads * (site.d_head + site.d_value) + site.n_kv_heads * site.d_head for site in sites)

@@ -136,12 +136,12 @@ def logit_to_split(
 
 
 def through_frozen_norm(
-    norm: torch.nn.Module | None, at: Float[Tensor, " d_model"], direction: Float[Tensor, " d_model"]
-) -> Float[Tensor, " d_model"]:
-    """Pull a direction back through a norm whose scale is held."""
+    norm: torch.nn.Module | None, at: Float[Tensor, " d_model"], directions: Float[Tensor, "... d_model"]
+) -> Float[Tensor, "... d_model"]:
+    """Pull directions back through a norm whose scale is held."""
     gain, centred = frozen_norm(norm, at)
-    reading = gain * direction
-    return reading - reading.mean() if centred else reading
+    reading = gain.to(directions.device) * directions
+    return reading - reading.mean(-1, keepdim=True) if centred else reading
 
 
 def frozen_norm(

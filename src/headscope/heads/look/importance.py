@@ -18,8 +18,8 @@ from torch import Tensor
 from headscope.attention.observer import Call, plain
 from headscope.errors import InputError, ModelError
 from headscope.heads.bootstrap import bootstrap
+from headscope.heads.edits.edit import BoundEdit, Edits
 from headscope.heads.look.chunked_loss import chunked_loss
-from headscope.heads.look.edits import EditFunction, edited, under
 from headscope.heads.look.layer_cache import LayerCache
 from headscope.models.modes import ordinary, own_precision
 from headscope.models.protocol import ForwardPass, OpenModel, SiteObserver
@@ -55,16 +55,17 @@ def importance(
     texts: Sequence[Any],
     how: Literal["exact", "gradient"] = "exact",
     seed: int = 0,
-    edits: Sequence[EditFunction] = (),
+    edits: Sequence[BoundEdit] = (),
     target: Target | None = None,
 ) -> list[Importance]:
     """Every head's importance over these texts under these edits, most important first."""
-    if how == "gradient" and any(hasattr(edit, "during") for edit in edits):
+    under = Edits(model, edits)
+    if how == "gradient" and under.follows:
         raise InputError("gradients are not taken through ablated paths and patched components; use how='exact'")
     if not texts:
         raise InputError("importance is measured on texts; give at least one")
     if target is not None:
-        measured = [_on_target(model, model.prepare(text).inputs, target, how, edits) for text in texts]
+        measured = [_on_target(under, model.prepare(text).inputs, target, how) for text in texts]
         return _ranked(model, torch.stack(measured), None, seed)
     if model.shape.vocabulary is None:
         raise InputError(
@@ -78,7 +79,7 @@ def importance(
             raise InputError(f"importance is measured on a decoder's own text; {model.shape.name} reads another kind")
         if inputs["input_ids"].shape[1] < 2:
             raise InputError(f"{text!r} is one token long; the loss needs a next token")
-        effects = _exact(model, inputs, edits) if how == "exact" else (_gradient(model, inputs, edits), None)
+        effects = _exact(under, inputs) if how == "exact" else (_gradient(under, inputs), None)
         losses.append(effects[0])
         divergences.append(effects[1])
     moved = torch.stack([d for d in divergences if d is not None]) if how == "exact" else None
@@ -95,19 +96,14 @@ def _ranked(
 
 
 @own_precision()
-def _on_target(
-    model: OpenModel, inputs: Mapping[str, Tensor], target: Target, how: str, edits: Sequence[EditFunction]
-) -> Float[Tensor, " head"]:
+def _on_target(edits: Edits, inputs: Mapping[str, Tensor], target: Target, how: str) -> Float[Tensor, " head"]:
     """The change of a target without each head: one head at a time, or to first order from one backward pass."""
     if how == "gradient":
-        return _gradient(model, inputs, edits, lambda output: _one_number(target, output))
-    attend, changes = edited(edits), []
+        return _gradient(edits, inputs, lambda output: _one_number(target, output))
     with torch.no_grad():
-        base = _one_number(target, model.run(inputs, attend).logits)
-        for head in model.shape.heads():
-            ablated = under(edits, _ablate(head, attend))
-            changes.append(_one_number(target, model.run(inputs, ablated).logits) - base)
-    return torch.stack(changes).float().cpu()
+        base = _one_number(target, edits.run(inputs).logits)
+        ablated = (edits.run(inputs, _ablate(head, edits.attend)).logits for head in edits.model.shape.heads())
+        return torch.stack([_one_number(target, logits) - base for logits in ablated]).float().cpu()
 
 
 def _one_number(target: Target, output: Tensor) -> Tensor:
@@ -166,24 +162,22 @@ def output_change(model: OpenModel, texts: Sequence[Any]) -> dict[Head, float]:
 
 
 @own_precision()
-def _exact(model: OpenModel, inputs: Mapping[str, Tensor], edits: Sequence[EditFunction] = ()) -> tuple[Tensor, Tensor]:
+def _exact(edits: Edits, inputs: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Δloss and KL of every head on one text."""
-    ids, attend = inputs["input_ids"], edited(edits)
+    ids, model = inputs["input_ids"], edits.model
     layers = LayerCache(model)
-    follows = any(hasattr(edit, "during") for edit in edits)  # layers that are skipped cannot be followed
     with torch.no_grad():
-        with nullcontext() if follows else layers.recording():
-            whole = model.run(inputs, attend, residual=True)
-        layers.forget_unless_equal(lambda: model.run(inputs, attend).logits, whole.logits)
+        with nullcontext() if edits.follows else layers.recording():  # layers that are skipped cannot be followed
+            whole = edits.run(inputs, residual=True)
+        layers.forget_unless_equal(lambda: edits.run(inputs).logits, whole.logits)
         base = _loss(whole.logits, ids)
         judge = chunked_loss(model, whole, ids) or _Whole(whole.logits[0], ids)
         loss, kl = [], []
         for site in model.shape.sites.values():
             copies = {name: value.expand(site.n_heads, *value.shape[1:]) for name, value in inputs.items()}
             with layers.skipping_below(site.name):
-                done = model.run(
-                    {**copies, **judge.also}, under(edits, _ablate_one_head_per_copy(site.name, attend)), residual=True
-                )
+                ablated = _ablate_one_head_per_copy(site.name, edits.attend)
+                done = edits.run({**copies, **judge.also}, ablated, residual=True)
             changed, divergence = judge.effects(done)
             loss.append(changed - base)
             kl.append(divergence)
@@ -191,27 +185,25 @@ def _exact(model: OpenModel, inputs: Mapping[str, Tensor], edits: Sequence[EditF
 
 
 @own_precision()
-def _gradient(
-    model: OpenModel, inputs: Mapping[str, Tensor], edits: Sequence[EditFunction] = (), target: Target | None = None
-) -> Tensor:
+def _gradient(edits: Edits, inputs: Mapping[str, Tensor], target: Target | None = None) -> Tensor:
     """First-order Δloss of every head: minus the derivative of the loss, or of a target, along the head's own z."""
-    gates = {name: torch.ones(site.n_heads, requires_grad=True) for name, site in model.shape.sites.items()}
-    attend, reached = edited(edits), set[str]()
+    shape, reached = edits.model.shape, set[str]()
+    gates = {name: torch.ones(site.n_heads, requires_grad=True) for name, site in shape.sites.items()}
 
     def gated(site: str, call: Call) -> Tensor:
-        z = attend(site, call)
+        z = edits.attend(site, call)
         reached.add(site)
         return z * gates[site].to(z)[None, :, None, None]
 
     with torch.enable_grad():
-        output = model.run(inputs, gated).logits
+        output = edits.run(inputs, gated).logits
         loss = target(output) if target is not None else _loss(output, ordinary(inputs)["input_ids"]).sum()
         slopes = torch.autograd.grad(loss, list(gates.values()), allow_unused=True) if loss.requires_grad else ()
     found = dict(zip(gates, slopes or [None] * len(gates), strict=True))
     cut_off = [site for site in found if site in reached and found[site] is None]
     if cut_off:
         raise ModelError(
-            f"{model.shape.name}: no gradient reaches the heads of {', '.join(cut_off[:3])} ({len(cut_off)} of "
+            f"{shape.name}: no gradient reaches the heads of {', '.join(cut_off[:3])} ({len(cut_off)} of "
             f'{len(reached)} sites), as in quantised layers; importance(…, how="exact") needs none'
         )
     return -torch.cat([torch.zeros_like(gates[site]) if slope is None else slope for site, slope in found.items()])

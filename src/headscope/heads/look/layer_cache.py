@@ -24,6 +24,8 @@ _skipped: ContextVar[Mapping[int, Any]] = ContextVar("headscope_skipped_layers",
 
 _skipping: dict[int, int] = {}
 """How many contexts skip a layer at present, by the layer's id."""
+_own_forward: dict[int, Any] = {}
+"""What layers that are skipped had as a ``forward`` of their own."""
 _lock = threading.Lock()
 
 
@@ -106,7 +108,7 @@ def _begin_skipping(layer: torch.nn.Module) -> None:
             given = _skipped.get()[id(layer)]
             return tuple(expanded(value) for value in given) if isinstance(given, tuple) else expanded(given)
 
-        cached.before = layer.__dict__.get("forward")  # type: ignore[attr-defined]
+        _own_forward[id(layer)] = layer.__dict__.get("forward")
         layer.forward = cached
 
 
@@ -117,7 +119,7 @@ def _end_skipping(layer: torch.nn.Module) -> None:
         if _skipping[id(layer)]:
             return
         del _skipping[id(layer)]
-        before = layer.forward.before  # type: ignore[attr-defined]
+        before = _own_forward.pop(id(layer))
         if before is None:
             del layer.forward
         else:

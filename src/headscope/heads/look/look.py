@@ -17,10 +17,9 @@ from headscope.attention.observation import Rows
 from headscope.attention.pattern import Index, PatternSource, Pooled
 from headscope.attention.questions import Question
 from headscope.errors import HeadNameError, InputError
+from headscope.heads.edits.edit import BoundEdit, Edits
 from headscope.heads.look.activation_cache import ActivationCache, SiteActivations
 from headscope.heads.look.attribution import Contributions, LogitAttribution, contributions_at, split_logit
-from headscope.heads.look.edits import EditFunction
-from headscope.heads.look.knock_outs import refuse_beyond
 from headscope.heads.look.sampling import ClassPrediction, Prediction, class_predictions, strongest_predictions
 from headscope.heads.look.table import head_table
 from headscope.heads.questions.label_rules import LabelRule
@@ -54,10 +53,10 @@ class Look:
     display: ClassVar[Callable[[Any], Any] | None] = None
     """How a notebook shows a look; set by the app."""
 
-    def __init__(self, model: OpenModel, prepared: Prepared, edits: Sequence[EditFunction] = (), key: str = "") -> None:
+    def __init__(self, model: OpenModel, prepared: Prepared, edits: Sequence[BoundEdit] = (), key: str = "") -> None:
         self.model = model
         self.prepared = prepared
-        self.edits = tuple(edits)
+        self.edits = Edits(model, edits)
         self.key = key
         self._answers = StandardAnswers()
         self._numbers: dict[tuple[int, bool, tuple[int, int] | None], tuple[Token, ...]] = {}
@@ -70,7 +69,7 @@ class Look:
         # Under edits mostly the predictions are wanted; heads are observed when somebody looks at them.
         if self.edits:
             self.cache.predict()
-            refuse_beyond(self.edits, self.cache.reached)
+            self.edits.refuse_beyond(self.cache.reached)
         else:
             self.cache.observe(self.questions, BatchAnswers.of([self.prepared]))
         return self

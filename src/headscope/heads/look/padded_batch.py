@@ -20,7 +20,6 @@ from headscope.attention.masks import Causal, Dense, Mask, Window
 from headscope.attention.observer import Call, plain
 from headscope.attention.scores import Alibi, DenseBias, Relative, Scores
 from headscope.heads.look.activation_cache import on_cpu, size_in_bytes
-from headscope.heads.look.knock_outs import refuse_beyond
 from headscope.heads.questions.standard_answers import BatchAnswers, together
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ def read_in_one_batch(looks: Sequence[Look], compared: ComparedLengths) -> None:
     batch.end()
     for index, look in enumerate(looks):
         own = (slice(index, index + 1), slice(len(look.written)))
-        refuse_beyond(look.edits, look.cache.reached)
+        look.edits.refuse_beyond(look.cache.reached)
         look.cache.keep(done.logits[own], None if done.residual is None else done.residual[own])
     lengths = {name: [look.prepared.inputs[name].shape[1] for look in looks] for name in inputs}
     if not compared.covers(lengths):

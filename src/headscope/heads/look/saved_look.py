@@ -21,8 +21,8 @@ from headscope.attention import masks, scores
 from headscope.attention.observation import Distance, Rows, Strongest
 from headscope.errors import InputError
 from headscope.files import parse_json, parsing, write_atomic
+from headscope.heads.edits.hidden_keys import Hidden
 from headscope.heads.look.activation_cache import SiteActivations
-from headscope.heads.look.knock_outs import Hidden
 from headscope.heads.look.look import Look
 from headscope.heads.look.saved_look_checks import check_saved_look
 from headscope.models.huggingface import sparse_masks

@@ -247,7 +247,7 @@ UNKNOWN = "<?>"
 
 
 @dataclass(frozen=True)
-class _RowFit:
+class RowFit:
     """One row with a target: how much of it the pattern covers, and, if little, why."""
 
     word: str
@@ -263,10 +263,10 @@ class _HeadFit:
     name: str
     asks: str
     hit: float
-    rows: list[_RowFit]
+    rows: list[RowFit]
 
     @property
-    def misses(self) -> list[_RowFit]:
+    def misses(self) -> list[RowFit]:
         return [row for row in self.rows if row.hit < GOOD_ENOUGH]
 
 
@@ -358,7 +358,7 @@ def _head_fit(target: Target, index: int, fitted: _Fitted, diagnosis: _Diagnosis
     for position in has_target.nonzero()[:, 0].tolist():
         hit = round(float(fitted.hits[index, position]), 4)
         why = "" if hit >= GOOD_ENOUGH else diagnosis.why(index, position)
-        rows.append(_RowFit(words[position], position, hit, why))
+        rows.append(RowFit(words[position], position, hit, why))
     return _HeadFit(target.name, target.asks, _head_hit(fitted.hits[index], has_target), rows)
 
 

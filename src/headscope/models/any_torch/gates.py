@@ -21,8 +21,9 @@ from headscope.models.any_torch.axes import AxisKind, Layout
 from headscope.models.any_torch.function_mode import FoundCall, MatrixUse
 from headscope.models.any_torch.markers import NOT_TAKEN, LearnedSite, MatrixTake, Passing
 from headscope.models.any_torch.matrices import Matrix, as_matrix
-from headscope.models.structure.output_weight import Layout as RowOrder
-from headscope.models.structure.output_weight import dependence
+from headscope.models.protocol import HeadSum
+from headscope.models.structure.weights import LOCAL, MIXED, SEVERAL
+from headscope.models.structure.weights import Layout as RowOrder
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ class _Search:
         return matrix.parameter is getattr(place, "weight", None)
 
     def _try(self, name: str, z: Tensor, use: MatrixUse, matrix: Matrix) -> None:
-        how = dependence(matrix.channels_last(matrix.x), z)
+        how = _dependence(matrix.channels_last(matrix.x), z)
         if how is None:
             return
         kind, why, rows = how
@@ -147,3 +148,32 @@ class _Search:
         site.layout, site.kind, site.kind_why, site.rows, site.why = self.layouts[name], kind, why, rows, ""
         self.found.add(name)
         del self.waiting[name]
+
+
+def _dependence(x: Tensor, z: Tensor) -> tuple[HeadSum, str, RowOrder] | None:
+    """How W_O's input depends on z; None if it does not, or if it is not by head at all."""
+    batch, n_query, n_heads, d_value = z.shape
+    slices = x.reshape(-1, n_heads, d_value)
+    generator = torch.Generator(device="cpu").manual_seed(0)
+    direction = torch.randn(slices.shape[0], d_value, generator=generator).to(x)
+    local = True
+    for head in {0, n_heads - 1}:
+        (gradient,) = torch.autograd.grad((slices[:, head] * direction).sum(), z, retain_graph=True, allow_unused=True)
+        if gradient is None or not gradient.any():
+            return None
+        strength = gradient.abs().sum((0, 1, 3))
+        local = local and bool((strength[torch.arange(n_heads, device=z.device) != head] == 0).all())
+    layout: RowOrder = "other"
+    if tuple(x.shape[:2]) == (batch, n_query) or (x.ndim == 2 and len(x) == batch * n_query):
+        layout = "batch first"
+    elif tuple(x.shape[:2]) == (n_query, batch):
+        layout = "query first"
+    if local and _same_rows(x, z):
+        return "exact", SEVERAL if layout == "other" else "", layout
+    return ("head-local", LOCAL, layout) if local else ("mixed", MIXED, layout)
+
+
+def _same_rows(x: Tensor, z: Tensor) -> bool:
+    """Whether the rows of one are rows of the other, in any order or number."""
+    left, right = ({row.tobytes() for row in t.detach().float().cpu().reshape(-1, x.shape[-1]).numpy()} for t in (x, z))
+    return left <= right or right <= left

@@ -22,7 +22,7 @@ from headscope.models.any_torch.function_mode import AttentionMode, FoundCall, M
 from headscope.models.any_torch.matrices import Matrix, as_matrix
 from headscope.models.any_torch.score_product import find_score_product, why_no_pattern
 from headscope.models.protocol import HeadSum
-from headscope.models.structure.output_weight import Layout as RowOrder
+from headscope.models.structure.weights import Layout as RowOrder
 
 DIGIT_BITS = {torch.float64: 40, torch.float32: 23, torch.float16: 10, torch.bfloat16: 7}
 """Bits of the whole numbers that a dtype holds exactly, and one less."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
@@ -30,8 +30,8 @@ from headscope.models.inputs.tokens import InputProcessor
 from headscope.models.protocol import OutputWeight, Prepared, SiteObserver, SiteOutput
 from headscope.models.recording import RecordedModel, Recording
 from headscope.models.selfcheck import SelfCheck, fixed_seed, relative_difference
-from headscope.models.structure.output_weight import rows_by_head
 from headscope.models.structure.recorder import current_recorder
+from headscope.models.structure.weights import rows_by_head
 from headscope.names import ModelShape
 
 
@@ -267,8 +267,7 @@ class AnyTorchModel(RecordedModel):
             self._record_matrix(recording, use)
             return None if on_matrix is None else on_matrix(use)
 
-        during: Callable[[], AbstractContextManager[Any]] = getattr(observer, "during", nullcontext)
-        with self._recorded(recording), self._passing(visit, record if recording.sites else on_matrix), during():
+        with self._recorded(recording), self._passing(visit, record if recording.sites else on_matrix):
             yield
 
     def _record_matrix(self, recording: Recording, use: MatrixUse) -> None:

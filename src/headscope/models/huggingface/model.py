@@ -24,10 +24,10 @@ from headscope.models.protocol import OutputWeight, Prepared, SiteObserver, Site
 from headscope.models.recording import RecordedModel, Recording
 from headscope.models.selfcheck import own_logits, run_self_check
 from headscope.models.structure import sites
-from headscope.models.structure.output_weight import OutputPath, find_output_paths, rows_by_head, weight_by_head
 from headscope.models.structure.projections import Which, projection_rows, projection_weight
 from headscope.models.structure.trace import Trace, trace, tracing
 from headscope.models.structure.unembedding import find_unembedding
+from headscope.models.structure.weights import OutputPath, find_output_paths, rows_by_head, weight_by_head
 from headscope.names import ModelShape
 
 
@@ -153,7 +153,7 @@ class HuggingFaceModel(RecordedModel):
     def _add_traced(self, inputs: Mapping[str, Tensor], traced: Trace) -> None:
         """Add the sites that this pass reached and no earlier one did. Names given before stay."""
         found = sites.find_sites(self.model, traced, inputs, self._names)
-        outputs = zip(found.sites, find_output_paths(self.model, traced, inputs, self.arguments), strict=True)
+        outputs = zip(found.sites, find_output_paths(traced), strict=True)
         new = {site: path for site, path in outputs if site not in self._output_paths}
         known = {path.matrix for path in self._output_paths.values()}
         for matrix in {path.matrix for path in new.values()} - known - {None}:

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from headscope.errors import ModelError
 from headscope.models.huggingface.attention import AttentionCall
 from headscope.models.modes import own_precision
-from headscope.models.structure.output_weight import weight_and_bias
 from headscope.models.structure.trace import hooked, is_matrix, tracing
+from headscope.models.structure.weights import weight_and_bias
 
 Which = Literal["q", "k", "v"]
 _NAMES: dict[Which, str] = {"q": "W_Q", "k": "W_K", "v": "W_V"}

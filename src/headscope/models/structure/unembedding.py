@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from headscope.errors import ModelError
 from headscope.models.protocol import Unembedding
-from headscope.models.structure.output_weight import weight_and_bias
 from headscope.models.structure.trace import LeafCall, Trace, is_matrix
+from headscope.models.structure.weights import weight_and_bias
 
 NO_NORM = "no norm stands before W_U"
 HELD_NORM = "the final norm is held at this text's own statistics"

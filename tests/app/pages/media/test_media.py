@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import io
 
 import numpy as np
 import pytest
@@ -91,14 +90,6 @@ def test_heads_and_arrows_are_edited_as_in_a_text(whisper: Scope) -> None:
     assert told.kl > 0
 
 
-def test_a_text_has_no_media(clip: Scope, whisper: Scope) -> None:
-    session = Session(clip)
-    with pytest.raises(InputError, match=r"it may need pictures beside the text: look\(\(picture, text\)\)"):
-        session.look(LookRequest(text="the horse"))
-    with pytest.raises(InputError, match="takes no picture; it reads sound"):
-        Session(whisper).look_media(MediaRequest(data=png_base64()))
-
-
 def test_a_bad_file_is_refused_in_a_sentence(vit: Scope) -> None:
     session = Session(vit)
     for data, message in (
@@ -158,14 +149,6 @@ def test_a_saved_look_keeps_its_waveform(whisper: Scope, tmp_path) -> None:
     assert found.media is not None
     assert found.media.seconds == pytest.approx(0.5)
     assert len(arrays["waveform"]) == 1200
-
-
-def test_gifs_and_photos_are_read_too(vit: Scope) -> None:
-    for kind in ("GIF", "JPEG", "WEBP", "BMP"):
-        made = io.BytesIO()
-        picture().save(made, kind)
-        data = base64.b64encode(made.getvalue()).decode()
-        assert Session(vit).look_media(MediaRequest(data=data))[0].media is not None
 
 
 def test_a_notebook_is_sent_pictures_too(vit: Scope) -> None:

@@ -10,7 +10,6 @@ from fastapi.responses import Response
 from headscope.app.pages.census import (
     Censuses,
     CensusHead,
-    CensusList,
     CensusResponse,
     CensusSummary,
     ComparisonResponse,
@@ -24,7 +23,7 @@ def routes(worker: Worker, censuses: Censuses) -> APIRouter:
     """The list, one census, one of its heads, its files, two censuses compared, and the scan of a pasted text."""
     router = APIRouter(prefix="/api", tags=["census"])
 
-    @router.get("/censuses", response_model=CensusList, responses=PROBLEM)
+    @router.get("/censuses", response_model=list[CensusSummary], responses=PROBLEM)
     async def summaries(request: Request) -> Any:
         client = client_id(request)
         return await worker.run_in(worker.censuses, request, lambda: censuses.summaries(client), kind="short")

@@ -10,7 +10,7 @@ from fastapi.responses import PlainTextResponse, RedirectResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from headscope.app.pages.course import worksheet
+from headscope.app.pages.course import lessons as pages
 from headscope.app.pages.course.classroom import ClassNews, Classroom, HideAnswers, OpenLesson, ShowPage, TeacherView
 from headscope.app.server.clients import client_id
 from headscope.app.server.worker import PROBLEM, Worker
@@ -33,11 +33,11 @@ def routes(worker: Worker, classroom: Classroom | None) -> APIRouter:
 def _add_students(router: APIRouter, worker: Worker, classroom: Classroom | None) -> None:
     """What students may ask for, and the address that makes a browser the teacher's."""
 
-    @router.get("/api/worksheet", response_model=worksheet.WorksheetResponse)
+    @router.get("/api/worksheet", response_model=pages.WorksheetResponse)
     async def sheet(request: Request, seed: int = 0, solved: bool = False) -> Any:
         if solved:
             _teachers(request, classroom)
-        return await worker.run_in(worker.lessons, request, lambda: worksheet.sheet(seed, solved=solved), kind="whole")
+        return await worker.run_in(worker.lessons, request, lambda: pages.sheet(seed, solved=solved), kind="whole")
 
     @router.get(TEACHER_PATH)
     def teacher_arrives(key: str, request: Request) -> RedirectResponse:

@@ -6,9 +6,14 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
-from headscope.app.pages.explain.path_cut import CutPathRequest, CutPathResponse
-from headscope.app.pages.explain.trace import TraceRequest, TraceResponse
-from headscope.app.pages.explain.why import WhyRequest, WhyResponse
+from headscope.app.pages.explain import (
+    CutPathRequest,
+    CutPathResponse,
+    TraceRequest,
+    TraceResponse,
+    WhyRequest,
+    WhyResponse,
+)
 from headscope.app.server.worker import PROBLEM, Worker
 
 

@@ -22,7 +22,7 @@ from headscope.lab.teach.course.questions import Marked
 def routes(worker: Worker, films: Films, held: Classroom | None) -> APIRouter:
     """The film, the cards and the lessons, of which a class sees the open ones; a lesson runs once for all who wait."""
     router = APIRouter(prefix="/api", tags=["reading"])
-    router.get("/films", responses=PROBLEM)(films.film_list)
+    router.get("/films", responses=PROBLEM)(films.names)
 
     @router.get("/film", **container_of(FilmResponse))
     async def film(request: Request, name: str | None = None) -> Response:

@@ -7,7 +7,6 @@ before stays as it is, what comes after is computed again with the rest of the m
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 from weakref import ref
@@ -19,7 +18,9 @@ from torch import Tensor
 from headscope.attention.observer import Call
 from headscope.attention.scores import Bias, BiasBlock, Scores
 from headscope.errors import EditError
-from headscope.heads.look.edits import HOW, EditFunction, Path, RunningMean, draw
+from headscope.heads.edits.edit import BoundEdit, Edit, Reached, names
+from headscope.heads.edits.hidden_keys import softmax_with_sink
+from headscope.heads.edits.replacements import RunningMean, draw, refuse_how
 from headscope.models.protocol import OpenModel
 from headscope.models.structure.carry import Route
 from headscope.models.structure.readers import (
@@ -32,58 +33,97 @@ from headscope.models.structure.readers import (
     value_of,
     writer_names,
 )
-from headscope.models.structure.recorder import current_recorder, record_stream, recording_stream
+from headscope.models.structure.recorder import current_recorder, record_stream
 from headscope.models.structure.tape import Node
 from headscope.models.structure.writers import RecordedStream
-from headscope.names import Head
+from headscope.names import Head, HeadName
 
 BLOCK = 512  # rows of scores that are computed at once
 
 
 @dataclass(frozen=True)
-class AblatePaths:
-    """Replace what writers give to readers by nothing (``zero``), its mean, or its value elsewhere (``resample``)."""
+class Path:
+    """A way from a writer into the q, k or v of a reader: one head, or the heads of a group."""
 
-    paths: tuple[Path, ...]
-    how: str = "zero"
-    texts: tuple[Any, ...] = ()
-    seed: int = 0
+    writer: str
+    readers: tuple[HeadName, ...]
+    into: str
+    query: int | None = None
+    key: int | None = None
+    norm: str = "recompute"
 
     def __post_init__(self) -> None:
-        if self.how not in HOW:
-            raise EditError(f"how={self.how!r}: paths are ablated by 'zero', 'mean' or 'resample'")
-        if self.how == "resample" and not self.texts:
-            raise EditError("resample draws from other texts; give them: ablate(path(…), how='resample', texts=[…])")
-
-    def bind(self, model: OpenModel) -> EditFunction:
-        return CutPaths(self, model)
-
-    def key(self) -> str:
-        return f"ablate({','.join(map(repr, self.paths))};{self.how};{self.seed};{self.texts!r})"
+        if self.into not in ("q", "k", "v"):
+            raise EditError(f"into={self.into!r}: a path goes into 'q', 'k' or 'v' of a head")
+        if self.norm not in ("recompute", "hold"):
+            raise EditError(f"norm={self.norm!r}: the reader's norm is computed again ('recompute') or held ('hold')")
+        for name, place in {"query": self.query, "key": self.key}.items():
+            if place is not None and place < 0:
+                raise EditError(f"path() at {name} {place}: positions count from 0")
 
 
-class CutPaths:
-    """The bound edit: readers and writers found in a model; refused where a writer does not write into the reader."""
+def path(
+    writer: HeadName,
+    reader: HeadName | Sequence[HeadName],
+    into: str = "k",
+    query: int | None = None,
+    key: int | None = None,
+    norm: str = "recompute",
+) -> Path:
+    """A path for ``ablate``: what ``writer`` wrote (a head, ``"mlp 3"``, ``"embedding"``), as one head reads it.
 
-    def __init__(self, edit: AblatePaths, model: OpenModel) -> None:
-        self.edit, self.model = edit, model
+    With ``query`` and ``key``, only in the score (or value) of that row or column. With grouped heads only this query
+    head, unless all heads of the group are given. ``norm="hold"`` keeps the scale of the reader's norm.
+    """
+    named = str(writer) if isinstance(writer, str) else str(Head.parse(writer))
+    return Path(named, tuple(map(Head.parse, names(reader))), into, query, key, norm)
+
+
+def ablate_paths(paths: tuple[Path, ...], how: str, texts: tuple[Any, ...], seed: int) -> Edit:
+    """Replace what writers give to readers by nothing (``zero``), its mean, or its value elsewhere (``resample``)."""
+    refuse_how(how, texts, "paths", "ablate(path(…), how='resample', texts=[…])")
+
+    def bind(model: OpenModel) -> BoundEdit:
+        cut = ReaderInputs(model, paths, Replacement(how, texts, seed))
+        return BoundEdit(inputs=cut, refuse_beyond=cut.refuse_beyond)
+
+    return Edit(f"ablate({','.join(map(repr, paths))};{how};{seed};{texts!r})", bind)
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """How paths are ablated."""
+
+    how: str
+    texts: tuple[Any, ...]
+    seed: int
+
+
+class ReaderInputs:
+    """What heads read without some paths; refused where a writer does not write into the reader."""
+
+    def __init__(self, model: OpenModel, paths: Sequence[Path], replacement: Replacement) -> None:
+        self.model, self.paths, self.replacement = model, tuple(paths), replacement
         grouped: dict[tuple[Head, Path], list[str]] = {}
-        for path in edit.paths:
-            for reader in path.readers:
-                where = replace(path, writer="", readers=())
-                grouped.setdefault((model.shape.find(reader), where), []).append(path.writer)
+        for each in paths:
+            for reader in each.readers:
+                where = replace(each, writer="", readers=())
+                grouped.setdefault((model.shape.find(reader), where), []).append(each.writer)
         _refuse_overlaps(list(grouped))
         self._by_site: dict[str, list[_Bound]] = {}
         for (head, where), writers in grouped.items():
-            self._by_site.setdefault(head.site, []).append(_Bound(model, (head, where), writers, edit))
+            self._by_site.setdefault(head.site, []).append(_Bound(model, (head, where), writers, replacement))
 
-    def __call__(self, site: str, call: Call, z: Tensor) -> Tensor:
-        bound = self._by_site.get(site)
-        return z if bound is None else _without(call, z, bound)
-
-    def during(self) -> AbstractContextManager[Any]:
-        """Passes record the residual stream, out of which the writers are taken."""
-        return recording_stream(self.model)
+    def z(self, site: str, call: Call, z: Tensor) -> Tensor:
+        """z of the readers, computed again from the changed q, k and v of all paths into each."""
+        if site not in self._by_site:
+            return z
+        z = z.clone()
+        for head, cut in _cuts(call, self._by_site[site]).items():
+            for rows in torch.split(cut.changed_rows(), BLOCK):
+                if len(rows):
+                    z[:, head, rows] = cut.z(rows, call.v).to(z)
+        return z
 
     def scores(self, site: str, call: Call) -> Scores:
         """The scores without the paths, so that patterns and statistics are those of the edited head."""
@@ -93,7 +133,7 @@ class CutPaths:
         assert not isinstance(call.scores.bias, Tensor), "tensors are wrapped when Scores is made"
         return replace(call.scores, bias=CutBias(call.q.shape[1], _cuts(call, bound), call.scores.bias))
 
-    def refuse_beyond(self, reached: Mapping[str, tuple[int, int]]) -> None:
+    def refuse_beyond(self, reached: Reached) -> None:
         """Refuse a path at a query or key that a text does not have, given what it has at the sites it reached."""
         for site, bound in self._by_site.items():
             for each in bound if site in reached else ():
@@ -106,21 +146,16 @@ class CutPaths:
                         f"0–{n_key - 1} there"
                     )
 
-    def joined(self, others: Sequence[CutPaths]) -> CutPaths:
+    def joined(self, others: Sequence[ReaderInputs]) -> ReaderInputs:
         """The paths of all these edits, cut together: each alone would undo the one before."""
-        more = _alike(self.edit, [other.edit for other in others])
-        return CutPaths(replace(self.edit, paths=(*self.edit.paths, *more)), self.model)
-
-
-def _alike(edit: AblatePaths, others: Sequence[AblatePaths]) -> list[Path]:
-    """The paths of other edits, if they are ablated in the same way."""
-    for other in others:
-        if replace(other, paths=()) != replace(edit, paths=()):
-            raise EditError(
-                f"paths are ablated by how={edit.how!r} and how={other.how!r} at once; ablate all of them alike, with "
-                "the same texts and seed"
-            )
-    return [path for other in others for path in other.paths]
+        for other in others:
+            if other.replacement != self.replacement:
+                raise EditError(
+                    f"paths are ablated by how={self.replacement.how!r} and how={other.replacement.how!r} at once; "
+                    "ablate all of them alike, with the same texts and seed"
+                )
+        paths = [path for each in (self, *others) for path in each.paths]
+        return ReaderInputs(self.model, paths, self.replacement) if others else self
 
 
 def _refuse_overlaps(places: Sequence[tuple[Head, Path]]) -> None:
@@ -141,7 +176,7 @@ def _refuse_overlaps(places: Sequence[tuple[Head, Path]]) -> None:
 class _Bound:
     """Paths of some writers into the same place of one head, and what is remembered of a text that is generated."""
 
-    def __init__(self, model: OpenModel, place: tuple[Head, Path], writers: list[str], edit: AblatePaths) -> None:
+    def __init__(self, model: OpenModel, place: tuple[Head, Path], writers: list[str], edit: Replacement) -> None:
         (self.head, self.path), self.writers, self.edit = place, writers, edit
         path, head = self.path, self.head
         self.own_norm = has_own_norm(model, head.site, path.into)
@@ -239,16 +274,6 @@ def _cuts(call: Call, bound: Sequence[_Bound]) -> dict[int, HeadCut]:
     }
 
 
-def _without(call: Call, z: Tensor, bound: Sequence[_Bound]) -> Tensor:
-    """z of the readers, computed again from the changed q, k and v of all paths into each."""
-    z = z.clone()
-    for head, cut in _cuts(call, bound).items():
-        for rows in torch.split(cut.changed_rows(), BLOCK):
-            if len(rows):
-                z[:, head, rows] = cut.z(rows, call.v).to(z)
-    return z
-
-
 class HeadCut:
     """One head with paths into it cut. A change counts in its row and column alone, where it has one."""
 
@@ -297,9 +322,7 @@ class HeadCut:
         logits = self.logits(rows, columns)
         if not self.scores.mask.is_full:
             logits = logits.masked_fill(~self.scores.mask.block(rows, columns, self.offset)[:, 0], float("-inf"))
-        if self.scores.sinks is not None:
-            logits = torch.cat((logits, self.scores.sinks.to(logits).expand(*logits.shape[:-1], 1)), dim=-1)
-        weights = torch.softmax(logits, dim=-1).nan_to_num(0.0)[..., : len(columns)]
+        weights = softmax_with_sink(logits, self.scores.sinks)
         own = v[:, self.kv]
         total = weights @ own.to(weights)
         for path, changed in self.changes["v"]:

@@ -1,0 +1,111 @@
+"""Named points of a pass, the modules where they are, and changes of the values there."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any, Literal, NamedTuple, get_args
+
+from torch import Tensor, nn
+
+from headscope.errors import EditError
+from headscope.models.decoding import continues
+from headscope.models.protocol import OpenModel
+from headscope.models.structure.carry import Route
+from headscope.models.structure.readers import probed
+from headscope.models.structure.trace import hooked
+from headscope.models.structure.writers import RecordedStream
+
+Change = Callable[[Tensor, int], Tensor]
+"""Given a value ``[batch, position, d_model]`` and its first position in the text, the changed value."""
+
+
+Kind = Literal["resid_pre", "mlp_out"]
+
+
+class Point(NamedTuple):
+    """A named place of a pass, such as ``mlp_out 3``: the stream before a layer, or what its MLP adds to it."""
+
+    kind: Kind
+    where: str
+    """The layer: ``3``, or ``decoder.3``."""
+
+    @classmethod
+    def parse(cls, name: object) -> Point | None:
+        """The point of this name; None for the name of something else, such as a head."""
+        kind, _, where = name.partition(" ") if isinstance(name, str) else ("", "", "")
+        return next((cls(each, where) for each in get_args(Kind) if each == kind), None)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.where}"
+
+
+@contextmanager
+def changing(model: OpenModel, points: Mapping[Point, Change], lengths: dict[str, tuple[int, int]]) -> Iterator[None]:
+    """Change the values at these points inside the block; ``lengths`` are those of the text so far at each point."""
+    with ExitStack() as stack:
+        for point, change in points.items():
+            module, is_input = module_of(model, probed(model), point)
+            stack.enter_context(_hooked(module, is_input, _at_positions(point, change, lengths)))
+        yield
+
+
+def _at_positions(point: Point, change: Change, lengths: dict[str, tuple[int, int]]) -> Callable[[Tensor], Tensor]:
+    """The change of a value that may be of one text without a batch, or of one more token in generation."""
+
+    def changed(value: Tensor) -> Tensor:
+        rows = value if value.ndim == 3 else value[None]
+        length = rows.shape[1]
+        first = lengths.get(str(point), (0, 0))[0] if length == 1 and continues.get() else 0
+        lengths[str(point)] = (first + length, first + length)
+        return change(rows, first).reshape(value.shape)
+
+    return changed
+
+
+def _hooked(module: nn.Module, is_input: bool, change: Callable[[Tensor], Tensor]) -> AbstractContextManager[None]:
+    def before(module: nn.Module, args: Any, kwargs: Any) -> Any:
+        made = _change_first(args, change)
+        if made is not None:
+            return made, kwargs
+        name = next((key for key, value in kwargs.items() if _is_state(value)), None)
+        return None if name is None else (args, {**kwargs, name: change(kwargs[name])})
+
+    def after(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
+        return change(output) if isinstance(output, Tensor) else _change_first(output, change)
+
+    return hooked([module], before=before) if is_input else hooked([module], after=after)
+
+
+def _change_first(values: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """A tuple with its first state changed; None if it has none."""
+    index = next((index for index, value in enumerate(values) if _is_state(value)), None)
+    return None if index is None else (*values[:index], change(values[index]), *values[index + 1 :])
+
+
+def _is_state(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point() and value.ndim >= 2
+
+
+def module_of(model: OpenModel, stream: RecordedStream, point: Point) -> tuple[nn.Module, bool]:
+    """The module at whose input or output a point is, and whether it is its input."""
+    prefixes = {label: path for path, label in stream.layers.items()}
+    if point.where not in prefixes:
+        raise EditError(f"{str(point)!r}: this model has no such layer; it has {', '.join(prefixes)}")
+    prefix = prefixes[point.where]
+    if point.kind == "resid_pre":
+        return model.model.get_submodule(prefix), True
+    ends = [node for reads in stream.sites.values() for node in reads.nodes.values()]  # cross-attention has two streams
+    ends += [] if stream.final is None else [stream.final]
+    writers = [writer for end in ends for writer in stream.writers(Route(end))]
+    paths = {source.path for w in writers if w.kind == "mlp" and w.layer == point.where for source, _ in w.sources}
+    if not paths:
+        raise EditError(
+            f"{str(point)!r}: none of what heads and the final norm read was followed back to an MLP of this layer; "
+            "'resid_pre LAYER' is the stream before a layer"
+        )
+    common = os.path.commonpath([path.replace(".", "/") for path in paths]).replace("/", ".")
+    if not common.startswith(prefix + "."):
+        raise EditError(f"{str(point)!r}: what this layer writes beside attention is not the output of one module")
+    return model.model.get_submodule(common), False
