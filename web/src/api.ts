@@ -984,16 +984,16 @@ export interface components {
             toward: components["schemas"]["NextToken"] | null;
         };
         /**
-         * Block
-         * @description Code for the reader to change and run, with a hint and a solution. It needs numpy and nothing else.
+         * CalculationStep
+         * @description One step of the example: its title, an explanation, and the arithmetic line by line.
          */
-        Block: {
-            /** Code */
-            code: string;
-            /** Hint */
-            hint: string;
-            /** Solution */
-            solution: string;
+        CalculationStep: {
+            /** Lines */
+            lines: string[];
+            /** Says */
+            says: string;
+            /** Title */
+            title: string;
         };
         /**
          * CardRequest
@@ -1293,6 +1293,18 @@ export interface components {
             shown: string | null;
             /** Title */
             title: string;
+        };
+        /**
+         * CodeBlock
+         * @description Code for the reader to change and run, with a hint and a solution. It needs numpy and nothing else.
+         */
+        CodeBlock: {
+            /** Code */
+            code: string;
+            /** Hint */
+            hint: string;
+            /** Solution */
+            solution: string;
         };
         /**
          * ComparisonResponse
@@ -1765,47 +1777,6 @@ export interface components {
             /** N Heads */
             n_heads: number;
         };
-        /**
-         * Step
-         * @description A part that adds to the prediction: a head or MLP or embedding, where it wrote, and its share in logits.
-         */
-        headscope__heads__explain__trace__Step: {
-            /** Kind */
-            kind: string;
-            left_out?: components["schemas"]["LeftOut"];
-            /** Name */
-            name: string;
-            /**
-             * Note
-             * @default
-             */
-            note: string;
-            place: components["schemas"]["Place"];
-            /**
-             * Reads
-             * @default []
-             */
-            reads: components["schemas"]["KeyRead"][];
-            /**
-             * Rests
-             * @default false
-             */
-            rests: boolean;
-            /** Share */
-            share: number;
-        };
-        /**
-         * Step
-         * @description One step of the example: its title, an explanation, and the arithmetic line by line.
-         */
-        headscope__lab__teach__worked_example__Step: {
-            /** Lines */
-            lines: string[];
-            /** Says */
-            says: string;
-            /** Title */
-            title: string;
-        };
         /** HideAnswers */
         HideAnswers: {
             /** Hidden */
@@ -1892,7 +1863,7 @@ export interface components {
             /** Total */
             total: number;
             /** Values */
-            values: components["schemas"]["headscope__heads__explain__trace__Step"][];
+            values: components["schemas"]["Step"][];
             /** Weight */
             weight: number;
         };
@@ -1949,7 +1920,7 @@ export interface components {
          * @description A lesson with its numbers and its code's output, and its questions without answers.
          */
         LessonResponse: {
-            block: components["schemas"]["Block"] | null;
+            block: components["schemas"]["CodeBlock"] | null;
             /** Code */
             code: string;
             /** Computed */
@@ -2933,6 +2904,35 @@ export interface components {
             vocabulary?: number | null;
         };
         /**
+         * Step
+         * @description A part that adds to the prediction: a head or MLP or embedding, where it wrote, and its share in logits.
+         */
+        Step: {
+            /** Kind */
+            kind: string;
+            left_out?: components["schemas"]["LeftOut"];
+            /** Name */
+            name: string;
+            /**
+             * Note
+             * @default
+             */
+            note: string;
+            place: components["schemas"]["Place"];
+            /**
+             * Reads
+             * @default []
+             */
+            reads: components["schemas"]["KeyRead"][];
+            /**
+             * Rests
+             * @default false
+             */
+            rests: boolean;
+            /** Share */
+            share: number;
+        };
+        /**
          * TargetPattern
          * @description What one head should attend to: arrows (query, key) between words.
          *
@@ -2959,24 +2959,6 @@ export interface components {
              * @default []
              */
             shares: number[];
-        };
-        /**
-         * Task
-         * @description One task: a text, a table to work in (the first row is its heading), blanks to fill, and how it is solved.
-         */
-        Task: {
-            /** Answers */
-            answers: string[];
-            /** Blanks */
-            blanks: string[];
-            /** Table */
-            table: string[][];
-            /** Text */
-            text: string;
-            /** Title */
-            title: string;
-            /** Working */
-            working: string;
         };
         /**
          * TeacherView
@@ -3079,7 +3061,7 @@ export interface components {
             minus: components["schemas"]["NextToken"] | null;
             position: components["schemas"]["Place"];
             /** Steps */
-            steps: components["schemas"]["headscope__heads__explain__trace__Step"][];
+            steps: components["schemas"]["Step"][];
             token: components["schemas"]["NextToken"];
             /** Total */
             total: number;
@@ -3288,7 +3270,7 @@ export interface components {
             /** Sentence */
             sentence: string;
             /** Steps */
-            steps: components["schemas"]["headscope__lab__teach__worked_example__Step"][];
+            steps: components["schemas"]["CalculationStep"][];
             /** Through Identity */
             through_identity: number[];
             /** Values */
@@ -3314,7 +3296,25 @@ export interface components {
             /** Solved */
             solved: boolean;
             /** Tasks */
-            tasks: components["schemas"]["Task"][];
+            tasks: components["schemas"]["WorksheetTask"][];
+        };
+        /**
+         * WorksheetTask
+         * @description One task: a text, a table to work in (the first row is its heading), blanks to fill, and how it is solved.
+         */
+        WorksheetTask: {
+            /** Answers */
+            answers: string[];
+            /** Blanks */
+            blanks: string[];
+            /** Table */
+            table: string[][];
+            /** Text */
+            text: string;
+            /** Title */
+            title: string;
+            /** Working */
+            working: string;
         };
     };
     responses: never;

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from headscope.lab.teach.lessons import Lesson
-    from headscope.lab.train.training import Progress
+    from headscope.lab.train.training import TrainingProgress
 
 EXPLAINED = Path(__file__).parent.parent / "explained"
 
@@ -217,7 +217,7 @@ def _lesson_page(lesson: Lesson) -> RenderableType:
 
 
 @contextmanager
-def _training_bar(total: int) -> Iterator[Callable[[Progress], None]]:
+def _training_bar(total: int) -> Iterator[Callable[[TrainingProgress], None]]:
     """A progress bar with loss, tokens per second and time left."""
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
@@ -226,7 +226,7 @@ def _training_bar(total: int) -> Iterator[Callable[[Progress], None]]:
     with Bar(TextColumn("step {task.completed} of {task.total}"), BarColumn(), words, TimeRemainingColumn()) as bar:
         task = bar.add_task("training", total=total, loss=float("nan"), speed=0.0)
 
-        def report(progress: Progress) -> None:
+        def report(progress: TrainingProgress) -> None:
             bar.update(task, completed=progress.step, loss=progress.loss, speed=progress.tokens_per_second)
 
         yield report

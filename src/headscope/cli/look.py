@@ -88,9 +88,9 @@ def build(
 
     Example: headscope build --d-model 768 --heads 12
     """
-    from headscope.attention.__main__ import show as show_build
+    from headscope.attention.build import build as build_attention
 
-    raise typer.Exit(show_build(d_model, heads, kv_heads))
+    raise typer.Exit(build_attention(d_model, heads, kv_heads))
 
 
 @app.command()

@@ -14,7 +14,7 @@ import torch
 import headscope
 from headscope.errors import InputError
 from headscope.files import parse_json, parsing
-from headscope.models.inputs.dummy_inputs import device_of
+from headscope.models.modes import device_of
 from headscope.models.protocol import OpenModel
 from headscope.models.weight_hash import weight_hash
 
@@ -42,11 +42,6 @@ class Recipe:
     @property
     def weights_sha256(self) -> str:
         return str(self.data["model"]["weights_sha256"])
-
-    @property
-    def lacks_corpus_hash(self) -> bool:
-        """Whether files of the corpus are named without a hash of their content, as in early recipes."""
-        return any("file" in entry and "sha256" not in entry for entry in self.data.get("corpus", []))
 
     @property
     def device(self) -> str:

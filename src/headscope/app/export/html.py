@@ -24,7 +24,7 @@ from headscope.app.pages.predictions import PredictRequest
 from headscope.app.pages.schema import SCHEMA_VERSION
 from headscope.app.pages.tiles import WeightsRequest
 from headscope.app.wire import Arrays, numbers, pack
-from headscope.attention.pattern import Source
+from headscope.attention.pattern import PatternSource
 from headscope.errors import InputError
 from headscope.files import write_atomic
 from headscope.heads.look.look import Look
@@ -164,7 +164,7 @@ def _pattern_parts(look: Look, site: str) -> _PatternParts | None:
     return found if found.nbytes < _weights_size(look, site) else None
 
 
-def _runs(source: Source) -> Int32[np.ndarray, "query 2"] | None:
+def _runs(source: PatternSource) -> Int32[np.ndarray, "query 2"] | None:
     """Each row's first visible key and the first hidden one after it; None if a mask has holes between."""
     scores, n_query, n_key = source.scores, source.q.shape[2], source.k.shape[2]
     if scores.bias is not None:

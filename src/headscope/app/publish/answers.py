@@ -20,7 +20,7 @@ from headscope.app.pages.course import lessons
 from headscope.app.pages.film import Films
 from headscope.app.wire import pack
 from headscope.lab.teach import lessons as course
-from headscope.lab.teach.course.questions import TOLD_AT, Question
+from headscope.lab.teach.course.questions import TOLD_AT, QuizQuestion
 from headscope.lab.teach.exercises import ARROWS, BOXES, InventTwoHeads, check_fork
 
 UNFORESEEN = "123456789.123"  # a number that is no option of any question
@@ -72,7 +72,7 @@ def stored_marks() -> bytes:
     return _json(marks)
 
 
-def _replies(question: Question) -> dict[str, Any]:
+def _replies(question: QuizQuestion) -> dict[str, Any]:
     attempts = range(1, TOLD_AT + 1)
     options = []
     for letter, option in zip("abcdefgh", question.options, strict=False):

@@ -14,7 +14,7 @@ from headscope.attention import pattern as attention_pattern
 from headscope.attention.backends.waiting_layers import ObservedLayer
 from headscope.attention.engine import observe
 from headscope.attention.observation import Rows
-from headscope.attention.pattern import Index, Pooled, Source
+from headscope.attention.pattern import Index, PatternSource, Pooled
 from headscope.attention.questions import Question
 from headscope.errors import HeadNameError, InputError
 from headscope.heads.edits.edit import BoundEdit, Edits
@@ -22,11 +22,9 @@ from headscope.heads.look.activation_cache import ActivationCache, SiteActivatio
 from headscope.heads.look.attribution import Contributions, LogitAttribution, contributions_at, split_logit
 from headscope.heads.look.sampling import ClassPrediction, Prediction, class_predictions, strongest_predictions
 from headscope.heads.look.table import head_table
-from headscope.heads.questions.batch_answers import BatchAnswers
-from headscope.heads.questions.cross_questions import Sides, are_words
 from headscope.heads.questions.label_rules import LabelRule
-from headscope.heads.questions.standard_answers import StandardAnswers
-from headscope.heads.questions.standard_questions import VisibleKeys, answerable
+from headscope.heads.questions.standard_answers import BatchAnswers, StandardAnswers
+from headscope.heads.questions.standard_questions import Sides, VisibleKeys, answerable, are_words
 from headscope.models.inputs.patch_labels import NOT_TEXT, grid_labels, numbered_labels
 from headscope.models.modes import own_precision
 from headscope.models.protocol import OpenModel, Prepared, Token
@@ -143,7 +141,7 @@ class Look:
     def mean_answers(self, site: str) -> dict[str, Float[Tensor, " head"]]:
         """Mean mass per head on every standard question, over the rows that can answer it; absent if no row can.
 
-        Cross-attention has questions of its own: see ``cross_questions``; *monotone* is a share of rows.
+        Cross-attention has questions of its own: see ``questions_between``; *monotone* is a share of rows.
         """
         return self._answers.means(self, site)
 
@@ -218,12 +216,12 @@ class Look:
         """A rectangle of one head's pattern at lower resolution: mean and maximum over blocks."""
         return attention_pattern.pooled(self.source(head), shape, rows, columns)
 
-    def source(self, head: HeadName) -> Source:
+    def source(self, head: HeadName) -> PatternSource:
         """q, k and log-sum-exp of one head, from which any part of its pattern is recomputed."""
         found = self._find(head)
         return self.site_source(found.site).only(found.head)
 
-    def site_source(self, site: str) -> Source:
+    def site_source(self, site: str) -> PatternSource:
         """q, k and log-sum-exp of all heads of a site."""
         self._site(site)
         return self.cache.source(site)
