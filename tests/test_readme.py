@@ -49,7 +49,8 @@ def test_the_figures_of_looks_and_scans_are_those_of_the_results() -> None:
         f"{ms('gpt2', 1024, 'look')} | {ms('gpt2', 1024, 'sdpa')} | {ms('gpt2', 1024, 'eager')} |",
         "| Llama 3.2 1B's shape, 4,096 tokens, bfloat16 | "
         f"{ms('llama-1b', 4096, 'look')} | {ms('llama-1b', 4096, 'sdpa')} | {ms('llama-1b', 4096, 'eager')} |",
-        f"| scan of {scan['tokens']:,} tokens, GPT-2 small's shape | {scan['scan_s']:.1f} s | {scan['plain_s']:.1f} s | |",
+        f"| scan of {scan['tokens']:,} tokens, GPT-2 small's shape | "
+        f"{scan['scan_s']:.1f} s | {scan['plain_s']:.1f} s | |",
     ):
         assert said in text, said
 
@@ -63,7 +64,11 @@ def test_the_gpu_figures_are_those_of_the_results() -> None:
         return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
 
     def row(tokens: int) -> str:
-        return f"| {tokens:,} | " + " | ".join(f"{ms(tokens, what)} ms" for what in ("everything", "cudnn", "flash")) + " | |"
+        return (
+            f"| {tokens:,} | "
+            + " | ".join(f"{ms(tokens, what)} ms" for what in ("everything", "cudnn", "flash"))
+            + " | |"
+        )
 
     text = " ".join((ROOT / "README.md").read_text().split())
     ours, eager = at[8_192, "everything"], at[8_192, "eager"]
