@@ -30,15 +30,14 @@ def page(results: dict[str, Any]) -> str:
     parts = [HEADING]
     for growth in results["growths"]:
         parts += [f"## {_STARTS[growth['start']]}\n", _moments(growth["moments"]), _outcome(growth) + "\n"]
-    parts += [
-        "## How many can be removed\n",
-        _removals(results["redundancy"]),
-        _spare_heads(results["redundancy"]) + "\n",
-    ]
+    heads = results["redundancy"]
+    parts += ["## How many can be removed\n", _removals(heads), _spare_heads(heads) + "\n"]
     parts += ["## MHA to GQA to MQA\n", _groups(results["groups"])]
     parts.append(
-"This is the same trained model. Its KV heads are averaged group by group, and it is not trained further. "
-        "Sharing saves cache at once, but the loss rises until the model is trained again.\n" ) return "\n".join(parts)
+        "This is the same trained model. Its KV heads are averaged group by group, and it is not trained further. "
+        "Sharing saves cache at once, but the loss rises.\n"
+    )
+    return "\n".join(parts)
 
 
 def _moments(moments: list[dict[str, Any]]) -> str:
@@ -68,8 +67,9 @@ def _removals(redundancy: dict[str, Any]) -> str:
 def _spare_heads(redundancy: dict[str, Any]) -> str:
     spare, count = redundancy["spare"], redundancy["n_heads"]
     return (
-"Heads are switched off one after the other, always the one whose loss matters least. "
-        f"{spare} of {count} can be removed before accuracy falls by more than one point." )
+        "Heads are switched off one after the other, always the one whose loss matters least. "
+        f"{spare} of {count} can be removed before accuracy falls by more than one point."
+    )
 
 
 def _groups(groups: list[dict[str, Any]]) -> str:
