@@ -27,7 +27,7 @@ from headscope.models.config_checks import (
     refuse_repeated_keys,
     weight_bytes,
 )
-from headscope.models.gguf_checks import refuse_lying_gguf, refuse_other_shapes
+from headscope.models.gguf_checks import read_gguf, refuse_lying_gguf, refuse_other_shapes
 from headscope.models.inputs.media import KEYS, MediaProcessors, split_processor
 from headscope.models.inputs.start_token import add_start_token, gguf_start_token
 from headscope.models.inputs.tokens import InputProcessor
@@ -223,9 +223,7 @@ def _place(source: str | Path, path: Path, gguf: str | None) -> str:
 def _read_gguf(file: Path, source: str) -> Any:
     """The fields and the list of tensors of a GGUF file."""
     try:
-        import gguf
-
-        reader = gguf.GGUFReader(file)
+        reader = read_gguf(file)
     except Exception as error:  # a damaged file can fail anywhere, with an error of any kind
         raise ModelError(_explain(source, error)) from error
     refuse_lying_gguf(source, reader)
