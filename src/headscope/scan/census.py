@@ -73,8 +73,8 @@ class Census:
             census = cls(Tally.from_bytes(files["tally.safetensors"]), recipe)
             census._examples = pq.read_table(pa.BufferReader(files["examples.parquet"])).cast(_EXAMPLE_SCHEMA)
             census._refuse_lies()
-        for name in digests or {}:
-            if hashlib.sha256(files[name]).hexdigest() != digests[name]:
+        for name, digest in (digests or {}).items():
+            if hashlib.sha256(files[name]).hexdigest() != digest:
                 raise InputError(f"{name} in {path} is not what the scan wrote (its SHA-256 differs); scan again")
         if digests is None and path.is_dir():  # an archive has checksums of its own
             warnings.warn(f"{path} was written without digests of its data: not verified", stacklevel=2)

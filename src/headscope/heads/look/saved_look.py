@@ -98,7 +98,7 @@ def _digest(header: str, tensor: Callable[[str], Tensor], names: Iterable[str]) 
     for name in sorted(names):
         value = tensor(name)
         made.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        made.update(value.reshape(-1).view(torch.uint8).numpy())
+        made.update(value.reshape(-1).view(torch.uint8).numpy().data)
     return made.hexdigest()
 
 
