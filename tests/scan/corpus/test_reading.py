@@ -17,7 +17,7 @@ from headscope.scan.corpus import reading
 from headscope.scan.corpus.documents import Corpus
 from headscope.scan.corpus.file_hashes import FileHashes
 from headscope.scan.corpus.packing import RowFormat
-from headscope.scan.corpus.reading import Reader, Source
+from headscope.scan.corpus.reading import CorpusReader, CorpusSource
 from headscope.scan.options import ScanOptions
 from headscope.scan.run import scan
 from headscope.scan.shards import Packing, ScanFolder
@@ -107,13 +107,15 @@ def test_a_tally_of_other_rows_is_not_kept(tmp_path: Path, monkeypatch: pytest.M
     assert content(tmp_path / "out") == content(tmp_path / "whole")
 
 
-def source(fast: bool = False, **options: Any) -> Source:
+def source(fast: bool = False, **options: Any) -> CorpusSource:
     model = NativeModel(TinyModel(), FastBytes() if fast else Bytes(), "tiny")
-    return Source(model, Corpus(["ab", "cd", "e"]), ScanOptions(**options), RowFormat(8))
+    return CorpusSource(model, Corpus(["ab", "cd", "e"]), ScanOptions(**options), RowFormat(8))
 
 
-def reader(folder: Path, documents: Any, packing: Packing | None = None, hashes: FileHashes | None = None) -> Reader:
+def reader(
+    folder: Path, documents: Any, packing: Packing | None = None, hashes: FileHashes | None = None
+) -> CorpusReader:
     """Of rows of eight tokens, two to a shard."""
     options = ScanOptions(batch=2, shard_tokens=16, progress=False)
-    made = Source(open_tiny(), Corpus(documents), options, RowFormat(8))
-    return Reader(ScanFolder(folder), made, hashes or FileHashes(), packing)
+    made = CorpusSource(open_tiny(), Corpus(documents), options, RowFormat(8))
+    return CorpusReader(ScanFolder(folder), made, hashes or FileHashes(), packing)
