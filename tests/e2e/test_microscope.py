@@ -82,6 +82,7 @@ def test_the_output_mix_shows_the_scopes_shares_and_their_sum(open_page: Open, s
     expect(page.locator("[data-share='all']")).to_have_text(signed(sum(of_layer.values())))
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("how", ["zero", "mean"])
 def test_a_head_switched_off_changes_the_prediction_as_an_edit_says(open_page: Open, scope: Scope, how: str):
     page = open_page(at(head="1.4", token=9, compare=0))
