@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headscope.errors import InputError
-from headscope.heads.explain.score_split import HeadScores, split_row
+from headscope.heads.explain.score_split import SplitScores, split_row
 from headscope.heads.explain.why import Why
 from headscope.heads.look.activation_cache import BUDGET
 from headscope.models.protocol import Token
@@ -26,14 +26,14 @@ class Explained:
         self.look = look
         self.recorded = look.recorded
         self.stream: RecordedStream = self.recorded.stream
-        self._heads: dict[Head, HeadScores] = {}
+        self._heads: dict[Head, SplitScores] = {}
 
-    def scores(self, head: Head) -> HeadScores:
+    def scores(self, head: Head) -> SplitScores:
         """The parts of one head's q and k."""
         if head not in self._heads:
             self.check_size(head)
             kv_head = head.head // self.look.shape.sites[head.site].group_size
-            made = HeadScores(self.stream, head, kv_head, self.look.source(head))
+            made = SplitScores(self.stream, head, kv_head, self.look.source(head))
             while len(self._heads) >= KEPT_HEADS:
                 del self._heads[next(iter(self._heads))]
             self._heads[head] = made

@@ -21,7 +21,7 @@ from headscope.heads.explain.why import Place, Share, Why, by_size
 from headscope.heads.look.attribution import logit_to_split
 from headscope.models.structure.carry import Route
 from headscope.models.structure.recorded_pass import logit_direction, reading_gradients, value_reading, writer_share
-from headscope.models.structure.tape import Node, Source
+from headscope.models.structure.tape import Node, SourceNode
 from headscope.models.structure.writers import Writer
 from headscope.names import Head
 
@@ -234,7 +234,7 @@ class _Tracer:
             self._routes[node] = (route, self.found.stream.writers(route))
         return self._routes[node]
 
-    def _step(self, writer: Writer, share: float, gradients: dict[Source, Tensor], at: tuple[int, int]) -> Step:
+    def _step(self, writer: Writer, share: float, gradients: dict[SourceNode, Tensor], at: tuple[int, int]) -> Step:
         position, depth = at
         self.done += 1
         report_progress("tracing back", self.done, self.done + 1)

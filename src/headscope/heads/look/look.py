@@ -60,9 +60,10 @@ class Look:
         self.key = key
         self._answers = StandardAnswers()
         self._numbers: dict[tuple[int, bool, tuple[int, int] | None], tuple[Token, ...]] = {}
-        self._recorded: RecordedPass | None = None
+        self.kept_pass: RecordedPass | None = None
+        """The recorded pass, once something has been asked of it."""
         self.explained: Any = None
-        """The recorded residual stream, once a score or a prediction has been explained."""
+        """Heads whose scores have been split."""
         self.cache = ActivationCache(model, prepared.inputs, self.edits)
 
     def read(self) -> Look:
@@ -241,11 +242,11 @@ class Look:
     def recorded(self) -> RecordedPass:
         """The text's pass as a graph of what was written into the residual stream; recorded on first use."""
         self.cache.refuse_changed_weights()
-        if self._recorded is None:
+        if self.kept_pass is None:
             observer = self.cache.attend if self.edits else None
             with self.edits.during():
-                self._recorded = RecordedPass(self.model, self.prepared.inputs, observer, until=self.sites)
-        return self._recorded
+                self.kept_pass = RecordedPass(self.model, self.prepared.inputs, observer, until=self.sites)
+        return self.kept_pass
 
     @own_precision()
     def residual(self, site: str | int) -> ResidualStream:
