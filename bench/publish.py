@@ -34,7 +34,7 @@ from headscope.app.publish.site import sizes_of
 COUNT = 200
 REPEATED = "My white horse drank at the river. My white horse drank at the"
 BEFORE_THE_MODEL = ("assets", "answers", "index.html", "site.json", "icon.svg")
-ON_DEMAND = ("looks", "python", "api", "share.png", "CITATION.cff", "webgpu")  # fetched when somebody asks for them
+ON_DEMAND = ("looks", "python", "api", "CITATION.cff")  # fetched when somebody asks for them
 WORKER = """async ([runtime, folder]) => {
   const worker = new Worker("assets/worker.js", { type: "module" });
   const waiting = new Map();

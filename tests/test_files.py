@@ -135,30 +135,6 @@ def test_a_folder_that_cannot_be_written_leaves_no_files(tmp_path: Path, error: 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_other_errors_are_not_changed(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="a fault of ours"), atomic_folder(tmp_path / "model"):
-        raise RuntimeError("a fault of ours")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_with_files_is_not_replaced(tmp_path: Path) -> None:
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model/thesis.txt").write_bytes(b"mine")
-    with (
-        pytest.raises(InputError, match="model could not be written: Directory not empty"),
-        atomic_folder(tmp_path / "model") as part,
-    ):
-        (part / "one").write_bytes(b"1")
-    assert content(tmp_path) == {"model/thesis.txt": b"mine"}
-
-
-def test_the_current_folder_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match="is the current folder and would be replaced; give a new one"):
-        atomic_folder(Path()).__enter__()
-    assert list(tmp_path.iterdir()) == []
-
-
 NO_NAME = Path("one\0two")
 
 

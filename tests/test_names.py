@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import FrozenInstanceError
 
 import pytest
 from hypothesis import given
@@ -79,17 +78,6 @@ def test_any_text_is_a_head_that_writes_itself_the_same_or_is_refused(text: str)
     else:
         assert Head.parse(str(head)) == head
         assert head.head >= 0
-
-
-@given(st.lists(heads, max_size=5))
-def test_heads_serve_as_keys_and_sort_by_site_and_number(drawn: list[Head]) -> None:
-    assert {head: str(head) for head in drawn}.keys() == set(drawn)
-    assert [(head.site, head.head) for head in sorted(drawn)] == sorted((head.site, head.head) for head in drawn)
-
-
-def test_a_head_does_not_change_its_name() -> None:
-    with pytest.raises(FrozenInstanceError):
-        Head("5", 1).head = 2  # type: ignore[misc]
 
 
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 3))

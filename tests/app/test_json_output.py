@@ -9,7 +9,6 @@ import torch
 
 from headscope import ablate
 from headscope.app import json_output
-from headscope.names import Head
 
 TEXT = "the old lamp on the landing burned until morning and the old lamp on the"
 
@@ -35,12 +34,6 @@ def test_look_json_of_a_head_has_its_pattern(look):
     torch.testing.assert_close(torch.tensor(json_output.look_json(look, "0.3")["pattern"]), look.pattern("0.3"))
 
 
-def test_a_question_that_no_row_can_answer_is_left_out(scope):
-    found = json_output.look_json(scope.look("the old lamp"))
-    assert "induction" not in found["heads"]["0.0"]
-    assert "previous" in found["heads"]["0.0"]
-
-
 def test_ablation_json_has_the_likely_tokens_before_and_after(look, scope):
     with scope.edit(ablate("0.1", "1.2", how="zero")):
         without = scope.look(TEXT)
@@ -56,22 +49,12 @@ def test_ablation_json_has_the_likely_tokens_before_and_after(look, scope):
     assert len(shown) == len(found["next"]) <= 9, "no token twice"
 
 
-def test_the_kl_divergence_of_a_look_from_itself_is_zero(look):
-    assert json_output.ablation_json(look, look, [])["kl_nats"] == pytest.approx(0.0, abs=1e-7)
-
-
 def test_generated_json_has_the_tokens_probabilities(scope):
     made = scope.generate("the old lamp", 4)
     found = json_output.generated_json("the old lamp", made)
     assert [token["id"] for token in found["tokens"]] == [token.id for token in made.tokens]
     assert all(0 < token["probability"] <= 1 for token in found["tokens"])
     assert found["text"] == made.text
-
-
-def test_own_questions_have_their_own_key():
-    assert json_output.questions_json({}) == {}
-    found = json_output.questions_json({"verbs": {Head("0", 1): 0.5}})
-    assert found == {"own_questions": {"verbs": {"0.1": 0.5}}}
 
 
 def test_model_json_has_the_shape_and_the_self_check(scope):

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from headscope.app import model_registry as registry_module
 from headscope.app.model_registry import KEPT_MADE, KEPT_OF_ONE, KEPT_OPENED, ModelRegistry
 from headscope.app.pages.microscope import Session
 from headscope.errors import InputError
@@ -45,17 +44,6 @@ def test_the_first_session_is_the_default_and_others_are_found_by_name(given):
 def test_an_unknown_model_is_refused_with_the_known_names(given, name, said):
     with pytest.raises(InputError, match=said):
         ModelRegistry(*given).session(name)
-
-
-@pytest.mark.parametrize("name", [None, "first"])
-def test_an_empty_registry_says_so(name):
-    with pytest.raises(InputError, match=r"there is no model .* on this page; it has none\n"):
-        ModelRegistry().session(name)
-
-
-def test_two_models_of_one_name_are_refused():
-    with pytest.raises(InputError, match=r"two of these models have one name \(one, one\); rename a folder"):
-        ModelRegistry(Session(made("one")), Session(made("one")))
 
 
 def test_a_class_of_clients_keeps_all_of_its_models(given):
@@ -108,23 +96,6 @@ def test_the_least_recently_used_model_is_dropped(given):
     assert registry.session("first") is given[0]
 
 
-def test_a_model_added_again_replaces_the_first(given):
-    registry, newer = ModelRegistry(*given), made("newer")
-    registry.add("heads", made("older"))
-    registry.add("heads", newer)
-    assert registry.names() == ["first", "second", "heads"]
-    assert registry.session("heads").scope is newer
-
-
-def test_a_registry_without_an_opener_refuses_to_open(given):
-    registry = ModelRegistry(*given)
-    assert not registry.opens
-    with pytest.raises(InputError, match=r"may show first, second and open no other; for 'gpt2' start it with"):
-        registry.open("gpt2")
-    with pytest.raises(InputError, match="this page may show no model and open no other"):
-        ModelRegistry().open("gpt2")
-
-
 def test_concurrent_requests_open_a_model_once(given):
     asked: list[str] = []
 
@@ -154,29 +125,6 @@ def test_models_are_opened_one_at_a_time(given):
         assert list(tabs.map(registry.open, ["one", "two"])) == ["one", "two"]
 
 
-def test_a_recently_used_opened_model_is_kept(given):
-    registry = ModelRegistry(*given, opener=made)
-    for number in range(KEPT_OPENED):
-        registry.open(f"large {number}")
-    registry.session("large 0")
-    registry.open("another")
-    assert registry.names() == ["first", "second", "large 0", "another"]
-
-
-def test_a_known_model_is_not_opened_again(given):
-    def never(name: str) -> Scope:
-        raise AssertionError(name)
-
-    assert ModelRegistry(*given, opener=never).open("second") == "second"
-
-
-def test_an_opened_model_cannot_replace_a_given_one(given):
-    registry = ModelRegistry(*given, opener=lambda _: made("first"))
-    with pytest.raises(InputError, match="already shows another model that is called 'first'; rename the folder"):
-        registry.open("elsewhere/first")
-    assert registry.session("first") is given[0]
-
-
 def test_an_opener_that_fails_leaves_the_registry_usable(given):
     def opener(name: str) -> Scope:
         if name == "broken":
@@ -187,25 +135,3 @@ def test_an_opener_that_fails_leaves_the_registry_usable(given):
     with pytest.raises(InputError, match="cut short"):
         registry.open("broken")
     assert registry.open("whole") == "whole"
-
-
-def test_sessions_can_be_listed_while_models_are_added(given, monkeypatch):
-    monkeypatch.setattr(registry_module, "KEPT_MADE", 3)
-    registry, crafted, stop = ModelRegistry(*given), made("crafted"), threading.Event()
-
-    def keep_making() -> None:
-        number = 0
-        while not stop.is_set():
-            registry.add(f"heads {number}", crafted)
-            number += 1
-
-    maker = threading.Thread(target=keep_making)
-    maker.start()
-    try:
-        for _ in range(300):
-            kept = registry.sessions()
-            assert list(kept)[:2] == ["first", "second"]
-            assert len(kept) <= 5
-    finally:
-        stop.set()
-        maker.join()

@@ -20,6 +20,8 @@ def save(folder: Path, kill: bool = False) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.quick
+@pytest.mark.slow
 def test_a_killed_save_is_cleared_by_the_next_one_of_another_name(tmp_path: Path) -> None:
     assert in_a_fork(lambda: save(tmp_path / "smaller", kill=True)) == -signal.SIGKILL
     assert [file.name.endswith(UNFINISHED) for file in tmp_path.iterdir()] == [True]

@@ -36,6 +36,7 @@ def evil_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_check_shows_the_name_of_a_model_and_does_not_obey_it(evil_model: Path) -> None:
     done = run("check", str(evil_model))
     assert done.returncode == 0, done.stderr
@@ -43,6 +44,7 @@ def test_check_shows_the_name_of_a_model_and_does_not_obey_it(evil_model: Path) 
     assert not obeyed(done.stdout + done.stderr)
 
 
+@pytest.mark.slow
 def test_what_libraries_say_of_a_model_is_not_obeyed(tmp_path: Path) -> None:
     """transformers quotes an unknown rope_type in a message of its own."""
     small_llama().save_pretrained(tmp_path)
@@ -53,6 +55,7 @@ def test_what_libraries_say_of_a_model_is_not_obeyed(tmp_path: Path) -> None:
     assert not obeyed(done.stdout + done.stderr)
 
 
+@pytest.mark.slow
 def test_errors_show_names_and_do_not_obey_them(tmp_path: Path) -> None:
     (tmp_path / EVIL).mkdir()
     (tmp_path / EVIL / EVIL).write_text("x")

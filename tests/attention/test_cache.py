@@ -53,15 +53,6 @@ def test_rewinding_tries_another_continuation() -> None:
     assert_close(again, module(torch.cat((x[:, :4], other), 1), mask=causal())[:, 4:])
 
 
-def test_the_length_changes_in_advance_and_not_in_the_layers() -> None:
-    module = MultiHeadAttention(16, 2)
-    cache = KVCache(module, n_layers=2, capacity=4)
-    module(torch.randn(1, 3, 16), mask=causal(), cache=cache[1])
-    assert (cache.length, cache[0].length) == (0, 0)
-    cache.advance(3)
-    assert cache[1].length == 3
-
-
 def test_cached_keys_and_values_have_no_gradient() -> None:
     module = MultiHeadAttention(16, 2)
     cache = KVCache(module, capacity=4)
@@ -70,10 +61,6 @@ def test_cached_keys_and_values_have_no_gradient() -> None:
         cache.advance(2)
     assert not cache.keys.requires_grad
     assert not cache.values.requires_grad
-
-
-def test_a_cache_has_the_dtype_of_its_module() -> None:
-    assert KVCache(MultiHeadAttention(16, 2).bfloat16(), capacity=4).keys.dtype == torch.bfloat16
 
 
 def filled(batch: int = 2) -> KVCache:
@@ -122,33 +109,3 @@ def test_what_does_not_fit_is_refused_with_its_values(name: str) -> None:
     make, message = MISTAKES[name]
     with pytest.raises(ShapeError, match=re.escape(message)):
         make()
-
-
-def test_a_refused_step_leaves_the_cache_as_it_was() -> None:
-    cache = filled()
-    before = cache.keys.clone()
-    with pytest.raises(ShapeError, match="the cache is full"):
-        MODULE(torch.randn(2, 3, 16), cache=cache[0])
-    assert cache.length == 6
-    assert torch.equal(cache.keys, before)
-
-
-def test_a_cache_can_be_full_and_rewinds_to_any_length() -> None:
-    cache = filled()
-    MODULE(torch.randn(2, 2, 16), cache=cache[1])
-    cache.advance(2)
-    for length in (8, 8, 3, 0, 0):
-        cache.rewind(length)
-        assert cache.length == length
-
-
-def test_layers_write_their_own_part_after_the_kept_tokens() -> None:
-    cache = filled()
-    k, v = torch.randn(2, 2, 1, 4), torch.randn(2, 2, 1, 4)
-    keys, values = cache[1].extend(k, v)
-    assert (keys.shape, values.shape) == ((2, 2, 7, 4), (2, 2, 7, 4))
-    assert torch.equal(keys[:, :, 6:], k)
-    assert torch.equal(values[:, :, 6:], v)
-    assert not cache.keys[0].any()
-    assert not cache.keys[1, :, :, :6].any()
-    assert not cache.values[1, :, :, 7:].any()

@@ -62,43 +62,6 @@ def test_separate_heads_combine_into_one_module() -> None:
     assert_close(whole(x, mask=causal()), torch.stack([head(x, mask=causal()) for head in heads]).sum(0))
 
 
-def test_heads_with_equal_keys_and_values_can_share_them() -> None:
-    """Each head keeps its own queries and W_O."""
-    groups = [two("q_proj.weight", bias=True), two("o_proj.weight", bias=True)]
-    heads = [head.double() for group in groups for head in group]
-    x = torch.randn(2, 6, 12).double()
-    whole = MultiHeadAttention.from_heads(heads, n_kv_heads=2)
-    assert (whole.n_heads, whole.n_kv_heads) == (4, 2)
-    assert_close(whole(x, mask=causal()), torch.stack([head(x, mask=causal()) for head in heads]).sum(0))
-
-
-@pytest.mark.parametrize("biased", [(True, False), (False, True), (False, False), (True, True)], ids=str)
-def test_heads_with_and_without_an_output_bias_add_up(biased: tuple[bool, bool]) -> None:
-    heads = [one(out_bias=bias).double() for bias in biased]
-    x = torch.randn(2, 6, 12).double()
-    whole = MultiHeadAttention.from_heads(heads)
-    assert (whole.o_proj.bias is not None) == any(biased)
-    assert_close(whole(x), heads[0](x) + heads[1](x))
-
-
-@pytest.mark.parametrize("training", [False, True])
-def test_heads_keep_the_options_of_the_module(training: bool) -> None:
-    rope = Rope(4, base=77.0)
-    module = MultiHeadAttention(16, 4, dropout=0.3, rope=rope).train(training)
-    heads = module.split()
-    for part in (*heads, MultiHeadAttention.from_heads(heads)):
-        assert (part.dropout, part.rope, part.training, part.d_head) == (0.3, rope, training, 4)
-
-
-def test_heads_are_copies_and_not_views() -> None:
-    module = MultiHeadAttention(16, 4, 2)
-    before = {name: value.clone() for name, value in parameters_of(module).items()}
-    for head in module.split():
-        for parameter in head.parameters():
-            nn.init.zeros_(parameter)
-    assert_close(parameters_of(module), before, rtol=0, atol=0)
-
-
 def torch_modules() -> dict[str, nn.MultiheadAttention]:
     made = {
         "plain": nn.MultiheadAttention(16, 4, batch_first=True),
@@ -131,13 +94,6 @@ def test_pytorch_s_module_and_back_is_exact(name: str) -> None:
     assert (back.dropout, back.training) == (theirs.dropout, theirs.training)
 
 
-def test_a_bias_that_pytorch_must_have_is_zero_there() -> None:
-    ours, x = MultiHeadAttention(16, 4), torch.randn(2, 5, 16)
-    theirs = ours.to_torch()
-    assert (theirs.in_proj_bias == 0).all()
-    assert_close(theirs(x, x, x, need_weights=False)[0], ours(x))
-
-
 def test_patterns_equal_pytorch_s() -> None:
     ours, x = MultiHeadAttention(16, 4), torch.randn(2, 5, 16)
     assert_close(ours.patterns(x), ours.to_torch()(x, x, x, average_attn_weights=False)[1])
@@ -158,24 +114,6 @@ def test_the_table_of_a_small_module() -> None:
         "W_O          128 × 128        16,384      128        16,512",
         "total                                                65,664",
     ]
-
-
-def test_a_table_names_every_matrix_input_by_output() -> None:
-    module = MultiHeadAttention(16, 4, 2, d_head=5, bias=True, qk_norm=True, d_context=12)
-    assert [tuple(matrix) for matrix in module.parameter_table().matrices] == [
-        ("W_Q", (16, 20), 320, 20),
-        ("W_K", (12, 10), 120, 10),
-        ("W_V", (12, 10), 120, 10),
-        ("W_O", (20, 16), 320, 16),
-        ("q_norm", (5,), 5, 0),
-        ("k_norm", (5,), 5, 0),
-    ]
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_a_table_counts_every_parameter(name: str) -> None:
-    module = MODULES[name]()
-    assert module.parameter_table().total == sum(parameter.numel() for parameter in module.parameters())
 
 
 def one(**changes: object) -> MultiHeadAttention:

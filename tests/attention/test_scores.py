@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError
 
 import pytest
 import torch
 from torch.testing import assert_close
 
 from headscope.attention.masks import causal
-from headscope.attention.scores import Alibi, DenseBias, Relative, Scores
+from headscope.attention.scores import Alibi, Relative, Scores
 from headscope.errors import ShapeError
 from tests.attention.cases import CASES, Case, logits
 
@@ -35,26 +34,6 @@ def test_a_block_of_some_rows_and_columns_equals_that_part_of_the_whole() -> Non
     rows, columns = torch.tensor([8, 3]), torch.tensor([0, 2, 7])
     whole = scores.block(q, k, every, every, 0)
     assert_close(scores.block(q[:, :, rows], k[:, :, columns], rows, columns, 0), whole[:, :, rows][..., columns])
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_scores_are_float32_at_least(dtype: torch.dtype) -> None:
-    q = torch.randn(1, 2, 3, 8, dtype=dtype)
-    every = torch.arange(3)
-    assert Scores().bind(q, q).block(q, q, every, every, 0).dtype == torch.float32
-
-
-def test_binding_fills_in_the_scale_unless_it_is_given() -> None:
-    q = torch.randn(1, 2, 3, 16)
-    assert Scores().bind(q, q).scale == 0.25
-    assert Scores(scale=1.0).bind(q, q).scale == 1.0
-
-
-def test_plain_scores_have_only_scale_and_mask() -> None:
-    assert Scores(scale=0.1, mask=causal()).is_plain
-    assert not Scores(softcap=30.0).is_plain
-    assert not Scores(bias=torch.zeros(2, 2)).is_plain
-    assert not Scores(sinks=torch.zeros(2)).is_plain
 
 
 def bind(scores: Scores, n_heads: int = 4, n_kv_heads: int = 4, n_query: int = 6, n_key: int = 6) -> Scores:
@@ -103,20 +82,6 @@ def test_wrong_scores_are_refused_with_their_values(name: str) -> None:
         make()
 
 
-@pytest.mark.parametrize(("n_query", "n_key"), [(1, 1), (1, 6), (6, 6), (3, 6), (6, 3)])
-def test_a_relative_bias_is_as_wide_as_its_farthest_offsets_and_no_wider(n_query: int, n_key: int) -> None:
-    """The last query looks n_key − 1 back, the first n_query − 1 ahead; a table without either end is refused."""
-    table, zero = torch.randn(4, n_key + n_query - 1), n_key - 1
-    bound = bind(Scores(bias=Relative(table, zero)), n_query=n_query, n_key=n_key)
-    assert isinstance(bound.bias, Relative)
-    block = bound.bias.block(torch.arange(n_query), torch.arange(n_key), n_key - n_query)
-    assert torch.equal(block[0, :, -1, 0], table[:, 0])
-    assert torch.equal(block[0, :, 0, -1], table[:, -1])
-    for short in (Relative(table[:, 1:], zero - 1), Relative(table[:, :-1], zero)):
-        with pytest.raises(ShapeError, match="does not cover"):
-            bind(Scores(bias=short), n_query=n_query, n_key=n_key)
-
-
 @pytest.mark.parametrize("shape", [(6, 6), (4, 6, 6), (1, 1, 6, 6), (2, 1, 6, 6), (1, 4, 6, 6), (2, 4, 6, 6)], ids=str)
 def test_a_bias_of_any_shape_is_added_where_it_belongs(shape: tuple[int, ...]) -> None:
     values = torch.randn(shape)
@@ -130,13 +95,3 @@ def test_a_softcap_bounds_scores_and_leaves_small_ones_as_they_are() -> None:
     scores = Scores(scale=1.0, softcap=5.0).bind(q, k[None, None, :, None])
     capped = scores.block(q, k[None, None, :, None], one, torch.arange(4), 3)[0, 0, 0]
     assert_close(capped, torch.tensor([-5.0, -5 * math.tanh(0.6), 0.01, 5.0]), atol=1e-6, rtol=0)
-
-
-def test_scores_are_given_by_name_and_not_changed() -> None:
-    slopes = torch.ones(2)
-    for made in (Alibi(slopes), Relative(torch.ones(2, 3), 1), Scores(bias=torch.ones(1, 1, 2, 2)).bias, Scores()):
-        with pytest.raises(FrozenInstanceError):
-            made.changed = True  # type: ignore[union-attr]
-    assert isinstance(Scores(bias=torch.ones(1, 1, 2, 2)).bias, DenseBias)
-    with pytest.raises(TypeError, match="positional argument"):
-        Scores(0.5)  # type: ignore[misc]

@@ -6,6 +6,8 @@ import pytest
 
 from tests.cli.commands import Done, Line, run_all
 
+pytestmark = pytest.mark.slow
+
 # What is typed, the kind of error, and what is said first.
 MISTAKES: list[tuple[str, str, str]] = [
     ("look ''", "InputError", "the text is empty; there is nothing to look at"),

@@ -14,6 +14,8 @@ from docs.generate.commands import commands
 from tests.cli.commands import Done, Line, run_all
 from tests.models import tiny
 
+pytestmark = pytest.mark.slow
+
 TEXT = "The horse crossed the road because the horse was tired"
 CENSUS = ("scan", "small", "-c", "book.txt", "--context", "64", "--max-tokens", "300")
 

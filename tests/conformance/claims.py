@@ -25,7 +25,7 @@ from tests.conformance.module_claims import output_kind, verify_module, verify_o
 from tests.conformance.shrink import VOCABULARY, redraw, tiny_config
 from tests.conformance.special import CHANGES
 from tests.conformance.splits import TOLERANCE as SPLIT_TOLERANCE
-from tests.conformance.splits import split_of
+from tests.conformance.splits import edges_of, split_of
 
 LENGTH, TARGET, PADDED = 40, 24, 11
 TOLERANCE = 1e-4
@@ -100,9 +100,7 @@ def _verified(job: Job, opened: HuggingFaceModel) -> Verdict:
     ablated = _ablated(opened, plain_inputs)
     if ablated is not None:
         verdict.errors["ablation"] = ablated
-    verdict.split, verdict.split_why, error = split_of(opened, plain_inputs)
-    if verdict.split == "wrong":
-        verdict.errors["split"] = error / SPLIT_TOLERANCE * TOLERANCE
+    _note_split(verdict, opened, plain_inputs)
     wrong = {name: error for name, error in verdict.errors.items() if not error <= TOLERANCE}
     if wrong:
         verdict.state, verdict.why = "wrong", ", ".join(f"{name} {error:.1e}" for name, error in wrong.items())
@@ -121,13 +119,20 @@ def _verified_by_markers(job: Job, opened: OpenModel) -> Verdict:
         verdict.errors["padded"] = verify_outputs(opened, padded, padded["attention_mask"].bool())
     for site in opened.shape.sites:
         verdict.sums[output_kind(opened, site)] = verdict.sums.get(output_kind(opened, site), 0) + 1
-    verdict.split, verdict.split_why, error = split_of(opened, inputs)
-    if verdict.split == "wrong":
-        verdict.errors["split"] = error / SPLIT_TOLERANCE * TOLERANCE
+    _note_split(verdict, opened, inputs)
     wrong = {name: error for name, error in verdict.errors.items() if not error <= TOLERANCE}
     if wrong:
         verdict.state, verdict.why = "wrong", ", ".join(f"{name} {error:.1e}" for name, error in wrong.items())
     return verdict
+
+
+def _note_split(verdict: Verdict, opened: OpenModel, inputs: dict[str, Tensor]) -> None:
+    verdict.split, verdict.split_why, error = split_of(opened, inputs)
+    if verdict.split == "wrong":
+        verdict.errors["split"] = error / SPLIT_TOLERANCE * TOLERANCE
+    edges = edges_of(opened, inputs)
+    if edges is not None:
+        verdict.errors["all edges"] = edges
 
 
 def _same_kind(opened: HuggingFaceModel | AnyTorchModel) -> dict[str, Tensor]:

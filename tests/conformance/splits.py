@@ -1,4 +1,4 @@
-"""Verify that a class's attention scores are split exactly: q, k, every pair and the rebuilt pattern, at every site."""
+"""Verify that a class's attention scores are split exactly, and that all edges together are the whole model."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from headscope.attention import pattern
 from headscope.attention.engine import observe
 from headscope.attention.observer import Call, plain
 from headscope.errors import HeadscopeError
+from headscope.heads.explain.edge_patching import PatchedModel, all_edges, record, run_circuit
 from headscope.heads.explain.score_split import HeadScores
 from headscope.models.inputs.dummy_inputs import BATCH
 from headscope.models.protocol import OpenModel
+from headscope.models.selfcheck import relative_difference
 from headscope.models.structure.recorder import record_stream
 from headscope.names import Head
 
@@ -22,7 +24,7 @@ TOLERANCE = 1e-5
 
 def split_of(opened: OpenModel, inputs: dict[str, Tensor]) -> tuple[str, str, float]:
     """Verified, refused or wrong; the reason; and the largest error of any site."""
-    one = {name: value[:1] if value.ndim and len(value) == BATCH else value for name, value in inputs.items()}
+    one = _item(inputs, 0)
     calls: dict[str, Call] = {}
 
     def keep(site: str, call: Call) -> Tensor:
@@ -37,7 +39,7 @@ def split_of(opened: OpenModel, inputs: dict[str, Tensor]) -> tuple[str, str, fl
     for site, call in calls.items():
         seen = observe(call.q, call.k, call.v, scores=call.scores)
         head = seen.q.shape[1] - 1
-        source = pattern.Source(seen.q, seen.k, seen.logsumexp, seen.scores).only(head)
+        source = pattern.PatternSource(seen.q, seen.k, seen.logsumexp, seen.scores).only(head)
         try:
             scores = HeadScores(stream, Head(site, head), call.k.shape[1] - 1, source)
             errors = [_error(scores, row) for row in {0, scores.n_query // 2, scores.n_query - 1}]
@@ -47,6 +49,24 @@ def split_of(opened: OpenModel, inputs: dict[str, Tensor]) -> tuple[str, str, fl
         worst = max(worst, *errors)
     state = "wrong" if not worst <= TOLERANCE else "refused" if refused else "verified"
     return state, refused[0] if refused else "", worst
+
+
+def _item(inputs: dict[str, Tensor], item: int) -> dict[str, Tensor]:
+    batched = {name for name, value in inputs.items() if value.ndim and len(value) == BATCH}
+    return {name: value[item : item + 1] if name in batched else value for name, value in inputs.items()}
+
+
+def edges_of(opened: OpenModel, inputs: dict[str, Tensor]) -> float | None:
+    """How far a circuit of all edges is from the clean answer; None where no circuit of this model can be made."""
+    clean, corrupted = (_item(inputs, item) for item in range(2))
+    try:
+        patched = PatchedModel(opened)
+        states = [record(patched, each) for each in (clean, corrupted)]
+    except HeadscopeError:
+        return None
+    whole = run_circuit(patched, clean, states[1], all_edges(*states))
+    assert states[0].logits is not None
+    return relative_difference(whole, states[0].logits)
 
 
 def _error(scores: HeadScores, query: int) -> float:

@@ -94,6 +94,7 @@ def test_a_model_that_cannot_be_shown_is_a_sentence_above_the_last_picture(page:
     expect(page.get_by_text("1 layer × 6 heads, 3 KV heads")).to_be_visible()
 
 
+@pytest.mark.quick
 def test_a_page_that_may_open_none_offers_none(browser: Browser, scope: Scope):
     page = browser.new_page()
     with served(Session(scope)) as address:

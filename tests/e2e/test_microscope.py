@@ -19,6 +19,7 @@ from tests.e2e.conftest import serious_violations, served
 from tests.e2e.reading import TEXT, Open, at, cell, per_cent, short, signed, tokens
 
 
+@pytest.mark.quick
 def test_type_a_sentence_and_read_a_known_weight(open_page: Open, scope: Scope):
     page = open_page()
     page.get_by_label("Sentence").fill(TEXT)
@@ -152,6 +153,7 @@ def test_heads_are_ranked_by_their_importance(open_page: Open, scope: Scope):
     expect(page.locator(".wrap text").filter(has_text=short(best, 3)).first).to_be_visible()
 
 
+@pytest.mark.quick
 def test_a_shared_address_restores_the_view(open_page: Open):
     first = open_page(
         at(head="1.5", token=4, view="arcs", show="first", order="ranked", aside=1, how="mean", off="0.1")

@@ -77,6 +77,7 @@ def slider(page: Page, name: str) -> Locator:
     return page.get_by_role("slider", name=name)
 
 
+@pytest.mark.quick
 def test_the_film_is_scrubbed_by_keyboard_and_says_each_heads_scores(show: Show):
     page, film = show("film?head=5.6&step=680"), Film.load(EMBEDDED / "film.safetensors")
     for key, moment in (("End", -1), ("ArrowLeft", -2), ("Home", 0)):

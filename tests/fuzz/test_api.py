@@ -29,6 +29,8 @@ from headscope.scan.options import ScanOptions
 from headscope.scope import Scope
 from tests.app.conftest import scope
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["scope"]
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed: pip install headscope[dev]")

@@ -14,7 +14,7 @@ import pytest
 
 from tests.fuzz.opening import KINDS
 
-pytestmark = pytest.mark.promise("Damaged files are errors")
+pytestmark = [pytest.mark.slow, pytest.mark.promise("Damaged files are errors")]
 
 ROOT = Path(__file__).parents[2]
 LARGEST = 300_000  # KiB that opening broken files may take beyond opening the whole one

@@ -37,28 +37,6 @@ def test_the_first_outputs_are_those_of_the_published_generator() -> None:
     assert int(hash64(np.array([1234567], dtype=np.uint64))[0]) == first[0]
 
 
-@given(st.lists(numbers, min_size=1, max_size=5), st.lists(st.integers(-(2**40), 2**40), max_size=3))
-def test_every_number_is_hashed_on_its_own(values: list[int], keys: list[int]) -> None:
-    found = hash64(np.array(values, dtype=np.uint64), *keys)
-    assert found.dtype == np.uint64
-    assert [int(each) for each in found] == [by_hand(value, *keys) for value in values]
-
-
-@given(numbers, st.integers(0, 2**32), st.integers(0, 2**32))
-def test_keys_matter_and_so_does_their_order(value: int, one: int, two: int) -> None:
-    def given_keys(*keys: int) -> int:
-        return int(hash64(np.array([value], dtype=np.uint64), *keys)[0])
-
-    assert (given_keys(one) == given_keys(two)) == (one == two)
-    assert (given_keys(one, two) == given_keys(two, one)) == (one == two)
-
-
-def test_hashing_does_not_change_its_input() -> None:
-    values = np.arange(4, dtype=np.uint64)
-    hash64(values, 3)
-    assert values.tolist() == [0, 1, 2, 3]
-
-
 def by_inversion(unit: int, replicate: int, seed: int) -> int:
     """The smallest count whose cumulative probability is at least the uniform number."""
     mixed = by_hand(unit, seed) ^ ((replicate * 0xD1342543DE82EF95) % WORD)
@@ -87,12 +65,6 @@ def test_weights_are_poisson_with_mean_one() -> None:
         chance = math.exp(-1) / math.factorial(count)
         spread = math.sqrt(chance * (1 - chance))
         assert float((draws == count).double().mean()) == pytest.approx(chance, abs=error * spread)
-
-
-def test_units_and_replicates_are_drawn_independently() -> None:
-    table = poisson_weights(range(300), 300, seed=1) - 1
-    for a, b in ((table[:, 0], table[:, 1]), (table[0], table[1]), (table[:-1].flatten(), table[1:].flatten())):
-        assert abs(float((a * b).mean())) < 5 / math.sqrt(len(a))
 
 
 def test_a_unit_s_weights_do_not_depend_on_other_units_or_order() -> None:

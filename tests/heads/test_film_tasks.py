@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from headscope.errors import InputError
 from headscope.heads.film import Film, TrainingRecorder
 from headscope.heads.film_tasks import FilmTask, TaskText, measure
 from headscope.heads.roles.probes.repeat_probe import RepeatProbe
@@ -48,8 +47,3 @@ def test_tasks_are_saved_read_and_truncated_with_the_film(tmp_path: Path) -> Non
     torch.testing.assert_close(read.task_loss[2], recorder.film.task_loss[2])
     read.truncate(5)
     assert len(read.task_loss) == len(read.task_right) == len(read.task_attention) == 2
-
-
-def test_a_task_without_texts_is_refused() -> None:
-    with pytest.raises(InputError, match="has none"):
-        FilmTask("Nothing.", ())

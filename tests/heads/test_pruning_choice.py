@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from itertools import combinations, product
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headscope.errors import InputError
 from headscope.heads.look.importance import importance
-from headscope.heads.pruning import _best_groups, _keep_evenly, _keep_unnamed, _remove_least_important, _scores
+from headscope.heads.pruning import _best_groups, _keep_evenly, _remove_least_important, _scores
 from headscope.names import Head, Site
 from headscope.scope import Scope
 
@@ -43,14 +41,6 @@ def test_the_least_important_heads_go_and_one_stays_at_every_site(numbers: list[
                 assert all(scale[Head(name, other)] >= scale[head] for other in heads), "a lesser head was spared"
 
 
-def test_a_site_that_loses_nothing_is_not_named() -> None:
-    model = sites((3, 3), (2, 2))
-    scale = {Head("0", 0): 5.0, Head("0", 1): 1.0, Head("0", 2): 6.0, Head("1", 0): 7.0, Head("1", 1): 8.0}
-    assert _remove_least_important(model, scale, 1) == {"0": [0, 2]}
-    assert _remove_least_important(model, scale, 2) == {"0": [2]}
-    assert _remove_least_important(model, scale, 3) == {"0": [2], "1": [1]}
-
-
 @settings(max_examples=50)
 @given(scores, st.integers(1, 3), st.integers(1, 2))
 def test_the_best_heads_of_the_best_groups_are_the_best_choice_there_is(
@@ -80,54 +70,6 @@ def test_even_choices_are_as_large_everywhere_and_as_near_as_can_be(numbers: lis
     assert len({count for count in counts if count}) == 1
     possible = {n_kv * group for n_kv in (1, 2, 3) for group in (1, 2)} - {6}
     assert abs(sum(counts) - 6 * keep) == pytest.approx(min(abs(size - 6 * keep) for size in possible))
-
-
-def test_even_pruning_needs_sites_alike_and_more_than_one_head() -> None:
-    with pytest.raises(InputError, match="even=True needs sites of one size"):
-        _keep_evenly(sites((4, 4), (2, 2)), {}, 0.5)
-    with pytest.raises(InputError, match="even=True cannot shrink sites of 1 head; leave it out"):
-        _keep_evenly(sites((1, 1)), {}, 0.5)
-
-
-def test_named_heads_go_once_each_and_one_stays(llama: Scope) -> None:
-    assert _keep_unnamed(llama.model, ["0.1", "0.1", Head("0", 5), "2.0"]) == {"0": [0, 2, 3, 4], "2": [1, 2, 3, 4, 5]}
-    with pytest.raises(InputError, match=r"site 1 would lose all of its heads \(6\).*leave one of 1\.0–1\.5 out"):
-        _keep_unnamed(llama.model, [f"1.{head}" for head in range(6)])
-    with pytest.raises(InputError, match=r"heads=\[\] removes nothing"):
-        _keep_unnamed(llama.model, [])
-
-
-def test_a_recipe_says_what_was_chosen_on_which_texts_and_with_what(llama: Scope, ids: list[int]) -> None:
-    texts = [ids, ids[5:]]
-    made = llama.prune(keep=0.7, texts=texts, by="gradient").to_dict()
-    assert made["choice"] == {"keep": 0.7, "even": False, "by": "gradient"}
-    assert made["texts"] == {"count": 2, "sha256": hashlib.sha256(repr(texts).encode()).hexdigest()}
-    assert set(made["versions"]) == {"torch", "transformers"}
-    other = llama.prune(keep=0.7, texts=[ids, ids[6:]], by="gradient").to_dict()
-    assert other["texts"]["sha256"] != made["texts"]["sha256"]
-    named = llama.prune(heads=["0.1", "1.2"]).to_dict()
-    assert (named["choice"], named["texts"], named["loss_nats"]) == ({}, None, None)
-    assert named["removed"] == ["0.1", "1.2"]
-
-
-@pytest.mark.parametrize(("lengths", "counted"), [([], 1024), ([23], 23), ([9, 23, 4], 23)])
-def test_costs_are_counted_at_the_length_of_the_longest_text(
-    llama: Scope, ids: list[int], lengths: list[int], counted: int
-) -> None:
-    pruned = llama.prune(heads=["0.0", "0.1"], texts=[ids[:length] for length in lengths])
-    assert pruned.before.length == pruned.after.length == counted
-
-
-def test_a_summary_counts_what_is_left(llama: Scope, ids: list[int]) -> None:
-    pruned = llama.prune(heads=["0.0", "0.1", "2.3"], texts=[ids])
-    said = str(pruned).splitlines()
-    assert said[0] == f"{llama.shape.name}: 3 of 18 heads removed, 15 left"
-    share = pruned.after.attention_parameters / pruned.before.attention_parameters - 1
-    assert share < 0
-    assert f"({share:+.0%})" in next(line for line in said if "attention's parameters" in line)
-    assert pruned.loss is not None
-    assert f"  loss {pruned.loss[0]:.3f} -> {pruned.loss[1]:.3f} nats per token" in said
-    assert said[-1] == "  removed 0.0, 0.1, 2.3"
 
 
 def test_at_first_order_a_head_that_helps_and_one_that_hurts_both_matter(llama: Scope, ids: list[int]) -> None:

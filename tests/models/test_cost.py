@@ -27,15 +27,6 @@ def test_a_small_llama_by_hand(length: int) -> None:
     assert found.kv_numbers == layers * kv * 2 * d_head
 
 
-def test_biases_are_parameters_and_add_no_flops() -> None:
-    opened = open_model(tiny.gpt2())
-    found = cost(opened, 3)
-    opened.close()
-    weights = 2 * (32 * 96 + 32 * 32)
-    assert found.attention_parameters == weights + 2 * (96 + 32)
-    assert found.attention_flops == 2 * weights + 2 * 4 * 2 * 16 * 3
-
-
 def test_a_window_bounds_the_flops() -> None:
     sizes = {**tiny.SIZES, "num_key_value_heads": 2, "sliding_window": 5, "head_dim": 8}
     opened = open_model(tiny.build("MistralConfig", "MistralForCausalLM", **sizes))

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from headscope.errors import ModelError
-from headscope.models.modes import ordinary, own_precision, refuse_inference_weights
+from headscope.models.modes import own_precision, refuse_inference_weights
 
 
 def test_autocast_is_off_inside_and_on_again_after() -> None:
@@ -29,18 +29,6 @@ def test_inference_mode_is_left_and_gradients_stay_as_they_are(gradients: bool) 
         assert torch.is_inference_mode_enabled()
     with torch.set_grad_enabled(gradients), own_precision():
         assert torch.is_grad_enabled() is gradients
-
-
-def test_inputs_that_were_made_in_inference_mode_are_copied_and_others_are_not() -> None:
-    with torch.inference_mode():
-        made_there = torch.arange(3)
-    own = torch.arange(4)
-    inputs = {"own": own}
-    assert ordinary(inputs) is inputs
-    found = ordinary({"there": made_there, "own": own})
-    assert found["own"] is own
-    assert not found["there"].is_inference()
-    assert found["there"].tolist() == [0, 1, 2]
 
 
 def test_a_model_that_was_made_in_inference_mode_is_refused() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 from tests.models import tiny
@@ -105,25 +103,6 @@ def test_projections_and_modules_are_those_of_the_module() -> None:
     opened.close()
 
 
-@pytest.mark.parametrize(("context", "length"), [(None, 8), (100, 8), (8, 8), (3, 3)])
-def test_the_probe_is_two_texts_that_fit_the_context(context: int | None, length: int) -> None:
-    model = Small(tied=False)
-    model.config = SimpleNamespace(context=context)
-    opened = open_model(model)
-    assert opened.shape.context == context
-    ids = opened.probe["input_ids"]
-    assert ids.shape == (2, length)
-    assert ids.flatten().tolist() == [(7 * n + 1) % 13 for n in range(2 * length)]
-    opened.close()
-
-
-def test_ids_are_given_plainly_or_by_name() -> None:
-    opened = open_model(Small(tied=False), tiny.tokenizer())
-    for given in ([4, 5], {"input_ids": [4, 5]}, "the horse"):
-        assert opened.prepare(given).inputs["input_ids"].tolist() == [[4, 5]]
-    opened.close()
-
-
 def test_a_tokenizer_is_one_of_two_libraries() -> None:
     own = tiny.tokenizer()
     assert as_transformers(None) is None
@@ -131,13 +110,3 @@ def test_a_tokenizer_is_one_of_two_libraries() -> None:
     assert as_transformers(own.backend_tokenizer)("the horse").input_ids == [4, 5]
     with pytest.raises(InputError, match="cannot read text with a int; give a tokenizer of tokenizers or transformers"):
         as_transformers(3)
-
-
-def test_attention_of_another_module_is_left_alone() -> None:
-    opened, other = open_model(Small(tied=True)), MultiHeadAttention(16, 4)
-    x = torch.randn(1, 3, 16)
-    with torch.no_grad(), opened.observing(lambda site, call: torch.zeros_like(plain(call))):
-        inside = other(x)
-    torch.testing.assert_close(inside, other(x).detach())
-    assert list(opened.shape.sites) == ["0", "1"]
-    opened.close()

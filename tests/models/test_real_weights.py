@@ -20,7 +20,7 @@ from headscope.models.selfcheck import own_logits
 
 SENTENCE = "The horse crossed the road because it was tired."
 
-pytestmark = [pytest.mark.registry, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.slow, pytest.mark.registry, pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,9 +13,7 @@ from tests.models import tiny
 from headscope.attention.observer import Call, plain
 from headscope.errors import HeadNameError, ModelError
 from headscope.lab.teach.by_hand import by_hand
-from headscope.models.finite import PassCheck
 from headscope.models.loading import open_model
-from headscope.models.recording import Recording, _end_tokens, _recording, note_logsumexp
 
 INPUTS = {"input_ids": torch.tensor([[5, 6, 7, 8, 5]])}
 
@@ -87,60 +84,6 @@ def test_a_site_that_cannot_be_split_is_refused_before_the_pass() -> None:
     opened.close()
 
 
-def test_a_recording_keeps_heads_apart_and_the_row_that_is_asked_for() -> None:
-    x, output = torch.randn(2, 5, 12), torch.randn(2, 5, 7)
-    for row in (None, 0, 4):
-        kept = Recording(0, row=row)
-        kept.keep_output("a", x, output, 3)
-        rows = slice(None) if row is None else slice(row, row + 1)
-        assert torch.equal(kept.outputs["a"].x, x.view(2, 5, 3, 4)[:, rows])
-        assert torch.equal(kept.outputs["a"].output, output[:, rows])
-        kept.keep_residual_stream(x)
-        assert kept.residual is None
-        kept.keep_residual = True
-        kept.keep_residual_stream(x)
-        assert torch.equal(torch.as_tensor(kept.residual), x[:, rows])
-
-
-def test_how_large_scores_are_is_noted_in_the_pass_that_runs() -> None:
-    recording = Recording(0, check=PassCheck("a model"))
-    logsumexp = torch.tensor([[[-7.0, float("-inf")]]], dtype=torch.float64)
-    note_logsumexp("a", logsumexp)
-    token = _recording.set(recording)
-    note_logsumexp("a", logsumexp)
-    note_logsumexp("none", logsumexp[..., :0])
-    _recording.reset(token)
-    assert recording.check.logsumexp.read() == {"a": 7.0}
-    assert recording.check.dtype == torch.float64
-
-
-@pytest.mark.parametrize(
-    ("generation", "tokenizer", "found"),
-    [(None, None, set()), (2, None, {2}), (None, 3, {3}), (2, 3, {2, 3}), ([2, 9], 0, {0, 2, 9}), ([], None, set())],
-)
-def test_end_tokens_are_one_or_several_from_either_place(generation: Any, tokenizer: Any, found: set[int]) -> None:
-    model = torch.nn.Identity()
-    assert _end_tokens(model, None) == set()
-    model.generation_config = SimpleNamespace(eos_token_id=generation)
-    assert _end_tokens(model, SimpleNamespace(eos_token_id=tokenizer)) == found
-
-
-def test_a_model_without_a_table_has_no_embedding() -> None:
-    opened = open_model(tiny.vit())
-    with pytest.raises(ModelError, match="ViTModel has no token embedding"):
-        opened.embedding()
-    opened.close()
-
-
-def test_embeddings_are_the_table_and_w_u_is_a_matrix_where_it_is_one() -> None:
-    model = tiny.llama()
-    opened = open_model(model)
-    assert opened.embedding() is model.model.embed_tokens.weight
-    assert opened.unembedding_matrix() is model.lm_head
-    assert opened.unembedding_input() is model.model.norm
-    opened.close()
-
-
 def test_a_pass_runs_inside_what_its_observer_asks_for() -> None:
     opened = open_model(tiny.llama())
     inside: list[bool] = []
@@ -163,24 +106,6 @@ def test_a_pass_runs_inside_what_its_observer_asks_for() -> None:
     assert inside == [True, True]
     assert not observer.open
     opened.close()
-
-
-def test_attention_of_another_model_is_left_alone() -> None:
-    """Inside a pass of one model, another one is called that was opened too."""
-    one, other = open_model(tiny.llama()), open_model(tiny.gpt2())
-    seen: list[str] = []
-
-    def see(site: str, call: Call) -> torch.Tensor:
-        seen.append(site)
-        return torch.zeros_like(plain(call))
-
-    with torch.no_grad():
-        own = other.model(INPUTS["input_ids"]).logits
-        with one.observing(see):
-            assert torch.equal(other.model(INPUTS["input_ids"]).logits, own)
-        assert seen == []
-    one.close()
-    other.close()
 
 
 def test_logits_that_are_no_numbers_are_refused() -> None:

@@ -17,12 +17,6 @@ class OnGPU(Tensor):
         return self.number
 
 
-class NamingGPU(OnGPU):
-    """One whose device is that GPU: nothing can be made there without one."""
-
-    device = property(lambda self: torch.device("cuda", self.number))  # type: ignore[assignment]
-
-
 def on_gpu(number: int, tensor: Tensor, kind: type[OnGPU] = OnGPU) -> Tensor:
     """This tensor, as if it were on the GPU of that number."""
     made = tensor.as_subclass(kind)

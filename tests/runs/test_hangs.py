@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 TESTS = """
@@ -34,6 +37,8 @@ faulthandler_exit_on_timeout = true
 """
 START = """
 import sys, pytest, tests.runs.leftovers
+
+import pytest
 tests.runs.leftovers.GRACE = 0.5
 tests.runs.leftovers.LAST_SECONDS = 1
 sys.exit(pytest.main(sys.argv[1:]))

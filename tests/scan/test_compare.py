@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
 import torch
 
 from headscope.heads.questions.label_rules import token_class
-from headscope.names import Head
 from headscope.scan.census import Census
-from headscope.scan.compare import Change, Comparison, compare
+from headscope.scan.compare import compare
 from headscope.scan.options import ScanOptions
 from headscope.scan.recipe import Recipe
 from headscope.scan.run import scan
-from headscope.scan.tally.reduction import TRAITS
-from headscope.scan.tally.tally import Layout, Tally
+from headscope.scan.tally.tally import Tally, TallyLayout
 from tests.scan.tiny import open_tiny, texts
 
 OPTIONS: dict[str, Any] = {"threads": 1, "context": 48, "examples": 1}
@@ -56,53 +53,6 @@ def test_a_change_is_the_difference_of_two_rows_and_its_interval_that_of_paired_
         assert change.clear == (change.low > 0 or change.high < 0)
 
 
-def test_only_questions_of_both_censuses_are_compared(before: Census, after: Census) -> None:
-    asked = {change.question for change in compare(before, after).changes}
-    assert "vowels" in asked
-    assert not asked & {"stops", "digits"}
-    assert set(TRAITS) <= asked
-
-
-def test_questions_come_first_then_traits_each_by_size(before: Census, after: Census) -> None:
-    changes = compare(before, after).changes
-    first_trait = next(index for index, change in enumerate(changes) if change.question in TRAITS)
-    assert all(change.question in TRAITS for change in changes[first_trait:])
-    for part in (changes[:first_trait], changes[first_trait:]):
-        sizes = [abs(change.difference) for change in part]
-        assert sizes == sorted(sizes, reverse=True)
-
-
-def test_in_the_other_direction_every_change_is_negated(before: Census, after: Census) -> None:
-    there = {(change.head, change.question): change for change in compare(before, after).changes}
-    for change in compare(after, before).changes:
-        other = there[change.head, change.question]
-        assert change.difference == pytest.approx(-other.difference)
-        assert (change.low, change.high) == pytest.approx((-other.high, -other.low), abs=1e-5)
-
-
-def test_one_question_and_the_table(before: Census, after: Census) -> None:
-    found = compare(before, after)
-    of = found.of("induction")
-    assert {change.head for change in of} == set(before.heads())
-    assert {change.question for change in of} == {"induction"}
-    table = found.to_arrow().to_pylist()
-    assert [(row["head"], row["question"], row["clear"]) for row in table] == [
-        (str(change.head), change.question, change.clear) for change in found.changes
-    ]
-
-
-def test_clear_changes_are_counted_without_traits() -> None:
-    def change(question: str, low: float, high: float) -> Change:
-        return Change(Head("0", 0), question, 0.1, 0.2, low, high)
-
-    changes = (
-        change("first", 0.1, 0.2), change("induction", -0.2, -0.1), change("itself", -0.1, 0.1),
-        change("previous", 0.0, 0.1), change("entropy", 0.1, 0.2), change("first", -0.1, 0.0),
-    )  # fmt: skip
-    assert [each.clear for each in changes] == [True, True, False, False, True, False]
-    assert repr(Comparison(("a", "b"), changes)) == "Comparison(a → b: 2 clear changes among 6 rows)"
-
-
 @pytest.mark.parametrize(
     ("corpus", "title"),
     [
@@ -121,7 +71,7 @@ def test_each_census_is_named_by_its_model_and_corpus(before: Census, corpus: li
 
 def reached(*sites: int) -> Census:
     """A census of three sites with two, one and two heads, of which these were reached."""
-    layout = Layout(sites=(("0", 2), ("1", 1), ("2", 2)), questions=("first",), replicates=3, examples=1)
+    layout = TallyLayout(sites=(("0", 2), ("1", 1), ("2", 2)), questions=("first",), replicates=3, examples=1)
     tally = Tally.zero(layout)
     for part in (tally.sums, tally.drawn_sums):
         part += torch.rand(part.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(len(sites)))
@@ -136,10 +86,3 @@ def test_only_heads_that_both_censuses_reached_are_compared() -> None:
     found = {str(change.head) for change in compare(reached(0, 1), reached(1, 2)).changes}
     assert found == {"1.0"}
     assert len(compare(reached(0, 1, 2), reached(0, 2)).of("first")) == 4
-
-
-def test_changes_are_not_changed() -> None:
-    with pytest.raises(FrozenInstanceError):
-        Change(Head("0", 0), "first", 0.1, 0.2, 0.0, 1.0).low = 0.5  # type: ignore[misc]
-    with pytest.raises(FrozenInstanceError):
-        Comparison(("a", "b"), ()).changes = ()  # type: ignore[misc]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
@@ -11,10 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headscope.errors import InputError
-from headscope.heads.questions.label_rules import token_class
-from headscope.heads.questions.standard_questions import STANDARD
 from headscope.scan.options import DEFAULT_CONTEXT, TOKENS_PER_PASS, ScanOptions
-from headscope.scan.tally.reduction import TRAITS
 
 LEAST = {
     "context": 2, "batch": 1, "shard_tokens": 1, "max_tokens": 1, "replicates": 2, "examples": 1, "workers": 1,
@@ -28,17 +24,6 @@ def test_the_smallest_value_of_every_number_is_accepted_and_one_less_is_refused(
     assert getattr(ScanOptions(**given), name) == least
     with pytest.raises(InputError, match=f"{name}={least - 1}: give at least {least}"):
         ScanOptions(**{name: least - 1})
-
-
-@pytest.mark.parametrize("name", [*STANDARD, *TRAITS])
-def test_a_question_with_a_standard_name_is_refused(name: str) -> None:
-    with pytest.raises(InputError, match=f"there is already a question named '{name}'; choose another name"):
-        ScanOptions(rules=(token_class(name, "x"),))
-
-
-def test_two_questions_of_one_name_are_refused() -> None:
-    with pytest.raises(InputError, match="there is already a question named 'mine'"):
-        ScanOptions(rules=(token_class("mine", "x"), token_class("mine", "y")))
 
 
 @pytest.mark.parametrize(
@@ -79,24 +64,3 @@ def test_a_shard_is_whole_batches_and_about_as_large_as_asked(
     assert rows >= batch_rows
     if rows > batch_rows:
         assert abs(rows * context - tokens) <= batch_rows * context / 2
-
-
-def test_defaults_are_those_of_the_documentation() -> None:
-    options = ScanOptions()
-    assert (options.shard_tokens, options.replicates, options.examples, options.seed) == (2**17, 200, 5, 0)
-    assert (options.workers, options.lines, options.broken, options.field) == (1, False, "stop", "text")
-    assert DEFAULT_CONTEXT == 1_024
-    assert TOKENS_PER_PASS == {"cpu": 8_192, "cuda": 32_768}
-    assert options.batch_for(512, torch.device("mps")) == TOKENS_PER_PASS["cpu"] // 512
-
-
-def test_options_are_given_by_name_and_not_changed() -> None:
-    with pytest.raises(FrozenInstanceError):
-        ScanOptions().batch = 3  # type: ignore[misc]
-    with pytest.raises(TypeError, match="positional argument"):
-        ScanOptions(64)  # type: ignore[misc]
-
-
-@pytest.mark.parametrize(("tokens", "rows"), [(1, 4), (95, 4), (97, 8), (160, 8), (161, 12), (10**3, 64)])
-def test_a_shard_is_the_nearest_number_of_batches(tokens: int, rows: int) -> None:
-    assert ScanOptions(shard_tokens=tokens, batch=4).rows_in_shard(16, torch.device("cpu")) == rows

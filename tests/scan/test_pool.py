@@ -7,10 +7,8 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from dataclasses import FrozenInstanceError
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,11 +17,11 @@ import torch
 from headscope.errors import InputError
 from headscope.heads.questions.label_rules import LabelRule
 from headscope.models.weight_hash import weight_hash
-from headscope.scan import pool, run
+from headscope.scan import run
 from headscope.scan.corpus.packing import PackedRows, RowFormat, pack
-from headscope.scan.measure import Advance, Measurer, Plan
+from headscope.scan.measure import Advance, Plan
 from headscope.scan.options import ScanOptions
-from headscope.scan.pool import ProcessWorker, WorkerLostError, WorkerPool, WorkerSetup, run_here, run_worker
+from headscope.scan.pool import WorkerLostError, WorkerPool, WorkerSetup
 from headscope.scan.recipe import device_name
 from headscope.scan.run import scan
 from headscope.scan.shards import ScanFolder
@@ -34,6 +32,8 @@ OPTIONS: dict[str, Any] = {"context": 64, "batch": 2, "shard_tokens": 128, "thre
 ONE_SHARD = OPTIONS | {"shard_tokens": 2**20}
 
 
+@pytest.mark.quick
+@pytest.mark.slow
 def test_two_processes_one_killed_give_the_bytes_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     documents = texts(30)
     scan(open_tiny(), documents, out=tmp_path / "one", options=ScanOptions(**(OPTIONS | {"workers": 1})))
@@ -69,6 +69,7 @@ def dies() -> Any:
     os._exit(9)
 
 
+@pytest.mark.slow
 def test_workers_that_keep_dying_end_the_scan_with_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"3 workers died at shard 0 \(the last: exit code 9\)"):
         scan(open_tiny(), texts(4), out=tmp_path, options=ScanOptions(**ONE_SHARD), opener=dies)
@@ -104,36 +105,6 @@ def pipe() -> Iterator[tuple[Any, Any]]:
     far.close()
 
 
-def test_a_worker_returns_the_tally_of_each_shard_and_then_its_error(pipe: tuple[Any, Any]) -> None:
-    near, far = pipe
-    (rows,) = pack([(0, list(b"the cat sat on the mat, the cat"))], RowFormat(32), 9)
-    near.send_bytes(rows.to_bytes())
-    near.send_bytes(b"damaged")
-    setup = worker_setup(open_tiny)
-    run_worker(far, setup)
-    assert near.recv() == (None, Measurer(open_tiny(), setup.plan).measure(rows).to_bytes())
-    error, tally = near.recv()
-    assert tally is None
-    assert isinstance(error, RuntimeError)
-    assert "Traceback" in str(error)
-    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN, "Ctrl-C is the parent's"
-
-
-def test_a_worker_returns_headscope_errors_as_they_are(pipe: tuple[Any, Any]) -> None:
-    near, far = pipe
-    run_worker(far, worker_setup(partial(open_tiny, seed=1)))
-    error, tally = near.recv()
-    assert tally is None
-    assert isinstance(error, InputError)
-    assert "a worker opened tiny with other weights than this scan's" in str(error)
-
-
-def test_a_worker_ends_without_an_error_when_its_parent_is_gone(pipe: tuple[Any, Any]) -> None:
-    near, far = pipe
-    near.close()
-    run_worker(far, worker_setup(open_tiny))
-
-
 def test_a_worker_on_another_kind_of_machine_is_refused() -> None:
     with pytest.raises(
         InputError, match=r"a worker runs on cpu, .*, and this scan on H200: its last digits would differ"
@@ -141,55 +112,8 @@ def test_a_worker_on_another_kind_of_machine_is_refused() -> None:
         worker_setup(open_tiny, device="H200").open()
 
 
-def test_shards_measured_in_this_process_are_written_under_their_numbers(tmp_path: Path) -> None:
-    folder = ScanFolder(tmp_path)
-    folder.work.mkdir()
-    shards = list(pack([(number, list(b"a cat saw it; a cat sat") * 2) for number in range(6)], RowFormat(32), 2))
-    for number, rows in enumerate(shards):
-        folder.save_rows(number, rows)
-    advanced: list[int] = []
-    measurer = worker_setup(open_tiny).open()
-    run_here(measurer, folder, [2, 0], advanced.append)
-    assert sorted(file.name for file in folder.work.glob("*.tally.*")) == [
-        "000000.tally.safetensors",
-        "000002.tally.safetensors",
-    ]
-    assert folder.tally_file(2).read_bytes() == measurer.measure(shards[2]).to_bytes()
-    assert sum(advanced) == shards[0].n_tokens + shards[2].n_tokens
-
-
 def sleeps() -> Any:
     time.sleep(600)
-
-
-def test_a_stopped_worker_is_gone_whatever_it_does() -> None:
-    worker = ProcessWorker(worker_setup(sleeps))
-    try:
-        assert worker.process.daemon, "it ends with its parent"
-        worker.stop()
-        assert worker.pipe.closed
-        assert worker.process.exitcode == -signal.SIGKILL
-    finally:
-        worker.process.kill()
-
-
-def test_a_worker_s_answer_is_its_tally_its_error_or_its_end(pipe: tuple[Any, Any]) -> None:
-    near, far = pipe
-    ended: list[int] = []
-    worker = ProcessWorker.__new__(ProcessWorker)
-    worker.pipe, worker.process = near, SimpleNamespace(join=lambda: ended.append(9), exitcode=9)  # type: ignore[assignment]
-    assert worker.send(b"rows") is near
-    assert far.recv_bytes() == b"rows"
-    far.send((None, b"tally"))
-    assert worker.receive() == b"tally"
-    far.send((InputError("too short"), None))
-    with pytest.raises(InputError, match="too short"):
-        worker.receive()
-    far.close()
-    assert worker.send(b"rows") is near, "that it has died is noticed when it is asked for its answer"
-    with pytest.raises(WorkerLostError, match="exit code 9"):
-        worker.receive()
-    assert ended == [9], "there is no exit code before a process has been waited for"
 
 
 class Workers:
@@ -248,42 +172,6 @@ def five(tmp_path: Path) -> ScanFolder:
     return folder
 
 
-def test_workers_take_one_shard_after_the_other_and_stop_when_there_is_none_left(five: ScanFolder) -> None:
-    workers, advanced = Workers(), list[int]()
-    workers.pool(2).run(five, [0, 1, 3, 4], advanced.append)
-    assert workers.events == [
-        "wait for 2", "b measured 0", "wait for 2", "a measured 1", "wait for 2", "b measured 3", "b stopped",
-        "wait for 1", "a measured 4", "a stopped",
-    ]  # fmt: skip
-    assert advanced == [10, 11, 13, 14]
-    assert workers.n_started == 2
-    written = {file.name: file.read_bytes() for file in five.work.glob("*.tally.*")}
-    assert written == {f"00000{n}.tally.safetensors": f"tally of {n}".encode() for n in (0, 1, 3, 4)}
-
-
-def test_no_more_workers_are_started_than_there_are_shards(five: ScanFolder) -> None:
-    workers = Workers()
-    workers.pool(4).run(five, [1, 2], lambda _: None)
-    assert workers.n_started == 2
-
-
-def test_a_shard_of_two_lost_workers_is_measured_by_the_third(five: ScanFolder) -> None:
-    workers, advanced = Workers(lost=[1, 1, 0]), list[int]()
-    workers.pool(1).run(five, [0, 1], advanced.append)
-    assert [event for event in workers.events if "measured" in event] == ["b measured 0", "d measured 1"]
-    assert (workers.n_started, advanced) == (4, [10, 11])
-    assert five.n_tallies() == 2
-
-
-def test_the_third_worker_lost_at_one_shard_ends_the_scan_and_all_workers(five: ScanFolder) -> None:
-    workers = Workers(lost=[2, 2, 2])
-    with pytest.raises(InputError, match=r"^3 workers died at shard 2 \(the last: it was killed\); often"):
-        workers.pool(2).run(five, [2, 4], lambda _: None)
-    stopped = {event.split()[0] for event in workers.events if event.endswith("stopped")}
-    assert "a" in stopped, "the one that measures the other shard"
-    assert workers.n_started == 4
-
-
 class Recipe:
     """A recipe that is ready when more than so many batches were run."""
 
@@ -296,57 +184,3 @@ class Recipe:
 
     def __call__(self) -> None:
         self.n_written += 1
-
-
-@pytest.mark.parametrize(
-    ("ready_after", "room", "written_after"),
-    [
-        (0, 99, [0, 1, 2, 3]),  # tallies that were written when a shard's tokens were counted: at once
-        (2, 99, [0, 0, 0, 3]),
-        (9, 99, [0, 0, 0, 0]),
-        (9, 2, [0, 0, 0, 3]),
-    ],
-)
-def test_tallies_are_held_until_the_recipe_is_ready_or_there_is_no_room(
-    five: ScanFolder, monkeypatch: pytest.MonkeyPatch, ready_after: int, room: int, written_after: list[int]
-) -> None:
-    measurer = worker_setup(open_tiny).open()
-    size = len(measurer.measure(five.rows(0)).to_bytes())
-    monkeypatch.setattr(pool, "HELD", room * size)
-    seen: list[int] = []
-    begin = Recipe(seen, ready_after)
-    run_here(measurer, five, [4, 1, 2, 3], lambda _: seen.append(five.n_tallies()), begin)
-    assert seen == written_after, "the tally of a batch is made when the next one has been run"
-    assert [shard for shard in range(5) if five.tally_file(shard).exists()] == [1, 2, 3, 4]
-    assert begin.n_written > 0
-    for shard in (1, 4):
-        assert five.tally_file(shard).read_bytes() == measurer.measure(five.rows(shard)).to_bytes()
-
-
-def test_a_scan_that_is_stopped_keeps_what_it_held(five: ScanFolder) -> None:
-    def press(_: int) -> None:
-        pressed.append(1)
-        if len(pressed) == 3:
-            raise KeyboardInterrupt
-
-    pressed = list[int]()
-    begin = Recipe(pressed, 99)
-    with pytest.raises(KeyboardInterrupt):
-        run_here(worker_setup(open_tiny).open(), five, range(5), press, begin)
-    assert (five.n_tallies(), begin.n_written) == (2, 1)
-
-
-def test_a_scan_stopped_before_its_first_tally_writes_no_recipe(five: ScanFolder) -> None:
-    def press(_: int) -> None:
-        raise KeyboardInterrupt
-
-    begin = Recipe([], 0)
-    with pytest.raises(KeyboardInterrupt):
-        run_here(worker_setup(open_tiny).open(), five, range(5), press, begin)
-    assert (five.n_tallies(), begin.n_written) == (0, 0)
-
-
-def test_a_pool_and_what_it_sends_to_workers_are_not_changed() -> None:
-    for made in (Workers().pool(1), worker_setup(open_tiny)):
-        with pytest.raises(FrozenInstanceError):
-            made.size = made.device = 2  # type: ignore[misc,union-attr,assignment]

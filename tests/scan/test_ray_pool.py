@@ -1,9 +1,8 @@
-"""Two Ray workers, one of them killed, give the bytes of one process."""
+"""Two Ray workers, one of them killed, give the bytes of one process; a Ray that is not there is reported."""
 
 from __future__ import annotations
 
 import json
-import logging
 import os
 import socket
 import subprocess
@@ -22,6 +21,8 @@ from headscope.scan.pool import WorkerSetup
 from headscope.scan.run import scan
 from tests.scan.test_resume import content
 from tests.scan.tiny import open_tiny, texts
+
+pytestmark = pytest.mark.slow
 
 SCRIPT = """
 import json, os, signal, sys
@@ -124,33 +125,6 @@ def test_ray_needs_a_model_that_workers_can_open() -> None:
         scan(open_tiny(), texts(3), options=ScanOptions(ray="local"))
 
 
-def test_errors_of_a_ray_worker_are_ours_lost_workers_or_those_of_ray(monkeypatch: pytest.MonkeyPatch) -> None:
-    ray = pytest.importorskip("ray", reason="Ray is not installed: pip install headscope[ray]")
-    from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
-
-    from headscope.scan.pool import WorkerLostError
-    from headscope.scan.ray_pool import RayWorker
-
-    def received(error: Exception) -> BaseException:
-        def fail(*_: object, **__: object) -> None:
-            raise error
-
-        monkeypatch.setattr(ray, "get", fail)
-        worker = RayWorker(None)
-        worker.answer = None
-        with pytest.raises(BaseException) as caught:
-            worker.receive()
-        return caught.value
-
-    ours, foreign = InputError("too short"), KeyError("x")
-    assert received(RayTaskError("measure", "traceback", ours)) is ours
-    assert isinstance(received(RayTaskError("measure", "traceback", foreign)), RayTaskError)
-    for lost in (RayActorError(error_msg="it died\nsecond line"), GetTimeoutError("late\nsecond line")):
-        found = received(lost)
-        assert isinstance(found, WorkerLostError)
-        assert "second line" not in str(found)
-
-
 class Cluster:
     """What Ray is asked for, in place of a Ray that is started."""
 
@@ -180,27 +154,6 @@ def setup_of(threads: int, device: str = "cpu, AVX2") -> WorkerSetup:
     return WorkerSetup(open_tiny, plan, "hash", device)
 
 
-QUIET = {"log_to_driver": False, "logging_level": logging.ERROR}
-
-
-@pytest.mark.parametrize(
-    ("address", "asked"), [("local", {"num_cpus": 12, "include_dashboard": False}), ("auto", {}), ("ray://head", {})]
-)
-def test_ray_is_connected_to_and_left_after_the_last_shard(monkeypatch, address: str, asked: dict[str, Any]) -> None:
-    cluster = Cluster(monkeypatch, there=False)
-    from headscope.scan.ray_pool import ray_pool
-
-    setup = setup_of(threads=4)
-    with ray_pool(setup, 3, address) as pool:
-        assert cluster.started == [{"address": address, **QUIET, **asked}], "started here: a core for every thread"
-        assert (pool.size, cluster.stopped) == (3, 0)
-        assert pool.start().actor == ("ScanWorker", ("shared", setup))  # type: ignore[attr-defined]
-    assert cluster.stopped == 1
-    with pytest.raises(ZeroDivisionError), ray_pool(setup, 3, address):
-        raise ZeroDivisionError
-    assert cluster.stopped == 2
-
-
 def test_a_ray_that_runs_already_is_used_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster(monkeypatch, there=True)
     from headscope.scan.ray_pool import ray_pool
@@ -208,63 +161,3 @@ def test_a_ray_that_runs_already_is_used_and_goes_on(monkeypatch: pytest.MonkeyP
     with ray_pool(setup_of(1), 2, "local") as pool:
         assert pool.size == 2
     assert (cluster.started, cluster.stopped) == ([], 0)
-
-
-@pytest.mark.parametrize(("device", "gpus"), [("cpu, AVX2", 0), ("NVIDIA H200", 1)])
-def test_a_worker_on_ray_has_its_threads_and_a_gpu_where_the_scan_has_one(monkeypatch, device: str, gpus: int) -> None:
-    cluster = Cluster(monkeypatch, there=True)
-    from headscope.scan.ray_pool import ray_pool
-
-    with ray_pool(setup_of(3, device), 2, "auto"):
-        assert cluster.actors == [{"num_cpus": 3, "num_gpus": gpus}]
-
-
-def test_the_first_answer_of_a_ray_worker_is_not_kept_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    ray = pytest.importorskip("ray", reason="Ray is not installed: pip install headscope[ray]")
-    from headscope.scan.ray_pool import TIMEOUT, _wait
-
-    def ready(answers: list[str], num_returns: int, timeout: float) -> tuple[list[str], list[str]]:
-        assert timeout == TIMEOUT
-        return answers[:num_returns], answers[num_returns:]
-
-    monkeypatch.setattr(ray, "wait", ready)
-    assert _wait(["a", "b", "c"]) == ["a"]
-    monkeypatch.setattr(ray, "wait", lambda answers, **_: ([], answers))
-    with pytest.raises(InputError, match=r"no Ray worker answered for 300 seconds; .* resources for 2 workers"):
-        _wait(["a", "b"])
-
-
-def test_a_stopped_ray_worker_frees_its_resources(monkeypatch: pytest.MonkeyPatch) -> None:
-    ray = pytest.importorskip("ray", reason="Ray is not installed: pip install headscope[ray]")
-    from headscope.scan.ray_pool import RayWorker
-
-    killed: list[str] = []
-    monkeypatch.setattr(ray, "kill", killed.append)
-    RayWorker("an actor").stop()
-    assert killed == ["an actor"]
-
-
-def test_shards_measured_by_actors_give_the_bytes_of_one_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Actors in this process, behind what Ray offers: sent to, waited for and received from one by one."""
-    cluster = Cluster(monkeypatch, there=True)
-    import ray
-
-    def actor(made: Any) -> Any:
-        def start(shared: tuple[str, WorkerSetup]) -> Any:
-            worker = made(shared[1])
-            return SimpleNamespace(measure=SimpleNamespace(remote=lambda rows: worker.measure(rows)))
-
-        return SimpleNamespace(remote=start)
-
-    monkeypatch.setattr(ray, "remote", lambda **resources: cluster.actors.append(resources) or actor)
-    monkeypatch.setattr(ray, "wait", lambda answers, num_returns, timeout: (answers[:1], answers[1:]))
-    monkeypatch.setattr(ray, "get", lambda answer, timeout: answer)
-    monkeypatch.setattr(ray, "kill", lambda _: None)
-    small = OPTIONS | {"replicates": 2, "examples": 1}
-    scan(open_tiny(), texts(6), out=tmp_path / "one", options=ScanOptions(**(small | {"workers": 1})))  # type: ignore[arg-type]
-    options = ScanOptions(**small, ray="local")  # type: ignore[arg-type]
-    scan(open_tiny(), texts(6), out=tmp_path / "ray", options=options, opener=open_tiny)
-    assert content(tmp_path / "ray") == content(tmp_path / "one")
-    assert cluster.actors == [{"num_cpus": 1, "num_gpus": 0}]

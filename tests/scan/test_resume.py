@@ -31,6 +31,7 @@ def content(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in files}
 
 
+@pytest.mark.slow
 def test_a_scan_killed_at_many_moments_ends_with_the_same_bytes(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     done = subprocess.run(
@@ -66,7 +67,7 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, writes: int, error: BaseExceptio
     monkeypatch.setattr(ScanFolder, "write", write)
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), StopError()])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), pytest.param(StopError(), marks=pytest.mark.slow)])
 def test_a_scan_stopped_between_any_two_files_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
@@ -103,12 +104,6 @@ def test_a_full_disk_keeps_finished_shards(tmp_path: Path) -> None:
     assert content(tmp_path / "out") == content(tmp_path / "whole")
 
 
-def test_two_scans_into_one_folder_are_refused(tmp_path: Path) -> None:
-    with ScanFolder(tmp_path).lock(), pytest.raises(InputError, match="another scan is writing into"):
-        scan(open_tiny(), texts(3), out=tmp_path, options=ScanOptions(**OPTIONS))
-    scan(open_tiny(), texts(3), out=tmp_path, options=ScanOptions(**OPTIONS))
-
-
 @pytest.mark.parametrize(
     ("model", "changed", "said"),
     [
@@ -131,13 +126,6 @@ def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(InputError, match=r"holds thesis.txt, which is not a scan's; choose an empty folder"):
         scan(open_tiny(), texts(3), out=tmp_path, options=ScanOptions(**OPTIONS))
-
-
-def test_a_resumed_scan_keeps_its_number_of_threads(tmp_path: Path) -> None:
-    options = OPTIONS | {"threads": 2}
-    scan(open_tiny(), texts(3), out=tmp_path, options=ScanOptions(**options))
-    again = scan(open_tiny(), texts(3), out=tmp_path, options=ScanOptions(**(options | {"threads": None})))
-    assert again.recipe.data["machine"]["threads"] == 2
 
 
 def test_a_scan_stopped_before_its_weights_were_hashed_is_packed_anew(tmp_path: Path) -> None:

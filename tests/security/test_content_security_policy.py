@@ -62,6 +62,7 @@ def test_the_page_s_files_name_no_other_server():
         assert found == [], file.name
 
 
+@pytest.mark.slow
 def test_the_program_opens_no_connection_for_the_embedded_model():
     script = """
 import socket

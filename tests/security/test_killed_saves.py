@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.promise("Atomic saves")
+pytestmark = [pytest.mark.slow, pytest.mark.promise("Atomic saves")]
 
 
 def test_saved_files_are_complete_after_a_kill_at_any_moment() -> None:

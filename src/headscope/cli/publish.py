@@ -25,7 +25,6 @@ def publish(
     title: Annotated[str, typer.Option(help="The title of the site.")] = "",
     text: Annotated[str, typer.Option(help="A sentence of your own at its foot.")] = "",
     docs: Annotated[str, typer.Option(help="An address of documentation to link to.")] = "",
-    address: Annotated[str, typer.Option(help="Where the site will be; previews of links to it need this.")] = "",
     dtype: Annotated[
         Precision | None,
         typer.Option(help="Of the weights; unless given, float16 where that is as in Python to 1e-3, else float32."),
@@ -34,10 +33,6 @@ def publish(
     one_file: Annotated[
         bool, typer.Option("--one-file", help="Write one .html file that opens from a disk, without a server.")
     ] = False,
-    webgpu: Annotated[
-        Path | None,
-        typer.Option(help="Offer readers their graphics card: the archive of `npm pack onnxruntime-web@1.30.0`."),
-    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the microscope as a static site, whose model runs in the visitor's browser, without Python.
@@ -48,7 +43,7 @@ def publish(
 
     options = PublishOptions(
         out=out, models=models or (), censuses=census or (), looks=look or (), title=title, text=text,
-        docs=docs, address=address, dtype=dtype, i_may=i_may, one_file=one_file, webgpu=webgpu,
+        docs=docs, dtype=dtype, i_may=i_may, one_file=one_file,
     )  # fmt: skip
     made = publish(options, lambda line: None if as_json else say(line, err=True))
     if as_json:

@@ -38,13 +38,6 @@ def widget(look):
     return Kernel(look)
 
 
-def test_the_widget_s_page_names_the_look_to_open(widget):
-    answer, _ = widget.hear(ask="page")
-    assert answer["id"] == 7
-    assert f'id="headscope-look">{widget.name}</script>' in answer["value"]
-    assert "src=" not in answer["value"].split("<style>")[0]
-
-
 def test_the_widget_returns_the_weights_of_the_edited_look(widget, look, scope):
     asked = {"look": widget.name, "head": "1.3", "rows": [0, 9], "columns": [0, 9], "pool": 1, "how": "max"}
     answer, (data,) = widget.hear(ask="weights", body=asked)
@@ -53,18 +46,11 @@ def test_the_widget_returns_the_weights_of_the_edited_look(widget, look, scope):
     assert not np.allclose(unpack(data).arrays["weights"], scope.look(TEXT).pattern("1.3"))
 
 
-def test_the_widget_looks_at_another_text(widget, scope):
-    _, (data,) = widget.hear(ask="look", body={"text": "the lamp"})
-    name = unpack(data).values["look"]
-    answer, _ = widget.hear(ask="predict", body={"look": name, "position": 1})
-    assert answer["value"]["guesses"][0]["id"] == int(scope.look("the lamp").logits[-1].argmax())
-
-
 def test_the_widget_finds_a_typed_token_and_attributes_its_logit(widget, look):
     answer, _ = widget.hear(ask="token", body={"text": "lamp"})
     token = answer["value"]["id"]
     asked = {"look": widget.name, "site": "1", "position": 5, "toward": token, "minus": 1}
-    _, (data,) = widget.hear(ask="mix", body=asked)
+    _, (data,) = widget.hear(ask="attribution", body=asked)
     shares = look.logit_attribution("lamp", minus=1, position=5).heads
     np.testing.assert_allclose(unpack(data).arrays["shares"], list(shares.values()), atol=1e-6)
 
@@ -89,18 +75,16 @@ def test_the_widget_explains_an_arrow_a_path_and_a_prediction(scope):
     assert answer["value"]["total"] == pytest.approx(trace.total, abs=1e-6)
 
 
-def test_the_widget_of_an_edited_look_says_that_scores_are_split_without_edits(widget):
-    answer, _ = widget.hear(ask="why", body={"look": widget.name, "head": "1.3", "query": 8, "key": 4})
-    assert answer["problem"]["kind"] == "InputError"
-    assert answer["problem"]["message"].startswith("this look was read under edits")
-
-
 @pytest.mark.parametrize(
     ("message", "kind", "said"),
     [
         ({"ask": "eval"}, "InputError", "unknown request 'eval'; a notebook handles model, roles"),
         ({"ask": "look", "body": {"look": "gone"}}, "ForgottenLookError", "the text of look 'gone' is no longer kept"),
-        ({"ask": "mix", "body": {"look": "x", "site": "0", "position": -1}}, "InputError", "position: Input should be"),
+        (
+            {"ask": "attribution", "body": {"look": "x", "site": "0", "position": -1}},
+            "InputError",
+            "position: Input should be",
+        ),
     ],
 )
 def test_the_widget_returns_errors_as_problems(widget, message, kind, said):
@@ -115,6 +99,7 @@ def test_a_look_is_plain_text_outside_a_notebook(look):
     assert look._repr_mimebundle_() is None
 
 
+@pytest.mark.slow
 def test_loading_a_model_does_not_load_the_app():
     script = "import headscope, sys; headscope.load; print([m for m in sys.modules if m.startswith('headscope.app')])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

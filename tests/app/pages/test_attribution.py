@@ -38,15 +38,6 @@ def test_the_shares_of_a_logit_difference_are_the_difference_of_the_shares(sessi
     np.testing.assert_allclose(shares, asked(session, toward=4)[1] - asked(session, toward=7)[1], atol=1e-4)
 
 
-def test_a_token_minus_itself_has_zero_shares(session: Session):
-    np.testing.assert_allclose(asked(session, toward=4, minus=4)[1], 0, atol=1e-6)
-
-
-def test_an_unknown_token_id_cannot_be_subtracted(session: Session):
-    with pytest.raises(InputError, match="token 99 is not in the vocabulary: this model has tokens 0–18"):
-        asked(session, minus=99)
-
-
 @pytest.mark.parametrize(
     ("typed", "reads", "of", "spaced"),
     [

@@ -80,46 +80,12 @@ def test_the_phase_change_lies_between_absent_and_formed():
     assert all(each.before <= each.after for each in phase.evidence)
 
 
-@pytest.mark.parametrize("induction", [[0.0, 0.0, 0.05], [0.0, 0.2, 0.5]])
-def test_a_run_that_never_forms_induction_has_no_phase_change(induction):
-    assert read_film("run", film(induction), Path("nowhere"))[0].phase is None
-
-
-def test_without_a_tokenizer_sentences_are_token_ids():
-    sentence = read_film("run", film([0.0, 0.9]), Path("nowhere"))[0].sentences[0]
-    assert (sentence.text, sentence.tokens) == ("a b", ["1", "2"])
-
-
-def test_a_film_is_named_after_its_run(tmp_path):
-    for folder in ("night/model", "day"):
-        (tmp_path / folder).mkdir(parents=True)
-        film([0.0, 0.9]).save(tmp_path / folder / FILE)
-    films = Films([str(tmp_path / "night/model"), str(tmp_path / "day"), str(tmp_path), "gpt2"])
-    assert films.film_list().names == ["night", "day", "embedded"]
-    assert films.film()[0].name == "night"
-    assert films.film("day")[0].name == "day"
-    assert films.film("embedded")[0].name == "embedded"
-
-
-def test_a_film_is_loaded_once(tmp_path):
-    film([0.0, 0.9]).save(tmp_path / FILE)
-    films = Films([str(tmp_path)])
-    first = films.film()
-    (tmp_path / FILE).unlink()
-    assert films.film() is first
-
-
 def test_a_broken_film_is_refused_and_the_others_still_load(tmp_path):
     (tmp_path / FILE).write_bytes(b"not a film")
     films = Films([str(tmp_path)])
     with pytest.raises(InputError):
         films.film(tmp_path.name)
     assert films.film("embedded")[0].moments
-
-
-def test_a_film_cannot_be_named_by_its_path():
-    with pytest.raises(InputError, match=r"there is no film '\.\./film' on this page; it has embedded"):
-        Films().film("../film")
 
 
 def test_every_task_of_a_film_is_a_behaviour_with_its_moment():

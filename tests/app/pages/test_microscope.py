@@ -17,9 +17,9 @@ from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages import kept_looks, tiles
 from headscope.app.pages import microscope as session_module
 from headscope.app.pages.attribution import AttributionRequest
-from headscope.app.pages.head_scores import QUESTIONS
 from headscope.app.pages.microscope import ForgottenLookError, ImportanceRequest, LookRequest, Session
-from headscope.app.pages.predictions import Edge, PredictRequest, SamplingRequest
+from headscope.app.pages.predictions import HeadArrow, PredictRequest, SamplingRequest
+from headscope.app.pages.questions import QUESTIONS
 from headscope.app.pages.tiles import THUMBNAIL_SIDE, WeightsRequest
 from headscope.errors import HeadNameError, InputError
 
@@ -49,20 +49,6 @@ def test_scores_are_mean_masses_over_the_rows_that_can_answer(session, scope):
         assert card.asked[index] == len(rows)
         expected = torch.cat([look.statistics(site).mass[name][0][:, rows].double().mean(1) for site in ("0", "1")])
         np.testing.assert_allclose(arrays["answers"][index], expected, rtol=1e-5, atol=1e-7)
-
-
-def test_induction_is_nan_on_a_text_without_repetition(session):
-    card, arrays = open_look(session, "the old lamp burned")
-    index = [question.name for question in QUESTIONS].index("induction")
-    assert card.asked[index] == 0
-    assert np.isnan(arrays["answers"][index]).all()
-    assert np.isfinite(arrays["answers"][:3]).all()
-
-
-def test_thumbnails_are_square_roots_of_the_weights(session, scope):
-    _, arrays = open_look(session)
-    pattern = scope.observe(TEXT).pattern("1.4")
-    np.testing.assert_array_equal(arrays["thumbnails"][10], (pattern.sqrt() * 255).round().to(torch.uint8))
 
 
 def test_thumbnails_of_a_longer_text_keep_the_maxima(session, scope):
@@ -111,7 +97,7 @@ def test_predictions_with_ablated_heads_equal_those_inside_scope_edit(session, s
 
 def test_a_knocked_out_arrow_changes_the_prediction_as_scope_edit_does(session, scope):
     card, _ = open_look(session)
-    edges = [Edge(head="0.1", query=9, key=2), Edge(head="1.3", query=9, key=9)]
+    edges = [HeadArrow(head="0.1", query=9, key=2), HeadArrow(head="1.3", query=9, key=9)]
     response = session.predict(PredictRequest(look=card.look, position=9, cuts=edges))
     before = scope.look(TEXT).logits[9].double().softmax(-1)
     with scope.edit(knock_out("0.1", 9, 2), knock_out("1.3", 9, 9)):
@@ -168,29 +154,6 @@ def test_importance_of_a_long_text_is_measured_on_its_beginning(session, monkeyp
     assert response.read == 20
 
 
-def test_a_model_without_published_claims_has_none(session):
-    assert session.featured().claims == []
-
-
-def test_a_prediction_without_edits_has_no_comparison(session):
-    card, _ = open_look(session)
-    response = session.predict(PredictRequest(look=card.look, position=2))
-    assert (response.without, response.kl, len(response.guesses)) == (None, None, 6)
-
-
-def test_a_look_can_be_requested_by_name_while_its_text_is_cached(session):
-    card, _ = open_look(session)
-    session.forget()
-    again, _ = session.look(LookRequest(look=card.look))
-    assert again.text == TEXT
-
-
-def test_looks_are_kept_up_to_a_number(session, monkeypatch):
-    monkeypatch.setattr(kept_looks, "KEPT_LOOKS", 3)
-    names = [open_look(session, "lamp " * words)[0].look for words in range(1, 6)]
-    assert session.kept.names() == names[-3:]
-
-
 def test_cached_looks_stay_within_the_memory_limit_and_the_latest_stays(session, monkeypatch):
     open_look(session)
     looks = session.kept.whole.looks
@@ -209,13 +172,6 @@ def test_large_tiles_count_to_the_look_they_are_kept_with(session, monkeypatch):
     monkeypatch.setattr(tiles, "QUICK", 0)
     _, arrays = session.weights(WeightsRequest(look=card.look, head="0.0", rows=(0, 8), columns=(0, 8), pool=2))
     assert session.kept.look(card.look).nbytes == before + arrays["weights"].nbytes
-
-
-def test_a_refused_text_is_not_kept(session):
-    for text in ("\u2003" * 1000, " ", ""):
-        with pytest.raises(InputError, match="this text is empty"):
-            session.look(LookRequest(text=text))
-    assert not session.kept.whole.texts
 
 
 def test_texts_are_kept_within_so_many_bytes_for_all_models(session):
@@ -291,7 +247,7 @@ def test_invalid_requests_to_a_session_are_refused(session):
         open_look(session, "   ")
     with pytest.raises(HeadNameError, match=r"7\.0: this model has layers 0–1"):
         session.predict(PredictRequest(look=card.look, position=2, off=["7.0"]))
-    edge = Edge(head="0.0", query=90, key=2)
+    edge = HeadArrow(head="0.0", query=90, key=2)
     with pytest.raises(InputError, match=r"the arrow of 0\.0 from token 90 to token 2 is not in this text"):
         session.predict(PredictRequest(look=card.look, position=2, cuts=[edge]))
     with pytest.raises(InputError, match="positions 90 to 99: this text has 15 tokens"):

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 
 from headscope.app.pages import tiles
-from headscope.app.pages.tiles import KEPT_LARGE, LARGEST_TILE, THUMBNAIL_SIDE, PatternTiles, WeightsRequest, span
-from headscope.errors import HeadNameError, InputError
+from headscope.app.pages.tiles import KEPT_LARGE, LARGEST_TILE, THUMBNAIL_SIDE, PatternTiles, WeightsRequest
+from headscope.errors import InputError
 
 LONG = " ".join(["the old lamp on landing burned until morning ."] * 20)
 LENGTH = 180
@@ -59,19 +58,6 @@ def test_a_tile_is_clipped_to_the_text(seen, look, pool):
     assert float(found.max()) == pytest.approx(float(look.pattern("1.2")[170:, 90:].max()), abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("wanted", "length", "clipped"), [((0, 5), 9, (0, 5)), ((3, 99), 9, (3, 9)), ((8, 9), 9, (8, 9))]
-)
-def test_a_span_is_clipped_to_the_text(wanted, length, clipped):
-    assert span(wanted, length) == clipped
-
-
-@pytest.mark.parametrize("wanted", [(9, 12), (5, 5), (6, 5), (100, 200)])
-def test_an_empty_span_is_refused(wanted):
-    with pytest.raises(InputError, match=f"positions {wanted[0]} to {wanted[1]}: this text has 9 tokens"):
-        span(wanted, 9)
-
-
 def test_a_tile_that_is_too_large_is_refused_with_its_size(seen, monkeypatch):
     monkeypatch.setattr(tiles, "LARGEST_TILE", 180 * 180 - 1)
     with pytest.raises(InputError, match=r"180×180 weights are more than one answer holds \(32399\); raise pool=1"):
@@ -109,15 +95,6 @@ def test_the_least_recently_used_large_tile_is_dropped(seen, monkeypatch):
     assert seen.tile(requests[1])[1] is not kept[1]
 
 
-def test_a_row_with_only_the_first_token_is_zero_rather_than_nan(seen, look):
-    _, found = seen.tile(asked(measure="row", aside=True, rows=(0, 3)))
-    assert torch.isfinite(found).all()
-    assert not found[0].any()
-    pattern = look.pattern("1.2")
-    assert float(found[2, 1:].max()) == pytest.approx(1.0, abs=1e-5)
-    assert float(found[2, 0]) == pytest.approx(float(pattern[2, 0] / pattern[2, 1:].max()), rel=1e-4)
-
-
 def test_a_row_s_maximum_includes_the_first_key_unless_set_aside(seen, look):
     whole, aside = (seen.tile(asked(measure="row", aside=aside))[1] for aside in (False, True))
     torch.testing.assert_close(whole.amax(1), torch.ones(LENGTH), atol=1e-5, rtol=0)
@@ -153,22 +130,3 @@ def test_thumbnails_of_a_long_text_sample_rows_from_first_to_last(seen, look, sc
     small = torch.nn.functional.adaptive_max_pool2d(pattern[None], (THUMBNAIL_SIDE, THUMBNAIL_SIDE))[0]
     found = seen.thumbnails(scope.shape.sites["1"])[4]
     np.testing.assert_array_equal(found, (small.sqrt() * 255).round().to(torch.uint8))
-
-
-@pytest.mark.parametrize("words", [1, 2, 31, 32, 33])
-def test_thumbnails_of_a_short_text_have_its_length(scope, words):
-    few = PatternTiles(scope.look("lamp " * words))
-    found = few.thumbnails(scope.shape.sites["0"])
-    assert found.shape == (6, min(words, THUMBNAIL_SIDE), min(words, THUMBNAIL_SIDE))
-    assert found[:, 0, 0].min() == 255, "the first token looks at nothing but itself"
-
-
-def test_an_unknown_head_is_named(seen):
-    with pytest.raises(HeadNameError, match=r"1\.9: "):
-        seen.tile(asked(head="1.9"))
-
-
-@pytest.mark.parametrize("how", [{"pool": 0}, {"rows": (-1, 4)}, {"how": "median"}, {"measure": "magic"}])
-def test_invalid_weights_requests_are_refused(how):
-    with pytest.raises(ValidationError):
-        asked(**how)

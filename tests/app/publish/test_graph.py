@@ -8,21 +8,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 import transformers
 from tests.app.conftest import WORDS, small_model, word_tokenizer
 from tests.app.publish.conftest import copied, unchecked_shapes, written
 
 import headscope
-from headscope.app.pages.microscope import Session as PageSession
-from headscope.app.publish.explanations import stored_explanations
+from headscope.app.export.saved_explanations import stored_explanations
+from headscope.app.pages.microscope import GraphSession as PageSession
 from headscope.app.publish.graph import Exported, ExportError, export
 from headscope.app.publish.score_split import split_card
 from headscope.app.publish.site import store_verified, write_model
-from headscope.app.publish.verify import ASKED_FOR, TOLERANCE, Session, gap, verify
+from headscope.app.publish.verify import ASKED_FOR, TOLERANCE, GraphSession, verify
 from headscope.app.publish.weights import FILE, Stored, store
 from headscope.app.wire import unpack
 from headscope.scope import Scope
+
+pytestmark = pytest.mark.slow
 
 TEXT = " ".join(WORDS)
 
@@ -97,11 +98,11 @@ def test_other_families_go_through_the_same_export(
             exported = export(scope.model)
         stored = store(exported.graph, scope.model)
         found = verify(written(stored, tmp_path), scope, exported, texts=[TEXT])
-        split = split_card(scope.model, exported, stored)
+        split, _ = split_card(scope.model, exported, stored)
         ((text, packed),) = stored_explanations(PageSession(scope), [TEXT])
     assert exported.longest == 64
     assert found.passed, str(found)
-    assert split.why_not == no_split
+    assert split["why_not"] == no_split
     explained = json.loads(packed)
     assert text == TEXT
     assert (explained["trace"] is not None) == traced
@@ -110,14 +111,14 @@ def test_other_families_go_through_the_same_export(
 
 
 def test_a_query_that_loses_its_only_key_attends_to_nothing(folder: Path, scope: Scope, exported: Exported) -> None:
-    session = Session(folder, scope, exported)
+    session = GraphSession(folder, scope, exported)
     cut = session.run([1, 2, 3], cuts=np.array([[1, 2, 0, 0]]))
     assert np.all(cut["z 1"][2, 0] == 0)
     assert np.all(cut["z 1"][2, 1] != 0)
 
 
 def test_an_offset_is_added_to_what_a_head_delivers(folder: Path, scope: Scope, exported: Exported) -> None:
-    session = Session(folder, scope, exported)
+    session = GraphSession(folder, scope, exported)
     offsets = session.nothing["offsets"].copy()
     offsets[1, 3] = 0.5
     plain, moved = session.run([1, 2, 3])["z 1"], session.run([1, 2, 3], offsets=offsets)["z 1"]
@@ -158,12 +159,6 @@ def test_half_precision_that_is_asked_for_is_published_with_its_error(
     assert str(found).startswith("near Python's: on 3 texts")
 
 
-def test_nothing_of_the_machine_is_in_the_graph(stored: Stored) -> None:
-    written = stored.graph.SerializeToString()
-    for trace in (b"site-packages", b".py", str(Path.home()).encode(), b"File ", b"transformers"):
-        assert trace not in written
-
-
 def test_a_model_is_described_beside_its_graph(scope: Scope, exported: Exported, tmp_path: Path) -> None:
     verified = write_model(scope, exported, tmp_path)
     card = unpack((tmp_path / "model.bin").read_bytes()).values
@@ -183,7 +178,3 @@ def test_what_cannot_be_exported_is_refused_by_name() -> None:
         export(scope.model)
     with headscope.load(small_model(1)) as scope, pytest.raises(ExportError, match=r"has no tokenizer\.json"):
         export(scope.model)
-
-
-def test_a_probability_that_is_no_number_counts_as_a_difference() -> None:
-    assert not gap(np.array([[np.nan, 1.0]], np.float32), torch.tensor([[0.5, 0.5]])) <= 1.0

@@ -34,12 +34,6 @@ def test_a_browser_gets_one_cookie_and_is_known_by_it():
     assert known(clients, request_scope(f"{name}={morsel.value}", address="10.0.0.9")) == client_id(Request(back))
 
 
-def test_without_a_cookie_a_request_belongs_to_its_address():
-    clients = Clients()
-    assert known(clients, request_scope()) == known(clients, request_scope()) == "10.0.0.1"
-    assert known(clients, request_scope(address="10.0.0.2")) == "10.0.0.2"
-
-
 @pytest.mark.parametrize("forged", ["", "me", "me.", "me.0123456789abcdef0123456789abcdef", ".", "é.é"])
 def test_a_cookie_that_this_server_did_not_sign_is_no_client(forged):
     clients = Clients()
@@ -59,12 +53,6 @@ def test_one_address_gets_so_many_cookies():
     assert sum(cookie is not None for cookie in given) in range(int(NEW_AT_ONCE), int(NEW_AT_ONCE) + 50)
     assert given[-1] is None or given.count(None) > 0
     assert clients.identify(request_scope(address="10.0.0.2")) is not None
-
-
-@pytest.mark.parametrize(("site", "gets"), [("none", True), ("same-origin", True), ("cross-site", False)])
-def test_a_link_on_another_site_does_not_replace_the_cookie(site, gets):
-    """A browser does not send a Strict cookie there, although it may have one."""
-    assert (Clients().identify(request_scope(sec_fetch_site=site)) is not None) == gets
 
 
 def test_the_server_sets_the_cookie_and_the_page_may_not_read_it(client):

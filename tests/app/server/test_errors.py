@@ -67,21 +67,6 @@ def test_an_invalid_request_names_the_invalid_field(client, body, said):
     assert said in answer.json()["message"]
 
 
-def test_the_first_of_several_invalid_fields_is_reported(client):
-    answer = client.post("/asked", json={"head": "0.0.0", "rows": ["x", "y"]})
-    assert answer.json()["message"] == "head: String should have at most 3 characters"
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "status"), [("GET", "/nowhere", 404), ("GET", "/asked", 405), ("DELETE", "/teapot", 405)]
-)
-def test_an_unknown_path_gives_a_problem_too(client, method, path, status):
-    answer = client.request(method, path)
-    assert answer.status_code == status
-    assert set(answer.json()) == {"kind", "message"}
-    assert answer.json()["kind"] == "Refused"
-
-
 def test_an_http_error_keeps_its_headers_and_hides_paths(client):
     answer = client.get("/teapot")
     assert (answer.status_code, answer.headers["x-spout"]) == (418, "here")

@@ -9,10 +9,8 @@ from collections.abc import Callable
 import pytest
 from starlette.exceptions import HTTPException
 
-from headscope.app.pages.microscope import LookRequest, Session
 from headscope.app.server import fair_queue
 from headscope.app.server.fair_queue import LONG_AT_ONCE, SHARE, FairQueue, ReaderLeftError, Turn
-from headscope.app.server.worker import kind_of
 
 TEXT = "the old lamp on the landing burned until morning and the old lamp on the"
 
@@ -72,18 +70,6 @@ def test_a_client_with_many_requests_does_not_keep_others_waiting():
     order = asyncio.run(scene())
     assert order[:4] == ["many 0", "one", "two", "many 1"]
     assert order[4:] == [f"many {number}" for number in range(2, 50)]
-
-
-def test_the_place_in_line_counts_those_who_come_first():
-    async def scene() -> list[int]:
-        held = Held()
-        turns = [held.ask(client, client, long) for client, long in (("long", True), ("a", False), ("b", False))]
-        await asyncio.sleep(0)
-        found = [held.queue.place(turn) for turn in turns]
-        await held.free()
-        return [*found, held.queue.place(turns[0])]
-
-    assert asyncio.run(scene()) == [3, 1, 2, 0]
 
 
 def slices(clock: Clock, queue: FairQueue, log: list[str], seconds: float) -> Callable[[Turn, int], None]:
@@ -221,39 +207,6 @@ def test_few_long_readings_have_begun_at_a_time_each_of_another_client():
     assert not queue._begun
 
 
-def test_a_long_reading_that_paused_often_still_counts_as_one():
-    """Ten times it lets a short request in; then another client's long reading begins before its end."""
-    clock = Clock()
-    queue, log, begun = FairQueue(clock), [], threading.Event()
-    first, second = Turn("first", "long"), Turn("second", "long")
-    asked = [threading.Event() for _ in range(11)]
-
-    def long_work() -> None:
-        for event in asked:
-            begun.set()
-            assert event.wait(60)
-            clock.now += 1.0
-            queue.pause(first)
-        log.append("first ends")
-
-    async def scene() -> None:
-        reading = asyncio.create_task(queue.run(first, long_work))
-        while not begun.is_set():
-            await asyncio.sleep(0.001)
-        for event in asked[:-1]:
-            short = asyncio.create_task(queue.run(Turn("short"), lambda: log.append("short")))
-            await asyncio.sleep(0)
-            event.set()
-            await short
-        other = asyncio.create_task(queue.run(second, lambda: log.append("second")))
-        await asyncio.sleep(0)
-        asked[-1].set()
-        await asyncio.gather(reading, other)
-
-    asyncio.run(scene())
-    assert log == ["short"] * 10 + ["second", "first ends"]
-
-
 def test_a_waiting_request_whose_client_leaves_never_begins():
     async def scene() -> list[str]:
         held = Held()
@@ -300,18 +253,6 @@ def test_a_reading_whose_client_leaves_stops_at_its_next_pause_point(paused):
     assert steps == ["begun"]
 
 
-def test_a_cancelled_request_frees_the_model():
-    async def scene() -> str:
-        held = Held()
-        held.ask("cancelled", "cancelled")
-        await asyncio.sleep(0)
-        held.tasks[0].cancel()
-        assert await held.free() == []
-        return await held.queue.run(Turn("next"), lambda: "free")
-
-    assert asyncio.run(scene()) == "free"
-
-
 def test_an_error_of_the_work_frees_the_model():
     def fails() -> None:
         raise ZeroDivisionError
@@ -341,26 +282,3 @@ def test_the_line_is_limited_at_the_cost_of_who_has_the_most_in_it(monkeypatch):
     refused = [index for index, error in enumerate(errors) if isinstance(error, HTTPException)]
     assert refused == [2, 5], "the newest of the client that has the most, and that client's next one"
     assert (errors[2].status_code, errors[2].detail) == (503, fair_queue.FULL)
-
-
-def test_a_client_with_two_less_than_the_most_gets_into_a_full_line(monkeypatch):
-    monkeypatch.setattr(fair_queue, "LINE", 4)
-
-    async def scene() -> list[str]:
-        held = Held()
-        for client, what in (("many", "1"), ("many", "2"), ("many", "3"), ("few", "4"), ("few", "5")):
-            held.ask(client, what)
-            await asyncio.sleep(0)
-        return await held.free()
-
-    assert sorted(asyncio.run(scene())) == ["1", "2", "4", "5"], "both have two then"
-
-
-def test_work_on_a_long_text_is_long_whatever_is_asked(session: Session):
-    text = "the old lamp " * 400
-    look = session.look(LookRequest(text=text))[0].look
-    assert kind_of(session, LookRequest(text=text)) == "long"
-    assert kind_of(session, LookRequest(look=look)) == "long"
-    assert kind_of(session, LookRequest(text="🐎" * 1_100)) == "long", "up to four tokens a character"
-    assert kind_of(session, LookRequest(text=TEXT)) != "long"
-    assert kind_of(session, LookRequest(look="gone")) != "long"

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from headscope.app.pages.explain.trace import TraceRequest
-from headscope.app.pages.explain.why import WhyRequest
+from headscope.app.pages.explain import TraceRequest, WhyRequest
 from headscope.app.pages.microscope import ImportanceRequest, LookRequest, Session
 from headscope.app.pages.predictions import PredictRequest
 from headscope.app.server import fair_queue
@@ -62,39 +61,6 @@ def test_what_was_taken_for_short_pauses_where_it_tells_its_progress_once_it_tak
 
     asyncio.run(scene())
     assert log == ["short", "end"]
-
-
-def test_what_a_request_cleans_up_before_it_begins_again_is_not_disturbed():
-    """Its client has a long reading already: it waits for that one. What it had changed is put back at once."""
-    log: list[str] = []
-    clock, begun, asked = Clock(), threading.Event(), threading.Event()
-    queue = FairQueue(clock)
-
-    def long_work() -> None:
-        begun.set()
-        assert asked.wait(60)
-        report_progress("reading the text", 1, 2)
-        log.append("long ends")
-
-    def work() -> None:
-        try:
-            clock.now += fair_queue.SHORT
-            report_progress("reading the text", 1, 2)
-        finally:
-            report_progress("reading the text", 1, 2)
-            log.append("cleaned up")
-
-    async def scene() -> None:
-        reading = asyncio.create_task(queue.run(Turn("a", "long"), long_work))
-        while not begun.is_set():
-            await asyncio.sleep(0.001)
-        other = asyncio.create_task(queue.run(Turn("a"), work))
-        await asyncio.sleep(0)
-        asked.set()
-        await asyncio.gather(reading, other)
-
-    asyncio.run(scene())
-    assert log == ["cleaned up", "long ends", "cleaned up"]
 
 
 def test_interleaved_readings_equal_readings_alone_bit_for_bit(session: Session, monkeypatch):
@@ -171,19 +137,6 @@ def stopped(work: Callable[[FairQueue, Turn], None]) -> None:
     queue, turn = FairQueue(), Turn("gone", "long")
     with pytest.raises(ReaderLeftError):
         asyncio.run(queue.run(turn, lambda: work(queue, turn)))
-
-
-def test_weights_are_restored_where_the_client_leaves_at_their_end(session: Session):
-    model = session.scope.model.model
-    own = [weight.detach().clone() for weight in model.parameters()]
-
-    def work(queue: FairQueue, turn: Turn) -> None:
-        with shuffled_weights(session.scope.model, 0):
-            queue.leave(turn)
-        report_progress("ablations", 0, 1)
-
-    stopped(work)
-    assert all(torch.equal(before, now) for before, now in zip(own, model.parameters(), strict=True))
 
 
 def test_a_look_pauses_between_layers_and_between_bands_of_rows(session: Session, monkeypatch):

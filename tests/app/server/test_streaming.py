@@ -20,13 +20,13 @@ from headscope.app.server import streaming
 from headscope.app.server.errors import add_error_handlers
 from headscope.app.server.fair_queue import FairQueue, ReaderLeftError
 from headscope.app.server.streaming import Frames, _sent, stream
-from headscope.app.server.worker import DISCONNECTED, Worker
+from headscope.app.server.worker import RequestWorker
 from headscope.app.wire import unpack
 from headscope.errors import InputError
 
 
 def app_for(work) -> FastAPI:
-    app, worker = FastAPI(), Worker(ModelRegistry())
+    app, worker = FastAPI(), RequestWorker(ModelRegistry())
     add_error_handlers(app)
 
     @app.get("/work")
@@ -47,15 +47,6 @@ def frames_of(content: bytes) -> list[dict[str, Any]]:
 
 def begin(emit) -> None:
     emit(RunBegun(arms=["a"]), {})
-
-
-def test_an_error_before_the_first_frame_is_an_error_response():
-    def work(emit):
-        raise InputError("no candle; bring one")
-
-    answer = TestClient(app_for(work)).get("/work")
-    assert answer.status_code == 422
-    assert answer.json() == {"kind": "InputError", "message": "no candle; bring one"}
 
 
 @pytest.mark.parametrize(
@@ -92,34 +83,6 @@ def test_a_stream_that_is_closed_between_two_frames_gives_up_its_turn():
     assert left == ["left"]
 
 
-@pytest.mark.parametrize("most", [1, 3])
-def test_work_stops_when_so_many_frames_wait_to_be_sent(monkeypatch, most):
-    """The first one is taken at once; the others wait, as the response is not read."""
-    monkeypatch.setattr(streaming, "MOST_FRAMES", most)
-    emitted: list[int] = []
-
-    async def scene() -> None:
-        loop, worker, ended = asyncio.get_running_loop(), Worker(ModelRegistry()), asyncio.Event()
-
-        def work(emit):
-            try:
-                while len(emitted) < 20:
-                    begin(emit)
-                    emitted.append(1)
-                    for _ in range(3):  # until the frame is in line
-                        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result(60)
-            finally:
-                loop.call_soon_threadsafe(ended.set)
-
-        scope = {"type": "http", "method": "POST", "headers": [], "query_string": b"", "client": ("10.0.0.1", 1)}
-        answer = await stream(worker, worker.training, Request(scope, asyncio.Event().wait), work)
-        await asyncio.wait_for(ended.wait(), 60)
-        assert isinstance(answer, streaming.FrameStream)
-
-    asyncio.run(scene())
-    assert len(emitted) == 1 + most + 1
-
-
 @pytest.mark.parametrize("most", [600, 6_000])
 def test_frames_that_wait_are_limited_together_at_the_cost_of_the_stream_with_the_most(monkeypatch, most):
     """Nobody reads two streams, of which one has a frame; the other is computed until it would hold too much."""
@@ -127,7 +90,7 @@ def test_frames_that_wait_are_limited_together_at_the_cost_of_the_stream_with_th
     held: list[int] = []
 
     async def scene() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        loop, worker = asyncio.get_running_loop(), Worker(ModelRegistry())
+        loop, worker = asyncio.get_running_loop(), RequestWorker(ModelRegistry())
 
         def small(emit):
             begin(emit)
@@ -155,14 +118,6 @@ def test_frames_that_wait_are_limited_together_at_the_cost_of_the_stream_with_th
     assert [frame.get("message") for frame in other] == [None, streaming.TOO_SLOW]
     assert max(held) <= most
     assert len(held) < 100, "what nobody could be sent was not computed"
-
-
-def test_a_client_that_left_before_the_first_frame_gets_an_empty_answer(monkeypatch):
-    def work(emit):
-        raise ReaderLeftError
-
-    answer = TestClient(app_for(work)).get("/work")
-    assert (answer.status_code, answer.content) == (DISCONNECTED, b"")
 
 
 def test_work_stops_when_the_client_disconnects():

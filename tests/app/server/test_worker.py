@@ -9,18 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import numpy as np
-import pytest
 import torch
 from fastapi import Request
 from tests.app.conftest import held
 from tests.e2e.conftest import served
 
 from headscope.app.model_registry import ModelRegistry
-from headscope.app.pages.microscope import ImportanceResponse, LookRequest, Session
-from headscope.app.server import worker as worker_module
-from headscope.app.server.worker import DISCONNECTED, ContainerResponse, Worker
+from headscope.app.pages.microscope import ImportanceResponse, Session
+from headscope.app.server.worker import DISCONNECTED, RequestWorker
 from headscope.app.wire import unpack
-from headscope.errors import InputError
 
 TEXT = "the old lamp on the landing burned until morning"
 
@@ -37,7 +34,7 @@ def visitor(stays: bool = True) -> Request:
 
 
 def test_requests_to_one_model_run_one_at_a_time(session):
-    worker, busy, seen = Worker(ModelRegistry(session)), threading.Lock(), []
+    worker, busy, seen = RequestWorker(ModelRegistry(session)), threading.Lock(), []
 
     def work(_: Session) -> int:
         assert busy.acquire(blocking=False), "two at once"
@@ -57,7 +54,7 @@ def test_two_models_do_not_wait_for_each_other(scope):
     registry, meet = ModelRegistry(), threading.Barrier(2, timeout=60)
     for name in ("one", "two"):
         registry.add(name, scope)
-    worker = Worker(registry)
+    worker = RequestWorker(registry)
 
     async def both() -> list[object]:
         return await asyncio.gather(*(worker.run(visitor(), name, lambda _: meet.wait()) for name in registry.names()))
@@ -65,93 +62,22 @@ def test_two_models_do_not_wait_for_each_other(scope):
     assert sorted(asyncio.run(both())) == [0, 1]  # type: ignore[type-var]
 
 
-def test_a_small_model_gets_one_thread_and_a_large_one_all(session, monkeypatch):
-    monkeypatch.setattr(worker_module, "CORES", 3)
-    worker, before = Worker(ModelRegistry(session)), torch.get_num_threads()
-
-    def given() -> object:
-        return asyncio.run(worker.run(visitor(), None, lambda _: torch.get_num_threads()))
-
-    assert session.parameters == session.scope.model.model.num_parameters()
-    monkeypatch.setattr(worker_module, "LARGE_MODEL", session.parameters)
-    assert given() == 1
-    monkeypatch.setattr(worker_module, "LARGE_MODEL", session.parameters - 1)
-    assert given() == 3
-    assert torch.get_num_threads() == before
-
-
 def test_nothing_is_computed_for_a_disconnected_client(session):
     done: list[Session] = []
-    answer = asyncio.run(Worker(ModelRegistry(session)).run(visitor(stays=False), None, done.append))
+    answer = asyncio.run(RequestWorker(ModelRegistry(session)).run(visitor(stays=False), None, done.append))
     assert answer.status_code == DISCONNECTED  # type: ignore[union-attr]
     assert done == []
-
-
-def test_a_disconnected_client_gets_no_container(session):
-    answer = asyncio.run(
-        Worker(ModelRegistry(session)).run_packed(visitor(stays=False), None, lambda _: pytest.fail("asked"))
-    )
-    assert (answer.status_code, answer.body) == (DISCONNECTED, b"")
-    assert not isinstance(answer, ContainerResponse)
 
 
 def test_a_response_with_arrays_is_a_container(session):
     card, array = ImportanceResponse(look="x", read=3), np.arange(4, dtype=np.float32)
     answer = asyncio.run(
-        Worker(ModelRegistry(session)).run_packed(visitor(), None, lambda _: (card, {"importance": array}))
+        RequestWorker(ModelRegistry(session)).run_packed(visitor(), None, lambda _: (card, {"importance": array}))
     )
     assert answer.media_type == "application/x-headscope"
     found = unpack(bytes(answer.body))
     assert found.values == {"look": "x", "read": 3}
     np.testing.assert_array_equal(found.arrays["importance"], array)
-
-
-def test_an_error_releases_the_lock(session):
-    worker = Worker(ModelRegistry(session))
-
-    def fails(_: Session) -> None:
-        raise InputError("no candle")
-
-    async def one_after_the_other() -> object:
-        with pytest.raises(InputError, match="no candle"):
-            await worker.run(visitor(), None, fails)
-        return await worker.run(visitor(), None, lambda _: "lit")
-
-    assert asyncio.run(one_after_the_other()) == "lit"
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        MemoryError(),
-        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB"),
-        RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: you tried to"),
-    ],
-    ids=["python", "cuda", "cpu"],
-)
-def test_out_of_memory_drops_cached_looks_and_is_reported(session, error):
-    session.look(LookRequest(text=TEXT))
-    assert session.kept.names()
-
-    def fills(_: Session) -> None:
-        raise error
-
-    with pytest.raises(InputError, match="there is not enough memory for this; try a shorter text, or a smaller model"):
-        asyncio.run(Worker(ModelRegistry(session)).run(visitor(), None, fills))
-    assert not session.kept.names()
-
-
-@pytest.mark.parametrize("error", [RuntimeError("mat1 and mat2 shapes cannot be multiplied"), ZeroDivisionError("x")])
-def test_other_errors_are_not_taken_for_out_of_memory(session, error):
-    session.look(LookRequest(text=TEXT))
-
-    def fails(_: Session) -> None:
-        raise error
-
-    with pytest.raises(type(error)) as caught:
-        asyncio.run(Worker(ModelRegistry(session)).run(visitor(), None, fails))
-    assert caught.value is error
-    assert session.kept.names(), "and nothing is thrown away for it"
 
 
 def test_torch_s_allocator_error_is_reported_and_the_next_request_works(session, client, monkeypatch):

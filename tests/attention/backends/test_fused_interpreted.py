@@ -22,6 +22,7 @@ MASKS = (
 )
 
 
+@pytest.mark.slow
 def test_the_kernels_equal_the_definition_in_the_interpreter() -> None:
     run_interpreted("tests/attention/backends/interpreted.py")
 

@@ -35,6 +35,7 @@ print(len(re.findall(r"HGMMA", code)) > 0, len(re.findall(r"LDL|STL", code)), co
 """
 
 
+@pytest.mark.slow
 def test_it_compiles_for_hopper_without_spilling() -> None:
     pytest.importorskip("triton", reason="the fused kernels need Triton: pip install triton")
     if flash._triton() != flash.GLUON:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from headscope.attention.backends.fused.host import KernelInputs, _rows_contiguous
+from headscope.attention.backends.fused.host import KernelInputs
 from headscope.attention.backends.fused.intervals import intervals, refuse_mask
 from headscope.attention.masks import Mask, causal, documents, full, padding, window
 from headscope.attention.questions import Groups, Question, plan
@@ -67,13 +65,6 @@ def test_intervals_equal_the_mask(drawn: Drawn, n_query: int) -> None:
     assert found.stride == (n_query if len(found.low) > 1 else 0)
 
 
-@given(masks)
-def test_only_causal_masks_have_no_lower_bound(drawn: Drawn) -> None:
-    """Without a lower bound, the kernels start at key 0 in every row."""
-    found = intervals(drawn.mask().bind(2, 1, N_KEY, N_KEY), N_KEY, N_KEY, CPU)
-    assert found.has_low or not found.low.any()
-
-
 def test_mixed_documents_have_gaps() -> None:
     assert refuse_mask(documents([0, 0, 1, 1, 2])) is None
     assert "these ids are mixed" in str(refuse_mask(causal() & documents([0, 1, 0])))
@@ -100,48 +91,3 @@ def test_key_ranges_hold_the_visible_keys_with_the_rows_label(drawn: Drawn, seed
             found = sorted(ranges.keys[at, start : max(start, stop)].tolist())
             wanted = [j for j in range(N_KEY) if asked[row] == labels[j] != -1 and bool(allowed[item, row, j])]
             assert found == wanted
-
-
-def test_key_ranges_are_cached_for_the_next_layer_and_computed_again_for_another_mask() -> None:
-    q = torch.randn(1, 1, 6, 4)
-    question = Question(torch.arange(6) % 2, torch.arange(6) % 2)
-    groups = plan(question, CPU, "groups")
-    assert isinstance(groups, Groups)
-    one, again = (KernelInputs.prepare(q, q, q, Scores(mask=causal()).bind(q, q)) for _ in range(2))
-    other = KernelInputs.prepare(q, q, q, Scores(mask=window(2)).bind(q, q))
-    first = one._key_ranges(question, groups)
-    assert again._key_ranges(question, groups) is first
-    assert not torch.equal(other._key_ranges(question, groups).start, first.start)
-
-
-@pytest.mark.parametrize("d_head", [1, 16, 17, 64, 80, 128, 200])
-def test_kernels_pad_the_head_to_a_power_of_two(d_head: int) -> None:
-    q, k = torch.randn(1, 6, 3, d_head), torch.randn(1, 2, 3, d_head)
-    constants = KernelInputs.prepare(q, k, k, Scores().bind(q, k)).common
-    padded = constants["DP"]
-    assert isinstance(padded, int)
-    assert padded >= max(16, d_head)
-    assert padded == 16 or padded < 2 * d_head
-    assert padded & (padded - 1) == 0
-    assert (constants["GROUP"], constants["D"], constants["HAS_SOFTCAP"]) == (3, d_head, False)
-
-
-def test_scores_are_in_powers_of_two_and_a_softcap_is_a_tanh_of_them() -> None:
-    q = torch.randn(1, 1, 3, 4, dtype=torch.float64)
-    plain = KernelInputs.prepare(q, q, q, Scores(scale=0.3).bind(q, q))
-    product = 1.7
-    assert 2 ** (plain.scale * product) == pytest.approx(math.exp(0.3 * product))
-    capped = KernelInputs.prepare(q, q, q, Scores(scale=0.3, softcap=0.8).bind(q, q))
-    assert capped.softcap is not None
-    by_kernel = capped.softcap * (1 - 2 / (2 ** (capped.scale * product) + 1))
-    assert 2**by_kernel == pytest.approx(math.exp(0.8 * math.tanh(0.3 * product / 0.8)))
-
-
-def test_rows_that_a_kernel_cannot_step_through_are_copied() -> None:
-    fits = torch.randn(2, 3, 5, 4)
-    assert _rows_contiguous(fits) is fits
-    turned = torch.randn(2, 3, 4, 5).transpose(2, 3)
-    assert _rows_contiguous(turned).stride(-1) == 1
-    assert torch.equal(_rows_contiguous(turned), turned)
-    by_position = torch.randn(2, 5, 3, 4).transpose(1, 2)
-    assert _rows_contiguous(by_position) is by_position

@@ -9,7 +9,6 @@ from tests.attention.memory import peak_tensor_bytes
 from torch import Tensor
 from torch.testing import assert_close
 
-from headscope.attention import reference
 from headscope.attention.backends import sdpa
 from headscope.attention.masks import Mask, causal, padding, window
 from headscope.attention.scores import Scores
@@ -36,13 +35,6 @@ def test_half_precision_errs_at_most_twice_as_much_as_plain_pytorch(case: Case, 
     z = sdpa.attention(*case.qkv(dtype), case.scores)
     assert z.dtype == dtype
     assert_within_twice(z, truth(case, dtype).output, plain(case, dtype))
-
-
-@every_case
-def test_a_few_rows_at_a_time_give_the_same_as_all_at_once(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sdpa.ROWS, "cpu", 7)
-    z = sdpa.attention(*case.qkv(torch.float64), case.scores)
-    assert_close(z, truth(case).output, atol=1e-12, rtol=1e-12)
 
 
 @pytest.mark.parametrize("mask", [causal() & window(64), causal() & padding([3000], side="left")], ids=repr)
@@ -117,50 +109,6 @@ def test_dropout_drops_that_share_of_weights_and_keeps_the_mean(scores: Scores) 
     assert_close(z.var(), torch.tensor(1 / 3 / 500), rtol=0.15, atol=0)
 
 
-def a_masked_problem(n_query: int, n_key: int, heads: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor]:
-    """All scores are equal and all values one: without dropout, z is one in every row that is not fully masked."""
-    q, k = torch.zeros(2, heads[0], n_query, 4).double(), torch.randn(2, heads[1], n_key, 4).double()
-    return q, k, torch.ones_like(k)
-
-
-DROPPING: dict[str, tuple[Scores, tuple[int, int], tuple[int, int]]] = {
-    "full": (Scores(), (90, 200), (4, 4)),
-    "causal": (Scores(mask=causal()), (200, 200), (4, 4)),
-    "causal-scaled": (Scores(mask=causal(), scale=1.0), (200, 200), (4, 4)),
-    "causal-grouped": (Scores(mask=causal()), (200, 200), (4, 2)),
-    "after-a-cache": (Scores(mask=causal()), (90, 200), (4, 2)),
-    "one-after-a-cache": (Scores(mask=causal()), (1, 2000), (4, 4)),
-    "window": (Scores(mask=causal() & window(50)), (200, 200), (4, 4)),
-    "in bands": (Scores(mask=causal() & window(50)), (700, 700), (4, 4)),
-    "bias": (Scores(mask=causal(), bias=torch.zeros(200, 200)), (200, 200), (4, 4)),
-    "softcap": (Scores(mask=causal(), softcap=50.0), (200, 200), (4, 2)),
-    "sinks far below": (Scores(mask=causal(), sinks=torch.full((4,), -40.0)), (200, 200), (4, 2)),
-}
-
-
-@pytest.mark.parametrize("name", DROPPING)
-@pytest.mark.parametrize("dropout", [0.1, 0.6])
-def test_every_kind_of_scores_applies_dropout(name: str, dropout: float) -> None:
-    """A row of n equal weights keeps about (1 − p)·n of them, each scaled by 1/(1 − p)."""
-    scores, sizes, heads = DROPPING[name]
-    q, k, v = a_masked_problem(*sizes, heads)
-    assert_close(sdpa.attention(q, k, v, scores), torch.ones_like(q))
-    z = sdpa.attention(q, k, v, scores, dropout)[..., 0]
-    n_visible = scores.mask.dense(*sizes).sum(-1).expand(z.shape)
-    assert_close(z.mean().item(), 1.0, atol=0.05, rtol=0)
-    kept = z * n_visible * (1 - dropout)
-    assert_close(kept, kept.round(), atol=1e-3, rtol=0)
-    share = (kept.sum() / n_visible.sum()).item()
-    assert_close(share, 1 - dropout, atol=0.03, rtol=0)
-
-
-def test_two_new_tokens_after_a_cache_are_causal_among_themselves() -> None:
-    q, k, v = (torch.randn(1, 2, n, 4, dtype=torch.float64) for n in (2, 9, 9))
-    z = sdpa.attention(q, k, v, Scores(mask=causal()))
-    assert_close(z[:, :, :1], sdpa.attention(q[:, :, :1], k[:, :, :8], v[:, :, :8], Scores()))
-    assert_close(z[:, :, 1:], sdpa.attention(q[:, :, 1:], k, v, Scores()))
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_a_bias_of_full_precision_goes_with_half_precision_queries(dtype: torch.dtype) -> None:
     q, k, v = (torch.randn(1, 2, 5, 4).to(dtype) for _ in range(3))
@@ -169,11 +117,3 @@ def test_a_bias_of_full_precision_goes_with_half_precision_queries(dtype: torch.
     exact = torch.softmax(q.double() @ k.double().mT / 2 + bias.double(), -1) @ v.double()
     assert z.dtype == dtype
     assert_close(z.double(), exact, atol=2e-2, rtol=2e-2)
-
-
-def test_values_may_be_wider_than_keys() -> None:
-    q, k, v = torch.randn(1, 2, 5, 8), torch.randn(1, 2, 5, 8), torch.randn(1, 2, 5, 12)
-    z = sdpa.attention(q, k, v, Scores(mask=causal()))
-    for head in range(2):
-        allowed = torch.ones(5, 5, dtype=torch.bool).tril()
-        assert_close(z[0, head], reference.attend(q[0, head], k[0, head], v[0, head], allowed, 8**-0.5).z)

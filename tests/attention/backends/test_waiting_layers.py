@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import FrozenInstanceError, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from headscope.attention.backends import waiting_layers
 from headscope.attention.backends.fused.layers import LayerStatistics
-from headscope.attention.backends.waiting_layers import WaitingLayers, _padded, without_padding
+from headscope.attention.backends.waiting_layers import WaitingLayers
 from headscope.attention.engine import observe
 from headscope.attention.masks import causal, dense, full, window
 from headscope.attention.questions import Question
@@ -147,59 +147,6 @@ def test_queries_may_be_fewer_than_keys() -> None:
         assert_alone(waiting.observed("cross", text, z_of(given, size)), size, given, text, asked[text])
 
 
-def test_questions_that_are_padded_already_are_asked_at_once() -> None:
-    sizes = [(6, 6), (6, 6)]
-    asked = [labels_of(size, seed) for seed, size in enumerate(sizes)]
-    padded = {
-        name: Question(
-            torch.cat([each[name].query for each in asked]),
-            torch.cat([each[name].key for each in asked]),
-            asked[0][name].exclude_self,
-        )
-        for name in asked[0]
-    }
-
-    def never(site: str, size: Sizes) -> Any:
-        raise AssertionError("each text was not to be asked")
-
-    def together(given: Sequence[Sizes]) -> Any:
-        assert list(given) == sizes
-        return padded
-
-    waiting = WaitingLayers([never, never], lambda site: sizes, together)
-    given = layer(2, 6, 6)
-    waiting.add("0", *given)
-    for text in range(2):
-        assert_alone(waiting.observed("0", text, z_of(given, (6, 6))), (6, 6), given, text, asked[text])
-
-
-@pytest.mark.parametrize(("room", "expected"), [(1, [1, 1, 1, 1, 1]), (2.5, [2, 2, 1]), (3, [3, 2]), (99, [5])])
-def test_so_many_layers_are_stacked_as_fit(monkeypatch, launches: list[int], room: float, expected: list[int]) -> None:
-    layers = {str(site): layer(1, 6, 6) for site in range(5)}
-    size = sum(each.numel() * 4 for each in layers["0"][:2])
-    monkeypatch.setattr(waiting_layers, "AT_ONCE", int(room * size))
-    asked = labels_of((6, 6))
-    waiting = WaitingLayers([lambda site, size: asked])
-    for site, given in layers.items():
-        waiting.add(site, *given)
-    for site, given in layers.items():
-        assert_alone(waiting.observed(site, 0, z_of(given, (6, 6))), (6, 6), given, 0, asked)
-    assert launches == expected
-
-
-def test_masses_of_sites_observed_together_are_kept_together() -> None:
-    asked = labels_of((6, 6))
-    waiting = WaitingLayers([lambda site, size: asked])
-    for site in "ab":
-        waiting.add(site, *layer(1, 6, 6))
-    assert waiting.masses("a") is None, "nothing is observed before it is asked for"
-    parts = [waiting.observed(site, 0, Z).rows.mass for site in "ab"]
-    found = waiting.masses("b")
-    assert found is not None
-    assert found[0] == ["a", "b"]
-    assert torch.equal(found[1], torch.stack([torch.cat([part[name] for part in parts]) for name in asked]))
-
-
 def test_a_text_may_be_read_in_windows() -> None:
     waiting = WaitingLayers([lambda site, size: {}])
     given = layer(3, 6, 6)
@@ -210,48 +157,3 @@ def test_a_text_may_be_read_in_windows() -> None:
     asking.add("0", *given)
     assert asking.observed("0", 0, Z.expand(3, 4, 6, 5)).rows.mass["same"].shape == (3, 4, 6)
     assert asking.masses("0") is None, "they are not one item for each text"
-
-
-def test_scores_are_kept_until_they_are_checked() -> None:
-    waiting = WaitingLayers([lambda site, size: {}])
-    for site in "ab":
-        waiting.add(site, *layer(1, 6, 6))
-    assert waiting.unchecked == []
-    rows = [waiting.observed(site, 0, Z).rows.logsumexp for site in "ab"]
-    ((sites, found),) = waiting.unchecked
-    assert sites == ["a", "b"]
-    assert torch.equal(found, torch.stack([each.flatten() for each in rows]))
-
-
-def test_layers_that_wait_keep_no_gradients() -> None:
-    q, k, v, scores = layer(1, 6, 6)
-    waiting = WaitingLayers([lambda site, size: {}])
-    waiting.add("0", q.requires_grad_(), k.requires_grad_(), v, scores)
-    assert not any(each.requires_grad for each in waiting._waiting["0"][1:4]), "or the whole pass would be kept"
-    found = waiting.observed("0", 0, Z)
-    assert not any(each.requires_grad for each in (*found.kept, found.value_norms, found.rows.logsumexp))
-    with pytest.raises(FrozenInstanceError):
-        found.rows = None  # type: ignore[misc,assignment]
-
-
-def test_padding_is_hidden_where_a_query_could_see_it() -> None:
-    q, k, _, scores = layer(2, 6, 6, mask=full(), softcap=4.0)
-    hidden = without_padding(scores, [(3, 3), (6, 6)], q)
-    allowed = hidden.mask.dense(6, 6)
-    assert allowed[:, 0, 0].tolist() == [[True] * 3 + [False] * 3, [True] * 6]
-    assert (hidden.scale, hidden.softcap) == (scores.scale, scores.softcap)
-    assert without_padding(scores, [(6, 6), (6, 6)], q) is scores
-    bound = Scores(scale=0.5, mask=causal()).bind(q, k)
-    assert without_padding(bound, [(3, 3), (6, 6)], q) is bound
-
-
-def test_labels_are_padded_with_what_matches_nothing() -> None:
-    one = {"a": Question(torch.tensor([[1, 2]]), torch.tensor([[3, 4, 5]]), exclude_self=True)}
-    two = {"b": Question(torch.tensor([[6]]), torch.tensor([[7]]))}
-    found = _padded([one, two], 3, 4, torch.device("cpu"))
-    assert {name: (each.query.tolist(), each.key.tolist(), each.exclude_self) for name, each in found.items()} == {
-        "a": ([[1, 2, -1], [-1, -1, -1]], [[3, 4, 5, -1], [-1, -1, -1, -1]], True),
-        "b": ([[-1, -1, -1], [6, -1, -1]], [[-1, -1, -1, -1], [7, -1, -1, -1]], False),
-    }
-    assert {each.query.dtype for each in found.values()} == {torch.int32}
-    assert _padded([{}, {}], 3, 4, torch.device("cpu")) == {}

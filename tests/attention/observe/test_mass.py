@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -71,44 +70,3 @@ def test_bands_add_up_to_the_definition(
         assert set(found) == set(named)
         for name, question in named.items():
             assert_close(found[name], by_pairs(question, weights, item))
-
-
-@pytest.mark.parametrize("exclude_self", [False, True])
-def test_a_single_matching_key_counts_in_the_band_that_holds_it(exclude_self: bool) -> None:
-    weights = torch.rand(BATCH, HEADS, N_QUERY, N_KEY, dtype=torch.float64)
-    own = torch.arange(N_QUERY) + OFFSET
-    own[3], own[5] = 0, 99
-    question = Question(own, torch.arange(N_KEY), exclude_self)
-    plans = {"own": plan(question, "cpu", "single")}
-    for item in range(BATCH):
-        found = in_bands(plans, weights, item, [2, 3, 7], [4, 5, 12])["own"]
-        assert_close(found, by_pairs(question, weights, item))
-        assert bool(found[:, 3].all())
-        assert not found[:, 5].any()
-
-
-@pytest.mark.parametrize("exclude_self", [False, True])
-@pytest.mark.parametrize("path", ["single", "groups", "classes", None])
-@pytest.mark.parametrize(("query", "key"), [(-1, -1), (-1, 3), (3, -1), (3, 4)])
-def test_labels_that_no_query_and_key_share_have_no_mass(
-    query: int, key: int, path: Path | None, exclude_self: bool
-) -> None:
-    question = Question(torch.full((N_QUERY,), query), torch.full((N_KEY,), key), exclude_self)
-    plans = {"none": plan(question, "cpu", path)}
-    found = of_band(plans, torch.rand(HEADS, 4, N_KEY), Band(2, 6, 0, N_KEY, OFFSET), 0)
-    assert torch.equal(found["none"], torch.zeros(HEADS, 4))
-
-
-def test_a_band_leaves_the_weights_as_they_are() -> None:
-    weights = torch.rand(HEADS, 4, N_KEY)
-    before = weights.clone()
-    question = Question(torch.arange(N_QUERY) % 3, torch.arange(N_KEY) % 3, True)
-    paths: tuple[Path, ...] = ("groups", "classes")
-    plans: dict[str, Plan] = {path: plan(question, "cpu", path) for path in paths}
-    found = of_band(plans, weights, Band(2, 6, 0, N_KEY, OFFSET), 0)
-    assert torch.equal(weights, before)
-    assert_close(found["groups"], found["classes"])
-
-
-def test_no_question_has_no_match() -> None:
-    assert matches({}, Band(0, 2, 0, 5, 3), 0, torch.float32) == []

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError
-
 import pytest
 import torch
 from torch.testing import assert_close
 
 from headscope.attention.engine import observe
 from headscope.attention.masks import causal, dense
-from headscope.attention.observation import ALL_STATISTICS, Observation, Rows, Statistic, Totals
+from headscope.attention.observation import ALL_STATISTICS, Observation, Rows, Statistic
 from headscope.attention.observer import Call, plain
 from headscope.attention.questions import Question
 from headscope.attention.scores import Scores
@@ -50,18 +48,6 @@ def test_totals_of_parts_merge_to_those_of_the_whole() -> None:
         assert_close(merged.maxima[name], whole.maxima[name])
 
 
-def test_reduce_gives_the_totals_alone() -> None:
-    x = torch.randn(1, 2, 6, 4)
-    totals = observe(x, x, x, scores=CAUSAL, reduce=torch.ones(1, 6, dtype=torch.bool))
-    assert isinstance(totals, Totals)
-    assert_close(totals.sums["entropy"], observe(x, x, x, scores=CAUSAL).entropy.double().sum((0, 2)))
-
-
-def test_a_row_mask_fits_the_rows() -> None:
-    with pytest.raises(HeadscopeError, match=r"the row mask has shape \(1, 11\); give \(2, 11\)"):
-        observed().totals(torch.ones(1, 11, dtype=torch.bool))
-
-
 def test_a_statistic_that_was_not_requested_says_how_to_request_it() -> None:
     x = torch.randn(1, 1, 3, 4)
     seen = observe(x, x, x, statistics={"entropy"})
@@ -91,10 +77,6 @@ def test_a_sink_of_minus_infinity_is_no_sink(backend: str) -> None:
     assert_close(plain(Call(torch.nn.Identity(), x, x, x, with_sinks)), wanted.output)
 
 
-def test_the_repr_is_one_line() -> None:
-    assert repr(observed()) == "Observation(2×3 heads, 11 queries, backend='blockwise', questions: previous)"
-
-
 @pytest.mark.parametrize("backend", ["blockwise", "dense"])
 @pytest.mark.parametrize("asked", [(), ("entropy",), ("distance",), ("strongest",), ("distance", "entropy")], ids=str)
 def test_requested_statistics_are_computed_and_no_others(backend: str, asked: tuple[Statistic, ...]) -> None:
@@ -108,30 +90,6 @@ def test_requested_statistics_are_computed_and_no_others(backend: str, asked: tu
     assert_close(some.output, every.output)
 
 
-def test_every_total_is_of_its_own_statistic() -> None:
-    """Attending ahead gives negative distances: their maximum must not be the 0 of a row that was left out."""
-    x = torch.randn(2, 3, 6, 4)
-    ahead = dense(torch.ones(6, 6, dtype=torch.bool).triu(1))
-    position = torch.arange(6)
-    seen = observe(x, x, x, scores=Scores(mask=ahead), questions={"next": Question(position + 1, position)})
-    keep = torch.tensor([[True, False, True, False, True, False], [False] * 6])
-    totals = seen.totals(keep)
-    values = {
-        "entropy": seen.entropy,
-        "distance": seen.distance.mean,
-        "spread": seen.distance.std,
-        "strongest": seen.strongest.weight,
-        "mass.next": seen.mass["next"],
-    }
-    assert totals.count == 3
-    assert totals.maxima["distance"].max() < 0
-    for name, value in values.items():
-        chosen = value[0, :, ::2].double()
-        assert_close(totals.sums[name], chosen.sum(1))
-        assert_close(totals.squares[name], chosen.square().sum(1))
-        assert_close(totals.maxima[name], chosen.amax(1))
-
-
 def test_totals_are_summed_in_float64() -> None:
     """Summed in float32, as many rows as these would lose a part in a million."""
     x = torch.zeros(1, 1, 2**20, 1)
@@ -141,31 +99,3 @@ def test_totals_are_summed_in_float64() -> None:
     assert totals.sums["entropy"].dtype == torch.float64
     assert_close(totals.sums["entropy"].item(), one * 2**20, rtol=1e-14, atol=0)
     assert_close(totals.squares["entropy"].item(), one**2 * 2**20, rtol=1e-14, atol=0)
-
-
-def test_totals_of_no_row_add_nothing() -> None:
-    seen = observed()
-    none, whole = seen.totals(torch.zeros(2, 11, dtype=torch.bool)), seen.totals()
-    assert none.count == 0
-    for merged in (none + whole, whole + none):
-        assert merged.count == 22
-        for name in ("sums", "squares", "maxima"):
-            assert_close(getattr(merged, name), getattr(whole, name), rtol=0, atol=0)
-
-
-def test_a_rectangle_is_of_the_given_head() -> None:
-    seen = observed()
-    whole = seen.weights()
-    for head in range(3):
-        assert_close(seen.weights(head=head), whole[:, head : head + 1])
-        pooled = seen.pooled(head, (11, 11))
-        assert_close(pooled.maximum, whole[:, head])
-    assert_close(seen.weights(slice(4, 7), slice(2, 9)), whole[:, :, 4:7, 2:9])
-
-
-def test_what_was_observed_is_not_changed() -> None:
-    x = torch.randn(1, 2, 3, 4)
-    seen = observe(x, x, x)
-    for made in (seen, seen.rows, seen.totals()):
-        with pytest.raises(FrozenInstanceError):
-            made.count = 3  # type: ignore[misc,union-attr]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import FrozenInstanceError
 
 import pytest
 import torch
@@ -14,7 +13,6 @@ from headscope.attention.masks import causal
 from headscope.attention.module import MultiHeadAttention
 from headscope.attention.observer import Call, current, observing, plain
 from headscope.attention.rope import Rope
-from headscope.attention.scores import Scores
 
 
 def test_an_observer_receives_what_the_module_computes() -> None:
@@ -90,17 +88,3 @@ def test_another_thread_has_no_observer() -> None:
         thread.start()
         thread.join()
     assert seen == [None]
-
-
-def test_unobserved_attention_applies_the_dropout_of_the_call() -> None:
-    """With equal scores and values of one, z differs from one where weights were dropped."""
-    q, k = torch.zeros(1, 2, 40, 4), torch.ones(1, 2, 40, 4)
-    for dropout in (0.0, 0.5):
-        z = plain(Call(torch.nn.Module(), q, k, k, Scores(mask=causal()), dropout))
-        assert bool((z == 1).all()) == (dropout == 0.0)
-
-
-def test_a_call_is_not_changed() -> None:
-    x = torch.randn(1, 2, 3, 4)
-    with pytest.raises(FrozenInstanceError):
-        Call(torch.nn.Identity(), x, x, x, Scores()).q = x  # type: ignore[misc]

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from headscope.attention import reference
 from headscope.attention.masks import causal, padding, window
 from headscope.attention.module import MultiHeadAttention
-from headscope.attention.observer import Call, attend, current, observing, plain
+from headscope.attention.observer import Call, attend, observing, plain
 from headscope.attention.scores import Scores
 
 
@@ -49,51 +48,6 @@ def test_unobserved_and_observed_attention_are_the_definition(scores: dict[str, 
         assert_close(attend(given), by_definition(given))
 
 
-def test_the_observer_is_called_once_and_its_z_is_used() -> None:
-    given, asked = call(), []
-
-    def see(one: Call) -> Tensor:
-        asked.append(one)
-        return torch.full_like(one.q, 7.0)
-
-    with observing(see):
-        assert current() is see
-        assert bool((attend(given) == 7.0).all())
-    assert asked == [given]
-    assert asked[0] is given
-    assert current() is None
-
-
-def test_observing_can_be_switched_off_inside_an_observed_block() -> None:
-    asked: list[Call] = []
-
-    def see(one: Call) -> Tensor:
-        asked.append(one)
-        return plain(one)
-
-    with observing(see):
-        with observing(None):
-            assert current() is None
-            attend(call())
-        assert not asked
-        attend(call())
-    assert len(asked) == 1
-
-
-def test_an_observer_that_attends_unobserved_is_not_called_again() -> None:
-    depth = 0
-
-    def see(one: Call) -> Tensor:
-        nonlocal depth
-        depth += 1
-        with observing(None):
-            return attend(one)
-
-    with observing(see):
-        attend(call())
-    assert depth == 1
-
-
 def test_two_tasks_of_one_thread_have_their_own_observers() -> None:
     seen: dict[str, list[int]] = {"a": [], "b": []}
 
@@ -113,28 +67,3 @@ def test_two_tasks_of_one_thread_have_their_own_observers() -> None:
 
     asyncio.run(both())
     assert seen == {"a": [3, 3, 3], "b": [5, 5, 5]}
-
-
-def test_a_modules_call_is_enough_to_compute_its_output() -> None:
-    module = MultiHeadAttention(12, 3, n_kv_heads=1, bias=False).double()
-    x, calls = torch.randn(2, 5, 12, dtype=torch.float64), []
-
-    def see(one: Call) -> Tensor:
-        calls.append(one)
-        return plain(one)
-
-    with observing(see), torch.no_grad():
-        output = module(x, mask=causal())
-    (given,) = calls
-    assert given.site is module
-    past = torch.ones(5, 5, dtype=torch.bool).tril()
-    key, value = module.k_proj.weight.T, module.v_proj.weight.T
-    for text in range(2):
-        parts = []
-        for head in range(3):
-            mine = slice(4 * head, 4 * head + 4)
-            weights = reference.HeadWeights(module.q_proj.weight[mine].T, key, value)
-            z = reference.one_head(x[text], x[text], weights, past).z
-            assert_close(plain(given)[text, head], z)
-            parts.append(z @ module.o_proj.weight[:, mine].T)
-        assert_close(output[text], torch.stack(parts).sum(0) + module.o_proj.bias)

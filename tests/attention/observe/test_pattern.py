@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,8 +11,8 @@ from tests.attention.memory import peak_tensor_bytes
 from torch.testing import assert_close
 
 from headscope.attention import pattern
-from headscope.attention.engine import BACKENDS, observe
-from headscope.attention.masks import causal, dense, window
+from headscope.attention.engine import observe
+from headscope.attention.masks import causal, dense
 from headscope.attention.scores import Scores
 from headscope.errors import ShapeError
 
@@ -54,17 +54,10 @@ def test_pooling_never_stores_the_pattern() -> None:
     assert peak_tensor_bytes(lambda: seen.pooled(0, (64, 64))) < 2048 * 2048 * 4 / 2
 
 
-def test_a_part_of_the_pattern_can_be_pooled() -> None:
-    x = torch.randn(1, 1, 40, 8)
-    seen = observe(x, x, x)
-    pooled = seen.pooled(0, (2, 2), rows=slice(8, 16), columns=slice(20, 30))
-    assert_close(pooled.mean[0, 1, 0], seen.weights()[0, 0, 12:16, 20:25].mean())
-
-
 def test_factors_of_rows_and_keys_multiply_weights_and_pooled_cells() -> None:
     x = torch.randn(1, 1, 40, 8, dtype=torch.float64)
     seen = observe(x, x, x, scores=Scores(mask=causal()))
-    plain = pattern.Source(seen.q, seen.k, seen.logsumexp, seen.scores)
+    plain = pattern.PatternSource(seen.q, seen.k, seen.logsumexp, seen.scores)
     by_row, by_key = torch.rand(40, dtype=torch.float64), torch.rand(40, dtype=torch.float64)
     weighted = replace(plain, by_row=by_row, by_key=by_key)
     expected = seen.weights()[0, 0] * by_row[:, None] * by_key
@@ -82,7 +75,7 @@ def test_one_head_of_a_source_keeps_its_factors_and_its_own_mask_and_bias() -> N
     )
     seen = observe(q, k, k, scores=scores)
     by_row, by_key = torch.rand(9, dtype=torch.float64), torch.rand(9, dtype=torch.float64)
-    source = pattern.Source(seen.q, seen.k, seen.logsumexp, seen.scores, by_row, by_key)
+    source = pattern.PatternSource(seen.q, seen.k, seen.logsumexp, seen.scores, by_row, by_key)
     whole = pattern.weights(source, slice(None), slice(None))
     for head in range(4):
         alone = pattern.weights(source.only(head), slice(None), slice(None))
@@ -90,46 +83,11 @@ def test_one_head_of_a_source_keeps_its_factors_and_its_own_mask_and_bias() -> N
     assert source.only(None) is source
 
 
-@pytest.mark.parametrize("block", [3, 16, 512])
-@pytest.mark.parametrize("shape", [(1, 1), (2, 3), (5, 13), (11, 4), (40, 40)], ids=str)
-def test_every_pooled_cell_is_the_plain_mean_and_maximum(
-    shape: tuple[int, int], block: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Odd sizes, more cells than rows, a window that masks whole cells, rows and columns that begin anywhere."""
-    monkeypatch.setattr(pattern, "BLOCK", block)
-    q, k = torch.randn(2, 1, 13, 4, dtype=torch.float64), torch.randn(2, 1, 23, 4, dtype=torch.float64)
-    seen = observe(q, k, k, scores=Scores(mask=causal() & window(6)))
-    rows, columns = slice(1, 12), slice(3, None)
-    pooled = seen.pooled(0, shape, rows, columns)
-    part = seen.weights()[:, 0, rows, columns]
-    height, width = min(shape[0], 11), min(shape[1], 20)
-    assert pooled.mean.shape == (2, height, width)
-    for y in range(height):
-        for x in range(width):
-            cell = part[:, 11 * y // height : 11 * (y + 1) // height, 20 * x // width : 20 * (x + 1) // width]
-            assert_close(pooled.mean[:, y, x], cell.mean((1, 2)))
-            assert_close(pooled.maximum[:, y, x], cell.amax((1, 2)))
-
-
-def test_rows_and_columns_may_be_any_slice_or_list() -> None:
-    x = torch.randn(1, 1, 10, 4, dtype=torch.float64)
-    seen = observe(x, x, x)
-    whole = seen.weights()
-    assert_close(seen.weights(slice(1, 9, 3), slice(-2, None)), whole[:, :, 1:9:3, -2:])
-    listed = torch.tensor([-1, 0, -10, 3])
-    assert_close(seen.weights(listed, torch.tensor([2])), whole[:, :, listed][..., [2]])
-    assert seen.weights(slice(4, 4), slice(None)).shape == (1, 1, 0, 10)
-    with pytest.raises(ShapeError, match="indices -11…2 are outside of the 10 positions"):
-        seen.weights(torch.tensor([2, -11]))
-    with pytest.raises(ShapeError, match="0 rows and 10 columns cannot be pooled into 4×4 cells"):
-        seen.pooled(0, (4, 4), rows=slice(5, 5))
-
-
 def test_row_maxima_are_over_the_given_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pattern, "BLOCK", 7)
     x = torch.randn(1, 1, 40, 8)
     seen = observe(x, x, x, scores=Scores(mask=causal()))
-    source = pattern.Source(seen.q, seen.k, seen.logsumexp, seen.scores)
+    source = pattern.PatternSource(seen.q, seen.k, seen.logsumexp, seen.scores)
     assert_close(pattern.row_maxima(source, slice(1, None))[0], seen.weights()[0, 0, :, 1:].amax(1))
     assert not pattern.row_maxima(source, slice(40, None)).any()
 
@@ -143,10 +101,3 @@ def test_a_head_row_or_shape_that_does_not_exist_is_refused() -> None:
         seen.weights(rows=torch.tensor([0, 5]))
     with pytest.raises(ShapeError, match="5 rows and 5 columns cannot be pooled into 0×4 cells"):
         seen.pooled(0, (0, 4))
-
-
-def test_the_source_of_a_pattern_and_a_backend_are_not_changed() -> None:
-    x = torch.randn(1, 2, 3, 4)
-    for made in (observe(x, x, x)._source(None), BACKENDS["dense"]):
-        with pytest.raises(FrozenInstanceError):
-            made.scores = None  # type: ignore[misc,union-attr,assignment]

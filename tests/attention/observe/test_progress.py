@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 import torch
 
 from headscope.attention.engine import observe
-from headscope.attention.pattern import Source, row_maxima
 from headscope.attention.progress import progress_callback, report_progress
 
 
@@ -22,26 +19,6 @@ def test_pooling_reports_how_many_rows_are_done(monkeypatch: pytest.MonkeyPatch)
     assert reports == [("drawing the pattern", done, 16) for done in (0, 4, 8, 12)]
     seen.pooled(0, (16, 16))
     assert len(reports) == 4
-
-
-def test_another_thread_has_no_callback() -> None:
-    reports: list[int] = []
-    with progress_callback(lambda task, done, total: reports.append(done)):
-        other = threading.Thread(target=lambda: report_progress("elsewhere", 1, 2))
-        other.start()
-        other.join()
-        report_progress("here", 2, 3)
-    assert reports == [2]
-
-
-def test_row_maxima_report_how_many_rows_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headscope.attention.pattern.BLOCK", 8)
-    x = torch.randn(1, 1, 20, 4)
-    seen = observe(x, x, x)
-    reports: list[tuple[str, int, int]] = []
-    with progress_callback(lambda *reported: reports.append(reported)):
-        row_maxima(Source(seen.q, seen.k, seen.logsumexp, seen.scores), slice(None))
-    assert reports == [("finding each row's largest weight", done, 20) for done in (0, 8, 16)]
 
 
 def test_the_inner_callback_is_called_and_the_outer_one_is_restored_even_after_an_error() -> None:

@@ -43,6 +43,7 @@ def to(slider: Locator, value: float) -> None:
     raise AssertionError(f"the slider stayed at {now}")
 
 
+@pytest.mark.quick
 def test_a_first_visit_needs_no_model_and_ends_with_two_heads(context: BrowserContext, address: str) -> None:
     page = context.new_page()
     page.route("**/api/**", _held)

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.heads.explain.families import FAMILIES
+from tests.heads.explain.families import FAMILIES, ROPE
+from tests.models import tiny
+from transformers import PreTrainedModel
 
 import headscope
-from headscope.errors import InputError
+from headscope.errors import InputError, ModelError
+from headscope.heads.explain import circuit_search
 from headscope.heads.explain.circuit import open_circuit
-from headscope.heads.explain.circuit_search import connected
-from headscope.heads.explain.circuit_tasks import TASKS, task_pairs
 from headscope.heads.explain.edge_attribution import score_edges, score_within
 from headscope.heads.explain.edge_patching import PatchedModel, all_edges, record, run_circuit
 from headscope.heads.explain.pass_state import Edge, Reader
@@ -21,16 +22,28 @@ from headscope.lab.teach import by_hand
 from headscope.models.native import NativeModel
 from headscope.scope import Scope
 
+
+def _olmoe() -> PreTrainedModel:
+    """Experts that each see few tokens, and write as much as heads do: their weights are stacked, and drawn small."""
+    model = tiny.build("OlmoeConfig", "OlmoeForCausalLM", **ROPE, num_experts=16)
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.ndim == 3:
+                weight.mul_(10)
+    return model
+
+
+EDGES = {**FAMILIES, "olmoe": _olmoe}
 CLEAN = torch.randint(3, 80, (3, 9), generator=torch.Generator().manual_seed(1))
 OTHER = torch.cat((CLEAN[:, :4], CLEAN[:, 4:5].flip(0), CLEAN[:, 5:]), 1)
 
 
-@pytest.mark.parametrize("family", ["gpt2", "llama", "gemma3", "qwen3", "mixtral"])
+@pytest.mark.parametrize("family", ["gpt2", "llama", "gemma3", "qwen3", "mixtral", "olmo2", "deepseek", "olmoe"])
 def test_all_edges_are_the_clean_model_and_none_the_corrupted(family: str) -> None:
-    with headscope.load(FAMILIES[family]()) as scope:
+    with headscope.load(EDGES[family]()) as scope:
         patched = PatchedModel(scope.model)
         clean, corrupted = (record(patched, {"input_ids": ids}) for ids in (CLEAN, OTHER))
-        edges = all_edges(patched, clean)
+        edges = all_edges(clean, corrupted)
         whole = run_circuit(patched, {"input_ids": CLEAN}, corrupted, edges)
         none = run_circuit(patched, {"input_ids": CLEAN}, corrupted, [])
         own = scope.model.run({"input_ids": CLEAN}).logits[:, -1:]
@@ -42,8 +55,8 @@ def test_all_edges_are_the_clean_model_and_none_the_corrupted(family: str) -> No
 def test_a_cut_edge_is_all_edges_but_that_one() -> None:
     with headscope.load(FAMILIES["llama"]()) as scope:
         patched = PatchedModel(scope.model)
-        corrupted = record(patched, {"input_ids": OTHER})
-        edges = all_edges(patched, corrupted)
+        clean, corrupted = (record(patched, {"input_ids": ids}) for ids in (CLEAN, OTHER))
+        edges = all_edges(clean, corrupted)
         for edge in (
             Edge("0.1", Reader("1.2", "k")),
             Edge("embedding", Reader("mlp 1")),
@@ -57,7 +70,7 @@ def test_a_cut_edge_is_all_edges_but_that_one() -> None:
 
 def test_hand_built_induction_has_the_circuit_that_was_built_in() -> None:
     """The answer goes embedding → 0.0 → key of 1.0 → logits; edges that were built in rank above all others."""
-    scope = Scope(NativeModel(by_hand.induction(by_hand.HandSizes(vocabulary=30, context=32))))
+    scope = Scope(NativeModel(by_hand._induction(by_hand.HandSizes(vocabulary=30, context=32))))
     draw = torch.Generator().manual_seed(0)
     clean, corrupted, answers = [], [], []
     for _ in range(8):
@@ -77,7 +90,7 @@ def test_hand_built_induction_has_the_circuit_that_was_built_in() -> None:
 
 def test_corrupting_the_mark_finds_the_mark() -> None:
     """When the token before the answer is corrupted, the change goes through 0.0 into the key of 1.0."""
-    scope = Scope(NativeModel(by_hand.induction(by_hand.HandSizes(vocabulary=30, context=32))))
+    scope = Scope(NativeModel(by_hand._induction(by_hand.HandSizes(vocabulary=30, context=32))))
     patched = PatchedModel(scope.model)
     clean = torch.tensor([[3, 7, 11, 5, 19, 2, 7], [9, 4, 13, 8, 21, 2, 4]])
     other = clean.clone()
@@ -95,7 +108,7 @@ def test_corrupting_the_mark_finds_the_mark() -> None:
 
 def test_edges_are_scored_in_the_circuit_that_holds_them() -> None:
     """Beside the two edges that carry the answer, those of a head that the answer does not need give it nothing."""
-    scope = Scope(NativeModel(by_hand.induction(by_hand.HandSizes(vocabulary=30, context=32))))
+    scope = Scope(NativeModel(by_hand._induction(by_hand.HandSizes(vocabulary=30, context=32))))
     patched = PatchedModel(scope.model)
     clean, other = torch.tensor([[3, 7, 11, 5, 19, 2, 7]]), torch.tensor([[3, 7, 23, 5, 19, 2, 7]])
     inputs, corrupted = {"input_ids": clean}, record(patched, {"input_ids": other})
@@ -113,7 +126,7 @@ def test_edges_are_scored_in_the_circuit_that_holds_them() -> None:
 
 
 def test_files(tmp_path: Path) -> None:
-    scope = Scope(NativeModel(by_hand.induction(by_hand.HandSizes(vocabulary=30, context=32))))
+    scope = Scope(NativeModel(by_hand._induction(by_hand.HandSizes(vocabulary=30, context=32))))
     with (tmp_path / "task.csv").open("w", newline="") as file:
         csv.writer(file).writerows([["clean", "corrupted", "right"], ["a", "b", "c"]])
     with pytest.raises(InputError, match="no column wrong"):
@@ -126,13 +139,26 @@ def test_files(tmp_path: Path) -> None:
     assert mib["edges"]["a1.h0->logits"]["in_graph"]
     assert mib["nodes"]["input"]["in_graph"]
     assert '"1.0" -> "logits"' in found.to_graphviz()
-    another = Scope(NativeModel(by_hand.induction(by_hand.HandSizes(vocabulary=28, context=32))))
+    another = Scope(NativeModel(by_hand._induction(by_hand.HandSizes(vocabulary=28, context=32))))
     with pytest.raises(InputError, match="other weights"):
         open_circuit(tmp_path / "circuit.json", another.model)
 
 
+def test_a_model_that_is_more_than_its_edges_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    scope = Scope(NativeModel(by_hand._induction(by_hand.HandSizes(vocabulary=30, context=32))))
+    every = [edge for edge in _all_edges(scope) if edge.reader.name != "logits"]
+    monkeypatch.setattr(circuit_search, "all_edges", lambda clean, corrupted: every)
+    with pytest.raises(ModelError, match="with all edges clean its logits differ from its own"):
+        scope.circuit([[3, 7, 11, 5, 7]], [[3, 7, 12, 5, 7]], [(11, 12)])
+
+
+def _all_edges(scope: Scope) -> list[Edge]:
+    state = record(PatchedModel(scope.model), {"input_ids": torch.tensor([[3, 7, 11, 5, 7]])})
+    return all_edges(state, state)
+
+
 def test_bad_input_is_refused() -> None:
-    scope = Scope(NativeModel(by_hand.induction(by_hand.HandSizes(vocabulary=30, context=32))))
+    scope = Scope(NativeModel(by_hand._induction(by_hand.HandSizes(vocabulary=30, context=32))))
     with pytest.raises(InputError, match="1 clean texts, 0 corrupted ones, 0 answers"):
         scope.circuit([[1, 2]])
     with pytest.raises(InputError, match=r"texts of \[2, 3\] tokens"):
@@ -141,17 +167,3 @@ def test_bad_input_is_refused() -> None:
         scope.circuit([[1, 2]], [[1, 2]], [(1, 2)])
     with pytest.raises(InputError, match="no task 'chess'; there are induction"):
         scope.circuit("chess")
-
-
-def test_tasks_have_pairs_of_one_length_for_the_embedded_model() -> None:
-    with headscope.load() as scope:
-        for name in TASKS:
-            pairs = task_pairs(scope.model, name, 6)
-            assert len(pairs.clean) == len(pairs.corrupted) == len(pairs.answers) >= 4
-            lengths = {scope.model.prepare(text).inputs["input_ids"].shape[1] for text in pairs.clean + pairs.corrupted}
-            assert len(lengths) == 1
-
-
-def test_edges_without_a_way_to_the_logits_are_dropped() -> None:
-    way = [Edge("embedding", Reader("0.0", "v")), Edge("0.0", Reader("logits"))]
-    assert connected([*way, Edge("0.1", Reader("logits")), Edge("embedding", Reader("0.2", "q"))]) == way

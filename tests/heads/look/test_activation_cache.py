@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from tests.heads.conftest import counting_forwards
 from torch import Tensor
 
 from headscope import ablate
@@ -98,46 +97,3 @@ def test_an_edit_is_in_force_in_every_kind_of_pass(llama: Scope, ids: list[int])
     for site, same in (("0", True), ("2", False)):
         q, was = edited.source(site).q, plain.source(site).q
         assert torch.equal(q, was) == same, "what comes after is changed, what comes before is not"
-
-
-def test_outputs_come_in_the_order_asked_for_and_cost_no_pass_where_z_is_kept(scope: Scope, ids: list[int]) -> None:
-    made = passes(scope, ids)
-    made.read(nothing_asked)
-    with counting_forwards(scope) as ran:
-        found = made.outputs(["1", "0"], 3)
-    assert list(found) == ["1", "0"]
-    assert ran == []
-    assert found["0"].x.shape[1] == found["0"].output.shape[1] == 1, "one place"
-
-
-def test_where_z_was_not_kept_one_pass_answers_for_all_places(
-    llama: Scope, ids: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as short:
-        short.setattr(module, "BUDGET", 0)
-        lean = passes(llama, ids)
-        lean.read(nothing_asked)
-        with counting_forwards(llama) as ran:
-            for place in PLACES:
-                lean.outputs(["0", "2"], place)
-        assert len(ran) == len(PLACES), "without room, one pass for each place"
-    with counting_forwards(llama) as ran:
-        for place in PLACES:
-            lean.outputs(["0", "2"], place)
-    assert len(ran) == 1
-
-
-def test_a_site_is_recalled_without_running_what_comes_after(llama: Scope, ids: list[int]) -> None:
-    made = passes(llama, ids)
-    made.read(nothing_asked)
-    seen: list[str] = []
-    hooks = [
-        module_.register_forward_pre_hook(lambda *_, name=name: seen.append(name))
-        for name, module_ in llama.model.site_modules().items()
-    ]
-    try:
-        made.recompute("1")
-    finally:
-        for hook in hooks:
-            hook.remove()
-    assert seen == ["0", "1"]

@@ -8,14 +8,7 @@ from tests.models import tiny
 from torch import nn
 
 import headscope
-from headscope.heads.look.attribution import (
-    Contributions,
-    LogitAttribution,
-    SiteContribution,
-    contributions_at,
-    frozen_norm,
-)
-from headscope.names import Head
+from headscope.models.structure.unembedding import frozen_norm
 from headscope.scope import Scope
 
 WIDTH = 24
@@ -60,12 +53,6 @@ def test_a_frozen_norm_gives_what_the_norm_gives_there(name: str) -> None:
         expected = norm(residual[None, None])[0, 0].detach() - (0 if bias is None else bias.detach())
         torch.testing.assert_close(inner * gain, expected, atol=2e-3, rtol=2e-3)
         assert centred == name.startswith("layer")
-
-
-def test_no_norm_is_a_gain_of_one() -> None:
-    gain, centred = frozen_norm(None, torch.randn(WIDTH))
-    assert torch.equal(gain, torch.ones(WIDTH))
-    assert not centred
 
 
 def test_parts_and_bias_are_the_output_at_every_position(scope: Scope, ids: list[int]) -> None:
@@ -115,22 +102,6 @@ def test_a_difference_of_shares_is_the_share_of_a_difference(scope: Scope, ids: 
     one, other, both = (look.logit_attribution(*pair, position=5) for pair in ((8,), (9,), (8, 9)))
     for head in scope.shape.heads():
         assert both.heads[head] == pytest.approx(one.heads[head] - other.heads[head], abs=1e-4)
-
-
-def test_ranked_shares_fall_in_size_whatever_their_sign() -> None:
-    shares = LogitAttribution({Head("0", 0): 0.1, Head("0", 1): -3.0, Head("1", 0): 2.0}, 0.0, -0.9, "")
-    assert [str(head) for head, _ in shares.ranked()] == ["0.1", "1.0", "0.0"]
-
-
-def test_a_part_is_found_by_its_heads_name() -> None:
-    site = SiteContribution(torch.ones(2, 3), torch.arange(8.0).view(2, 4), torch.zeros(4), torch.ones(4), "exact")
-    found = Contributions(0, {"decoder.3.cross": site})
-    assert found.part("decoder.3.cross.1").tolist() == [4.0, 5.0, 6.0, 7.0]
-
-
-def test_only_recorded_sites_are_split(llama: Scope, ids: list[int]) -> None:
-    done = llama.model.run({"input_ids": torch.tensor([ids])}, outputs=["1"])
-    assert list(contributions_at(llama.model, done.outputs, 3).sites) == ["1"]
 
 
 def test_of_capped_logits_the_ones_before_the_cap_are_split(ids: list[int]) -> None:

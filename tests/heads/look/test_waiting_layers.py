@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.runs.interpreter import run_interpreted
+
+pytestmark = pytest.mark.slow
 
 
 def test_looks_by_the_short_path_equal_the_long_path_in_the_interpreter() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from headscope.heads.questions.batch_answers import BatchAnswers
+from headscope.heads.questions.standard_answers import BatchAnswers
 from headscope.heads.questions.standard_questions import standard_questions
 from headscope.models.protocol import Prepared, Token
 
@@ -25,17 +25,3 @@ def test_labels_are_those_of_each_text() -> None:
             for ours, theirs in ((padded.query, alone.query), (padded.key, alone.key)):
                 assert torch.equal(ours[number, : len(ids)], theirs[0])
                 assert ours[number, len(ids) :].eq(-1).all()
-
-
-def test_they_are_asked_where_positions_are_those_of_the_texts() -> None:
-    answers = BatchAnswers.of([prepared(ids) for ids in TEXTS])
-    assert answers is not None
-    assert answers.together([(5, 5), (1, 1), (3, 3)]) is answers.questions
-    assert answers.together([(5, 5), (1, 1), (3, 4)]) is None
-
-
-def test_texts_with_a_decoder_or_other_inputs_are_asked_one_by_one() -> None:
-    text = prepared(TEXTS[0])
-    masked = Prepared({**text.inputs, "attention_mask": torch.ones(1, 5)}, text.tokens)
-    assert BatchAnswers.of([text, masked]) is None
-    assert BatchAnswers.of([text, Prepared(text.inputs, text.tokens, decoder_tokens=text.tokens)]) is None

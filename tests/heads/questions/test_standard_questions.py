@@ -15,7 +15,6 @@ from headscope.attention.masks import causal as causal_mask
 from headscope.attention.masks import full, window
 from headscope.attention.questions import Question
 from headscope.heads.questions.standard_questions import (
-    STANDARD,
     VisibleKeys,
     answerable,
     answerable_rows,
@@ -38,16 +37,6 @@ def wanted(name: str, tokens: torch.Tensor = TOKENS, real: torch.Tensor | None =
     return sorted(hits)
 
 
-def test_the_names_are_the_questions() -> None:
-    assert tuple(standard_questions(TOKENS)) == STANDARD
-
-
-def test_previous_itself_and_first_are_positions() -> None:
-    assert wanted("previous") == [(1, 0), (2, 1), (3, 2), (4, 3)]
-    assert wanted("itself") == [(i, i) for i in range(5)]
-    assert wanted("first") == [(i, 0) for i in range(5)]
-
-
 def test_duplicate_is_an_earlier_copy_and_induction_what_followed_it() -> None:
     assert wanted("duplicate") == [(2, 0), (4, 1)]
     assert wanted("induction") == [(2, 1), (4, 2)]
@@ -55,20 +44,6 @@ def test_duplicate_is_an_earlier_copy_and_induction_what_followed_it() -> None:
 
 def test_a_token_that_follows_its_own_copy_is_not_its_own_induction_target() -> None:
     assert wanted("induction", torch.tensor([[7, 7, 5]])) == []
-
-
-def test_padding_matches_nothing() -> None:
-    real = torch.tensor([[False, True, True, True, True]])
-    assert wanted("first", real=real) == [(i, 1) for i in range(1, 5)]
-    assert wanted("duplicate", real=real) == [(4, 1)]
-    assert wanted("previous", real=real) == [(2, 1), (3, 2), (4, 3)]
-
-
-def test_a_row_can_answer_where_a_key_it_may_read_carries_its_label() -> None:
-    questions = standard_questions(TOKENS)
-    assert answerable(questions["duplicate"], VisibleKeys(True))[0].tolist() == [False, False, True, False, True]
-    assert answerable(questions["duplicate"], VisibleKeys(False))[0].tolist() == [True, True, True, False, True]
-    assert answerable(questions["itself"], VisibleKeys(True))[0].tolist() == [False, True, True, True, True]
 
 
 labels = st.lists(st.integers(-1, 4), min_size=1, max_size=9)
@@ -99,13 +74,6 @@ def test_matching_keys_are_those_counted_pair_by_pair(
     together = answerable_rows({"one": question, "other": question}, keys)
     assert torch.equal(together["one"], answered)
     assert torch.equal(together["other"], answered)
-
-
-def test_a_window_as_wide_as_the_text_hides_nothing() -> None:
-    masked = {width: VisibleKeys.of(True, causal_mask() & window(width), 5) for width in (4, 5)}
-    assert masked == {4: VisibleKeys(True, 4), 5: VisibleKeys(True)}
-    assert VisibleKeys.of(False, window(3) & window(2), 5) == VisibleKeys(False, 2)
-    assert VisibleKeys.of(True, causal_mask(), 5) == VisibleKeys(True, None)
 
 
 class LargestTensor(TorchDispatchMode):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 import transformers
-from tests.heads.controls import CONTROLS, SIZES, opened, random_model
+from tests.heads.controls import CONTROLS, opened, random_model
 
-from headscope.heads.roles.battery import BATTERY, ROLES
+from headscope.heads.roles.battery import ROLES
 from headscope.heads.roles.probes.vocabulary import Vocabulary
 from headscope.heads.roles.report import Report
 from headscope.heads.roles.run import RoleOptions, run_battery
@@ -35,7 +35,13 @@ def test_a_model_of_tokens_written_for_a_role_earns_it_and_no_other(role: str) -
     assert roles_of(run_battery(model, RoleOptions(inputs=16, controls=0, ablate=0, separators=(1, 2)))) == plays
 
 
-@pytest.mark.parametrize("name", CONTROLS)
+LONG = {"giving", "giving, negative", "retrieval", "verb to subject"}
+"""Two seconds each: make test leaves them to make test-all."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in CONTROLS]
+)
 def test_a_model_of_words_written_for_a_role_earns_it_and_no_other(name: str) -> None:
     control = CONTROLS[name]
     with torch.no_grad():
@@ -78,6 +84,7 @@ def translator(shift: int) -> transformers.PreTrainedModel:
     return model
 
 
+@pytest.mark.slow
 def test_random_and_shuffled_weights_earn_no_role() -> None:
     """A hundred redraws: random weights, some of them sharp, and shuffled ones; the same probes for all."""
     roles = [role for role in ROLES if role.probe.name != "needle"]
@@ -90,16 +97,3 @@ def test_random_and_shuffled_weights_earn_no_role() -> None:
             shuffled = run_trials(sharp, roles, probes, 0.01).named(0.01)
         named += sum(any(bool(each.any()) for each in names.values()) for names in (found, shuffled))
     assert named <= 2
-
-
-def test_every_attention_role_has_a_control() -> None:
-    played = {role for control in CONTROLS.values() for roles in control.plays.values() for role in roles}
-    assert set(BATTERY) == played | set(BY_HAND) | {"alignment", "alignment ahead"}
-
-
-def test_the_words_of_the_controls_are_what_the_probes_use() -> None:
-    vocabulary = Vocabulary(random_model(0))
-    probes = make_probes(vocabulary, ROLES, 8, 0)
-    made = [batch.ids for probe in probes.values() if not isinstance(probe, str) for batch in probe.batches]
-    assert not any((ids == 1).any() for ids in made)
-    assert max(int(ids.max()) for ids in made) < SIZES.vocabulary

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from tests.heads.controls import SIZES, WORDS, next_token, opened
+from tests.heads.controls import SIZES, WORDS, opened
 
 from headscope.attention.questions import Question
 from headscope.errors import InputError
@@ -74,15 +74,6 @@ def test_rivals_are_shuffled_labels_and_the_nearest_offsets(words: Vocabulary) -
             assert pairs(ask.rivals["offset -1"], item) == {(row, row - 1) for row in rows}
 
 
-def test_a_bidirectional_model_may_attend_to_later_keys() -> None:
-    both = Vocabulary(opened(next_token()))
-    for batch in own_role(SAME, TEXTS).probe.make(both, 4, 0).batches:
-        for item in range(len(batch)):
-            text = read(batch, item)
-            again = {row for row, word in enumerate(text) if text.count(word) > 1}
-            assert {row for row, _ in pairs(batch.questions["same word"].wanted, item)} == again
-
-
 def test_without_texts_the_grammar_writes_sentences_by_the_seed(words: Vocabulary) -> None:
     rule = token_class("full stops", r"\.")
     one, same, other = (own_role(rule).probe.make(words, 6, seed) for seed in (0, 0, 5))
@@ -97,15 +88,6 @@ def test_a_question_that_cannot_be_asked_gives_the_reason(words: Vocabulary) -> 
     bare = Vocabulary(NativeModel(by_hand("induction", HandSizes(vocabulary=64, context=96)), None, "bare"))
     with pytest.raises(UntestableError, match="it reads no text"):
         own_role(SAME, TEXTS).probe.make(bare, 4, 0)
-
-
-def test_a_role_has_a_threshold_and_a_reason() -> None:
-    role = own_role(SAME, TEXTS, threshold=0.25, reason="a quarter is a lot here")
-    (evidence,) = role.evidence
-    assert (role.name, evidence.of, evidence.threshold, evidence.reason) == (
-        "same word", "same word", 0.25, "a quarter is a lot here",
-    )  # fmt: skip
-    assert role.probe.name == "own: same word"
 
 
 def places(tokens: Sequence[Token]) -> list[int]:
@@ -150,15 +132,6 @@ def test_a_question_is_not_its_own_rival(head: str, rule: LabelRule, rivals: set
     report = run_battery(model, RoleOptions(roles=(), own=(role,), controls=0, ablate=0))
     assert [finding.head for finding in report.findings] == (["0.0"] if named else [])
     assert report.trial(rule.name).tested
-
-
-def test_a_question_is_the_same_however_its_labels_are_numbered(words: Vocabulary) -> None:
-    far = LabelRule("far", lambda tokens: [7 * p + 4 if p else -1 for p in places(tokens)],
-                    lambda tokens: [7 * p + 11 for p in places(tokens)])  # fmt: skip
-    odd = LabelRule("odd", lambda tokens: [p - 1 if p % 2 else -1 for p in places(tokens)], places)
-    for rule, gone in ((far, True), (odd, False)):
-        for batch in own_role(rule, TEXTS).probe.make(words, 4, 0).batches:
-            assert ("offset -1" not in batch.questions[rule.name].rivals) == gone
 
 
 def test_one_text_in_which_question_and_offset_differ_keeps_the_rival(words: Vocabulary) -> None:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from tests.heads.controls import random_model
 from tests.heads.dense import patterns
+from tests.heads.explain.families import ROPE
+from tests.models import tiny
 from torch import Tensor
 
-from headscope.attention.questions import Question
+import headscope
+from headscope.attention.observer import Call, plain
 from headscope.heads.roles.measures import (
     Measure,
     Measurement,
-    by_head,
-    direct_sites,
-    predicts_next_token,
     run_probe,
-    why_no_logit_attribution,
 )
 from headscope.heads.roles.probes.probe import (
     AttentionKind,
@@ -25,12 +26,12 @@ from headscope.heads.roles.probes.probe import (
     OVRanking,
     Probe,
     ProbeQuestion,
-    attention_kind,
     one_key_question,
 )
 from headscope.heads.roles.task import ablated_task_scores, mean_ablation, task_scores
 from headscope.models.native import NativeModel
 from headscope.names import Head
+from headscope.scope import Scope
 
 CAUSAL: frozenset[AttentionKind] = frozenset({"causal"})
 LENGTH, INPUTS = 14, 5
@@ -87,17 +88,6 @@ def test_attention_is_the_mean_mass_of_the_asked_rows(model: NativeModel, ids: T
         torch.testing.assert_close(measured.rivals[:, head], rivals[name][:, head], atol=1e-5, rtol=1e-5)
 
 
-def test_the_batches_of_a_probe_follow_one_another(model: NativeModel, ids: Tensor) -> None:
-    ask = ProbeQuestion(
-        one_key_question(torch.zeros_like(ids)), {"itself": one_key_question(torch.arange(LENGTH).expand_as(ids))}
-    )
-    whole = Batch(ids, questions={"first": ask})
-    parts = (whole.part(0, 2), whole.part(2, INPUTS))
-    one, two = (measure(model, Probe(each, ""), "attention", "first") for each in ((whole,), parts))
-    torch.testing.assert_close(one.scores, two.scores)
-    torch.testing.assert_close(one.rivals, two.rivals)
-
-
 def test_an_ov_rank_is_the_share_of_candidates_that_the_circuit_raises_less(model: NativeModel, ids: Tensor) -> None:
     places = torch.tensor([[2, 7], [0, 3], [5, 6], [1, 13], [8, 9]])
     candidates = torch.tensor([40, 3, 77, 120, 9, 31])
@@ -147,6 +137,65 @@ def test_shares_of_a_logit_difference_are_direct_attributions(model: NativeModel
     assert torch.equal(measure(model, probe, "share", "-").scores, -measured.scores)
 
 
+@pytest.fixture(scope="module", params=["gemma2", "olmo2"])
+def normed(request: pytest.FixtureRequest) -> Iterator[Scope]:
+    """A model with a norm between W_O and the stream, its gains far from one."""
+    kinds = {"gemma2": ("Gemma2Config", "Gemma2ForCausalLM"), "olmo2": ("Olmo2Config", "Olmo2ForCausalLM")}
+    made = tiny.build(*kinds[request.param], **ROPE)
+    draw = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for name, weight in made.named_parameters():
+            if "norm" in name:
+                weight.copy_(2 * torch.rand(weight.shape, generator=draw))
+    with headscope.load(made) as scope:
+        yield scope
+
+
+def test_shares_pass_the_norm_after_w_o(normed: Scope) -> None:
+    ids = torch.randint(3, 90, (2, 12), generator=torch.Generator().manual_seed(2))
+    place, right, wrong = torch.tensor([11, 7]), torch.tensor([5, 6]), torch.tensor([50, 60])
+    answer = LogitDifference(place, right, wrong, torch.tensor([[70, 71]] * 2))
+    found = run_probe(normed.model, Probe((Batch(ids, logit_difference=answer),), ""), {("share", "+"): CAUSAL})
+    for item in range(2):
+        shares = normed.look(ids[item].tolist()).logit_attribution(
+            int(right[item]), int(wrong[item]), position=int(place[item])
+        )
+        expected = torch.tensor(list(shares.heads.values()))
+        own = found.measurement("share", "+").scores[item]
+        torch.testing.assert_close(own, expected / expected.abs().sum(), atol=1e-5, rtol=1e-4)
+
+
+def test_an_ov_circuit_passes_the_norm_after_w_o(normed: Scope) -> None:
+    ids = torch.randint(3, 90, (2, 12), generator=torch.Generator().manual_seed(2))
+    candidates = torch.arange(3, 23)
+    tokens = torch.tensor([[4], [9]])
+    ranking = OVRanking(torch.tensor([[2], [5]]), tokens, tokens + 1, candidates)
+    found = run_probe(normed.model, Probe((Batch(ids, ov_rankings={"r": ranking}),), ""), {("reading", "r"): CAUSAL})
+    values: dict[str, Tensor] = {}
+
+    def see(site: str, call: Call) -> Tensor:
+        values[site] = call.v
+        return plain(call)
+
+    with torch.no_grad():
+        normed.model.run({"input_ids": ids}, see)
+    end = normed.model.unembedding()
+    assert end.norm is not None
+    for column, head in enumerate(normed.shape.heads()):
+        out = normed.model.output_weight(head.site)
+        assert out.post_norm is not None
+        v = values[head.site][:, head.head // 2]
+        written = torch.stack([v[item, at] for item, at in enumerate((2, 5))]) @ out.weight[head.head].detach()
+        gains = [norm(torch.ones(32)[None, None])[0, 0].detach() for norm in (out.post_norm, end.norm)]
+        raised = (written * gains[0] * gains[1]) @ end.weight[candidates].detach().T
+        raised = raised - raised.mean(0)
+        for item in range(2):
+            below = (raised[item] < raised[item, tokens[item] - 3]).float().mean()
+            same = (raised[item] == raised[item, tokens[item] - 3]).float().mean()
+            rank = float(found.measurement("reading", "r").scores[item, column])
+            assert rank == pytest.approx(float(below + same / 2))
+
+
 def test_task_scores_are_logit_differences_or_mean_log_probabilities(ids: Tensor) -> None:
     logits = torch.randn(INPUTS, LENGTH, 200, generator=torch.Generator().manual_seed(1))
     place = torch.tensor([3, 4, 5, 6, 7])
@@ -186,22 +235,3 @@ def test_mean_ablation_costs_what_replacing_z_by_hand_costs(model: NativeModel, 
     expected = task_scores(probe.batches[0], logits)
     assert expected is not None
     torch.testing.assert_close(without, expected, atol=1e-4, rtol=1e-4)
-
-
-def test_heads_of_a_site_that_was_not_measured_are_nan(model: NativeModel) -> None:
-    found = by_head(model, {"1": torch.ones(3, 4)}, 3)
-    assert found[:, :4].isnan().all()
-    assert (found[:, 4:] == 1).all()
-
-
-def test_a_question_that_does_not_fit_the_site_is_not_asked(model: NativeModel, ids: Tensor) -> None:
-    ask = ProbeQuestion(Question(torch.zeros(1, 3).long(), torch.zeros(1, 3).long()), {})
-    found = run_probe(model, Probe((Batch(ids, questions={"odd": ask}),), ""), {("attention", "odd"): CAUSAL})
-    assert found.masses == {}
-
-
-def test_what_can_be_measured_on_a_causal_language_model(model: NativeModel) -> None:
-    assert direct_sites(model) == ["0", "1"]
-    assert predicts_next_token(model)
-    assert why_no_logit_attribution(model) is None
-    assert {attention_kind(site) for site in model.shape.sites.values()} == {"causal"}

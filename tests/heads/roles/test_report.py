@@ -6,11 +6,9 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from headscope.errors import InputError
-from headscope.heads.roles.report import AblationEffect, EvidenceScore, Finding, Report, Trial, p_value, rounded
+from headscope.heads.roles.report import AblationEffect, EvidenceScore, Finding, Report, Trial
 
 
 def piece(score: float) -> EvidenceScore:
@@ -46,28 +44,6 @@ def report() -> Report:
     return Report("small", 24, findings, trials, {"2.0": {"entropy": 0.5}}, {"seed": 3})
 
 
-def test_heads_are_counted_once_each_and_in_the_models_order(report: Report) -> None:
-    assert report.named == ["2.0", "2.3", "10.1", "encoder.0.1"]
-    assert (report.n_without, report.share_without) == (20, 20 / 24)
-
-
-def test_a_head_rests_if_the_first_token_is_all_it_has(report: Report) -> None:
-    assert report.n_resting == 2
-
-
-def test_a_heads_roles_come_strongest_first_and_a_roles_heads_by_score(report: Report) -> None:
-    assert [each.role for each in report.of("2.3")] == ["first token", "induction"]
-    assert report.of("7.7") == []
-    assert [each.head for each in report.with_role("induction")] == ["2.3", "10.1"]
-    assert [each.head for each in report.with_role("first token")] == ["2.0", "encoder.0.1", "2.3"]
-
-
-def test_a_missing_trial_is_refused_with_the_roles_there_are(report: Report) -> None:
-    assert report.trial("negation").role == "negation"
-    with pytest.raises(InputError, match="no role 'spelling' in this report; there are induction, first token, neg"):
-        report.trial("spelling")
-
-
 def test_a_report_prints_one_line_per_role(report: Report) -> None:
     assert str(report).splitlines() == [
         "small: 4 of 24 heads have a role, 20 have none; 2 do nothing but rest on the first token",
@@ -95,23 +71,6 @@ def test_a_report_is_equal_after_json(report: Report) -> None:
 def test_another_schema_version_is_refused(report: Report, version: object) -> None:
     with pytest.raises(InputError, match=f"this report has schema_version {version!r}; this program reads 1"):
         Report.from_dict({**report.to_dict(), "schema_version": version})
-
-
-def test_a_model_without_heads_has_a_share_of_zero() -> None:
-    empty = Report("empty", 0, (), (), {}, {})
-    assert (empty.share_without, empty.named, empty.n_resting) == (0.0, [], 0)
-
-
-@given(st.floats(allow_nan=True, allow_infinity=False, width=32))
-def test_numbers_are_rounded_to_six_decimals_and_nan_to_zero(value: float) -> None:
-    kept = rounded(value)
-    assert kept == kept
-    assert kept == 0.0 or abs(kept - value) <= 5.1e-7 * max(1.0, abs(value))
-
-
-@pytest.mark.parametrize(("p", "kept"), [(0.0123456, 0.0123), (1.0, 1.0), (0.0, 0.0), (1.23456e-12, 1.23e-12)])
-def test_p_values_are_rounded_to_three_digits(p: float, kept: float) -> None:
-    assert p_value(p) == kept
 
 
 @pytest.mark.parametrize("torn", [{"findings": None}, {"trials": [{}]}, {"findings": [{"head": "0.0"}]}])

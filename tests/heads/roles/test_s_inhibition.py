@@ -6,7 +6,6 @@ import pytest
 import torch
 from tests.heads.controls import giving, opened
 from torch import Tensor
-from torch.testing import assert_close
 
 from headscope.attention.observer import Call, plain
 from headscope.heads.roles.probes.probe import Batch, Probe, ProbeQuestion, one_row_question
@@ -16,7 +15,6 @@ from headscope.heads.roles.s_inhibition import inhibition_effects
 from headscope.heads.roles.task import mean_ablation
 from headscope.models.native import NativeModel
 from headscope.names import Head
-from headscope.scope import Scope
 
 MOVER, INHIBITS, DUPLICATE = Head("2", 0), Head("1", 0), Head("0", 0)
 
@@ -86,36 +84,6 @@ def test_only_candidates_are_tried_and_the_others_have_no_effect(model: NativeMo
     assert not one.scores[:, [0, 2]].any()
 
 
-def test_several_movers_count_by_their_mean(model: NativeModel, probe: Probe) -> None:
-    """A head below the candidate cannot be moved by it, so with it the mean halves."""
-    alone = inhibition_effects(model, probe, [MOVER], [INHIBITS]).scores[:, 1]
-    both = inhibition_effects(model, probe, [DUPLICATE, MOVER], [INHIBITS]).scores[:, 1]
-    torch.testing.assert_close(both, alone / 2, atol=1e-5, rtol=1e-4)
-
-
-def preference_of(scope: Scope, ids: Tensor, mover: Head, without: Head | None) -> Tensor:
-    """The definition, written out: what a mover gives the receiver (2) less both mentions of the giver (1 and 5).
-
-    ``without`` a head: at the last place it says what it says on average over these inputs and their places.
-    """
-    found: list[Tensor] = []
-
-    def see(site: str, call: Call) -> Tensor:
-        z = plain(call).clone()
-        if without is not None and site == without.site:
-            z[:, without.head, -1] = z[:, without.head].flatten(0, 1).mean(0)
-        if site == mover.site:
-            keys = call.k.repeat_interleave(call.q.shape[1] // call.k.shape[1], dim=1)
-            scores = call.q[:, mover.head, -1:] @ keys[:, mover.head].mT * call.q.shape[-1] ** -0.5
-            found.append(scores.softmax(-1)[:, 0])
-        return z
-
-    with torch.no_grad():
-        scope.model.run({"input_ids": ids}, see)
-    (row,) = found
-    return row[:, 2] - row[:, 1] - row[:, 5]
-
-
 def labelled(ids: Tensor, counterfactual: Batch | None = None) -> Batch:
     end = torch.full((len(ids),), ids.shape[1] - 1)
 
@@ -124,26 +92,3 @@ def labelled(ids: Tensor, counterfactual: Batch | None = None) -> Batch:
 
     ask = ProbeQuestion(at(2), {"the giver": at(1), "the giver again": at(5)})  # type: ignore[arg-type, dict-item]
     return Batch(ids, questions={"receiver": ask}, counterfactual=counterfactual)
-
-
-def test_inhibition_is_how_far_the_movers_turn_without_a_head(llama: Scope) -> None:
-    ids, other = torch.randint(3, 80, (2, 3, 8)).unbind()
-    movers, candidates = [Head("2", 4), Head("1", 5)], [Head("0", 1), Head("1", 3), Head("2", 0)]
-    measured = inhibition_effects(llama.model, Probe((labelled(ids, labelled(other)),), ""), movers, candidates)
-    assert set(measured.rival_names) == {"nobody named twice"}
-    for index, head in enumerate(llama.shape.heads()):
-        for found, texts in ((measured.scores, ids), (measured.rivals, other)):
-            expected = torch.zeros(3)
-            if head in candidates:
-                turned = [preference_of(llama, texts, m, None) - preference_of(llama, texts, m, head) for m in movers]
-                expected = torch.stack(turned).mean(0)
-            assert_close(found[:, index], expected, atol=1e-5, rtol=1e-4)
-
-
-def test_batches_are_joined_in_their_order(llama: Scope) -> None:
-    ids = torch.randint(3, 80, (5, 8))
-    parts = tuple(labelled(part, labelled(part)) for part in ids.split(1))
-    measured = inhibition_effects(llama.model, Probe(parts, ""), [Head("2", 4)], [Head("0", 1)])
-    for item in range(5):
-        one = inhibition_effects(llama.model, Probe((parts[item],), ""), [Head("2", 4)], [Head("0", 1)])
-        assert_close(measured.scores[item], one.scores[0])

@@ -7,9 +7,7 @@ import math
 import pytest
 import torch
 from tests.heads.dense import patterns
-from tests.models import tiny
 
-import headscope
 from headscope.heads.roles.probes.probe import Batch, Probe
 from headscope.heads.roles.traits import MEANING, NEAR, traits
 from headscope.scope import Scope
@@ -51,11 +49,3 @@ def test_every_trait_is_its_mean_over_every_row(scope: Scope) -> None:
         assert set(found[str(head)]) == set(MEANING)
         for name, value in found[str(head)].items():
             assert value == pytest.approx(expected[name], abs=2e-4), (head, name)
-
-
-def test_cross_attention_has_no_locality() -> None:
-    with headscope.load(tiny.t5()) as scope:
-        batch = Batch(torch.randint(3, 80, (2, 5)), source=torch.randint(3, 80, (2, 8)))
-        found = traits(scope.model, Probe((batch,), ""))
-        assert set(found["encoder.0.1"]) == set(MEANING)
-        assert set(found["decoder.1.cross.2"]) == set(MEANING) - {"locality"}

@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.heads.controls import SIZES, opened
 
-from headscope.heads.roles.battery import BATTERY, CAUSAL, CROSS, Evidence, ProbeMaker, Role
+from headscope.heads.roles.battery import BATTERY, Role
 from headscope.heads.roles.measures import Measurement, ProbeResults
-from headscope.heads.roles.probes.probe import Batch, Probe
-from headscope.heads.roles.probes.vocabulary import UntestableError, Vocabulary
+from headscope.heads.roles.probes.vocabulary import Vocabulary
 from headscope.heads.roles.significance import signed_ranks
 from headscope.heads.roles.trials import (
     MOST_MOVERS,
@@ -22,12 +21,8 @@ from headscope.heads.roles.trials import (
     Trials,
     _drop_underpowered,
     _name_movers,
-    _requested,
     _score,
-    make_probes,
     run_trials,
-    score_effects,
-    why_untestable,
 )
 from headscope.lab.teach.by_hand import by_hand
 from headscope.names import Head
@@ -75,22 +70,6 @@ def test_holm_is_over_every_head_and_role(one: list[float], two: list[float], as
     assert found["b"].tolist() == pytest.approx(list(at))
 
 
-def test_the_largest_p_value_counts() -> None:
-    assert scored([0.2, 0.01]).p.tolist() == [0.2, 0.01]
-
-
-def test_a_role_needs_a_threshold_a_test_and_a_small_p() -> None:
-    p = [1e-6, 1e-6, 1e-6, 0.5]
-    made = trials(a=scored(p, above=[True, False, True, True], tested=[True, True, False, True]))
-    assert made.named(0.01)["a"].tolist() == [True, False, False, False]
-
-
-def test_without_a_tested_role_no_head_is_named() -> None:
-    assert trials().corrected() == {}
-    assert trials().named(0.01) == {}
-    assert trials().family == 0
-
-
 @pytest.mark.parametrize(("inputs", "stays"), [(9, True), (8, False)])
 def test_a_role_that_even_a_perfect_head_could_not_earn_was_not_tested(inputs: int, stays: bool) -> None:
     """Four heads at α = .01 need 2⁻ⁿ · 4 ≤ .01: nine inputs."""
@@ -113,60 +92,6 @@ def test_at_most_four_movers_the_best_first() -> None:
     assert _name_movers(trials(), heads, 0.01) == []
 
 
-def test_a_probe_is_measured_for_all_roles_that_use_it() -> None:
-    maker = ProbeMaker("mine", lambda vocabulary, count, seed: Probe((), ""))
-    role = Role("r", "", maker, (), CAUSAL, None)
-
-    def asks(kind: str, of: str) -> Evidence:
-        return Evidence(kind, of, 0.5, 0.1, "")  # type: ignore[arg-type]
-
-    roles = [
-        replace(role, evidence=(asks("attention", "a"), asks("reading", "b"))),
-        replace(role, evidence=(asks("attention", "a"), asks("share", "+")), sites=CROSS),
-        replace(role, evidence=(asks("effect", "x"),)),
-        replace(role, evidence=(asks("attention", "elsewhere"),), probe=replace(maker, name="other")),
-    ]
-    assert _requested(roles, "mine") == {
-        ("attention", "a"): CAUSAL | CROSS,
-        ("reading", "b"): CAUSAL,
-        ("share", "+"): CROSS,
-        ("effect", "x"): CAUSAL,
-    }
-
-
-def test_each_probe_is_made_once_or_gives_a_reason() -> None:
-    calls: list[str] = []
-
-    def make(name: str, fails: bool) -> ProbeMaker:
-        def made(vocabulary: Vocabulary, count: int, seed: int) -> Probe:
-            calls.append(name)
-            if fails:
-                raise UntestableError("there is no such word")
-            return Probe((Batch(torch.zeros(count, 5, dtype=torch.long)),), "made")
-
-        return ProbeMaker(name, made)
-
-    model = opened(by_hand("induction", SIZES))
-    role = replace(INDUCTION, evidence=())
-    good, bad = replace(role, probe=make("good", False)), replace(role, probe=make("bad", True))
-    far = replace(role, probe=make("far", False), sites=CROSS)
-    probes = make_probes(Vocabulary(model), [good, bad, good, far], 3, 0)
-    assert calls == ["good", "bad"]
-    assert probes["bad"] == "there is no such word"
-    assert isinstance(probes["good"], Probe)
-    assert probes["good"].n_inputs == 3
-    done = run_trials(model, [replace(bad, name="b"), replace(far, name="f")], probes, 0.01)
-    assert done.untested == {"b": "there is no such word", "f": "it has no cross attention"}
-    assert done.scores == {}
-
-
-def test_why_a_role_cannot_be_tested(llama: Scope) -> None:
-    assert why_untestable(llama.model, INDUCTION) is None
-    assert why_untestable(llama.model, replace(INDUCTION, sites=CROSS)) == "it has no cross attention"
-    both = replace(INDUCTION, sites=CROSS | frozenset({"bidirectional"}))
-    assert why_untestable(llama.model, both) == "it has no bidirectional or cross attention"
-
-
 def test_a_head_without_a_score_on_some_input_is_not_tested(llama: Scope) -> None:
     """A missing number is no zero: the head is left out, and counts in no family."""
     role = replace(BATTERY["previous token"], name="mine")
@@ -183,19 +108,6 @@ def test_a_head_without_a_score_on_some_input_is_not_tested(llama: Scope) -> Non
     assert math.isclose(float(found.p_values[0][0]), 2.0**-12)
 
 
-def test_tests_that_wait_count_in_the_correction() -> None:
-    made = trials(a=scored([0.001, 0.004, 0.5]))
-    made.waiting["b"] = (INDUCTION, 4)
-    assert made.family == 7
-    assert made.corrected()["a"].tolist() == pytest.approx(holm_by_hand([0.001, 0.004, 0.5, 1, 1, 1, 1])[:3])
-
-
-def test_a_head_below_its_roles_floor_is_not_named() -> None:
-    made = trials(a=scored([1e-6, 1e-6], score=[0.5, 0.8]))
-    assert made.named(0.01, {"a": 0.6})["a"].tolist() == [False, True]
-    assert made.named(0.01, {"b": 0.6})["a"].tolist() == [True, True]
-
-
 @pytest.mark.parametrize(("why", "others", "floor"), [("family", 3000, -1.0), ("control", 0, 0.6), ("named", 0, -1.0)])
 def test_the_movers_of_s_inhibition_are_named_by_the_standard_of_every_role(
     why: str, others: int, floor: float
@@ -206,16 +118,6 @@ def test_the_movers_of_s_inhibition_are_named_by_the_standard_of_every_role(
     made.waiting["the other roles"] = (INDUCTION, others)
     found = _name_movers(made, heads, 0.01, {"name mover": floor})
     assert found == ([heads[0]] if why == "named" else [])
-
-
-def test_without_a_named_mover_s_inhibition_is_untested() -> None:
-    made = trials(**{"name mover": scored([0.9, 0.9], BATTERY["name mover"])})
-    made.waiting["S-inhibition"] = (BATTERY["S-inhibition"], 2)
-    score_effects(opened(by_hand("induction", SIZES)), made, 0.01)
-    assert "no head of this model is named a name mover" in made.untested["S-inhibition"]
-    alone = Trials({}, {}, {}, {}, {"S-inhibition": (BATTERY["S-inhibition"], 2)})
-    score_effects(opened(by_hand("induction", SIZES)), alone, 0.01)
-    assert "test the role name mover with it" in alone.untested["S-inhibition"]
 
 
 def test_one_template_lost_is_a_role_lost() -> None:

@@ -56,23 +56,6 @@ def test_a_choice_of_heads_is_what_choosing_it_gives(name: str) -> None:
     assert bool(whole.kv_choices(100)) == (whole.model.latent is None)
 
 
-@pytest.mark.parametrize(
-    ("name", "changed", "heads"),
-    [
-        ("gpt2", {"n_heads": 24, "d_head": 64}, (24, 24, 64)),
-        ("gpt2", {"d_head": 96}, (12, 12, 96)),
-        ("gpt2", {"n_heads": 3}, (3, 3, 256)),
-        ("llama-3.1-8b", {"n_heads": 2}, (2, 1, 2048)),
-        ("llama-3.1-8b", {"n_heads": 64, "n_kv_heads": 2}, (64, 2, 64)),
-        ("deepseek-v3", {"n_heads": 64}, (64, 64, 192)),
-    ],
-)
-def test_sizes_that_are_not_given_follow(name: str, changed: dict[str, int], heads: tuple[int, int, int]) -> None:
-    """KV heads keep their share; d_head keeps the width, unless it is given too."""
-    model = card(name).change(**changed).model
-    assert (model.n_heads, model.n_kv_heads, model.d_head) == heads
-
-
 def test_falcon_with_kv_groups_is_its_newer_version_with_one_norm() -> None:
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -82,10 +65,3 @@ def test_falcon_with_kv_groups_is_its_newer_version_with_one_norm() -> None:
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**kept | own))
     assert grouped.parameters.total == sum(weight.numel() for weight in model.parameters())
-
-
-@pytest.mark.parametrize("name", ["n_heads", "n_kv_heads", "d_head"])
-@pytest.mark.parametrize("size", [0, -3])
-def test_fewer_than_one_head_is_refused(name: str, size: int) -> None:
-    with pytest.raises(InputError, match=f"{name}={size} must be at least 1"):
-        card("gpt2").change(**{name: size})

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
@@ -12,9 +9,10 @@ from torch import Tensor
 import headscope
 from headscope.attention.module import MultiHeadAttention
 from headscope.attention.observer import Call, observing, plain
-from headscope.errors import InputError, ShapeError
-from headscope.heads.roles.probes.repeat_probe import RepeatProbe, head_scores
-from headscope.lab.teach.by_hand import LOGIT_GAP, ROLES, SHARPNESS, HandModel, HandSizes, by_hand
+from headscope.errors import InputError
+from headscope.heads.questions.head_scores import head_scores
+from headscope.heads.roles.probes.repeat_probe import RepeatProbe
+from headscope.lab.teach.by_hand import ROLES, SHARPNESS, HandModel, HandSizes, by_hand
 
 PROBE = RepeatProbe(vocabulary=32, length=30, rows=8)
 QUESTION = {
@@ -113,25 +111,6 @@ def test_the_parts_of_the_residual_stream_cover_it_and_do_not_overlap(sizes: Han
     assert [part.stop - part.start for part in parts] == [sizes.vocabulary, sizes.context, *[sizes.vocabulary] * 2]
 
 
-@pytest.mark.parametrize(
-    ("role", "reads"),
-    [
-        ("previous token", lambda ids, place: ids[max(0, place - 1)]),
-        ("itself", lambda ids, place: ids[place]),
-        ("first token", lambda ids, place: ids[0]),
-    ],
-)
-def test_a_head_writes_the_token_half_a_vocabulary_further_on(
-    role: str, reads: Callable[[list[int], int], int]
-) -> None:
-    ids = [7, 3, 3, 30, 12, 0, 31]
-    logits = by_hand(role)(torch.tensor([ids]))[0]
-    for place in range(len(ids)):
-        best, next_best = logits[place].topk(2)[0].tolist()
-        assert int(logits[place].argmax()) == (reads(ids, place) + 16) % 32
-        assert best - next_best == pytest.approx(LOGIT_GAP, abs=1e-4)
-
-
 def test_a_wanted_key_scores_sharpness_nats_above_the_others() -> None:
     model = by_hand("previous token")
     x = model.embed(torch.arange(8)[None])
@@ -141,31 +120,6 @@ def test_a_wanted_key_scores_sharpness_nats_above_the_others() -> None:
         wanted = scores[place, place - 1]
         others = torch.cat((scores[place, : place - 1], scores[place, place:]))
         torch.testing.assert_close(wanted - others, torch.full((7,), SHARPNESS))
-
-
-def test_a_token_without_a_copy_attends_evenly_but_never_to_itself() -> None:
-    pattern = without(by_hand("duplicate token"), 0, torch.tensor([[5, 9, 5, 7, 5]]))[0]
-    expected = [[1.0, 0, 0, 0, 0], [1, 0, 0, 0, 0], [1, 0, 0, 0, 0], [1 / 3, 1 / 3, 1 / 3, 0, 0], [0.5, 0, 0.5, 0, 0]]
-    torch.testing.assert_close(pattern, torch.tensor(expected), atol=1e-6, rtol=0)
-
-
-def test_separators_are_the_tokens_that_were_named() -> None:
-    pattern = without(by_hand("separators", HandSizes(separators=(9,))), 0, torch.tensor([[5, 1, 9, 8, 9, 3]]))[0]
-    torch.testing.assert_close(pattern[5], torch.tensor([0, 0, 0.5, 0, 0.5, 0]), atol=1e-6, rtol=0)
-
-
-def test_induction_does_not_mistake_the_first_token_for_one_that_came_after_itself() -> None:
-    """The first place can only note itself; without the correction the second 4 would find it."""
-    pattern = without(by_hand("induction"), 1, torch.tensor([[4, 8, 6, 4]]))[0]
-    torch.testing.assert_close(pattern[3], torch.tensor([0.0, 1, 0, 0]), atol=1e-6, rtol=0)
-    alone = without(by_hand("induction"), 1, torch.tensor([[4, 8, 6, 7]]))[0]
-    torch.testing.assert_close(alone[3], torch.tensor([0, 1 / 3, 1 / 3, 1 / 3]), atol=1e-6, rtol=0)
-
-
-def test_other_sizes() -> None:
-    sizes = HandSizes(vocabulary=64, context=128)
-    scores, _ = head_scores(by_hand("induction", sizes), RepeatProbe(vocabulary=64, length=60, rows=2).tokens())
-    assert scores.best("induction") == ("1.0", pytest.approx(1.0, abs=1e-3))
 
 
 @pytest.mark.parametrize(
@@ -179,19 +133,3 @@ def test_other_sizes() -> None:
 def test_bad_input(wrong: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
         wrong()  # type: ignore[operator]
-
-
-@pytest.mark.parametrize(
-    ("sizes", "message"),
-    [
-        ({"vocabulary": 5, "context": 8}, "vocabulary=5, context=8: use an even vocabulary"),
-        ({"vocabulary": 2, "separators": ()}, "vocabulary=2, context=64: .* even vocabulary of at least 4"),
-        ({"context": 1}, "vocabulary=32, context=1: .* a context of at least 2"),
-        ({"separators": (99,)}, r"separators=\(99,\) are not all tokens below vocabulary=32"),
-        ({"separators": (1, 32)}, r"separators=\(1, 32\) are not all tokens"),
-        ({"separators": (-1,)}, r"separators=\(-1,\) are not all tokens"),
-    ],
-)
-def test_bad_sizes(sizes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ShapeError, match=message):
-        HandSizes(**sizes)

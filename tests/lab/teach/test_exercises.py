@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -19,9 +18,8 @@ from headscope.lab.teach.exercises import (
     Checked,
     InventTwoHeads,
     Remark,
+    _parse_scorecard,
     check_fork,
-    parse_numbers,
-    parse_scorecard,
 )
 from headscope.lab.teach.worked_example import weigh
 
@@ -48,10 +46,6 @@ def test_a_right_answer_has_only_right_remarks() -> None:
     ]  # fmt: skip
 
 
-def test_the_heads_may_come_in_either_order() -> None:
-    assert EXERCISE.check([WHAT, WHO]).right
-
-
 @settings(deadline=None)
 @given(
     st.lists(st.integers(0, 100), min_size=5, max_size=5), st.integers(0, 3), st.sampled_from([0.004, -0.004, 0.006])
@@ -71,10 +65,6 @@ def test_a_wrong_sum_is_shown_term_by_term() -> None:
     assert said == "Number 2 is .6·.1 + .4·.7 = .34, not .9."
 
 
-def test_a_sum_of_too_few_numbers_is_counted() -> None:
-    assert "so the sum has too; you gave 2" in remark(EXERCISE.check([WHO, WHAT], [[1.0, 2.0]]), "head 1: sum").says
-
-
 @pytest.mark.parametrize(
     ("card", "says"),
     [
@@ -89,19 +79,6 @@ def test_shares_that_are_no_distribution_are_explained(card: dict[str, float], s
     found = remark(EXERCISE.check([card, WHAT]), "head 1: shares")
     assert found.says == says
     assert found.right == (says == "They add up to 1.")
-
-
-@pytest.mark.parametrize(("off", "right"), [(0.004, True), (-0.004, True), (0.006, False), (-0.006, False)])
-def test_shares_may_be_rounded_by_half_a_hundredth_in_all(off: float, right: bool) -> None:
-    assert remark(EXERCISE.check([{"horse": 0.6, "road": 0.4 + off}, WHAT]), "head 1: shares").right is right
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_a_share_that_is_no_number_is_refused(value: float) -> None:
-    with pytest.raises(InputError, match=rf"'horse' has {value}; shares are numbers from 0 to 1, as in 'horse \.6"):
-        EXERCISE.check([{"horse": value, "road": -value}, WHAT])
-    with pytest.raises(InputError, match="'horse' has inf"):
-        EXERCISE.check([f"horse {'9' * 400}", WHAT])
 
 
 @pytest.mark.parametrize(("first", "second"), list(product(EXERCISE.values, repeat=2)))
@@ -128,42 +105,16 @@ def test_one_head_attends_to_the_referent_and_one_to_the_attribute(first: str, s
 )
 def test_scorecards_as_people_write_them(text: str, card: dict[str, float] | None) -> None:
     if card is not None:
-        assert parse_scorecard(text, "x") == pytest.approx(card)
+        assert _parse_scorecard(text, "x") == pytest.approx(card)
         return
     with pytest.raises(InputError, match="as words with shares; write it like this: the example"):
-        parse_scorecard(text, "the example")
-
-
-def test_a_repeated_word_is_refused() -> None:
-    with pytest.raises(InputError, match=r"'horse' occurs more than once in 'horse \.3, Horse \.3'"):
-        parse_scorecard("horse .3, Horse .3", "x")
+        _parse_scorecard(text, "the example")
 
 
 @given(st.dictionaries(st.sampled_from(sorted(EXERCISE.values)), st.integers(-200, 200), min_size=1))
 def test_a_scorecard_written_out_is_read_back(shares: dict[str, int]) -> None:
     card = {word: share / 100 for word, share in shares.items()}
-    assert parse_scorecard(", ".join(f"{word} {share:.2f}" for word, share in card.items()), "x") == card
-
-
-@pytest.mark.parametrize("text", [".62 .19, 0.5;1", "(0.62, 0.19, .5, 1)", "[62% 19% 50% 100%]", ".62\n.19 .50 1."])
-def test_numbers_as_people_write_them(text: str) -> None:
-    assert parse_numbers(text) == pytest.approx([0.62, 0.19, 0.5, 1.0])
-
-
-def test_numbers_that_are_none_are_refused() -> None:
-    with pytest.raises(InputError, match=r"could not read '\.6 x' as numbers; write them like this: \.62 \.19"):
-        parse_numbers(".6 x")
-
-
-@pytest.mark.parametrize("count", [0, 1, 3])
-def test_another_number_of_heads_is_refused(count: int) -> None:
-    with pytest.raises(InputError, match=f"the exercise asks for two heads, got {count}"):
-        EXERCISE.check([WHO] * count)
-
-
-def test_the_exercise_is_about_words_of_its_sentence() -> None:
-    words = EXERCISE.sentence.split()
-    assert {EXERCISE.reader, EXERCISE.referent, EXERCISE.attribute, *EXERCISE.values} <= set(words)
+    assert _parse_scorecard(", ".join(f"{word} {share:.2f}" for word, share in card.items()), "x") == card
 
 
 @pytest.mark.parametrize("start", BOXES)
@@ -174,15 +125,6 @@ def test_every_arrow_one_could_draw_is_right_exactly_where_it_belongs(start: str
     found = remark(checked, f"{start} → {end}")
     if (end, start) in ARROWS:
         assert "The other way round" in found.says
-
-
-@pytest.mark.parametrize("gone", range(len(ARROWS)))
-def test_an_arrow_left_out_is_missed(gone: int) -> None:
-    checked = check_fork([arrow for number, arrow in enumerate(ARROWS) if number != gone])
-    start, end = ARROWS[gone]
-    assert [each for each in checked.remarks if not each.right] == [
-        Remark(f"{start} → {end}", False, "This arrow is missing.")
-    ]
 
 
 @pytest.mark.parametrize(
@@ -198,11 +140,6 @@ def test_the_fork_as_people_write_it(drawn: str) -> None:
     checked = check_fork(drawn)
     assert checked.right
     assert len(checked.remarks) == len(ARROWS)
-
-
-def test_heads_in_a_chain_are_explained_as_layers() -> None:
-    found = remark(check_fork("input > head 1 > head 2 > concatenate > W_O > output"), "head 1 → head 2")
-    assert "A chain would be two layers" in found.says
 
 
 @pytest.mark.parametrize(
@@ -240,13 +177,6 @@ def test_each_sum_is_checked_on_its_own() -> None:
     assert InventTwoHeads().check(HEADS, [first, second]).right
 
 
-def test_a_wrong_sum_gets_a_hint_first_and_then_the_arithmetic() -> None:
-    hint, told = (InventTwoHeads().check(HEADS, ["9 9 9 9"], attempt=attempt).remarks[-1].says for attempt in (1, 2))
-    assert str(_sums()[0][0]).removeprefix("0") not in hint
-    assert "times the word's share" in hint
-    assert f"= {str(_sums()[0][0]).removeprefix('0')}, not 9" in told
-
-
 @pytest.mark.parametrize(
     ("written", "right", "says"),
     [
@@ -262,13 +192,6 @@ def test_the_concatenation(written: Any, right: bool, says: str) -> None:
     remark = InventTwoHeads().check(HEADS, concatenated=text).remarks[-1]
     assert (remark.about, remark.right) == ("concatenation", right)
     assert says in remark.says
-
-
-@pytest.mark.parametrize(
-    "text", ["0,62 0,19 0,3", ".62, .19, .3", ".62,.19,.3", "(0.62; 19/100; 30 %)", "62% 19 % 3/10"]
-)
-def test_sums_in_the_ways_that_people_write_them(text: str) -> None:
-    assert parse_numbers(text) == pytest.approx([0.62, 0.19, 0.3])
 
 
 def test_values_of_one_s_own() -> None:

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import nn
 
-from headscope.attention.masks import causal
 from headscope.attention.module import MultiHeadAttention
 from headscope.attention.rope import Rope
 from headscope.errors import ShapeError
@@ -17,27 +16,6 @@ from headscope.lab.teach.tiny_transformer import TinyConfig, TinyTransformer
 def attention() -> MultiHeadAttention:
     torch.manual_seed(0)
     return MultiHeadAttention(32, 8, d_head=4, bias=True, rope=Rope(4), qk_norm=True)
-
-
-def test_averaging_equal_heads_changes_nothing() -> None:
-    before = attention()
-    with torch.no_grad():
-        for projection in (before.k_proj, before.v_proj):
-            for weight in projection.parameters():
-                groups = weight.view(2, 4, 4, *weight.shape[1:])
-                groups.copy_(groups[:, :1].expand_as(groups).clone())
-    after = share_heads(before, 2)
-    x = torch.randn(2, 5, 32)
-    assert after.n_kv_heads == 2
-    torch.testing.assert_close(after(x, mask=causal()), before(x, mask=causal()))
-
-
-def test_the_mean_is_the_mean() -> None:
-    before = attention()
-    after = share_heads(before, 1)
-    torch.testing.assert_close(after.k_proj.weight, before.k_proj.weight.view(8, 4, 32).mean(0))
-    torch.testing.assert_close(after.v_proj.bias, before.v_proj.bias.view(8, 4).mean(0))
-    torch.testing.assert_close(after.q_proj.weight, before.q_proj.weight)
 
 
 @pytest.mark.parametrize(("before", "after"), [(8, 4), (8, 2), (4, 2), (4, 1), (4, 4)])

@@ -10,11 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headscope.errors import InputError
-from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupModel, Task, evaluate
+from headscope.lab.teach.lookup_tasks import Arm, Budget, LookupModel, LookupTask, evaluate
 
 TASKS = st.builds(
-    lambda kind, keys, share, values: Task(
+    lambda kind, keys, share, values: LookupTask(
         name="t", kind=kind, lookups=1 + share % min(keys, 3), n_keys=keys, n_values=values
     ),
     st.sampled_from(["keys", "roles"]), st.integers(1, 6), st.integers(0, 9), st.integers(2, 9),
@@ -23,7 +22,7 @@ TASKS = st.builds(
 
 @settings(deadline=None)
 @given(TASKS)
-def test_every_possible_question(task: Task) -> None:
+def test_every_possible_question(task: LookupTask) -> None:
     found = [tuple(question) for question in task.questions.tolist()]
     if task.kind == "roles":
         assert found == [tuple(range(task.lookups))]
@@ -34,43 +33,8 @@ def test_every_possible_question(task: Task) -> None:
     assert task.chance == pytest.approx((1 / task.n_values) ** task.lookups)
 
 
-@settings(deadline=None)
-@given(TASKS, st.integers(0, 99))
-def test_a_row_holds_each_key_once_in_some_order_and_its_question_last(task: Task, seed: int) -> None:
-    ids, answers = task.rows(12, torch.Generator().manual_seed(seed))
-    for row, wanted in zip(ids.tolist(), answers.tolist(), strict=True):
-        keys, values = zip(*(divmod(token, task.n_values) for token in row[:-1]), strict=True)
-        assert sorted(keys) == list(range(task.n_keys))
-        asked = task.questions[row[-1] - task.n_keys * task.n_values].tolist()
-        assert [values[keys.index(key)] for key in asked] == wanted
-
-
-def test_positions_values_and_questions_are_drawn_uniformly() -> None:
-    task = Task(name="t", kind="keys", n_keys=3, n_values=2)
-    ids, _ = task.rows(6000, torch.Generator().manual_seed(0))
-    for place in range(3):
-        counts = torch.bincount(ids[:, place], minlength=6) / 6000
-        assert counts.tolist() == pytest.approx([1 / 6] * 6, abs=0.025)
-    asked = torch.bincount(ids[:, -1] - 6, minlength=6) / 6000
-    assert asked.tolist() == pytest.approx([1 / 6] * 6, abs=0.025)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "message"),
-    [
-        ({"lookups": 0}, "lookups=0, n_keys=6, n_values=8: use 1 to n_keys lookups"),
-        ({"lookups": 7}, "lookups=7, n_keys=6"),
-        ({"n_keys": 9}, "n_keys=9, n_values=8: .*at most 8 keys"),
-        ({"n_values": 1}, "n_values=1: .*at least 2 values"),
-    ],
-)
-def test_impossible_sizes_are_refused(sizes: dict[str, int], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        Task(name="t", kind="keys", **sizes)  # type: ignore[arg-type]
-
-
 def test_the_model_answers_at_the_last_position_with_a_row_for_each_part() -> None:
-    task = Task(name="t", kind="keys", lookups=3, n_keys=4, n_values=5)
+    task = LookupTask(name="t", kind="keys", lookups=3, n_keys=4, n_values=5)
     model = LookupModel(task, Arm(name="a", n_heads=2, d_head=4, d_ff=7), Budget(d_model=8), seed=0)
     ids, _ = task.rows(6, torch.Generator().manual_seed(0))
     answers = model(ids)
@@ -83,7 +47,7 @@ def test_the_model_answers_at_the_last_position_with_a_row_for_each_part() -> No
 
 
 def test_evaluation_marks_each_part_of_unseen_rows() -> None:
-    task = Task(name="t", kind="keys")
+    task = LookupTask(name="t", kind="keys")
     model = LookupModel(task, Arm(name="a", n_heads=1, d_head=4), Budget(d_model=8), seed=0).eval()
     ids, answers = task.rows(40, torch.Generator().manual_seed(5))
     said = model(ids).argmax(-1)

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from headscope.errors import ModelError
@@ -19,27 +17,6 @@ from headscope.lab.train.tokenizer import train_tokenizer
 
 SMALL = GPTConfig(vocabulary=300, d_model=16, n_layers=2, n_heads=4, n_kv_heads=2, d_mlp=24, context=32)
 TOKENIZER = train_tokenizer(["the cat sat"], 260)
-
-
-@given(st.lists(st.integers(1, 400), min_size=1, max_size=30), st.integers(50, 1000))
-def test_shards_hold_every_weight_in_order_and_none_is_over_the_limit(sizes: list[int], limit: int) -> None:
-    weights = {f"w{number}": torch.zeros(size, dtype=torch.uint8) for number, size in enumerate(sizes)}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(folders, "SHARD_BYTES", limit)
-        shards = folders._shards(weights)
-    assert [name for shard in shards for name in shard] == list(weights)
-    assert all(shards)
-    for shard in shards:
-        assert sum(len(weights[name]) for name in shard) <= limit or len(shard) == 1
-
-
-def test_a_model_within_the_limit_is_one_shard_and_a_larger_one_about_two_halves() -> None:
-    weights = {str(number): torch.zeros(10) for number in range(10)}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(folders, "SHARD_BYTES", 400)
-        assert [len(shard) for shard in folders._shards(weights)] == [10]
-        patch.setattr(folders, "SHARD_BYTES", 399)
-        assert [len(shard) for shard in folders._shards(weights)] == [5, 5]
 
 
 def test_the_index_names_the_file_of_every_weight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,21 +35,6 @@ def test_the_index_names_the_file_of_every_weight(tmp_path: Path, monkeypatch: p
     again = load_folder(tmp_path)
     assert all(torch.equal(one, two) for one, two in zip(model.parameters(), again.parameters(), strict=True))
     assert not again.training
-
-
-def test_weights_are_saved_in_bfloat16_by_default(tmp_path: Path) -> None:
-    model = GPT(SMALL, seed=2)
-    save_folder(model, TOKENIZER, tmp_path)
-    assert json.loads((tmp_path / "config.json").read_text())["dtype"] == "bfloat16"
-    for one, two in zip(model.parameters(), load_folder(tmp_path).parameters(), strict=True):
-        assert torch.equal(one.bfloat16().float(), two)
-
-
-def test_a_config_round_trips() -> None:
-    told = json.loads(json.dumps(llama_config(SMALL, torch.float16)))
-    assert (told["num_attention_heads"], told["num_key_value_heads"], told["head_dim"]) == (4, 2, 4)
-    assert (told["trained_context"], told["max_position_embeddings"]) == (32, LONGER_CONTEXT * 32)
-    assert gpt_config(told) == SMALL
 
 
 def test_a_config_of_an_earlier_transformers_reads_too() -> None:

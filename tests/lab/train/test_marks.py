@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from headscope.errors import InputError
 from headscope.lab.train.batches import BatchSampler, TokenStream
 from headscope.lab.train.options import TrainingOptions
 from headscope.lab.train.text_files import Document, TextFile, encode, encode_marked, read_documents
 from headscope.lab.train.tokenizer import train_tokenizer
 from headscope.lab.train.training import TrainingRun, train
-from headscope.lab.train.training_data import prepare, recipe
+from headscope.lab.train.training_data import prepare
 
 TEXT = "Anna gave the lamp to Bertil. " * 40
 TINY = TrainingOptions(
@@ -44,14 +43,6 @@ def test_marked_characters_become_marked_tokens(marked: Path) -> None:
     assert encode_marked(tokenizer, [Document("plain", TEXT)])[1] is None
 
 
-@pytest.mark.parametrize("marks", [[[1]], [3], "ab", [["a", "b"]]])
-def test_marks_that_are_no_spans_are_refused(tmp_path: Path, marks: object) -> None:
-    file = tmp_path / "bad.jsonl"
-    file.write_text(json.dumps({"text": "some text", "marks": marks}))
-    with pytest.raises(InputError, match="line 1"):
-        read_documents(file)
-
-
 def test_marks_move_with_their_tokens_into_repeats() -> None:
     """Every seventh token is marked: wherever text stands, pasted or not, the multiples of seven are."""
     text = torch.arange(1, 2001) % 900 + 1
@@ -64,18 +55,6 @@ def test_marks_move_with_their_tokens_into_repeats() -> None:
     assert rows.max() < 1000
 
 
-def test_each_stage_samples_by_its_own_weights() -> None:
-    streams = [
-        TokenStream("early", torch.full((500,), 1), 1.0, 0.0),
-        TokenStream("late", torch.full((500,), 2), 0.0, 1.0),
-    ]
-    made = BatchSampler(streams, 10, repeats=0.0, seed=0)
-    assert (made.batch(0, 20, 8)[:, 1:] == 1).all()
-    assert (made.batch(0, 20, 8, long=True)[:, 1:] == 2).all()
-    with pytest.raises(InputError, match="weight above 0"):
-        BatchSampler([TokenStream("never", torch.arange(9), 0.0)], 10, repeats=0.0, seed=0)
-
-
 def test_a_weight_on_marks_changes_the_update_and_not_the_reported_loss(marked: Path, tmp_path: Path) -> None:
     reported, weights = [], []
     for number, weight in enumerate((1.0, 4.0)):
@@ -86,23 +65,6 @@ def test_a_weight_on_marks_changes_the_update_and_not_the_reported_loss(marked: 
         weights.append(run.model.embedding.weight.detach().clone())
     assert reported[0] == reported[1]
     assert not torch.equal(*weights)
-
-
-@pytest.mark.parametrize("changed", [{"mark_weight": 0.0}, {"mark_weight": float("nan")}, {"optimizer": "sgd"}])
-def test_bad_settings_are_refused(changed: dict[str, object]) -> None:
-    with pytest.raises(InputError, match=next(iter(changed))):
-        replace(TINY, **changed)  # type: ignore[arg-type]
-
-
-def test_a_recipe_without_marks_is_the_one_of_earlier_runs(marked: Path, tmp_path: Path) -> None:
-    data = prepare([TextFile(marked, 1.0)], TINY, tmp_path)
-    assert {"mark_weight", "optimizer", "long_weights"}.isdisjoint(recipe(TINY, data))
-    changed = replace(TINY, mark_weight=2.0, optimizer="muon")
-    assert recipe(changed, data) | {"text": ""} == recipe(TINY, data) | {
-        "mark_weight": 2.0,
-        "optimizer": "muon",
-        "text": "",
-    }
 
 
 def test_a_run_with_muon_resumes_exactly(marked: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import torch
 
 from headscope.errors import InputError
 from headscope.heads.film import Film, FilmPoint
-from headscope.lab.train.phase_change import behaviours, crossing, crossings, moment, phase_change
+from headscope.lab.train.phase_change import _moment, behaviours, crossings, phase_change
 from headscope.scope import EMBEDDED
 
 
@@ -21,47 +21,6 @@ def test_induction_the_previous_token_head_and_the_loss_on_copies_change_togethe
     assert abs(film.series("first_copy")[formed] - film.series("first_copy")[absent]) < 0.3
     _, induction, loss = crossings(film)
     assert loss.after < 1.25 * induction.after
-
-
-@pytest.mark.parametrize(
-    ("values", "between"),
-    [
-        ([0.0, 0.1, 0.4, 0.9, 1.0], (20, 30)),
-        ([9.0, 8.9, 2.0, 1.0], (10, 20)),
-        ([0.0, 1.0, 0.2, 0.9], (0, 10)),
-        ([0.0, 0.5, 1.0], (0, 10)),
-        ([1.0, 1.2, 0.1, 1.1], (10, 20)),
-        ([0.0, 1.0, 0.0, 0.0], (0, 10)),
-    ],
-    ids=["rising", "falling", "the first time", "exactly the midpoint", "towards the extreme", "lost again"],
-)
-def test_a_crossing_is_between_two_points(values: list[float], between: tuple[int, int]) -> None:
-    found = crossing("x", values, [0.0, 10.0, 20.0, 30.0, 40.0][: len(values)])
-    assert (found.before, found.after) == between
-    assert (found.start, found.last) == (values[0], values[-1])
-    assert abs(found.end - found.start) == max(abs(value - values[0]) for value in values)
-
-
-@pytest.mark.parametrize("count", [1, 3])
-def test_a_constant_series_has_no_crossing(count: int) -> None:
-    with pytest.raises(InputError, match="x does not change in this film, so it has no midpoint to cross"):
-        crossing("x", [0.5] * count, [0.0, 1.0, 2.0][:count])
-
-
-@pytest.mark.parametrize(
-    ("scores", "expected"),
-    [
-        ([0.0, 0.05, 0.7], (1, 2)),
-        ([0.0, 0.05, 0.3, 0.69, 0.7, 0.9], (1, 4)),
-        ([0.0, 0.1, 0.2, 0.8, 0.05, 0.9], (0, 3)),
-        ([0.0, 0.3, 0.02, 0.4, 0.75], (2, 4)),
-    ],
-    ids=["at once", "slowly", "a later fall does not count", "after a false start"],
-)
-def test_the_phase_change_runs_from_the_last_point_below_absent_to_the_first_formed(
-    scores: list[float], expected: tuple[int, int]
-) -> None:
-    assert phase_change(scores) == expected
 
 
 @pytest.mark.parametrize(
@@ -91,7 +50,7 @@ def test_a_film_without_a_phase_change_is_refused(scores: list[float], message: 
 def test_a_task_is_learned_where_its_right_answers_stay_past_half_of_their_way(
     right: list[float], before: int | None
 ) -> None:
-    assert moment(right) == before
+    assert _moment(right) == before
 
 
 def test_several_behaviours_have_a_moment_each_in_the_order_in_which_they_are_learned() -> None:

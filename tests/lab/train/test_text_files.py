@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import itertools
 import json
 import lzma
@@ -16,7 +15,7 @@ from tokenizers import Tokenizer
 
 from headscope.errors import InputError
 from headscope.lab.train import text_files
-from headscope.lab.train.text_files import MANY_DOCUMENTS, Document, encode, read_documents, split, text_hash
+from headscope.lab.train.text_files import MANY_DOCUMENTS, Document, encode, read_documents, split
 from headscope.lab.train.tokenizer import START_ID, train_tokenizer
 
 
@@ -31,11 +30,6 @@ def test_a_text_file_is_one_document_compressed_or_not(tmp_path: Path, suffix: s
     file = tmp_path / f"book.txt{suffix}"
     file.write_bytes(fold("Grüße,\n世界".encode()))
     assert read_documents(file) == [Document(file.name, "Grüße,\n世界")]
-
-
-def test_a_byte_order_mark_is_removed(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfhello")
-    assert read_documents(tmp_path / "a.txt")[0].text == "hello"
 
 
 def test_lines_of_json_have_titles_and_empty_ones_are_left_out(tmp_path: Path) -> None:
@@ -73,25 +67,8 @@ def test_a_broken_file_is_refused_by_name(tmp_path: Path, name: str, data: bytes
         read_documents(tmp_path / name)
 
 
-def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"none\.txt cannot be read: .*No such file"):
-        read_documents(tmp_path / "none.txt")
-    with pytest.raises(InputError, match="cannot be read"):
-        read_documents(tmp_path)
-
-
 def named(count: int) -> list[Document]:
     return [Document(str(number), f"text {number}" * 10) for number in range(count)]
-
-
-def test_marked_documents_are_held_out_and_only_those() -> None:
-    documents = [*named(3), Document("kept back", "x" * 200, held_out=True)]
-    assert split(documents) == (documents[:3], documents[3:])
-
-
-def test_of_many_documents_the_last_is_held_out() -> None:
-    documents = named(MANY_DOCUMENTS)
-    assert split(documents) == (documents[:-1], documents[-1:])
 
 
 @given(st.integers(1, MANY_DOCUMENTS - 1), st.integers(1, 200))
@@ -116,17 +93,6 @@ def test_every_document_begins_with_the_start_token_and_decodes(tokenizer: Token
     assert [tokenizer.decode(each) for each in found] == [document.text for document in documents]
 
 
-def test_many_documents_are_encoded_as_one_by_one(tokenizer: Tokenizer) -> None:
-    documents = [Document(str(number), f"cat {number} sat on {number * 7}") for number in range(600)]
-    alone = [encode(tokenizer, [document]).tolist() for document in documents]
-    assert encode(tokenizer, documents).tolist() == [token for each in alone for token in each]
-
-
-def test_nothing_to_encode_is_no_token(tokenizer: Tokenizer) -> None:
-    assert encode(tokenizer, []).tolist() == []
-    assert encode(tokenizer, [Document("empty", "")]).tolist() == []
-
-
 @given(st.text(alphabet="ab \n", max_size=80))
 def test_chunks_join_to_the_text_and_end_at_line_ends_where_possible(text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -136,20 +102,3 @@ def test_chunks_join_to_the_text_and_end_at_line_ends_where_possible(text: str) 
     assert all(1 <= len(piece) <= 9 for piece in pieces)
     for piece, after in itertools.pairwise(pieces):
         assert after.startswith("\n") or "\n" not in piece[1:]
-
-
-def test_a_long_document_has_one_start_token(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    document = Document("long", "the cat sat\n" * 50)
-    whole = encode(tokenizer, [document]).tolist()
-    monkeypatch.setattr(text_files, "CHUNK", 40)
-    cut = encode(tokenizer, [document]).tolist()
-    assert cut.count(START_ID) == whole.count(START_ID) == 1
-    assert tokenizer.decode(cut[1:]) == tokenizer.decode(whole[1:]) == document.text
-
-
-def test_the_hash_is_of_the_texts_in_their_order() -> None:
-    one, two = Document("a", "one"), Document("b", "two")
-    assert text_hash([one, two]) == hashlib.sha256(b"one\0two\0").hexdigest()
-    assert text_hash([one, two]) != text_hash([two, one])
-    assert text_hash([Document("a", "onetwo")]) != text_hash([one, two])
-    assert text_hash([one]) == text_hash([Document("another title", "one")])

@@ -12,7 +12,6 @@ from tokenizers import Tokenizer, models
 
 from headscope.errors import InputError
 from headscope.lab.train.tokenizer import (
-    SMALLEST_VOCABULARY,
     START,
     START_ID,
     load_tokenizer,
@@ -40,24 +39,6 @@ def test_any_string_decodes_from_its_tokens(text: str) -> None:
 @given(st.text(alphabet="0123456789 ab.", max_size=30))
 def test_no_token_holds_two_digits_or_a_digit_and_a_letter(text: str) -> None:
     assert all(piece.strip().isdigit() == (len(piece.strip()) == 1) for piece in pieces(text) if any(map(str.isdigit, piece)))  # fmt: skip  # noqa: E501
-
-
-def test_words_keep_the_space_before_them() -> None:
-    assert pieces("the horse the road") == ["the", " horse", " the", " road"]
-
-
-def test_a_vocabulary_is_at_most_as_large_as_asked_and_at_least_the_bytes() -> None:
-    assert MADE.get_vocab_size() < 320, "there is no more to join"
-    assert train_tokenizer(TEXT, 270).get_vocab_size() == 270
-    least = train_tokenizer(["ab"], SMALLEST_VOCABULARY)
-    assert least.get_vocab_size() == SMALLEST_VOCABULARY
-    assert len(least.encode("ab", add_special_tokens=False).ids) == 2
-    with pytest.raises(InputError, match=r"vocabulary=256 is too small: .* are 257"):
-        train_tokenizer(["ab"], SMALLEST_VOCABULARY - 1)
-
-
-def test_equal_texts_give_equal_tokenizers() -> None:
-    assert train_tokenizer(TEXT, 320).to_str() == MADE.to_str()
 
 
 def test_a_saved_tokenizer_loads(tmp_path: Path) -> None:

@@ -8,24 +8,18 @@ from typing import Any
 
 import pytest
 import torch
-from tests.models.any_torch.modules import VOCABULARY, WIDTH, Attention, Block, Gpt, ids, states
+from tests.models.any_torch.modules import WIDTH, Attention, Block, states
 from tests.models.any_torch.whole_modules import misleading
 from torch import Tensor, nn
 
 from headscope.errors import ModelError
 from headscope.models.any_torch.axes import Layout
 from headscope.models.any_torch.describe import (
-    ACROSS_ITEMS,
-    EAGER,
-    SEVERAL_PATTERNS,
     Described,
-    _span,
     items_mixed,
-    notes_on,
     output_of,
-    refusal,
 )
-from headscope.models.any_torch.markers import LearnedSite, MatrixTake
+from headscope.models.any_torch.learning import LearnedSite, MatrixTake
 from headscope.models.any_torch.model import AnyTorchModel
 from headscope.models.loading import open_model
 from headscope.models.structure.unembedding import UnembeddingPath
@@ -55,12 +49,6 @@ def test_the_output_is_the_first_real_tensor_or_the_last_layer(output: Any, foun
     assert torch.equal(output_of(output), found)
 
 
-@pytest.mark.parametrize("output", [None, WHOLE, {"whole": WHOLE}, SimpleNamespace(a=WHOLE), [], [[]]])
-def test_what_has_no_real_tensor_is_refused(output: Any) -> None:
-    with pytest.raises(ModelError, match=f"the model returned {type(output).__name__}, which has neither logits nor"):
-        output_of(output)
-
-
 @pytest.mark.parametrize(
     ("length", "made", "given", "windowed", "grid"),
     [
@@ -88,12 +76,6 @@ def test_a_site_has_the_grid_that_leaves_fewest_positions_over(
     assert described.with_grid(Site("unknown", 3, 3, 8, 8)).grid is None
 
 
-def test_five_sites_and_more_are_counted_and_fewer_are_listed() -> None:
-    assert _span(["a"]) == "a"
-    assert _span(list("abcd")) == "a, b, c, d"
-    assert _span(list("abcde")) == "a … e (5 sites)"
-
-
 @pytest.fixture
 def base() -> Iterator[AnyTorchModel]:
     x = torch.randn(2, 7, misleading.WIDTH)
@@ -117,59 +99,6 @@ def site(name: str, lead: tuple[int, int] = (2, 3), **more: Any) -> LearnedSite:
     return LearnedSite(name, nn.Identity(), (*lead, 7, 8), **more)
 
 
-def noted(model: AnyTorchModel, *sites: LearnedSite) -> list[str]:
-    model.learned = {each.name: each for each in sites}
-    return notes_on(model)
-
-
-def test_a_plain_module_needs_no_note(base: AnyTorchModel) -> None:
-    assert base.notes == [EAGER.format(sites="Base")]
-    assert noted(base, site("a"), site("b")) == []
-
-
-def test_each_reason_is_noted_once_with_its_sites(base: AnyTorchModel) -> None:
-    assert noted(base, site("a", eager=True), site("b", eager=True), site("c")) == [EAGER.format(sites="a, b")]
-    assert noted(base, site("a", why="odd", eager=True), site("b", why="worse"), site("c", why="odd"), site("d")) == [
-        "not observed: a, c: odd",
-        "not observed: b: worse",
-    ]
-    gated = {"kind": "head-local", "kind_why": "a gate"}
-    assert noted(base, site("a", **gated), site("b"), site("c", **gated)) == [
-        "head parts of a, c are head-local: a gate"
-    ]
-
-
-def test_shared_and_several_matrices_are_noted(base: AnyTorchModel) -> None:
-    one, other = torch.ones(2, 2), torch.ones(2, 2)
-    shared = noted(base, site("a", takes=[take(4, one)]), site("b", takes=[take(4, one)]), site("c"))
-    assert shared == ["a, b share a W_O with other sites, and its bias is counted at each of them"]
-    several = noted(
-        base, site("a", takes=[take(4, one), take(5, other)]), site("b", takes=[take(6, one), take(7, one)])
-    )
-    assert several == ["positions of a go through several output matrices; their heads are not split"]
-
-
-def test_more_patterns_than_items_are_noted(base: AnyTorchModel) -> None:
-    assert noted(base, site("a", (4, 3)), site("b", (2, 3)), site("c", (4, 3), why="odd")) == [
-        "not observed: c: odd",
-        SEVERAL_PATTERNS.format(sites="a"),
-    ]
-
-
-def test_items_that_attend_to_each_other_are_noted(base: AnyTorchModel) -> None:
-    base.mixes_items = True
-    assert noted(base, site("a")) == [ACROSS_ITEMS]
-
-
-def test_why_a_module_cannot_be_opened() -> None:
-    assert refusal("it", {}).startswith("it: no attention was found: it calls neither PyTorch's attention functions")
-    sites = {
-        name: site(name, why=why) for name, why in zip("abcde", ("odd", "odd", "bad", "worse", "worst"), strict=True)
-    }
-    said = refusal("it", sites)
-    assert said.startswith("it: none of its 5 attention calls can be shown: b: odd; c: bad; d: worse. Where W_O or")
-
-
 def test_items_are_mixed_where_the_first_output_follows_another_item() -> None:
     for make, mixed in ((misleading.Base, False), (misleading.OverBatch, True)):
         torch.manual_seed(0)
@@ -183,23 +112,6 @@ def test_items_are_mixed_where_the_first_output_follows_another_item() -> None:
         model.probe = first
         assert not items_mixed(model, own[:1]), "there is one item"
         model.close()
-
-
-def test_modules_that_say_where_the_batch_is_are_not_tried() -> None:
-    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(misleading.WIDTH, 3, 16), 1, enable_nested_tensor=False)
-    model = open_model(encoder.eval(), inputs=torch.randn(7, 2, misleading.WIDTH))
-    assert isinstance(model, AnyTorchModel)
-    assert not model.mixes_items
-    model.close()
-
-
-def test_sizes_are_those_of_the_module() -> None:
-    model = open_model(Gpt().eval(), inputs=(ids(), ids()))
-    assert isinstance(model, AnyTorchModel)
-    assert (model.shape.d_model, model.shape.vocabulary, model.processor.vocabulary) == (WIDTH, VOCABULARY, VOCABULARY)
-    assert model.unembedding_input() is model.model.ln_f
-    assert list(model.shape.sites) == ["h.0.attn", "h.1.attn"]
-    model.close()
 
 
 class Column(nn.Module):

@@ -12,8 +12,8 @@ from torch import nn
 
 from headscope.errors import ModelError
 from headscope.models.any_torch.axes import Layout
-from headscope.models.any_torch.gates import Hint, _cells, _denied, read_hints
-from headscope.models.any_torch.markers import LearnedSite
+from headscope.models.any_torch.gates import read_hints
+from headscope.models.any_torch.learning import LearnedSite
 from headscope.models.any_torch.model import AnyTorchModel
 from headscope.models.loading import open_model
 
@@ -25,14 +25,6 @@ def site(name: str = "a", why: str = "", lead: tuple[int, ...] = (2, 3)) -> Lear
 SITES = {name: site(name) for name in ("blocks.0.attn", "blocks.1.attn", "blocks.1.attn@2", "head")}
 
 
-def test_the_first_pattern_that_a_site_s_path_matches_counts() -> None:
-    assert read_hints(None, SITES) == {}
-    found = read_hints({"blocks.1.*": {"n_heads": 2}, "blocks.*": {"output": "proj"}}, SITES)
-    assert found == {
-        "blocks.1.attn": Hint(n_heads=2), "blocks.1.attn@2": Hint(n_heads=2), "blocks.0.attn": Hint(output="proj")
-    }  # fmt: skip
-
-
 def test_hints_that_say_something_else_or_match_nothing_are_refused() -> None:
     with pytest.raises(ModelError, match=r"sites\['\*'\] has heads, width; it may say output and n_heads"):
         read_hints({"*": {"width": 3, "heads": 2, "output": "proj"}}, SITES)
@@ -40,29 +32,6 @@ def test_hints_that_say_something_else_or_match_nothing_are_refused() -> None:
         ModelError, match=r"sites\['layers.*'\] matches none of the sites blocks.0.attn, blocks.1.attn, "
     ):
         read_hints({"layers.*": {"n_heads": 2}}, SITES)
-
-
-@pytest.mark.parametrize(
-    ("why", "hint", "denied"),
-    [
-        ("", None, False),
-        ("odd", None, False),
-        ("", Hint("proj"), False),
-        ("", Hint(n_heads=3), False),
-        ("", Hint(n_heads=2), True),
-        ("odd", Hint("proj"), True),
-        ("odd", Hint(n_heads=3), True),
-    ],
-)
-def test_a_hint_counts_where_it_says_something_else(why: str, hint: Hint | None, denied: bool) -> None:
-    assert _denied(site(why=why), hint) is denied
-
-
-def test_cells_lie_in_rows_of_heads_side_by_side() -> None:
-    z = torch.arange(2 * 3 * 4 * 5).view(2, 3, 4, 5)
-    layout = Layout(("batch", "head"), 1)
-    for rows, order in (("batch first", (0, 2, 1, 3)), ("query first", (2, 0, 1, 3))):
-        assert torch.equal(_cells(site(), layout, rows), z.permute(order).reshape(8, 15))  # type: ignore[arg-type]
 
 
 def opened(module: nn.Module, **said: Any) -> Any:
@@ -81,23 +50,6 @@ class Inside(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.layer(x)
-
-
-@pytest.mark.parametrize(
-    ("make", "output"),
-    [(misleading.NormOfAll, "proj"), (misleading.NormOfAll, None), (Inside, "proj"), (Inside, "layer.proj")],
-)
-def test_w_o_is_named_from_the_site_or_from_the_whole(make: type[nn.Module], output: str | None) -> None:
-    module = make()
-    with opened(module, n_heads=3, **({} if output is None else {"output": output})) as model:
-        (name,) = model.shape.sites
-        inner = module.layer if isinstance(module, Inside) else module
-        assert model.output_matrix(name) is inner.proj
-        assert (model.shape.sites[name].n_heads, model.output_weight(name).kind) == (3, "mixed")
-        done = model.run(model.probe, outputs=[name]).outputs[name]
-        weight = model.output_weight(name)
-        total = torch.einsum("bqhd,hdm->bqm", done.x, weight.weight) + weight.bias
-        torch.testing.assert_close(total, done.output)
 
 
 def test_a_w_o_that_is_not_there_is_refused() -> None:

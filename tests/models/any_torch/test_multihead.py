@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from headscope.models.any_torch.multihead import LazyWeights, multihead_parts
@@ -44,18 +44,3 @@ def test_weights_have_their_shape_before_they_are_computed(average: bool, batch:
     torch.testing.assert_close(output, own)
     torch.testing.assert_close(lazy * 1, weights)
     assert torch.equal(torch.stack([lazy])[0], lazy + 0)
-
-
-def test_weights_that_are_not_asked_for_are_none() -> None:
-    attention, x = nn.MultiheadAttention(12, 3), torch.randn(4, 2, 12)
-    with InParts():
-        output, weights = attention(x, x, x, need_weights=False)
-    assert weights is None
-    torch.testing.assert_close(output, attention(x, x, x, need_weights=False)[0])
-
-
-def test_lazy_weights_say_their_shape() -> None:
-    def compute() -> Tensor:
-        raise AssertionError("printing computes nothing")
-
-    assert repr(LazyWeights(compute, (2, 3, 4), torch.ones(1))) == "LazyWeights(2×3×4)"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from tests.models import tiny
-from tests.models.any_torch.modules import WIDTH, Attention, Gpt, Vit, ids, picture, states
+from tests.models.any_torch.modules import Attention, Gpt, Vit, ids, picture, states
 from torch import Tensor, nn
 
 import headscope
@@ -104,11 +104,6 @@ def test_inputs_that_reach_no_site_are_refused(scaled: AnyTorchModel) -> None:
         prepare(scaled, states(1, 20))
 
 
-def test_inputs_that_do_not_run_are_named(scaled: AnyTorchModel) -> None:
-    with pytest.raises(InputError, match=r"this model does not run on x \(1, 4, 7\), shift \(1, 1, 32\): RuntimeError"):
-        prepare(scaled, torch.ones(1, 4, 7))
-
-
 @pytest.mark.parametrize("given", [ids()[0], ids(), ids()[0].tolist(), {"idx": ids()}, {IDS: ids()}], ids=str)
 def test_token_ids_are_read_under_any_name(gpt: AnyTorchModel, given: Any) -> None:
     found = prepare(gpt, given)
@@ -188,28 +183,3 @@ def test_media_that_nothing_makes_tensors_of_are_refused(vit: AnyTorchModel, sca
             InputError, match=r"was given no function that makes tensors of it; pass processor=, or give x"
         ):
             prepare(opened, given)
-
-
-def test_what_a_page_may_send(vit: AnyTorchModel, gpt: AnyTorchModel, scaled: AnyTorchModel) -> None:
-    assert (vit.reads, gpt.reads, scaled.reads) == (["pictures"], ["text"], [])
-
-
-def test_a_function_is_prepared_by_its_first_site() -> None:
-    module = Vit().eval()
-    with headscope.load(module, inputs=lambda: module.blocks[0](states(1, 5))) as scope:
-        assert isinstance(scope.model, AnyTorchModel)
-        found = prepare(scope.model, lambda: module.blocks[0](states(1, 7)))
-        assert len(found.tokens) == 7
-        assert len(prepare(scope.model, found.inputs).tokens) == 7
-        with pytest.raises(InputError, match=r"cannot give Vit a int; it was opened with a function: give"):
-            prepare(scope.model, 3)
-
-
-def test_windows_are_labelled_as_such() -> None:
-    class Windows(Attention):
-        def forward(self, x: Tensor) -> Tensor:
-            return super().forward(x.reshape(-1, 4, WIDTH)).reshape(x.shape)
-
-    for model in opened(Windows(), states(1, 12)):
-        assert len(prepare(model, states(1, 8)).tokens) == 4
-        assert prepare(model, states(1, 8)).tokens[0].text != prepare(model, states(1, 4)).tokens[0].text

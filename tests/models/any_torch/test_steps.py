@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import torch
@@ -14,8 +13,6 @@ from headscope.app.pages.media.head_map import head_map
 from headscope.app.pages.media.shown import media_info, picture_of
 from headscope.app.pages.media.streams import token_streams
 from headscope.errors import InputError
-from headscope.models.any_torch.arguments import Arguments
-from headscope.models.any_torch.steps import _Copies, _names, _numbers, _one_item
 from headscope.models.inputs.media_positions import ShownPicture
 from headscope.scope import Scope
 
@@ -102,60 +99,3 @@ def test_what_has_no_steps_is_refused(scope: Scope) -> None:
         text.steps(lambda: None)
     with headscope.load(Gpt().eval(), inputs=ids()) as gpt:
         assert gpt.steps(lambda model: model(ids())).names == ("step 0",)
-
-
-def test_a_copy_is_the_tensor_as_it_was_and_is_made_once() -> None:
-    copies, value = _Copies(), torch.zeros(3)
-    first = copies.of(value)
-    assert copies.of(value) is first
-    value += 1
-    second = copies.of(value)
-    assert (first.tolist(), second.tolist()) == ([0.0] * 3, [1.0] * 3)
-    assert copies.of("text") == "text"
-    with torch.inference_mode():
-        inside = torch.zeros(2)
-        before = copies.of(inside)
-        inside += 1
-        assert (before.tolist(), copies.of(inside).tolist()) == ([0.0] * 2, [1.0] * 2)
-
-
-@pytest.mark.parametrize("item", [-2, -1, 0, 1])
-def test_one_item_of_a_call_is_taken_from_what_has_its_batch(item: int) -> None:
-    x, time, table = torch.arange(6).view(2, 3), torch.tensor(5), torch.arange(12).view(3, 4)
-    (one, (scalar, word)), named = _one_item(((x, (time, "a")), {"table": table, "pair": x + 1}), item)
-    assert one.tolist() == [x[item].tolist()]
-    assert named["pair"].tolist() == [(x[item] + 1).tolist()]
-    assert (scalar is time, word, named["table"] is table) == (True, "a", True)
-
-
-def test_an_item_that_a_call_does_not_have_is_refused() -> None:
-    x = torch.zeros(2, 3)
-    for item in (-3, 2):
-        with pytest.raises(InputError, match=f"item={item}: the module is called with a batch of 2"):
-            _one_item(((x,), {}), item)
-    assert _one_item(((3,), {}), 0) == ((3,), {})
-    with pytest.raises(InputError, match=r"item=1: the module is called with a batch of 1\n"):
-        _one_item(((3,), {}), 1)
-
-
-@pytest.mark.parametrize(
-    ("tensors", "others", "found"),
-    [
-        ({"t": torch.tensor(3)}, {}, {"t": 3.0}),
-        ({"t": torch.tensor([3.5, 3.5])}, {"scale": 2, "name": "x"}, {"scale": 2.0, "t": 3.5}),
-        ({"t": torch.tensor([3.0, 4.0])}, {}, {}),
-        ({"t": torch.zeros(0)}, {}, {}),
-        ({"t": torch.ones(2, 2)}, {}, {}),
-    ],
-)
-def test_numbers_of_a_call_are_the_same_for_every_item(tensors: Any, others: Any, found: dict[str, float]) -> None:
-    assert _numbers(Arguments(tensors, others)) == found
-
-
-def test_steps_are_named_by_the_first_number_that_changes() -> None:
-    calls = [Arguments(others={"scale": 7, "time": time, "later": time}) for time in (900, 0.5)]
-    assert _names(calls) == ["step 0, time 900", "step 1, time 0.5"]
-    assert _names([Arguments(others={"scale": 7})] * 2) == ["step 0", "step 1"]
-    some = [Arguments(others={"time": 3}), Arguments()]
-    assert _names(some) == ["step 0, time 3", "step 1"]
-    assert _names([Arguments({"time": torch.tensor(n)}) for n in (2, 1)]) == ["step 0, time 2", "step 1, time 1"]

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-import transformers
 from tests.models import tiny
 from torch import Tensor
 from torch.testing import assert_close
@@ -18,12 +16,10 @@ from headscope.models.huggingface.attention import (
     BOOL_NAME,
     FLOAT_NAME,
     AttentionCall,
-    _sub_configs,
     attention,
     implementations,
     install,
     install_count,
-    register,
     tracer,
     uninstall,
     using_implementation,
@@ -87,11 +83,6 @@ def test_a_boolean_mask_masks(qkv: tuple[Tensor, Tensor, Tensor]) -> None:
     assert_close(attended(qkv, allowed.long()), written_out(*qkv, add=add))  # ones and zeros mean the same
 
 
-def test_a_mask_longer_than_the_keys_is_cropped(qkv: tuple[Tensor, Tensor, Tensor]) -> None:
-    mask = torch.randn(1, 1, 5, 9, dtype=torch.float64)
-    assert_close(attended(qkv, mask), written_out(*qkv, add=mask[..., :7]))
-
-
 @pytest.mark.parametrize("axes", [2, 3, 4])
 def test_a_position_bias_is_added_beside_the_mask(qkv: tuple[Tensor, Tensor, Tensor], axes: int) -> None:
     bias = torch.randn(1, 4, 5, 7, dtype=torch.float64)[(0,) * (4 - axes)]
@@ -100,12 +91,6 @@ def test_a_position_bias_is_added_beside_the_mask(qkv: tuple[Tensor, Tensor, Ten
     more = torch.randn(1, 1, 5, 7, dtype=torch.float64)
     assert_close(attended(qkv, position_bias=bias), written_out(*qkv, add=bias))
     assert_close(attended(qkv, mask + more, position_bias=bias), written_out(*qkv, add=bias + mask + more))
-
-
-def test_what_a_position_bias_masks_stays_masked(qkv: tuple[Tensor, Tensor, Tensor]) -> None:
-    bias = torch.randn(1, 4, 5, 7, dtype=torch.float64)
-    bias[:, :, :, :3] = LOWEST
-    assert_close(attended(qkv, position_bias=bias), written_out(*qkv, add=bias))
 
 
 def test_a_sink_takes_its_share(qkv: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -161,13 +146,6 @@ def test_a_tracer_is_given_the_call_and_returns_z(qkv: tuple[Tensor, Tensor, Ten
     assert (one.sliding_window, one.call.q is qkv[0], tuple(one.z.shape)) == (3, True, (2, 5, 4, 6))
 
 
-def test_registered_names_are_known_to_transformers() -> None:
-    register()
-    for name in (BOOL_NAME, FLOAT_NAME):
-        assert name in transformers.AttentionInterface()
-        assert name in transformers.AttentionMaskInterface()
-
-
 def test_each_sub_model_gets_the_mask_it_reads_and_its_own_implementation_back() -> None:
     model = tiny.t5()
     before = model.config._attn_implementation
@@ -186,14 +164,6 @@ def test_each_sub_model_gets_the_mask_it_reads_and_its_own_implementation_back()
     assert (model.config._attn_implementation, install_count(model)) == (before, 0)
 
 
-def test_configs_inside_configs_are_found_where_they_are() -> None:
-    inner = SimpleNamespace()
-    middle = SimpleNamespace(sub_configs={"inner": None, "missing": None}, inner=inner)
-    outer = SimpleNamespace(sub_configs={"nothing": None, "middle": None}, nothing=None, middle=middle)
-    assert _sub_configs(outer) == [middle, inner]
-    assert _sub_configs(inner) == []
-
-
 def test_a_sub_model_without_the_interface_keeps_its_own_implementation(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny.clip()
     vision = model.vision_model.config
@@ -202,16 +172,6 @@ def test_a_sub_model_without_the_interface_keeps_its_own_implementation(monkeypa
     assert id(model.config) in configs
     assert id(model.config.text_config) in configs
     assert id(vision) not in configs
-
-
-@pytest.mark.parametrize(("supported", "name"), [(True, BOOL_NAME), (False, FLOAT_NAME)])
-def test_a_sub_model_without_sdpa_reads_masks_of_numbers(
-    monkeypatch: pytest.MonkeyPatch, supported: bool, name: str
-) -> None:
-    model = tiny.llama()
-    for kind in (type(model), type(model.model)):
-        monkeypatch.setattr(kind, "_supports_sdpa", supported)
-    assert {found for _, found in implementations(model)} == {name}
 
 
 def test_another_implementation_is_used_inside_the_block_alone() -> None:

@@ -64,21 +64,6 @@ def test_an_edit_is_applied_in_every_step() -> None:
     opened.close()
 
 
-def test_two_generations_share_nothing() -> None:
-    """Neither its tokens nor its cache; and the inputs stay as they were given."""
-    opened = open_model(tiny.gpt2())
-    inputs = generation_inputs(opened, PROMPT, 5)
-    one, two = (Decoder(opened, inputs, unchanged) for _ in range(2))
-    one.first()
-    two.first()
-    one.feed(50)
-    assert_close(
-        two.feed(9), whole(opened, {"input_ids": torch.tensor([[*PROMPT, 9]])}, unchanged), atol=1e-5, rtol=1e-4
-    )
-    assert inputs["input_ids"].tolist() == [PROMPT]
-    opened.close()
-
-
 def test_a_mask_grows_with_the_text() -> None:
     opened = open_model(tiny.llama())
     mask = torch.tensor([[0, 1, 1, 1]])
@@ -91,14 +76,6 @@ def test_a_mask_grows_with_the_text() -> None:
     unpadded = whole(opened, {"input_ids": torch.tensor([[*PROMPT, 9]])}, unchanged)
     assert not torch.allclose(found, unpadded, atol=1e-3), "the padding is still masked"
     opened.close()
-
-
-def test_a_native_model_generates_without_a_cache() -> None:
-    opened = NativeModel(by_hand("induction", HandSizes(vocabulary=32, context=24)), None, "ours")
-    decoder = Decoder(opened, generation_inputs(opened, PROMPT, 3), unchanged)
-    assert not decoder.keeps_cache
-    decoder.first()
-    assert_close(decoder.feed(9), whole(opened, {"input_ids": torch.tensor([[*PROMPT, 9]])}, unchanged))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from headscope.attention import observe
 from headscope.attention.observer import Call, plain
-from headscope.errors import HeadNameError, InputError, ModelError
+from headscope.errors import InputError, ModelError
 from headscope.models.huggingface.model import HuggingFaceModel
 from headscope.models.loading import open_model
 from headscope.names import Site
@@ -303,21 +303,6 @@ def test_gradients_flow_to_where_the_caller_wants_them(llama: HuggingFaceModel) 
     llama.run({"input_ids": IDS}, gated).logits.sum().backward()
     assert gates.grad is not None
     assert bool(gates.grad.all())
-
-
-def test_unknown_sites_are_refused_by_name(llama: HuggingFaceModel) -> None:
-    for ask in (llama.output_weight, llama.query_weight):
-        with pytest.raises(HeadNameError, match="7: this model has the sites 0, 1"):
-            ask("7")
-    with pytest.raises(HeadNameError, match="7: this model has the sites 0, 1"):
-        llama.run({"input_ids": IDS}, outputs=["7"])
-
-
-def test_layers_between_the_residual_stream_and_w_u_are_refused() -> None:
-    opened = open_model(tiny.build("BertConfig", "BertForMaskedLM", **tiny.SIZES))
-    with pytest.raises(ModelError, match="other layers lie between"):
-        opened.unembedding()
-    opened.close()
 
 
 def test_pictures_may_be_given_as_tensors() -> None:

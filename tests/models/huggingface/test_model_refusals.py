@@ -75,19 +75,3 @@ def test_errors_that_are_not_of_memory_are_the_model_s_own() -> None:
         with pytest.raises(expected, match=said):
             opened.run({"input_ids": IDS})
     opened.close()
-
-
-def test_a_closed_model_runs_no_more() -> None:
-    opened = open_model(tiny.llama())
-    opened.close()
-    opened.close()
-    with pytest.raises(ModelError, match="LlamaForCausalLM: this scope is closed; load the model again"):
-        opened.run({"input_ids": IDS})
-
-
-def test_arguments_that_a_model_does_not_take_are_not_given(llama: HuggingFaceModel) -> None:
-    assert llama.arguments["use_cache"] is False
-    opened = open_model(tiny.vit())
-    assert isinstance(opened, HuggingFaceModel)
-    assert "use_cache" not in opened.arguments
-    opened.close()

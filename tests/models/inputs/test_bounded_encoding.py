@@ -11,25 +11,13 @@ from tests.models import tiny
 
 from headscope.errors import InputError
 from headscope.models.inputs import bounded_encoding
-from headscope.models.inputs.bounded_encoding import panics_as_errors, render_conversation
+from headscope.models.inputs.bounded_encoding import render_conversation
 from headscope.models.inputs.tokens import InputProcessor
 
 CHAT = [{"role": "user", "content": "a"}]
 PLAIN = "{% for one in messages %}<{{ one.role }}>{{ one.content }}{% endfor %}"
 PLAIN += "{% if add_generation_prompt %}<bot>{% endif %}"
 LOOPS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
-
-
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [(Exception("first\nsecond"), r"\(first\)"), (Exception(""), r"\(Exception\)"), (Exception("x" * 300), "x" * 200)],
-)
-def test_bare_exceptions_of_the_library_are_input_errors(error: Exception, said: str) -> None:
-    with pytest.raises(InputError, match=said) as told, panics_as_errors("the text"):
-        raise error
-    assert "x" * 201 not in str(told.value)
-    with pytest.raises(ValueError, match="ours"), panics_as_errors("the text"):
-        raise ValueError("ours")
 
 
 def test_more_tokens_than_are_read_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,18 +61,5 @@ def test_a_model_that_does_not_generate_has_no_prompt(model: nn.Module) -> None:
     assert not model._forward_pre_hooks
 
 
-def test_a_model_that_cannot_generate_is_not_asked_to() -> None:
-    model = Writes([3], can=False)
-    assert decoder_prompt(model, {"input_ids": IDS}) is None
-    assert model.given == []
-
-
-def test_other_errors_are_not_hidden_and_no_hook_is_left() -> None:
-    model = Writes([3], error=KeyboardInterrupt())  # type: ignore[arg-type]
-    with pytest.raises(KeyboardInterrupt):
-        decoder_prompt(model, {"input_ids": IDS})
-    assert not model._forward_pre_hooks
-
-
 def test_an_encoder_decoder_begins_with_its_start_token() -> None:
     assert decoder_prompt(tiny.t5(), {"input_ids": IDS}) == [0]

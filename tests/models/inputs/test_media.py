@@ -5,10 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import struct
-import sys
 import wave
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,10 +14,8 @@ import pytest
 import torch
 from PIL import Image
 from tests.models import tiny
-from tests.models.media import RATE, TextsKept, clip_processor, hum, of_size, picture
+from tests.models.media import RATE, clip_processor, hum, of_size, picture
 from transformers import (
-    PreTrainedTokenizerFast,
-    Wav2Vec2FeatureExtractor,
     WhisperFeatureExtractor,
 )
 from typer.testing import CliRunner
@@ -28,15 +24,10 @@ import headscope
 from headscope.cli import app
 from headscope.errors import InputError
 from headscope.models.inputs.media import (
-    PIXELS,
-    MediaProcessors,
-    Picture,
     Sound,
-    media_tensors,
     recognise,
     resampled,
 )
-from headscope.models.inputs.tokens import InputProcessor
 
 
 def test_the_positions_of_a_picture_are_its_patches() -> None:
@@ -49,17 +40,6 @@ def test_the_positions_of_a_picture_are_its_patches() -> None:
         assert look.contributions("CLS").sites["1"].error < 1e-4
         with pytest.raises(InputError, match="predicts no tokens"):
             look.predictions()
-
-
-def test_a_patch_is_at_its_row_and_column() -> None:
-    """Painting one patch changes what the first layer reads there, and only there."""
-    plain = Image.new("RGB", (32, 32), (120, 120, 120))
-    painted = plain.copy()
-    painted.paste((250, 10, 10), (16, 8, 24, 16))
-    with headscope.load(tiny.vit(), of_size(32)) as scope:
-        before, after = scope.look(plain), scope.look(painted)
-        moved = (before.value_norms("0.0") - after.value_norms("0.0")).abs() > 1e-6
-        assert [token.text for token, differs in zip(before.tokens, moved, strict=True) if differs] == ["patch 1,2"]
 
 
 def test_a_picture_goes_through_its_processor() -> None:
@@ -96,16 +76,6 @@ def test_two_towers_each_have_positions_of_their_own(clip: Any) -> None:
             scope.look(picture())
 
 
-def test_clips_vision_tower_alone_reads_pictures() -> None:
-    model = tiny.build("CLIPVisionConfig", "CLIPVisionModel", **tiny.NO_WORDS, image_size=16, patch_size=8)
-    with headscope.load(model, clip_processor(tiny.tokenizer()).image_processor) as scope:
-        assert [token.text for token in scope.look(picture()).tokens][:2] == ["CLS", "patch 0,0"]
-        with pytest.raises(InputError, match="CLIPVisionModel reads pictures, not text"):
-            scope.look("the horse")
-        with pytest.raises(InputError, match="takes no text beside it"):
-            scope.look((picture(), "the horse"))
-
-
 def test_the_positions_of_a_sound_are_times_and_those_of_the_decoder_tokens() -> None:
     extractor = WhisperFeatureExtractor(feature_size=8, chunk_length=1, sampling_rate=RATE)
     with headscope.load(tiny.whisper(), tiny.tokenizer(), processor=extractor) as scope:
@@ -132,17 +102,6 @@ def test_features_are_given_to_the_model_unchanged() -> None:
             scope.look(hum())
         with pytest.raises(InputError, match=r"does not run on input_features \(1, 8, 30\)"):
             scope.look(features[:, :30])
-
-
-def test_a_wave_is_given_to_the_model_unchanged() -> None:
-    model = tiny.build(
-        "Wav2Vec2Config", "Wav2Vec2Model", **tiny.NO_WORDS, conv_dim=(8, 8), conv_stride=(20, 16), conv_kernel=(20, 16),
-        num_feat_extract_layers=2, num_conv_pos_embeddings=4, num_conv_pos_embedding_groups=2,
-    )  # fmt: skip
-    with headscope.load(model, Wav2Vec2FeatureExtractor(sampling_rate=RATE)) as scope:
-        look = scope.look(hum(0.2))
-        assert [token.text for token in look.tokens][:2] == ["0.00 s", "0.02 s"]
-        assert len(look.tokens) == 10
 
 
 def test_files_are_opened(tmp_path: Path) -> None:
@@ -258,21 +217,6 @@ def test_sounds_that_are_not_samples_are_refused(given: Any, message: str) -> No
         recognise(given)
 
 
-def test_what_is_recognised_as_a_picture_or_sound() -> None:
-    picture, samples = np.zeros((4, 4, 3), dtype=np.uint8), torch.zeros(7)
-    for given, kind, text in (
-        (picture, Picture, None),
-        (samples, Sound, None),
-        ((picture, "what is this?"), Picture, "what is this?"),
-        ({"array": np.ones(3), "sampling_rate": np.int64(8000)}, Sound, None),
-    ):
-        medium, found = recognise(given)
-        assert isinstance(medium, kind)
-        assert found == text
-    for other in ("a text", ("one", "two"), [1, 2], torch.zeros(2, 3), torch.zeros(3).long(), {"input_ids": samples}):
-        assert recognise(other) == (None, None)
-
-
 def test_a_decoder_is_given_what_its_own_generate_would_feed_it() -> None:
     model = tiny.whisper()
     config = model.generation_config
@@ -297,24 +241,6 @@ def test_a_decoder_is_given_what_its_own_generate_would_feed_it() -> None:
         assert int(scope.look(hum()).logits[-1].argmax()) == (written[0] if written[0] not in fed[0] else written[4])
 
 
-class _WithMarks(PreTrainedTokenizerFast):
-    """Writes its marks around a target, as the tokenizers of Whisper and Marian do."""
-
-    def __call__(self, text: Any = None, text_target: Any = None, **options: Any) -> Any:
-        made = super().__call__(text if text_target is None else text_target, **options)
-        if text_target is not None:
-            made["input_ids"] = [1, *made["input_ids"], 2]
-        return made
-
-
-def test_a_target_has_its_start_token_once_and_no_end() -> None:
-    plain = tiny.tokenizer()
-    marks = _WithMarks(tokenizer_object=plain.backend_tokenizer, unk_token="[unknown]", eos_token="[end]")
-    for start, expected in ((1, [1, 4, 5]), (0, [0, 1, 4, 5])):
-        reader = InputProcessor(marks, vocabulary=97, context=None, start=start)
-        assert reader.prepare(("the road", "the horse")).inputs["decoder_input_ids"].tolist() == [expected]
-
-
 def test_channels_are_mixed_and_other_rates_resampled_or_refused() -> None:
     stereo = np.stack([hum(), np.zeros_like(hum())])
     for given in (stereo, stereo.T):
@@ -333,65 +259,3 @@ def test_channels_are_mixed_and_other_rates_resampled_or_refused() -> None:
 
 
 SAMPLES = np.array([0.5, -0.5, 0.25], dtype=np.float32)
-
-
-def test_a_sound_is_resampled_by_the_ratio_of_its_rates(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[int, int]] = []
-
-    def resample_poly(samples: Any, up: int, down: int) -> Any:
-        asked.append((up, down))
-        return np.repeat(samples, 2).astype(np.float64)
-
-    def resample(samples: torch.Tensor, rate: int, wanted: int) -> torch.Tensor:
-        asked.append((rate, wanted))
-        return samples * 2
-
-    monkeypatch.setitem(sys.modules, "torchaudio", None)
-    monkeypatch.setitem(sys.modules, "torchaudio.functional", None)
-    monkeypatch.setitem(sys.modules, "scipy", SimpleNamespace())
-    monkeypatch.setitem(sys.modules, "scipy.signal", SimpleNamespace(resample_poly=resample_poly))
-    made = resampled(Sound(SAMPLES, 44_100), 16_000)
-    assert (made.rate, made.samples.dtype, len(made.samples)) == (16_000, np.float32, 6)
-    monkeypatch.setitem(sys.modules, "torchaudio", SimpleNamespace())
-    monkeypatch.setitem(sys.modules, "torchaudio.functional", SimpleNamespace(resample=resample))
-    made = resampled(Sound(SAMPLES, 44_100), 16_000)
-    assert (made.rate, made.samples.tolist()) == (16_000, (SAMPLES * 2).tolist())
-    assert asked == [(160, 441), (44_100, 16_000)]
-
-
-def given_text(
-    text: str | None, takes: frozenset[str] = frozenset({"input_ids", PIXELS}), **attributes: Any
-) -> str | None:
-    words = attributes.pop("words", ())
-    both = TextsKept(words, **attributes)
-    media_tensors(
-        Picture(np.zeros((4, 4, 3), dtype=np.uint8)), text, MediaProcessors(both, None, both), takes, "a model"
-    )
-    return both.given[0]  # type: ignore[no-any-return]
-
-
-@pytest.mark.parametrize(
-    ("text", "attributes", "expected"),
-    [
-        ("the horse", {}, "the horse"),
-        ("the horse", {"image_token": "<image>"}, "<image>\nthe horse"),
-        (None, {"image_token": "<image>"}, "<image>"),
-        ("a <image> here", {"image_token": "<image>"}, "a <image> here"),
-        ("the horse", {"boi_token": "<begin>", "image_token": "<image>"}, "<begin>\nthe horse"),
-        ("the horse", {"boi_token": "<begin>"}, "<begin>\nthe horse"),
-        ("the horse", {"image_token": 5}, "the horse"),
-        (
-            "the horse", {"image_token": "<|image_pad|>", "words": ("<|vision_start|>", "<|vision_end|>")},
-            "<|vision_start|><|image_pad|><|vision_end|>the horse",
-        ),
-        ("the horse", {"image_token": "<|image_pad|>", "words": ("<|vision_start|>",)}, "<|image_pad|>\nthe horse"),
-        (
-            None, {"image_token": "<|image_pad|>", "words": ("<|vision_start|>", "<|vision_end|>")},
-            "<|vision_start|><|image_pad|><|vision_end|>",
-        ),
-    ],
-)  # fmt: skip
-def test_a_text_has_one_place_for_its_picture(
-    text: str | None, attributes: dict[str, Any], expected: str | None
-) -> None:
-    assert given_text(text, **attributes) == expected

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from transformers import CLIPImageProcessorPil, ViTImageProcessorPil
+from transformers import CLIPImageProcessorPil
 
-from headscope.models.inputs import media_positions
 from headscope.models.inputs.media import GRID_OF_PATCHES, PIXELS
 from headscope.models.inputs.media_positions import (
     STRETCHED,
@@ -19,8 +18,6 @@ from headscope.models.inputs.media_positions import (
     PatchGrid,
     ShownPicture,
     image_token_grid,
-    image_token_id,
-    listed_grid,
     name_image_tokens,
     patch_grid,
     picture_read,
@@ -37,19 +34,6 @@ def labelled(*names: str) -> list[Token]:
 def test_labels_are_read_back_as_their_grid() -> None:
     assert patch_grid(labelled("CLS", "register 0", *patch_names(3, 5))) == PatchGrid(2, 3, 5)
     assert patch_grid(labelled(*patch_names(2, 2), "end")) == PatchGrid(0, 2, 2)
-
-
-@pytest.mark.parametrize(
-    "tokens",
-    [
-        labelled("CLS"),
-        labelled(*patch_names(2, 3)[:-1], "[5]"),
-        labelled(*patch_names(2, 3)[1:]),
-        [Token(5, "patch 0,0")],
-    ],
-)
-def test_what_is_no_whole_grid_is_none(tokens: list[Token]) -> None:
-    assert patch_grid(tokens) is None
 
 
 def test_image_tokens_are_patches_or_squares_of_them() -> None:
@@ -85,21 +69,6 @@ def test_pixels_of_unknown_normalisation_are_stretched_and_said_to_be() -> None:
     np.testing.assert_array_equal(found.pixels, expected)
 
 
-def test_large_pictures_are_made_smaller_and_tiles_are_not_drawn() -> None:
-    processor = ViTImageProcessorPil(do_normalize=False)
-    found = picture_read({"pixel_values": torch.rand(1, 3, 1500, 2000)}, processor)
-    assert isinstance(found, ShownPicture)
-    assert found.pixels.shape == (886, 1182, 3)
-    assert picture_read({"pixel_values": torch.rand(4, 3, 8, 8)}, processor) == TILES
-    assert picture_read({"input_ids": torch.ones(1, 4).long()}, processor) is None
-
-
-@pytest.mark.parametrize(("channels", "drawn"), [(1, True), (2, False), (3, True), (4, False)])
-def test_pictures_of_one_and_three_channels_are_drawn(channels: int, drawn: bool) -> None:
-    read = picture_read({"pixel_values": torch.rand(1, channels, 8, 8)}, None)
-    assert isinstance(read, ShownPicture) == drawn
-
-
 def test_image_tokens_are_named_by_their_patches_and_are_no_copies_of_each_other() -> None:
     words, image = Token(4, "the"), Token(9, "<image>")
     named = name_image_tokens([words, *[image] * 4, words], 9, PatchGrid(0, 4, 4))
@@ -119,36 +88,6 @@ def test_image_tokens_are_named_by_their_patches_and_are_no_copies_of_each_other
 )
 def test_merged_squares_fill_the_grid_of_patches(count: int, vision: PatchGrid, grid: PatchGrid | None) -> None:
     assert image_token_grid([Token(4, "the"), *[Token(9, "<image>")] * count], 9, vision) == grid
-
-
-@pytest.mark.parametrize(
-    ("config", "token"),
-    [
-        (SimpleNamespace(image_token_id=7, image_token_index=8), 7),
-        (SimpleNamespace(image_token_index=8), 8),
-        (SimpleNamespace(image_token_id=0), 0),
-        (SimpleNamespace(image_token_id="<image>"), None),
-        (SimpleNamespace(), None),
-    ],
-)
-def test_the_image_token_is_the_configs(config: SimpleNamespace, token: int | None) -> None:
-    assert image_token_id(config) == token
-
-
-@pytest.mark.parametrize(
-    ("grid", "found"),
-    [([[1, 2, 3]], PatchGrid(0, 2, 3)), ([[2, 2, 3]], None), ([[1, 2, 3], [1, 2, 3]], None), (None, None)],
-)
-def test_a_list_of_patches_is_one_pictures_grid(grid: list[list[int]] | None, found: PatchGrid | None) -> None:
-    assert listed_grid({} if grid is None else {GRID_OF_PATCHES: torch.tensor(grid)}) == found
-
-
-def test_two_times_cover_twice_their_distance() -> None:
-    assert seconds_covered(labelled("1.00 s", "1.50 s")) == 1.0
-    assert seconds_covered(labelled("0.50 s", "1.00 s", "1.50 s")) == 1.5
-    assert seconds_covered([Token(3, "0.00 s"), Token(3, "1.00 s")]) is None
-    assert seconds_covered([Token(3, "0.00 s"), *labelled("1.00 s")]) is None
-    assert seconds_covered(labelled("0.00 s", "end")) is seconds_covered(labelled("CLS", "1.00 s")) is None
 
 
 def listed(picture: torch.Tensor, size: int, merged: int, frames: int) -> torch.Tensor:
@@ -177,14 +116,6 @@ def test_a_picture_is_put_together_from_its_list_of_patches(merged: int, frames:
 
 
 @pytest.mark.parametrize(
-    ("shape", "drawn"),
-    [((1, 1, 3, 8, 8), True), ((1, 2, 3, 8, 8), False), ((2, 3, 8, 8), False)],
-)
-def test_one_picture_is_drawn_and_several_are_not(shape: tuple[int, ...], drawn: bool) -> None:
-    assert isinstance(picture_read({PIXELS: torch.rand(shape)}, None), ShownPicture) is drawn
-
-
-@pytest.mark.parametrize(
     ("how", "known"),
     [
         ({"do_rescale": False}, False),
@@ -199,14 +130,6 @@ def test_pixels_are_restored_where_the_processor_says_how_they_were_made(how: di
     assert isinstance(read, ShownPicture)
     assert (read.note == "") is known
     assert read.pixels.max() == ((191 if how.get("do_normalize") else 128) if known else 0)
-
-
-@pytest.mark.parametrize(("low", "high", "known"), [(-0.04, 1.04, True), (-0.05, 1.0, False), (0.0, 1.05, False)])
-def test_pixels_far_outside_of_their_range_were_made_in_another_way(low: float, high: float, known: bool) -> None:
-    read = picture_read({PIXELS: torch.tensor([low, high]).expand(1, 3, 2, 2)}, SimpleNamespace())
-    assert isinstance(read, ShownPicture)
-    assert (read.note == "") is known
-    assert (read.pixels.min(), read.pixels.max()) == (0, 255)
 
 
 def test_latents_are_shown_by_their_principal_components() -> None:
@@ -225,18 +148,3 @@ def test_latents_are_shown_by_their_principal_components() -> None:
     assert isinstance(two, ShownPicture)
     assert two.note.startswith("these are the 2 channels")
     assert not two.pixels[..., 2].any(), "two channels have two components"
-
-
-@pytest.mark.parametrize("shape", [(2, 4, 4, 5), (1, 4, 1, 5), (1, 4, 4, 1), (4, 4, 5)])
-def test_what_is_no_plane_of_latents_is_no_picture(shape: tuple[int, ...]) -> None:
-    assert picture_read({"sample": torch.rand(shape)}, None) is None
-
-
-def test_a_picture_at_the_limit_keeps_its_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(media_positions, "MOST_PIXELS", 32)
-    for height, width, shown in (
-        (4, 4, (4, 4, 3)), (4, 8, (4, 8, 3)), (4, 9, (3, 8, 3)), (4, 500, (1, 63, 3)), (500, 4, (63, 1, 3)),
-    ):  # fmt: skip
-        read = picture_read({PIXELS: torch.rand(1, 3, height, width)}, None)
-        assert isinstance(read, ShownPicture)
-        assert read.pixels.shape == shown

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from headscope.models.inputs.media import FEATURES, GRID_OF_PATCHES, PIXELS, WAVE, MediaProcessors
-from headscope.models.inputs.patch_labels import NOT_TEXT, grid_labels, numbered_labels, position_labels
+from headscope.models.inputs.media import FEATURES, GRID_OF_PATCHES, PIXELS, MediaProcessors
+from headscope.models.inputs.patch_labels import NOT_TEXT, numbered_labels, position_labels
 
 
 def labels(config: Any, inputs: dict[str, torch.Tensor], count: int, sound: Any = None) -> list[str]:
@@ -30,10 +30,6 @@ def test_patches_are_counted_by_row_then_column() -> None:
     assert labels(config, picture(16, 24), 7) == ["CLS", *expected]
 
 
-def test_patches_need_not_be_square() -> None:
-    assert labels(SimpleNamespace(patch_size=(8, 4)), picture(8, 8), 2) == ["patch 0,0", "patch 0,1"]
-
-
 def test_register_and_distillation_tokens_come_before_patches() -> None:
     config = SimpleNamespace(patch_size=8, num_register_tokens=2)
     assert labels(config, picture(8, 8), 4) == ["CLS", "register 0", "register 1", "patch 0,0"]
@@ -42,11 +38,6 @@ def test_register_and_distillation_tokens_come_before_patches() -> None:
         "distillation",
         "patch 0,0",
     ]
-
-
-def test_the_patch_size_is_that_of_the_vision_config() -> None:
-    config = SimpleNamespace(vision_config=SimpleNamespace(patch_size=4), patch_size=8)
-    assert labels(config, picture(8, 4), 2) == ["patch 0,0", "patch 1,0"]
 
 
 @pytest.mark.parametrize(
@@ -72,19 +63,6 @@ def test_times_of_features_are_frames_times_the_hop() -> None:
     assert labels(SimpleNamespace(), {FEATURES: torch.zeros(1, 200, 80)}, 50, extractor)[-1] == "1.96 s"
 
 
-def test_times_of_a_wave_are_in_steps_of_the_models_ratio() -> None:
-    extractor = SimpleNamespace(sampling_rate=16_000)
-    config = SimpleNamespace(inputs_to_logits_ratio=320)
-    assert labels(config, {WAVE: torch.zeros(1, 16_000)}, 49, extractor)[::24] == ["0.00 s", "0.48 s", "0.96 s"]
-
-
-def test_without_a_sampling_rate_times_are_frames() -> None:
-    extractor = SimpleNamespace(sampling_rate=16_000)
-    assert labels(SimpleNamespace(), {WAVE: torch.zeros(1, 800)}, 2, extractor) == ["frame 0", "frame 1"]
-    assert labels(SimpleNamespace(inputs_to_logits_ratio=320), {WAVE: torch.zeros(1, 800)}, 1) == ["frame 0"]
-    assert labels(SimpleNamespace(), {FEATURES: torch.zeros(1, 80, 9)}, 1, extractor) == ["frame 0"]
-
-
 def test_listed_patches_stand_row_by_row_unless_the_model_merges_squares_of_them() -> None:
     inputs = {PIXELS: torch.zeros(8, 12), GRID_OF_PATCHES: torch.tensor([[1, 2, 4]])}
     by_row = [f"patch {row},{column}" for row in range(2) for column in range(4)]
@@ -95,34 +73,6 @@ def test_listed_patches_stand_row_by_row_unless_the_model_merges_squares_of_them
     assert sorted(squares) == by_row
 
 
-def test_a_given_grid_has_class_and_register_tokens_before_it() -> None:
-    patches = ["patch 0,0", "patch 0,1"]
-    assert grid_labels((1, 2), 2) == patches
-    assert grid_labels((1, 2), 4) == ["CLS", "register 0", *patches]
-    assert grid_labels((1, 2), 1) is grid_labels(None, 2) is None
-    assert grid_labels((1, 2), 10) == ["CLS", *(f"register {number}" for number in range(7)), *patches]
-    assert grid_labels((1, 2), 11) is None
-
-
-@pytest.mark.parametrize(("shape", "known"), [((1, 1, 3, 8, 16), True), ((1, 2, 3, 8, 16), False), ((3, 8, 16), False)])
-def test_one_picture_of_several_that_may_be_has_patches(shape: tuple[int, ...], known: bool) -> None:
-    found = labels(SimpleNamespace(patch_size=8), {PIXELS: torch.zeros(shape)}, 2)
-    assert found == (["patch 0,0", "patch 0,1"] if known else ["[0]", "[1]"])
-
-
 @pytest.mark.parametrize("grid", [[[1, 2, 4], [1, 2, 4]], [[2, 2, 4]], [[1, 2, 3]]])
 def test_a_list_of_patches_that_does_not_fit_is_numbered(grid: list[list[int]]) -> None:
     assert labels(SimpleNamespace(), {PIXELS: torch.zeros(8, 12), GRID_OF_PATCHES: torch.tensor(grid)}, 8)[0] == "[0]"
-
-
-def test_positions_of_windows_say_so() -> None:
-    assert numbered_labels(2, windowed=True) == ["window 1 [0]", "window 1 [1]"]
-    shown = position_labels(SimpleNamespace(), {}, 1, MediaProcessors(), windowed=True)
-    assert [(token.id, token.text) for token in shown] == [(-1, "window 1 [0]")]
-
-
-def test_as_many_frames_as_bins_are_told_apart_by_nothing() -> None:
-    extractor = SimpleNamespace(sampling_rate=100, hop_length=1, feature_size=8)
-    assert labels(SimpleNamespace(), {FEATURES: torch.zeros(1, 8, 8)}, 4, extractor) == [
-        "0.00 s", "0.02 s", "0.04 s", "0.06 s",
-    ]  # fmt: skip

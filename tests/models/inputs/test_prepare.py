@@ -9,17 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import transformers
 from tests.models import tiny
 
 from headscope.errors import InputError
 from headscope.models.huggingface.model import HuggingFaceModel
 from headscope.models.inputs.decoder_prompt import DECODER_INPUTS
 from headscope.models.inputs.media import MediaProcessors, Picture, Sound
-from headscope.models.inputs.prepare import _main_input, _with_prompt, _with_sound
+from headscope.models.inputs.prepare import _with_prompt, _with_sound
 from headscope.models.loading import open_model
 from headscope.models.protocol import Prepared
-from headscope.models.structure.trace import hooked
 
 IDS, LONG = torch.tensor([[4, 5, 6]]), torch.zeros(1, 200, dtype=torch.long)
 MELS, PIXELS = torch.randn(1, 8, 100), torch.rand(1, 3, 32, 32)
@@ -68,14 +66,6 @@ def test_inputs_that_a_model_does_not_take_are_refused(
         opened[model].prepare(given)
 
 
-def test_tensors_by_name_are_not_changed(opened: dict[str, HuggingFaceModel]) -> None:
-    mask = torch.tensor([[0, 1, 1]])
-    made = opened["llama"].prepare({"input_ids": IDS, "attention_mask": mask})
-    assert texts(made.tokens) == ["the", "horse", "crossed"]
-    assert made.decoder_tokens == ()
-    assert made.inputs["attention_mask"] is mask
-
-
 def test_both_texts_of_an_encoder_decoder_have_tokens(opened: dict[str, HuggingFaceModel]) -> None:
     made = opened["t5"].prepare({"input_ids": IDS, "decoder_input_ids": torch.tensor([[0, 7]])})
     assert (texts(made.tokens), texts(made.decoder_tokens)) == (["the", "horse", "crossed"], ["[pad]", "road"])
@@ -108,27 +98,6 @@ def test_positions_of_a_picture_beside_a_text_belong_to_their_own_stack() -> Non
     both.close()
 
 
-def test_counting_positions_leaves_no_hooks_behind(opened: dict[str, HuggingFaceModel]) -> None:
-    before = [len(part._forward_hooks) for part in opened["vit"].model.modules()]
-    assert texts(opened["vit"].prepare(PIXELS).tokens)[:2] == ["CLS", "patch 0,0"]
-    assert [len(part._forward_hooks) for part in opened["vit"].model.modules()] == before
-
-
-def test_positions_in_two_windows_are_named_as_those_of_the_first() -> None:
-    config = transformers.SwinConfig(
-        image_size=(8, 16), patch_size=2, embed_dim=8, depths=[1], num_heads=[2], window_size=4
-    )
-    model = open_model(transformers.SwinModel(config).eval())
-    assert texts(model.prepare(torch.rand(1, 3, 8, 16)).tokens) == [f"window 1 [{place}]" for place in range(16)]
-    assert texts(model.prepare(torch.rand(1, 3, 8, 8)).tokens)[:2] == ["patch 0,0", "patch 0,1"]
-    model.close()
-
-
-def test_positions_of_one_window_without_labels_are_numbered(opened: dict[str, HuggingFaceModel]) -> None:
-    made = opened["llama"].prepare({"inputs_embeds": torch.randn(1, 3, 32)})
-    assert texts(made.tokens) == ["[0]", "[1]", "[2]"]
-
-
 def test_a_sound_is_kept_with_its_rate_or_its_extractors() -> None:
     prepared = Prepared({"input_features": MELS}, ())
     processors = MediaProcessors(sound=SimpleNamespace(sampling_rate=8000))
@@ -150,25 +119,3 @@ def test_what_was_written_so_far_follows_the_decoders_prompt(opened: dict[str, H
     prompt = _with_prompt(reads, heard, None)[DECODER_INPUTS].tolist()[0]
     assert _with_prompt(reads, heard, "it was")[DECODER_INPUTS].tolist() == [[*prompt, 9, 10]]
     reads.close()
-
-
-def test_a_decoder_without_a_start_token_is_given_none(
-    opened: dict[str, HuggingFaceModel], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(opened["whisper"].processor, "start", None)
-    assert set(_main_input(opened["whisper"], MELS)) == {"input_features"}
-
-
-def test_whether_a_text_alone_is_read_is_tried_once_on_its_beginning() -> None:
-    model = open_model(tiny.llava(), tiny.tokenizer())
-    lengths: list[int] = []
-
-    def note(module: Any, args: Any, kwargs: Any) -> None:
-        lengths.append(kwargs["input_ids"].shape[1])
-
-    with hooked([model.model], before=note):
-        for _ in range(2):
-            made = model.prepare("the horse crossed the road because it was tired")
-    assert lengths == [4]
-    assert made.inputs["input_ids"].shape == (1, 9)
-    model.close()

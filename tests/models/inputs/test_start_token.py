@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from tests.models import tiny
-from tokenizers import processors
 
 import headscope
 from headscope.models.inputs.start_token import add_start_token, gguf_start_token
@@ -83,12 +82,3 @@ def test_a_tokenizer_that_disagrees_with_its_settings_is_mended_once() -> None:
     assert tokenizer("the horse")["input_ids"] == [1, 4, 5]
     assert add_start_token(tokenizer, "its tokenizer_config.json", None) == ""
     assert tokenizer("the horse")["input_ids"] == [1, 4, 5]
-
-
-def test_what_a_tokenizer_adds_already_is_kept() -> None:
-    tokenizer = tiny.tokenizer()
-    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
-        single="$A [end]", pair="$A [end] $B [end]", special_tokens=[("[end]", 2)]
-    )
-    add_start_token(tokenizer, "x.gguf", True, 1)
-    assert tokenizer("the horse")["input_ids"] == [1, 4, 5, 2]

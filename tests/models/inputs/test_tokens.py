@@ -9,10 +9,9 @@ import pytest
 import torch
 from tests.models import tiny
 from tests.models.media import TextsKept
-from tokenizers import processors
 
 from headscope.errors import InputError
-from headscope.models.inputs import bounded_encoding, tokens
+from headscope.models.inputs import tokens
 from headscope.models.inputs.media import PIXELS, MediaProcessors, Picture
 from headscope.models.inputs.tokens import InputProcessor
 
@@ -66,12 +65,6 @@ def test_messages_go_through_the_chat_template() -> None:
     assert [token.text for token in prepared.tokens] == ["the", "horse", "."]
 
 
-def test_a_pair_is_for_encoder_decoders() -> None:
-    prepared = InputProcessor(tiny.tokenizer(), vocabulary=13, context=None, start=1).prepare(("the horse", "it was"))
-    assert prepared.inputs["decoder_input_ids"].tolist() == [[1, 9, 10]]
-    assert [token.text for token in prepared.decoder_tokens] == ["[start]", "it", "was"]
-
-
 def test_without_a_tokenizer_ids_still_work() -> None:
     processor = InputProcessor(None, vocabulary=13, context=None)
     assert [token.text for token in processor.prepare([4, 5]).tokens] == ["[4]", "[5]"]
@@ -83,11 +76,6 @@ def test_without_a_tokenizer_ids_still_work() -> None:
 def test_texts_together_have_the_ids_of_each(processor: InputProcessor) -> None:
     texts = ["the cat sat", "on", "", "a mat and the cat"]
     assert processor.token_ids_of(texts) == [processor.token_ids(text) for text in texts]
-
-
-def test_token_ids_have_no_special_tokens(processor: InputProcessor) -> None:
-    assert processor.token_ids("tired") == [11]
-    assert processor.decode(torch.tensor([9, 10])) == "it was"
 
 
 @pytest.mark.parametrize(
@@ -107,15 +95,6 @@ def test_token_ids_have_no_special_tokens(processor: InputProcessor) -> None:
 def test_what_is_not_ids_of_one_text_is_refused(processor: InputProcessor, given: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         processor.prepare(given)
-
-
-def test_the_decoders_tokens_have_the_same_limits_as_the_encoders() -> None:
-    processor = InputProcessor(tiny.tokenizer(), vocabulary=12, context=4, start=1)
-    assert processor.prepare(("the horse", "it was tired")).inputs["decoder_input_ids"].shape == (1, 4)
-    with pytest.raises(InputError, match="what was written so far has 5 tokens, and this model reads at most 4"):
-        processor.prepare(("the horse", "it was tired it"))
-    with pytest.raises(InputError, match="token 12 is outside this model's vocabulary of 0–11"):
-        processor.prepare(("the horse", "tired."))
 
 
 def test_the_decoder_begins_with_its_start_token() -> None:
@@ -160,55 +139,6 @@ def test_a_conversation_has_character_spans_and_limits() -> None:
         processor.prepare([{"role": "user", "content": "the horse it was tired"}])
     with pytest.raises(InputError, match="no tokenizer was given, so this model cannot read messages"):
         InputProcessor(None, vocabulary=13, context=4).prepare([{"role": "user", "content": "it"}])
-
-
-class Letters:
-    """The part of a slow tokenizer that is used: letters by their numbers, and nothing for some of them."""
-
-    def __call__(self, text: str, **_: object) -> dict[str, list[int]]:
-        return {"input_ids": [ord(letter) for letter in text]}
-
-    def decode(self, ids: list[int], **_: object) -> str:
-        return "".join(chr(number) for number in ids if number != 9)
-
-    def convert_ids_to_tokens(self, token: int) -> str | None:
-        return None if token == 7 else f"<{token}>"
-
-
-def test_spaces_alone_are_no_text_even_where_they_have_tokens() -> None:
-    reader = InputProcessor(Letters(), vocabulary=None, context=None)
-    with pytest.raises(InputError, match="the text is empty"):
-        reader.prepare("  \n")
-    assert reader.token_ids_of(["ab", "c"]) == [[97, 98], [99]]
-    assert reader.token_ids_of(["ab"]) == [[97, 98]]
-
-
-def test_a_token_without_text_is_shown_as_it_is_stored() -> None:
-    reader = InputProcessor(Letters(), vocabulary=None, context=None)
-    assert [reader.text_of(token) for token in (97, 9, 7)] == ["a", "<9>", "\x07"]
-
-
-def test_texts_together_have_no_special_tokens_either() -> None:
-    tokenizer = tiny.tokenizer()
-    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
-        single="[start] $A [end]", special_tokens=[("[start]", 1), ("[end]", 2)]
-    )
-    reader = InputProcessor(tokenizer, vocabulary=13, context=None)
-    assert reader.token_ids("it was") == [9, 10]
-    assert reader.token_ids_of(["it was", "tired"]) == [[9, 10], [11]]
-    assert reader.prepare("it was").inputs["input_ids"].tolist() == [[1, 9, 10, 2]]
-    assert reader.decode(torch.tensor([1, 9, 2])) == "[start] it [end]"
-
-
-def test_no_way_to_tokens_is_without_the_limit_of_characters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_encoding, "MOST_CHARACTERS", 12)
-    reader = InputProcessor(tiny.tokenizer(), vocabulary=13, context=None, start=1)
-    with pytest.raises(InputError, match="the text has 14 characters; at most 12"):
-        reader.token_ids_of(["it", "it was tired ."])
-    with pytest.raises(InputError, match="the target has 14 characters; at most 12"):
-        reader.prepare(("it", "it was tired ."))
-    with pytest.raises(InputError, match="the text has 14 characters; at most 12"):
-        reader.token_ids("it was tired .")
 
 
 @pytest.mark.parametrize(
@@ -256,9 +186,3 @@ def test_a_text_is_beside_the_picture_or_what_was_written_so_far(
     found = made.get("decoder_input_ids")
     assert (None if found is None else found.tolist()) == (None if written is None else [written])
     assert ("input_ids" in made) is (text is not None and "input_ids" in takes)
-
-
-def test_a_text_beside_a_picture_that_takes_none_is_refused() -> None:
-    reader = InputProcessor(None, vocabulary=13, context=None, start=2, media=MediaProcessors(TextsKept()))
-    with pytest.raises(InputError, match="a model takes no text beside it; give the picture or sound alone"):
-        reader.media_inputs(IMAGE, "it was", frozenset({PIXELS}), "a model")

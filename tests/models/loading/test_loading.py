@@ -13,14 +13,10 @@ import torch
 import transformers
 from tests.models import tiny
 from transformers import CLIPImageProcessorPil, CLIPProcessor
-from transformers.utils import logging
-from typer.testing import CliRunner
 
-from headscope.cli import app
 from headscope.errors import InputError, ModelError
-from headscope.models import loading
 from headscope.models.inputs.media import MediaProcessors
-from headscope.models.loading import _explain, _model_class, input_processor, no_progress_bar, open_model
+from headscope.models.loading import _explain, _model_class, input_processor, open_model
 
 
 @pytest.fixture(scope="module")
@@ -183,39 +179,6 @@ def test_the_context_is_what_both_the_config_and_the_tokenizer_allow(longest: in
     assert (reader.context, reader.vocabulary, reader.start) == (expected, 97, None)
 
 
-def test_a_context_that_is_not_stated_is_none() -> None:
-    """A tokenizer without a maximum has 10³⁰."""
-    assert tiny.tokenizer().model_max_length > 10**9
-    assert input_processor(tiny.t5(), tiny.tokenizer()).context is None
-
-
-@pytest.mark.parametrize(
-    ("longest", "context"), [(0, None), (1, 1), (10**9 - 1, 10**9 - 1), (10**9, None), (5.5, None)]
-)
-def test_a_length_that_a_tokenizer_only_seems_to_state_is_none(longest: Any, context: int | None) -> None:
-    tokenizer = tiny.tokenizer()
-    tokenizer.model_max_length = longest
-    assert input_processor(tiny.t5(), tokenizer).context == context
-
-
-@pytest.mark.parametrize(
-    ("said", "expected"),
-    [
-        ({"decoder_start_token_id": 5, "bos_token_id": 3, "pad_token_id": 4}, 5),
-        ({"decoder_start_token_id": None, "bos_token_id": 3, "pad_token_id": 4}, 3),
-        ({"decoder_start_token_id": None, "bos_token_id": None, "pad_token_id": 4}, 4),
-        ({"decoder_start_token_id": None, "bos_token_id": None, "pad_token_id": None}, 0),
-    ],
-)
-def test_a_decoder_begins_with_the_first_of_the_tokens_that_its_config_names(
-    said: dict[str, int | None], expected: int
-) -> None:
-    model = tiny.t5()
-    for name, token in said.items():
-        setattr(model.config, name, token)
-    assert input_processor(model, None).start == expected
-
-
 def test_a_processor_adds_to_a_tokenizer_or_has_its_own() -> None:
     whole = CLIPProcessor(CLIPImageProcessorPil(), tiny.tokenizer())
     mine = tiny.tokenizer()
@@ -298,28 +261,6 @@ def test_load_errors_are_explained_in_one_sentence(error: Exception, says: str) 
     assert re.search(f"^there.*{says}" if not says.startswith("there") else says, _explain("there", error))
 
 
-@pytest.mark.parametrize("before", [True, False], ids=["bars on", "bars off"])
-def test_progress_bars_are_restored_after_a_failure(before: bool) -> None:
-    shown = logging.is_progress_bar_enabled()
-    (logging.enable_progress_bar if before else logging.disable_progress_bar)()
-    try:
-        with no_progress_bar(quiet=False):
-            assert logging.is_progress_bar_enabled() == before
-        seen = []
-
-        def fail() -> None:
-            with no_progress_bar(quiet=True):
-                seen.append(logging.is_progress_bar_enabled())
-                raise KeyError
-
-        with pytest.raises(KeyError):
-            fail()
-        assert seen == [False]
-        assert logging.is_progress_bar_enabled() == before
-    finally:
-        (logging.enable_progress_bar if shown else logging.disable_progress_bar)()
-
-
 def test_a_picture_models_folder_opens_without_a_tokenizer(tmp_path: Path) -> None:
     tiny.vit().save_pretrained(tmp_path / "vit")
     opened = open_model(tmp_path / "vit")
@@ -341,34 +282,3 @@ def test_a_folder_without_its_head_opens_as_the_model_without_one(tmp_path: Path
     assert type(opened.model) is transformers.MPNetModel
     assert any("names MPNetForMaskedLM, and its files hold no weights of that head" in note for note in opened.notes)
     opened.close()
-
-
-def test_check_prints_a_note_once(tmp_path: Path) -> None:
-    transformers.MPNetModel(
-        transformers.MPNetConfig(hidden_size=32, intermediate_size=48, num_hidden_layers=1, num_attention_heads=4)
-    ).save_pretrained(tmp_path)
-    shown = CliRunner().invoke(app, ["check", str(tmp_path)])
-    notes = [line for line in shown.stdout.splitlines() if line.startswith("note")]
-    assert notes
-    assert len(notes) == len(set(notes))
-
-
-@pytest.mark.parametrize(("local", "gguf", "quiet"), [(True, False, True), (False, False, False), (True, True, False)])
-def test_the_bar_of_weights_is_hidden_for_local_folders_alone(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, local: bool, gguf: bool, quiet: bool
-) -> None:
-    seen: list[bool] = []
-
-    def stop(quiet: bool) -> None:
-        seen.append(quiet)
-        raise ModelError("far enough")
-
-    config = tiny.llama().config
-    monkeypatch.setattr(loading, "no_progress_bar", stop)
-    monkeypatch.setattr(loading, "refuse_more_weights_than_bytes", lambda *_: None)
-    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", lambda *_, **__: config)
-    with pytest.raises(ModelError, match="far enough"):
-        loading._load_weights(
-            str(folder) if local else "org/model", "it", loading.Options(), {"gguf_file": "config.json"} if gguf else {}
-        )
-    assert seen == [quiet]

@@ -10,18 +10,13 @@ import pytest
 import torch
 import transformers
 from tests.models import tiny
-from transformers import CLIPImageProcessorPil
 
 from headscope.errors import InputError, ModelError
-from headscope.models import loading
 from headscope.models.loading import (
     Options,
     _device,
-    _load_processor,
     _load_tokenizer,
-    _model_class,
     _place,
-    _stages,
     open_model,
 )
 
@@ -87,7 +82,7 @@ def test_a_folder_says_what_it_holds_instead_of_a_config(tmp_path: Path) -> None
     with pytest.raises(ModelError, match=r"holds its weights as a pickle \(a.pth\), which can run code"):
         _place(tmp_path, tmp_path, None)
     (tmp_path / "model.safetensors").write_bytes((2**26 + 1).to_bytes(8, "little"))
-    with pytest.raises(ModelError, match="lists more tensors"):
+    with pytest.raises(ModelError, match="has a header of"):
         _place(tmp_path, tmp_path, None)
 
 
@@ -95,11 +90,6 @@ def test_the_device_is_the_one_that_is_asked_for() -> None:
     assert _device(Options(device="meta")) == torch.device("meta")
     assert _device(Options(device=torch.device("cpu"))) == torch.device("cpu")
     assert _device(Options()).type == ("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def test_a_family_that_no_auto_class_knows_is_left_to_the_last() -> None:
-    assert _model_class(transformers.PreTrainedConfig()) is transformers.AutoModel
-    assert _model_class(transformers.PreTrainedConfig(architectures=[])) is transformers.AutoModel
 
 
 def test_a_tokenizer_that_is_not_there_is_none_and_a_broken_one_is_refused(
@@ -126,26 +116,6 @@ def test_a_tokenizer_that_is_not_there_is_none_and_a_broken_one_is_refused(
             load(ended)
 
 
-def test_only_a_model_that_takes_media_looks_for_a_processor(tmp_path: Path) -> None:
-    shared = {"local_files_only": True}
-    CLIPImageProcessorPil(size={"height": 32, "width": 32}, crop_size=32).save_pretrained(tmp_path)
-    assert _load_processor(tiny.llama(), str(tmp_path), shared) is None
-    assert isinstance(_load_processor(tiny.vit(), str(tmp_path), shared), transformers.ImageProcessingMixin)
-    (tmp_path / "empty").mkdir()
-    assert _load_processor(tiny.vit(), str(tmp_path / "empty"), shared) is None
-
-
-def test_a_processor_that_is_given_takes_the_place_of_the_one_that_was_saved(tmp_path: Path) -> None:
-    tiny.vit().save_pretrained(tmp_path)
-    CLIPImageProcessorPil(size={"height": 32, "width": 32}, crop_size=32).save_pretrained(tmp_path)
-    mine = CLIPImageProcessorPil(size={"height": 32, "width": 32}, crop_size=32)
-    for given, own in ((None, False), (mine, True)):
-        opened = open_model(tmp_path, processor=given)
-        assert opened.processor.media.image is not None
-        assert (opened.processor.media.image is mine) is own
-        opened.close()
-
-
 def test_a_checkpoint_that_lacks_a_weight_is_refused(tmp_path: Path) -> None:
     model = tiny.llama()
     state = {name: weight for name, weight in model.state_dict().items() if "layers.1.self_attn.k_proj" not in name}
@@ -161,20 +131,6 @@ def test_a_device_map_reaches_transformers(tmp_path: Path) -> None:
     open_model(tmp_path, device_map="cpu").close()
     with pytest.raises(ModelError, match=r"cannot be opened: .*nowhere"):
         open_model(tmp_path, device_map="nowhere")
-
-
-def test_opening_a_gguf_file_says_which_part_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[tuple[str, int, int]] = []
-    monkeypatch.setattr(
-        loading, "report_progress", lambda what, done, total: told.append((what, int(done), int(total)))
-    )
-    with _stages("a.gguf") as stage:
-        stage("one")
-        stage("two")
-    assert told == [("opening a.gguf: one", 0, 2), ("opening a.gguf: two", 1, 2)]
-    with _stages(None) as stage:
-        stage("three")
-    assert len(told) == 2
 
 
 def test_sources_that_are_no_model_are_named() -> None:

@@ -109,12 +109,6 @@ def test_the_tokenizer_is_saved_with_the_model(tokenizer: Any, tmp_path: Path) -
         assert [token.text for token in opened.prepare("the horse").tokens] == ["the", "horse"]
 
 
-def test_an_empty_folder_is_accepted_and_the_recipe_is_utf_8(tmp_path: Path) -> None:
-    (tmp_path / "new").mkdir()
-    save(pruned(tiny.gpt2(), UNEVEN), tmp_path / "new", {"texts": "Das Pferd überquerte die Straße."})
-    assert "überquerte die Straße" in (tmp_path / "new" / RECIPE).read_text(encoding="utf-8")
-
-
 @pytest.mark.parametrize("there", ["a file", "a full folder"])
 def test_an_existing_file_or_folder_is_not_overwritten(there: str, tmp_path: Path) -> None:
     target = tmp_path / "new"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from headscope.models.structure.carry import Route, recompute, source_parts
-from headscope.models.structure.tape import Op, Source, Tape, mark_of
+from headscope.models.structure.tape import Tape
 
 DRAW = torch.Generator().manual_seed(0)
 GATE, GAIN, BETA, SQUARE = (torch.randn(size, generator=DRAW) for size in ((3, 4), (4,), (4,), (4, 4)))
@@ -110,53 +109,6 @@ def test_a_replaced_source_gives_what_the_work_gives_for_it(name: str) -> None:
     assert any(torch.allclose(found, each, atol=1e-6) for each in expected)
 
 
-@pytest.mark.parametrize(
-    ("work", "carried"),
-    [
-        (lambda x, y: (x + y).exp(), False),
-        (lambda x, y: (x + y) * (x + y), False),
-        (lambda x, y: GATE / (x + y), False),
-        (lambda x, y: (x + y) @ SQUARE, False),
-        (lambda x, y: (x + y).masked_fill(MASK, 1.0), False),
-        (lambda x, y: (x + y) * 2, True),
-        (lambda x, y: (x + y).softmax(-1) @ (x + y).T.contiguous(), True),
-    ],
-    ids=["exp", "square", "divisor", "matrix", "filled", "factor", "weighted sum"],
-)
-def test_what_is_not_linear_in_the_stream_ends_what_is_carried(work: Any, carried: bool) -> None:
-    out, tape = record(work)
-    assert (tape.node_of(out) is not None) is carried
-
-
-def test_a_matrix_of_a_reader_carries_and_its_bias_is_a_part() -> None:
-    out, tape = record(lambda x, y: torch.addmm(BETA, x + y, SQUARE), in_site=True)
-    node = tape.node_of(out)
-    assert node is not None
-    assert node.in_site
-    route = Route(node)
-    assert [op.name for op in route.matrices()] == ["addmm"]
-    torch.testing.assert_close(total(route), out)
-    mark = mark_of(out)
-    assert mark is not None
-    assert (mark.op, mark.in_site, mark.dynamic) == ("addmm", True, True)
-
-
-def test_the_end_of_the_stream_is_the_latest_sum_outside_of_readers() -> None:
-    _, tape = record(lambda x, y: ((x + y) * 2 + y).exp() + 0 * BETA)
-    assert [op.name for op in tape.joins.values() if isinstance(op, Op)] == ["add"]
-    _, inside = record(lambda x, y: x + y, in_site=True)
-    assert not inside.joins
-
-
-def test_the_same_tensor_is_one_source_and_each_has_its_value() -> None:
-    out, tape = record(lambda x, y: (x + y) + x)
-    node = tape.node_of(out)
-    assert node is not None
-    sources = Route(node).sources
-    assert sorted(each.op for each in sources) == ["input", "input"]
-    assert all(isinstance(each, Source) and each.value is not None for each in sources)
-
-
 def test_a_source_that_is_changed_in_place_later_keeps_what_it_was() -> None:
     def work(x: Tensor, y: Tensor) -> Tensor:
         first = x.exp()
@@ -168,30 +120,3 @@ def test_a_source_that_is_changed_in_place_later_keeps_what_it_was() -> None:
     node = tape.node_of(out)
     assert node is not None
     torch.testing.assert_close(total(Route(node)), out)
-
-
-def test_orders_grow_along_a_pass_and_modules_are_named_by_the_stack() -> None:
-    tape, x = Tape(), torch.randn(3, 4)
-    tape.mark_input(x)
-    assert tape.path == ""
-    tape.stack = ["outer", "inner"]
-    with torch.no_grad(), tape:
-        out = (x + 1) + 2
-    node = tape.node_of(out)
-    assert isinstance(node, Op)
-    assert (node.path, node.in_site) == ("inner", False)
-    assert [op.order for op in Route(node).ops] == [1, 2]
-
-
-@pytest.mark.parametrize("bias", [False, True])
-def test_some_columns_of_a_matrix_are_computed_again_as_the_whole_is(bias: bool) -> None:
-    def work(x: Tensor, y: Tensor) -> Tensor:
-        return torch.addmm(BETA, x + y, SQUARE) if bias else (x + y) @ SQUARE
-
-    out, tape = record(work, in_site=True)
-    node = tape.node_of(out)
-    assert isinstance(node, Op)
-    wanted = torch.tensor([0, 3])
-    some = recompute(node, {}, {node: wanted})
-    torch.testing.assert_close(some[:, wanted], out[:, wanted])
-    assert not some[:, [1, 2]].any()

@@ -135,13 +135,6 @@ def test_unreadable_input_is_reported_with_file_and_line_after_the_good_document
     assert re.search(said, skips.problems[0])
 
 
-def test_skipping_a_bad_line_reads_the_lines_after_it(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_bytes(GOOD + b"oops\n" + GOOD)
-    corpus = Corpus(tmp_path / "a.jsonl", broken="skip")
-    assert len(documents_of(corpus)) == 2
-    assert str(tmp_path / "a.jsonl") + ", line 2: not JSON" in corpus.problems[0]
-
-
 class LongLine:
     """A stream that makes one line of words up as it is read, and counts its bytes."""
 
@@ -192,12 +185,6 @@ def test_sources_that_are_not_a_corpus_are_refused(source: Any, said: str) -> No
         Corpus(source)
 
 
-def test_an_item_that_is_not_text_is_reported_with_its_number() -> None:
-    corpus = Corpus(["fine", 3])
-    assert documents_of(corpus) == ["fine"]
-    assert corpus.problems == ["the corpus, item 1: int; a document is a str, or has a field 'text'"]
-
-
 def test_what_a_corpus_is_for_the_recipe(tmp_path: Path) -> None:
     for name, text in (("b.txt", "two"), ("a.txt", "first"), (".hidden", "no")):
         (tmp_path / name).write_text(text)
@@ -240,33 +227,3 @@ def test_a_corpus_without_files_is_known_by_what_it_says_or_by_reading(source, i
     corpus = Corpus(source)
     assert corpus.identity(FileHashes(), lambda _: None) == identity
     assert (corpus.known_by_reading, corpus.n_bytes) == (by_reading, None)
-
-
-def test_a_list_of_texts_is_known_by_its_texts() -> None:
-    def digest(*texts: str) -> str:
-        (entry,) = Corpus(list(texts)).identity(FileHashes(), lambda _: None)
-        assert entry["texts"] == len(texts)
-        return str(entry["sha256"])
-
-    lists = [("a", "b"), ("ab",), ("a\0b",), ("a", "b", ""), ("a\0", "b"), ("a", "\0b"), ("b", "a"), ("\ud800",)]
-    assert len({digest(*texts) for texts in lists}) == len(lists)
-    assert digest("a", "b") == hashlib.sha256(b"a\0b").hexdigest(), "as in every recipe that was written"
-    assert not Corpus(["a"]).known_by_reading
-
-
-@pytest.mark.parametrize(("length", "shown"), [(80, "x" * 80), (81, "x" * 77 + "…")])
-def test_a_long_name_is_shortened_where_it_is_quoted(length: int, shown: str) -> None:
-    with pytest.raises(InputError, match=f"^{shown}: no such file, folder or pattern"):
-        Corpus("x" * length)
-
-
-def test_documents_without_text_are_not_counted_and_parts_of_one_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headscope.scan.corpus.file_formats.PASSAGE_CHARACTERS", 4)
-    corpus = Corpus(["", "ab cd ef", "  \n", "gh"])
-    assert [tuple(passage) for passage in corpus] == [(0, "ab"), (0, " cd"), (0, " ef"), (1, "gh")]
-    assert corpus.n_documents == 2
-
-
-def test_a_long_text_is_cut_where_every_scan_has_cut_it() -> None:
-    lengths = [len(passage.text) for passage in Corpus(["x" * (2 * 65_536 + 1), "y" * 65_536])]
-    assert lengths == [65_536, 65_536, 1, 65_536], "tokens at the cuts, and so a census, depend on it"

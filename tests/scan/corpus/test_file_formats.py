@@ -1,4 +1,4 @@
-"""Bytes become passages: for any chunks no text is lost, no word is split, and errors name their line."""
+"""Bytes become passages: for any chunks no text is lost, and errors name their line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headscope.scan.corpus import file_formats
-from headscope.scan.corpus.documents import Corpus
 from headscope.scan.corpus.file_formats import UnreadableError, decode, json_texts, parquet_texts, split_passages
 
 SMALL = 16
@@ -67,23 +65,6 @@ def test_no_word_is_split_where_there_is_white_space(words: list[str]) -> None:
     assert found == words
 
 
-def test_text_without_white_space_is_split_at_the_full_length() -> None:
-    assert [passage for _, passage in split_passages(iter(("x" * 40,)), False)] == ["x" * 16, "x" * 16, "x" * 8]
-    assert [passage for _, passage in split_passages(iter(("x" * 40 + "\n",)), True)] == ["x" * 16, "x" * 16, "x" * 8]
-
-
-def test_text_before_an_unreadable_part_is_yielded_first() -> None:
-    def torn() -> Iterator[str]:
-        yield "one\ntw"
-        raise UnreadableError(", line 2: torn")
-
-    for lines, expected in ((True, ["one", "tw"]), (False, ["one\ntw"])):
-        found: list[tuple[bool, str]] = []
-        with pytest.raises(UnreadableError, match=", line 2: torn"):
-            found.extend(split_passages(torn(), lines))
-        assert joined(found) == expected
-
-
 @settings(deadline=None)
 @given(st.text(alphabet="aü世\U0001f40e\n", max_size=60), st.integers(1, 9), st.booleans())
 def test_bytes_are_decoded_where_a_chunk_ends_inside_a_character(text: str, size: int, marked: bool) -> None:
@@ -106,13 +87,6 @@ def test_an_undecodable_byte_is_reported_with_its_line_after_the_good_text(text:
         with pytest.raises(UnreadableError, match=f", line {line}: {wrong}"):
             found.extend(decode(io.BytesIO(text.encode() + bad)))
     assert "".join(found) == text
-
-
-def test_a_file_that_cannot_be_opened_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(UnreadableError, match=r": cannot be opened \(No such file or directory\)"):
-        list(decode(tmp_path / "gone.txt"))
-    with pytest.raises(UnreadableError, match=r": cannot be opened \(Is a directory\)"):
-        list(decode(tmp_path))
 
 
 @settings(deadline=None)
@@ -155,122 +129,3 @@ def test_a_parquet_column_is_read_in_order_and_its_errors_are_reported(tmp_path:
         list(parquet_texts(tmp_path / "a.parquet", "n"))
     with pytest.raises(UnreadableError, match=", row 0: bytes in the column 'raw', not a text"):
         list(parquet_texts(tmp_path / "a.parquet", "raw"))
-
-
-def test_half_of_a_surrogate_pair_in_a_list_is_reported_with_its_item() -> None:
-    corpus = Corpus(["fine", "ab\ud800"])
-    assert [passage.text for passage in corpus] == ["fine"]
-    assert corpus.problems == ["the corpus, item 1: half of a surrogate pair at character 2"]
-
-
-@pytest.mark.parametrize(("size", "passages"), [(8, 1), (9, 2), (16, 2), (17, 3)])
-def test_a_passage_has_so_many_characters_at_most(monkeypatch: pytest.MonkeyPatch, size: int, passages: int) -> None:
-    monkeypatch.setattr(file_formats, "PASSAGE_CHARACTERS", 8)
-    found = list(file_formats.split_passages(("x" * size,)))
-    assert "".join(text for _, text in found) == "x" * size
-    assert [begins for begins, _ in found] == [True, *[False] * (passages - 1)]
-    assert max(len(text) for _, text in found) <= 8
-
-
-@pytest.mark.parametrize(
-    ("text", "first"),
-    [("abcdef ghij", "abcdef"), ("ab cdefghij", "ab cdefg"), ("abcd efghij", "abcd"), ("abcdefg\nhij", "abcdefg"),
-     ("abcde f\nghi", "abcde f"), ("abcdefgh ij", "abcdefgh")],
-)  # fmt: skip
-def test_a_passage_ends_before_white_space_in_its_second_half(monkeypatch, text: str, first: str) -> None:
-    monkeypatch.setattr(file_formats, "PASSAGE_CHARACTERS", 8)
-    assert next(file_formats.split_passages((text,)))[1] == first
-
-
-@pytest.mark.parametrize(("line", "refused"), [("x" * 10, False), ("x" * 11, True)])
-def test_a_json_line_may_be_as_long_as_the_limit(monkeypatch: pytest.MonkeyPatch, line: str, refused: bool) -> None:
-    monkeypatch.setattr(file_formats, "MAX_JSON_LINE", 10)
-    chunks = ["a\n", line[:5], line[5:]]
-    if refused:
-        with pytest.raises(UnreadableError, match=r"^, line 2: longer than 10 characters; put such a text"):
-            list(file_formats._lines(chunks))
-    else:
-        assert list(file_formats._lines([*chunks, "\nb"])) == ["a", line, "b"]
-
-
-@pytest.mark.parametrize(
-    ("packed", "unpacked", "refused"),
-    [
-        (1, 100, False),
-        (1, 101, True),
-        (2, 101, True),
-        (3, 101, False),
-        (0, 10_000, True),
-        (20, 200, False),
-        (3, 150, False),
-    ],
-)
-def test_a_column_is_refused_where_no_text_is_so_repetitive(
-    monkeypatch, packed: int, unpacked: int, refused: bool
-) -> None:
-    monkeypatch.setattr(file_formats, "MAX_COLUMN_BYTES", 100)
-    monkeypatch.setattr(file_formats, "MOST_COMPRESSED", 50)
-    assert_refused(packed, unpacked, refused)
-
-
-@pytest.mark.parametrize(
-    ("packed", "unpacked", "refused"),
-    [(1, 2**26, False), (1, 2**26 + 1, True), (200_000, 10**8, False), (200_000, 10**8 + 1, True)],
-)
-def test_64_mib_of_text_may_not_unpack_five_hundredfold(packed: int, unpacked: int, refused: bool) -> None:
-    assert_refused(packed, unpacked, refused)
-
-
-def assert_refused(packed: int, unpacked: int, refused: bool) -> None:
-    chunks = [
-        SimpleNamespace(path_in_schema=name, total_compressed_size=1, total_uncompressed_size=10**9) for name in "ab"
-    ]
-    own = SimpleNamespace(path_in_schema="text", total_compressed_size=packed, total_uncompressed_size=unpacked)
-    group = SimpleNamespace(column=lambda number: [*chunks, own][number])
-    metadata = SimpleNamespace(num_row_groups=1, num_columns=3, row_group=lambda number: group)
-    if refused:
-        with pytest.raises(UnreadableError, match=f"row group 0: {packed:,} bytes that unpack to {unpacked:,};"):
-            file_formats._refuse_bomb(metadata, "text")
-    else:
-        file_formats._refuse_bomb(metadata, "text")
-
-
-def test_a_parquet_file_of_one_letter_is_refused_before_it_is_read(tmp_path: Path, monkeypatch) -> None:
-    pq.write_table(pa.table({"text": ["x" * 2**16]}), tmp_path / "a.parquet", compression="zstd", use_dictionary=False)
-    assert len("".join(text for _, text in parquet_texts(tmp_path / "a.parquet", "text"))) == 2**16
-    monkeypatch.setattr(file_formats, "MAX_COLUMN_BYTES", 2**15)
-    with pytest.raises(UnreadableError, match=r"^, row group 0: [\d,]+ bytes that unpack to [\d,]+; no text is so"):
-        next(parquet_texts(tmp_path / "a.parquet", "text"))
-
-
-@pytest.mark.parametrize(("size", "refused"), [(2**26, False), (2**26 + 1, True)])
-def test_a_json_line_has_64_mi_characters_at_most(size: int, refused: bool) -> None:
-    chunks = ["x" * 2**20] * (size // 2**20) + ["x"] * (size % 2**20)
-    if refused:
-        with pytest.raises(UnreadableError, match=r"^, line 1: longer than 67,108,864 characters; put such a text"):
-            list(file_formats._lines(chunks))
-    else:
-        assert [len(line) for line in file_formats._lines(chunks)] == [size]
-
-
-def test_a_text_that_fits_a_passage_is_one_passage() -> None:
-    text = "0123456789 abcde"
-    assert len(text) == SMALL
-    assert list(split_passages((text,))) == [(True, text)]
-    assert list(split_passages(("a\nb",))) == [(True, "a\nb")], "one document unless lines are"
-
-
-def test_files_are_closed_after_reading_and_streams_are_left_to_who_opened_them(tmp_path: Path, monkeypatch) -> None:
-    (file := tmp_path / "a.txt").write_text("text")
-    opened, plain = [], Path.open
-
-    def opening(self: Path, *how: str) -> object:
-        opened.append(plain(self, *how))
-        return opened[-1]
-
-    monkeypatch.setattr(Path, "open", opening)
-    assert list(decode(file)) == ["text"]
-    assert [each.closed for each in opened] == [True]
-    stream = io.BytesIO(b"text")
-    assert list(decode(stream)) == ["text"]
-    assert not stream.closed

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from headscope.scan.corpus.packing import PackedRows, Piece
-from headscope.scan.tally.examples import AFTER, BEFORE, NO_TOKEN, WINDOW, Example, TopExamples, top_examples
+from headscope.scan.tally.examples import AFTER, BEFORE, NO_TOKEN, WINDOW, TopExamples, _Example, top_examples
 
 QUESTIONS, HEADS, ROWS, LENGTH = 2, 3, 4, 50
 NONE = float("-inf")
@@ -38,7 +38,7 @@ def batch(seed: int, first_document: int = 0) -> Batch:
     return (score, column, key), PackedRows(ids, tuple(pieces))
 
 
-def by_hand(made: list[Batch], question: int, head: int) -> list[Example]:
+def by_hand(made: list[Batch], question: int, head: int) -> list[_Example]:
     found = []
     for (scores, columns, keys), rows in made:
         for number, piece in enumerate(rows.pieces):
@@ -48,7 +48,7 @@ def by_hand(made: list[Batch], question: int, head: int) -> list[Example]:
             window = range(int(column) - BEFORE, int(column) + AFTER + 1)
             tokens = [int(rows.ids[piece.row, at]) if piece.start <= at < piece.stop else NO_TOKEN for at in window]
             moved = piece.offset - piece.start
-            found.append(Example(score, piece.document, int(column) + moved, int(key) + moved, tokens))
+            found.append(_Example(score, piece.document, int(column) + moved, int(key) + moved, tokens))
     return sorted(found, key=lambda one: (-one.score, one.document, one.position))
 
 
@@ -74,15 +74,6 @@ def test_batches_merged_in_any_order_give_the_same_examples() -> None:
                 assert best.of(question, head) == by_hand(parts, question, head)[:5]
 
 
-def test_pieces_without_an_answer_give_no_example() -> None:
-    (score, column, key), rows = batch(0)
-    best = top_examples((torch.full_like(score, NONE), column, key), rows, 3)
-    assert all(best.of(question, head) == [] for question in range(QUESTIONS) for head in range(HEADS))
-    for part in (best.document, best.position, best.key, best.tokens):
-        assert bool((part == -1).all()), "nothing of a query that was no answer is kept"
-    assert bool((best.score == -1.0).all())
-
-
 def test_a_window_ends_where_its_piece_does() -> None:
     ids = torch.arange(100)[None]
     tops = tuple(torch.tensor(value)[None, None, None] for value in (0.5, 40, 39))
@@ -94,27 +85,9 @@ def test_a_window_ends_where_its_piece_does() -> None:
     assert one.tokens[BEFORE] == 40, "the query token is at its place in the window"
 
 
-def test_merging_the_heads_of_one_site_leaves_the_others_alone() -> None:
-    whole = TopExamples.empty(QUESTIONS, HEADS, 5).merge(top_examples(*batch(1), 5))
-    other = TopExamples.empty(QUESTIONS, HEADS, 5)
-    numbers = {name: part[:, 1:3] for name, part in whole.arrays().items()}
-    other.merge_heads(slice(1, 3), TopExamples.from_arrays(numbers))
-    for question in range(QUESTIONS):
-        assert other.of(question, 0) == []
-        assert [other.of(question, head) for head in (1, 2)] == [whole.of(question, head) for head in (1, 2)]
-
-
 def test_examples_are_restored_from_their_arrays() -> None:
     best = top_examples(*batch(2), 4)
     again = TopExamples.from_arrays(best.arrays())
     for name, part in best.arrays().items():
         assert torch.equal(again.arrays()[name], part)
         assert part.is_contiguous()
-
-
-def test_an_example_has_the_window_of_every_tally_that_was_written() -> None:
-    assert (BEFORE, AFTER, WINDOW, NO_TOKEN) == (24, 8, 33, -1)
-    empty = TopExamples.empty(1, 2, 3)
-    for part in (empty.score, empty.document, empty.position, empty.key):
-        assert part.tolist() == [[[-1] * 3] * 2]
-    assert empty.tokens.tolist() == [[[[-1] * 33] * 3] * 2]

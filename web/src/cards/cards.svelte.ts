@@ -37,7 +37,7 @@ export class CardReader extends PageState {
   async load(): Promise<void> {
     this.restore(location.hash);
     await this.guarded(async () => {
-      this.lines = (await askJson<Schemas["CardList"]>("cards")).cards;
+      this.lines = await askJson<Schemas["CardSummary"][]>("cards");
     });
     await this.read();
   }

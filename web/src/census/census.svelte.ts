@@ -38,7 +38,7 @@ export class CensusReader extends PageState {
   async load(): Promise<void> {
     this.restore(location.hash);
     await this.guarded(async () => {
-      this.lines = (await askJson<Schemas["CensusList"]>("censuses")).censuses;
+      this.lines = await askJson<Schemas["CensusSummary"][]>("censuses");
     });
     if (this.lines?.length) await this.open(this.number, this.other);
   }
@@ -47,7 +47,7 @@ export class CensusReader extends PageState {
   async show(number: number): Promise<void> {
     this.detail = null;
     await this.guarded(async () => {
-      this.lines = (await askJson<Schemas["CensusList"]>("censuses")).censuses;
+      this.lines = await askJson<Schemas["CensusSummary"][]>("censuses");
     });
     await this.open(number);
   }

@@ -45,7 +45,7 @@ export class Player extends PageState {
   async load(name = fieldsAt(location.hash).get("film")): Promise<void> {
     this.stop();
     await this.guarded(async () => {
-      this.names = (await askJson<{ names: string[] }>("films")).names;
+      this.names = await askJson<string[]>("films");
       const known = name !== null && this.names.includes(name) ? `film?name=${encodeURIComponent(name)}` : "film";
       const told = await askContainer(known);
       this.arrays = told.arrays;

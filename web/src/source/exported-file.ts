@@ -63,7 +63,7 @@ export function fileSource(bytes: ArrayBuffer): Source {
     model: ModelCard;
     predictions: Prediction[];
     roles: Roles;
-    featured: { claims: PaperClaim[] };
+    featured: PaperClaim[];
     explained?: Explained;
   };
   const answers = explainedAnswers(explained, notInFile);
@@ -75,14 +75,14 @@ export function fileSource(bytes: ArrayBuffer): Source {
     model: async () => model,
     look: async () => lookFrom(part(bundle, "look")),
     weights: async (wanted) => weights(bundle, wanted),
-    attribution: async ({ site, position }) => attributionFrom(part(bundle, `mix ${site} ${position}`)),
+    attribution: async ({ site, position }) => attributionFrom(part(bundle, `attribution ${site} ${position}`)),
     predict: async ({ position }) => predictions[position],
     why: async (wanted) => answers.why(wanted),
     cutPath: async (wanted) => answers.cutPath(wanted),
     trace: async (wanted) => answers.trace(wanted),
     received: async ({ look, head }) => receivedIn(weights(bundle, wholePattern(look, head))),
     importance: absent,
-    featured: async () => featured.claims,
+    featured: async () => featured,
     roles: async () => roles,
     testHeads: async () => roles,
   };

@@ -52,7 +52,7 @@ export function notebookSource(first: string, ask: ReturnType<typeof requester>)
           : bytes("look", wanted)),
       ),
     weights: async (wanted) => tileFrom(await bytes("weights", wanted)),
-    attribution: async (wanted) => attributionFrom(await bytes("mix", wanted)),
+    attribution: async (wanted) => attributionFrom(await bytes("attribution", wanted)),
     token: (wanted) => value<FoundToken>("token", wanted),
     predict: (wanted) => value<Prediction>("predict", wanted),
     why: (wanted) => value<Why>("why", wanted),
@@ -60,7 +60,7 @@ export function notebookSource(first: string, ask: ReturnType<typeof requester>)
     trace: (wanted) => value<Trace>("trace", wanted),
     received: async (wanted) => receivedFrom(await bytes("received", wanted)),
     importance: async (wanted) => importanceFrom(await bytes("importance", wanted)),
-    featured: async () => (await value<{ claims: PaperClaim[] }>("featured")).claims,
+    featured: () => value<PaperClaim[]>("featured"),
     roles: () => value<Roles>("roles"),
     testHeads: () => value<Roles>("testHeads"),
   };

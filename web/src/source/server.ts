@@ -113,7 +113,7 @@ export function serverSource(model?: string): Source {
       return look;
     },
     weights: cached(async (wanted, signal) => tileFrom(await bytes("weights", wanted, signal))),
-    attribution: cached(async (wanted, signal) => attributionFrom(await bytes("mix", wanted, signal))),
+    attribution: cached(async (wanted, signal) => attributionFrom(await bytes("attribution", wanted, signal))),
     token: (wanted) => json<FoundToken>("token", wanted),
     predict: cached(async (wanted, signal) => (await about("predict", wanted, signal)).json() as Promise<Prediction>),
     why: cached(async (wanted, signal) => (await about("why", wanted, signal)).json() as Promise<Why>),
@@ -122,7 +122,7 @@ export function serverSource(model?: string): Source {
     progress: () => json<Progress>("progress"),
     received: cached(async (wanted, signal) => receivedFrom(await bytes("received", wanted, signal))),
     importance: cached(async (wanted, signal) => importanceFrom(await bytes("importance", wanted, signal))),
-    featured: async () => (await json<{ claims: PaperClaim[] }>("featured")).claims,
+    featured: () => json<PaperClaim[]>("featured"),
     roles: () => json<Roles>("roles"),
     testHeads: () => json<Roles>("roles", {}),
   };

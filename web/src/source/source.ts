@@ -2,16 +2,18 @@
 import type { components } from "../api";
 
 type Schemas = components["schemas"];
+/** Every field of a response is sent, also one that has its default value. */
+type Sent<T> = { [K in keyof T]-?: Sent<T[K]> };
 export type ModelCard = Schemas["ModelInfo"];
 export type SiteCard = Schemas["SiteInfo"];
 export type QuestionCard = Schemas["QuestionInfo"];
-export type TokenCard = Schemas["TokenInfo"];
+export type TokenCard = Sent<Schemas["Token"]>;
 export type Guess = Schemas["NextToken"];
-export type LookCard = Schemas["LookResponse"];
+export type LookCard = Sent<Schemas["LookResponse"]>;
 export type WeightsRequest = Required<Schemas["WeightsRequest"]>;
 export type Measure = WeightsRequest["measure"];
-export type Edge = Schemas["Edge"];
-export type Progress = Schemas["Progress"];
+export type Edge = Schemas["HeadArrow"];
+export type Progress = Schemas["RequestProgress"];
 export type Models = Schemas["ModelList"];
 export type AttributionRequest = Schemas["AttributionRequest"];
 export type FoundToken = Schemas["TokenResponse"];
@@ -23,17 +25,17 @@ export type Finding = Schemas["Finding"];
 export type RoleTrial = Schemas["RoleTrial"];
 export type WhyRequest = Required<Schemas["WhyRequest"]>;
 /** `stored`: computed when a published site was made, not in the visitor's browser. */
-export type Why = Schemas["WhyResponse"] & { stored?: boolean };
-export type WriterShare = Schemas["WriterShare"];
+export type Why = Sent<Schemas["WhyResponse"]> & { stored?: boolean };
+export type WriterShare = Sent<Schemas["Share"]>;
 export type TraceRequest = Required<Schemas["TraceRequest"]>;
-export type Trace = Schemas["TraceResponse"];
-export type TraceStep = Schemas["TraceStep"];
-export type TraceRead = Schemas["TraceRead"];
+export type Trace = Sent<Schemas["TraceResponse"]>;
+export type TraceStep = Trace["steps"][number];
+export type TraceRead = Sent<Schemas["KeyRead"]>;
 export type CutPathRequest = Required<Schemas["CutPathRequest"]>;
 export type CutPath = Schemas["CutPathResponse"];
 export type PaperClaim = Schemas["PaperClaim"];
 
-export type PatchGrid = Schemas["GridInfo"];
+export type PatchGrid = Schemas["PatchGrid"];
 
 /** The pixels that a model has read, three bytes each, row by row. */
 export interface Pixels {

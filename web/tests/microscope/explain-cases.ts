@@ -8,7 +8,7 @@ export const share = (name: string, kind: string, value: number, read: WriterSha
   position_part: 0,
   read,
 });
-export const MARK = share("4.3", "head", 4.3, { position: 6, token: " the", weight: 0.96 });
+export const MARK = share("4.3", "head", 4.3, { place: { position: 6, token: " the" }, weight: 0.96 });
 export const WHY: Why = {
   look: "x",
   head: "5.6",
@@ -26,7 +26,7 @@ export const WHY: Why = {
   asked: [share("mlp 3", "mlp", 3.16)],
   answered: [
     MARK,
-    share("2.1", "head", 2.05, { position: 6, token: " the", weight: 0.98 }),
+    share("2.1", "head", 2.05, { place: { position: 6, token: " the" }, weight: 0.98 }),
     share("bias", "reader", 1),
   ],
   terms: {},
@@ -38,12 +38,12 @@ export const WHY: Why = {
 };
 
 const nothing = { count: 0, up: 0, down: 0 };
-const READ = { position: 7, token: " river", weight: 0.55, share: 0.8, total: 7.52, asked: [], answered: [MARK] };
+const at = (position: number, token: string) => ({ place: { position, token } });
+const READ = { ...at(7, " river"), weight: 0.55, share: 0.8, total: 7.52, asked: [], answered: [MARK] };
 export const STEP: TraceStep = {
   name: "5.6",
   kind: "head",
-  position: 14,
-  token: " the",
+  ...at(14, " the"),
   share: 0.8,
   rests: false,
   note: "",

@@ -21,7 +21,7 @@ const CUT: CutPath = {
   weight: { as_is: 0.55, predicted: 0.021, true: 0.034 },
   logit: { as_is: 10.76, predicted: 9.96, true: 8.54 },
   probability: { as_is: 0.45, predicted: 0.3, true: 0.2 },
-  answers: [],
+  answers: {},
   others: 0,
 };
 const arrow = {

@@ -17,9 +17,7 @@ from pydantic_core import to_jsonable_python
 
 from headscope.app.export.html import assemble
 from headscope.app.pages.attribution import AttributionRequest, TokenRequest
-from headscope.app.pages.explain.path_cut import CutPathRequest
-from headscope.app.pages.explain.trace import TraceRequest
-from headscope.app.pages.explain.why import WhyRequest
+from headscope.app.pages.explain import CutPathRequest, TraceRequest, WhyRequest
 from headscope.app.pages.media.given_looks import GivenLooks
 from headscope.app.pages.media.shown import ReceivedRequest
 from headscope.app.pages.media.upload import MediaRequest
@@ -39,7 +37,7 @@ REQUESTS: dict[str, tuple[type[BaseModel], Callable[[Session, Any], Any]]] = {
     "media": (MediaRequest, Session.look_media),
     "received": (ReceivedRequest, Session.received),
     "weights": (WeightsRequest, Session.weights),
-    "mix": (AttributionRequest, Session.attribution),
+    "attribution": (AttributionRequest, Session.attribution),
     "token": (TokenRequest, Session.token),
     "predict": (PredictRequest, Session.predict),
     "why": (WhyRequest, Session.why),

@@ -11,8 +11,8 @@ from headscope.app.pages.four_heads import MadeModels, OpenedModel
 from headscope.app.pages.schema import SCHEMA_VERSION, Request, Response
 from headscope.lab.teach.by_hand import ROLES, HandSizes, by_hand
 from headscope.lab.teach.crafted_heads import word_tokenizer
-from headscope.lab.teach.exercises import BOXES, Checked, InventTwoHeads, Remark, check_fork
-from headscope.lab.teach.worked_example import FEATURES, HeadWork, Step, WorkedExample, work
+from headscope.lab.teach.exercises import BOXES, Checked, InventTwoHeads, check_fork
+from headscope.lab.teach.worked_example import FEATURES, CalculationStep, HeadWork, WorkedExample, work
 
 HAND_WORDS = (
     *(",", ".", "red", "blue", "green", "cat", "dog", "bird", "horse", "tree", "road", "river", "house", "door"),
@@ -75,7 +75,7 @@ class WorkedResponse(Response):
     concatenated: Vector
     through_identity: Vector
     mixed: Vector
-    steps: list[Step]
+    steps: list[CalculationStep]
 
 
 class ExerciseResponse(Response):
@@ -105,25 +105,12 @@ class ForkRequest(Request):
     )
 
 
-class CheckedAnswer(Response):
-    """Whether an answer is right, with a remark on each of its parts."""
-
-    right: bool
-    remarks: list[Remark]
-
-
 class HandRole(Response):
     """A model whose weights are written by hand, not trained."""
 
     role: str
     says: str
     layers: int
-
-
-class HandRoles(Response):
-    """All models by hand."""
-
-    roles: list[HandRole]
 
 
 class HandRequest(Request):
@@ -152,27 +139,23 @@ def exercise() -> ExerciseResponse:
     return ExerciseResponse(sentence=invent.sentence, reader=invent.reader, values=invent.values, boxes=list(BOXES))
 
 
-def check_invented(asked: InventedRequest) -> CheckedAnswer:
+def check_invented(asked: InventedRequest) -> Checked:
     """Check two invented heads; what is left empty is not checked."""
     invent = InventTwoHeads()
     if asked.values is not None:
         invent = replace(invent, values=invent.own_values(asked.values))
-    return _checked(invent.check(asked.heads, asked.sums, concatenated=asked.concatenated, attempt=asked.attempt))
+    return invent.check(asked.heads, asked.sums, concatenated=asked.concatenated, attempt=asked.attempt)
 
 
-def check_drawn(asked: ForkRequest) -> CheckedAnswer:
+def check_drawn(asked: ForkRequest) -> Checked:
     """Check the drawn fork."""
-    return _checked(check_fork(asked.arrows))
+    return check_fork(asked.arrows)
 
 
-def _checked(checked: Checked) -> CheckedAnswer:
-    return CheckedAnswer(right=checked.right, remarks=checked.remarks)
-
-
-def hand_roles() -> HandRoles:
+def hand_roles() -> list[HandRole]:
     """Every model by hand, with the first line of its docstring."""
     says = {role: (make.__doc__ or "").strip().split("\n")[0] for role, make in ROLES.items()}
-    return HandRoles(roles=[HandRole(role=role, says=says[role], layers=1 + (role == "induction")) for role in ROLES])
+    return [HandRole(role=role, says=says[role], layers=1 + (role == "induction")) for role in ROLES]
 
 
 def open_by_hand(made: MadeModels, asked: HandRequest) -> OpenedModel:

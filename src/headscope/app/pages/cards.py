@@ -55,10 +55,6 @@ class CardSummary(Response):
     total: int | None
 
 
-class CardList(Response):
-    cards: list[CardSummary]
-
-
 class ParameterCount(Response):
     """Parameters of one part of the model, over all layers."""
 
@@ -109,9 +105,9 @@ class CardResponse(CardSummary):
     notes: list[str]
 
 
-def card_list() -> CardList:
+def card_list() -> list[CardSummary]:
     """Every built-in card."""
-    return CardList(cards=[_summary(card) for card in built_in().values()])
+    return [_summary(card) for card in built_in().values()]
 
 
 def _summary(card: Card) -> CardSummary:

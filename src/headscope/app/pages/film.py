@@ -10,7 +10,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from headscope.app.lru import LRU
-from headscope.app.pages.head_scores import QUESTIONS, QuestionInfo
+from headscope.app.pages.questions import QUESTIONS, QuestionInfo
 from headscope.app.pages.schema import Response
 from headscope.app.wire import Arrays
 from headscope.errors import InputError
@@ -22,12 +22,6 @@ from headscope.scope import EMBEDDED
 FULL = 65_535
 FILE = "film.safetensors"
 KEPT = 8  # films in memory
-
-
-class FilmList(Response):
-    """The films of this page; it opens on the first."""
-
-    names: list[str]
 
 
 class FilmMoment(Response):
@@ -94,8 +88,9 @@ class Films:
         self._files = found | {EMBEDDED.name: EMBEDDED / FILE}
         self._read: LRU[str, tuple[FilmResponse, Arrays]] = LRU(KEPT)
 
-    def film_list(self) -> FilmList:
-        return FilmList(names=list(self._files))
+    def names(self) -> list[str]:
+        """The films of this page; it opens on the first."""
+        return list(self._files)
 
     def film(self, name: str | None = None) -> tuple[FilmResponse, Arrays]:
         """The film of this name, or the first."""

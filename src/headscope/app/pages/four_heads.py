@@ -16,8 +16,7 @@ from headscope.app.lru import LRU
 from headscope.app.model_registry import ModelRegistry
 from headscope.app.pages.schema import SCHEMA_VERSION, Emit, Request, Response
 from headscope.app.wire import Arrays, numbers
-from headscope.lab.teach.crafted_heads import Crafted, craft
-from headscope.lab.teach.fit_heads import CraftSettings, Snapshot
+from headscope.lab.teach.crafted_heads import Crafted, CraftSettings, RowFit, Snapshot, craft
 from headscope.lab.teach.sentence_targets import sentence_targets
 from headscope.lab.teach.target_patterns import (
     SENTENCE,
@@ -109,22 +108,13 @@ class CraftStep(Response):
     hit: list[float]
 
 
-class MissedRow(Response):
-    """A row that covers little of its target, and why."""
-
-    word: str
-    place: int
-    hit: float
-    why: str
-
-
 class CraftedHead(Response):
     """How much of its target one head covers, and the rows it missed."""
 
     name: str
     asks: str
     hit: float
-    misses: list[MissedRow]
+    misses: list[RowFit]
 
 
 class CraftDone(Response):
@@ -230,15 +220,7 @@ def _done(crafted: Crafted) -> tuple[CraftDone, Arrays]:
     traces = [crafted.trace(position) for position in range(len(crafted.words))]
     with torch.no_grad():
         values = crafted.model.attention().project(crafted.model.embed(crafted.ids))[2][0]
-    heads = [
-        CraftedHead(
-            name=head.name,
-            asks=head.asks,
-            hit=head.hit,
-            misses=[MissedRow(word=row.word, place=row.position, hit=row.hit, why=row.why) for row in head.misses],
-        )
-        for head in crafted.heads
-    ]
+    heads = [CraftedHead(name=head.name, asks=head.asks, hit=head.hit, misses=head.misses) for head in crafted.heads]
     done = CraftDone(heads=heads, d_model=crafted.settings.d_model, d_head=crafted.settings.d_head)
     return done, {
         "losses": numbers(crafted.losses),

@@ -7,13 +7,14 @@ one may pause between two layers), and keep the recent looks: a second request n
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Literal, TypeVar
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
@@ -27,15 +28,22 @@ from headscope.app.pages.attribution import (
     attribute,
     find_token,
 )
-from headscope.app.pages.explain.path_cut import CutPathRequest, CutPathResponse, cut_path
-from headscope.app.pages.explain.trace import TraceRequest, TraceResponse, trace_back
-from headscope.app.pages.explain.why import WhyRequest, WhyResponse, split_arrow
-from headscope.app.pages.head_scores import QUESTIONS, QuestionInfo, site_scores
+from headscope.app.pages.explain import (
+    CutPathRequest,
+    CutPathResponse,
+    TraceRequest,
+    TraceResponse,
+    WhyRequest,
+    WhyResponse,
+    cut_path,
+    split_arrow,
+    trace_back,
+)
 from headscope.app.pages.kept_looks import KeptLooks, Opened
 from headscope.app.pages.media.given_looks import GivenLook, GivenLooks
 from headscope.app.pages.media.shown import MediaInfo, ReceivedRequest, ReceivedResponse, media_info, received
 from headscope.app.pages.media.streams import Stream, token_streams, usual_sides
-from headscope.app.pages.media.upload import MediaRequest, decoded, media_name, media_source
+from headscope.app.pages.media.upload import MediaRequest
 from headscope.app.pages.predictions import (
     PredictRequest,
     PredictResponse,
@@ -46,7 +54,8 @@ from headscope.app.pages.predictions import (
     with_edits,
     without_tokens,
 )
-from headscope.app.pages.roles import PublishedClaims, Roles, model_title, published_claims, roles_of, shipped
+from headscope.app.pages.questions import QUESTIONS, QuestionInfo
+from headscope.app.pages.roles import PaperClaim, Roles, model_title, published_claims, roles_of, shipped
 from headscope.app.pages.schema import SCHEMA_VERSION, LookName, Request, Response
 from headscope.app.pages.tiles import PatternTiles, WeightsRequest, WeightsResponse
 from headscope.app.wire import Arrays, numbers
@@ -99,15 +108,6 @@ class ModelInfo(Response):
     given: list[GivenLook] = Field(default=[], description="looks that a program brought, such as a denoiser's steps")
 
 
-class TokenInfo(Response):
-    """A token, and the characters of the text it came from (none for an added token)."""
-
-    text: str
-    id: int
-    start: int | None
-    end: int | None
-
-
 class LookRequest(Request):
     """A text, or the name of a look whose text is still cached."""
 
@@ -126,12 +126,12 @@ class LookResponse(Response):
     schema_version: int = SCHEMA_VERSION
     look: str
     text: str
-    tokens: list[TokenInfo]
-    written: list[TokenInfo] = Field(description="the decoder's tokens, for an encoder-decoder")
+    tokens: list[Token]
+    written: list[Token] = Field(description="the decoder's tokens, for an encoder-decoder")
     read: int = Field(description="tokens the model reads: what is shown")
     length: int | None = Field(description="tokens the text has; none where only its beginning was split into tokens")
     asked: list[int] = Field(description="for each question, at how many positions of this text it can be asked")
-    streams: dict[str, list[TokenInfo]] = Field(default={}, description="other token sequences, as a picture's patches")
+    streams: dict[str, list[Token]] = Field(default={}, description="other token sequences, as a picture's patches")
     sides: dict[str, tuple[str, str]] = Field(
         default={},
         description="where a site's queries and keys are not the model's usual token sequences",
@@ -155,7 +155,7 @@ class ImportanceResponse(Response):
     read: int = Field(description="the tokens it was measured on: the first of a long text")
 
 
-class Progress(Response):
+class RequestProgress(Response):
     """How far a request is; empty when there is none. ``place``: how many turns of others come first."""
 
     what: str = ""
@@ -204,7 +204,7 @@ class Session:
 
     def look_media(self, asked: MediaRequest, owner: str = "") -> tuple[LookResponse, Arrays]:
         """Look at a picture or sound that a client has sent; it is found again by that client alone."""
-        name = media_name(asked, owner)
+        name = asked.name(owner)
         return self._shown(self.kept.look(name) or self.kept.keep(self._read_media(name, asked)))
 
     def received(self, asked: ReceivedRequest) -> tuple[ReceivedResponse, Arrays]:
@@ -216,20 +216,22 @@ class Session:
         keys = VisibleKeys(causal=all(site.causal for site in sites))
         rows = {name: int(answerable(each, keys).sum()) for name, each in standard_questions(ids).items()}
         streams = token_streams(look)
-        media, arrays = media_info(look, streams.tokens)
+        media, arrays = None, Arrays()
+        if any(each.is_floating_point() for each in look.prepared.inputs.values()):  # unlike token ids and masks
+            media, arrays = media_info(look, streams.tokens)
         found = LookResponse(
             look=opened.name,
             text=opened.text,
-            tokens=_token_infos(look.tokens),
-            written=[] if look.written is look.tokens else _token_infos(look.written),
+            tokens=list(look.tokens),
+            written=[] if look.written is look.tokens else list(look.written),
             read=len(look.tokens),
             length=opened.length,
             asked=[rows.get(question.name, len(look.tokens) - 1) for question in QUESTIONS],
-            streams={name: _token_infos(tokens) for name, tokens in streams.other.items()},
+            streams={name: list(tokens) for name, tokens in streams.other.items()},
             sides=streams.sides,
             media=media,
         )
-        scores = np.concatenate([site_scores(look, site) for site in sites], axis=1)
+        scores = np.concatenate([_site_scores(look, site) for site in sites], axis=1)
         thumbnails = np.concatenate([opened.tiles.thumbnails(site) for site in sites])
         return found, {"answers": scores, "thumbnails": thumbnails, **arrays}
 
@@ -285,7 +287,7 @@ class Session:
         importance = self._importance.cached(opened.name, measure)
         return ImportanceResponse(look=asked.look, read=len(ids)), {"importance": importance}
 
-    def featured(self) -> PublishedClaims:
+    def featured(self) -> list[PaperClaim]:
         """Published claims about this model's heads, with the scores that were measured here."""
         return published_claims(self.scope.shape, self._tested or self._shipped)
 
@@ -367,7 +369,7 @@ class Session:
             beginning = text[: min(2 * len(beginning), MOST_SPLIT)]
 
     def _read_media(self, name: str, asked: MediaRequest) -> Opened:
-        source = media_source(decoded(asked), asked.text or None)
+        source = asked.source()
         look = self.scope.observe(source)
         return Opened(name, asked.text or "", source, look, len(look.tokens), PatternTiles(look), sent=True)
 
@@ -378,8 +380,25 @@ class Session:
         return self._edited.cached(key, lambda: logits_under(opened.look, edits)[at].clone())
 
 
-def _token_infos(tokens: Sequence[Token]) -> list[TokenInfo]:
-    return [TokenInfo(**vars(token)) for token in tokens]
+def _site_scores(look: Look, site: Site) -> Float[np.ndarray, "question head"]:
+    """Each head's mean score; NaN where no row can answer the question, or the pass did not reach the site."""
+    scores = np.full((len(QUESTIONS), site.n_heads), np.nan, dtype=np.float32)
+    if site.name not in look.sites:
+        return scores
+    found = look.mean_answers(site.name) | _traits(look, site)
+    for index, question in enumerate(QUESTIONS):
+        if question.name in found:
+            scores[index] = found[question.name].double().cpu().numpy()
+    return scores
+
+
+def _traits(look: Look, site: Site) -> dict[str, Float[Tensor, " head"]]:
+    """Means over all rows, without the first row of causal attention: it has one key and no choice."""
+    rows = look.statistics(site.name)
+    first = 1 if site.causal and site.kind == "self" else 0
+    if rows.entropy is None or rows.distance is None or rows.entropy.shape[2] <= first:
+        return {}
+    return {"entropy": rows.entropy[0, :, first:].mean(-1), "distance": rows.distance.mean[0, :, first:].mean(-1)}
 
 
 def _kinds(model: OpenModel) -> list[Kind]:

@@ -52,12 +52,6 @@ class PaperClaim(Response):
     heads: list[ClaimedHead]
 
 
-class PublishedClaims(Response):
-    """Published claims about heads of this model."""
-
-    claims: list[PaperClaim]
-
-
 class RoleTrial(Response):
     """One role on this model; ``scores`` and ``rivals`` have an entry per head, in the model's order."""
 
@@ -128,7 +122,7 @@ def model_title(scope: Scope) -> str:
     return next((line.removeprefix("# ") for line in lines if line.startswith("# ")), scope.shape.name)
 
 
-def published_claims(shape: ModelShape, report: Report | None) -> PublishedClaims:
+def published_claims(shape: ModelShape, report: Report | None) -> list[PaperClaim]:
     """Published claims about a model of this name; each head with its own score, once it has been tested."""
     known = {str(head) for head in shape.heads()}
     found = check_claims(report) if report else unchecked_claims(shape.name, "these heads have not been tested yet")
@@ -141,7 +135,7 @@ def published_claims(shape: ModelShape, report: Report | None) -> PublishedClaim
         )
         for claim, heads in groupby(found, key=attrgetter("claim"))
     ]
-    return PublishedClaims(claims=[claim for claim in claims if claim.heads])
+    return [claim for claim in claims if claim.heads]
 
 
 def _claimed_head(found: ClaimCheck) -> ClaimedHead:

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headscope.app.export.html import STATIC, assemble
-from headscope.app.publish import citation
 
-INSIDE = ("site.json", "answers", "models", "runtime", "api", citation.FILE)
+INSIDE = ("site.json", "answers", "models", "runtime", "api", "CITATION.cff")
 WORKERS = ("assets/one-file-worker.js", "assets/one-file-training.js")
 WORTH_IT = 0.97  # a file is compressed where it becomes smaller than this share of itself
 SOURCES = "'wasm-unsafe-eval'"

@@ -18,25 +18,20 @@ import torch
 
 from headscope import __version__
 from headscope.app.export.html import STATIC, save_html
+from headscope.app.export.saved_explanations import EXAMPLES, stored_explanations
 from headscope.app.pages.census import Censuses
 from headscope.app.pages.microscope import Session
 from headscope.app.pages.roles import model_title
-from headscope.app.publish import citation
-from headscope.app.publish.answer_groups import answer_groups, census_comparisons, written
-from headscope.app.publish.answers import stored_answers, stored_marks
-from headscope.app.publish.citation import recipe
-from headscope.app.publish.explanations import EXAMPLES, stored_explanations
+from headscope.app.publish.answers import answer_groups, census_comparisons, stored_answers, stored_marks, written
 from headscope.app.publish.graph import Exported, ExportError, export
 from headscope.app.publish.licence import Licence, licence_of, require
 from headscope.app.publish.one_file import one_file
 from headscope.app.publish.score_split import split_card
-from headscope.app.publish.share import IMAGE, share_image, share_tags
 from headscope.app.publish.verify import ASKED_FOR, GRAPH, TOLERANCE, Verified, verify
-from headscope.app.publish.webgpu import angle_nodes, check_archive, write_webgpu
 from headscope.app.publish.weights import FILE, DType, Stored, attribution, store
 from headscope.app.server import sandbox
 from headscope.app.wire import pack
-from headscope.errors import HeadscopeError, InputError
+from headscope.errors import InputError
 from headscope.files import atomic_folder, write_atomic
 from headscope.models.weight_hash import weight_hash
 from headscope.scope import EMBEDDED, Scope, load
@@ -55,6 +50,23 @@ POLICY = (
     "form-action 'none'",
 )
 NOT_IN_SITE = ("index.html", "index.js", "published.html", "saved.*", "one-file*")
+DESCRIPTION = "A microscope for attention heads, in your browser: nothing to install."
+CITATION = f"""\
+cff-version: 1.2.0
+message: If you use headscope or a site made with it, please cite it as below.
+type: software
+title: "headscope: a microscope for attention heads"
+abstract: Build, see, measure and change every attention head of a transformer.
+authors:
+  - name: The headscope authors
+version: {__version__}
+license: Apache-2.0
+keywords:
+  - attention
+  - transformers
+  - interpretability
+  - education
+"""
 
 Say = Callable[[str], None]
 
@@ -63,9 +75,8 @@ Say = Callable[[str], None]
 class PublishOptions:
     """What goes into a site. ``i_may``: the person vouches for weights whose licence is not stated.
 
-    ``docs``: the address of documentation that its bar links to, as in ``docs/index.html``; ``address``: where
-    the site will be, which previews of links to it need. ``one_file``: ``out`` is one page that opens from a disk.
-    ``webgpu``: an archive with the runtime that offers readers their graphics card.
+    ``docs``: the address of documentation that its bar links to, as in ``docs/index.html``. ``one_file``: ``out`` is
+    one page that opens from a disk.
     """
 
     out: Path
@@ -75,11 +86,9 @@ class PublishOptions:
     title: str = ""
     text: str = ""
     docs: str = ""
-    address: str = ""
     dtype: DType | None = None
     i_may: bool = False
     one_file: bool = False
-    webgpu: Path | None = None
 
     def __post_init__(self) -> None:
         if self.one_file:
@@ -91,12 +100,8 @@ class PublishOptions:
                 f"{self.docs!r} is no address of documentation; give one that begins with https://, or a path inside "
                 "the site, as in docs/index.html"
             )
-        if self.address and urlsplit(self.address).scheme not in ("http", "https"):
-            raise InputError(f"{self.address!r} is no address of a site; give one that begins with https://")
         if not (STATIC / "published.html").exists():
             raise InputError("this copy of headscope lacks the page of published sites; run `make web`")
-        if self.webgpu is not None:
-            check_archive(self.webgpu)
 
     def _check_one_file(self) -> None:
         if self.out.suffix != ".html" or self.out.is_dir():
@@ -106,12 +111,10 @@ class PublishOptions:
                 f"{len(self.looks)} saved looks do not go into one file; each is a page of its own: leave out "
                 "--look and save them with `headscope look TEXT --html FILE`, or publish a folder"
             )
-        if self.webgpu is not None:
-            raise InputError("a second runtime does not go into one file; leave out --webgpu, or publish a folder")
 
 
 @dataclass
-class PublishedModelEntry:
+class _PublishedModelEntry:
     """One model of a site; without a folder it is there by its saved looks only, and ``why_not`` says why."""
 
     name: str
@@ -132,7 +135,7 @@ class Published:
     """A finished site: its folder, its models, and the sizes of its parts in bytes."""
 
     out: Path
-    models: list[PublishedModelEntry] = field(default_factory=list)
+    models: list[_PublishedModelEntry] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
 
 
@@ -153,7 +156,6 @@ def publish(options: PublishOptions, say: Say = lambda _: None) -> Published:
 
 def _write(options: PublishOptions, made: Published, say: Say) -> None:
     looks: list[dict[str, str]] = []
-    picture = ""
     for number, name in enumerate(options.models or [None]):
         folder = EMBEDDED if name is None else Path(name) if Path(name).is_dir() else None
         say(f"opening {name or 'the embedded model'}")
@@ -162,9 +164,8 @@ def _write(options: PublishOptions, made: Published, say: Say) -> None:
             require(licence, scope.shape.name, options.i_may)
             made.models.append(_publish_model(scope, licence, options, f"models/{number}/", say))
             looks += _save_looks(scope, options, number)
-            picture = picture or _draw_share_image(scope, options.out, say)
     say("writing the pages")
-    _write_pages(options, picture)
+    _write_pages(options)
     site = {
         "title": options.title,
         "text": options.text,
@@ -173,9 +174,7 @@ def _write(options: PublishOptions, made: Published, say: Say) -> None:
         "command": f"headscope serve {' '.join(model.name for model in made.models if options.models)}".strip(),
         "models": [model.to_dict() for model in made.models],
         "looks": looks,
-        "recipe": recipe(options.dtype),
         "runtime": f"runtime/{RUNTIME.name}",
-        "webgpu": write_webgpu(options.out, options.webgpu),
         **_write_answers(options),
     }
     (options.out / "site.json").write_text(json.dumps(site, ensure_ascii=False), encoding="utf-8")
@@ -193,8 +192,8 @@ def sizes_of(folder: Path) -> dict[str, int]:
 
 def _publish_model(
     scope: Scope, licence: Licence, options: PublishOptions, place: str, say: Say
-) -> PublishedModelEntry:
-    entry = PublishedModelEntry(scope.shape.name, model_title(scope), licence)
+) -> _PublishedModelEntry:
+    entry = _PublishedModelEntry(scope.shape.name, model_title(scope), licence)
     folder = options.out / place
     try:
         say(f"exporting {entry.title}")
@@ -246,7 +245,7 @@ def _describe(scope: Scope, exported: Exported, stored: Stored, verified: Verifi
     session, processor = Session(scope), scope.model.processor
     context = min(exported.longest, scope.shape.context or exported.longest)
     values, arrays = attribution(scope.model)
-    split = split_card(scope.model, exported, stored)
+    split, split_arrays = split_card(scope.model, exported, stored)
     card = {
         "model": session.model().model_copy(update={"context": context}),
         "roles": session.roles(),
@@ -255,15 +254,14 @@ def _describe(scope: Scope, exported: Exported, stored: Stored, verified: Verifi
         "longest": exported.longest,
         "texts": [processor.text_of(token) for token in range(scope.shape.vocabulary or 0)],
         "scores": {site: vars(scores) for site, scores in exported.scores.items()},
-        "tables": {name: table.to_dict() for name, table in stored.tables.items()},
+        "tables": stored.tables,
         "attribution": values,
-        "split": split.to_dict(),
-        "angles": angle_nodes(stored.graph),
+        "split": split,
         "hash": weight_hash(scope.model.model, torch.float32),
         "dtype": f"weights in {stored.dtype}",
         "verified": str(verified),
     }
-    (folder / "model.bin").write_bytes(pack(card, arrays | split.arrays))
+    (folder / "model.bin").write_bytes(pack(card, arrays | split_arrays))
     tokenizer = processor.tokenizer
     (folder / "tokenizer.json").write_text(tokenizer.backend_tokenizer.to_str(), encoding="utf-8")
     (folder / "tokenizer_config.json").write_text('{"clean_up_tokenization_spaces": false}', encoding="utf-8")
@@ -288,18 +286,7 @@ def _save_looks(scope: Scope, options: PublishOptions, number: int) -> list[dict
     return saved
 
 
-def _draw_share_image(scope: Scope, folder: Path, say: Say) -> str:
-    """Draw the heads on the page's first example; what the picture shows, in words."""
-    text = EXAMPLES[0]
-    try:
-        (folder / IMAGE).write_bytes(share_image(scope.look(text)))
-    except HeadscopeError as why:
-        say(f"no picture for links to this site: {why}")
-        return ""
-    return f"The attention pattern of every head of {model_title(scope)} on: {text}"
-
-
-def _write_pages(options: PublishOptions, picture: str) -> None:
+def _write_pages(options: PublishOptions) -> None:
     """The built page of published sites, under a strict content security policy, and the runtime.
 
     The policy says nothing of frames around the page: anybody may show it in one.
@@ -308,11 +295,11 @@ def _write_pages(options: PublishOptions, picture: str) -> None:
     shutil.copytree(STATIC, options.out, ignore=kept, dirs_exist_ok=True)
     page = (STATIC / "published.html").read_text(encoding="utf-8")
     policy = f'<meta http-equiv="Content-Security-Policy" content="{"; ".join(POLICY)}">'
-    title = html.escape(options.title or "headscope")
-    tags = share_tags(options.title, options.text, options.address, picture)
-    page = re.sub("<title>.*?</title>", lambda _: f"{policy}\n    <title>{title}</title>\n    {tags}", page, count=1)
+    title = f"<title>{html.escape(options.title or 'headscope')}</title>"
+    about = f'<meta name="description" content="{html.escape(options.text or DESCRIPTION)}" />'
+    page = re.sub("<title>.*?</title>", lambda _: f"{policy}\n    {title}\n    {about}", page, count=1)
     (options.out / "index.html").write_text(page, encoding="utf-8")
-    (options.out / citation.FILE).write_text(citation.citation(), encoding="utf-8")
+    (options.out / "CITATION.cff").write_text(CITATION, encoding="utf-8")
     (options.out / "runtime").mkdir()
     shutil.copy(RUNTIME, options.out / "runtime" / RUNTIME.name)
     write_python(options.out / "python")

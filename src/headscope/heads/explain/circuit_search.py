@@ -15,12 +15,13 @@ import torch
 from torch import Tensor
 
 from headscope.attention.progress import report_progress
-from headscope.errors import InputError
+from headscope.errors import InputError, ModelError
 from headscope.heads.explain.circuit import Circuit, Measured
 from headscope.heads.explain.edge_attribution import score_edges, score_within
 from headscope.heads.explain.edge_patching import PatchedModel, all_edges, record, run_circuit
 from headscope.heads.explain.pass_state import LOGITS, Edge, PassState
 from headscope.models.protocol import OpenModel
+from headscope.models.selfcheck import TOLERANCE, relative_difference
 from headscope.models.weight_hash import weight_hash
 
 CHECKED = 12  # of the strongest edges, patched for good
@@ -80,9 +81,10 @@ def find_circuit(
             f"the answer is {pairs.best:+.3f} on clean and {pairs.worst:+.3f} on corrupted texts: corrupting changes "
             "nothing, so there is nothing to find; give texts whose answers differ"
         )
+    every = all_edges(pairs.clean, pairs.corrupted)
+    _check_whole(pairs, every)
     scores = score_edges(patched, pairs.inputs, pairs.clean, pairs.corrupted, pairs.metric)
     ranked = sorted(scores, key=lambda edge: -abs(scores[edge]))
-    every = all_edges(patched, pairs.clean)
     effects = _true_effects(pairs, ranked[:CHECKED])
     curve, size = _grow(pairs, ranked, wanted)
     edges = _prune(pairs, connected(ranked[:size]), wanted)
@@ -95,6 +97,18 @@ def find_circuit(
         len(pairs.answers), 0 if held is None else len(held.answers), wanted, task,
         {site.name: site.n_heads for site in model.shape.sites.values()},
     )  # fmt: skip
+
+
+def _check_whole(pairs: Pairs, every: Sequence[Edge]) -> None:
+    """Refuse a model that does not answer as it does when all of its edges are clean: a circuit of it says nothing."""
+    logits = pairs.clean.logits
+    assert logits is not None
+    gap = relative_difference(run_circuit(pairs.patched, pairs.inputs, pairs.corrupted, every), logits)
+    if not gap <= TOLERANCE.get(logits.dtype, 1e-4):
+        raise ModelError(
+            f"{pairs.patched.model.shape.name}: with all edges clean its logits differ from its own by {gap:.1e} of "
+            "the largest, so edges do not carry all that it computes, and no circuit is found"
+        )
 
 
 def _tensors(

@@ -42,7 +42,7 @@ class _Gradients(Recording):
             state.calls[site] = call
             sides = {"q": call.q, "k": call.k.repeat_interleave(group, 1), "v": call.v.repeat_interleave(group, 1)}
             for side, value in sides.items():
-                self.patched.note_readers(state, site, side, state.stream.node(site, side), self.patched.own[site])
+                self.patched.note_readers(state, site, side, state.stream.node(site, side))
                 self.wanted[site, side] = value
             return plain(Call(call.site, sides["q"], sides["k"], sides["v"], call.scores))
 
@@ -142,9 +142,10 @@ def _along(gradients: Mapping[Reader, Tensor], now: PassState, old: PassState) -
     scores: dict[Edge, float] = {}
     for place, readers in places.items():
         stacked = torch.stack([gradients[reader] for reader in readers])
-        before = old.along(place, stacked)
-        for writer, after in now.along(place, stacked).items():
-            for reader, score in zip(readers, (after - before.get(writer, 0.0)).tolist(), strict=True):
+        before, after = old.along(place, stacked), now.along(place, stacked)
+        for writer in after | before:  # an expert may write in one of the texts alone
+            change = after.get(writer, 0.0) - before.get(writer, torch.zeros(len(readers)).to(stacked))
+            for reader, score in zip(readers, change.tolist(), strict=True):
                 scores[Edge(writer, reader)] = score
         now.forget_carried()
         old.forget_carried()
@@ -249,7 +250,7 @@ def _pulled_back(
     for head in range(gradient.shape[1]):
         stream = reader.value.detach().requires_grad_()
         index = head // group
-        columns = patched.columns(state, reader.node, where, index)
+        columns = patched.columns(state, where, index, {reader.stream: stream})
         made = recompute(reader.node, {reader.stream: stream}, columns)[:, index]
         found[Reader(f"{place}.{head}", side)] = torch.autograd.grad(made, stream, gradient[:, head])[0]
     return found

@@ -21,9 +21,9 @@ from headscope.heads.edits.points import Point, module_of
 from headscope.heads.explain.pass_state import LOGITS, NODES, Edge, PassState, Place, Reader, ReaderState
 from headscope.models.protocol import OpenModel
 from headscope.models.structure.carry import Columns, columns_of, recompute
-from headscope.models.structure.readers import before_norm, has_own_norm, probed, reader_inputs, value_of
+from headscope.models.structure.readers import before_norm, entries, has_own_norm, probed, reader_inputs, value_of
 from headscope.models.structure.recorder import recording_stream
-from headscope.models.structure.tape import Node
+from headscope.models.structure.tape import NORM, Node, Op
 from headscope.models.structure.trace import hooked
 
 no_modes = torch.utils._python_dispatch._disable_current_modes
@@ -34,8 +34,12 @@ class PatchedModel:
 
     def __init__(self, model: Any) -> None:
         self.model: Any = model
-        self.sites = list(model.shape.sites)
-        self.own = {site: has_own_norm(model, site, "q") for site in self.sites}
+        on_stream = next((site for site in model.shape.sites if _norm_on_stream(model, site)), None)
+        if on_stream is not None:
+            raise ModelError(
+                f"{model.shape.name}: the norm before {on_stream} stands on the residual stream, so what was written "
+                "before it depends on all else that was, and edges of a circuit are not defined"
+            )
         self.mlps = _mlps(model)
         self.last = model.unembedding_input()
         if self.last is None:
@@ -60,22 +64,24 @@ class PatchedModel:
                 stack.enter_context(hooked([matrix], before=last.before, after=last.after))
             yield state
 
-    def columns(self, state: PassState, node: Node, place: Place, head: int) -> Columns:
-        """The columns of a reader's matrices that one head depends on; found once."""
+    def columns(self, state: PassState, place: Place, head: int, read: Mapping[Node, Tensor]) -> Columns:
+        """The columns of a reader's matrices that one head depends on, its norms computed again; found once."""
+        node = state.readers[place].node
         route = state.route(node)
         matrices = route.matrices()
         if (*place, head) not in self._columns:
-            found = columns_of(route, lambda whole: whole[..., head, :, :])
+            dtype = next(iter(read.values())).dtype
+            found = columns_of(route, lambda op, trial: recompute(node, {**read, op: trial.to(dtype)})[..., head, :, :])
             self._columns[*place, head] = [found.get(op) for op in matrices]
         known = zip(matrices, self._columns[*place, head], strict=True)
         return {op: wanted for op, wanted in known if wanted is not None}
 
-    def note_readers(self, state: PassState, place: str, side: str, node: Node, own: bool) -> ReaderState:
+    def note_readers(self, state: PassState, place: str, side: str, node: Node) -> ReaderState:
         """Keep what a reader reads."""
         known = state.readers.get((place, side))
         if known is not None and known.node is node:
             return known
-        inputs = reader_inputs(node, own) if side else [before_norm(node)]
+        inputs = reader_inputs(node, True) if side else [before_norm(node)]
         if len(inputs) != 1:
             raise ModelError(f"{place}: it reads several streams, so edges into it are not defined")
         same = next((each for each in state.readers.values() if each.stream is inputs[0]), None)
@@ -84,6 +90,11 @@ class PatchedModel:
         value = None if not state.keeps else value_of(inputs[0]).detach() if same is None else same.value
         state.readers[place, side] = ReaderState(node, inputs[0], named, value)
         return state.readers[place, side]
+
+
+def _norm_on_stream(model: OpenModel, site: str) -> bool:
+    read = entries(probed(model).node(site, "q"))
+    return not has_own_norm(model, site, "q") and any(isinstance(each, Op) and each.name in NORM for each in read)
 
 
 def _mlps(model: OpenModel) -> dict[str, nn.Module]:
@@ -124,7 +135,7 @@ class Recording:
         def observe(site: str, call: Call) -> Tensor:
             state.calls[site] = call
             for side in ("q", "k", "v"):
-                self.patched.note_readers(state, site, side, state.stream.node(site, side), self.patched.own[site])
+                self.patched.note_readers(state, site, side, state.stream.node(site, side))
             state.z[site] = plain(call)
             return state.z[site]
 
@@ -137,7 +148,7 @@ class Recording:
                 raise ModelError(
                     f"mlp {layer}: its module does not read the residual stream; edges into it are unknown"
                 )
-            self.patched.note_readers(state, f"mlp {layer}", "", node, True)
+            self.patched.note_readers(state, f"mlp {layer}", "", node)
 
         return before
 
@@ -216,11 +227,11 @@ class Circuitry(Recording):
         if not active:
             return {}
         node = state.stream.node(site, side)
-        reader = self.patched.note_readers(state, site, side, node, self.patched.own[site])
+        reader = self.patched.note_readers(state, site, side, node)
         found = {}
         for head, value in zip(active, self._inputs(state, place, [readers[head] for head in active]), strict=True):
             index = head // group
-            columns = self.patched.columns(state, node, place, index)
+            columns = self.patched.columns(state, place, index, {reader.stream: value})
             found[head] = recompute(node, {reader.stream: value}, columns)[:, index : index + 1]
         return found
 
@@ -234,7 +245,7 @@ class Circuitry(Recording):
             node = state.stream.tape.node_of(args[0]) if args else None
             if node is None:
                 return None
-            known = self.patched.note_readers(state, *place, node, True)
+            known = self.patched.note_readers(state, *place, node)
             with no_modes():
                 made = recompute(node, {known.stream: self._inputs(state, place, [reader])[0]})
             state.stream.tape.mark_source(made, "patched")
@@ -293,13 +304,16 @@ def by_reader(edges: Sequence[Edge]) -> dict[Reader, list[str]]:
     return found
 
 
-def all_edges(patched: PatchedModel, state: PassState) -> list[Edge]:
-    """Every edge of the model: from heads, MLPs and embeddings into every later reader."""
+def all_edges(clean: PassState, corrupted: PassState) -> list[Edge]:
+    """Every edge of the model: from heads, MLPs and embeddings into every later reader.
+
+    Both passes are asked: an expert may write in one of the texts alone.
+    """
     found = []
-    for (place, side), reader in state.readers.items():
-        heads = range(state.calls[place].q.shape[1]) if side else [None]
+    for (place, side), reader in clean.readers.items():
+        heads = range(clean.calls[place].q.shape[1]) if side else [None]
+        writers = reader.writers | corrupted.readers[place, side].writers
         for head in heads:
             name = place if head is None else f"{place}.{head}"
-            writers = [each.name for each in reader.writers.values() if each.kind in NODES]
-            found += [Edge(writer, Reader(name, side)) for writer in writers]
+            found += [Edge(each.name, Reader(name, side)) for each in writers.values() if each.kind in NODES]
     return found

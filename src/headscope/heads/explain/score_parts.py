@@ -34,7 +34,7 @@ class Reading:
         self.head = head
         self.route = Route(stream.node(site, side))
         self.writers = tuple(stream.writers(self.route, site))
-        self.columns: Columns = columns_of(self.route, self._own)
+        self.columns: Columns = columns_of(self.route, self._held)
 
     def parts(self, writers: Sequence[Writer] | None = None, replaced: Replaced | None = None) -> SideParts:
         """Carry writers to this head, a few at a time."""
@@ -55,6 +55,10 @@ class Reading:
 
     def _own(self, whole: Tensor) -> Tensor:
         return whole[..., 0, self.head, :, :]
+
+    def _held(self, op: Op, trial: Tensor) -> Tensor | None:
+        made = self.route.carry(op, trial)
+        return None if made is None else self._own(made)
 
     def _carried(self, wanted: list[tuple[int, Writer, int]], replaced: Replaced | None) -> list[tuple[int, Tensor]]:
         """The parts of one source, chunk by chunk."""

@@ -25,7 +25,7 @@ from headscope.attention.scores import Scores
 from headscope.errors import InputError
 from headscope.heads.edits.edit import Edits
 from headscope.heads.look.layer_cache import LayerCache
-from headscope.heads.questions.batch_answers import Answers, BatchAnswers, together
+from headscope.heads.questions.standard_answers import Answers, BatchAnswers, together
 from headscope.models.finite import PassCheck
 from headscope.models.modes import own_precision
 from headscope.models.protocol import ForwardPass, OpenModel, SiteObserver, SiteOutput
@@ -202,11 +202,11 @@ class ActivationCache:
         if residual is not None and self.fits(size_in_bytes(residual)):
             self._residual = residual
 
-    def source(self, site: str) -> pattern.Source:
+    def source(self, site: str) -> pattern.PatternSource:
         """q, k and log-sum-exp of a site, from which any part of its patterns is recomputed."""
         seen = self.site(site)
         q, k = seen.kept if seen.kept is not None else self.recompute(site)[:2]
-        return pattern.Source(q, k, seen.rows.logsumexp, seen.scores)
+        return pattern.PatternSource(q, k, seen.rows.logsumexp, seen.scores)
 
     def recompute(self, site: str) -> tuple[Tensor, Tensor, Tensor]:
         """Recompute q, k and z of a site that were not kept: run from the nearest kept layer up to the site."""
@@ -338,7 +338,7 @@ class ActivationCache:
         seen = self.site(site)
         if seen.scores.sinks is not None:
             return False
-        source = pattern.Source(found[0], found[1], seen.rows.logsumexp, seen.scores)
+        source = pattern.PatternSource(found[0], found[1], seen.rows.logsumexp, seen.scores)
         total = pattern.weights(source, slice(-1, None), slice(None)).double().sum(-1)
         return bool(((total - 1.0).abs() < 1e-2).all())
 

@@ -19,7 +19,6 @@ from torch import Tensor
 from headscope.attention.engine import observe
 from headscope.attention.observer import Call, plain
 from headscope.errors import ModelError
-from headscope.heads.look.attribution import frozen_norm
 from headscope.heads.roles.probes.probe import (
     AttentionKind,
     Batch,
@@ -33,6 +32,7 @@ from headscope.heads.roles.probes.probe import (
 )
 from headscope.heads.roles.task import run_batch, task_scores
 from headscope.models.protocol import ForwardPass, OpenModel
+from headscope.models.structure.unembedding import through_frozen_norm
 
 Measure = Literal["attention", "reading", "share", "effect"]
 Requested = Mapping[tuple[Measure, str], frozenset[AttentionKind]]
@@ -199,9 +199,7 @@ def _fits(question: ProbeQuestion, call: Call) -> bool:
 def _logit_directions(model: OpenModel, tokens: Tensor, residual: Tensor) -> Float[Tensor, "... d_model"]:
     """Directions of the residual stream that raise these tokens: rows of W_U through the final norm's gain."""
     end = model.unembedding()
-    gain, centred = frozen_norm(end.norm, residual)
-    along = end.weight[tokens.to(end.weight.device)].float() * gain.to(end.weight.device)
-    return along - along.mean(-1, keepdim=True) if centred else along
+    return through_frozen_norm(end.norm, residual, end.weight[tokens.to(end.weight.device)].float())
 
 
 def _ov_ranks(model: OpenModel, ranking: OVRanking, observer: _ProbeObserver) -> tuple[PerInput, PerInput]:
@@ -221,7 +219,9 @@ def _ov_ranks(model: OpenModel, ranking: OVRanking, observer: _ProbeObserver) ->
         if values is None or values.shape[2] != observer.batch.ids.shape[1]:
             continue
         read = values.repeat_interleave(site.group_size, dim=1)[each, :, ranking.positions.to(values.device)].float()
-        circuit = model.output_weight(name).weight.float() @ along.T.to(values.device)
+        written = model.output_weight(name)
+        reading = through_frozen_norm(written.post_norm, residual, along.to(values.device))
+        circuit = written.weight.float() @ reading.T
         raised = torch.einsum("nphd,hdc->nphc", read, circuit).cpu()
         raised = raised - raised.mean((0, 1))
         scores[name], rivals[name] = _rank(raised, right), _rank(raised, wrong)
@@ -246,9 +246,12 @@ def _logit_shares(model: OpenModel, target: LogitDifference, done: ForwardPass, 
         along = _logit_directions(model, one, gain_at) - _logit_directions(model, other, gain_at)
         parts = {}
         for name, output in done.outputs.items():
-            x = output.x[each, target.position.to(output.x.device)].float()
-            written = torch.einsum("nhd,hdm->nhm", x, model.output_weight(name).weight.float())
-            parts[name] = torch.einsum("nhm,nm->nh", written, along.to(written.device)).cpu()
+            at, weight = target.position.to(output.x.device), model.output_weight(name)
+            written = torch.einsum("nhd,hdm->nhm", output.x[each, at].float(), weight.weight.float())
+            norm, ends = weight.post_norm, output.output[each, at]
+            pairs = zip(ends, along.to(written.device), strict=True)
+            reading = torch.stack([through_frozen_norm(norm, end, one) for end, one in pairs])
+            parts[name] = torch.einsum("nhm,nm->nh", written, reading).cpu()
         found.append(by_head(model, parts, n))
     size = sign * found[0].abs().nansum(1, keepdim=True).clamp(min=1e-12)
     return found[0] / size, found[1] / size

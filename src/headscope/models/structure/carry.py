@@ -202,21 +202,20 @@ def _some_columns(part: Tensor, held: Tensor, wanted: Tensor) -> Tensor:
 
 @own_precision()
 @torch.enable_grad()
-def columns_of(route: Route, wanted: Callable[[Tensor], Tensor]) -> Columns:
-    """For each matrix on the route, the columns of its output on which the wanted part of the target depends."""
+def columns_of(route: Route, wanted: Callable[[Op, Tensor], Tensor | None]) -> Columns:
+    """For each matrix on the route, the columns of its output on which the wanted part of the target depends.
+
+    ``wanted`` says what that part is for an output of the matrix: with norms held, or computed again.
+    """
     found: dict[Op, Tensor] = {}
     for op in route.matrices():
         if len(op.shape) != 2:
             continue
         trial = torch.ones(op.shape, device=_device(op), dtype=torch.float32)
         trial = trial + 0.37 * torch.rand(op.shape, generator=torch.Generator().manual_seed(0)).to(trial)
-        trial.requires_grad_()
-        later = Route.__new__(Route)
-        later.target, later.sources, later.ops = route.target, [], [each for each in route.ops if each.order > op.order]
-        made = later.carry(op, trial)
-        if made is None or not made.requires_grad:
+        part = wanted(op, trial.requires_grad_())
+        if part is None or not part.requires_grad:
             continue
-        part = wanted(made)
         weights = 1 + torch.rand(part.shape, generator=torch.Generator().manual_seed(1)).to(part)
         (gradient,) = torch.autograd.grad((part * weights).sum(), trial)
         reached = gradient.abs().sum(0).nonzero()[:, 0]
@@ -296,6 +295,8 @@ def _op_value(node: Node, value: Callable[[Node], Tensor], columns: Columns) -> 
         return torch.zeros(arg.shape) if arg.value is None else arg.value
 
     args = tuple(filled(arg) for arg in node.args)
+    if node.name == "as_strided_scatter":
+        return _scatter(*args)
     if node.name == "copy":
         copied: Tensor = args[1].expand(node.shape)
         return copied

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from headscope.attention.masks import Causal, Dense, Window
 from headscope.attention.observer import Call
 from headscope.errors import ModelError
-from headscope.models.structure.output_weight import OutputPath
 from headscope.models.structure.site_names import name_sites, stack_of
 from headscope.models.structure.trace import Trace
+from headscope.models.structure.weights import OutputPath
 from headscope.names import AttentionKind, Site
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -35,6 +35,9 @@ SUM = frozenset(
 PRODUCT = frozenset(("mul", "div"))
 MATRIX = frozenset(("mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "_grouped_mm"))
 NORM = frozenset(("native_layer_norm", "_fused_rms_norm"))
+ARRANGE = (SHAPE - {"neg", "mean", "sum"}) | {
+    "cat", "stack", "copy", "slice_scatter", "select_scatter", "as_strided_scatter", "index_put", "index_copy",
+}  # fmt: skip  # numbers stay what they are, elsewhere
 STARTS = frozenset(("embedding", "convolution"))
 ZEROS = frozenset(("zeros", "zeros_like", "new_zeros", "zero", "empty", "empty_like", "new_empty", "new_empty_strided"))
 
@@ -47,6 +50,8 @@ class Node:
     path: str
     in_site: bool
     dynamic: bool
+    z: frozenset[str] = field(default=frozenset(), kw_only=True)
+    """The attention calls whose z this is, arranged, gated or normed: the first matrix of weights it meets is W_O."""
 
 
 @dataclass(eq=False, repr=False)
@@ -126,6 +131,17 @@ class Mark:
     """Whether it begins a stream: embeddings, patches, and floating-point inputs."""
 
 
+def _z_of(plan: _Plan, held: bool) -> frozenset[str]:
+    """The calls whose z this still is; none where it was added to something else that depends on the text.
+
+    With ``held``, also where something acted on it that carries nothing on.
+    """
+    slots = [slot for slot in _slots(plan.slots) if slot.carried or (held and not plan.carries)]
+    nodes = [slot.node for slot in slots if slot.node is not None]
+    alone = all(node.z for node in nodes if node.dynamic)
+    return frozenset().union(*(node.z for node in nodes)) if alone or plan.name in ARRANGE else frozenset()
+
+
 def _slots(args: Any) -> Iterator[Slot]:
     for arg in args:
         if isinstance(arg, Slot):
@@ -147,15 +163,21 @@ class _Plan:
 
 
 class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Records while it is the current mode. ``stack`` holds module paths, ``sites`` open attention modules."""
+    """Records while it is the current mode. ``stack`` holds module paths, ``sites`` open attention modules.
 
-    def __init__(self) -> None:
+    With ``only_z``, no stream is recorded, only where every z goes.
+    """
+
+    def __init__(self, only_z: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self.only_z = only_z
         self.stack: list[str] = []
         self.sites: list[str | None] = []
         self.order = 0
         self.joins: dict[torch.Size, Node] = {}
         """The latest sum of every shape outside readers: of the stream's shape, its end."""
+        self.reads: list[tuple[str, Node]] = []
+        """What matrices outside readers read of the stream, with their paths."""
         self.call = ""
         """The site that attended last."""
         self._sources: dict[int, list[weakref.ref[Source]]] = {}
@@ -170,7 +192,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return any(site is not None for site in self.sites)
 
     def mark_input(self, value: Tensor) -> None:
-        value._headscope = Mark(None, False, True, "input", "", False, 0, starts=_is_number(value))  # type: ignore[attr-defined]
+        value._headscope = Mark(None, False, True, "input", "", False, 0, starts=_is_number(value) and not self.only_z)  # type: ignore[attr-defined]
 
     def mark_source(self, value: Tensor, op: str, heads: HeadsOutput | None = None) -> None:
         """Mark a tensor that starts something new: z, or W_O's output with its heads."""
@@ -178,6 +200,18 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if heads is not None:
             node = Source(value.shape, self.path, False, True, None, op, self.order, self.call, heads=heads)
         value._headscope = Mark(node, node is not None, True, op, self.path, False, self.order)  # type: ignore[attr-defined]
+
+    def mark_z(self, value: Tensor, call: str) -> Source:
+        """Mark z of an attention call, so that it is carried to its W_O."""
+        where = (value.shape, self.path, False, True)
+        node = Source(*where, value, "attention", self.order, self.call, z=frozenset((call,)))
+        value._headscope = Mark(node, True, True, "attention", self.path, False, self.order)  # type: ignore[attr-defined]
+        return node
+
+    def z_in(self, value: Tensor) -> Node | None:
+        """The node of a tensor that is z, arranged, gated, normed, or changed."""
+        mark = mark_of(value)
+        return mark.node if mark is not None and mark.node is not None and mark.node.z else None
 
     def node_of(self, value: Tensor) -> Node | None:
         """The node that a tensor carries, if it does."""
@@ -224,10 +258,13 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
         floats = [pair for pair in tensors if _is_number(pair[0])]
         known = any(mark is not None and (mark.node is not None or mark.starts) for _, mark in floats)
         joins = (name in SUM and dynamic and len(floats) > 1) or (name in MATRIX and self.in_site and dynamic)
+        joins = joins and not self.only_z
         if func is None or name in STARTS or not (known or joins):
             return self._leaf(name, args, floats, dynamic)
         carried = self._carried(name, args, floats)
-        if name in MATRIX and not carried:
+        if name in MATRIX and not carried and not (self.only_z and name in ("bmm", "baddbmm")):
+            nodes = (mark.node for _, mark in floats if mark is not None and mark.carried and mark.node is not None)
+            self.reads += [(self.path, node) for node in nodes if not self.only_z]
             return self._leaf(name, args, floats, dynamic)
         given = (None, *args[1:]) if name == "copy" else args
         slots = tuple(self._slot(arg, carried) for arg in given)
@@ -249,7 +286,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
             node = Op(
                 made.shape, self.path, self.in_site, plan.dynamic, plan.name, plan.func, plan.slots, kwargs,
                 place if isinstance(out, (tuple, list)) else None, self.order, carries,
-                outs[-1] if plan.name in NORM and carries else None,
+                outs[-1] if plan.name in NORM and carries else None, z=_z_of(plan, self.only_z),
             )  # fmt: skip
             mark = Mark(node, carries, plan.dynamic, plan.name, self.path, plan.in_site, self.order)
             node.made = weakref.ref(made)
@@ -268,7 +305,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
         expert = _selected(name, args) if not dynamic else None
         if name in MATRIX:
             expert = next((mark.expert for _, mark in floats if mark is not None and mark.expert is not None), None)
-        starts = dynamic and name in STARTS and not self.in_site
+        starts = dynamic and name in STARTS and not self.in_site and not self.only_z
         return Mark(None, False, dynamic, name, self.path, self.in_site, self.order, expert, starts)
 
     def _carried(self, name: str, args: Any, floats: list[Any]) -> set[int]:

@@ -13,20 +13,25 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import _disable_current_modes
 
+from headscope.attention.observer import Call, observing, plain
 from headscope.models.huggingface.attention import AttentionCall, tracer
+from headscope.models.structure.tape import Node, Source, Tape
 
 
 @dataclass
 class TracedCall:
-    """One attention call: the module's path, how many times it has been called, and the call itself."""
+    """One attention call: the module's path, how many times it has been called, the call itself, and its z."""
 
     path: str
     times: int
     attention: AttentionCall
-    version: int
+    z: Source
     matrix: str | None = None
-    """The path of the matrix that took z itself as its input."""
+    """The path of the first matrix of weights that took z, perhaps gated or normed: W_O."""
+    x: Node | None = None
+    """The input of that matrix."""
 
 
 @dataclass
@@ -89,10 +94,19 @@ def hooked(modules: Iterable[nn.Module], *, before: Any = None, after: Any = Non
 def trace(model: nn.Module, inputs: Mapping[str, Tensor], **arguments: Any) -> Trace:
     """Run the model once and trace it. Our attention function must be installed."""
     run = _Tracer(model)
+    for value in (*inputs.values(), *arguments.values()):
+        if isinstance(value, Tensor):
+            run.tape.mark_input(value)
     hooks = hooked(model.modules(), before=run.before, after=run.after)
-    with hooks, tracing(run.on_call), _OtherAttention(run.stack, run.trace.other_attention), torch.no_grad():
+    outside = _OtherAttention(run.tape.stack, run.trace.other_attention)
+    with hooks, tracing(run.on_call), observing(_unrecorded), outside, run.tape, torch.no_grad():
         run.trace.output = model(**inputs, **arguments)
     return run.trace
+
+
+def _unrecorded(call: Call) -> Tensor:
+    with _disable_current_modes():
+        return plain(call)
 
 
 class _Tracer:
@@ -101,25 +115,29 @@ class _Tracer:
     def __init__(self, model: nn.Module) -> None:
         self.trace = Trace()
         self.paths = {id(module): path for path, module in model.named_modules()}
-        self.stack: list[str] = []
+        self.tape = Tape(only_z=True)
         self.calls_before: list[int] = []
         self.times: Counter[str] = Counter()
 
     def on_call(self, attention: AttentionCall) -> Tensor:
         path = self.paths.get(id(attention.call.site), type(attention.call.site).__name__)
         self.times[path] += 1
-        self.trace.calls.append(TracedCall(path, self.times[path], attention, attention.z._version))
+        z = self.tape.mark_z(attention.z, str(len(self.trace.calls)))
+        self.trace.calls.append(TracedCall(path, self.times[path], attention, z))
         return attention.z
 
     def before(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        self.stack.append(self.paths[id(module)])
+        self.tape.stack.append(self.paths[id(module)])
         self.calls_before.append(len(self.trace.calls))
-        first = _first_tensor((args, kwargs))
-        if first is not None and is_matrix(module):
-            _match(self.trace.calls, self.stack[-1], first)
+        first = _first_tensor((args, kwargs)) if is_matrix(module) else None
+        node = None if first is None else self.tape.z_in(first)
+        for number in () if node is None else node.z:
+            call = self.trace.calls[int(number)]
+            if call.matrix is None:
+                call.matrix, call.x = self.tape.path, node
 
     def after(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        path, before = self.stack.pop(), self.calls_before.pop()
+        path, before = self.tape.stack.pop(), self.calls_before.pop()
         first, made = _first_tensor((args, kwargs)), _first_tensor(output)
         if first is None or made is None:
             return
@@ -127,15 +145,6 @@ class _Tracer:
             self.trace.leaves.append(LeafCall(path, module, first, made))
         elif len(self.trace.calls) > before:
             self.trace.blocks.append(made)
-
-
-def _match(calls: list[TracedCall], path: str, x: Tensor) -> None:
-    """Note that z went into this matrix if both are the same storage, whole and unchanged."""
-    for call in reversed(calls):
-        z = call.attention.z
-        if call.matrix is None and z.data_ptr() == x.data_ptr() and z.numel() == x.numel():
-            call.matrix = path if z._version == call.version else None
-            return
 
 
 def _first_tensor(value: Any) -> Tensor | None:

@@ -13,7 +13,7 @@ from tests.models.media import hum, of_size, picture
 from typer.testing import CliRunner
 
 from headscope.app.export.png import save_png
-from headscope.app.pages.media.head_map import default_query, head_map, map_grid
+from headscope.app.pages.media.head_map import default_query, head_map
 from headscope.cli import app
 from headscope.errors import InputError
 from headscope.models.protocol import Token
@@ -39,27 +39,11 @@ def test_a_map_is_a_row_of_the_pattern_on_the_grid(vit: Scope) -> None:
         np.testing.assert_allclose(drawn.weights, pattern[10, 1:].reshape(4, 4), atol=1e-6)
 
 
-def test_a_query_that_is_not_there_is_refused(vit: Scope) -> None:
-    look = vit.look(picture())
-    with pytest.raises(InputError, match=r"'patch 9,9' stands nowhere among the queries; they begin with 'CLS'"):
-        head_map(look, "1.2", "patch 9,9")
-    with pytest.raises(InputError, match=r"position 17: there are 17 queries, 0–16"):
-        head_map(look, "1.2", 17)
-
-
 def test_what_reads_a_picture_unless_told() -> None:
     patch, word, first = Token(-1, "patch 0,0"), Token(7, "horse"), Token(-1, "CLS")
     assert default_query((patch, patch)) is None
     assert default_query((first, patch)) == 0
     assert default_query((patch, word)) == 1
-
-
-def test_towers_of_words_have_no_map(clip: Scope) -> None:
-    look = clip.look((picture(), "the horse crossed"))
-    assert map_grid(look, "text.0") is None
-    with pytest.raises(InputError, match=r"the keys of text.0 are no patches of a picture; vision.0, vision.1 read"):
-        head_map(look, "text.0.1")
-    assert head_map(look, "vision.0.1").weights.shape == (2, 2)
 
 
 def test_a_png_is_the_picture_under_its_veil(vit: Scope, tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from headscope.attention.masks import causal
 from headscope.attention.observer import Call, attend
 from headscope.attention.scores import Scores
 from headscope.errors import InputError
+from headscope.heads.questions.head_scores import head_scores
 from headscope.heads.questions.standard_questions import STANDARD
-from headscope.heads.roles.probes.repeat_probe import RepeatProbe, head_scores
+from headscope.heads.roles.probes.repeat_probe import RepeatProbe
 from headscope.lab.train.gpt import GPT, GPTConfig
 
 
@@ -30,17 +31,6 @@ def test_a_row_is_the_start_token_and_then_the_same_tokens_twice() -> None:
     assert (tokens[:, 0] == 0).all()
     assert (tokens[:, 1:21] == tokens[:, 21:]).all()
     assert all(len(set(row.tolist())) == 21 for row in tokens)
-
-
-def test_equal_seeds_draw_equal_tokens_and_others_do_not() -> None:
-    first, again = (RepeatProbe(vocabulary=60, seed=3).tokens() for _ in range(2))
-    assert torch.equal(first, again)
-    assert not torch.equal(first, RepeatProbe(vocabulary=60, seed=4).tokens())
-
-
-def test_tokens_to_avoid_are_never_drawn() -> None:
-    tokens = RepeatProbe(vocabulary=30, length=20, avoid=frozenset(range(5, 12))).tokens()
-    assert not set(range(5, 12)) & set(tokens.flatten().tolist())
 
 
 def test_too_small_a_vocabulary_is_refused_with_the_numbers() -> None:
@@ -81,12 +71,6 @@ def test_scores_are_those_of_the_patterns_pair_by_pair() -> None:
                 counts[name] += bool(wanted)
     for name in STANDARD:
         torch.testing.assert_close(scores.mean(name)[:4], sums[name] / counts[name])
-
-
-def test_heads_are_named_in_the_order_of_the_layers() -> None:
-    scores, _ = head_scores(small(), RepeatProbe(vocabulary=60, length=6, rows=1).tokens())
-    assert scores.heads == tuple(f"{layer}.{head}" for layer in range(2) for head in range(4))
-    assert scores.best("itself")[0] in scores.heads
 
 
 def test_a_learned_sink_takes_its_share() -> None:

@@ -17,13 +17,11 @@ from headscope.heads.roles.probes.grammar import (
     NOUN_TO_MODIFIER,
     VERB_TO_SUBJECT,
     arcs,
-    filler,
 )
 from headscope.heads.roles.probes.grammar import WORDS as CLASSES
 from headscope.heads.roles.probes.probe import ProbeQuestion
-from headscope.heads.roles.probes.vocabulary import UntestableError, Vocabulary
+from headscope.heads.roles.probes.vocabulary import Vocabulary
 from headscope.lab.teach.by_hand import HandSizes, by_hand
-from headscope.models.native import NativeModel
 
 
 @pytest.fixture(scope="module")
@@ -175,22 +173,3 @@ def test_a_pronoun_agrees_with_its_antecedent_alone() -> None:
         mine, other = ("man", "woman") if pronoun == "he" else ("woman", "man")
         assert right in CLASSES[mine]
         assert wrong in CLASSES[other]
-
-
-def test_equal_seeds_write_equal_sentences() -> None:
-    assert arcs(NEGATION, 12, 5) == arcs(NEGATION, 12, 5)
-    assert arcs(NEGATION, 12, 5) != arcs(NEGATION, 12, 6)
-    assert all(not text.startswith(LEAD) and text.endswith(".") for text in filler(20, 0))
-
-
-def test_a_model_without_text_cannot_be_given_text_probes() -> None:
-    silent = Vocabulary(NativeModel(by_hand("induction", HandSizes(vocabulary=64, context=96)), None, "bare"))
-    for make in (text_probes.indirect_objects, BATTERY["coreference"].probe.make, text_probes.needle):
-        with pytest.raises(UntestableError, match="it reads no text"):
-            make(silent, 4, 0)
-
-
-def test_a_needle_needs_a_long_context(words: Vocabulary) -> None:
-    short = Vocabulary(opened(by_hand("induction", HandSizes(vocabulary=SIZES.vocabulary, context=80))))
-    with pytest.raises(UntestableError, match=r"context of 80 tokens is too short for a needle in a long text \(90\)"):
-        text_probes.needle(short, 4, 0)

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from tests.heads.controls import AT, SIZES, WORDS, opened
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from headscope.errors import InputError
-from headscope.heads.roles.probes.vocabulary import TokenizedText, UntestableError, Vocabulary
+from headscope.heads.roles.probes.vocabulary import TokenizedText, Vocabulary
 from headscope.lab.teach.by_hand import HandSizes, by_hand
 from headscope.models.native import NativeModel
 from headscope.models.protocol import Token
@@ -54,15 +53,6 @@ def test_added_tokens_are_found_and_put_around_ids(
     assert not set(vocabulary.ordinary.tolist()) & {*prefix, *suffix}
 
 
-def test_added_suffix_tokens_are_separators_and_the_first_token_never_is() -> None:
-    vocabulary = small(tokenizer_around("[a] $A [c]"))
-    ids = torch.tensor([[6, 4, 6, 7, 5, 2], [0, 4, 4, 6, 2, 5]])
-    assert vocabulary.is_separator(ids).tolist() == [
-        [False, False, True, True, False, True],
-        [False, False, False, True, True, False],
-    ]
-
-
 def test_ordinary_tokens_are_words_in_order_and_none_is_special(words: Vocabulary) -> None:
     ordinary = words.ordinary.tolist()
     assert ordinary == sorted(set(ordinary))
@@ -70,27 +60,6 @@ def test_ordinary_tokens_are_words_in_order_and_none_is_special(words: Vocabular
     assert AT["<s>"] not in ordinary
     missing = {at for word, at in AT.items() if word.isalpha() and len(word) > 1} - set(ordinary)
     assert not missing, "a vocabulary smaller than the sample is read whole"
-
-
-def test_without_a_tokenizer_every_token_but_the_separators_is_ordinary() -> None:
-    bare = Vocabulary(small(None).model, separators=(3, 5))
-    assert not bare.reads_text
-    assert (bare.prefix, bare.suffix, bare.single_tokens(["the"])) == ((), (), {})
-    assert bare.added_tokens == "no tokenizer: nothing is put around the tokens"
-    assert set(bare.ordinary.tolist()) == set(range(64)) - {3, 5} - bare.model.end_tokens
-    assert bare.is_separator(torch.tensor([[3, 4, 3, 5]])).tolist() == [[False, False, True, True]]
-    with pytest.raises(InputError, match="no tokenizer"):
-        bare.tokenize("The horse.")
-
-
-def test_too_few_tokens_cannot_be_drawn_from() -> None:
-    with pytest.raises(UntestableError, match="only 14 ordinary tokens were found; a probe needs at least 16"):
-        _ = Vocabulary(small(None, size=16).model, separators=(0, 1)).ordinary
-
-
-def test_single_words_are_those_of_one_token(words: Vocabulary) -> None:
-    found = words.single_tokens(["horse", "two words", "not", "horse,"])
-    assert found == {"horse": AT["horse"], "not": AT["not"]}
 
 
 def test_tokens_overlap_their_spans_of_characters(words: Vocabulary) -> None:
@@ -116,10 +85,6 @@ def test_a_span_has_the_positions_of_the_tokens_that_overlap_it(
     assert whole == shared
 
 
-def test_the_context_is_the_models(words: Vocabulary) -> None:
-    assert words.context == SIZES.context
-
-
 def test_a_word_is_a_single_token_if_it_is_one_inside_a_sentence() -> None:
     """This tokenizer puts a ▁ before every text, so that a word after a space alone is two tokens of it."""
     pieces = ["▁The", "▁horse", "▁saw", "▁Mary", "▁John", "▁there", ".", "▁"]
@@ -128,7 +93,3 @@ def test_a_word_is_a_single_token_if_it_is_one_inside_a_sentence() -> None:
     made.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     assert len(made.encode(" Mary").ids) == 2
     assert small(made).single_tokens(["Mary", "John", "Marta"]) == {"Mary": 4, "John": 5}
-
-
-def test_words_that_are_all_unknown_are_no_single_tokens() -> None:
-    assert small(tokenizer_around("$A")).single_tokens(["Mary", "John", "horse"]) == {"horse": 5}

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from headscope.errors import InputError
-from headscope.lab.teach.course.live_text import live, number, plain, take_figures, with_captions
+from headscope.lab.teach.course.live_text import live, plain, take_figures, with_captions
 
 NAMES = {"share": 0.694, "word": "it", "table": torch.eye(2), "below": -0.5}
 
@@ -17,18 +17,6 @@ def test_a_number_carries_its_name_its_format_and_what_it_is_now() -> None:
     text = live("*{{word}}* has {{share:w}}, {{below:.1f}}", NAMES)
     assert text == "*{{word=it}}* has {{share:w=.69}}, {{below:.1f=−0.5}}"
     assert plain(text) == "*it* has .69, −0.5"
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"), [(0.694, ".69"), (1.0, "1"), (0.0, "0"), (-0.05, "−.05"), (0.999, "1"), (1.25, "1.25")]
-)
-def test_a_weight(value: float, shown: str) -> None:
-    assert number(value, "w") == shown
-
-
-@pytest.mark.parametrize(("value", "shown"), [(0, "0 heads"), (1, "1 head"), (8, "8 heads")])
-def test_a_count_with_its_word(value: int, shown: str) -> None:
-    assert number(value, "head|heads") == shown
 
 
 def test_a_figure_gets_the_variables_that_it_names_and_a_terminal_its_caption() -> None:

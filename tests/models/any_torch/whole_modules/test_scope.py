@@ -188,14 +188,3 @@ def test_an_arrow_is_explained_beside_a_weight_that_is_computed() -> None:
         look = scope.look(ids()[0])
         why = look.why("h.1.attn.0", 5, 2)
         assert why.weight == pytest.approx(float(look.pattern("h.1.attn.0")[5, 2]), abs=1e-5)
-
-
-def test_closing_twice_changes_nothing_that_was_changed_since() -> None:
-    model = Gpt().train()
-    opened = headscope.load(model, inputs=ids()).model
-    assert not model.training
-    opened.close()
-    assert model.training
-    model.eval()
-    opened.close()
-    assert not model.training

@@ -75,10 +75,10 @@ function used(trace: Trace): Map<number, number> {
   const use = (at: number, share: number) => found.set(at, (found.get(at) ?? 0) + Math.abs(share));
   for (const step of trace.steps.filter((each) => !each.rests))
     for (const read of step.reads) {
-      use(read.position, read.share);
+      use(read.place.position, read.share);
       for (const writer of shownWriters(read, read.answered))
         if (writer.kind === "head" && writer.read)
-          use(writer.read.position, (read.share * writer.value) / (read.total || 1));
+          use(writer.read.place.position, (read.share * writer.value) / (read.total || 1));
     }
   use(trace.position.position, Infinity);
   return found;
@@ -158,17 +158,17 @@ export function layOut(trace: Trace, tokens: number, { width, phone, sites }: Tr
   });
 
   function readLines(part: TraceStep, read: TraceRead, node: TraceNode, k: number) {
-    const from = rowAt(read.position) + (k % 3) * 2;
+    const from = rowAt(read.place.position) + (k % 3) * 2;
     const near = Math.max(left + 4, node.x - 34);
-    const said = { place: read.token, head: part.name, total: read.total };
+    const said = { place: read.place.token, head: part.name, total: read.total };
     lines.push({
-      id: `value ${part.name} ${read.position}`,
+      id: `value ${part.name} ${read.place.position}`,
       kind: "value",
       d: `M${left} ${from}H${near}C${node.x - 12} ${from} ${node.x - 26} ${node.y} ${node.x} ${node.y}`,
       width: thick(read.share),
       value: read.share,
       parts: [part.name],
-      says: { ...said, writer: read.token },
+      says: { ...said, writer: read.place.token },
     });
     for (const writer of shownWriters(read, read.answered)) writerLine(part, read, node, writer, "key");
     for (const writer of shownWriters(read, read.asked)) writerLine(part, read, node, writer, "query");
@@ -176,7 +176,7 @@ export function layOut(trace: Trace, tokens: number, { width, phone, sites }: Tr
 
   function writerLine(part: TraceStep, read: TraceRead, node: TraceNode, writer: WriterShare, kind: "key" | "query") {
     if (kindOf(writer.kind) === "embedding") return; // the token's own line
-    const place = kind === "key" ? read.position : trace.position.position;
+    const place = kind === "key" ? read.place.position : trace.position.position;
     const y = rowAt(place) - (kind === "key" ? 7 : 0);
     const mark = put({
       id: `${kind} ${writer.name} ${place}`,
@@ -191,11 +191,11 @@ export function layOut(trace: Trace, tokens: number, { width, phone, sites }: Tr
       kind === "key"
         ? `M${mark.x} ${y}H${node.x - 6}Q${node.x} ${y} ${node.x} ${y + 6}V${node.y}`
         : `M${mark.x} ${y}V${node.y + 7}Q${mark.x} ${node.y + 9} ${mark.x + 6} ${node.y + 9}H${node.x - 4}L${node.x} ${node.y}`;
-    const says = { writer: writer.name, place: read.token, head: part.name, total: read.total };
-    const id = `${kind} ${writer.name} ${part.name} ${read.position}`;
+    const says = { writer: writer.name, place: read.place.token, head: part.name, total: read.total };
+    const id = `${kind} ${writer.name} ${part.name} ${read.place.position}`;
     lines.push({ id, kind, d, width, value: writer.value, parts: [part.name, writer.name], says });
     if (kind !== "key" || writer.kind !== "head" || !writer.read) return;
-    const from = rowAt(writer.read.position);
+    const from = rowAt(writer.read.place.position);
     const source = `value ${writer.name} at ${place}`;
     const known = lines.find((line) => line.id === source);
     if (known) return void known.parts.push(part.name);
@@ -207,7 +207,7 @@ export function layOut(trace: Trace, tokens: number, { width, phone, sites }: Tr
       width,
       value: writer.read.weight,
       parts: [writer.name, part.name],
-      says: { writer: writer.read.token, place: read.token, head: writer.name, total: 0 },
+      says: { writer: writer.read.place.token, place: read.place.token, head: writer.name, total: 0 },
     });
   }
 

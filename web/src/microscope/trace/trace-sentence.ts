@@ -13,12 +13,12 @@ export function headline(trace: Trace): string {
   if (!head) return words.trace.noHead(token);
   const read = head.reads[0];
   const mark = read.answered.find(
-    (share) => share.kind === "head" && share.value > 0 && share.read?.position === read.position - 1,
+    (share) => share.kind === "head" && share.value > 0 && share.read?.place.position === read.place.position - 1,
   );
-  const copied = said(read.token) === token && mark?.read && mark.read.weight > MARKED;
+  const copied = said(read.place.token) === token && mark?.read && mark.read.weight > MARKED;
   return copied
-    ? words.trace.copied(token, mark.name, said(mark.read!.token), head.name)
-    : words.trace.carried(token, head.name, said(read.token), signed(read.share));
+    ? words.trace.copied(token, mark.name, said(mark.read!.place.token), head.name)
+    : words.trace.carried(token, head.name, said(read.place.token), signed(read.share));
 }
 
 export function underline(trace: Trace): string {

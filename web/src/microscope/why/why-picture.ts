@@ -157,7 +157,7 @@ function sideMarks({ why, pin }: Explained, side: Pin["side"], grid: Grid, write
 
 /** What a head read, where a writer is one. */
 function readOf({ read }: WriterShare): string {
-  return read ? `${words.why.read} ${visible(read.token).slice(0, 9)} ${short(read.weight)}` : "";
+  return read ? `${words.why.read} ${visible(read.place.token).slice(0, 9)} ${short(read.weight)}` : "";
 }
 
 /** Below a column: the writers that are not shown, the terms that are no pair, and the sum of all. */
@@ -201,7 +201,7 @@ function tableRows(why: Why): (string | number)[][] {
       side,
       writerName(name),
       value,
-      read ? visible(read.token) : "",
+      read ? visible(read.place.token) : "",
       read?.weight ?? "",
     ]),
     ...termsOf(why).map(([name, value]) => [side, name, value, "", ""]),

@@ -32,7 +32,8 @@ function reason(share: WriterShare, key: number): string {
   const name = writerName(share.name);
   if (share.kind === "embedding") return say.word;
   if (share.kind !== "head" || !share.read) return say.made(name);
-  const { position, weight, token } = share.read;
+  const { weight } = share.read;
+  const { position, token } = share.read.place;
   if (position === key - 1 && weight > MARKED) return say.marked(name, said(token));
   if (position === 0 && key > 1) return say.rested(name);
   return position === key ? say.itself(name) : say.brought(name, said(token));
@@ -68,7 +69,7 @@ export function secondSentence(why: Why): string {
   const next = why.answered.find((share) => share !== top);
   const found: string[] = [];
   if (next) {
-    const same = next.value * top.value > 0 && next.read && next.read.position === top.read?.position;
+    const same = next.value * top.value > 0 && next.read && next.read.place.position === top.read?.place.position;
     found.push((same ? say.same : say.next)(writerName(next.name), signed(next.value)));
   }
   const asking = why.asked.filter((share) => share.value * why.total > 0).slice(0, 3);

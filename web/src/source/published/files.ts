@@ -12,7 +12,7 @@ export interface WeightTable {
 export interface PublishedModel {
   model: ModelCard;
   roles: Roles;
-  featured: { claims: PaperClaim[] };
+  featured: PaperClaim[];
   explained: Record<string, string>; // text → file of its trace and the reasons of heads
   longest: number; // tokens that are read here
   texts: string[]; // of every token of the vocabulary
@@ -26,7 +26,6 @@ export interface PublishedModel {
     centred: boolean;
   };
   split: { why_not: string; rotary: "none" | "half"; centred: boolean }; // of scores, over what wrote into the stream
-  angles: string[]; // nodes of the graph that need more precision than WebGPU's sines and cosines
   hash: string;
   dtype: string;
   verified: string;
@@ -48,11 +47,9 @@ export interface PublishedSite {
   docs: string; // an address, or ""
   version: string;
   command: string;
-  recipe: string; // how it was made, and with which versions
   models: ModelEntry[];
   looks: { name: string; file: string; text: string }[];
   runtime: string;
-  webgpu: { script: string; runtime: string } | null; // a second runtime, fetched by those who choose it
   answers: Record<string, string>; // request → file
   groups: Record<string, string>; // beginning of requests → file with the answer to each
   marks: string;

@@ -5,21 +5,6 @@ import type { SiteCard } from "../source";
 const NO_CUT = [-1n, 0n, 0n, 0n]; // a row that belongs to no site
 const MOST_THREADS = 4;
 
-/** A build of onnxruntime-web, and where it computes. */
-export interface Runtime {
-  ort: typeof ort;
-  provider: ort.InferenceSession.ExecutionProviderConfig;
-}
-
-/** The runtime that every site has. */
-export function webAssembly(binary: ArrayBuffer): Runtime {
-  ort.env.wasm.wasmBinary = binary;
-  ort.env.wasm.numThreads = globalThis.crossOriginIsolated
-    ? Math.min(MOST_THREADS, navigator.hardwareConcurrency || 1)
-    : 1;
-  return { ort, provider: "wasm" };
-}
-
 /** Edits of heads: what each delivers, and the arrows that are knocked out. */
 export interface HeadEdits {
   off: { site: number; head: number }[];
@@ -31,24 +16,22 @@ export type Outputs = Record<string, Float32Array>;
 
 export class Graph {
   private constructor(
-    private readonly runtime: typeof ort,
     private readonly session: ort.InferenceSession,
     private readonly sites: SiteCard[],
   ) {}
 
-  static async open(
-    { ort: build, provider }: Runtime,
-    graph: ArrayBuffer,
-    weights: ArrayBuffer,
-    sites: SiteCard[],
-  ): Promise<Graph> {
-    build.env.logLevel = "error";
-    const session = await build.InferenceSession.create(new Uint8Array(graph), {
-      executionProviders: [provider],
+  static async open(wasm: ArrayBuffer, graph: ArrayBuffer, weights: ArrayBuffer, sites: SiteCard[]): Promise<Graph> {
+    ort.env.wasm.wasmBinary = wasm;
+    ort.env.wasm.numThreads = globalThis.crossOriginIsolated
+      ? Math.min(MOST_THREADS, navigator.hardwareConcurrency || 1)
+      : 1;
+    ort.env.logLevel = "error";
+    const session = await ort.InferenceSession.create(new Uint8Array(graph), {
+      executionProviders: ["wasm"],
       externalData: [{ path: "weights.bin", data: new Uint8Array(weights) }],
       logSeverityLevel: 3,
     });
-    return new Graph(build, session, sites);
+    return new Graph(session, sites);
   }
 
   get outputs(): readonly string[] {
@@ -64,7 +47,7 @@ export class Graph {
 
   private inputs(ids: number[], edits?: HeadEdits): Record<string, ort.Tensor> {
     const { sites } = this;
-    const { Tensor } = this.runtime;
+    const { Tensor } = ort;
     const widest = Math.max(...sites.map((site) => site.n_heads));
     const deepest = Math.max(...sites.map((site) => site.d_value));
     const gates = new Float32Array(sites.length * widest).fill(1);

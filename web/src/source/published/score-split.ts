@@ -164,7 +164,7 @@ function shares(
 
 function readOf({ strongest, tokens }: Arrow, head: string, position: number) {
   const read = strongest(head, position);
-  return { position: read.position, token: tokens[read.position], weight: read.weight };
+  return { place: { position: read.position, token: tokens[read.position] }, weight: read.weight };
 }
 
 const difference = (one: Float64Array, other: Float64Array) => one.map((each, at) => each - other[at]);

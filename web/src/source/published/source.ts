@@ -18,7 +18,6 @@ import {
 import { explainedAnswers, type Explained } from "../exported-file";
 import { addressOf, bytesOf, isOneFile, placeOf } from "../files-of-page";
 import { MODEL_FILES, unzipped, type ModelEntry, type PublishedModel, type PublishedSite } from "./files";
-import { runtime } from "./webgpu/choice.svelte";
 import type { OpenRequest } from "./worker";
 
 const EMBEDDED_ALONE = "headscope serve"; // the command of a site that names no model
@@ -49,7 +48,6 @@ export function publishedSource(site: PublishedSite, name?: string): Source {
     const asks = requester(port);
     made.onmessage = (event: MessageEvent) => {
       if (event.data.progress) progress = { ...event.data.progress, place: 0 };
-      else if (event.data.tried) runtime.tried = event.data.tried;
       else port.onmessage!.call(port as MessagePort, event);
     };
     asks("open", await openRequest(site, entry)).then(
@@ -120,7 +118,7 @@ export function publishedSource(site: PublishedSite, name?: string): Source {
       ),
     progress: async () => progress,
     importance: absent(`headscope serve`),
-    featured: async () => (await card()).featured.claims,
+    featured: async () => (await card()).featured,
     roles: async () => (await card()).roles,
     testHeads: absent("headscope heads"),
   };
@@ -134,9 +132,7 @@ async function startWorker(name: string): Promise<Worker> {
 async function openRequest(site: PublishedSite, entry: ModelEntry): Promise<OpenRequest> {
   const places = await Promise.all(MODEL_FILES.map((file) => placeOf(`${entry.folder}${file}`)));
   const files = Object.fromEntries(MODEL_FILES.map((file, at) => [file, places[at]])) as OpenRequest["files"];
-  const chosen = runtime.name === "webgpu" ? site.webgpu : null;
-  const webgpu = chosen && { script: await addressOf(chosen.script), runtime: await placeOf(chosen.runtime) };
-  return { runtime: await placeOf(site.runtime), files, bytes: entry.bytes, webgpu };
+  return { runtime: await placeOf(site.runtime), files, bytes: entry.bytes };
 }
 
 /** The model's description, fetched once; refused with the reason where the site holds no model. */

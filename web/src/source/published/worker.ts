@@ -1,22 +1,20 @@
 // Runs a published model beside the page: fetches its files, says how far it is, and answers one request at a time.
 import { unpack } from "../../wire";
 import { contentOf, unzipped, type MODEL_FILES, type Place, type PublishedModel } from "./files";
-import { Graph, webAssembly, type Runtime } from "./graph";
+import { Graph } from "./graph";
 import { ModelReader } from "./reader";
 import { Tokens } from "./tokenizer";
-import { readerOnWebGpu, type Tried, type WebGpuFiles } from "./webgpu/on-webgpu";
 
 export interface OpenRequest {
   runtime: Place;
   files: Record<(typeof MODEL_FILES)[number], Place>;
   bytes: number;
-  webgpu?: WebGpuFiles | null; // where the reader chose it
 }
 
 let reader: Promise<ModelReader> | null = null;
 let turn: Promise<unknown> = Promise.resolve();
 
-async function open({ runtime, files, bytes, webgpu }: OpenRequest): Promise<ModelReader> {
+async function open({ runtime, files, bytes }: OpenRequest): Promise<ModelReader> {
   const came = new Map<Place, number>();
   const file = (place: Place) =>
     contentOf(place, (count) => {
@@ -38,14 +36,8 @@ async function open({ runtime, files, bytes, webgpu }: OpenRequest): Promise<Mod
   postMessage({ progress: { what: "starting the model", done: bytes, total: bytes } });
   const numbers = Object.fromEntries(Object.entries(arrays).map(([name, each]) => [name, each.data as Float32Array]));
   const tokens = new Tokens(tokenizer, config, card.texts);
-  const on = (build: Runtime) => Graph.open(build, graph, weights, card.model.sites);
-  const readerOf = (runs: Pick<Graph, "run" | "outputs">) =>
-    new ModelReader(runs, tokens, { file: weights, card, arrays: numbers });
-  const plain = await on(webAssembly(wasm));
-  const reader = readerOf(plain);
-  if (!webgpu) return reader;
-  const tell = (tried: Tried) => postMessage({ tried });
-  return (await readerOnWebGpu(webgpu, card, { graph: plain, reader }, on, readerOf, tell)) ?? reader;
+  const opened = await Graph.open(wasm, graph, weights, card.model.sites);
+  return new ModelReader(opened, tokens, { file: weights, card, arrays: numbers });
 }
 
 type Ask = "look" | "weights" | "attribution" | "predict" | "token" | "why";

@@ -20,7 +20,6 @@ import media from "./pages/media";
 import oneOrMany from "./pages/one-or-many";
 import pattern from "./pages/pattern";
 import prediction from "./pages/prediction";
-import runtime from "./pages/runtime";
 import trace from "./pages/trace";
 import why from "./pages/why";
 
@@ -44,7 +43,6 @@ export default {
   pattern,
   prediction,
   published,
-  runtime,
   start,
   tour,
   trace,

@@ -16,8 +16,6 @@ export default {
   notHere: (title: string, why: string) => `${title} itself is not in this site: ${why}. Saved looks are below.`,
   looks: "Saved looks",
   install: (command: string) => `The same on your machine: ${command}`,
-  cite: "Cite",
   citationFile: "How to cite headscope (CITATION.cff)",
   missing: (file: string, status: number) => `${file} is missing from this site (${status}).`,
-  broken: "This site is incomplete: a file is missing. Publish it again, and copy the whole folder.",
 };

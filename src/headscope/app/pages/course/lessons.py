@@ -1,9 +1,9 @@
-"""The lessons page. A lesson's code runs once, when it is first opened; the server's queue runs one at a time."""
+"""The lessons page and the worksheets. A lesson's code runs once, when first opened, and one at a time."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +14,7 @@ from headscope.app.pages.schema import Request, Response
 from headscope.lab.teach import lessons
 from headscope.lab.teach.course.questions import Marked
 from headscope.lab.teach.lessons import LessonText
+from headscope.lab.teach.worksheet import WorksheetTask, worksheet
 
 
 class LessonSummary(Response):
@@ -55,6 +56,14 @@ class AnswerRequest(Request):
     attempt: Annotated[int, Field(ge=1, le=1000)] = Field(default=1, description="a wrong first one gets a hint")
 
 
+class WorksheetResponse(Response):
+    """A worksheet; its tasks have no ``answers`` and no ``working`` unless it is solved."""
+
+    seed: int
+    solved: bool
+    tasks: list[WorksheetTask]
+
+
 def contents() -> LessonList:
     """The table of contents; no lesson's code is run. A class asks for it every few seconds."""
     return _contents(lessons.FOLDER)
@@ -81,3 +90,10 @@ def lesson(number: int) -> LessonResponse:
 def mark(number: int, asked: AnswerRequest) -> Marked:
     """Whether an answer is right, and why."""
     return lessons.lesson(number).check(asked.question, asked.answer, asked.attempt)
+
+
+def sheet(seed: int, *, solved: bool) -> WorksheetResponse:
+    """The worksheet of a seed."""
+    tasks = worksheet(seed).tasks
+    shown = tasks if solved else [replace(task, answers=[], working="") for task in tasks]
+    return WorksheetResponse(seed=seed, solved=solved, tasks=shown)

@@ -28,14 +28,6 @@ from headscope.models.protocol import Token
 WAVEFORM_BINS = 1_200
 
 
-class GridInfo(Response):
-    """Patches row by row: rows × columns positions from ``first`` on."""
-
-    first: int
-    rows: int
-    columns: int
-
-
 class MediaInfo(Response):
     """A picture or sound that was read.
 
@@ -44,7 +36,7 @@ class MediaInfo(Response):
     """
 
     kind: Literal["picture", "sound"]
-    grids: dict[str, GridInfo] = Field(description="by token sequence: which of its positions are patches")
+    grids: dict[str, PatchGrid] = Field(description="by token sequence: which of its positions are patches")
     covered: dict[str, float] = Field(description="by token sequence: the seconds that its positions cover")
     seconds: float | None = Field(default=None, description="how long the sound is")
     note: str = ""
@@ -70,8 +62,7 @@ def media_info(look: Look, streams: Mapping[str, Sequence[Token]]) -> tuple[Medi
     shown = picture_of(look)
     grids = media_grids(look, streams)
     if isinstance(shown, ShownPicture):
-        found = {name: GridInfo(**vars(grid)) for name, grid in grids.items()}
-        return MediaInfo(kind="picture", grids=found, covered={}, note=shown.note), {"picture": shown.pixels}
+        return MediaInfo(kind="picture", grids=grids, covered={}, note=shown.note), {"picture": shown.pixels}
     if shown is not None:
         return MediaInfo(kind="picture", grids={}, covered={}, note=shown), {}
     covered = {name: seconds for name, tokens in streams.items() if (seconds := seconds_covered(tokens)) is not None}

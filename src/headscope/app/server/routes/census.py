@@ -10,21 +10,20 @@ from fastapi.responses import Response
 from headscope.app.pages.census import (
     Censuses,
     CensusHead,
-    CensusList,
     CensusResponse,
     CensusSummary,
     ComparisonResponse,
     ScanRequest,
 )
 from headscope.app.server.clients import client_id
-from headscope.app.server.worker import PROBLEM, Worker, container_of, threads_for
+from headscope.app.server.worker import PROBLEM, RequestWorker, container_of, threads_for
 
 
-def routes(worker: Worker, censuses: Censuses) -> APIRouter:
+def routes(worker: RequestWorker, censuses: Censuses) -> APIRouter:
     """The list, one census, one of its heads, its files, two censuses compared, and the scan of a pasted text."""
     router = APIRouter(prefix="/api", tags=["census"])
 
-    @router.get("/censuses", response_model=CensusList, responses=PROBLEM)
+    @router.get("/censuses", response_model=list[CensusSummary], responses=PROBLEM)
     async def summaries(request: Request) -> Any:
         client = client_id(request)
         return await worker.run_in(worker.censuses, request, lambda: censuses.summaries(client), kind="short")

@@ -8,12 +8,12 @@ from fastapi import APIRouter, Request
 
 from headscope.app.model_registry import ModelList, OpenModelRequest, OpenModelResponse
 from headscope.app.pages.microscope import ModelInfo
-from headscope.app.pages.roles import PublishedClaims, Roles, model_title
+from headscope.app.pages.roles import PaperClaim, Roles, model_title
 from headscope.app.server.clients import client_id
-from headscope.app.server.worker import PROBLEM, Worker
+from headscope.app.server.worker import PROBLEM, RequestWorker
 
 
-def routes(worker: Worker) -> APIRouter:
+def routes(worker: RequestWorker) -> APIRouter:
     """The model registry, and the roles of a model's heads. Only testing them waits for the model."""
     router, registry = APIRouter(prefix="/api", tags=["models"]), worker.registry
 
@@ -34,7 +34,7 @@ def routes(worker: Worker) -> APIRouter:
     async def model_info(request: Request, model: str | None = None) -> ModelInfo:
         return registry.session(model, client_id(request)).model()
 
-    @router.get("/featured", response_model=PublishedClaims, responses=PROBLEM)
+    @router.get("/featured", response_model=list[PaperClaim], responses=PROBLEM)
     async def published_claims(request: Request, model: str | None = None) -> Any:
         session = registry.session(model, client_id(request))
         return await worker.run_in(worker.reports, request, session.featured, kind="short")

@@ -158,7 +158,7 @@ function finished(asked: Asked, job: Job, trained: Trained): StreamEvent<Told> {
     const [hits, { finds }] = [covered(weights, job, head), job.wanted[head]];
     const misses = hits.flatMap((hit, place) =>
       finds[place] && hit < GOOD_ENOUGH
-        ? [{ word: job.words[place], place, hit: rounded(hit), why: why(head, place) }]
+        ? [{ word: job.words[place], position: place, hit: rounded(hit), why: why(head, place) }]
         : [],
     );
     return { name, asks, hit: headHit(hits, finds), misses };

@@ -5,7 +5,7 @@ import { readings } from "./typed-numbers";
 import { formatNumber, formatVector, weigh } from "./worked-example";
 
 type Schemas = components["schemas"];
-type Checked = Schemas["CheckedAnswer"];
+type Checked = Schemas["Checked"];
 type Remark = Checked["remarks"][number];
 type Card = Record<string, number>;
 type Invented = Pick<Schemas["InventedRequest"], "heads"> & Partial<Schemas["InventedRequest"]>;
@@ -33,7 +33,7 @@ export function checkFork({ drawn, missing }: ForkRemarks, arrows: [string, stri
       .filter((pair) => !pairs.has(pair))
       .map((pair) => missing[pair]),
   ];
-  return { right: remarks.every((remark) => remark.right), remarks };
+  return { remarks };
 }
 
 /** Rows that sum to 1, heads that find different words, and each sum that was given. */
@@ -48,7 +48,7 @@ export function checkInvented(exercise: Exercise, asked: Invented): Checked {
     ),
     ...(concatenated.trim() ? [endToEnd(asked.heads, values, parseNumbers(concatenated))] : []),
   ];
-  return { right: remarks.every((remark) => remark.right), remarks };
+  return { remarks };
 }
 
 function shares(index: number, card: Card): Remark {

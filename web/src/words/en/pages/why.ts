@@ -107,5 +107,4 @@ export default {
     `${model}: why head ${head} looks from “${query}” at “${key}”`,
   table: ["side", "writer", "score", "read", "weight"],
   needsModel: "Why a head looks there needs the model: open this text in headscope.",
-  pinnedNote: (writer: string) => `Thin frame: the writer you asked about, ${writer}.`,
 };

@@ -1,25 +1,26 @@
-"""Find W_O of each site by following z: the matrix that takes z is W_O, whatever a model family calls it.
+"""Find W_O of each site by following z: the first matrix that takes it is W_O, whatever a model family calls it.
 
-Where something lies between z and W_O, gradients say what: if slice h of W_O's input depends on head h alone it is
-local to the head (a gate, a norm of each head), else it mixes the heads.
+The trace carries z there through shapes, gates and norms. Where these only arrange it, numbers of its cells are carried
+along the same operations and say which is where. Else heads are changed one by one: if slice h of W_O's input depends
+on head h alone it is local to the head (a gate, a norm of each head), else it mixes the heads.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from headscope.errors import ModelError
-from headscope.models.huggingface.attention import AttentionCall
 from headscope.models.protocol import HeadSum, OutputWeight
-from headscope.models.structure.trace import Trace, hooked, is_matrix, tracing
+from headscope.models.structure.carry import Route, recompute
+from headscope.models.structure.tape import ARRANGE, Node, Source
+from headscope.models.structure.trace import Trace, is_matrix
 
 Layout = Literal["batch first", "query first", "other"]
 
@@ -36,23 +37,17 @@ class OutputPath:
     post_norm: str | None = None
     """The path of a norm between W_O and the residual stream."""
     direct: bool = False
-    """Whether W_O reads z's own memory, so that z alone determines its input."""
+    """Whether W_O's input is z itself, so that z alone determines it."""
 
 
-def find_output_paths(
-    model: nn.Module, traced: Trace, inputs: Mapping[str, Tensor], arguments: dict[str, Any]
-) -> list[OutputPath]:
-    """Where z goes, for each attention call of the trace."""
-    unmatched = {(call.path, call.times) for call in traced.calls if call.matrix is None}
-    found = _find_by_gradient(model, inputs, arguments, unmatched) if unmatched else {}
-    for path, times in sorted(found, key=lambda key: key[1]):  # later calls of a module go where its first one went
-        found.setdefault((path, 0), found[path, times])
-    paths = [
-        OutputPath(call.matrix, "exact", direct=True)
-        if call.matrix is not None
-        else found.get((call.path, call.times)) or found.get((call.path, 0)) or OutputPath(None, "mixed", NO_MATRIX)
-        for call in traced.calls
-    ]
+def find_output_paths(traced: Trace) -> list[OutputPath]:
+    """Where z goes, for each attention call of the trace. Later calls of a module go where its first one went."""
+    found: dict[str, OutputPath] = {}
+    paths = []
+    for call in traced.calls:
+        path = None if call.matrix is None or call.x is None else _output_path(call.matrix, call.z, call.x)
+        paths.append(path or found.get(call.path) or OutputPath(None, "mixed", NO_MATRIX))
+        found.setdefault(call.path, paths[-1])
     norms = _post_norms({path.matrix for path in paths if path.matrix is not None}, traced)
     return [replace(path, post_norm=norms.get(path.matrix or "")) for path in paths]
 
@@ -74,66 +69,74 @@ MIXED = "a norm over all heads, or a sum of several, lies between z and W_O; hea
 SEVERAL = "several attention calls are joined before W_O"
 
 
-def _find_by_gradient(
-    model: nn.Module, inputs: Mapping[str, Tensor], arguments: dict[str, Any], unmatched: set[tuple[str, int]]
-) -> dict[tuple[str, int], OutputPath]:
-    """Run again with gradients from every unmatched z, to see which matrix depends on it and how."""
-    paths = {id(module): path for path, module in model.named_modules()}
-    times: Counter[str] = Counter()
-    waiting: dict[tuple[str, int], Tensor] = {}
-    found: dict[tuple[str, int], OutputPath] = {}
+class Heads(NamedTuple):
+    """Where the heads are in a z: its sizes ``batch, query, head, d_value``, and how they become its own axes."""
 
-    def on_call(attention: AttentionCall) -> Tensor:
-        path = paths.get(id(attention.call.site), "")
-        times[path] += 1
-        z = attention.z.detach()
-        if (path, times[path]) not in unmatched:
-            return z
-        waiting[path, times[path]] = z.requires_grad_()
-        return z * 1
-
-    def before(module: nn.Module, args: Any, kwargs: Any) -> None:
-        x = args[0] if args and isinstance(args[0], Tensor) else None
-        if x is None or not x.requires_grad:
-            return
-        for key, z in list(waiting.items()):
-            if x.shape[-1] == z.shape[2] * z.shape[3] and (how := dependence(x, z)) is not None:
-                found[key] = OutputPath(paths[id(module)], *how)
-                del waiting[key]
-
-    matrices = [part for part in model.modules() if is_matrix(part)]
-    with hooked(matrices, before=before), tracing(on_call), torch.enable_grad():
-        model(**inputs, **arguments)
-    return found
+    shape: tuple[int, ...]
+    from_heads: Callable[[Tensor], Tensor] = lambda z: z
+    channels_last: Callable[[Tensor], Tensor] = lambda x: x
+    """Brings the input of W_O to channels last."""
 
 
-def dependence(x: Tensor, z: Tensor) -> tuple[HeadSum, str, Layout] | None:
-    """How W_O's input depends on z; None if it does not, or if it is not by head at all."""
-    batch, n_query, n_heads, d_value = z.shape
-    slices = x.reshape(-1, n_heads, d_value)
-    generator = torch.Generator(device="cpu").manual_seed(0)
-    direction = torch.randn(slices.shape[0], d_value, generator=generator).to(x)
-    local = True
-    for head in {0, n_heads - 1}:
-        (gradient,) = torch.autograd.grad((slices[:, head] * direction).sum(), z, retain_graph=True, allow_unused=True)
-        if gradient is None or not gradient.any():
-            return None
-        strength = gradient.abs().sum((0, 1, 3))
-        local = local and bool((strength[torch.arange(n_heads, device=z.device) != head] == 0).all())
+def _output_path(matrix: str, z: Source, x: Node) -> OutputPath | None:
+    """How W_O's input ``x`` comes from z ``[batch, query, head, d_value]``; None where it is not by head at all."""
+    how = how_heads_reach(z, x, Heads(tuple(z.shape)))
+    return None if how is None else OutputPath(matrix, *how, direct=how[0] == "exact" and how[2] == "batch first")
+
+
+def how_heads_reach(z: Source, x: Node, heads: Heads) -> tuple[HeadSum, str, Layout] | None:
+    """How the input of W_O comes from z, the reason, and the order of its rows; None where not by head at all."""
+    batch, n_query, n_heads, d_value = heads.shape
+    size = heads.channels_last(torch.empty(x.shape, device="meta")).shape
+    if size[-1] != n_heads * d_value:
+        return None
+    exact = _rows(z, x, heads)
+    if exact is not None:
+        return "exact", SEVERAL if exact == "other" else "", exact
     layout: Layout = "other"
-    if tuple(x.shape[:2]) == (batch, n_query) or (x.ndim == 2 and len(x) == batch * n_query):
+    if tuple(size[:2]) == (batch, n_query) or (len(size) == 2 and size[0] == batch * n_query):
         layout = "batch first"
-    elif tuple(x.shape[:2]) == (n_query, batch):
+    elif tuple(size[:2]) == (n_query, batch):
         layout = "query first"
-    if local and _same_rows(x, z):
-        return "exact", SEVERAL if layout == "other" else "", layout
+    reached = [_reached(z, x, heads, head) for head in range(n_heads)]
+    if not all(bool(channels.any()) for channels in reached):
+        return None
+    owner = torch.arange(n_heads, device=reached[0].device).repeat_interleave(d_value)
+    local = all(bool((owner[channels] == head).all()) for head, channels in enumerate(reached))
     return ("head-local", LOCAL, layout) if local else ("mixed", MIXED, layout)
 
 
-def _same_rows(x: Tensor, z: Tensor) -> bool:
-    """Whether the rows of one are rows of the other, in any order or number."""
-    left, right = ({row.tobytes() for row in t.detach().float().cpu().reshape(-1, x.shape[-1]).numpy()} for t in (x, z))
-    return left <= right or right <= left
+def _rows(z: Source, x: Node, heads: Heads) -> Layout | None:
+    """The order of z's rows in x, where x is z itself, arranged: the numbers of z's cells are carried to it."""
+    route = Route(x)
+    if any(op.name not in ARRANGE for op in route.ops):
+        return None
+    batch, n_query, n_heads, d_value = heads.shape
+    width = n_heads * d_value
+    numbers = torch.arange(1.0, z.shape.numel() + 1, dtype=torch.float64).view(heads.shape)
+    made = route.carry(z, heads.from_heads(numbers))
+    if made is None:
+        return None
+    cells = heads.channels_last(made).reshape(-1, width).long() - 1
+    cells = cells[(cells >= 0).all(1)]
+    number = cells[:, 0] // width
+    if not len(cells) or not torch.equal(cells, number[:, None] * width + torch.arange(width)):
+        return None
+    rows = torch.arange(batch * n_query)
+    if torch.equal(number, rows):
+        return "batch first"
+    return "query first" if torch.equal(number, rows.view(batch, n_query).T.flatten()) else "other"
+
+
+def _reached(z: Source, x: Node, heads: Heads, head: int) -> Bool[Tensor, " all"]:
+    """The channels of x that one head's z changes, with gates and norms computed again."""
+    assert z.value is not None
+    own = torch.zeros(heads.shape)
+    own[:, :, head] = torch.randn(own[:, :, head].shape, generator=torch.Generator().manual_seed(0))
+    change = heads.from_heads(own).to(z.value)
+    given: tuple[dict[Node, Tensor], ...] = ({z: z.value}, {z: torch.where(change != 0, change, z.value)})
+    before, after = (heads.channels_last(recompute(x, each)) for each in given)
+    return (before != after).reshape(-1, before.shape[-1]).any(0)
 
 
 def weight_by_head(model: nn.Module, path: OutputPath, n_heads: int, site: str) -> OutputWeight:

@@ -8,8 +8,8 @@ from tests.app.conftest import SENTENCE
 from tests.heads.explain.families import FAMILIES, IDS
 
 import headscope
-from headscope.app.pages.explain import why as why_page
-from headscope.app.pages.explain.path_cut import CutPathRequest, cut_path
+from headscope.app.pages import explain
+from headscope.app.pages.explain import CutPathRequest, cut_path
 from headscope.app.pages.microscope import LookRequest, Session
 from headscope.heads.explain.why import by_size
 from headscope.scope import Scope
@@ -55,7 +55,7 @@ def test_a_cut_path_has_the_true_effect_of_the_edit(client: TestClient, scope: S
         after = scope.look(SENTENCE).logits[9].double()
     assert sent["logit"]["true"] == pytest.approx(float(after[sent["token"]["id"]]), abs=1e-5)
     assert sent["probability"]["true"] == pytest.approx(float(after.softmax(-1)[sent["token"]["id"]]), abs=1e-6)
-    moved = sum(each["change"] for each in sent["answers"]) + sent["others"]
+    moved = sum(sent["answers"].values()) + sent["others"]
     assert moved == pytest.approx(sent["logit"]["true"] - sent["logit"]["as_is"], abs=2e-4)
 
 
@@ -93,7 +93,7 @@ def test_what_cannot_be_explained_is_said_in_words(
 def test_a_text_whose_stream_is_too_large_is_refused_with_a_length(
     client: TestClient, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(why_page, "STREAM_BYTES", 8_000)
+    monkeypatch.setattr(explain, "STREAM_BYTES", 8_000)
     refused = client.post("/api/why", json={"look": name, "head": "1.2", "query": 3, "key": 1})
     assert refused.status_code == 422
     assert "explain a text of at most 10 tokens" in refused.json()["message"]
@@ -103,5 +103,5 @@ def test_a_recorded_stream_counts_to_what_a_look_holds(session: Session, name: s
     before = session.kept.look(name)
     assert before is not None
     size = before.nbytes
-    session.why(why_page.WhyRequest(look=name, head="1.2", query=3, key=1))
-    assert before.nbytes == size + why_page.stream_bytes(before.look)
+    session.why(explain.WhyRequest(look=name, head="1.2", query=3, key=1))
+    assert before.nbytes == size + explain.stream_bytes(before.look)
