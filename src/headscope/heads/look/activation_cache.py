@@ -259,6 +259,10 @@ class ActivationCache:
         z = self.sites[site].rows.output if site in self.sites else self._z.get(site)
         return z if z is not None and z.numel() else None
 
+    def run(self) -> ForwardPass:
+        """Run the pass again; keep nothing."""
+        return self._pass(self.attend)
+
     def _run(self, observer: SiteObserver) -> Float[Tensor, "batch query vocabulary"]:
         """Run a whole pass; keep its logits and, if it fits, the end of its residual stream."""
         fits = self._residual is None and self.fits(self._size_of_state())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -20,6 +22,7 @@ from headscope.errors import HeadNameError, InputError
 from headscope.heads.edits.edit import BoundEdit, Edits
 from headscope.heads.look.activation_cache import ActivationCache, SiteActivations
 from headscope.heads.look.attribution import Contributions, LogitAttribution, contributions_at, split_logit
+from headscope.heads.look.logit_lens import logit_lens
 from headscope.heads.look.sampling import ClassPrediction, Prediction, class_predictions, strongest_predictions
 from headscope.heads.look.table import head_table
 from headscope.heads.questions.label_rules import LabelRule
@@ -342,6 +345,21 @@ class Look:
         if not -length <= position < length:
             raise InputError(f"position {position}: this text has {length} tokens, 0–{length - 1}")
         return position % length
+
+    def span(self, text: str) -> range:
+        """The positions of a passage that occurs once in this text, for ``hide``."""
+        ends = list(accumulate(len(token.text) for token in self.tokens))
+        whole = "".join(token.text for token in self.tokens)
+        if not text or whole.count(text) != 1:
+            where = f"occurs {whole.count(text)} times" if text else "is empty"
+            raise InputError(f"{text!r} {where} in this text; give a passage that occurs once")
+        start = whole.index(text)
+        return range(bisect_right(ends, start), bisect_left(ends, start + len(text)) + 1)
+
+    def logit_lens(self, position: int | str = -1, count: int = 1) -> dict[str, list[Prediction]]:
+        """The likeliest tokens if the stream before each layer, and after the last, were the end of the stream."""
+        self._needs_predictions()
+        return logit_lens(self, self.position(position), count)
 
     def token_id(self, token: str | int) -> int:
         """The id of a token given as text (with its leading space, where it has one) or as an id."""
