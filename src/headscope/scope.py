@@ -90,6 +90,10 @@ class Scope:
             return self._read_all([self._look(item) for item in text])
         return self._look(text).read()
 
+    def observe(self, text: Any) -> Look:
+        """Look at one text whose every head will be asked about: all are observed in the same pass."""
+        return self._look(text).observe()
+
     def steps(self, run: Callable[..., Any], options: StepOptions | None = None) -> StepLooks:
         """Run a function that calls the module once per step (a diffusion pipeline), and look at each of its steps.
 

@@ -77,6 +77,21 @@ def test_a_gguf_file_that_contradicts_itself_is_refused(written: GGUF, tmp_path:
         headscope.load(file)
 
 
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (struct.pack("<IIQ", 9, 0, 2**60) + bytes(10), "its metadata go on past its 78 bytes"),  # an array of 2^60
+        (struct.pack("<IQ", 8, 2**60) + bytes(10), "its metadata go on past its 74 bytes"),  # a string
+        (struct.pack("<IQ", 8, 3) + b"\xff\xfe\x80" + bytes(64), "can't decode byte 0xff"),
+    ],
+)
+def test_gguf_whose_metadata_cannot_be_read_is_rejected(tmp_path: Path, value: bytes, why: str) -> None:
+    name, file = b"general.architecture", tmp_path / "small.gguf"
+    file.write_bytes(b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, len(name)) + name + value)
+    with pytest.raises(ModelError, match=why):
+        headscope.load(file)
+
+
 def test_a_gguf_file_whose_vocabulary_is_padded_is_opened(written: GGUF, tmp_path: Path) -> None:
     file = tmp_path / "small.gguf"
     file.write_bytes(written.field("llama.vocab_size", 90))

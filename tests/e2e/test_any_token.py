@@ -78,7 +78,7 @@ def test_a_saved_file_says_which_shares_it_holds(context: BrowserContext, scope:
     page.set_content(file.read_text(encoding="utf-8"))
     mix = page.get_by_role("region", name="Logit attribution")
     expect(mix).to_contain_text(
-        "This file has only the contributions to the most likely next token. For any other, open the text"
+        "This file has only the contributions to the most likely next token. For any other, open"
     )
     expect(mix.get_by_role("textbox")).to_have_count(0)
     expect(page.get_by_role("region", name="Next token").locator("button.word").first).to_be_disabled()

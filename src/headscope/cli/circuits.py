@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from headscope.cli.options import AsJson, Model, ModelArgument, app, one_model, show, show_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from headscope.names import Head
 
 Through = Literal["q", "k", "v"]
 
@@ -30,6 +36,14 @@ def composition(
     if as_json:
         show_json([{"writer": str(writer), "reader": str(reader), "score": score} for writer, reader, score in pairs])
         return
-    from headscope.app.terminal import composition_table
+    show(_composition_table(pairs, through))
 
-    show(composition_table(pairs, through))
+
+def _composition_table(pairs: Sequence[tuple[Head, Head, float]], through: str) -> Table:
+    """Composition scores of pairs of heads."""
+    from rich.table import Table
+
+    table = Table("writer", f"reader's {through}", "score", box=None)
+    for writer, reader, score in pairs:
+        table.add_row(str(writer), str(reader), f"{score:.3f}")
+    return table

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headscope.cli import INTERRUPTED
 from headscope.cli.options import LARGEST_SEED, AsJson, app, say, show, show_json
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from headscope.lab.teach.lessons import Lesson
+    from headscope.lab.train.training import TrainingProgress
 
 EXPLAINED = Path(__file__).parent.parent / "explained"
 
@@ -82,9 +90,7 @@ def learn(
     elif as_json:
         show_json(lesson.to_dict())
     else:
-        from headscope.app.terminal import lesson_page
-
-        show(lesson_page(lesson))
+        show(_lesson_page(lesson))
 
 
 @app.command()
@@ -152,13 +158,12 @@ def train(
 
     Example: headscope train --text book.txt --heads 4 --d-model 128
     """
-    from headscope.app.terminal import training_bar
     from headscope.lab.train.options import TrainingOptions
     from headscope.lab.train.text_files import TextFile
     from headscope.lab.train.training import train as train_model
 
     options = TrainingOptions(d_model=d_model, n_layers=layers, n_heads=heads, context=context, steps=steps, seed=seed)
-    with training_bar(options.total_steps) as report:
+    with _training_bar(options.total_steps) as report:
         trained = train_model([TextFile(path) for path in text], out, options, report)
     word = "finished" if trained.finished else "stopped; the same command resumes"
     say(f"{word} at step {trained.step}. Look at it with: headscope serve {trained.folder}")
@@ -185,3 +190,43 @@ def explain(
         raise InputError(f"there is no error called {kind!r}; there are {', '.join(pages)}")
     text = pages[found].read_text(encoding="utf-8")
     show_json({"kind": found, "page": text}) if as_json else show(Markdown(text))
+
+
+def _lesson_page(lesson: Lesson) -> RenderableType:
+    """A lesson: idea, code, output, result, something to try, questions. A figure is its caption."""
+    from rich.markdown import Markdown
+
+    shown, asked = lesson.to_dict(), []
+    for number, question in enumerate(lesson.questions, start=1):
+        options = [] if question.numeric else [f"   {chr(96 + i)}) {o.text}" for i, o in enumerate(question.options, 1)]
+        asked.append("\n".join([f"**{number}.** {question.text}", "", *options]))
+    text = [
+        f"# {lesson.number}. {lesson.title}",
+        shown["idea"],
+        f"```python\n{lesson.code}```",
+        f"```\n{lesson.output}\n```",
+    ]
+    attempt = ["**Try it.** " + shown["try_it"]]
+    if shown["block"]:
+        own = f"headscope learn {lesson.number} --code > try.py"
+        attempt += [
+            f"```python\n{shown['block']['code']}```",
+            f"`{own}` writes it to a file of yours; `python try.py` runs it.",
+        ]
+    return Markdown("\n\n".join([*text, shown["computed"], *attempt, *asked]))
+
+
+@contextmanager
+def _training_bar(total: int) -> Iterator[Callable[[TrainingProgress], None]]:
+    """A progress bar with loss, tokens per second and time left."""
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    words = TextColumn("loss {task.fields[loss]:.3f}  {task.fields[speed]:,.0f} tokens/s")
+    with Bar(TextColumn("step {task.completed} of {task.total}"), BarColumn(), words, TimeRemainingColumn()) as bar:
+        task = bar.add_task("training", total=total, loss=float("nan"), speed=0.0)
+
+        def report(progress: TrainingProgress) -> None:
+            bar.update(task, completed=progress.step, loss=progress.loss, speed=progress.tokens_per_second)
+
+        yield report

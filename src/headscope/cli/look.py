@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +20,6 @@ from headscope.cli.options import (
     say,
     show,
     show_json,
-    text_or_media,
 )
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
     from headscope.heads.look.look import Look
     from headscope.heads.questions.label_rules import LabelRule
+
+
+MEDIA = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".wav")
 
 
 @app.command()
@@ -85,9 +88,9 @@ def build(
 
     Example: headscope build --d-model 768 --heads 12
     """
-    from headscope.attention.__main__ import show as show_build
+    from headscope.attention.build import build as build_attention
 
-    raise typer.Exit(show_build(d_model, heads, kv_heads))
+    raise typer.Exit(build_attention(d_model, heads, kv_heads))
 
 
 @app.command()
@@ -122,7 +125,7 @@ def look(
     from headscope.scope import load
 
     rules = _read_classes(question or [])
-    given = text_or_media(text)
+    given = _text_or_media(text)
     for saved in (png, html):
         refuse_overwriting(saved, [given] if isinstance(given, Path) else [])
     if png is not None and png == html:
@@ -241,3 +244,9 @@ def generate(
         show_json(json_output.generated_json(text, made))
     else:
         say(text + made.text)
+
+
+def _text_or_media(text: str) -> str | Path:
+    """A text, or the path of a picture or sound."""
+    path = Path(text)
+    return path if path.suffix.lower() in MEDIA and os.path.isfile(path) else text  # noqa: PTH113 - never an error

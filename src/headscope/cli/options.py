@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -40,15 +39,6 @@ def one_model(model: str | None, named: str | None) -> str | None:
     if model is not None and named is not None:
         raise InputError(f"two models are named, {model} and --model {named}; give one of them")
     return named if model is None else model
-
-
-MEDIA = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".wav")
-
-
-def text_or_media(text: str) -> str | Path:
-    """A text, or the path of a picture or sound."""
-    path = Path(text)
-    return path if path.suffix.lower() in MEDIA and os.path.isfile(path) else text  # noqa: PTH113 - never an error
 
 
 def refuse_overwriting(out: Path | None, read: Iterable[str | Path]) -> None:

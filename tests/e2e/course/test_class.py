@@ -13,7 +13,7 @@ from headscope.app.pages.course import lessons
 from headscope.app.pages.course.classroom import FEWEST_SHOWN, Classroom, OpenLesson
 from headscope.app.pages.microscope import Session
 from headscope.app.server import application
-from headscope.app.server.token import Token
+from headscope.app.server.token import AccessToken
 from tests.e2e.conftest import PATIENCE, fits, running
 
 Arrive = Callable[[str], Page]
@@ -27,7 +27,7 @@ def room() -> Classroom:
 @pytest.fixture
 def arrive(room: Classroom, session: Session, browser: Browser) -> Iterator[Arrive]:
     """Open a path of the class's server in a browser of one's own."""
-    with running(application(ModelRegistry(session), Token(), held=room)) as address, ExitStack() as left:
+    with running(application(ModelRegistry(session), AccessToken(), held=room)) as address, ExitStack() as left:
 
         def come(path: str) -> Page:
             context = browser.new_context(viewport={"width": 390, "height": 844}, reduced_motion="reduce")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from headscope.app.export.saved_explanations import EXAMPLES
 from headscope.app.pages.explain import WhyRequest, split_arrow
 from headscope.app.pages.predictions import logits_under
-from headscope.app.publish.explanations import EXAMPLES
 from headscope.heads.edits.ablate import ablate
 from headscope.heads.edits.hidden_keys import knock_out
 from headscope.scope import Scope

@@ -11,8 +11,8 @@ from tests.models import tiny
 
 import headscope
 from headscope.errors import InputError, ModelError
-from headscope.heads.explain.logit_shares import logit_direction
 from headscope.heads.explain.path_effect import path_effect
+from headscope.models.structure.recorded_pass import logit_direction
 from headscope.scope import Scope
 
 

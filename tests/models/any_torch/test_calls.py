@@ -17,7 +17,7 @@ from headscope.attention.observer import plain
 from headscope.models.any_torch.axes import Layout
 from headscope.models.any_torch.calls import ROWS, as_call, flex_reference, read_mask
 from headscope.models.any_torch.function_mode import FoundCall, ScoreProduct, Softmax
-from headscope.models.any_torch.markers import LearnedSite
+from headscope.models.any_torch.learning import LearnedSite
 from headscope.models.huggingface.sparse_masks import RealKeys
 
 QUERIES, KEYS, D, D_VALUE = 4, 6, 5, 7

@@ -19,7 +19,7 @@ from headscope.models.any_torch.describe import (
     items_mixed,
     output_of,
 )
-from headscope.models.any_torch.markers import LearnedSite, MatrixTake
+from headscope.models.any_torch.learning import LearnedSite, MatrixTake
 from headscope.models.any_torch.model import AnyTorchModel
 from headscope.models.loading import open_model
 from headscope.models.structure.unembedding import UnembeddingPath

@@ -207,6 +207,18 @@ def test_a_wrapped_model_is_unwrapped() -> None:
     opened.close()
 
 
+def test_name_and_precision_may_be_chosen(folder: Path, tmp_path: Path) -> None:
+    opened = open_model(folder, name="mine", dtype=torch.bfloat16)
+    assert opened.shape.name == "mine"
+    assert {weight.dtype for weight in opened.model.parameters()} == {torch.bfloat16}
+    assert not opened.model.training
+    opened.close()
+    tiny.llama().bfloat16().save_pretrained(tmp_path / "half")
+    plain = open_model(tmp_path / "half", device="cpu")
+    assert {weight.dtype for weight in plain.model.parameters()} == {torch.float32}, "on a CPU, unless told"
+    plain.close()
+
+
 def copied(folder: Path, to: Path, **files: str) -> Path:
     """A copy in which some files hold something else."""
     shutil.copytree(folder, to)

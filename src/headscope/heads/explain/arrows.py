@@ -10,7 +10,6 @@ from headscope.heads.explain.score_split import HeadScores, split_row
 from headscope.heads.explain.why import Why
 from headscope.heads.look.activation_cache import BUDGET
 from headscope.models.protocol import Token
-from headscope.models.structure.recorder import record_stream
 from headscope.models.structure.writers import RecordedStream
 from headscope.names import Head, HeadName
 
@@ -25,7 +24,8 @@ class Explained:
 
     def __init__(self, look: Look) -> None:
         self.look = look
-        self.stream: RecordedStream = record_stream(look.model, look.prepared.inputs, until=look.sites)
+        self.recorded = look.recorded
+        self.stream: RecordedStream = self.recorded.stream
         self._heads: dict[Head, HeadScores] = {}
 
     def scores(self, head: Head) -> HeadScores:

@@ -33,7 +33,7 @@ HALF_TOLERANCE = 3e-2  # q and k are rounded to about three digits, and their wr
 class HeadScores:
     """One head's scores, ready to be split: the writers' parts of q and k at every position."""
 
-    def __init__(self, stream: RecordedStream, head: Head, kv_head: int, source: pattern.Source) -> None:
+    def __init__(self, stream: RecordedStream, head: Head, kv_head: int, source: pattern.PatternSource) -> None:
         """``source`` is this head's own q, k and scores."""
         self.head, self.source = head, source
         self.n_query, self.n_key = source.q.shape[2], source.k.shape[2]

@@ -16,11 +16,11 @@ from torch import Tensor
 from headscope.attention.progress import report_progress
 from headscope.errors import InputError, ModelError
 from headscope.heads.explain.arrows import Explained, explained
-from headscope.heads.explain.logit_shares import logit_direction, reading_gradients, value_reading, writer_share
 from headscope.heads.explain.score_parts import Reading
 from headscope.heads.explain.why import Place, Share, Why, by_size
 from headscope.heads.look.attribution import logit_to_split
 from headscope.models.structure.carry import Route
+from headscope.models.structure.recorded_pass import logit_direction, reading_gradients, value_reading, writer_share
 from headscope.models.structure.tape import Node, Source
 from headscope.models.structure.writers import Writer
 from headscope.names import Head

@@ -14,7 +14,7 @@ from headscope.attention import pattern as attention_pattern
 from headscope.attention.backends.waiting_layers import ObservedLayer
 from headscope.attention.engine import observe
 from headscope.attention.observation import Rows
-from headscope.attention.pattern import Index, Pooled, Source
+from headscope.attention.pattern import Index, PatternSource, Pooled
 from headscope.attention.questions import Question
 from headscope.errors import HeadNameError, InputError
 from headscope.heads.edits.edit import BoundEdit, Edits
@@ -22,15 +22,13 @@ from headscope.heads.look.activation_cache import ActivationCache, SiteActivatio
 from headscope.heads.look.attribution import Contributions, LogitAttribution, contributions_at, split_logit
 from headscope.heads.look.sampling import ClassPrediction, Prediction, class_predictions, strongest_predictions
 from headscope.heads.look.table import head_table
-from headscope.heads.questions.batch_answers import BatchAnswers
-from headscope.heads.questions.cross_questions import Sides, are_words
 from headscope.heads.questions.label_rules import LabelRule
-from headscope.heads.questions.standard_answers import StandardAnswers
-from headscope.heads.questions.standard_questions import VisibleKeys, answerable
+from headscope.heads.questions.standard_answers import BatchAnswers, StandardAnswers
+from headscope.heads.questions.standard_questions import Sides, VisibleKeys, answerable, are_words
 from headscope.models.inputs.patch_labels import NOT_TEXT, grid_labels, numbered_labels
 from headscope.models.modes import own_precision
 from headscope.models.protocol import OpenModel, Prepared, Token
-from headscope.models.structure.residual_stream import LayerParts, layer_parts
+from headscope.models.structure.recorded_pass import RecordedPass
 from headscope.names import Head, HeadName, ModelShape
 
 LARGEST_PATTERN = 2**26  # cells of dense patterns; larger ones are read in rectangles
@@ -62,19 +60,21 @@ class Look:
         self.key = key
         self._answers = StandardAnswers()
         self._numbers: dict[tuple[int, bool, tuple[int, int] | None], tuple[Token, ...]] = {}
+        self._recorded: RecordedPass | None = None
         self.explained: Any = None
         """The recorded residual stream, once a score or a prediction has been explained."""
         self.cache = ActivationCache(model, prepared.inputs, self.edits)
 
     def read(self) -> Look:
         """Run the model on this text."""
-        # Under edits mostly the predictions are wanted; heads are observed when somebody looks at them.
-        if self.edits:
-            self.cache.predict()
-            self.edits.refuse_beyond(self.cache.reached)
-        else:
-            self.cache.observe(self.questions, BatchAnswers.of([self.prepared]))
+        self.cache.read(self.questions, BatchAnswers.of([self.prepared]))
+        self.edits.refuse_beyond(self.cache.reached)
         return self
+
+    def observe(self) -> Look:
+        """Run the model on this text and observe every head in the same pass."""
+        self.cache.at_once = True
+        return self.read()
 
     def save(self, path: str | Path) -> None:
         """Save to one file that ``headscope.open_look`` opens, with or without the model."""
@@ -141,7 +141,7 @@ class Look:
     def mean_answers(self, site: str) -> dict[str, Float[Tensor, " head"]]:
         """Mean mass per head on every standard question, over the rows that can answer it; absent if no row can.
 
-        Cross-attention has questions of its own: see ``cross_questions``; *monotone* is a share of rows.
+        Cross-attention has questions of its own: see ``questions_between``; *monotone* is a share of rows.
         """
         return self._answers.means(self, site)
 
@@ -216,12 +216,12 @@ class Look:
         """A rectangle of one head's pattern at lower resolution: mean and maximum over blocks."""
         return attention_pattern.pooled(self.source(head), shape, rows, columns)
 
-    def source(self, head: HeadName) -> Source:
+    def source(self, head: HeadName) -> PatternSource:
         """q, k and log-sum-exp of one head, from which any part of its pattern is recomputed."""
         found = self._find(head)
         return self.site_source(found.site).only(found.head)
 
-    def site_source(self, site: str) -> Source:
+    def site_source(self, site: str) -> PatternSource:
         """q, k and log-sum-exp of all heads of a site."""
         self._site(site)
         return self.cache.source(site)
@@ -234,29 +234,33 @@ class Look:
 
     def z(self, site: str) -> Float[Tensor, "head query d_value"]:
         """z of every head of a site: its attention pattern times its values."""
-        rows = self._site(site).rows
-        return rows.output[0] if rows.output.numel() else self.cache.recompute(site)[2][0]
+        self._refuse_unreached(site)
+        return self.cache.z(site)[0]
+
+    @property
+    def recorded(self) -> RecordedPass:
+        """The text's pass as a graph of what was written into the residual stream; recorded on first use."""
+        self.cache.refuse_changed_weights()
+        if self._recorded is None:
+            observer = self.cache.attend if self.edits else None
+            with self.edits.during():
+                self._recorded = RecordedPass(self.model, self.prepared.inputs, observer, until=self.sites)
+        return self._recorded
 
     @own_precision()
     def residual(self, site: str | int) -> ResidualStream:
         """The residual stream before and after a site's output is added to it."""
-        return ResidualStream(*self._layer_parts(str(site))[:2])
+        self._refuse_unreached(str(site))
+        return ResidualStream(self.recorded.resid_pre(str(site)), self.recorded.resid_mid(str(site)))
 
     @own_precision()
     def mlp(self, site: str | int) -> Float[Tensor, "query d_model"]:
         """What the MLP of a site's layer adds to the residual stream."""
-        found = self._layer_parts(str(site)).mlp
+        self._refuse_unreached(str(site))
+        found = self.recorded.mlp_out(str(site))
         if found is None:
             raise InputError(f"the layer of {site} adds nothing to the residual stream after its attention: no MLP")
         return found
-
-    def _layer_parts(self, site: str) -> LayerParts:
-        self._site(site)
-        self.cache.refuse_changed_weights()
-        paths = {id(module): path for path, module in self.model.model.named_modules()}
-        path = paths[id(self.model.site_modules()[site])]
-        with torch.no_grad():
-            return layer_parts(self.model.model, path, lambda: self.model.run(self.prepared.inputs, self.cache.attend))
 
     @own_precision()
     def contributions(self, position: int | str, sites: Sequence[str] | None = None) -> Contributions:
@@ -272,12 +276,11 @@ class Look:
         """Direct logit attribution: one next-token logit, or a difference of two, split over the heads."""
         self._needs_predictions()
         place = self.position(position)
-        parts = self.contributions(place)
         residual = self.cache.final_residual(place)
         if residual is None:
             raise InputError("this model's final norm was not found, so a logit cannot be split over its heads")
         ids = [self.token_id(token)] + ([] if minus is None else [self.token_id(minus)])
-        return split_logit(self.model, parts, residual, ids, self.logits[place])
+        return split_logit(self.recorded, place, residual, ids, self.logits[place])
 
     @own_precision()
     def why(
@@ -350,14 +353,17 @@ class Look:
 
     def _find(self, head: HeadName | int) -> Head:
         found = self.shape.find(head)
-        self._site(found.site)
+        self._refuse_unreached(found.site)
         return found
 
     def _site(self, site: str) -> SiteActivations | ObservedLayer:
+        self._refuse_unreached(site)
+        return self.cache.site(site)
+
+    def _refuse_unreached(self, site: str) -> None:
         if site not in self.cache.reached:
             self.shape.find(Head(site, 0))
             raise InputError(f"this text did not reach the site {site}; it reached {', '.join(self.sites)}")
-        return self.cache.site(site, self.questions)
 
     def _has_length(self, site: str, axis: int, length: int) -> bool:
         """Whether a site has this many positions: pooled keys, windows and added positions have others."""

@@ -17,7 +17,7 @@ from headscope.heads.roles.probes.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
-class Paper:
+class _Paper:
     """The paper that described a role first, as far as we know."""
 
     authors: str
@@ -56,7 +56,7 @@ class Role:
     probe: ProbeMaker
     evidence: tuple[Evidence, ...]
     sites: frozenset[AttentionKind]
-    paper: Paper | None
+    paper: _Paper | None
 
 
 REPEAT = ProbeMaker("repeat", token_probes.repeat)
@@ -72,19 +72,19 @@ BOTH_WAYS: frozenset[AttentionKind] = frozenset({"bidirectional"})
 SELF = CAUSAL | BOTH_WAYS
 CROSS: frozenset[AttentionKind] = frozenset({"cross"})
 
-RAGANATO = Paper(
+RAGANATO = _Paper(
     "Raganato and Tiedemann", 2018, "An Analysis of Encoder Representations in Transformer-Based Machine Translation"
 )
-XIAO = Paper("Xiao et al.", 2023, "Efficient Streaming Language Models with Attention Sinks")
-CLARK = Paper("Clark et al.", 2019, "What Does BERT Look At? An Analysis of BERT's Attention")
-WANG = Paper(
+XIAO = _Paper("Xiao et al.", 2023, "Efficient Streaming Language Models with Attention Sinks")
+CLARK = _Paper("Clark et al.", 2019, "What Does BERT Look At? An Analysis of BERT's Attention")
+WANG = _Paper(
     "Wang et al.", 2022, "Interpretability in the Wild: a Circuit for Indirect Object Identification in GPT-2 Small"
 )
-ELHAGE = Paper("Elhage et al.", 2021, "A Mathematical Framework for Transformer Circuits")
-OLSSON = Paper("Olsson et al.", 2022, "In-context Learning and Induction Heads")
-GOULD = Paper("Gould et al.", 2023, "Successor Heads: Recurring, Interpretable Attention Heads In The Wild")
-WU = Paper("Wu et al.", 2024, "Retrieval Head Mechanistically Explains Long-Context Factuality")
-BAHDANAU = Paper("Bahdanau et al.", 2014, "Neural Machine Translation by Jointly Learning to Align and Translate")
+ELHAGE = _Paper("Elhage et al.", 2021, "A Mathematical Framework for Transformer Circuits")
+OLSSON = _Paper("Olsson et al.", 2022, "In-context Learning and Induction Heads")
+GOULD = _Paper("Gould et al.", 2023, "Successor Heads: Recurring, Interpretable Attention Heads In The Wild")
+WU = _Paper("Wu et al.", 2024, "Retrieval Head Mechanistically Explains Long-Context Factuality")
+BAHDANAU = _Paper("Bahdanau et al.", 2014, "Neural Machine Translation by Jointly Learning to Align and Translate")
 
 MOST = "more than half of its attention, so that no other position can have as much"
 PUBLISHED = "the threshold at which Olsson's recipe gives GPT-2 small's five well-known induction heads and no others"
@@ -99,7 +99,7 @@ def _attention(of: str, threshold: float, reason: str, margin: float = 0.1) -> E
     return Evidence("attention", of, threshold, margin, reason)
 
 
-def _arcs(name: str, sentence: str, templates: Sequence[str], what: str, paper: Paper | None = CLARK) -> Role:
+def _arcs(name: str, sentence: str, templates: Sequence[str], what: str, paper: _Paper | None = CLARK) -> Role:
     maker = ProbeMaker(name, text_probes.arc_probe(templates, what))
     return Role(name, sentence, maker, (_attention("arc", 0.2, A_FIFTH),), SELF, paper)
 

@@ -16,7 +16,7 @@ from headscope.attention.scores import BiasBlock, Scores
 from headscope.errors import ModelError
 from headscope.models.any_torch.axes import Layout
 from headscope.models.any_torch.function_mode import FoundCall
-from headscope.models.any_torch.markers import LearnedSite
+from headscope.models.any_torch.learning import LearnedSite
 from headscope.models.any_torch.score_product import query_and_key, why_no_pattern
 from headscope.models.huggingface.masks import split_mask
 from headscope.models.huggingface.sparse_masks import RealKeys

@@ -16,7 +16,7 @@ from headscope.errors import ModelError
 from headscope.models.any_torch.arguments import IDS
 from headscope.models.any_torch.checks import seeded
 from headscope.models.any_torch.compiled import without_fast_path
-from headscope.models.any_torch.markers import LearnedSite
+from headscope.models.any_torch.learning import LearnedSite
 from headscope.models.inputs.patch_labels import MOST_EXTRA
 from headscope.models.selfcheck import relative_difference
 from headscope.models.structure.sites import input_embedding, logits_of, predicts_tokens, width_of

@@ -25,6 +25,7 @@ from headscope.models.huggingface.model import HuggingFaceModel
 from headscope.models.modes import own_precision
 from headscope.models.pruning.pruned_modeling import SCHEMA_VERSION, pruned
 from headscope.models.selfcheck import fixed_seed, own_logits, own_tolerance, relative_difference
+from headscope.models.structure.projections import SIDES, Which, find_projection
 from headscope.names import Site
 
 
@@ -115,7 +116,7 @@ def _prune_weights(opened: HuggingFaceModel, pruned_sites: Sequence[PrunedSite])
         assert output.matrix is not None, "output_path refuses what has no matrix"
         lost = [head for head in range(site.n_heads) if head not in left.heads]
         lost_kv = [head for head in range(site.n_kv_heads) if head not in left.kv]
-        projections = opened.projection_rows(name)
+        projections = _projections(opened, name)
         for which, (path, rows) in projections.items():
             removed.setdefault(path, []).extend(rows[head] for head in (lost if which == "q" else lost_kv))
         _repeat_kv(weights, left, projections)
@@ -130,6 +131,16 @@ def _prune_weights(opened: HuggingFaceModel, pruned_sites: Sequence[PrunedSite])
         weights.outputs[path] = _remaining(width, rows)
     _select(model, weights)
     return weights
+
+
+def _projections(opened: HuggingFaceModel, site: str) -> dict[Which, tuple[str, list[Tensor]]]:
+    """Which modules compute q, k and v, and which of their outputs belong to each head."""
+    found: dict[Which, tuple[str, list[Tensor]]] = {}
+    for which in SIDES:
+        path, _, rows = find_projection(opened, site, which)
+        assert path is not None, "transformers' projections are modules"
+        found[which] = path, rows
+    return found
 
 
 def _repeat_kv(weights: _Weights, left: PrunedSite, projections: Mapping[Any, tuple[str, list[Tensor]]]) -> None:

@@ -56,6 +56,7 @@ class Recorder:
         """A pass begins: forget the one before, and mark what the model is given."""
         self.stream.sites.clear()
         self.tape.joins.clear()
+        self.tape.reads.clear()
         self.waiting.clear()
         self.tape.stack.clear()
         self.tape.sites.clear()
@@ -73,9 +74,11 @@ class Recorder:
     def observe(self, site: str, call: Call, observer: SiteObserver | None) -> Tensor:
         reads = self.stream.sites.setdefault(site, SiteReads())
         for side, value in zip(SIDES, (call.q, call.k, call.v), strict=True):
-            node = self.tape.node_of(value)
+            node, mark = self.tape.node_of(value), mark_of(value)
+            if mark is not None and mark.node is not None:
+                reads.made[side] = mark.node
             if node is None:
-                reads.refused[side] = _reason(mark_of(value))
+                reads.refused[side] = _reason(mark)
             else:
                 reads.nodes[side] = node
         if self.tape.sites:
@@ -192,7 +195,8 @@ def record_stream(
         current = current_recorder.get()
         assert current is not None, "set by the block"
         current.until = frozenset(until)
-        node = stream.tape.node_of(model.run(inputs, observer).logits)
+        stream.logits = model.run(inputs, observer).logits
+        node = stream.tape.node_of(stream.logits)
     shapes = {
         shape for reads in stream.sites.values() for each in reads.nodes.values() for shape in _stream_shapes(each)
     }

@@ -130,7 +130,7 @@ class _Tracer:
         self.tape.stack.append(self.paths[id(module)])
         self.calls_before.append(len(self.trace.calls))
         first = _first_tensor((args, kwargs)) if is_matrix(module) else None
-        node = None if first is None else self.tape.node_of(first)
+        node = None if first is None else self.tape.z_in(first)
         for number in () if node is None else node.z:
             call = self.trace.calls[int(number)]
             if call.matrix is None:

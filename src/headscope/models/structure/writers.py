@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from headscope.errors import ModelError
 from headscope.models.structure.carry import Route
@@ -40,6 +40,8 @@ class SiteReads:
 
     nodes: dict[Side, Node] = field(default_factory=dict)
     refused: dict[Side, str] = field(default_factory=dict)
+    made: dict[Side, Node] = field(default_factory=dict)
+    """Where q, k and v come from, whether or not what was written is carried there."""
 
 
 @dataclass
@@ -48,6 +50,8 @@ class RecordedStream:
 
     sites: dict[str, SiteReads] = field(default_factory=dict)
     final: Node | None = None
+    logits: Tensor | None = None
+    """Of a pass that did not end before them."""
     roots: list[Node] = field(default_factory=list)
     layers: Mapping[str, str] = field(default_factory=dict)
     """The name of each layer, by the path of its module."""

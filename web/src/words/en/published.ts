@@ -18,5 +18,4 @@ export default {
   install: (command: string) => `To run the same on your machine: ${command}`,
   citationFile: "How to cite headscope (CITATION.cff)",
   missing: (file: string, status: number) => `${file} is missing from this website (${status}).`,
-  broken: "This site is incomplete: a file is missing. Publish it again, and copy the whole folder.",
 };

@@ -1,4 +1,4 @@
-// One layer of attention heads that learns target patterns, and its gradients; lab/teach/fit_heads.py in the browser.
+// One layer of attention heads that learns target patterns, and its gradients; lab/teach/crafted_heads.py in the browser.
 // W_Q and W_K of each head learn its pattern; W_V, W_O and the unembedding learn to predict the attended words.
 
 export interface Sizes {

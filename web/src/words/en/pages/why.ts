@@ -110,5 +110,4 @@ export default {
     `${model}: why head ${head} attends from “${query}” to “${key}”`,
   table: ["side", "component", "score", "attended to", "weight"],
   needsModel: "This explanation needs the model: open this text in headscope.",
-  pinnedNote: (writer: string) => `Thin frame: the writer you asked about, ${writer}.`,
 };
