@@ -19,7 +19,7 @@ const terms = {
     name: "Vector",
     forms: ["vector", "vectors"],
     says: "A row of numbers that stands for a token inside the model. Similar rows stand for tokens that the model treats in similar ways.",
-    figure: "Two rows of numbers that are nearly alike, horse and donkey, and one that differs, because",
+    figure: "Two rows of numbers that are nearly the same, horse and donkey, and one that differs, because",
     labels: ["horse", "donkey", "because"],
   },
   query: {

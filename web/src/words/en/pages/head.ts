@@ -6,7 +6,7 @@ export default {
 
   comparison: {
     title: (name: string) => `Head ${name}, left and right`,
-    unknown: (name: string) => `the right model has no such head; you see its ${name}`,
+    unknown: (name: string) => `the right model does not have this head; you see its ${name}`,
     question: "Question",
     left: "left",
     both: "Both",
