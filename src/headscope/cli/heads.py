@@ -158,7 +158,7 @@ def _refuse_unused(asked: Sequence[str], path: Path, model: str) -> None:
 
     if asked:
         raise InputError(
-            f"{path} is a finished test of {model}, and nothing else is tested with it; leave out "
+            f"{path} is a finished report on {model}, so {' and '.join(asked)} would have no effect; leave out "
             f"{' and '.join(asked)}, or leave out --report"
         )
 
