@@ -56,9 +56,9 @@ class SplitScores:
             size = side.parts.abs().sum(0).max().clamp(min=1e-30)
             if not float(gap / size) <= self.tolerance:
                 raise ModelError(
-                    f"{self.head}: what was written into the stream does not add up to its {name} (error "
-                    f"{float(gap / size):.1e}, allowed {self.tolerance:.0e}), so its scores cannot be split; patterns, "
-                    "ablation and all else work as before"
+                    f"cannot split the scores of {self.head}: the recorded contributions do not add up to its {name} ("
+                    f"relative error {float(gap / size):.1e}, allowed {self.tolerance:.0e}); patterns and ablation are "
+                    "not affected"
                 )
 
     @property

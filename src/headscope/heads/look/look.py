@@ -338,8 +338,8 @@ class Look:
         if isinstance(position, str):
             found = [i for i, token in enumerate(self.written) if position in (token.text, token.text.strip())]
             if len(found) != 1:
-                where = f"at positions {found}; give one of them" if found else "nowhere in this text"
-                raise InputError(f"the token {position!r} stands {where}")
+                where = f"occurs at positions {found}; give one of them" if found else "does not occur in this text"
+                raise InputError(f"the token {position!r} {where}")
             return found[0]
         length = len(self.written)
         if not -length <= position < length:
