@@ -107,7 +107,7 @@ def test_a_census_with_a_damaged_file_is_refused(folder: Path, tmp_path: Path, n
     for file in folder.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     (tmp_path / name).write_bytes((folder / name).read_bytes()[:-40])
-    with pytest.raises(InputError, match="is damaged, or is of another format"):
+    with pytest.raises(InputError, match="is damaged or in a different format"):
         Census.load(tmp_path)
 
 
@@ -190,5 +190,5 @@ def test_a_file_that_says_it_unpacks_a_thousandfold_or_to_more_than_2_gib_is_ref
     local = data.rindex(b"PK\x03\x04")
     data[local + 30] ^= 1  # another name than in the directory, so that nothing is unpacked
     (file := tmp_path / "census.zip").write_bytes(data)
-    with pytest.raises(InputError, match=said or "is damaged, or is of another format"):
+    with pytest.raises(InputError, match=said or "is damaged or in a different format"):
         read_census(file)

@@ -64,7 +64,10 @@ def refuse_more_weights_than_bytes(source: str, kind: Any, config: Any, n_bytes:
         return
     claimed = sum(weight.numel() for weight in made.parameters())
     if claimed > MOST_PER_BYTE * n_bytes:
-        raise ModelError(f"{source} claims {claimed:,} weights, and its files have {n_bytes:,} bytes; fetch it again")
+        raise ModelError(
+            f"{source} is incomplete: its config describes {claimed:,} weights, but its files hold only {n_bytes:,} "
+            "bytes; download it again"
+        )
 
 
 def weight_bytes(folder: Path, gguf: str | None = None) -> int:

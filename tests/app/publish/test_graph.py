@@ -14,7 +14,7 @@ from tests.app.publish.conftest import copied, unchecked_shapes, written
 
 import headscope
 from headscope.app.export.saved_explanations import stored_explanations
-from headscope.app.pages.microscope import GraphSession as PageSession
+from headscope.app.pages.microscope import Session as PageSession
 from headscope.app.publish.graph import Exported, ExportError, export
 from headscope.app.publish.score_split import split_card
 from headscope.app.publish.site import store_verified, write_model

@@ -87,7 +87,8 @@ def test_the_weights_must_fit_into_the_files() -> None:
     claimed = sum(weight.numel() for weight in tiny.llama().parameters())
     refuse_more_weights_than_bytes("it", transformers.LlamaForCausalLM, config, -(-claimed // 8))
     with pytest.raises(
-        ModelError, match=rf"it claims {claimed:,} weights, and its files have 100 bytes; fetch it again"
+        ModelError,
+        match=rf"its config describes {claimed:,} weights, but its files hold only 100 bytes; download it again",
     ):
         refuse_more_weights_than_bytes("it", transformers.LlamaForCausalLM, config, 100)
 

@@ -120,7 +120,7 @@ def module_of(model: OpenModel, stream: RecordedStream, point: Point) -> tuple[n
     paths = {source.path for w in writers if w.kind == "mlp" and w.layer == point.where for source, _ in w.sources}
     if not paths:
         raise EditError(
-            f"{str(point)!r}: none of what heads and the final norm read was followed back to an MLP of this layer; "
+            f"{str(point)!r}: no MLP output of this layer was found in what later heads or the final norm read; "
             "'resid_pre LAYER' is the stream before a layer"
         )
     common = os.path.commonpath([path.replace(".", "/") for path in paths]).replace("/", ".")

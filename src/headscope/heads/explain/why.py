@@ -20,7 +20,7 @@ from headscope.names import Head, HeadName
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headscope.heads.explain.score_split import HeadScores, RowSplit
+    from headscope.heads.explain.score_split import RowSplit, SplitScores
     from headscope.heads.look.look import Look
 
 SCHEMA_VERSION = 1
@@ -251,23 +251,23 @@ def _reason(why: Why) -> str:
     against = max((s for s in why.answered if s.value * total < 0), key=lambda share: abs(share.value), default=None)
     if abs(why.position_part) >= MOSTLY * abs(total) and why.position_part * total > 0:
         return (
-            f"{why.position_part:+.2f} of that is due to the place alone, {why.query.position - why.key.position} "
-            f"back: no single writer explains it, and another token there would do{_asked(why.asked, total)}"
+            f"{why.position_part:+.2f} of that depends only on distance ({why.query.position - why.key.position} "
+            f"back){_asked(why.asked, total)}"
         )
     if len(why.answered) == 1:
         return f"the key is {_said(why.answered[0])}, the query {_said(by_size(why.asked)[0])}"
     if top is None or abs(top.value) < ENOUGH * abs(total):
-        named = "" if top is None else f", the largest is {_said(top)}"
-        return f"no single writer explains it{named}{_asked(why.asked, total)}"
+        named = "" if top is None else f", the largest contribution is {_said(top)}"
+        return f"no single component explains it{named}{_asked(why.asked, total)}"
     reason = f"because {_did(top, why)}"
     if against is not None and abs(against.value) > abs(total):
-        reason += f", while {_said(against)} pulls the other way"
+        reason += f", while {_said(against)} goes against it"
     return reason + _asked(why.asked, total)
 
 
 def _asked(shares: Sequence[Share], total: float) -> str:
     same = by_size([share for share in shares if share.value * total > 0])[:2]
-    return "" if not same else f"; asked for by {' and '.join(_said(share) for share in same)}"
+    return "" if not same else f"; on the query side, mostly {' and '.join(_said(share) for share in same)}"
 
 
 def _said(share: Share) -> str:
@@ -293,16 +293,16 @@ class Explained:
         self.look = look
         self.recorded = look.recorded
         self.stream: RecordedStream = self.recorded.stream
-        self._heads: dict[Head, HeadScores] = {}
+        self._heads: dict[Head, SplitScores] = {}
 
-    def scores(self, head: Head) -> HeadScores:
+    def scores(self, head: Head) -> SplitScores:
         """The parts of one head's q and k."""
         if head not in self._heads:
-            from headscope.heads.explain.score_split import HeadScores
+            from headscope.heads.explain.score_split import SplitScores
 
             self.check_size(head)
             kv_head = head.head // self.look.shape.sites[head.site].group_size
-            made = HeadScores(self.stream, head, kv_head, self.look.source(head))
+            made = SplitScores(self.stream, head, kv_head, self.look.source(head))
             while len(self._heads) >= _KEPT_HEADS:
                 del self._heads[next(iter(self._heads))]
             self._heads[head] = made
@@ -371,8 +371,8 @@ def _place_of(tokens: Sequence[Token], place: int | str, what: str) -> int:
     if isinstance(place, str):
         found = [index for index, token in enumerate(tokens) if place in (token.text, token.text.strip())]
         if len(found) != 1:
-            where = f"at positions {found}; give one of them" if found else "nowhere in this text"
-            raise InputError(f"the {what} {place!r} stands {where}")
+            where = f"occurs at positions {found}; give one of them" if found else "does not occur in this text"
+            raise InputError(f"the {what} {place!r} {where}")
         return found[0]
     if not -len(tokens) <= place < len(tokens):
         raise InputError(f"{what} {place}: this site has {len(tokens)} of them, 0–{len(tokens) - 1}")

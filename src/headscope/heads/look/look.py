@@ -63,9 +63,10 @@ class Look:
         self.key = key
         self._answers = StandardAnswers()
         self._numbers: dict[tuple[int, bool, tuple[int, int] | None], tuple[Token, ...]] = {}
-        self._recorded: RecordedPass | None = None
+        self.kept_pass: RecordedPass | None = None
+        """The recorded pass, once something has been asked of it."""
         self.explained: Any = None
-        """The recorded residual stream, once a score or a prediction has been explained."""
+        """Heads whose scores have been split."""
         self.cache = ActivationCache(model, prepared.inputs, self.edits)
 
     def read(self) -> Look:
@@ -244,11 +245,11 @@ class Look:
     def recorded(self) -> RecordedPass:
         """The text's pass as a graph of what was written into the residual stream; recorded on first use."""
         self.cache.refuse_changed_weights()
-        if self._recorded is None:
+        if self.kept_pass is None:
             observer = self.cache.attend if self.edits else None
             with self.edits.during():
-                self._recorded = RecordedPass(self.model, self.prepared.inputs, observer, until=self.sites)
-        return self._recorded
+                self.kept_pass = RecordedPass(self.model, self.prepared.inputs, observer, until=self.sites)
+        return self.kept_pass
 
     @own_precision()
     def residual(self, site: str | int) -> ResidualStream:
@@ -337,8 +338,8 @@ class Look:
         if isinstance(position, str):
             found = [i for i, token in enumerate(self.written) if position in (token.text, token.text.strip())]
             if len(found) != 1:
-                where = f"at positions {found}; give one of them" if found else "nowhere in this text"
-                raise InputError(f"the token {position!r} stands {where}")
+                where = f"occurs at positions {found}; give one of them" if found else "does not occur in this text"
+                raise InputError(f"the token {position!r} {where}")
             return found[0]
         length = len(self.written)
         if not -length <= position < length:
